@@ -1,4 +1,4 @@
-"""Conversions: against mpmath and brute force, never lower on a round trip, refused elsewhere."""
+"""Tests of `accounting.convert_guarantees`: mpmath, brute force, round trips, refusals."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ DELTAS = st.sampled_from(["1/3", "1e-3", "1e-6", "1e-12", "1e-30", "1e-300"])
 
 
 def response(e: str) -> list[tuple[Any, Any]]:
-    """Randomised response at e: the two answers in both worlds."""
+    """Randomised response at e: both answers on both datasets."""
     yes = 1 / (1 + mpmath.exp(-real(e)))
     return [(yes, 1 - yes), (1 - yes, yes)]
 
@@ -93,7 +93,7 @@ def test_a_pure_claim_at_a_delta(e: str, delta: str) -> None:
         factor = mpmath.exp(real(epsilon(found)))
         left = mpmath.fsum(max(p - factor * q, 0) for p, q in response(e))
         assert left <= real(delta)
-        # Nothing smaller would do.
+        # No smaller epsilon is enough.
         less = mpmath.exp(real(epsilon(found) * (1 - Fraction(1, 10**12))))
         assert epsilon(found) == 0 or mpmath.fsum(
             max(p - less * q, 0) for p, q in response(e)
@@ -105,7 +105,7 @@ def test_a_pure_claim_at_a_delta(e: str, delta: str) -> None:
 
 
 def test_an_approximate_claim_at_a_larger_delta() -> None:
-    # The pair that is worst: shown with probability 1/10, else randomised response.
+    # The worst pair: reveals the dataset with probability 1/10, otherwise randomised response.
     claim, delta = Approx(1, "1/10"), Fraction(1, 5)
     with mpmath.workdps(50):
         mixture = [(real("1/10"), 0), *(((p * 0.9), (q * 0.9)) for p, q in response("1"))]
@@ -129,9 +129,9 @@ def test_zcdp_at_the_best_real_order(rho: str, delta: str) -> None:
         grid = [1 + (start - 1) * mpmath.mpf(2) ** (mpmath.mpf(n) / 512) for n in range(-1024, 512)]
         best = min(value(a) for a in grid)
         excess = real(epsilon(found)) - best
-        # At least as good as every order of the grid, and no better than its spacing explains.
+        # At least as good as every order of the grid, and better by no more than its spacing.
         assert -best * mpmath.mpf(10) ** -5 <= excess <= best * mpmath.mpf(10) ** -15
-    # The reverse question gives the delta back, and rho_within the rho.
+    # The inverse gives delta back, and rho_within gives rho back.
     assert abs(
         Fraction(as_approx_at(ZCdp(rho), epsilon(found)).stated_delta) / Fraction(delta) - 1
     ) < (Fraction(1, 10**9))
@@ -158,7 +158,7 @@ def test_renyi_points_take_the_least_order() -> None:
 
 
 def test_an_order_in_between_lies_below_the_chord() -> None:
-    # Against a law whose divergence is known at every order.
+    # Reference: a law whose divergence is known at every order.
     curve = PrivacyCurve(noise=DiscreteLaplace(scale=2), sensitivity=3)
     claim = as_rdp(curve, [Fraction(3, 2), 4, 9])
     for order in (Fraction(5, 4), Fraction(2), Fraction(4), Fraction(6), Fraction(9)):
@@ -177,7 +177,7 @@ def test_a_curve_converts_by_its_own_numbers() -> None:
     assert as_approx(curve, "1e-6").stated_epsilon == curve.epsilon("1e-6").upper
     assert epsilon(as_approx(curve, "1e-6")) < epsilon(as_approx(as_zcdp(curve), "1e-6"))
     refusal(lambda: as_approx(curve, 0), NotDerived)  # its loss is unbounded
-    # No exact curve in many dimensions: the zCDP claim takes its place.
+    # No exact curve in many dimensions: the zCDP claim is used.
     many = PrivacyCurve(noise=DiscreteLaplace(scale=100), sensitivity=Sensitivity.l1(60))
     assert amounts(as_zcdp(many)) <= amounts(as_zcdp(as_pure(many)))
 
@@ -192,7 +192,7 @@ def test_any_renyi_curve_is_searched_over_real_orders() -> None:
     ]
     assert curve.epsilon("1e-3").upper <= found.upper <= min(grid)
     assert delta_from_renyi(curve.renyi, "1/20").upper >= curve.enclose_delta("1/20").lower
-    # Where only small orders are finite the search finds those, and where none is it says so.
+    # If only small orders are finite, the search finds them; if no order is, it is refused.
     bounded = approx_from_renyi(
         lambda a: Enclosure.exactly(a / 8) if a < Fraction(3, 2) else Enclosure.infinite(), "1e-6"
     )
@@ -201,7 +201,7 @@ def test_any_renyi_curve_is_searched_over_real_orders() -> None:
 
 
 def test_the_search_proposes_and_never_decides() -> None:
-    # A hopeless search gives a worse bound, not a wrong one.
+    # A broken search gives a worse bound, not a wrong one.
     aimless = mutated(renyi_to_epsilon._least, "place + 1, _STEPS", "place + 1, 0")
     found = rewired(approx_from_renyi, _least=aimless)(lambda a: a / 800, "1e-6").upper
     assert found > epsilon(as_approx(ZCdp("1/800"), "1e-6"))
@@ -232,7 +232,7 @@ def test_a_total_has_no_lower_bound_from_a_converted_claim() -> None:
         assert claim_from_json(claim.to_json()) == claim
         assert compose((claim, 10)).epsilon("1/10").lower is None
     assert truth < epsilon(as_approx(compose((as_approx(curve, "1e-3"), 10)), "1/10"))
-    # An equal claim says as much as the given one.
+    # An equal claim is as strong as the given one.
     for same in (Pure(1), PureBound(1)):
         assert as_pure(same) == same
     for pair in (Approx(1, "1e-6"), ApproxBound(1, "1e-6")):

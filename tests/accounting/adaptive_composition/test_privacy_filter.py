@@ -1,4 +1,6 @@
-"""Filters: what a charge costs, which one is refused, and why a list is no filter."""
+"""Tests of `accounting.adaptive_composition.privacy_filter`: prices, refusals and adaptive
+adversaries.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ AMOUNTS = st.fractions(min_value=0, max_value=Fraction(1, 2), max_denominator=60
 
 
 def after(opened: Filter, charges: Sequence[Any]) -> tuple[tuple[int, ...], int]:
-    """The counters once all charges were tried, and how many were admitted."""
+    """Return the counters after all charges were tried, and the number of admitted charges."""
     total, admitted = (0,) * len(opened.counters), 0
     for charge in charges:
         price = opened.price(charge)
@@ -66,7 +68,7 @@ def test_a_filter_is_data(budget: Word) -> None:
     assert len(opened.counters) == len(opened.limits) == len(opened.budgets)
     assert filter_from_json(json.loads(json.dumps(opened.to_json()))) == opened
     assert opened.theorem
-    # A full counter and one more price fit a signed 64-bit column.
+    # A full counter plus one more price fits a signed 64-bit column.
     assert all(limit >= 0 and limit + (SHARES + 1) < 2**63 for limit in opened.limits)
 
 
@@ -86,7 +88,7 @@ def test_the_charge_that_would_exceed_is_refused(budget: Word) -> None:
     assert not opened.admits(opened.limits, one)
     assert opened.admits([limit - 1 for limit in opened.limits], one)
     for i, limit in enumerate(opened.limits):
-        # One counter is enough to refuse.
+        # One full counter is enough to refuse a charge.
         total = [0] * len(opened.limits)
         total[i] = limit
         assert not opened.admits(total, one)
@@ -123,7 +125,7 @@ def test_counters_never_undercount(budget: Word, each: list[Fraction]) -> None:
         exact = [sum(each) for each in zip(*map(amounts, converted), strict=True)]
         held = opened.held(total)
         assert all(a <= b for a, b in zip(exact, held, strict=False))
-        # Rounding costs a share of the budget for each charge, and no more.
+        # Rounding costs at most one share of the budget per charge.
         assert all(
             b - a <= len(charges) * most / SHARES
             for a, b, most in zip(exact, held, opened.budgets, strict=False)
@@ -143,7 +145,7 @@ def test_prices_of_curves_and_claims() -> None:
     assert both.price(GAUSSIAN).amounts[1] == 0
     approx = both.price(Approx("1/20", "1e-9"))
     assert approx.amounts == (both.price(Pure("1/20")).amounts[0], SHARES // 500)
-    # Renyi points alone bound no rho: they are read at the delta of one charge.
+    # Renyi points alone do not bound rho: they are converted at the delta of one charge.
     read = both.price(Rdp({20: "1/1000"}))
     assert read.amounts[1] == SHARES // 1000
     at = as_approx(Rdp({20: "1/1000"}), both.charge_delta or 0)
@@ -192,7 +194,7 @@ def test_budgets_and_counters_are_checked() -> None:
         with pytest.raises(InvalidParameter, match=r"^slack"):
             ApproxFilter(budget=Approx(1, "1e-6"), slack=slack)
     with pytest.raises(InvalidParameter, match=r"^rho = .*admits no charge"):
-        ApproxFilter(budget=Approx("1e-300", "1e-300"))  # it could not be read again
+        ApproxFilter(budget=Approx("1e-300", "1e-300"))  # its JSON could not be read
     with pytest.raises(InvalidParameter, match=r"^charge_delta"):
         ApproxFilter(budget=Approx(1, "1e-6"), charge_delta="1e-6")
 
@@ -217,15 +219,15 @@ def test_a_stored_filter_is_read_strictly() -> None:
 @pytest.mark.parametrize("epsilon", ["1/10", "1", "8"])
 @pytest.mark.parametrize("slack", ["1e-9", "1/4"])
 def test_the_approximate_filter_holds_no_less_than_the_theorem(epsilon: str, slack: str) -> None:
-    # Whitehouse et al. (2023), Theorem 1: epsilon >= sqrt(2 log(1/slack) S) + S/2, S the sum of
-    # the squares; S = 2 rho.
+    # Whitehouse et al. (2023), Theorem 1: epsilon >= sqrt(2 log(1/slack) S) + S/2, where S is the
+    # sum of the squares; S = 2 rho.
     opened = ApproxFilter(budget=Approx(epsilon, "1/2"), slack=slack)
     with mpmath.workdps(30):
         log, e = mpmath.log(1 / real(slack)), real(epsilon)
         theorem = (2 * e / (mpmath.sqrt(2 * log + 2 * e) + mpmath.sqrt(2 * log))) ** 2
         rho = real(opened.budgets[0])
         assert 2 * rho >= theorem
-        # And no more than zCDP at the best order allows.
+        # Epsilon is at most the zCDP conversion at the best order.
         order = 1 + mpmath.sqrt(log / rho)
         best = min(
             rho * a + mpmath.log(1 / (a * real(slack))) / (a - 1) + mpmath.log(1 - 1 / a)
@@ -234,7 +236,7 @@ def test_the_approximate_filter_holds_no_less_than_the_theorem(epsilon: str, sla
             )
         )
         assert best >= e * (1 - mpmath.mpf(10) ** -9)
-        # No mechanism of this rho does worse: randomised response in equal parts.
+        # Randomised response in equal parts of this total rho does not exceed the budget.
         for many in (1, 4, 40):
             each = mpmath.sqrt(2 * rho / many)
             assert binomial(each, many, e) <= real(slack)
@@ -259,7 +261,9 @@ AFTER_NO = (Fraction(1, 2),) * 4
 def tree(
     first: Fraction, after_yes: tuple[Fraction, ...], after_no: tuple[Fraction, ...]
 ) -> list[tuple[Any, Any]]:
-    """Both worlds' chances of every path: the rest of the list depends on the first answer."""
+    """Return the probability of every path on both datasets: later releases depend on the first
+    answer.
+    """
     paths = []
     for yes in (True, False):
         list_ = (first, *(after_yes if yes else after_no))
@@ -283,10 +287,10 @@ def test_a_list_chosen_on_the_way_exceeds_every_list_it_could_be() -> None:
     with mpmath.workdps(30):
         lists = [delta_of(tree(FIRST, rest, rest)) for rest in (AFTER_YES, AFTER_NO)]
         chosen = delta_of(tree(FIRST, AFTER_YES, AFTER_NO))
-        # The sums of squares agree: a filter that sums need not tell the lists apart.
+        # The sums of squares are equal, so a filter that adds squares cannot distinguish the lists.
         assert sum(e * e for e in AFTER_YES) == sum(e * e for e in AFTER_NO)
         assert chosen > max(lists) * mpmath.mpf("1.03")
-        # Nor does any list with this sum of squares, in equal steps or with any first step.
+        # No list with this sum of squares exceeds it, in equal steps or with any first step.
         square = FIRST**2 + sum(e * e for e in AFTER_YES)
         for many in range(1, 30):
             assert binomial(mpmath.sqrt(real(square) / many), many, real(TARGET)) < chosen
@@ -294,13 +298,13 @@ def test_a_list_chosen_on_the_way_exceeds_every_list_it_could_be() -> None:
         admits = [total <= mpmath.mpf("0.275") for total in lists]
         assert admits == [True, True]
         assert chosen > mpmath.mpf("0.275")
-        # The sum of rho bounds it, whatever was chosen.
+        # The sum of rho is an upper bound, whatever the adversary chose.
         total = ZCdp(sum(epsilon(as_zcdp(Pure(e))) for e in (FIRST, *AFTER_NO)))
         assert chosen <= real(Fraction(as_approx_at(total, TARGET).stated_delta))
 
 
 def test_the_best_adversary_stays_within_the_sum_of_rho() -> None:
-    # Every strategy that spends the squares as it likes, in the steps below, by induction.
+    # By induction over all strategies that spend the squares in the steps below.
     steps = {7: 49, 5: 25, 10: 100, 3: 9, 1: 1}
     square = int(100 * (FIRST**2 + sum(e * e for e in AFTER_YES)))
     odds = {step: float(1 / (1 + mpmath.exp(-mpmath.mpf(step) / 10))) for step in steps}
@@ -324,7 +328,7 @@ def test_the_best_adversary_stays_within_the_sum_of_rho() -> None:
 
 def test_nothing_but_sums_can_be_charged() -> None:
     class Total:
-        """A composed list, with a curve of its own, as somebody might pass it."""
+        """A composed list with its own curve, as a user could pass it."""
 
         scope = Scope()
 

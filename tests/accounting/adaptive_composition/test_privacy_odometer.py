@@ -1,4 +1,6 @@
-"""Odometers: readings that hold at all times, against every path and the best strategy."""
+"""Tests of `accounting.adaptive_composition.privacy_odometer`: readings hold at all times, against
+every path and the best strategy.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def test_a_pure_odometer_is_the_sum() -> None:
 def test_the_lines_share_the_slack() -> None:
     rates = [_rate(Fraction(1, 2), Fraction("1e-6"), j) for j in range(1, 65)]
     assert sum(share for _, share in rates) < 1
-    # Each line is about the best one where it was meant to be.
+    # Each line is close to the best line at the rate for which it was chosen.
     for j, (rate, share) in enumerate(rates, start=1):
         with mpmath.workdps(30):
             log = mpmath.log(1 / real(share * Fraction("1e-6")))
@@ -69,7 +71,7 @@ def test_an_odometer_rises_and_costs_more_than_the_filter(a: int, b: int) -> Non
             spent = opened.spent((high,))
             fixed = as_approx(spent, there.delta)
             assert epsilon(fixed) <= there.epsilon
-            # The grid costs little: against the best line for this one time.
+            # The grid of lines costs little compared with the best line for this single time.
             with mpmath.workdps(30):
                 rho, log = real(opened.held((high,))[0]), mpmath.log(1 / real(there.delta))
                 best = rho + 2 * mpmath.sqrt(rho * log)
@@ -78,7 +80,9 @@ def test_an_odometer_rises_and_costs_more_than_the_filter(a: int, b: int) -> Non
 
 
 def crossing(each: Fraction, readings: Sequence[Fraction]) -> float:
-    """P(the loss ever exceeds the reading of its step), over all paths of randomised response."""
+    """Return P(the loss ever exceeds the reading of its step) over all paths of randomised
+    response.
+    """
     yes = float(1 / (1 + mpmath.exp(-real(each))))
     alive, crossed = {0: 1.0}, 0.0
     for limit in readings:
@@ -99,7 +103,7 @@ def test_the_loss_crosses_the_reading_no_more_often_than_said() -> None:
     price = opened.price(Pure(each)).amounts[0]
     held = [step * price for step in range(1, steps + 1)]
     assert crossing(each, [meter.read((total,)).epsilon for total in held]) <= slack
-    # The twins: a line too low, and what a filter says at one fixed time, read at all times.
+    # Mutants: a line that is too low, and the bound of a filter at a fixed time read at all times.
     low = mutated(privacy_odometer._line, "ball(delta).log() /", "ball(delta).log() / 2 /")
     lines = rewired(Odometer._lines, _line=low)
     assert crossing(each, [lines(meter, *opened.held((total,))) for total in held]) > slack
@@ -122,10 +126,10 @@ def test_odometer_refusals() -> None:
 
 
 def best_with_names(most: Any, rest: Any, at: Any, parts: int) -> float:
-    """The best of every strategy whose steps may name the world, within these sums, by induction.
+    """Return the largest delta of any strategy within both sums, by induction.
 
-    A step of s tenths costs s^2/200 of ``most``, and k of ``parts`` parts of ``rest``: with that
-    probability it names the world, else it is randomised response.
+    A step of s tenths costs s^2/200 of ``most``; k of ``parts`` parts of ``rest`` is the
+    probability that the step reveals the dataset, and otherwise the step is randomised response.
     """
     squares, part, at = math.floor(200 * most), float(rest) / parts, float(at)
 
@@ -149,13 +153,13 @@ def test_the_best_adversary_stays_within_an_approximate_budget() -> None:
     opened = ApproxFilter(budget=budget)
     rho, rest = opened.budgets
     assert best_with_names(rho, rest, budget.stated_epsilon, 4) <= 0.25
-    # The twins: a filter that counts half of either sum.
+    # Mutants: a filter that counts half of either sum.
     assert best_with_names(2 * rho, rest, budget.stated_epsilon, 4) > 0.25
     assert best_with_names(rho, 2 * rest, budget.stated_epsilon, 4) > 0.25
 
 
 def most_crossings(budget: ZCdp, readings: Callable[[Fraction], Fraction]) -> float:
-    """P(the loss ever exceeds the reading) under the best strategy, by induction over all."""
+    """Return P(the loss ever exceeds the reading) of the best strategy, by induction over all."""
     unit, most = Fraction(1, 4), Fraction(str(budget.rho))
 
     @cache
@@ -188,5 +192,5 @@ def test_no_strategy_crosses_the_reading_more_often_than_said() -> None:
         return meter.read(opened.price(ZCdp(rho)).amounts).epsilon
 
     assert most_crossings(budget, read) <= slack
-    # The twin reads half of it.
+    # The mutant halves the reading.
     assert most_crossings(budget, lambda rho: read(rho) / 2) > slack

@@ -1,4 +1,4 @@
-"""Calibrations, also of running sums: what is returned is asked again, by another path."""
+"""Tests of `accounting.calibration.calibrate`: results are recomputed independently."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ONE = (
 
 
 def by_plain_sum(noise: Noise, shift: int, epsilon: Fraction) -> Any:
-    """delta of one round, both directions: sum over k of (p(k) - e^epsilon p(k - d))+."""
+    """Return delta of one round, both directions: sum over k of (p(k) - e^epsilon p(k - d))+."""
     law = LAWS[noise.name]
     mean, variance = float(noise.mean if isinstance(noise.mean, Fraction) else 0), noise.variance
     deviation = math.sqrt(variance if isinstance(variance, Fraction) else variance.upper)
@@ -72,7 +72,7 @@ def by_plain_sum(noise: Noise, shift: int, epsilon: Fraction) -> Any:
 
 
 def stands(found: Calibration) -> bool:
-    """Both points again, by a fresh total at a finer width; and the step is what it should be."""
+    """Check both points with a new total at a finer width, and check the grid step."""
     assert isinstance(found.noise, Noise)
     total = compose((curve(found.noise, found.sensitivity), found.rounds))
     kept = total.delta(found.epsilon, "1e-6").upper <= found.delta
@@ -104,7 +104,7 @@ def test_a_thousand_rounds(law: str) -> None:
 @by_day(1)
 @pytest.mark.parametrize("epsilon", ["0.1", "0.01"])
 def test_little_epsilon_over_many_samples_takes_seconds(epsilon: str) -> None:
-    """The least sigma is nearly that of noise on the reals; and each size tried is told."""
+    """The least sigma is nearly that of real Gaussian noise; progress reports each sigma tried."""
     asked: dict[str, Any] = {
         "epsilon": epsilon,
         "delta": "1e-5",
@@ -135,7 +135,7 @@ def test_one_round_by_plain_sums(law: str) -> None:
 
 
 def test_the_search_is_the_only_thing_that_a_mutant_may_break() -> None:
-    # A search that stops one step short: what leaves is refused, not returned.
+    # A search that stops one step early: the result is refused instead of returned.
     short = mutated(
         search, "value=value, found=found, beyond=next_", "value=value, found=other, beyond=next_"
     )
@@ -204,7 +204,7 @@ def test_only_a_certified_failure_proves_the_edge() -> None:
 @pytest.mark.parametrize("power", [2, 1, -1, -2])
 @pytest.mark.parametrize("place", ["3/7", "1", "41", "12345"])
 def test_every_kind_of_number_is_found_by_the_same_search(power: int, place: str) -> None:
-    """A bound that crosses its limit at a known place, for numbers of each kind."""
+    """Search for the point where a bound crosses its limit, for each kind of number."""
     root = Fraction(place)
     whole = root.denominator == 1
     unknown = Unknown(
@@ -237,7 +237,7 @@ def test_the_noise_of_a_training_run(sampling: Sampling) -> None:
     if sampling is not Sampling.POISSON:
         return
     pld = import_module("dp_accounting.pld.privacy_loss_distribution")
-    # dp-accounting's bound from above, within 1e-3 of the truth.
+    # The reference is dp-accounting's upper bound, within 1e-3 of the exact value.
     for share, keeps in ((Fraction(101, 100), True), (Fraction(99, 100), False)):
         step = pld.from_gaussian_mechanism(
             float(found.value * share), sampling_prob=0.1, value_discretization_interval=1e-3
@@ -257,7 +257,7 @@ def test_pure_laplace_is_exact(sensitivity: Any, scale: int) -> None:
 def test_pure_polya_differences() -> None:
     found = calibrate(noise="polya-difference:shape=0.9", epsilon=1, rounds=5)
     assert found.least
-    # k log(p(0)/p(1)), by the plain masses.
+    # k log(p(0)/p(1)), from the masses directly.
     law = LAWS["polya-difference"]
     with mp.workdps(30):
         lost = [5 * mp.log(law.pmf(n, 0) / law.pmf(n, 1)) for n in (found.noise, found.step_less)]
@@ -274,7 +274,7 @@ def test_honest_users_alone_are_enough() -> None:
     fewer = calibrate(
         noise="discrete-laplace", epsilon=1, rounds=1, honest_fraction="9/10", sensitivity=10
     )
-    # The reference: at scale 10 the shares of 9 of 10 users give epsilon 1.17056.
+    # Reference: at scale 10 the shares of 9 of 10 users give epsilon 1.17056.
     assert Fraction("11.7") < Fraction(fewer.noise.parameters["scale"]) < Fraction("11.95")
     bits = calibrate(
         noise="binomial:probability=1/2", epsilon=1, delta="1e-6", honest_fraction="9/10"
@@ -296,7 +296,7 @@ def test_whatever_is_returned_stands(
     asked: dict[str, Any] = {"noise": law, "rounds": rounds, "sensitivity": moves}
     found = calibrate(epsilon=epsilon, delta=delta, **asked)
     assert stands(found)
-    # A larger epsilon, or delta, never needs more noise, up to a step and five digits.
+    # A larger epsilon or delta never needs more noise, up to a step and five digits.
     slack = Fraction(10012, 10000)
     looser = [
         calibrate(epsilon=2 * Fraction(epsilon), delta=delta, **asked),
@@ -352,7 +352,7 @@ def laplace_variance(scale: float) -> float:
 
 
 def factorised(found: CalibratedSum) -> tuple[float, float]:
-    """Mean and largest variance of A C^-1 z, from dense matrices of floats."""
+    """Return the mean and the largest variance of A C^-1 z, from dense float matrices."""
     setting = found.setting
     assert isinstance(setting, SquareRootSum)
     T, noise = setting.horizon, setting.noise
@@ -404,7 +404,7 @@ def test_with_gaussian_noise_the_square_root_beats_the_tree_and_with_laplace_it_
     tree, doubling, root = compare_sums(horizon=256, epsilon=1, delta="1e-6")
     assert root.mean.upper * 4 < tree.mean.lower
     near(root, *factorised(root), 0.01)
-    assert isinstance(doubling.setting.noise, DiscreteLaplace)  # one draw: pure noise is less
+    assert isinstance(doubling.setting.noise, DiscreteLaplace)  # one draw: pure noise is smaller
     tree, _, root = compare_sums(horizon=256, epsilon=1)
     assert tree.mean.upper < root.mean.lower
 

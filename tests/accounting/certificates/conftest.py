@@ -1,4 +1,4 @@
-"""Nothing is remembered from one test to the next."""
+"""Fixtures: caches are cleared between tests, and deadlines are long."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from accounting.kernel.rational_claims import exact_value
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
-    """Nothing is remembered between tests: mutants would hide behind it."""
+    """Clear caches between tests: otherwise cached results would hide mutants."""
     clear()
-    # A crowded machine must not decide what these tests are about.
+    # A busy machine must not decide the outcome of these tests.
     with deadline(600):
         yield
     clear()
@@ -24,7 +24,7 @@ def forgotten() -> Iterator[None]:
 
 @pytest.fixture
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Coarse tables of the kernel: wider ends in a moment, and never a false one."""
+    """Use coarse tables in the kernel: bounds are wider and fast, and never false."""
     monkeypatch.setattr(law_tables, "_FINE", 64)
     monkeypatch.setattr(prove_claim, "_FEW_SLOTS", 1 << 8)
 

@@ -1,4 +1,4 @@
-"""Certificates: what certify states is verified, and nothing that was changed is."""
+"""Tests of `accounting.certificates.certify`: certificates verify, changed ones fail."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_every_end_moved_by_a_unit_fails(
     for i, claim in enumerate(document["claims"]):
         if "digits" not in claim:
             continue
-        # A wider pair around a rational is true as well.
+        # A wider interval around a rational is also true.
         point = claim["lower"] == claim["upper"]
         shorter = () if point else ((0, 1), (-1, 0))
         for lower, upper in ((1, 1), (-1, -1), (1, 0), (0, -1), *shorter):
@@ -95,7 +95,7 @@ def resealed(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def sealed(document: dict[str, Any]) -> dict[str, Any]:
-    """The same with the assumptions that what it says now requires."""
+    """Return the document with the assumptions that its present claims require."""
     return resealed({**document, "assumptions": [*required_assumptions(document)]})
 
 
@@ -183,7 +183,7 @@ def test_arguments_out_of_range_are_refused(asked: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A composition whose engine is off by one part in a million."""
+    """A composition whose result is wrong by one part in a million."""
 
     parts: tuple[tuple[Any, int], ...] = ((curve("discrete-gaussian:sigma_squared=400"), 1),)
     scope: Scope = USER

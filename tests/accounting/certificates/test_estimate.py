@@ -1,4 +1,6 @@
-r"""Estimates against sums by the definition, dp-accounting and closed forms, and broken twins."""
+r"""Tests of `accounting.certificates.estimate`: sums by the definition, dp-accounting, closed
+forms; mutants must fail.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,7 @@ def test_what_is_not_resolved_is_unchecked() -> None:
 
 
 def _unresolved() -> Status:
-    # Losses of Laplace noise jump: the contour resolves some digits fewer than these.
+    # Losses of Laplace noise jump: the contour integral resolves fewer digits than these.
     rounds = noise("laplace", 1, 40, scale="3")
     wide = enclosed("delta", "5", "0.0296957790", "0.0296957791")
     (finding,) = verify(certificate([rounds], [wide])).findings
@@ -131,7 +133,7 @@ def test_a_broken_formula_disagrees(
     assert not found.holds
 
 
-# Those with evidence are decided beside the second kernel, in tests/accounting/kernel.
+# Certificates with evidence are checked in tests/accounting/kernel, with the second kernel.
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("[!e]*.json")), ids=lambda path: path.stem)
 def test_golden_certificates_hold(path: Path) -> None:
     found = verify(path.read_text("utf-8"))

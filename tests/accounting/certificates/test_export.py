@@ -1,4 +1,6 @@
-r"""A certificate in the words of NIST SP 800-226 and of the deployments registry."""
+r"""Tests of `accounting.certificates.export`: fields of NIST SP 800-226 and the deployments
+registry.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def test_an_entry_is_yaml_and_says_what_is_proven(name: str) -> None:
     else:
         assert Fraction(str(parameters["epsilon"])) >= Fraction(claims["epsilon"]["upper"])
         assert Fraction(str(parameters["delta"])) >= Fraction(claims["epsilon"]["delta"])
-    # The keys and words of the registry's schema, of August 2026.
+    # Keys and values of the registry's schema, as of August 2026.
     assert set(found) <= {
         "basic", "dp_variant", "privacy_loss", "deployment_model", "accounting", "implementation",
         "administrative",

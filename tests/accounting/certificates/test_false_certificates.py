@@ -1,4 +1,6 @@
-r"""False claims that once held, each with its root; and what a text may make ``verify`` do."""
+r"""Regression tests of false claims that ``verify`` once accepted, with their causes, and time
+limits.
+"""
 
 from __future__ import annotations
 
@@ -166,7 +168,7 @@ LARGEST = -math.log(
     [
         ("discrete-laplace:scale=3", 7, 7 / 3),
         ("discrete-laplace:scale=20", 100, 5),
-        # log p(0)/p(1), by the hypergeometric functions of either.
+        # log p(0)/p(1), from the hypergeometric functions of both masses.
         ("polya-difference:shape=1/2,scale=3", 1, LARGEST),
     ],
 )

@@ -1,4 +1,4 @@
-r"""Certificates with evidence: each kind the kernel covers, false claims, plans, hostile sizes."""
+r"""Tests of `accounting.certificates.prove_claim`: kernel laws, false claims, hostile plans."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture(autouse=True)
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Coarse, so that it takes a moment; the grid decides the width, and nothing else.
+    # Coarse, for speed; the grid affects only the width of the bounds.
     for place, name, value in (
         (prove_claim, "_SLOTS", 1 << 9),
         (prove_claim, "_WIDTH", 0.01),
@@ -93,7 +93,9 @@ def certified(run: Run, tmp_path: Path) -> Certified:
 
 
 def moved(document: dict[str, Any], end: str, to: Fraction) -> dict[str, Any]:
-    """The first claim with another end, everything else made to fit."""
+    """Return the certificate with one end of its first claim changed and all other fields
+    consistent.
+    """
     digits = document["claims"][0]["digits"]
     text = str(round(to * 10**digits)).rjust(digits + 1, "0")
     claim = {**document["claims"][0], end: f"{text[:-digits]}.{text[-digits:]}"}
@@ -111,7 +113,7 @@ def test_the_kernel_proves_what_is_estimated_and_no_false_end(
     assert (verdict.holds, verdict.proof) == (True, "kernel")
     claim = read(document).claims[0]
     assert claim.upper - claim.lower <= claim.upper / 10
-    # The estimate, without a grid: its epsilon lies between these ends.
+    # The estimate without a grid: its epsilon lies between these ends.
     width = claim.upper - claim.lower
     if width > claim.upper / 10**6:
         assert estimated(read(document).parts, replace(claim, unit=width / 8))[0]
@@ -219,7 +221,7 @@ def test_what_the_kernel_does_not_reach_gets_no_evidence() -> None:
 
 
 def test_beyond_the_largest_finite_loss_no_epsilon_is_a_lower_end() -> None:
-    # There delta stays 2^-10, however large epsilon is.
+    # delta stays 2^-10 there, however large epsilon is.
     certificate = certify(compose(Approx("1", "1/1024")), deltas=["1/512"], evidence=True)
     document = read(certificate.to_json())
     assert document.plan is not None

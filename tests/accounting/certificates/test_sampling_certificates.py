@@ -1,4 +1,4 @@
-r"""Certificates of samples, groups and correlated noise: twins, malformed ones, mutants."""
+r"""Certificates of samples, groups and correlated noise: false claims, malformed texts, mutants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates that somebody changed: every change is rejected by name, and nothing crashes."""
+"""Tests of `accounting.certificates.verify` on changed certificates: each is rejected by name."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-r"""``verify`` against brute force: whatever a text claims, what holds is true.
+r"""Property tests of ``verify`` against brute force: a claim that verifies is true.
 
-Certificates are drawn over every law, norm, number of rounds, mixture and scope, also those that
-no engine would write; the truth is that of ``neighbours``, which tries every shift of every
-coordinate in every round. A claim is of the cell of the truth, of cells beside it, of one point,
-and of what another neighbour costs: there a checker ends that takes that one for the worst.
+Certificates are drawn over every law, norm, number of rounds, mixture and scope, including those
+that ``certify`` would not write. The reference is ``neighbours``, which tries every shift of every
+coordinate in every round. Claims are the cell of the exact value, neighbouring cells, a single
+point, and the cost of another neighbour: a checker that mistakes that neighbour for the worst
+fails.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _OTHERS = 4
 
 
 def law(draws: Random, name: str) -> dict[str, str]:
-    """Small parameters: the law has few values, and its neighbours are told apart."""
+    """Draw a law with small parameters: few values, and distinguishable neighbours."""
     pick = draws.choice
     some = str(Fraction(draws.randint(1, 12), draws.randint(3, 9)))
     match name:
@@ -59,7 +60,8 @@ def law(draws: Random, name: str) -> dict[str, str]:
         case "poisson":
             return {"mean": some}
         case "binomial":
-            # Near one half, and with few trials, it is often a mixed shift that is worst.
+            # For probabilities near one half and few trials, the worst shift is often of mixed
+            # signs.
             chance = pick(("1/2", "11/25", "6/13", "3/5", "1/3", "9/10"))
             return {"trials": str(draws.randint(1, 9)), "probability": chance}
     return {"shape": pick(("1/3", "1", "3/2", "5/2")), "scale": pick(("1/3", "1/2", "4/5"))}
@@ -89,7 +91,7 @@ def parts(draws: Random, names: tuple[str, ...], norms: tuple[str, ...]) -> list
 
 
 def claims(draws: Random, found: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], float]]:
-    """Claims, each with the truth: cells around it, points, and what is exact."""
+    """Return claims with their truth: cells around the value, points, and exact values."""
     truth = Truth.of(found)
     epsilon = Fraction(draws.randint(0, 30), 13)
     delta = Fraction(draws.randint(1, 700), 10**3)
@@ -120,7 +122,7 @@ def claims(draws: Random, found: list[dict[str, Any]]) -> Iterator[tuple[dict[st
         if less < 1e3:
             yield cell("epsilon", str(delta), math.floor(less * 10**5), 5), asked[1][2]
     if not _lost(found):
-        # The supremum is approached and not met: so far as it is seen, and a tenth less.
+        # The supremum is approached and not attained: test the largest loss seen, and a tenth less.
         most = largest_loss(found)
         loss = Fraction(min(most, 1e3)).limit_denominator(60)
         yield exactly("pure", loss), most
@@ -138,7 +140,7 @@ def is_false(claim: dict[str, Any], value: float) -> bool:
     low, high = float(Fraction(claim["lower"])), float(Fraction(claim["upper"]))
     slack = SLACK * (1 + high)
     if claim["quantity"] == "epsilon" and claim["delta"] == "0":
-        # The largest loss that is seen is none that is rare.
+        # The largest loss that was seen is not a rare one.
         slack = 1e-2 * (1 + high)
     return not low - slack <= value <= high + slack
 
@@ -149,7 +151,7 @@ def faults(
     names: tuple[str, ...] = LAWS,
     norms: tuple[str, ...] = ("absolute", "box", "l1", "l2-squared"),
 ) -> tuple[list[str], Counter[Status]]:
-    """What holds and is false; and how often which verdict was given."""
+    """Return the false claims that verify, and the count of each verdict."""
     draws, bad, seen = Random(seed), [], Counter[Status]()
     for _ in range(cases):
         found = parts(draws, names, norms)

@@ -1,8 +1,8 @@
-r"""``verify`` against what some neighbours show: every law, norm and scheme, in many coordinates.
+r"""Tests of ``verify`` against lower bounds from neighbours: every law, norm and scheme.
 
-The claims are near the truth, or near what follows from an overlooked norm, direction, coordinate
-or member. A claim that holds must not lie below what ``shown`` finds. And whatever the engine
-refuses, of every law, norm, scheme and relation, the checker refuses.
+The claims are near the exact value, or near the value that results from an overlooked norm,
+direction, coordinate or member. A claim that verifies must not lie below the result of ``shown``.
+The checker refuses every law, norm, scheme and relation that the engine refuses.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def extra(scheme: str | None, rate: str = "1/2") -> dict[str, Any]:
 
 
 def claims(shown: Shown, parts: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], float]]:
-    """Claims near what is shown, each with that: just below, around and above it."""
+    """Return claims just below, around and above the lower bounds, each with its lower bound."""
     asked = [
         *(("delta", at, shown.delta(float(Fraction(at)))) for at in ("0", "1/2", "2")),
         *(("epsilon", at, shown.epsilon(float(Fraction(at)))) for at in ("1/1000", "1/5")),
@@ -117,7 +117,7 @@ def claims(shown: Shown, parts: list[dict[str, Any]]) -> Iterator[tuple[dict[str
 
 
 def naive(parts: list[dict[str, Any]], power: int) -> Iterator[Fraction]:
-    """Amounts over scales, or their squares over twice the variance, whatever the norm says."""
+    """Return amounts over scales, or their squares over twice the variance, for any norm."""
     for squared in (False, True):
         total = Fraction(0)
         for part in parts:
@@ -138,7 +138,7 @@ def naive(parts: list[dict[str, Any]], power: int) -> Iterator[Fraction]:
 
 
 def too_small(claim: dict[str, Any], value: float) -> bool:
-    """Whether what is shown exceeds the claim, by more than the rounding of floats."""
+    """Whether the lower bound exceeds the claim by more than the rounding error of floats."""
     key = {"pure": "epsilon", "zcdp": "rho"}.get(claim["quantity"], "upper")
     most = float(Fraction(claim[key]))
     return value > most * (1 + SLACK) + SLACK
@@ -147,7 +147,7 @@ def too_small(claim: dict[str, Any], value: float) -> bool:
 def judged(
     parts: list[dict[str, Any]], scope: tuple[str, str], seen: Counter[str | Status], draws: Random
 ) -> list[str]:
-    """What holds of these rounds and is too small; counts verdicts, and certificates tried."""
+    """Return the claims that verify and are too small; count verdicts and certificates tried."""
     with deadline(600):
         form = verify(certificate(parts, [exactly("pure", Fraction(1))], scope))
         if form.findings[0].where.startswith("parts"):
@@ -205,7 +205,7 @@ def test_an_l2_norm_is_no_amount(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     shown = Shown.of([L2_FOR_AN_AMOUNT])
     assert math.isclose(shown.pure(), 1.8)
-    # Without the table the claim holds, and the property test tries it and finds it too small.
+    # Without the table the claim verifies, and the property test finds that it is too small.
     assert (claim, shown.pure()) in claims(shown, [L2_FOR_AN_AMOUNT])
     monkeypatch.setattr(parse_certificate, "norms_of", lambda *_: NORMS)
     assert verify(certificate([L2_FOR_AN_AMOUNT], [claim], scope)).holds
@@ -257,7 +257,7 @@ def engine_refuses(part: dict[str, Any], scheme: str | None, relation: str) -> b
 @by_day(5)
 @pytest.mark.parametrize("law", SMALL)
 def test_what_the_engine_refuses_the_checker_refuses(law: str) -> None:
-    """And each of the two refuses something, and admits something, of every law."""
+    """Both also refuse some releases, and admit some, of every law."""
     ends = Counter[bool]()
     values = {key: some[0] for key, some in SMALL[law].items()}
     for kind, amount, scheme, relation in itertools.product(NORMS, (1, 2), SCHEMES, RELATIONS):

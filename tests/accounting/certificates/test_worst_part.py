@@ -1,4 +1,6 @@
-"""The worst of several certificates: a bound that is too small, or of something else, fails."""
+"""Tests of `accounting.certificates.worst_part`: a bound that is too small or of another kind
+fails.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,7 @@ def test_a_pure_epsilon_is_a_bound_at_every_delta_and_no_less() -> None:
     assert failures(Fraction(1, 10), alone) == []
     less = replace(alone, claims={DELTA: Fraction(1, 10) - Fraction(1, 10**9)})
     assert "claims a smaller" in failures(Fraction(1, 10), less)[0][1]
-    # A claim of another kind bounds no epsilon.
+    # A claim of another kind does not bound epsilon.
     other = certify(curve, deltas=(), epsilons=["1/100"]).to_json()
     rest = [each for each in other["claims"] if each["quantity"] == "delta"]
     bare = {**other, "claims": rest, "digest": ""}

@@ -1,4 +1,4 @@
-"""The commands of the accountant as a user types them, without those of other packages."""
+"""Fixtures: the commands of `accounting`, without those of other packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""``dpcore budget`` as a user types it: totals, curves, choices, running sums, matrices."""
+r"""Tests of ``dpcore budget``: totals, curves, calibration, running sums, matrices."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_calibrate(command: Command) -> None:
     assert {"epsilon", "delta", "rounds", "method"} <= set(found)
     assert (found["delta"], found["rounds"], found["least"]) == (1e-6, 50, True)
     assert 1.99 < found["epsilon"]["lower"] <= found["epsilon"]["upper"] <= 2
-    # What is printed keeps the promise, and one step less does not, asked again.
+    # The printed noise meets the target, and noise one step smaller does not; both are recomputed.
     for noise, keeps in ((found["noise"], True), (found["one_step_less"]["noise"], False)):
         spelled = f"discrete-gaussian:sigma_squared={noise['sigma_squared']}"
         again = command("delta", "--noise", spelled, "--rounds", 50, "--epsilon", 2, "--json").json
@@ -275,7 +275,7 @@ def test_errors_beyond_floats_are_infinite(command: Command) -> None:
 def test_the_table(command: Command) -> None:
     lines = command("continual", "--horizon", "1e3", "--epsilon", 1).out.splitlines()
     assert lines[1].split()[:3] == ["tree", "discrete-laplace:scale=10", "1"]
-    # Ten levels at scale 10; 512 items come before the last power of two.
+    # Ten levels at scale 10; 512 items precede the last power of two.
     variance = 1 / (2 * math.sinh(1 / 20) ** 2)
     assert float(lines[1].split()[5]) == pytest.approx(math.sqrt(9 * variance), rel=1e-3)
     assert lines[2].split()[-1] == "488"
@@ -320,7 +320,7 @@ def test_bad_files_are_named(command: Command, tmp_path: Path, rows: str) -> Non
 
 
 def test_the_least_sigma_of_correlated_noise(command: Command) -> None:
-    r"""Beside the closed form of a Gaussian of the sensitivity of the tree of four rounds."""
+    r"""Compare with the closed form of a Gaussian of the sensitivity of the tree of four rounds."""
     words = ["--strategy", "tree", "--rounds", 4, "--delta", "1e-6"]
     found = command("matrix", *words, "--epsilon", 3, "--json").json
     moved, kept = math.sqrt(3), Fraction(found["sigma"]["value"])  # a leaf and the nodes above it

@@ -1,7 +1,7 @@
-r"""Every refusal of ``budget`` and ``protocol``: code 2, one line, nothing else, the option named.
+r"""Tests of refusals by ``budget`` and ``protocol``: exit code 2, one line that names the option.
 
-Hostile values of every option are in tests/repository/test_command_fuzz.py; here is which option
-each kind of mistake is told of.
+Hostile values of every option are in tests/repository/test_command_fuzz.py; these tests check which
+option each error names.
 """
 
 from __future__ import annotations

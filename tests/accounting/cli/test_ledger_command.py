@@ -1,4 +1,4 @@
-r"""``dpcore ledger`` as a user types it: charges, refusals, damage, exit codes."""
+r"""Tests of ``dpcore ledger``: charges, refusals, damage, exit codes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GAUSSIAN = ["--noise", "discrete-gaussian:sigma_squared=4"]
 
 
 class Command:
-    """The command in this process, on one ledger."""
+    """Run the command in this process, on one ledger."""
 
     def __init__(self, streams: pytest.CaptureFixture[str], path: Path) -> None:
         self.streams = streams
@@ -98,7 +98,7 @@ def test_charges_add_and_are_paid_once(opened: Command) -> None:
     assert (answer.code, answer.out, answer.err) == (
         0, "charged 2 users for monday, charge 1\n", ""
     )  # fmt: skip
-    # One release of sigma^2 = 4 under a step of 1 is 1/8-zCDP.
+    # One release with sigma^2 = 4 and sensitivity 1 is 1/8-zCDP.
     assert opened.left("ada") == opened.left("bob") == Fraction(1, 2) - Fraction(1, 8)
     again = opened("charge", *words)
     assert (again.code, again.err) == (AlreadyCharged.exit_code, "")
@@ -132,7 +132,7 @@ def test_a_user_who_cannot_pay(opened: Command) -> None:
     assert skipped.code == 0
     assert skipped.out.splitlines() == ["charged 1 user for two, charge 2", "left out: ada"]
     assert opened.left("bob") == Fraction(1, 10)
-    # Where nobody is left to take part there is nothing to release.
+    # If no user can take part, nothing is released.
     nobody = opened("charge", "--batch", "three", "--users", "ada", *large, "--skip-exhausted")
     assert nobody.code == 1
     assert opened.left("ada") == Fraction(1, 10)
@@ -234,7 +234,7 @@ CLAIM = [*CHARGE, "--users", "ada", "--claim", "rho=1/100", "--reason", "r"]
         ([*CHARGE, "--users", "ada", "--claim", "rho=1"], "--reason"),
         ([*CHARGE, "--users", "ada", "--claim", "p=1", "--reason", "x"], "--claim"),
         (["charge", "--batch", " ", "--users", "ada", *GAUSSIAN], "--batch"),
-        # What would be ignored.
+        # Options that would be ignored are refused.
         ([*CLAIM, "--sensitivity", "50"], "error: --sensitivity = "),
         ([*CLAIM, "--rounds", "5"], "error: --rounds = "),
         ([*CHARGE, "--users", "ada", *GAUSSIAN, "--reason", "r"], "error: --reason = "),

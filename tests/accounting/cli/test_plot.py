@@ -1,4 +1,4 @@
-r"""A picture is whole or not there, and shows what is proven."""
+r"""Tests of `accounting.cli.plot`: figure files are complete or absent, and show proven bounds."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_failure_leaves_the_old_picture(tmp_path: Path, monkeypatch: pytest.Mo
     assert "No space left" in refusal(lambda: draw(path, NARROW, title="a total"))
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
-    # The twin writes in place, and the old picture is gone.
+    # The mutant writes in place, and the old figure is lost.
     monkeypatch.setattr("dpcore.cli.figure_file.write_whole", in_its_place)
     draw(path, NARROW, title="a total")
     assert path.read_bytes() != before
@@ -110,7 +110,7 @@ def test_the_legend_of_a_run_says_what_is_proven(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_what_is_drawn_of_a_run() -> None:
-    r"""RDP is above our upper end at every epoch, PLD too, by its grid; epsilon rises."""
+    r"""RDP is above the upper bound at every epoch, and so is PLD, by its grid; epsilon rises."""
     pytest.importorskip("dp_accounting", reason="the extra 'interop' is not installed")
     line = over_epochs(RUN, Fraction("1e-5"))
     epochs = [x for x, _ in line.points]

@@ -1,4 +1,4 @@
-r"""``dpcore protocol plan`` and ``simulate`` as a user types them: facts, refusals, exit codes."""
+r"""Tests of ``dpcore protocol plan`` and ``simulate``: facts, refusals, exit codes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SIMULATION_KEYS = {
 
 
 class Command:
-    """The command in this process: the code of a real one from ``dpcore.cli.app.run`` on."""
+    """Run the command in this process, from ``dpcore.cli.app.run`` on."""
 
     def __init__(self, streams: pytest.CaptureFixture[str]) -> None:
         self.streams = streams
@@ -73,7 +73,7 @@ def test_plans_keep_their_promise_and_say_so(command: Command, instance: str) ->
     assert found["target"] == {"epsilon": "1", "delta": "1/1000000" if bits else "0"}
     assert found["meets_target"] is True
     assert (found["assumes"] is not None) == (instance == "shuffled-pure")
-    # What is printed is what the printed law hides, recomputed from the text alone.
+    # The printed epsilon is that of the printed law, recomputed from the text alone.
     ends = found["guarantee"]["epsilon"]
     assert 0 < ends["lower"] <= ends["upper"] <= (0.5 if instance == "shuffled-pure" else 1)
     assert recomputed_delta(found, Fraction(ends["upper"])) <= Fraction(found["target"]["delta"])
@@ -85,11 +85,11 @@ def test_plans_keep_their_promise_and_say_so(command: Command, instance: str) ->
     assert lines[-1] == f"  bits        {found['bits_per_user']} per user"
     assert ("assumes" in out) == (instance == "shuffled-pure")
     assert all(len(line) <= 100 and not line.startswith(" " * 3) for line in lines)
-    assert f" {found['noise_of_the_sum']}" in out  # its label ends before it
+    assert f" {found['noise_of_the_sum']}" in out  # the label ends before the value
 
 
 def recomputed_delta(found: dict[str, Any], epsilon: Fraction) -> Fraction | float:
-    r"""The delta at ``epsilon`` of what the honest hide, from the numbers of a JSON plan."""
+    r"""Return delta at ``epsilon`` of the honest noise, from the numbers of a JSON plan."""
     if found["instance"] in SHUFFLED:
         box = BinomialBox(
             trials=found["honest"] * found["noise_bits"],
@@ -127,7 +127,7 @@ def test_no_pure_guarantee_is_infinity_in_words(
     monkeypatch.setattr(
         format_plan, "_number", mutated(format_plan._number, 'else "infinity"', "else value")
     )
-    # Two of twelve hide less than 1e-6 of the mass: no epsilon is enough.
+    # Two of twelve hide less than 1e-6 of the mass: no finite epsilon is enough.
     words = ("--dropouts", 11, "--runs", 1, "--json")
     with pytest.raises(json.JSONDecodeError):  # nothing is printed: Infinity is not JSON
         _ = command("simulate", "binary-shuffle", *words).json

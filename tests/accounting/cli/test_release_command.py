@@ -1,4 +1,4 @@
-"""``dpcore release`` as a user types it."""
+"""Tests of ``dpcore release``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LINES = ["user_id,city,amount"] + [f"u{i % 40},{'ab'[i % 2]},{i % 7}.25" for i i
 
 
 class Shell:
-    """Commands in a folder with ``visits.csv`` and ``cities.txt``."""
+    """Run commands in a folder with ``visits.csv`` and ``cities.txt``."""
 
     def __init__(self, folder: Path, streams: pytest.CaptureFixture[str]) -> None:
         self.folder, self.streams = folder, streams
@@ -55,7 +55,7 @@ def test_what_is_printed_is_rounded_to_the_safe_side(shell: Shell) -> None:
         assert Fraction(lines["guarantee"].split()[0].removeprefix("epsilon=")) >= Fraction(epsilon)
         found = shell("plan count", "--epsilon", epsilon, "--json").json["standard_error"]
         assert float(lines["standard"].removeprefix("error").strip()) >= found
-    # A mean has no short decimals: its interval is printed no narrower than it is.
+    # A mean has no short decimals: the printed interval is not narrower than the exact one.
     asked = ("mean", *NUMBERS, "--epsilon", "1", "--seed", "5", "--confidence", "0.9")
     ends = shell(*asked, "--json").json["interval"]
     low, high = shell(*asked).out.split("interval: ")[1].split(")")[0].split(" to ")
@@ -126,7 +126,7 @@ def test_a_batch_is_paid_once_and_gives_its_value_again(shell: Shell) -> None:
     poor = shell("count", "--rho", "0.01", "--ledger", url, "--batch", "c")
     assert (poor.code, poor.out) == (1, "")
     assert "have too little budget left" in poor.err
-    assert shell("sum", *words).json["value"] == first["value"]  # also when all is spent
+    assert shell("sum", *words).json["value"] == first["value"]  # also when the budget is exhausted
 
 
 def test_a_plan_shows_the_true_cost_and_whether_it_fits(shell: Shell) -> None:
@@ -153,7 +153,7 @@ def test_an_approximate_budget_is_counted_as_rho(shell: Shell) -> None:
         found = shell("plan count", "--epsilon", epsilon, "--ledger", url)
         costs |= {line for line in found.out.splitlines() if line.startswith("costs ")}
         assert found.code == (0 if epsilon == "1/5" else 1)
-        assert max(map(len, found.out.splitlines())) < 100  # no exact fraction
+        assert max(map(len, found.out.splitlines())) < 100  # no exact fraction is printed
     assert len(costs) == 5
     counted = "(an epsilon,delta budget is counted as rho and delta)"
     assert all(line.endswith(counted) for line in costs)

@@ -1,4 +1,4 @@
-r"""``dpcore budget dpsgd`` and ``check``, and calibration of sampled noise, as they are typed."""
+r"""Tests of ``dpcore budget dpsgd`` and ``check``, and of calibration with sampling."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ EVENT = {
 
 
 def test_the_run_of_the_page(command: Command) -> None:
-    r"""dp-accounting at a grid of 1e-5 says 2.381598, an upper end; RDP says 2.597."""
+    r"""dp-accounting's upper bound at a grid of 1e-5 is 2.381598; RDP gives 2.597."""
     found = command("dpsgd", *RUN, "--epochs", 60, "--json").json
     assert 2.3815 < found["epsilon"]["lower"] <= found["epsilon"]["upper"] < 2.381598
     assert (found["rounds"], found["derived"]["rate"]) == (14062, "8/1875")
     assert "floating-point" in found["assumptions"][0]
-    # The command that it names gives the same numbers.
+    # The printed command gives the same numbers.
     words = found["command"].split()
     assert words[:3] == ["dpcore", "budget", "epsilon"]
     again = command(*words[2:], "--json").json
@@ -44,7 +44,7 @@ def test_the_run_of_the_page(command: Command) -> None:
 
 
 def test_a_replaced_example(command: Command) -> None:
-    r"""dp-accounting's PLD under REPLACE_ONE says 3.214237 for this run, an upper end."""
+    r"""dp-accounting's upper bound for this run (PLD, REPLACE_ONE) is 3.214237."""
     words = ["--noise-multiplier", 1, "--batch-size", 10, "--examples", 1000, "--delta", "1e-6"]
     found = command("dpsgd", *words, "--rounds", 1000, "--relation", "replace", "--json").json
     assert 3.2142 < found["epsilon"]["lower"] <= found["epsilon"]["upper"] < 3.214237
@@ -66,7 +66,7 @@ def test_batches_that_are_cut(command: Command) -> None:
     assert cut["epsilon"]["lower"] < plain["lower"] < plain["upper"] < cut["epsilon"]["upper"]
     told = command("dpsgd", *words, *near, "--truncate", 300).out
     assert "truncated    to 300" in told
-    # Where nearly every run is cut.
+    # Nearly every batch is truncated here.
     often = command("dpsgd", *words, *near, "--truncate", 110, "--json").json
     assert often["derived"]["cut_at_all"] > 0.999
     assert plain["upper"] * 1.1 < often["epsilon"]["upper"] < 10
@@ -80,14 +80,14 @@ def test_other_ways_to_draw_a_batch(command: Command) -> None:
         for each in ("poisson", "fixed", "shuffled")
     )
     assert poisson["epsilon"]["lower"] is not None
-    # Replacing moves twice as far, and these are upper ends that claim nothing from below.
+    # Replacing an example moves the sum twice as far; these are upper bounds without lower bounds.
     for each in (fixed, shuffled):
         assert each["epsilon"]["lower"] is None
         assert each["epsilon"]["upper"] > poisson["epsilon"]["upper"]
     for each in (poisson, fixed, shuffled):
         again = command(*each["command"].split()[2:], "--json").json
         assert again["epsilon"]["upper"] == each["epsilon"]["upper"]
-    # Two epochs of Gaussian noise that moves by 2/4: the curve of one of 2 sqrt(2)/4.
+    # Two epochs of Gaussian noise with shift 2/4 have the curve of one with shift 2 sqrt(2)/4.
     moved = ["--noise", "gaussian:sigma=4", "--sensitivity", "l2-squared=8"]
     once = command("epsilon", *moved, "--delta", "1e-5", "--json").json["epsilon"]
     assert shuffled["epsilon"]["upper"] == pytest.approx(once["upper"], rel=2e-6)
@@ -98,7 +98,7 @@ def test_other_ways_to_draw_a_batch(command: Command) -> None:
 @pytest.mark.parametrize("sampling", [Sampling.SHUFFLED, Sampling.ALLOCATED])
 def test_rounds_are_passes_over_the_data_without_their_incomplete_batch(sampling: Sampling) -> None:
     for examples, batch, rounds in ((10, 6, 10), (10, 3, 10), (10, 5, 4), (7, 7, 3), (60, 25, 9)):
-        # A loader that drops the last batch of each pass: how often example 0 comes, at most.
+        # A loader drops the last incomplete batch of each pass: count example 0, at most.
         order = [first // batch for first in range(0, examples - batch + 1, batch)]
         passes = -(-rounds // len(order))
         of_rounds = TrainingRun(
@@ -121,7 +121,7 @@ def test_a_pass_that_ends_early_has_no_lower_bound() -> None:
     run = TrainingRun(**half, sampling=Sampling.ALLOCATED)
     whole = replace(run, rounds=2, epochs=0)
     assert accounting.dpsgd(**{**half, "rounds": 2}, delta="1e-3", sampling="allocated").lower
-    # Epochs that hold no batch of another pass are no other pass.
+    # A fraction of an epoch without a complete batch adds no pass.
     assert replace(run, rounds=0, epochs="1.01").release() == whole.release()
 
 
@@ -143,7 +143,7 @@ def test_another_tools_number(command: Command, tmp_path: Path) -> None:
     assert (above.code, above.json["verdict"]) == (0, "an upper bound, proven")
     exact = above.json["epsilon"]
     assert Fraction(above.json["by_at_least"]) <= Fraction(theirs) - Fraction(exact["upper"])
-    # A slip: the rate forgotten in a conversion, the direction forgotten, a digit less.
+    # Typical mistakes: the rate or the direction is forgotten in a conversion, a digit is lost.
     below = command(*words, exact["lower"] * 0.999)
     assert (below.code, "below the truth" in below.out) == (1, True)
     between = (exact["lower"] + exact["upper"]) / 2
@@ -174,7 +174,7 @@ def test_files_that_are_no_event(command: Command, tmp_path: Path, text: str, wh
     answer = command("check", "--event", file, "--delta", "1e-6", "--says", 1)
     assert (answer.code, what in answer.err) == (2, True)
     assert len(answer.err.strip().splitlines()) == 1
-    # Of the option and the file, and without the text of the file.
+    # The error names the option and the file, and does not repeat the text of the file.
     assert f"--event = {file}: " in answer.err
     assert len(answer.err) < 800
 
@@ -199,7 +199,7 @@ def test_check_reads_what_json_prints(
 def test_check_calls_nothing_below_a_truth_that_nobody_knows(
     command: Command, tmp_path: Path, sampling: str
 ) -> None:
-    """A secret shuffle, or a pass that ends early, may give more privacy than the parts."""
+    """A secret shuffle, or a pass that ends early, may give more privacy than its parts prove."""
     script = ["--noise-multiplier", 2, "--batch-size", 5, "--examples", 10, "--rounds", 1]
     run = command("dpsgd", *script, "--delta", "1e-6", "--sampling", sampling, "--json").json
     words = ["--event", _event(tmp_path, run), "--delta", "1e-6", "--says"]
@@ -256,7 +256,9 @@ def test_a_certificate_of_the_answer(command: Command, tmp_path: Path) -> None:
 
 
 def test_the_numbers_of_a_training_script(command: Command) -> None:
-    r"""Batch size, examples and epochs are a rate and rounds; a pair of examples moves twice."""
+    r"""Batch size, examples and epochs give a rate and rounds; replacing an example moves twice as
+    far.
+    """
     promise = ["--epsilon", 4, "--delta", "1e-5", "--json"]
     sampled = ["--noise", "discrete-laplace", *promise]
     target = ["--noise", "gaussian", *promise]
@@ -352,7 +354,7 @@ def test_most_rounds(command: Command) -> None:
 
 @pytest.mark.parametrize("what", ["--rounds", "--poisson"])
 def test_a_share_of_honest_users_is_not_ignored(command: Command, what: str) -> None:
-    """25 rounds keep epsilon = 2 with all of the noise, twelve with half of its variance."""
+    """25 rounds meet epsilon = 2 with all of the noise, twelve with half of its variance."""
     words = ["--noise", "gaussian:sigma=10", "--epsilon", 2, "--delta", "1e-5", what, "most"]
     refused = command("calibrate", *words, "--honest", "50%")
     assert (refused.code, "--honest = 50%" in refused.err) == (2, True)

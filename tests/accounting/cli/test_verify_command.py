@@ -1,4 +1,4 @@
-r"""``dpcore verify`` as a user types it: what holds, what does not, and who reads which schema."""
+r"""Tests of ``dpcore verify``: verdicts, exit codes, and the package that reads each schema."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_an_honest_run_holds(command: Verify) -> None:
     lines = answer.out.splitlines()
     claim = "claims[0] (epsilon): holds: epsilon <= 0.4999984 at delta 1/1000000: at least that"
     assert lines[0].startswith(claim)
-    # What was verified, as the document has it: epsilon, noise, sensitivity and rounds.
+    # The verified quantities, as in the document: epsilon, noise, sensitivity and rounds.
     written = json.loads(of_a_run())["parts"]
     for i, part in enumerate(written):
         noise, moved = part["is"]["noise"], part["is"]["sensitivity"]["amount"]
@@ -298,7 +298,7 @@ def test_a_name_of_no_plain_file_is_refused_at_once(
     reason: str,
 ) -> None:
     if hasattr(os, "mkfifo"):
-        os.mkfifo(tmp_path / "pipe")  # nobody writes to it: to open it would wait for ever
+        os.mkfifo(tmp_path / "pipe")  # the FIFO has no writer: opening it would block for ever
     monkeypatch.chdir(tmp_path)
     answer = typed(capsys, "verify", name)
     assert (answer.code, answer.out, reason in answer.err) == (2, "", True)

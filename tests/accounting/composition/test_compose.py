@@ -1,4 +1,4 @@
-r"""Lists of releases against enumeration in mpmath, and what no list may do."""
+r"""Tests of `accounting.composition.compose` against enumeration in mpmath; mutants must fail."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ SUM = DiscreteGaussianSum(count=2, sigma_squared="1/2")
 
 
 def holds(bound: Bound, truth: Any, slack: Any = 0) -> bool:
-    """Whether a truth known from below, up to ``slack``, lies within both ends."""
+    """Whether a reference known from below, up to ``slack``, lies within the bound."""
     low = real(Fraction(bound.lower)) if bound.lower is not None else -math.inf
-    # Eight units of the last place of the second path.
+    # Eight units in the last place of the reference.
     room = abs(truth) * real(Fraction(1, 10**32))
     return bool(low <= truth + slack + room and truth - room <= real(Fraction(bound.upper)))
 
@@ -169,7 +169,7 @@ def test_enclosures_nest_as_they_narrow(parts: list[tuple[Any, int]]) -> None:
     wide, narrow = ends(total.delta("1/2", "1e-3")), ends(total.delta("1/2", "1e-7"))
     assert wide.lower <= narrow.upper
     assert narrow.lower <= wide.upper
-    # A loss of large probability exactly at epsilon is what the line resolves least.
+    # A loss of large probability exactly at epsilon is the hardest case for the contour integral.
     assert narrow.upper - narrow.lower <= max(narrow.upper / 10**4, Fraction(1, 10**12))
 
 
@@ -281,7 +281,7 @@ def test_a_read_total_has_a_scope_that_its_parts_allow(of_part: Scope, of_whole:
 
 
 def delta_of_choices(at: float, count: int, epsilon: float) -> float:
-    """Of ``count`` choices with losses ``at`` and at - 1, the pair with the range 1."""
+    """Return delta of ``count`` choices with losses ``at`` and at - 1, the pair with range 1."""
     low, high = math.exp(-at), math.exp(1 - at)
     p = (1 - high) / (low - high)  # both laws sum to 1
     losses = [(i * at + (count - i) * (at - 1), i) for i in range(count + 1)]
@@ -363,10 +363,10 @@ def test_choices_of_bounded_range_cost_what_either_theorem_gives(count: int, eps
         alone = float(once.delta(epsilon).upper)
         assert count == 2 or truth == pytest.approx(alone, rel=1e-4)
         assert count == 2 or alone <= found <= alone * (1 + 1e-3)
-    # Two choices of half the range each, together.
+    # Two choices of half the range each, composed.
     both = guarantee(Selection(epsilon=1, sensitivity=1, count=2, rule=Rule.EXPONENTIAL))
     assert (both.pure().upper, both.zcdp().upper) == (1, Fraction(1, 16))
-    # Alone as well: many choices cost what zCDP gives, one what pure DP gives.
+    # The same for one part: many choices cost their zCDP bound, one choice its pure DP bound.
     many = BoundedRange(10, 100)
     assert many.epsilon("1e-6").upper <= ZCdp("1/8").epsilon("1e-6").upper
     assert many.delta(3).upper <= ZCdp("1/8").delta(3).upper

@@ -1,4 +1,4 @@
-r"""Lists of releases at the edges of the engines: what was wide, slow or wrong once."""
+r"""Regression tests of composition: lists that once had wide, slow or wrong bounds."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ from tests.support.dpcore.refusals import refusal
 INF, TINY = math.inf, Fraction(1, 10**15)
 NARROW = DiscreteGaussian(sigma_squared=1)
 NIGHT = pytest.mark.nightly
-# Parts, the question and its point; both ends lie between least and most, around a truth.
+# Parts, the quantity and its point; both bounds lie between least and most, around a reference.
 EDGES: dict[str, tuple[list[Any], str, Any, Any, Any, Any]] = {
-    # All three rounds hide the data set only where each draws 3 or more.
+    # All three rounds hide the dataset only if each draws 3 or more.
     "hidden masses add up to 1 and a rounding": (
         [(curve(PoissonNoise(mean="1/602"), 3), 3)], "delta", 0, 0.99999, 1 - Fraction(1, 10**29), 1
     ),
@@ -60,7 +60,7 @@ EDGES: dict[str, tuple[list[Any], str, Any, Any, Any, Any]] = {
         [Approx(1, "1e-60")], "delta", 2, Fraction("1e-60") * (1 - TINY), Fraction("1e-60"),
         Fraction("1e-60") * (1 + TINY),
     ),
-    # By a transform on a grid of 2e-5, elsewhere.
+    # Reference: an FFT on a grid of 2e-5, computed elsewhere.
     "a small sample": (
         [(sampled(DiscreteGaussian(sigma_squared=4), "1e-3"), 10**4)], "epsilon", "1e-6",
         0.20492, None, 0.20494,
@@ -109,7 +109,7 @@ def test_an_edge_is_held_from_both_sides(name: str) -> None:
 def test_laws_too_wide_to_be_listed_tend_to_a_real_gaussian(
     parts: list[tuple[Any, int]], ratio: float, slack: str
 ) -> None:
-    """Of the squared shift 1/ratio, the sum of rounds times shifts squared over variances."""
+    """The squared shift is 1/ratio, the sum of rounds times shifts squared over variances."""
     found, room = ends(compose(*parts).epsilon("1e-6")), Fraction(slack)
     assert found.upper / Fraction(found.lower) - 1 < room / 10
     assert real_gaussian_delta(math.sqrt(ratio), found.upper).lower <= (1 + room) / 10**6
@@ -141,7 +141,7 @@ def test_the_largest_loss_of_a_sample_is_not_that_of_any_noise(rounds: int) -> N
 
 
 def test_coins_that_floats_do_not_hold_are_in_a_tail() -> None:
-    # The losses of all 133,341 outcomes one by one take a minute.
+    # Evaluating the losses of all 133,341 outcomes one by one takes a minute.
     coins = curve(Binomial(trials=133_341, probability="2/5"), 7)
     table = IntegerPair(pair=pair_of(coins.noise, 7))
     assert len(table.cells(table.edges(Focus(1.0), 10**6)).p.value) < 20_000
@@ -194,7 +194,8 @@ def test_routes_take_any_guarantee() -> None:
 
 @pytest.mark.parametrize("bounds", [(1, 1), (1, 2), (2, 1, 1)])
 def test_the_worst_signs_of_a_box_bound_from_below(bounds: tuple[int, ...]) -> None:
-    # Where bounds are equal mixed signs are worse than aligned ones, which were all that was tried.
+    # With equal bounds, mixed signs are worse than aligned ones; an earlier version tried only
+    # those.
     p = Fraction(11, 25)
     mass = {k: float(math.comb(3, k) * p**k * (1 - p) ** (3 - k)) for k in range(4)}
 
@@ -238,7 +239,7 @@ def test_laws_without_a_common_output_reveal_the_dataset(rounds: int) -> None:
 
 @pytest.mark.parametrize("variance", [1, 400])
 def test_a_delta_below_every_enclosure_has_no_lower_bound_but_zero(variance: int) -> None:
-    # At 30 it is proven to be below 10^-1000000, so at 100 no positive number is a lower bound.
+    # At 30 delta is proven to be below 10^-1000000, so at 100 no positive lower bound exists.
     release = curve(Skellam(variance=variance))
     assert compose(release).delta(30).upper < Fraction(1, 10**10000)
     for found in (compose(release).delta(100), release.delta(100)):

@@ -1,8 +1,8 @@
-r"""Random lists: every engine against every other, and against plain enumeration in mpmath.
+r"""Property tests of composition: random lists, every engine against the others and enumeration.
 
-Rounds are written out as outcomes (P, Q) here, from formulas of their laws alone; the total is the
-product, its curve a plain sum, the worst over the directions that a round may have. Nothing here
-knows of engines, listings or dominating pairs. Seeds are fixed: the same lists every time.
+Rounds are expanded into outcomes (P, Q) from formulas of their laws; the total is the product, its
+curve a plain sum, maximised over the directions that a round may have. The reference shares no
+engine, listing or dominating pair with the package. Seeds are fixed: the lists are always the same.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tests.support.dpcore.mutants import mutated
 
 World = list[tuple[Any, Any]]
 DIGITS = 50
-# Outcomes below e^-100 are left out: what they weigh is far below this.
+# Outcomes below e^-100 are omitted: their mass is far below this.
 ROOM = Fraction(1, 10**25)
 MOST_OUTCOMES = 4000
 ADDED = Scope(relation=Relation.ADD_REMOVE)
@@ -53,9 +53,9 @@ compose = import_module("accounting.composition.compose").compose
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """A guarantee, and what one round of it may be: ``turns`` if any round may be any world.
+    """A guarantee with its possible rounds: ``turns`` if the pair of datasets may change per round.
 
-    Else the worlds belong to the direction, one each, the same in all rounds.
+    Otherwise each direction has one pair of datasets, the same in all rounds.
     """
 
     part: Any
@@ -85,7 +85,7 @@ def claim(epsilon: Fraction, delta: Fraction) -> Round:
 
 
 def laplace_world(scale: Fraction, shift: int) -> World:
-    # What lies beyond the shift has one loss: it is one outcome.
+    # All outcomes beyond the shift have the same loss: they form one outcome.
     with mpmath.workdps(DIGITS):
         mass, beta = laplace(scale), mpmath.exp(-1 / real(scale))
         ends = 1 / (1 + beta), beta**shift / (1 + beta)
@@ -146,7 +146,7 @@ DELTAS = st.sampled_from(
 
 
 def totals(listed: Sequence[tuple[Round, int]]) -> Iterator[World]:
-    """The products that fixed neighbours may have: every direction, every turn."""
+    """Return the products for fixed neighbours: every direction, every turn."""
     for direction in (0, 1):
         choices = []
         for one, count in listed:
@@ -167,7 +167,7 @@ def product(worlds: Iterable[World]) -> World:
 
 
 def gathered(world: Iterable[tuple[Any, Any]]) -> World:
-    # Outcomes of one loss, to 40 digits, are one outcome.
+    # Outcomes with equal losses, to 40 digits, are merged.
     found: dict[Any, tuple[Any, Any]] = {}
     for p, q in world:
         if max(p, q) < mpmath.exp(-100):
@@ -186,7 +186,7 @@ def size(listed: Sequence[tuple[Round, int]]) -> int:
 
 
 def holds(found: Bound | Enclosure, truth: Any) -> bool:
-    """Whether both ends are true, for a truth known to ROOM."""
+    """Whether both bounds hold, for a reference accurate to ROOM."""
     room = real(ROOM)
     low = found.lower is None or real(Fraction(found.lower)) <= truth + room
     return bool(low and truth - room <= real(Fraction(found.upper)))
@@ -199,7 +199,7 @@ def inverts(found: Bound, curve: Callable[[Fraction], Any], delta: Fraction) -> 
         return False
     if found.lower is None or found.lower == 0:
         return True
-    # Far out the curve is P(L = oo): an infinite lower end says that it exceeds delta.
+    # Far out the curve is P(L = oo): an infinite lower end states that this exceeds delta.
     lower = found.lower if isinstance(found.lower, Fraction) else Fraction(10**4)
     return bool(curve(lower) >= real(delta) - room)
 

@@ -1,4 +1,6 @@
-"""Composition of claims: against every outcome of randomised response, and advanced composition."""
+"""Tests of composition of stated guarantees: enumeration of randomised response, advanced
+composition.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ World = list[tuple[Any, Any]]
 
 
 def round_of(epsilon: RationalLike, delta: RationalLike = 0) -> World:
-    """Both worlds' chances of the four outcomes of the worst (epsilon, delta) mechanism."""
+    """Return the four outcomes of the worst (epsilon, delta) mechanism, with probabilities on both
+    datasets.
+    """
     kept, odds = 1 - real(Fraction(delta)), mpmath.exp(real(Fraction(epsilon)))
     return [
         (real(Fraction(delta)), 0),
@@ -86,7 +90,7 @@ def test_splits_of_a_curve_that_comes_back() -> None:
 
     found = advanced_over_splits(epsilon_of, 64, "1e-6")
     assert found.lower is None
-    # Any split is a true bound; the search is at least as good as an even grid of them.
+    # Any split gives a valid bound; the search is at least as good as an even grid of splits.
     parts = [Fraction(n, 40 * 10**6) for n in range(1, 40)]
     total = Fraction(1, 10**6)
     assert found.upper <= min(

@@ -1,4 +1,4 @@
-r"""Totals at few rounds or of wide noise: quadrature, single outcomes, another library."""
+r"""Tests of totals with few rounds or wide noise: quadrature, single outcomes, another library."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def sample(sigma: str, rate: str, members: int = 1) -> Any:
 
 
 def removed(sigma: str, rate: str, delta: Fraction, rounds: int = 2) -> Enclosure:
-    """epsilon of a unit that is removed, at the default width."""
+    """Return epsilon for removing one unit, at the default width."""
     pair = sample(sigma, rate).directions[0][0][1]
     low, high = (
         ComposedLoss.of([(TabledLoss(kinds=((Fraction(1), pair),), above=above), rounds)]).epsilon(
@@ -61,7 +61,7 @@ def removed(sigma: str, rate: str, delta: Fraction, rounds: int = 2) -> Enclosur
 
 
 def two_rounds(sigma: str, rate: str, epsilon: Fraction) -> float:
-    r"""int p(x) h(epsilon - l(x)) dx, h the curve of one round in closed form."""
+    r"""int p(x) h(epsilon - l(x)) dx, where h is the curve of one round in closed form."""
     s, r = float(Fraction(sigma)), float(Fraction(rate))
 
     def above(x: Floats) -> Floats:
@@ -91,7 +91,7 @@ def test_two_rounds_beside_quadrature(sigma: str, rate: str, exponent: int) -> N
     assert found.upper - found.lower <= 2 * NEAR * found.upper
     assert two_rounds(sigma, rate, found.upper) <= float(goal)
     assert two_rounds(sigma, rate, found.lower) >= float(goal)
-    # A slightly larger rate has no part of that interval.
+    # The interval of a slightly larger rate is disjoint.
     other = removed(sigma, str(Fraction(rate) * Fraction(100002, 100000)), goal)
     assert other.lower > found.upper
 
@@ -133,7 +133,7 @@ def wide(sigma: int, shift: int, rate: str) -> Any:
 
 
 def listed(source: Any, rounds: int, relative: Fraction) -> Bound:
-    """By the outcomes of every round, each with its mass."""
+    """Enumerate the outcomes of every round, each with its mass."""
     assert isinstance(source.curve, PrivacyCurve)
     ((((step, _),),)) = maximal(Sensitivity.of(source.curve.sensitivity))
     base = IntegerPair(pair=pair_of(source.curve.noise, step))
@@ -163,7 +163,7 @@ def test_it_meets_the_engine_that_lists_outcomes(
     )
     assert max(found.lower, truth.lower) <= min(found.upper, truth.upper)
     assert found.upper - found.lower <= 4 * near * found.upper
-    # The noise of another sigma, as near as 1e-4, has no part of that interval.
+    # The interval of a sigma that differs by 1e-4 is disjoint.
     other = RealCurve(noise=Gaussian(sigma="1.0001"), sensitivity=1, scope=SCOPE)
     less = compose((subsampled_releases.poisson(curve=other, rate=rate), rounds)).epsilon(AT, near)
     assert less.upper < found.lower
@@ -171,13 +171,13 @@ def test_it_meets_the_engine_that_lists_outcomes(
 
 @pytest.mark.parametrize("shift", [1000, 5000])
 def test_wide_noise_is_as_narrow_as_noise_on_the_reals(shift: int) -> None:
-    """Of sigma 5000: under a shift of 1000 its outcomes are too many to be listed."""
+    """sigma = 5000: under a shift of 1000 there are too many outcomes to list."""
     rate, rounds, near = "1/100", 2000, Fraction(1, 10**6)
     found = ends(compose((wide(5000, shift, rate), rounds)).epsilon(AT))
     real = RealCurve(noise=Gaussian(sigma=Fraction(5000, shift)), sensitivity=1, scope=SCOPE)
     beside = ends(compose((subsampled_releases.poisson(curve=real, rate=rate), rounds)).epsilon(AT))
     assert found.upper - found.lower <= 2 * near * found.upper
-    # They differ by 1e-12 or less: the truth of the real one is this one's too, to that.
+    # The exact values differ by at most 1e-12, so both intervals contain both up to that.
     assert max(found.lower, beside.lower) <= min(found.upper, beside.upper)
 
 
@@ -198,7 +198,7 @@ def test_it_lies_between_two_grids_of_another_library() -> None:
 
 
 def test_of_few_rounds_both_engines_hold_the_same_truth() -> None:
-    """Two rounds at sigma 50, where single integers show, cost less than noise on the reals."""
+    """Two rounds at sigma 50, where single integers matter, cost less than real-valued noise."""
     source = wide(50, 12, "1/2")
     found, truth = (
         ends(compose((source, 2)).epsilon(AT)),

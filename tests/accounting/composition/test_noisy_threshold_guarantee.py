@@ -1,4 +1,6 @@
-"""Keys that appear: the delta against every way that a user may spread rows, and its mutant."""
+"""Tests of `noisy_threshold_guarantee`: delta against every distribution of a user's rows over
+keys.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def spreads(rows: int, largest: int) -> Iterator[list[int]]:
 
 
 def appears(noise: Noise, threshold: int, counts: list[int]) -> float:
-    """P(a key of these counts has a noisy count >= threshold), from the masses."""
+    """Return P(a key with these counts has a noisy count >= threshold), from the masses."""
     unseen = 1.0
     for count in counts:
         unseen *= 1 - sum(noise.pmf(k) for k in range(threshold - count, threshold + 300))
@@ -44,7 +46,7 @@ def test_the_delta_is_that_of_the_worst_spread(noise: Noise, rows: int) -> None:
     worst = max(appears(noise, threshold, counts) for counts in spreads(rows, rows))
     assert math.isclose(found, worst, rel_tol=1e-8)
     assert found <= Fraction(1, 1000) < appearance(noise, threshold - 1, rows)
-    # Computed as if a count had to exceed the threshold (opendp issue 2922), or for one key alone.
+    # Mutants: a count must exceed the threshold (opendp issue 2922), or only one key is considered.
     assert float(appearance(noise, threshold + 1, rows)) < worst * (1 - 1e-6)
     if rows > 1:
         alone = appears(noise, threshold, [1])
@@ -58,10 +60,11 @@ def test_the_guarantee_bounds_a_key_that_appears_and_a_count_that_moves() -> Non
     assert not whole.assumptions
     delta = appearance(noise, 9, 1)
     at = whole.delta(Fraction(1, 2))
-    assert delta <= at.upper  # all of it is needed where the counts keep epsilon
-    # One row is in a key of its own or in a shared one: no user attains the sum of both.
+    assert delta <= at.upper  # the counts use all of epsilon, so all of delta is needed
+    # A row is in a key of its own or in a shared one: no user attains the sum of both, so no lower
+    # bound.
     assert at.lower is None
-    # Two datasets, one key of n or n + 1 users: the release is the noisy count, or nothing.
+    # Two datasets, one key with n or n + 1 users: the output is the noisy count, or nothing.
     for n in (0, 1, 5):
         p, q = ({k: noise.pmf(k - c) for k in range(9, 200)} for c in (n, n + 1))
         if n == 0:

@@ -1,4 +1,6 @@
-r"""Users who come back: every route against a computation of its own, and the order they keep."""
+r"""Tests of `accounting.composition.returning_users`: each method against an independent
+computation.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def law_of(curve: PrivacyCurve, reach: int) -> list[tuple[Any, Any]]:
 
 
 def by_orders(curve: PrivacyCurve, reach: int, visits: int, delta: Fraction) -> Any:
-    """The least over a fine grid of orders of B D_alpha + log(1/(a d))/(a - 1) + log(1 - 1/a)."""
+    """Return the least value over a fine grid of orders of B D_alpha + log(1/(a d))/(a - 1) + log(1
+    - 1/a).
+    """
     with mp.workdps(25):
         atoms = law_of(curve, reach)
         low = [(p, mp.log(q / p)) for p, q in atoms]
@@ -90,7 +94,7 @@ def test_renyi_is_the_least_over_orders(visits: int) -> None:
 
 
 def response_delta(epsilon: Any, visits: int, total: Any) -> Any:
-    """delta of k randomised responses at epsilon each, at the total given."""
+    """Return delta of k randomised responses at epsilon each, at the given total."""
     with mp.workdps(40):
         p = 1 / (1 + mp.exp(-epsilon))
         found = mpf(0)
@@ -110,13 +114,14 @@ def test_exact_and_optimal_of_a_pure_claim_are_a_binomial_sum(visits: int) -> No
         at = response_delta(mpf(1) / 10, visits, total)
         assert at <= real(DELTA) * (1 + mpf(10) ** -6)
         assert at >= real(DELTA) * (1 - mpf(10) ** -4)
-    # What a randomised response at 1/10 needs at delta/B is a little less than 1/10.
+    # Randomised response at 1/10 needs slightly less than 1/10 at delta/B.
     assert Fraction(999, 10000) < upper(found, "basic") / visits <= Fraction(1, 10)
 
 
 @pytest.mark.parametrize("visits", [1, 16, 1024])
 def test_advanced_is_at_most_the_even_split(visits: int) -> None:
-    # Half of delta to the slack, half to the rounds, by the formula; a search does no worse.
+    # Half of delta for the slack and half for the rounds, by the formula; the search is at least as
+    # good.
     each = visit_epsilon(DELTA / 2 / visits)
     with mp.workdps(25):
         slack = real(DELTA / 2)

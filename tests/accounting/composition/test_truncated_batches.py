@@ -1,4 +1,6 @@
-r"""Batches that are cut: every sample of small datasets, outcome by outcome, and bad input."""
+r"""Tests of `accounting.composition.truncated_batches`: enumeration of all samples of small
+datasets.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ FAR = 40
 
 
 def sums(values: list[int], rate: float, most: int) -> dict[int, float]:
-    r"""The law of the sum of a Poisson sample, of which ``most`` are kept at random."""
+    r"""Return the law of the sum of a Poisson sample, of which ``most`` are kept at random."""
     found: dict[int, float] = {}
     for chosen in itertools.product((0, 1), repeat=len(values)):
         chance = math.prod(rate if there else 1 - rate for there in chosen)
@@ -35,7 +37,7 @@ def sums(values: list[int], rate: float, most: int) -> dict[int, float]:
 
 
 def worst(values: list[int], rate: float, most: int, epsilon: float) -> float:
-    r"""The larger hockey-stick divergence with and without the first value."""
+    r"""Return the larger hockey-stick divergence with and without the first value."""
     ratio = math.exp(-1)
     size = (1 - ratio) / (1 + ratio)
     laws = []
@@ -58,7 +60,7 @@ def cut(rate: str, examples: int, most: int, rounds: int = 1) -> Truncated:
 
 
 def test_every_small_dataset_stays_below() -> None:
-    r"""An example that pushes another one out moves the sum by 2: eta is needed."""
+    r"""An example that displaces another one moves the sum by 2: eta is needed."""
     broken = 0
     for rate, most in itertools.product(("1/4", "3/4"), (1, 2, 3)):
         bound = cut(rate, 4, most)
@@ -69,7 +71,8 @@ def test_every_small_dataset_stays_below() -> None:
                 truth = worst([1, *others], float(Fraction(rate)), most, float(Fraction(epsilon)))
                 assert truth <= found.upper_float + 1e-12
                 broken += truth > plain.upper_float + 1e-9
-            # The worst of the plain sample is nearly there for others that add nothing.
+            # With other examples that add nothing, the loss is nearly that of the untruncated
+            # sample.
             alone = worst([1, 0, 0, 0], float(Fraction(rate)), most, float(Fraction(epsilon)))
             assert found.lower <= alone + 1e-12
     assert broken > 0
@@ -99,7 +102,7 @@ def test_epsilon_is_the_inverse_of_delta() -> None:
     found = bound.epsilon("1e-6", "1e-4")
     assert found.lower is not None
     assert found.lower < plain.upper < found.upper
-    # Kept, and just kept.
+    # Delta at the upper end meets the target; at 99% of it, delta exceeds the target.
     assert bound.delta(found.upper, "1e-4").upper <= Fraction(1, 10**6)
     assert bound.delta(found.upper * Fraction(99, 100), "1e-4").upper > Fraction(1, 10**6)
     assert found.assumptions == total.assumptions != ()

@@ -1,4 +1,4 @@
-"""Descriptions: text and JSON read back, also old JSON; certificates and ledgers take them."""
+"""Tests of `accounting.descriptions.description`: text and JSON (also old) round trips, schemes."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_damaged_json_is_read_or_refused(
 
 
 def nodes(data: Any) -> list[Any]:
-    """The objects and lists of a document, the outermost first."""
+    """Yield the objects and lists of a document, the outermost first."""
     if not isinstance(data, (dict, list)):
         return []
     inside = data.values() if isinstance(data, dict) else data

@@ -1,4 +1,4 @@
-"""One interface: every guarantee answers alike, with a bound or why not, also in a notebook."""
+"""Tests of the `Guarantee` interface: every guarantee returns a bound or states why it has none."""
 
 from __future__ import annotations
 
@@ -126,17 +126,17 @@ def agrees(promise: Guarantee, exact: PrivacyCurve, slack: float) -> bool:
 
 
 def test_the_lines_of_a_curve_give_its_best_test() -> None:
-    # The exact trade-off of a curve is another path: cells of the law.
+    # The exact trade-off of a curve is computed independently, from cells of the law.
     assert agrees(GAUSSIAN, GAUSSIAN, 1e-3)
     assert agrees(LAPLACE, LAPLACE, 1e-3)
     assert agrees(compose(GAUSSIAN), GAUSSIAN, 1e-3)
-    # Twins: a claim of less privacy gives less, one of more is told apart.
+    # Mutants: a claim of less privacy gives a lower trade-off, and one of more privacy is detected.
     assert not agrees(compose((GAUSSIAN, 2)), GAUSSIAN, 1e-3)
     assert not agrees(Pure("1/4"), LAPLACE, 1e-3)
 
 
 def test_a_line_is_what_epsilon_and_delta_allow() -> None:
-    # Randomised response at epsilon = 1 meets its line: its test errs with 1/(1 + e) both ways.
+    # Randomised response at epsilon = 1 attains its line: its test errs with 1/(1 + e) both ways.
     q = 1 / (1 + math.e)
     found = Pure(1).tradeoff(Fraction(q))
     assert abs(q - float(found)) < 1e-9
@@ -150,7 +150,7 @@ def test_boxes_of_bits_are_derived_like_everything_else() -> None:
     found = guarantee(vector.mechanism(50))
     assert found == BinomialBox(trials=400, bounds=(2, 2, 2))
     assert found.epsilon("1e-2") < 8
-    # One coordinate keeps its curve, of the same numbers.
+    # A single coordinate keeps its curve, with equal numbers.
     single = BinaryShuffle(users=50, noise_bits=8, probability="1/2").mechanism(50)
     curve, box = guarantee(single), BinomialBox(trials=400, bounds=(1,))
     assert isinstance(curve, PrivacyCurve)
@@ -167,7 +167,7 @@ def test_boxes_of_bits_are_derived_like_everything_else() -> None:
 
 
 def test_a_box_discloses_sometimes() -> None:
-    # Even where 2^-trials is below every precision: no delta of 0 is enough.
+    # delta = 0 is never enough, even where 2^-trials is below every precision.
     for trials in (3, 100_000):
         box = BinomialBox(trials=trials, bounds=(1,))
         for found in (box.epsilon(0), box.pure(), box.zcdp(), box.renyi(2)):

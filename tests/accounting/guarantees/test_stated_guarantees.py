@@ -1,4 +1,4 @@
-"""Words of guarantees: claims, read back or refused, and bounds as numbers."""
+"""Tests of `accounting.guarantees.stated_guarantees` and `bound`: parsing, refusals, comparison."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_the_decimals_printed_are_on_the_safe_side(end: Fraction, places: int, k
 
 
 def test_rounding_to_nearest_would_be_seen() -> None:
-    # The twins: to the nearest, and towards the wrong end.
+    # Mutants: rounding to nearest, and rounding towards the wrong end.
     assert f"{bound(None, THIRD):.3f}" == "0.334" != f"{float(THIRD):.3f}"
     assert f"{bound(THIRD, THIRD, safe='lower'):.3f}" == "0.333"
     assert f"{bound(None, Fraction(2, 3)):.2e}" == "6.67e-1"
@@ -186,7 +186,7 @@ def test_what_holds_of_every_number_in_between_is_decided(one: Any) -> None:
     assert not one <= Fraction(1, 2)
     assert not one > 2
     assert not one >= math.inf
-    assert 0 < one < 2.5  # from the left as well
+    assert 0 < one < 2.5  # also with the bound on the right
     other = Enclosure(Fraction(2), Fraction(5))
     assert one <= other
     assert not other < one

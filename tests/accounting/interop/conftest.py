@@ -1,4 +1,4 @@
-"""dp-accounting and its events, where it is installed."""
+"""Fixtures: dp-accounting and its events, if it is installed."""
 
 from __future__ import annotations
 

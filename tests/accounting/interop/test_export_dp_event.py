@@ -1,4 +1,4 @@
-"""dp-accounting: what leaves promises no more, what comes in says what the event says."""
+"""Tests of export to dp-accounting: exported losses are pessimistic, round trips keep events."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def small(kind: Callable[..., Any] = nodes, step: float = 0.1) -> bool:
-    """Is the split distribution above the exact one, by mpmath, at and between its nodes?"""
+    """Whether the split distribution exceeds the exact one, by mpmath, at and between its nodes."""
     noise, shift = DiscreteLaplace(scale=3), 4
     reach = 60
     with mpmath.workdps(40), precision(160):
@@ -108,7 +108,7 @@ def test_a_split_loss_dominates_and_its_mutants_do_not() -> None:
 
 
 def padded(kind: Callable[..., Any]) -> bool:
-    """Whether masses leave room for what a sum of 2^20 of them may lose in floats."""
+    """Whether the masses allow for the rounding error of a sum of 2^20 of them in floats."""
     found, _ = kind(Listing(np.array([0.25, 0.5]), np.array([0.75, 0.25]), 0.0), 0.25)
     least = {1: Fraction(3, 4), 2: Fraction(1, 4)}
     return all(Fraction(found[k]) >= mass * (1 + Fraction(1, 2**33)) for k, mass in least.items())
@@ -140,7 +140,7 @@ def test_every_noise_becomes_a_distribution_above_it(
         exact = ours.delta(Fraction(epsilon))
         delta = Fraction(found.get_delta_for_epsilon(epsilon))
         assert delta >= exact.upper
-        # Tight, too: a loss moves by less than an interval, and by nothing where epsilon is a node.
+        # Also tight: a loss moves by less than an interval, and by nothing if epsilon is a node.
         assert delta <= Fraction(exact.upper) * (1 + Fraction(1, 10**8)) + Fraction(interval) / 2
     assert found.get_delta_for_epsilon(0.0) <= float(ours.delta(0).upper) * (1 + 1e-5)
 
@@ -152,7 +152,7 @@ def test_many_rounds_are_near_the_truth(dp: Any, rounds: int) -> None:
         truth = total.epsilon("1e-6")
         found = to_pld(total).get_epsilon_for_delta(1e-6)
         assert float(truth.upper) - 1e-9 < found < float(truth.upper) * (1 + 1e-4)
-    # Theirs has a function for discrete Gaussian noise: it rounds losses up.
+    # dp-accounting has a function for discrete Gaussian noise: it rounds losses up.
     theirs = dp.pld.privacy_loss_distribution.from_discrete_gaussian_mechanism(20, sensitivity=1)
     assert theirs.self_compose(rounds).get_epsilon_for_delta(1e-6) > found
 
@@ -160,7 +160,7 @@ def test_many_rounds_are_near_the_truth(dp: Any, rounds: int) -> None:
 def test_claims_and_lists_as_distributions(dp: Any) -> None:
     half = to_pld(Approx("1/2", "1/100", scope=ADD_REMOVE))
     assert 0.01 <= half.get_delta_for_epsilon(0.5) < 0.0101
-    # Randomised response at 1/2 has the total variation distance tanh(1/4).
+    # Randomised response at 1/2 has total variation distance tanh(1/4).
     apart = to_pld(Pure("1/2")).get_delta_for_epsilon(0.0)
     assert 0 <= apart - float(mpmath.tanh(mpmath.mpf(1) / 4)) < 1e-8
     box = PrivacyCurve(noise=GAUSSIAN, sensitivity=Sensitivity.box((1, 2)), scope=ADD_REMOVE)
@@ -242,7 +242,8 @@ def test_events_of_theirs(events: Any) -> None:
     ((points, _),) = from_dp_event(events.ZCDpEvent(0.125, 0.5)).parts
     assert isinstance(points, Rdp)
     assert dict(points.points)[Fraction(2)] == Fraction(3, 4)
-    # xi is the same at every order, so it is added to the best one: the orders are near enough.
+    # xi is the same at every order, so it is added to the best one: the grid of orders is fine
+    # enough.
     for rho, xi, delta in ((0.1, 0.2, "1e-6"), (1e-5, 1e-3, "1e-5"), (2.0, 0.5, "1e-9")):
         best = xi + ZCdp(rho).epsilon(delta).upper_float
         told = from_dp_event(events.ZCDpEvent(rho, xi)).epsilon(delta).upper_float
@@ -302,12 +303,12 @@ def test_randomised_response(events: Any, parameter: float, buckets: int) -> Non
 
 
 def test_a_lower_bound_is_that_of_the_event_not_of_its_claim(events: Any) -> None:
-    # Of ten buckets delta(0) is p_true - p_other = 1/2; a claim of the same epsilon implies 5/6.
+    # With ten buckets delta(0) is p_true - p_other = 1/2; a claim of the same epsilon implies 5/6.
     response = from_dp_event(events.RandomizedResponseDpEvent(0.5, 10), Scope())
     half = ends(response.delta(0))
     assert half.lower <= Fraction(1, 2) <= half.upper < Fraction(1, 2) + Fraction(1, 10**6)
     assert response.epsilon("1/2").lower == 0
-    # Without noise a unit is seen if it is kept: for 4 units in batches of 2 it is, beside 0 to 3
+    # Without noise a unit is revealed if it is kept: for 4 units in batches of 2, beside 0 to 3
     # others, in 1/2 (1/8 + 3/8 + 3/8 2/3 + 1/8 1/2) of the rounds.
     for units, size, seen in ((2, 1, "3/8"), (2, 2, "1/2"), (4, 2, "13/32")):
         bare = events.TruncatedSubsampledGaussianDpEvent(units, 0.5, size, 0.0)
@@ -354,7 +355,9 @@ def test_an_accountant_of_ours(dp: Any, events: Any) -> None:
 
 
 def test_why_no_randomised_response_leaves(dp: Any, events: Any) -> None:
-    """Theirs charges many rounds of it as one (0.6); ours adds them up."""
+    """dp-accounting charges many rounds of it as one (0.6); dpcore composes them, so export is
+    refused.
+    """
     event, relation = events.RandomizedResponseDpEvent(0.5, 2), dp.NeighboringRelation.REPLACE_ONE
     ours = accountant(relation).compose(event, 100).get_epsilon(1e-6)
     assert ours > 30

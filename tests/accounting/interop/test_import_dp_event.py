@@ -1,4 +1,4 @@
-"""Events of dp-accounting: Gaussians, samples, mixtures, and its contract for accountants."""
+"""Tests of `import_dp_event`: Gaussian, sampled and mixture events, the accountant interface."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
 
 
 def test_sampled_gaussian_events_against_theirs(dp: Any, events: Any) -> None:
-    """The commonest event there is: theirs is an upper end, at a grid of 1e-4 a little above."""
+    """The commonest event: dp-accounting's upper bound at a grid of 1e-4 is slightly larger."""
     event = events.SelfComposedDpEvent(
         events.PoissonSampledDpEvent(0.01, events.GaussianDpEvent(1.0)), 1000
     )
@@ -36,7 +36,7 @@ def test_sampled_gaussian_events_against_theirs(dp: Any, events: Any) -> None:
     theirs = dp.pld.PLDAccountant().compose(event).get_epsilon(1e-6)
     assert ours.lower <= theirs <= float(ours.upper) * (1 + 1e-3)
     assert to_dp_event(from_dp_event(event)) == event
-    # An unsampled event is its own curve, not a zCDP claim.
+    # An unsampled event has its own curve instead of a zCDP claim.
     alone = events.GaussianDpEvent(2.0)
     ours_alone = accountant().compose(alone).get_epsilon(1e-5)
     assert ours_alone <= dp.pld.PLDAccountant().compose(alone).get_epsilon(1e-5)
@@ -45,14 +45,14 @@ def test_sampled_gaussian_events_against_theirs(dp: Any, events: Any) -> None:
 
 def test_what_a_sample_may_hold(events: Any) -> None:
     gaussian, poisson = events.GaussianDpEvent, events.PoissonSampledDpEvent
-    # Two vectors at once are one vector: 1/2^2 + 1/2^2 = 1/sqrt(2)^2.
+    # Two vectors released together are one vector: 1/2^2 + 1/2^2 = 1/sqrt(2)^2.
     both = from_dp_event(poisson(0.1, events.SelfComposedDpEvent(gaussian(2.0), 2)))
     one = RealCurve(
         noise=Gaussian(sigma=2), sensitivity=Sensitivity.l2_squared(2), scope=ADD_REMOVE
     )
     expected = PoissonSampled(curve=one, rate="1/10").epsilon("1e-5")
     assert float(both.epsilon("1e-5").upper) == pytest.approx(float(expected.upper), rel=1e-12)
-    # Whoever is sampled is seen: delta is the rate.
+    # Without noise a sampled unit is revealed: delta is the rate.
     seen = from_dp_event(poisson(0.1, events.NonPrivateDpEvent()))
     assert seen.parts == ((Approx(0, "1/10", scope=ADD_REMOVE), 1),)
     assert from_dp_event(poisson(0.1, events.NoOpDpEvent())).epsilon(0).upper == 0
@@ -60,7 +60,7 @@ def test_what_a_sample_may_hold(events: Any) -> None:
 
 
 def test_batches_that_are_cut(dp: Any, events: Any) -> None:
-    """Their accountant's reading of the event is at least ours, and under replacement the same."""
+    """dp-accounting's result for the event is at least ours, and equal under replacement."""
     cut = events.TruncatedSubsampledGaussianDpEvent
     both = events.ComposedDpEvent([cut(4, 0.5, 2, 1.0), cut(3, 0.5, 2, 1.0)])
     relations = dp.NeighboringRelation
@@ -72,14 +72,14 @@ def test_batches_that_are_cut(dp: Any, events: Any) -> None:
         theirs = dp.pld.PLDAccountant(relation, 1e-3).compose(both).get_epsilon(1e-6)
         assert ours.upper_float * (1 - 1e-6) < theirs < ours.upper_float * most
         assert accountant(relation).compose(both).get_epsilon(1e-6) == ours.upper_float
-        # The twin that must be rejected: a data set that never fills a batch.
+        # The mutant that must be rejected: a dataset that never fills a batch.
         uncut = events.ComposedDpEvent([cut(2, 0.5, 2, 1.0), cut(2, 0.5, 2, 1.0)])
         assert from_dp_event(uncut, scope).epsilon("1e-6").upper < ours.upper
     assert to_dp_event(from_dp_event(both)) == both
     plain = event_from_json(json.dumps(event_to_json(both)))
     assert repr(plain) == repr(both)
     assert from_dp_event(plain).parts == from_dp_event(both).parts
-    # What samples nothing, and what adds no noise.
+    # Events that sample nothing, and events without noise.
     for nothing in (cut(4, 0.0, 2, 1.0), cut(0, 0.5, 2, 1.0), cut(4, 0.5, 0, 1.0)):
         assert from_dp_event(nothing).parts == ((Pure(0, scope=ADD_REMOVE), 1),)
     assert from_dp_event(cut(4, 1.0, 4, 0.0)).parts == ((Approx(0, 1, scope=ADD_REMOVE), 1),)
@@ -114,7 +114,7 @@ def test_a_tree_of_one_epoch(events: Any) -> None:
 
 
 def test_mixtures_of_gaussians(dp: Any, events: Any) -> None:
-    """Those of dp-accounting's own tests, where the published epsilon is 17.193115."""
+    """The examples of dp-accounting's own tests, with published epsilon 17.193115."""
     mixture = events.MixtureOfGaussiansDpEvent
     first = mixture(1.0, [0.0, 1.0, 2.0], [0.2, 0.6, 0.2])
     second = mixture(2.0, [0.0, 2.0, 3.0], [0.33, 0.34, 0.33])
@@ -129,7 +129,7 @@ def test_mixtures_of_gaussians(dp: Any, events: Any) -> None:
     shifted = from_dp_event(mixture(1.0, [0.5, 0.7], [0.25, 0.75])).delta(0)
     halves = (math.erf(0.25 / math.sqrt(2)), math.erf(0.35 / math.sqrt(2)))
     assert halves[0] < shifted.upper_float < halves[1]
-    # Floats whose sum is a little less than 1: what lacks is of the largest shift.
+    # The floats sum to slightly less than 1: the missing probability is given to the largest shift.
     nearly = from_dp_event(mixture(1.0, [0.0, 1.0], [0.3, 0.6999999999]))
     assert nearly.parts == from_dp_event(mixture(1.0, [0.0, 1.0], [0.3, 0.7])).parts
     assert from_dp_event(mixture(1.0, [0.0], [1.0])).epsilon(0).upper == 0
@@ -169,7 +169,7 @@ contract = pytest.importorskip(
 
 
 class Mutant:
-    """An accountant of ours that names the whole event where a part of it is refused."""
+    """A mutant of the accountant that names the whole event when a part of it is refused."""
 
     def __init__(self, ours: Any) -> None:
         self._ours = ours
@@ -177,7 +177,7 @@ class Mutant:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ours, name)
 
-    def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:  # its interface
+    def _maybe_compose(self, event: Any, count: int, do_compose: bool) -> Any:  # required method
         found = self._ours._maybe_compose(event, count, do_compose)
         return None if found is None else self._ours.CompositionErrorDetails(event, "refused")
 

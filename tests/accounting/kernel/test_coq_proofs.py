@@ -109,7 +109,7 @@ Proof. vm_cast_no_check (eq_refl (start all, weights all)). Qed.
 def test_coq_computes_the_integers_of_the_kernel(
     compiled: tuple[Path, str], tmp_path: Path, wrong: int
 ) -> None:
-    # Of the certificate that Run.v proves: the masses of one round, and of all rounds.
+    # From the certificate that Run.v proves: the masses of one round, and of all rounds.
     text = ROOT / "tests" / "vectors" / "certificates" / "evidence_laplaces.json"
     found = read(parsed(text.read_text(encoding="utf-8")))
     rows = scenarios(found.parts, above=True)
@@ -120,7 +120,7 @@ def test_coq_computes_the_integers_of_the_kernel(
     curve = Curve(rows, rows, found.plan)
     one = listing(curve._pair(each, grid), *grid, found.plan.digits, above=True)
     total = curve._total(rows[0], above=True)
-    # The start is rounds/20 and a slack; places are 2/20 apart, and 1/20 is u in Coq.
+    # The start is rounds/20 plus a slack; places are 2/20 apart, and 1/20 is u in Coq.
     first = rounds + 2 * total.first
     weights = [total.weights[0] + wrong, *total.weights[1:]]
     folder = shutil.copytree(compiled[0], tmp_path / "twin")

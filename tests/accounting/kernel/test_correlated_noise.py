@@ -1,4 +1,4 @@
-r"""Sensitivities of correlated noise by brute force over all patterns of the matrix itself."""
+r"""Tests of kernel sensitivities of correlated noise: brute force over participation patterns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.accounting.matrix.test_participation import Matrix, banded, worst
 
 
 def rows_of(run: Correlated) -> Matrix:
-    r"""The matrix C itself, by what each strategy is."""
+    r"""Return the matrix C, from the definition of each strategy."""
     count = range(run.rounds)
     if run.strategy == "tree":
         # Each prefix is a sum of blocks, one for every bit of its length; each block is one row.
@@ -48,7 +48,7 @@ RUNS = [
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.strategy}-{run.rounds}-{run.most}")
 def test_sensitivities_by_all_patterns_of_the_matrix_itself(run: Correlated) -> None:
     (low, high), truth = run.squared, worst(rows_of(run), run.most, run.apart)
-    slack = truth / 10**40  # of the roots in the matrix itself
+    slack = truth / 10**40  # for the roots in the matrix itself
     assert low - slack <= truth <= high + slack
     assert high - low <= slack
 

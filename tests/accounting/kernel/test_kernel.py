@@ -1,4 +1,6 @@
-r"""The kernel against sums in rationals and mpmath: both ends hold the truth; mutants do not."""
+r"""Tests of `accounting.kernel` against sums in rationals and mpmath; mutants must prove a
+falsehood.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ LAWS: Final = {
 
 @cache
 def masses(law: str, parameters: tuple[Fraction, ...]) -> dict[int, Any]:  # noqa: C901  # a case for each law
-    """The definition of each law, by other formulas than those of the kernel."""
+    """Return the masses by the definition of each law, with other formulas than those of the
+    kernel.
+    """
     values = [MP.mpf(each.numerator) / each.denominator for each in parameters]
     places = range(-REACH * 6, REACH * 6 + 1)
     match law:
@@ -108,7 +112,7 @@ def losses(
 
 
 def delta_of(pairs: list[tuple[Any, Any]], rounds: int, epsilon: Fraction) -> tuple[Any, Any]:
-    """By the definition: all products of outcomes of ``rounds`` rounds."""
+    """By the definition: sum over all products of outcomes of ``rounds`` rounds."""
     factor = MP.exp(MP.mpf(epsilon.numerator) / epsilon.denominator)
     kept = sorted(pairs, key=lambda each: each[0], reverse=True)[: 4000 if rounds == 1 else 40]
     left = 1 - MP.fsum(p for p, _ in kept) ** rounds
@@ -148,7 +152,7 @@ def test_both_ends_hold_the_truth(law: str, rate: Fraction, rounds: int) -> None
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(60))
 def test_no_plan_makes_an_end_false(seed: int) -> None:
-    """Coarse grids, few digits, windows that cut most of the mass: wide ends, and no false one."""
+    """Coarse grids, few digits, windows that cut most of the mass: wide bounds, none false."""
     draws = Random(seed)
     law = draws.choice([*LAWS])
     rate, rounds = draws.choice([Fraction(1), Fraction(1, 3)]), draws.randint(1, 3)
@@ -207,7 +211,7 @@ def truth_of(law: str, rounds: int, rate: Fraction) -> tuple[Any, Any]:
 
 
 def reals(plan: Plan) -> Any:
-    """Two rounds: by quadrature over the outcome of one of them."""
+    """Two rounds, by quadrature over the outcome of one of them."""
     rate = Fraction(1, 3)
     row = [[(Round("gaussian", (), Fraction(1), (1 - rate, rate), ONE), 2)]]
 

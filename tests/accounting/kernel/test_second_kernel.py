@@ -1,4 +1,4 @@
-"""Two more kernels, one file of Python and one of C, give the verdicts of ours."""
+"""Tests of two further verifiers, one Python file and one C file: the verdicts are equal."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_every_vector_with_evidence_is_proven_by_both(kernel: Kernel, name: str)
 
 
 def changed_values(key: str, value: object) -> list[object]:
-    """One unit of the last digit either way; rationals by a thousandth."""
+    """Change the last digit by one unit either way; change rationals by a thousandth."""
     if isinstance(value, int):
         return [value + 1, value - 1] if key in {"rounds", "amount"} and value > 1 else []
     if not isinstance(value, str) or not value[0].isdigit():
@@ -94,7 +94,7 @@ def changed_values(key: str, value: object) -> list[object]:
 
 
 def changes(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """The document with one number of its claims and parts changed, each in turn."""
+    """Yield the document with one number of its claims and parts changed, each in turn."""
     found = []
     places: list[list[Any]] = [["claims"], ["parts"]]
     for where in places:
@@ -131,7 +131,7 @@ def test_both_refuse_every_change_that_is_false(kernel: Kernel, name: str) -> No
         ours = all("missing" in str(each) for each in expected.failures)  # assumptions
         assert (kernel(text_of(changed)) == PROVEN) == ours, what
         refused += not ours
-    assert refused >= 6  # a claim of three digits leaves room for changes that are true
+    assert refused >= 6  # a claim of three digits allows some changes that are true
 
 
 def test_what_is_no_certificate_and_what_has_no_evidence(kernel: Kernel) -> None:

@@ -1,4 +1,6 @@
-"""What every law's pair keeps: sums over each shift, both ways, its inverse, rho, and twins."""
+"""Contract tests of `accounting.law_pairs`: curves, inverses and rho of every law; mutants must
+fail.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ ORDERS = ("1001/1000", "9/8", "3/2", "2", "5/2", "3", "7", "30")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Law:
-    r"""A noise and its largest shift, its masses over low..reach, and where they are compared."""
+    r"""A noise with its largest shift, its masses over low..reach, and the points of comparison."""
 
     noise: Noise
     shift: int
@@ -103,7 +105,7 @@ def summed(count: int, sigma_squared: str, shift: int, reach: int) -> Law:
 
 
 def difference(shape: str, scale: str, shift: int) -> Law:
-    # Beyond 80 scales the law has lost 1e-33 of its mass.
+    # Beyond 80 scales the remaining mass is below 1e-33.
     noise, reach = PolyaDifference(shape=shape, scale=scale), 90 * math.ceil(Fraction(scale))
     given: dict[str, Any] = {"epsilons": RATIOS, "narrow": Fraction(1, 10**9)}
 
@@ -236,7 +238,7 @@ def test_inverse_and_order_of_shifts(noise: Noise, shift: int, epsilon: Fraction
     ours = PrivacyCurve(noise=noise, sensitivity=shift)
     at = ours.enclose_delta(epsilon)
     assert at.lower <= PrivacyCurve(noise=noise, sensitivity=shift + 1).delta(epsilon).upper
-    # delta of a law on one side may stay at the mass that it hides: epsilon jumps there.
+    # delta of a one-sided law may stay at its hidden mass: epsilon jumps there.
     jumps = isinstance(noise, Poisson | Binomial | Polya)
     room = Fraction(1001, 1000) if jumps else Fraction(1)
     if at.lower > Fraction(1, 10**30):
@@ -375,7 +377,7 @@ class LateSlope(LaplacePair):
 
 
 class NoRipple(GaussianSumPair):
-    """Takes the law for a discrete Gaussian of the same variance."""
+    """A mutant that uses the discrete Gaussian of the same variance instead of the law."""
 
     def _excess(self, m: int) -> arb:
         return arb(0)

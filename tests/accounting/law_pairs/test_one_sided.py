@@ -1,4 +1,4 @@
-"""Laws on one side: the two directions differ, and each hides a mass from the other."""
+"""Tests of pairs of one-sided laws: the directions differ, and each hides a mass from the other."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def poisson_pair(kind: type[PoissonPair], mean: str = "7/2", shift: int = 3) -> 
 
 
 class NothingHidden(PoissonPair):
-    """Leaves out the mass that the other world never shows."""
+    """A mutant that omits the mass which the other dataset never produces."""
 
     def tails(self, m: int) -> tuple[arb, arb]:
         gap, rest = PoissonPair.tails(self, m)
@@ -140,7 +140,7 @@ class LateRay(PoissonPair):
 
 
 class Upright(PoissonPair):
-    """Forgets to turn the law around."""
+    """A mutant that does not reflect the law."""
 
     def tails(self, m: int) -> tuple[arb, arb]:
         upright = poisson_pair(PoissonPair).mirror()
@@ -158,7 +158,7 @@ def test_a_broken_poisson_pair_is_caught() -> None:
 
 
 def test_either_direction_alone_is_caught() -> None:
-    # Few heads hide their mass at the bottom, many at the top: neither direction serves both.
+    # Few heads hide their mass at the bottom, many at the top: neither direction alone is enough.
     for trials, chance, suffices in ((25, "1/5", True), (25, "4/5", False)):
         noise = Binomial(trials=trials, probability=chance)
         brute = Worlds(mass=binomial(trials, chance), most=2, low=0, high=trials)

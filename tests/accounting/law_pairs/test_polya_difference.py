@@ -1,4 +1,4 @@
-"""Polya differences: what is left of distributed noise after dropouts, and more than one draw."""
+"""Tests of pairs of Polya differences: noise after dropouts, shapes below and above one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def curve(shape: RationalLike, scale: RationalLike, shift: int) -> PrivacyCurve:
 
 
 def worlds(shape: str, scale: str, shift: int) -> Worlds:
-    # Beyond 80 scales the law has lost 1e-33 of its mass.
+    # Beyond 80 scales the remaining mass is below 1e-33.
     reach = 90 * Fraction(scale).__ceil__()
     mass = difference(polya(shape, scale), 2 * reach)
     return Worlds(mass=mass, most=shift, low=-reach, high=reach)
@@ -73,7 +73,8 @@ def test_the_loss_of_a_rich_law_nears_its_supremum(shape: str, scale: str, shift
 @by_day(1)
 @pytest.mark.parametrize("alpha", ["1e-18", "691/1000", "99999/100000"])
 def test_the_tests_of_a_thin_law_under_a_large_shift(alpha: str) -> None:
-    # p(29) is below 2^-30 of p(0), and no ball of 64 bits told log p(0)/p(29) from infinity.
+    # p(29) is below 2^-30 of p(0); a 64-bit ball could not distinguish log p(0)/p(29) from
+    # infinity.
     shape, scale = Fraction(1, 10**6), Fraction(6)
     found = curve(shape, scale, 29).enclose_tradeoff(alpha)
     with mpmath.workdps(50):
@@ -93,7 +94,7 @@ def test_the_tests_of_a_thin_law_under_a_large_shift(alpha: str) -> None:
 
 
 def test_epsilon_far_out_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The deciding ray is the 125th: a search one by one tries all rays before it.
+    # The deciding ray is the 125th: a sequential search tries all rays before it.
     tried, original = list[int](), PolyaDifferenceAboveOne.tails
 
     def counted(pair: PolyaDifferenceAboveOne, m: int) -> tuple[arb, arb]:

@@ -1,4 +1,6 @@
-"""Sums of discrete Gaussians, and Skellam noise: bounds from elsewhere, and edges of the search."""
+"""Tests of pairs of sums of discrete Gaussians and of Skellam noise: published bounds, search
+edges.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,7 @@ def test_the_bound_beyond_an_order_holds_and_falls(variance: str, shift: int) ->
 def test_far_from_a_real_gaussian_few_rays_are_tried(
     monkeypatch: pytest.MonkeyPatch, variance: str, shift: int, delta: str
 ) -> None:
-    # Near the ray 10^14, where a real Gaussian would put the start, one mass takes a second.
+    # Near the ray 10^14, where the real Gaussian suggests the start, one mass takes a second.
     tried = []
 
     def loss(self: SkellamPair, m: int) -> arb:
@@ -122,7 +124,7 @@ class Short(SkellamPair):
 
 
 def test_a_sum_that_forgets_its_rest_is_caught() -> None:
-    # Cut far too early: with its rest the sum is wide and true, without it narrow and wrong.
+    # Cut far too early: with its remainder the sum is wide and true, without it narrow and wrong.
     brute, indent = worlds("4", 3, 70).renyi("2"), " " * 16
     hasty = mutated(renyi_by_sum, ENOUGH, "if True:")
     forgetful = mutated(
@@ -146,7 +148,7 @@ def test_a_shift_of_one_in_every_draw_is_gaussian() -> None:
     rho = Fraction(144, 1) / (12 * Fraction(3, 7))
     assert whole.enclose_zcdp() == Enclosure.exactly(rho)
     assert whole.enclose_renyi(3) == Enclosure.exactly(3 * rho)
-    # Six coordinates that all move by 2, of which the sum is a function.
+    # Six coordinates that all move by 2; the sum is a function of them.
     single = PrivacyCurve(noise=one, sensitivity=2)
     for order in ("5/4", "7/3"):
         assert whole.enclose_renyi(order).overlaps(

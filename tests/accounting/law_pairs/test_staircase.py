@@ -1,4 +1,4 @@
-"""Staircase noise: its losses against outputs, its optimality against linear programming."""
+"""Tests of `law_pairs.staircase`: losses from outputs, optimality by linear programming."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ CASES = [("2", 3, 2, 3), ("3", 4, 1, 3), ("1", 2, 1, 5), ("5/2", 3, 3, 7)]
 
 
 def listed(noise: Staircase, shift: int) -> list[tuple[Fraction, float, float]]:
-    r"""The losses with their masses, output by output, for a window of few left-over masses."""
+    r"""List the losses with their masses, output by output, for a window with little remaining
+    mass.
+    """
     reach = math.ceil(40 / noise.epsilon) * noise.sensitivity + shift
     mass = mass_of(noise)
     found: dict[int, list[float]] = {}
@@ -64,9 +66,9 @@ def test_losses_are_those_of_the_outputs(name: str) -> None:
 
 
 def program(epsilon: float, sensitivity: int, reach: int) -> float:
-    r"""The least E[X^2] of a law on -reach..reach, epsilon-DP under shifts within: not above ours.
+    r"""Return the least E[X^2] of an epsilon-DP law on -reach..reach: it is not above ours.
 
-    Cutting the support only drops constraints, so the optimum of all laws is no smaller.
+    Truncating the support only drops constraints, so the optimum over all laws is no smaller.
     """
     size = 2 * reach + 1
     rows = [

@@ -1,4 +1,4 @@
-"""Where the ledgers of these tests live: an SQLite file, and a real PostgreSQL server."""
+"""Fixtures: the databases of the ledger tests, an SQLite file and a real PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database with nothing in it."""
+    """The URL of an empty database."""
     if request.param == "sqlite":
         return str(tmp_path / "ledger.db")
     server: Server = request.getfixturevalue("server")

@@ -1,4 +1,4 @@
-"""Several charges in one transaction: each by itself, and all on the disk."""
+"""Tests of several charges in one transaction: independent outcomes, all flushed to the disk."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def wanted(users: str, price: str, batch: str, *, skip: bool = False) -> Request
 STORY = [
     wanted("ada bob", "1/2", "a"),
     wanted("ada", "1/2", "b"),
-    wanted("ada bob", "1/4", "c"),  # ada has nothing left
+    wanted("ada bob", "1/4", "c"),  # ada's budget is exhausted
     wanted("ada bob", "1/4", "c", skip=True),
     wanted("bob ada", "1/2", "a"),
     wanted("ada", "1/4", "a"),
@@ -131,7 +131,7 @@ def test_a_composition_is_charged_in_the_word_of_the_budget(
     with Ledger.create(str(tmp_path / "ledger.db"), budget=budget) as ledger:
         ledger.charge(compose(*parts), users=["ada"], batch="one")
         for counter, value in ledger.remaining("ada").items():
-            # Rounded up by a share at most, or where an enclosure is.
+            # Rounded up by at most one share, or by the width of an enclosure.
             assert value <= left[counter] <= value + Fraction(1, 10**8)
 
 
@@ -212,7 +212,7 @@ def test_a_bit_that_flipped_in_a_counter_is_refused_at_the_next_charge(ledger: L
     ]
     for look in looks:
         assert "user 'ada': its counters do not match" in refusal(look, LedgerDamaged)
-    # Of many, that one alone.
+    # Only that one of several charges.
     outcomes = ledger.charge_many([wanted("ada", "1/8", "two"), wanted("eve", "1/8", "three")])
     assert [type(each) for each in outcomes] == [LedgerDamaged, Receipt]
     assert ledger.remaining("eve") == {"rho": Fraction(7, 8)}

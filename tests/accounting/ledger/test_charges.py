@@ -1,4 +1,4 @@
-"""One ledger, one process: what is charged, acknowledged, refused and shown."""
+"""Tests of one ledger in one process: charges, acknowledgements, refusals and display."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.effort import by_day
 from tests.support.dpcore.refusals import refusal
 from tests.support.ledger.budget import BUDGET, PER_USER, per_user
 
-# Who pays what, when, and what of it is refused, on either database: test_ledger_model.py.
+# Prices, times and refusals on both databases are tested in test_ledger_model.py.
 
 
 def test_a_charge_that_is_refused_has_no_trace(ledger: Ledger) -> None:
@@ -41,7 +41,7 @@ def test_a_charge_that_is_refused_has_no_trace(ledger: Ledger) -> None:
         ledger.charge(["ada", "bob", "eve"], per_user("1/2"), batch="two")
     assert refused.value.users == ("ada",)
     assert "1 of 3 users has too little budget left: ada (rho=1/4)" in str(refused.value)
-    # Its batch is free.
+    # The batch name is still free.
     receipt = ledger.charge({"bob", "ada", "eve"}, per_user("1/4"), batch="two")
     assert (receipt.paid, receipt.number, receipt.left_out) == (3, 2, ())
     assert ledger.remaining("never seen") == {"rho": 1}
@@ -73,7 +73,7 @@ def test_a_batch_is_paid_once(ledger: Ledger) -> None:
         (["ada", "bob", "eve"], per_user("1/2"), True),
         (["ada", "bob", "cid"], per_user("1/4"), True),
         (["ada", "bob", "cid"], per_user("1/2"), False),
-        # At the same price, and yet not the release that was charged.
+        # The price is equal, but the release is not the one that was charged.
         (["ada", "bob", "cid"], Pure(1, scope=PER_USER), True),
         (["ada", "bob", "cid"], Assumed(per_user("1/2"), "a data sheet"), True),
     ):

@@ -1,6 +1,6 @@
-r"""Processes at one file share a transaction when they charge at once.
+r"""Tests of `accounting.ledger.group_commit`: processes that charge at once share a transaction.
 
-Each ledger object has a lock of its own, as each process and each thread has.
+Each ledger object has its own lock, as in separate processes and threads.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_nothing_is_acknowledged_before_it_is_on_the_disk(tmp_path: Path) -> Non
 
 @pytest.fixture
 def many(tmp_path: Path) -> Iterator[list[Ledger]]:
-    """Nine ledgers at one file, as nine processes have them."""
+    """Nine ledgers on one file, as in nine processes."""
     url = str(tmp_path / "ledger.db")
     with ExitStack() as stack:
         ledgers = [stack.enter_context(Ledger.create(url, budget=BUDGET)) for _ in range(9)]
@@ -65,7 +65,8 @@ def at_once(
     requests: Sequence[Request],
     fate: Callable[[Callable[[Any], list[Charged]], Any], list[Charged]] | None = None,
 ) -> tuple[list[object], list[int]]:
-    """What becomes of a request of each ledger while the first is inside, and who shared.
+    """Return the outcome of a request of each ledger while the first is inside, and the group
+    sizes.
 
     ``fate`` does the work of a group in place of its leader.
     """
@@ -102,7 +103,7 @@ def at_once(
 
 
 def published(path: Path) -> int:
-    """How many requests nobody has taken yet."""
+    """Return the number of requests that no process has taken yet."""
     said = path.read_bytes()
     _, done = said[: group_commit._HEADER].split()
     return said[int(done) :].count(b'{"asked":')
@@ -133,7 +134,7 @@ def test_processes_share_a_transaction_and_each_is_told_its_own_outcome(many: li
     )
     assert groups == [8]
     one, poor, three, *others, again, five = outcomes
-    if isinstance(one, AlreadyCharged):  # the two ask for the same: one of them is first
+    if isinstance(one, AlreadyCharged):  # both submit the same request: one of them is first
         one, again = again, one
     assert [type(each) for each in (one, poor, three, *others, again, five)] == [
         Receipt, BudgetExhausted, Receipt, AlreadyCharged, InvalidParameter, LedgerDamaged,
@@ -142,7 +143,7 @@ def test_processes_share_a_transaction_and_each_is_told_its_own_outcome(many: li
     assert isinstance(three, Receipt)
     assert (three.paid, three.left_out) == (1, ("poor",))
     assert isinstance(poor, BudgetExhausted)
-    # As the process would be told that is alone.
+    # The error equals that of a charge outside a group.
     with pytest.raises(BudgetExhausted) as alone:
         ledger.charge(["ada", "poor"], per_user("1/8"), batch="two")
     assert (str(poor), poor.users) == (str(alone.value), alone.value.users)
@@ -157,7 +158,7 @@ def test_processes_share_a_transaction_and_each_is_told_its_own_outcome(many: li
 
 
 class Killed(BaseException):
-    """As if the process ended here."""
+    """Simulates the end of the process at this point."""
 
 
 def killed_once(*, after_commit: bool) -> Any:
@@ -267,7 +268,7 @@ def test_a_long_request_waits_and_is_not_taken_along(
     monkeypatch.setattr(group_commit, "_LONGEST", 10)
     with ThreadPoolExecutor(len(many)) as pool:
         batches = [f"{number}" for number in range(len(many))]
-        # Threads of one ledger are alike.
+        # Threads that share a ledger object give the same result.
         ledgers = [*many[:5], *many[:4]]
         found = pool.map(
             lambda m, b: m.charge(["ada"], per_user("1/50"), batch=b), ledgers, batches

@@ -1,4 +1,4 @@
-"""The ledger against a dictionary, over sequences that hypothesis looks for."""
+"""Stateful tests of the ledger against a dictionary, over sequences found by hypothesis."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PRICES = ("1/2", "1/3", "1/13", "2/5", "1", "3/2")
 
 
 class Against(RuleBasedStateMachine):
-    """``spent`` is what each user has been charged, exact; ``made`` is each batch's story."""
+    """The model: ``spent`` is the exact amount charged per user; ``made`` records each batch."""
 
     renews: ClassVar[str | None] = None
 
@@ -46,22 +46,22 @@ class Against(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.url = url or str(Path(self.folder.name, "ledger.db"))
         self.ledger = Ledger.create(self.url, budget=BUDGET, renews=self.renews)
-        self.today, self.last = date(2026, 12, 30), date.min  # last: of a charge
+        self.today, self.last = date(2026, 12, 30), date.min  # last: date of the last charge
         self.clock, hash_chain.now = hash_chain.now, self.now
         self.counters = dict.fromkeys(USERS, 0)
         self.exact = dict.fromkeys(USERS, Fraction(0))
         self.made: dict[str, tuple[frozenset[str], str, frozenset[str]]] = {}
 
     def now(self) -> str:
-        """Late on the day."""
+        """Return a time late on the day."""
         return f"{self.today}T23:59:59+00:00"
 
     def renewed(self) -> bool:
-        """Whether nothing that was spent counts today."""
+        """Whether all earlier spending has expired today."""
         return False
 
     def spent(self, user: str) -> int:
-        """The shares that count today."""
+        """Return the shares that count today."""
         return 0 if self.renewed() else self.counters[user]
 
     @rule(
@@ -129,7 +129,7 @@ class Against(RuleBasedStateMachine):
         self.counts()
 
     def counts(self) -> None:
-        """How many users have counters."""
+        """Return the number of users with counters."""
         assert self.ledger.users() == sum(count > 0 for count in self.counters.values())
 
     def teardown(self) -> None:
@@ -139,7 +139,7 @@ class Against(RuleBasedStateMachine):
 
 
 class Renewing(Against):
-    """Each day has its own budget, and the clock may be set back."""
+    """The model of a budget that renews daily; the clock may be set back."""
 
     renews = "day"
 
@@ -164,7 +164,7 @@ def test_the_ledger_does_what_a_dictionary_does(model: type[Against]) -> None:
     )
 
 
-# Who, at what price, in which batch, skipping the exhausted or not.
+# Users, price, batch, and whether exhausted users are skipped.
 STORY = [
     ("ada bob", "1/2", "a", False),
     ("ada bob", "1/2", "a", False),
@@ -179,7 +179,7 @@ STORY = [
 
 
 def tell(days: Sequence[int], url: str | None = None) -> None:
-    """The model's comparisons along a story that comes to each edge, told once a day."""
+    """Compare with the model along a fixed sequence that reaches every edge, once per day."""
     told = Renewing(url) if len(days) > 1 else Against(url)
     try:
         for n, day in enumerate(days):
@@ -215,28 +215,28 @@ def broken(
 @pytest.mark.parametrize(
     ("owner", "name", "old", "new"),
     [
-        # Nobody is ever found poor: the table's own rule stops the overspending.
+        # No user is ever exhausted: the table's own constraint stops the overspending.
         (Book, "poor", "accounts.get(name) in out", "False"),
-        # The price is left out of the comparison.
+        # The price is omitted from the comparison.
         (Book, "poor", "limit - a for", "limit for"),
-        # One share too early.
+        # A charge is refused one share too early.
         (Book, "poor", "held > m for", "held >= m for"),
         (Book, "poor", "return names", "return ()"),
-        # Rounded down, thirteen thirteenths would be paid with less than a budget.
+        # If prices were rounded down, thirteen thirteenths would cost less than a budget.
         (
             accounting.adaptive_composition.privacy_filter,
             "_shares",
             "math.ceil(cost * SHARES",
             "math.floor(cost * SHARES",
         ),
-        # A retried charge would be paid twice.
+        # A repeated charge would be paid twice.
         (accounting.ledger.charge_transaction, "charged", "if request.batch in made", "if False"),
-        # The history and the counters part.
+        # The history and the counters differ.
         (Book, "pay", "tuple(h + a for", "tuple(h for"),
-        # A day that begins drops nothing, or sees what was spent before.
+        # At the start of a day old spending is not dropped, or is still counted.
         (Book, "write", "if head.renewed", "if False"),
         (Book, "accounts", "if head.renewed", "if False"),
-        # A clock that is set back finds the counters of a later day.
+        # After the clock is set back, the counters of a later day are found.
         (
             accounting.ledger.charge_transaction,
             "charged",
@@ -249,6 +249,6 @@ def broken(
 def test_a_ledger_that_is_broken_is_not_a_dictionary(
     monkeypatch: pytest.MonkeyPatch, owner: object, name: str, old: str, new: str
 ) -> None:
-    # What fails is a comparison with the model, or the database's own rule.
+    # The failure is a comparison with the model, or a constraint of the database.
     with broken(monkeypatch, owner, name, old, new), pytest.raises(Exception):  # noqa: B017, PT011 - any failure rejects the mutant
         [*map(tell, ((0,), DAYS))]

@@ -1,4 +1,4 @@
-"""Rows of one user: a guarantee for one contribution costs the user what all its rows lose."""
+"""Tests of several rows per user: the user pays the total loss of all rows."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_k_rows_are_paid_k_times(ledger: Ledger) -> None:
 
 
 def test_what_rows_cost_is_what_so_many_steps_lose() -> None:
-    """Against the laws themselves, written out: a shift of k in place of one."""
+    """Reference: the laws themselves with a shift of k instead of one."""
     for k in (1, 2, 3):
         curve = for_user(CURVE, k)
         masses = {x: math.exp(-abs(x) / 10) * math.tanh(1 / 20) for x in range(-400, 401)}
@@ -96,7 +96,9 @@ def test_what_rows_cost_is_what_so_many_steps_lose() -> None:
 
 
 def test_several_steps_of_an_approximate_claim() -> None:
-    """Chains of worlds that each keep the claim: the ends lose no more, and some nearly as much."""
+    """Chains of datasets whose neighbours keep the claim: the ends lose at most the bound, some
+    nearly it.
+    """
     epsilon, delta, k = 0.5, 0.01, 3
     claim = for_user(Approx("1/2", "1/100"), k)
     assert isinstance(claim, Approx)
@@ -162,14 +164,14 @@ def test_rows_of_one_key_reach_a_threshold_together(rows: int) -> None:
     scope = Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE)
     keeper = filter_for(Approx(50, "1/10", scope=scope))
     price, record = cost(keeper, asked, rows)
-    # A user adds one key of `rows` rows: without them it is never there.
+    # A user adds one key with `rows` rows: the key never appears without them.
     appears = noise.enclose_sf(threshold - 1 - rows).lower
     assert price.costs[1] >= appears
     assert record["scope"] == scope.to_json()
-    # k times the delta of one row is no bound of it.
+    # k times the delta of one row is not a bound.
     of_one = appearance(noise, threshold, 1)
     assert rows == 1 or rows * of_one < appears
-    # One user with so many rows, stated as such, is the same.
+    # A sensitivity stated for a user with that many rows gives the same guarantee.
     moved = Mechanism(noise=noise, sensitivity=Sensitivity.l1(rows), scope=scope)
     whole = NoisyThreshold(mechanism=moved, threshold=threshold, rows_per_user=rows)
     assert cost(keeper, whole)[0] == price

@@ -1,4 +1,4 @@
-"""What the machine does to a ledger: full disks, limits, locks, files that may not be written."""
+"""Tests of the ledger under machine faults: full disks, limits, locks, read-only files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_who_charges_has_the_ledger_to_itself(url: str, monkeypatch: pytest.Monk
             assert "\n" not in str(refused.value)
             if not url.startswith("postgresql") and Path("/proc/locks").exists():
                 assert f"another thread of this process, {os.getpid()}" in str(refused.value)
-            assert ledger.charges() == 0  # who reads does not wait
+            assert ledger.charges() == 0  # readers do not wait
         assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
 
 

@@ -1,4 +1,6 @@
-"""Power cuts, kills under load and crashes of a server: what was acknowledged stays, once."""
+"""Tests of power cuts, kills under load and server crashes: acknowledged charges stay, exactly
+once.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ with Ledger.create(f"{folder}/ledger.db", budget=BUDGET) as ledger:
 
 
 def recorded(folder: Path, tape: Path, shim: Path, how: str) -> list[Change]:
-    """Every change below ``folder`` by a process that charges there."""
+    """Record every change below ``folder`` by a process that charges there."""
     run = subprocess.run(
         [sys.executable, "-c", WRITER % CHARGES, folder, how],
         check=False,
@@ -81,11 +83,11 @@ def acknowledged(changes: list[Change], folder: Path) -> list[Receipt]:
 
 
 def lost(changes: list[Change], folder: Path, coins: random.Random) -> str:
-    """What is wrong with the ledger after a power cut at the end of ``changes``."""
+    """Return the faults of the ledger after a power cut at the end of ``changes``."""
     for file in folder.iterdir():
         file.unlink()
     for name, content in cut_after(changes, coins).items():
-        # The index of the log is memory: it is made anew.
+        # The index of the log is memory: it is recreated.
         if not name.endswith("-shm"):
             Path(name).write_bytes(content)
     receipts = acknowledged(changes, folder)
@@ -116,7 +118,7 @@ def test_three_hundred_power_cuts_lose_nothing_that_was_acknowledged(
         if how == "durable":
             assert found == "", f"after {end} of {len(changes)} changes"
         damaged += bool(found)
-    # Without flushes the same cuts lose what was acknowledged: the simulator sees it.
+    # Without flushes the same cuts lose acknowledged charges: the simulator detects this.
     assert (damaged > 0) == (how == "careless")
 
 
@@ -160,7 +162,7 @@ def test_eight_writers_are_killed_again_and_again(tmp_path: Path) -> None:
         assert left <= 1 - len(batches) * per_user("1/100000").rho
 
 
-# Where in a charge the server is hit: before this step of its transaction.
+# The server is killed before this step of the transaction.
 STAGES = ["head", "found", "accounts", "write", "_add_up", "commit", "after"]
 
 

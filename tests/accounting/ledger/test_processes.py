@@ -1,4 +1,4 @@
-"""Many processes at one ledger, and processes that are killed in the middle of a charge."""
+"""Tests of many processes on one ledger, and of processes killed in the middle of a charge."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_processes_overspend_nobody_and_lose_nothing(url: str, tmp_path: Path) -
     assert len(paid) == AFFORDED
     assert len(refused) == WORKERS * ROUNDS - AFFORDED
     common = {tuple(word[1:]) for word in words if word[0] == "common"}
-    assert len(common) == 3  # every process was shown the same three charges
+    assert len(common) == 3  # every process was given the same three charges
     receipts = [
         Receipt(batch="", number=int(word[-2]), digest=word[-1], paid=2)
         for word in words
@@ -58,10 +58,11 @@ def test_one_of_many_processes_is_told_that_its_charge_is_new(url: str, tmp_path
 def survive(
     url_of: list[str], folder: Path, *, kills: int, periods: int = 1, since: float | None = None
 ) -> None:
-    """Kill so many processes; after each the ledger is whole and holds what it acknowledged.
+    """Kill ``kills`` processes; after each the ledger is intact and holds every acknowledged
+    charge.
 
-    When a kill falls is up to the machine, so processes are killed until some were inside a charge
-    that is absent and the charges fall in ``periods``: ten times as many at most.
+    The moment of a kill depends on the machine, so processes are killed until some were inside a
+    charge that is absent and the charges fall in ``periods``: at most ten times as many.
     """
     context, generator = processes(), random.Random(20)
     path = folder / "written"
@@ -74,7 +75,7 @@ def survive(
         process = context.Process(target=charge_on, args=words, daemon=True)
         begun, paid = killed(process, path, generator, 0.01 if since is None else 0.1)
         if begun == "0":
-            continue  # killed while the ledger was being made: the next one makes it
+            continue  # killed while creating the ledger: the next process creates it
         with Ledger.open(url) as ledger:
             assert ledger.check(*paid) == ()
             batches = {charge.batch for charge in ledger.history()}
@@ -83,7 +84,7 @@ def survive(
                 absent += begun not in batches
                 present += begun in batches
             seen = len(ledger.periods())
-    # Most processes were killed inside a charge, and some of those before it was there.
+    # Most processes were killed inside a charge, and some of those before the charge was stored.
     assert absent + present > kills // 4
     assert absent > 0
     assert seen >= periods

@@ -1,4 +1,6 @@
-"""Paying and releasing as one act: the value is stored with its charge, and given back."""
+"""Tests of releases through the ledger: the value is stored with its charge, and returned on
+repetition.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +111,7 @@ def test_shuffled_reports_cost_less_where_a_delta_is_allowed(tmp_path: Path) -> 
         before = ledger.remaining("u7")["rho"]
         found = ledger.release(votes, [i % 10 for i in range(1000)], users=users, batch="b")
         assert report.estimate(found.value).users == 1000
-        # The report alone costs rho = 0.46.
+        # The report without shuffling costs rho = 0.46.
         assert 0 < before - ledger.remaining("u7")["rho"] < Fraction(1, 50)
         assert ledger.check() == ()
 
@@ -119,7 +121,7 @@ def test_shuffled_reports_cost_less_where_a_delta_is_allowed(tmp_path: Path) -> 
 def test_answers_of_a_threshold_are_charged_and_stored_whatever_they_are(
     ledger: Ledger, value: list[int], gap: bool
 ) -> None:
-    # An error after the draw would say something of the answers, and cost nothing.
+    # An error after the draw would reveal something about the answers, at no cost.
     above = AboveThreshold(
         epsilon="1/4", sensitivity=1, threshold=5, gap=gap, scope=Scope(unit=Unit.USER)
     )
@@ -152,7 +154,7 @@ def broken_off(*_: object) -> None:
 
 LONG = AboveThreshold(
     epsilon=1, sensitivity=1, threshold=5, gap=True, scope=Scope(unit=Unit.USER)
-)  # of what is far above, more digits than Python writes
+)  # a value far above the threshold has more digits than Python prints
 
 
 @pytest.mark.parametrize(
@@ -166,12 +168,12 @@ LONG = AboveThreshold(
 def test_what_cannot_be_stored_once_it_is_drawn_is_paid_for(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, mechanism: Any, value: Any, low: Any
 ) -> None:
-    # Rolled back, the error told, unpaid and as often as it was asked, how large the value was.
+    # If rolled back, an error could reveal how large the value was, unpaid and at every repetition.
     asked: Any = {"users": ["ada"], "batch": "one"}
     before = ledger.remaining("ada")
     with monkeypatch.context() as patched:
         patched.setattr(Book, "_add_up", broken_off)
-        with pytest.raises(KeyboardInterrupt):  # nothing is told before COMMIT
+        with pytest.raises(KeyboardInterrupt):  # nothing is returned before COMMIT
             ledger.release(mechanism, value, **asked)
     assert (ledger.charges(), ledger.check()) == (0, ())
     with pytest.raises(ValueLost, match="its users were charged") as lost:
@@ -189,7 +191,7 @@ def test_what_cannot_be_stored_once_it_is_drawn_is_paid_for(
 
 
 def test_a_value_is_drawn_anew_only_under_a_new_name(ledger: Ledger) -> None:
-    """The twin: two batches of one value differ; of one batch they never do."""
+    """Counterexample: two batches of one value differ; repetitions of one batch never do."""
     values = {ledger.release(NOISY, 0, users=["a"], batch=f"{n}").value for n in range(40)}
     assert len(values) > 10
     assert len({ledger.release(NOISY, 0, users=["a"], batch="0").value for _ in range(40)}) == 1
@@ -198,7 +200,7 @@ def test_a_value_is_drawn_anew_only_under_a_new_name(ledger: Ledger) -> None:
 def test_what_is_refused_is_not_charged(ledger: Ledger) -> None:
     asked: dict[str, Any] = {"users": ["ada"], "batch": "one"}
     for mechanism, value in (
-        (NOISY, np.arange(5)),  # the guarantee of one number says nothing of five
+        (NOISY, np.arange(5)),  # the guarantee of one number does not cover five
         (NOISY, 1.5),
         (NOISY, "ten"),
         (CELLS, np.array([1.5])),
@@ -330,12 +332,12 @@ def test_processes_that_release_one_batch_are_given_one_value(url: str, tmp_path
         assert len({value for value, _ in found}) == 1
         assert sorted(repeated for _, repeated in found) == ["False", "True", "True", "True"]
     if not url.startswith("postgresql"):
-        # Neither data nor values cross to another process: the queue holds its header alone.
+        # Neither data nor values cross to another process: the queue holds only its header.
         assert Path(f"{url}-queue").stat().st_size <= 64
 
 
 def test_kills_at_any_moment_lose_no_value_and_pay_once(tmp_path: Path) -> None:
-    """A process publishes what it was given and is killed; the next asks for the same batches."""
+    """A process publishes the released values and is killed; the next requests the same batches."""
     context, coins = processes(), random.Random(3)
     url, path, kills = str(tmp_path / "ledger.db"), tmp_path / "published", effort(10, 200)
     Ledger.create(url, budget=BUDGET).close()
@@ -354,7 +356,7 @@ def test_kills_at_any_moment_lose_no_value_and_pay_once(tmp_path: Path) -> None:
         batch, value = line.split()
         published.setdefault(batch, set()).add(value)
     assert len(published) > 5
-    # Nobody ever saw two values of one batch, and each was paid for once.
+    # No batch was published with two values, and each batch was paid for once.
     assert all(len(values) == 1 for values in published.values())
     with Ledger.open(url) as ledger:
         assert ledger.check() == ()

@@ -1,4 +1,4 @@
-"""Budgets that renew: a charge counts in the period of its time, never in an earlier one."""
+"""Tests of budgets that renew: a charge counts in the period of its time, never earlier."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.ledger.budget import BUDGET, PER_USER, per_user
 
 
 class Clock:
-    """The time of the ledger; each look at it moves it on by ``steps``, if there are any."""
+    """The clock of the ledger; each call advances it by ``steps``, if there are any."""
 
     def __init__(self, time: str) -> None:
         self.time, self.steps = time, list[str]()
@@ -62,13 +62,13 @@ def test_a_charge_counts_in_the_year_of_its_time(url: str, clock: Clock) -> None
             "rho=1/2 in 2027",
             "rho=1 in 2027",
         ]
-        # The batch of last year is paid: asked again it costs nothing this year.
+        # The batch of last year is paid: repeating it costs nothing this year.
         assert ledger.charge(["ada", "bob"], per_user("3/4"), batch="a", repeat_ok=True).repeated
         assert {period: len(each) for period, each in ledger.periods("ada").items()} == {
             "2026": 1, "2027": 1
         }  # fmt: skip
         assert ledger.spent("ada") == per_user("1/2")
-        # The clock is set back: last year is over, and nothing is read as if it were not.
+        # The clock is set back: last year is over, and its budget is not available again.
         clock.time = "2026-12-31T23:59:59"
         with pytest.raises(LedgerUnavailable, match="the last charge in 2027"):
             ledger.charge(["bob"], per_user("1/8"), batch="c")
@@ -116,7 +116,7 @@ def test_periods_of_epsilon_and_delta_add_what_the_filter_counts() -> None:
     assert isinstance(three, Approx)
     rho, slack = Fraction(one.rho or 0), Fraction(one.slack or 0)
     assert three.stated_delta == 3 * (Fraction("1e-6") - slack) + slack
-    # A filter of that budget with the same slack holds what three of them hold.
+    # A filter of that budget with the same slack admits the charges of three periods.
     wide = ApproxFilter(budget=three, slack=slack, rho=3 * rho)
     assert wide.budgets == tuple(3 * each for each in one.budgets)
     # Well below three epsilons, and more than the same rho gives by a formula that is not tight.
@@ -140,7 +140,7 @@ def test_the_rule_is_part_of_the_budget_and_goes_along(tmp_path: Path, clock: Cl
     with Ledger.open(str(copy)) as ledger:
         assert (ledger.renews, ledger.left("ada")) == ("year", "rho=1/2 in 2026")
     with Ledger.create(str(tmp_path / "plain.db"), budget=BUDGET) as plain:
-        # As before there were rules: what an old ledger holds, and an old version opens.
+        # Without a rule the export is that of older versions, which can also open it.
         assert json.loads(next(plain.export()))["filter"] == plain.filter.to_json()
         assert (plain.renews, [*plain.periods()]) == (None, [])
         with pytest.raises(InvalidParameter, match="is not the ledger's, never"):
@@ -152,7 +152,7 @@ def test_a_past_year_that_was_overspent_is_found(
 ) -> None:
     url = str(tmp_path / "l.db")
     with Ledger.create(url, budget=BUDGET, renews="year") as ledger:
-        # Somebody leaves the rules out, and puts the counters right before the year ends.
+        # A program skips the budget check, and deletes the counters before the year ends.
         with monkeypatch.context() as patched, closing(sqlite3.connect(url)) as database:
             patched.setattr(Book, "poor", mutated(Book.poor, "in names", "in ()"))
             ledger.charge(["ada"], per_user("3/4"), batch="a")
@@ -164,7 +164,7 @@ def test_a_past_year_that_was_overspent_is_found(
         assert [*map(str, ledger.check())] == [
             "user 'ada': was charged more than the budget in 2026"
         ]
-        # A clock set back, by one who leaves that rule out.
+        # A program skips the clock check, with a clock set back.
         clock.time = "2025-12-31T00:00:00"
         careless = mutated(charged, "if start.today < start.period", "if False")
         monkeypatch.setattr("accounting.ledger.ledger.charged", careless)

@@ -1,4 +1,4 @@
-"""A database that was edited by hand is noticed, and the place is named."""
+"""Tests of `Ledger.check` on databases edited by hand: the edit is detected and its place named."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 from tests.support.ledger.budget import BUDGET, per_user
 
-# What somebody did, and what the check says of it.
+# The edit, and the message of the check.
 EDITS = [
     ("UPDATE ledger_charges SET owed_0 = 1 WHERE id = 2", "charge 2 (batch 'two'): was edited"),
     ("UPDATE ledger_charges SET owed_0 = 1 WHERE id = 3", "charge 3 (batch 'three'): was edited"),
@@ -57,7 +57,7 @@ EDITS = [
     ("UPDATE ledger SET charges = 2", "last charge differs: 2 is recorded, 3 was"),
     ("UPDATE ledger SET head = 'x'", "last charge differs: 3 is recorded, 3 was"),
     ("UPDATE ledger SET filter = replace(filter, '\"1\"', '\"2\"')", "its filter differs from"),
-    # The same to a reader, and yet not what was written.
+    # The same content with other spacing: still not the stored text.
     ("UPDATE ledger SET filter = replace(filter, ':', ': ')", "its filter differs from the one"),
     ("UPDATE ledger SET identity = 'x'", "ledger: its identity differs from the one"),
     ("UPDATE ledger_users SET mark = 'x' WHERE name = 'bob'", "'bob': its row does not match its"),
@@ -143,7 +143,7 @@ def test_a_table_that_is_gone_is_damage(url: str, table: str) -> None:
                 method(url, budget=BUDGET)
 
 
-# A value of each kind that SQLite knows, and the same cell as bytes and with a space.
+# A value of each SQLite type, and the same cell as bytes and with a space.
 VALUES = ["0", "7", "-1", "9223372036854775807", "1.5", "'x'", "x'ff'", "CAST(x'ff' AS TEXT)"]
 VALUES += ["CAST({column} AS BLOB)", "{column} || ' '"]
 
@@ -157,7 +157,7 @@ def test_every_cell_of_a_file_is_noticed(tmp_path: Path) -> None:
         closing(sqlite3.connect(":memory:")) as saved,
     ):
         ledger.charge(["ada"], per_user("1/2"), batch="one")
-        # A name that bytes would spell if they were shown as text.
+        # A name equal to the text form of bytes.
         ledger.charge(["b'x'"], Assumed(per_user("1/4"), "a data sheet"), batch="b'x'")
         ledger.charge(["b'x'"], per_user(1), batch="nobody", skip_exhausted=True)
         hand.execute("PRAGMA ignore_check_constraints = ON")
@@ -185,7 +185,7 @@ def test_a_filter_that_cannot_be_read_is_damage(url: str) -> None:
 
 
 def cells(connection: sqlite3.Connection) -> Iterator[tuple[str, str, str, tuple[object, ...]]]:
-    """Table, column, and how to find the row, of each cell."""
+    """Yield table, column, and the row selector of each cell."""
     for table in TABLES:
         key = [column.name for column in table.primary_key]
         where = f"WHERE {' AND '.join(f'{name} IS ?' for name in key)}"
@@ -199,7 +199,7 @@ def content(connection: sqlite3.Connection, table: str, column: str) -> list[tup
 
 
 def rewrite(url: str, ledger: Ledger, forget: int) -> None:
-    """Take out the last ``forget`` charges, as somebody would who knows how it all works."""
+    """Remove the last ``forget`` charges, as an attacker who knows the format would."""
     last = ledger.charges() - forget
     kept = ledger.history()[last - 1]
     edit(
@@ -220,7 +220,7 @@ def test_a_history_that_was_rewritten_whole_is_found_by_its_receipts(url: str) -
     with Ledger.create(url, budget=BUDGET) as ledger:
         receipts = three_charges(ledger)
         rewrite(url, ledger, forget=1)
-        assert ledger.check() == ()  # it is whole: another history
+        assert ledger.check() == ()  # the file is consistent, but has another history
         assert said(ledger, *receipts) == "charge 3: is missing, but has a receipt"
         ledger.charge(["eve"], per_user("1/4"), batch="three")
         for shown in (receipts, [receipts[-1], *receipts_of(ledger)]):
@@ -238,7 +238,7 @@ def receipts_of(ledger: Ledger) -> list[Receipt]:
 
 
 def relabel(url: str, ledger: Ledger) -> None:
-    """Change the second charge, and what names its digest, but no later digest."""
+    """Change the second charge and the places that name its digest, but no later digest."""
     changed = replace(ledger.history()[1], batch="renamed")
     edit(
         url,
@@ -281,7 +281,7 @@ def test_bytes_that_were_overwritten_are_damage(tmp_path: Path) -> None:
         assert ledger.check()
 
 
-# That of released values is made with the first: test_release.py.
+# The table of released values is created with the first release: test_release.py.
 TABLES = [
     kept for kept in Tables((SHARES,)).metadata.sorted_tables if kept.name != "ledger_released"
 ]

@@ -1,4 +1,4 @@
-r"""Strategies, patterns of participation and the sensitivity: all patterns of small cases."""
+r"""Tests of `accounting.matrix.participation`: sensitivities by all patterns of small cases."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def worst(rows: Matrix, most: int, apart: int) -> Fraction:
 
 
 def banded(rounds: int, bands: int) -> Matrix:
-    r"""By the binomial coefficients, not by their recurrence."""
+    r"""Return coefficients from the binomial coefficients, not from their recurrence."""
     column = [Fraction(0)] * rounds
     for k in range(bands):
         ways = Fraction(1)
@@ -67,7 +67,7 @@ def test_the_square_root_and_its_bands(most: int, apart: int) -> None:
 
 
 def test_a_participation_forgotten_or_too_near() -> None:
-    r"""One round short of the pattern is below the truth; so is plain dynamic programming."""
+    r"""One round short of the pattern is below the exact value; so is plain dynamic programming."""
     rows = banded(8, 8)
     truth = worst(rows, 3, 2)
     found = squared_sensitivity(Banded(rounds=8), Participation(most=3, apart=2)).squared
@@ -76,7 +76,7 @@ def test_a_participation_forgotten_or_too_near() -> None:
     assert truth in found
     alone = sum(sorted((moved(rows, [i]) for i in range(8)), reverse=True)[:3])
     assert alone < truth * Fraction(9, 10)
-    # Where the bands are not wider than the gap, no two rounds meet and the columns are enough.
+    # If the bands are not wider than the gap, no two rounds overlap and the columns are enough.
     apart = squared_sensitivity(Banded(rounds=8, bands=2), Participation(most=3, apart=2)).squared
     assert apart.lower == 3 * Fraction(5, 4)
 
@@ -103,11 +103,11 @@ def test_a_search_finds_the_best_pattern_and_a_stopped_one_bounds_it() -> None:
         assert allowed(participation, pattern)
         assert moved(matrix.tolist(), pattern) <= truth <= bound
         gaps += bound > truth
-    assert gaps > 0  # stopped, it was open
+    assert gaps > 0  # the stopped search left a gap
 
 
 def test_the_tree_is_the_one_that_runs() -> None:
-    r"""Item i is 2^i: the exact sum of the block that closes after t says which items it has."""
+    r"""Item i is 2^i: the exact sum of the block closed after t shows which items it contains."""
     for rounds in (1, 2, 5, 8, 13):
         setting = TreeSum(horizon=rounds, noise=DiscreteLaplace(scale=1), high=1 << rounds)
         state: Any = setting._begin()
@@ -127,7 +127,7 @@ def test_the_tree_is_the_one_that_runs() -> None:
 
 
 def test_the_first_rounds_are_not_the_worst_of_a_tree() -> None:
-    r"""At 15 apart 0 and 16 share more blocks than 0 and 15."""
+    r"""With a separation of 15, rounds 0 and 16 share more blocks than rounds 0 and 15."""
     products, _ = Tree(rounds=64).gram()
     pattern, bound = best_pattern(products, Participation(most=2, apart=15))
     first = int(products[np.ix_([0, 15], [0, 15])].sum())

@@ -1,4 +1,6 @@
-"""Floats with a bound: unit circle, turns, discs, and the phases of atoms, against mpmath."""
+"""Tests of `complex_intervals`: floats with error bounds, for the unit circle and for atoms, by
+mpmath.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,7 @@ def test_discs_hold_powers(values: list[complex], exponent: int) -> None:
     st.integers(min_value=0, max_value=60),
 )
 def test_a_sum_is_as_near_as_it_says(values: list[float], scale: int) -> None:
-    # Every value, its opposite and something small: all but the small ones cancels.
+    # Every value, its opposite and a small value: all but the small ones cancel.
     spread = [x * 2.0**scale for x in values]
     listed = np.array([*spread, *values, *[-x for x in spread]])
     total, error = Discs(listed.astype(np.complex128), np.zeros(len(listed))).real_sum()
@@ -121,7 +123,7 @@ def test_a_product_of_matrices_may_use_three_real_ones() -> None:
             (first - second).tolist(), (third - first - second).tolist(), *exact, strict=True
         )
     )
-    # Four products, of which any has its own rounding, are nearer than that.
+    # Four products, each with its own rounding, have a smaller error.
     assert math.sqrt(2) * gamma(3) < worst <= product_error(1)
 
 

@@ -1,4 +1,6 @@
-"""The line integral of a total loss: against enumeration, closed forms and laws of sums."""
+"""Tests of `accounting.numerical_composition.contour_integral`: enumeration, closed forms, known
+sums.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +137,8 @@ def test_near_and_beyond_the_largest_loss() -> None:
     line = ContourIntegral(parts=((COIN, 1000),))
     assert line.delta(1000, "1e-6") == Enclosure.exactly(0)
     assert line.delta(10**30, "1e-6") == Enclosure.exactly(0)
-    # P(L = 1000) = (3/5)^1000 is about 1e-222: delta far below, epsilon just below the largest.
+    # P(L = 1000) = (3/5)^1000 is about 1e-222: delta far below, epsilon just below the largest
+    # loss.
     found = line.epsilon(Fraction(1, 10**300), "1e-6")
     assert found.upper == 1000
     assert 999 < found.lower < 1000
@@ -171,7 +174,7 @@ def test_what_is_refused(argument: str, call: Any) -> None:
 @pytest.mark.parametrize("rounds", [1, 7, 50])
 @pytest.mark.parametrize("noise", [DiscreteGaussian(sigma_squared=9), DiscreteLaplace(scale="7/2")])
 def test_the_product_of_one_law(noise: Noise, rounds: int) -> None:
-    # k rounds of one Gaussian, or of randomised response, have a law of their own.
+    # k rounds of one Gaussian, or of randomised response, have a law in closed form.
     one, exact = pair_of(noise, 1), whole(noise, rounds)
     for epsilon in (Fraction(0), Fraction(1, 18), Fraction(1, 2), Fraction(3)):
         truth = exact(epsilon)
@@ -225,7 +228,8 @@ def normal_delta(variance: Fraction, epsilon: Fraction) -> Any:
 
 
 def test_a_law_in_closed_form() -> None:
-    # Steps of 10^-5 between losses: the real Gaussian to 10^-9, whose loss is Normal(v/2, v).
+    # Steps of 10^-5 between losses: within 10^-9 of the real Gaussian, whose loss is Normal(v/2,
+    # v).
     law, variance, room = GaussianPart(variance=Fraction(10**8), shift=1000), Fraction(1, 100), 1e-7
     for rounds in (1, 100, 3000):
         line = ContourIntegral(parts=((law, rounds),))

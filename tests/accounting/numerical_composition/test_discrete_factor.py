@@ -1,4 +1,4 @@
-r"""A finite law of floats as a factor: values and covers beside mpmath, and broken twins."""
+r"""Tests of `numerical_composition.discrete_factor` against mpmath; mutants must fail."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def factor() -> DiscreteFactor:
 
 
 def truth(found: DiscreteFactor, law: Listing, frequency: float) -> Any:
-    r"""The whole sum, atoms that are left out too, over S."""
+    r"""Return the whole sum over S, including omitted atoms."""
     scale = mp.exp(mpf(found.log_scale.str(40, radius=False)))
     z = int(TILT) + 1j * mpf(frequency)
     pairs = zip(law.masses.tolist(), law.losses.tolist(), strict=True)
@@ -56,7 +56,7 @@ def truth(found: DiscreteFactor, law: Listing, frequency: float) -> Any:
 
 
 def worst(law: Listing, grid: Grid) -> float:
-    r"""The largest error of some values, over the radius."""
+    r"""Return the largest error of some values, over the radius."""
     rng, found = np.random.default_rng(1), tilted(law, TILT)
     blocks = np.unique(np.concatenate(([0, 1], rng.integers(0, grid.blocks, 6))))
     discs, places = found.on(grid).values(blocks), grid.frequencies(blocks)
@@ -69,12 +69,12 @@ def worst(law: Listing, grid: Grid) -> float:
 
 
 def few() -> Listing:
-    r"""So few atoms that they are summed one by one."""
+    r"""A law with so few atoms that they are summed one by one."""
     return Listing(np.linspace(-0.7, 3.1, 20), np.full(20, 0.05), 0.0)
 
 
 def around() -> Listing:
-    r"""Losses that go around the circle many times on the coarse grids."""
+    r"""Losses that wrap around the circle many times on the coarse grids."""
     return Listing(np.linspace(-60.0, 60.0, 3000), np.exp(-np.linspace(0, 602, 3000)), 0.0)
 
 

@@ -1,4 +1,4 @@
-"""The closed form of one discrete Gaussian: against plain sums of complex exponentials."""
+"""Tests of `gaussian_factor`, a discrete Gaussian in closed form: sums of complex exponentials."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.accounting.small_laws import of_pairs
 from tests.support.dpcore.mutants import mutated, rewired
 
 WORKING = 128
-NOISE = 1e-40  # what the sums below lose to cancellation
+NOISE = 1e-40  # loss of the sums below to cancellation
 CASES = [
     ("1/2", 1, "3/4"),
     ("1/2", 3, "5/3"),
@@ -73,7 +73,7 @@ def phi(variance: Fraction, shift: int, c: Fraction, y: float) -> Any:
 
 
 def grid_of(part: GaussianPart, depth: int = 1) -> Grid:
-    """Blocks that meet many lobes, and the valleys between them."""
+    """A grid whose blocks cover many lobes, and the valleys between them."""
     period = 2 * math.pi * float(part.variance) / part.shift
     return Grid(step=float(np.float32(period / 37)), depth=depth, blocks=2000)
 
@@ -82,7 +82,7 @@ BLOCKS = np.array([0, 1, 9, 17, 18, 19, 27, 500, 1301])
 
 
 def faithful(kind: type[GaussianSampled], variance: str, shift: int, tilt: str) -> bool:
-    """Whether each disc holds phi, narrowly, and each cover is above it."""
+    """Whether each disc contains phi, narrowly, and each cover is above it."""
     v, c = Fraction(variance), Fraction(tilt)
     part = GaussianPart(variance=v, shift=shift)
     grid = grid_of(part)
@@ -123,7 +123,7 @@ def test_a_cover_holds_for_the_whole_block(depth: int) -> None:
 
 
 def covered(kind: type[GaussianSampled], part: GaussianPart, grid: Grid) -> bool:
-    # |phi| is at most the sum of its lobes, here in floats and finer than the grid.
+    # |phi| is at most the sum of its lobes, here in floats and on a finer grid.
     rate, period = float(part.rate), 2 * math.pi * float(part.variance) / part.shift
     with precision(WORKING):
         covers = kind(part=part, tilt=Fraction(3), grid=grid).cover(np.arange(60))
@@ -234,7 +234,8 @@ def test_a_broken_cover_is_caught(old: str, new: str) -> None:
 
 
 def test_a_cover_without_the_far_lobes_is_caught() -> None:
-    # Seen where two lobes are not enough and blocks are short: at the middle of a lobe.
+    # The mutant is seen where two lobes are not enough and blocks are short: at the middle of a
+    # lobe.
     part = GaussianPart(variance=Fraction(1, 2), shift=1)
     grid = Grid(step=2.0**-20, depth=1, blocks=50)
     near = mutated(_cover.__wrapped__, "rest = upward(first / (1 - ratio))", "rest = 0.0")
@@ -244,7 +245,7 @@ def test_a_cover_without_the_far_lobes_is_caught() -> None:
 
 
 def test_a_part_that_forgets_what_it_leaves_out_is_caught() -> None:
-    # With one lobe only the rest is in the radius; without that the discs are narrow and wrong.
+    # With one lobe the remainder is in the radius; without it the discs are narrow and wrong.
     part = GaussianPart(variance=Fraction(1, 2), shift=1)
     with precision(WORKING):
         count, lost = _lobes(part, WORKING)

@@ -1,4 +1,4 @@
-"""Twins of the line integral that must be caught: each breaks one step of the proof."""
+"""Mutation tests of the contour integral: each mutant breaks one step of the proof."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def short_line() -> bool:
 
 
 def left_out() -> bool:
-    """Whether atoms of next to no weight are counted: a rare one, at a tilt that hides it."""
+    """Whether atoms of negligible weight are counted: a rare one, at a tilt that hides it."""
     rare = listed(("1e-19", "1"), ("1/2", "1/4"), ("2/5", "-1/3"))
     with precision(128):
         factor = rare.factor(Fraction(1, 2))
@@ -98,7 +98,7 @@ def hidden_mass() -> bool:
 
 
 def inverse_on_an_atom() -> bool:
-    """Whether epsilon(delta(epsilon)) holds epsilon at a loss of large probability."""
+    """Whether epsilon(delta(epsilon)) contains epsilon at a loss of large probability."""
     parts = ((COIN, 3),)
     with mpmath.workdps(DIGITS):
         at_atom = Fraction(str(finite_delta(parts, Fraction(1))))

@@ -1,4 +1,6 @@
-"""Orders: closed forms against sums, and the search over orders against a theorem."""
+"""Tests of `accounting.pairs.renyi_supremum`: closed forms against sums, the search against a
+theorem.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ LAPLACES = [("1/4", 1), ("1", 1), ("1", 6), ("10", 1), ("10", 7), ("3", 40), ("1
 
 @pytest.mark.parametrize(("scale", "shift"), LAPLACES)
 def test_the_search_over_orders_meets_the_theorem(scale: str, shift: int) -> None:
-    # Pair.zcdp knows only that D_alpha is a Renyi divergence; LaplacePair.zcdp is the limit at 1.
+    # Pair.zcdp only uses that D_alpha is a Renyi divergence; LaplacePair.zcdp is the limit at 1.
     pair = LaplacePair(scale=Fraction(scale), shift=shift)
     searched = Pair.zcdp(pair)
     assert isinstance(searched, Enclosure)
@@ -30,7 +32,7 @@ def test_the_search_over_orders_meets_the_theorem(scale: str, shift: int) -> Non
     ).enclose_zcdp()
     assert searched.overlaps(exact)
     assert searched.upper - searched.lower <= Fraction(searched.upper) / 10**6
-    # Sharper than what any (Delta/s)-pure mechanism has (Bun and Steinke, Proposition 1.4).
+    # Sharper than the bound for any (Delta/s)-pure mechanism (Bun and Steinke, Proposition 1.4).
     assert exact.upper < (shift / Fraction(scale)) ** 2 / 2
 
 
@@ -91,7 +93,7 @@ def test_a_search_that_is_cut_short_is_wide_and_still_right() -> None:
 
 
 def test_a_grid_of_whole_orders_would_be_wrong() -> None:
-    # The twin: the supremum over integer orders is below the truth, by 4% here.
+    # The mutant: the supremum over integer orders is 4% too small here.
     pair = LaplacePair(scale=Fraction(1), shift=1)
     with precision(128):
         grid = max(

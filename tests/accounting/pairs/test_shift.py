@@ -1,4 +1,4 @@
-"""Several coordinates: which integer vector is the worst, and the exact curve of each."""
+"""Tests of `accounting.pairs.shift`: the worst integer vector and its exact curve."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_one_vector_is_worst_for_pure_and_zcdp(noise: Noise, sensitivity: Sensit
     "noise", [PolyaDifference(shape="1/2", scale=1), Staircase(epsilon=1, sensitivity=2)], ids=repr
 )
 def test_l1_of_other_laws_is_not_that_of_one_coordinate(noise: Noise) -> None:
-    # Two steps of 1 lose more than one of 2: neither pure() nor zcdp() may answer with the latter.
+    # Two steps of 1 lose more than one of 2: neither pure() nor zcdp() may return the latter.
     assert 2 * curve(noise, Sensitivity(1)).pure().upper > curve(noise, Sensitivity(2)).pure().upper
     for ask in (PrivacyCurve.pure, PrivacyCurve.zcdp):
         with pytest.raises(NotDerived, match="one coordinate at a time"):
@@ -180,7 +180,7 @@ def test_a_wide_lattice_has_its_curve() -> None:
     wide = curve(DiscreteGaussian(sigma_squared=10**8), Sensitivity.box((3, 1)))
     found = wide.enclose_delta("1/100000")
     with mpmath.workdps(30):
-        # A real Gaussian with mu^2 = 10/10^8, which the lattice of step 10^-4 deviations is near.
+        # A real Gaussian with mu^2 = 10/10^8; the lattice of step 10^-4 deviations is close to it.
         mu, epsilon = mpmath.sqrt(mpmath.mpf(10) ** -7), mpmath.mpf(10) ** -5
         delta = mpmath.ncdf(mu / 2 - epsilon / mu)
         delta -= mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
@@ -189,7 +189,7 @@ def test_a_wide_lattice_has_its_curve() -> None:
     steep = curve(DiscreteLaplace(scale=10), Sensitivity.box((10**3, 1)))
     above = steep.enclose_epsilon("1e-6")
     with mpmath.workdps(50):
-        # Beyond epsilon lies the highest loss alone, of mass (1 + beta)^-2.
+        # Only the highest loss is beyond epsilon, with mass (1 + beta)^-2.
         top = (1 + mpmath.exp(mpmath.mpf(-1) / 10)) ** -2
         assert close(above, mpmath.mpf("100.1") + mpmath.log1p(-mpmath.mpf("1e-6") / top))
     assert as_pure(steep) == PureBound("1001/10")

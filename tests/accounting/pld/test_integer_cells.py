@@ -1,4 +1,4 @@
-"""Integer noise in cells: against sums over all outputs, one by one, in ranges, and sampled."""
+"""Tests of `accounting.pld.integer_cells`: sums over all outputs, single, in ranges, sampled."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def forget() -> None:
 
 
 def cut(monkeypatch: pytest.MonkeyPatch, *, listed: bool, ranges: int = 40) -> None:
-    """Ranges of integers, of single masses or by tails, where there would be single ones."""
+    """Use ranges of integers, by masses or by tails, in place of single integers."""
     forget()
     monkeypatch.setattr(module, "_MOST_SINGLE", 4)
     monkeypatch.setattr(loss_table, "_RANGES", ranges)
@@ -92,7 +92,7 @@ def cut(monkeypatch: pytest.MonkeyPatch, *, listed: bool, ranges: int = 40) -> N
 
 @cache
 def directions(noise: Noise, shift: int, mass: Mass, reach: int) -> tuple[tuple[Pair, World], ...]:
-    """The pair of each direction with its two laws, output by output."""
+    """Yield the pair of each direction with its two laws, output by output."""
     first = pair_of(noise, shift)
     with mpmath.workdps(DIGITS):
         here = {k: mass(k) for k in range(-reach - shift, reach + shift + 1)}
@@ -100,7 +100,7 @@ def directions(noise: Noise, shift: int, mass: Mass, reach: int) -> tuple[tuple[
     back = [(q, p) for p, q in table]
     if first.mirror() is first:
         return ((first, table),)
-    # A mirrored pair is X - d against X: it hides what lies below d.
+    # A mirrored pair is X - d against X: it hides the mass below d.
     one, two = (back, table) if getattr(first, "mirrored", True) else (table, back)
     return (first, one), (first.mirror(), two)
 
@@ -122,12 +122,12 @@ def world_of(listing: Listing) -> World:
 
 
 def table_of(pair: Pair) -> IntegerPair:
-    """Single integers as far as the mass 1e-30 and some more."""
+    """Return single integers down to mass 1e-30 and slightly beyond."""
     return IntegerPair(pair=pair).cut(1e-30)
 
 
 def between(table: LossTable, world: World, gap: str, count: int = 40) -> bool:
-    """Whether the listings lie on either side of the truth, at both signs, and near it."""
+    """Whether the listings enclose the exact value narrowly, at both signs of epsilon."""
     cells = table.cells(table.edges(Focus(1.0), count))
     high, low = (world_of(make((1.0, cells))) for make in (listed_above, listed_below))
     with mpmath.workdps(DIGITS):
@@ -233,7 +233,7 @@ def all_between(case: int, gap: str) -> bool:
 def test_mutants_of_integers_and_of_ranges_are_caught(
     monkeypatch: pytest.MonkeyPatch, listed: bool | None, case: int, name: str, old: str, new: str
 ) -> None:
-    """Single integers if ``listed`` is None, otherwise ranges, of masses or by tails."""
+    """Single integers if ``listed`` is None, otherwise ranges, by masses or by tails."""
     gap = "1e-11" if listed is None else "2e-2"
     if listed is not None:
         cut(monkeypatch, listed=listed)

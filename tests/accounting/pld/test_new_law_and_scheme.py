@@ -1,6 +1,6 @@
-r"""What CONTRIBUTING promises: a new law is one density, a new scheme is one list of pairs.
+r"""Test of CONTRIBUTING.md: a new law needs only a density, a new scheme only a list of pairs.
 
-Logistic noise, and rounds whose sampling rate is drawn in public: the package has neither.
+The examples are not in the package: logistic noise, and rounds with a public random sampling rate.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class LogisticDensity(Density):
         return 0, lambda: sum((ball(w) * ball(rate * j).exp() for w, j in terms), arb(0))
 
     def longest(self, x: Floats) -> Floats:
-        # No singularity nearer than pi s; on the ellipse |Im x| <= 0.6 s.
+        # The nearest singularity is at pi s; on the ellipse |Im x| <= 0.6 s.
         return np.full_like(x, 0.1 * float(self.scale))
 
     def tail(self, x: arb) -> arb:
@@ -117,7 +117,7 @@ def with_rates(*rates: Fraction) -> PublicRatesSample:
 
 
 def hockey_stick(pairs: list[tuple[Any, Any]], epsilon: Any) -> Any:
-    r"""Of two independent rounds on grids of outputs: sum (pp' - e^epsilon qq')+."""
+    r"""Sum over two independent rounds on grids of outputs: sum (pp' - e^epsilon qq')+."""
     total = 0.0
     for (p, q), (r, s) in product(pairs, pairs):
         apart = np.multiply.outer(p, r) - np.exp(epsilon) * np.multiply.outer(q, s)
@@ -173,7 +173,7 @@ def test_a_new_scheme() -> None:
         assert float(found.lower) <= exact * (1 + 1e-4)
         assert float(found.upper) >= exact * (1 - 1e-4)
         assert found.upper - found.lower <= found.upper / 10**5
-    # The mutant: the mean of both rates, not published, costs less.
+    # The mutant: the mean of both rates, without publishing the rate, costs less.
     mean = compose((with_rates(Fraction(3, 10)), 2))
     assert mean.delta(1).upper < Fraction(total.delta(1).lower or 0)
     assert source.density == NormalDensity(Fraction(1))

@@ -1,4 +1,6 @@
-r"""Tables of cells beside quadrature: masses, both listings of one round, mutants of each rule."""
+r"""Tests of `pessimistic_and_optimistic`: masses and both listings against quadrature; mutants of
+rules.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ PAIRS = {
     "laplace": RealPair.sampled(LAPLACE, Fraction(1, 4)),
     "laplace replaced": RealPair.replaced(LAPLACE, Fraction(1, 4)).swapped(),
 }
-# Most of the P-mass of the shift has a loss that no float holds.
+# Most of the P-mass of the shift has a loss too large for a float.
 REVEALING = RealPair.sampled(NormalDensity(Fraction(1, 2000)), Fraction(1, 10))
 EPSILONS = (-0.3, 0.0, 0.05, 0.5, 2.0)
 
@@ -64,7 +66,7 @@ def mass(law: Density, a: mpf, b: mpf) -> mpf:
 
 
 def hockey_stick(pair: RealPair, epsilon: float) -> float:
-    r"""int (p - e^epsilon q)+, both densities written out."""
+    r"""int (p - e^epsilon q)+, with both densities written out."""
     terms = [[(mpf(w.numerator) / w.denominator, j) for w, j in side] for side in (pair.p, pair.q)]
 
     def gain(x: mpf) -> mpf:
@@ -123,7 +125,7 @@ def test_both_listings_enclose_every_divergence(name: str, count: int) -> None:
         low, high = delta(below, epsilon), delta(above, epsilon)
         assert low <= truth * (1 + 1e-9) + 1e-15
         assert truth <= high * (1 + 1e-9) + 1e-15
-        # The two ends meet like 1/n^2.
+        # The two bounds converge like 1/n^2.
         assert high - low <= 1000 / count**2
     assert above.masses.sum() + above.hidden == pytest.approx(1, abs=1e-14)
     assert below.masses.sum() <= 1 + 1e-14
@@ -220,7 +222,7 @@ def test_a_table_that_ends_at_a_rare_loss_still_encloses_the_curve(name: str, sp
     truth = {at: hockey_stick(pair, at) for at in (0.1, end / 2, end - 0.01, end + 0.5)}
     assert _between(below, truth, above)
     assert delta(above, end / 2) - truth[end / 2] < 1.5 * spare + 1e-3 * truth[end / 2] + 1e-12
-    # Neither may the tail be dropped from above, nor count as infinite from below.
+    # The tail may neither be dropped from the upper listing, nor be infinite in the lower one.
     without = Listing(above.losses, above.masses, 0.0)
     certain = Listing(below.losses[:-1], below.masses[:-1], float(below.masses[-1]))
     assert not _between(below, truth, without)

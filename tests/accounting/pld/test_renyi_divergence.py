@@ -1,4 +1,4 @@
-r"""Renyi divergences of sampled rounds beside mpmath's quadrature, and broken twins."""
+r"""Tests of `accounting.pld.renyi_divergence`: bounds by mpmath quadrature; mutants must fail."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def truth(pair: RealPair, order: Fraction) -> Any:
         isinstance(pair.density, NormalDensity),
     )
     with mp.workdps(25):
-        unit = 1 / mp.sqrt(8 * mp.pi) if normal else mpf(1) / 4  # of variance 4, or of spread 1/2
+        unit = 1 / mp.sqrt(8 * mp.pi) if normal else mpf(1) / 4  # variance 4, or scale 1/2
         worlds = [[(unit * w.numerator / w.denominator, j) for w, j in t] for t in (pair.p, pair.q)]
 
         def noise(x: Any) -> Any:
@@ -50,7 +50,7 @@ def truth(pair: RealPair, order: Fraction) -> Any:
             p, q = (mp.fsum(weight * noise(x - j) for weight, j in terms) for terms in worlds)
             return p * (p / q) ** (alpha - 1)
 
-        # Beyond there is less than e^-40 of it.
+        # Less than e^-40 of the integral lies beyond.
         places = sorted({*range(-100, 101, 20), *pair.shifts})
         return mp.log(mp.quad(integrand, places)) / (alpha - 1)
 
@@ -125,5 +125,5 @@ def test_broken_twins_are_seen(
     try:
         found = broken(((ONE, PAIRS["present"]),), Fraction(2), 1e-6)
     except InvalidParameter:
-        return  # the ends have changed places
+        return  # the ends are swapped
     assert not float(found.lower) <= exact <= float(found.upper)

@@ -1,4 +1,4 @@
-"""Dotted pairs: against exact rationals, sums over all integers, and every order of two rounds."""
+"""Tests of `privacy_curves.connect_the_dots`: rationals, integer sums, orders of two rounds."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def both(one: World, two: World) -> World:
 
 
 def world_of(pair: ConnectTheDotsPair) -> World:
-    """The two laws that the corners stand for, by second differences."""
+    """Return the two laws of a piecewise linear curve, by second differences."""
     corners = [*pair.corners, (pair.corners[-1][0] + 1, pair.corners[-1][1])]
     slopes = [(v - u) / (y - x) for (x, u), (y, v) in itertools.pairwise(corners)]
     found = [(x * (s - r), s - r) for (x, _), r, s in zip(corners[1:], slopes, slopes[1:])]  # noqa: B905 - the flat part has no corner
@@ -83,7 +83,7 @@ def test_it_lies_above_whatever_the_dots_lie_above(
     assert sum(p for p, _ in law) == 1 == sum(q for _, q in law)
     assert min(min(point) for point in law) >= 0
     assert curve(law, x) == pair.height(x) >= curve(one, x)
-    # Dominating in one round, it dominates beside any other round.
+    # A pair that dominates in one round also dominates beside any other round.
     assert curve(both(law, two), x) >= curve(both(one, two), x)
 
 
@@ -174,14 +174,14 @@ def fits(found: ConnectTheDotsPair, brute: Any, relative: str) -> bool:
     with mpmath.workdps(DIGITS):
         for at in AT:
             truth, x = brute.delta(at), mpmath.exp(real(at))
-            # The corners are at rational x: ask on either side of e^epsilon.
+            # The corners are at rational x: evaluate on either side of e^epsilon.
             below, over = (Fraction(int(x * 2**90) + i, 2**90) for i in (0, 1))
             slack = mpmath.mpf("1e-28") + truth * mpmath.mpf("1e-24")
             if real(found.height(below)) < truth - slack:
                 return False
             if real(found.height(over)) > truth * (1 + mpmath.mpf(relative)) + slack:
                 return False
-            # -epsilon: both orders of the worlds are neighbours.
+            # -epsilon: the datasets are neighbours in both orders.
             mirror = 1 - 1 / x + truth / x
             if real(found.height(1 / over)) < mirror - slack:
                 return False
@@ -209,7 +209,7 @@ def test_fewer_dots_lie_above_and_not_far(most: int) -> None:
 
 
 def dominated(through: Callable[[Any], ConnectTheDotsPair]) -> bool:
-    """Whether the dots of a law with losses of both signs give a pair above it, and near it."""
+    """Whether the dots of a law with losses of both signs give a close dominating pair."""
     weights = ((1, 8), (4, 5), (5, 4), (8, 1), (2, 2))
     world = [(Fraction(p, 20), Fraction(q, 20)) for p, q in weights]
     exact: list[CurvePoint] = [

@@ -1,4 +1,4 @@
-"""What a stream's sums guarantee, against sums over outcomes and closed forms."""
+"""Tests of guarantees of running sums: sums over outcomes and closed forms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.dpcore.refusals import refusal
 
 
 def hockey_stick(setting: ContinualSum, epsilon: float, reach: int) -> float:
-    """delta(epsilon) of two noised numbers, outcome by outcome."""
+    """Return delta(epsilon) of two noisy numbers, outcome by outcome."""
     one, two = setting.moves
     mass = {k: setting.noise.pmf(k) for k in range(-reach - max(one, two), reach + 1)}
     total = 0.0

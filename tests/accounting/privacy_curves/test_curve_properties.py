@@ -1,4 +1,4 @@
-"""What every curve obeys, for any parameters: order, convexity, inverses, nesting."""
+"""Property tests of every privacy curve: order, convexity, inverses, nested enclosures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Group privacy: quadrature of one round, other groups, every subset, another tool."""
+r"""Tests of group privacy: quadrature of one round, other groups, every subset, dp-accounting."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def group(sigma: str, rate: str, members: int) -> Any:
 
 
 def binomial(members: int, rate: float) -> list[tuple[float, float]]:
-    r"""By every subset of the members."""
+    r"""Sum over every subset of the members."""
     found = [0.0] * (members + 1)
     for chosen in itertools.product((0, 1), repeat=members):
         found[sum(chosen)] += math.prod(rate if there else 1 - rate for there in chosen)
@@ -35,7 +35,7 @@ def binomial(members: int, rate: float) -> list[tuple[float, float]]:
 
 
 def test_members_that_move_otherwise_are_not_worse() -> None:
-    r"""Two members in the plane, by sums over a grid: together in one direction is the most."""
+    r"""Two members in the plane, by sums over a grid: equal directions are the worst."""
     sigma, q = 1.5, 0.3
     x = np.linspace(-9, 11, 401)
     cell = (x[1] - x[0]) ** 2
@@ -69,7 +69,7 @@ def test_members_that_move_otherwise_are_not_worse() -> None:
 
 
 def test_dp_accounting_of_mixtures() -> None:
-    r"""Its PLD of a mixture of Gaussians is an upper end; the grid of 1e-2 keeps it fast."""
+    r"""dp-accounting's PLD of a mixture of Gaussians is an upper bound; a grid of 1e-2 is fast."""
     dp = pytest.importorskip("dp_accounting.dp_event")
     pld = pytest.importorskip("dp_accounting.pld")
     shifts = binomial(4, 0.02)
@@ -84,7 +84,7 @@ def test_dp_accounting_of_mixtures() -> None:
 
 @pytest.mark.parametrize("weights", [("0", "1/4", "3/4"), ("1/2", "0", "3/8", "1/8")], ids=str)
 def test_any_mixture_of_shifts_by_quadrature(weights: tuple[str, ...]) -> None:
-    r"""One round and two, both directions; without a shift of 0 nothing bounds the loss."""
+    r"""One round and two, both directions; without a shift of 0 the loss is unbounded."""
     mixture = subsampled_releases.shifted(
         curve=subsampled_releases.gaussian("3/2"), weights=weights
     )
@@ -123,7 +123,7 @@ def test_any_mixture_of_shifts_by_quadrature(weights: tuple[str, ...]) -> None:
     ],
 )
 def test_narrow_noise_at_a_small_rate(sigma: str, rate: str, members: int, rounds: int) -> None:
-    r"""A rare large loss rules: both ends beside a distribution of losses by FFT in floats."""
+    r"""A rare large loss dominates: both ends against an FFT of the loss distribution in floats."""
     found = ends(compose((group(sigma, rate, members), rounds)).epsilon("1e-9", "1e-5"))
     assert found.upper - found.lower < Fraction(1, 10**4) * found.upper
     truth = by_fft(float(sigma), binomial(members, float(Fraction(rate))), rounds, 1e-9)
@@ -133,7 +133,7 @@ def test_narrow_noise_at_a_small_rate(sigma: str, rate: str, members: int, round
 
 
 def by_fft(sigma: float, shifts: Any, rounds: int, delta: float) -> float:
-    r"""epsilon by convolving the losses on a grid of 1e-3, each put on its two neighbours."""
+    r"""Return epsilon by convolution on a grid of 1e-3, each loss split between two neighbours."""
     reach, step = 120.0, 1e-3
     x = np.linspace(-12 * sigma, 12 * sigma + len(shifts), 400_001)
     logs = [np.log(w) + (2 * at * x - at * at) / (2 * sigma**2) for w, at in shifts]

@@ -1,4 +1,4 @@
-"""Curves of local reports, against the laws of all reports and of all lists of reports."""
+"""Tests of `local_report_curve`: laws of all reports and of all lists of reports."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ROOM = mpmath.mpf(10) ** -15
 
 
 def lists_of(*reports: LocalReport) -> list[tuple[Fraction, Fraction]]:
-    """The masses of each list of reports, of value 0 and of value 1."""
+    """Return the masses of each list of reports, of value 0 and of value 1."""
     each = [[(p, m.law(1)[x]) for x, p in m.law(0).items()] for m in reports]
     found = [(Fraction(1), Fraction(1))]
     for rows in each:
@@ -58,7 +58,7 @@ def lists_of(*reports: LocalReport) -> list[tuple[Fraction, Fraction]]:
 
 
 def ends(found: Bound) -> tuple[Any, Any]:
-    """Both ends of a finite bound with a lower end."""
+    """Return both ends of a finite bound with a lower end."""
     assert found.lower is not None
     return real(Fraction(found.lower)), real(Fraction(found.upper))
 
@@ -117,7 +117,7 @@ def test_lists_of_reports_compose_exactly(reports: list[LocalReport]) -> None:
             truth = hockey_stick(rows, Fraction(epsilon))
             assert low <= truth <= high
             assert high - low <= truth * mpmath.mpf(10) ** -5
-    # The theorem about epsilon alone knows less than the curve.
+    # The composition theorem for epsilon alone is weaker than the curve.
     stated = compose(*(Pure(each.epsilon) for each in reports))
     assert total.delta(1).upper < Fraction(19, 20) * stated.delta(1).upper
 

@@ -1,4 +1,4 @@
-r"""The matrix mechanism against rounds of one Gaussian, an adaptive adversary and dp-accounting."""
+r"""Tests of `matrix_mechanism`: rounds of one Gaussian, an adaptive adversary, dp-accounting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.accounting.bound_ends import ends
 
 
 def normal(variance: float, epsilon: float) -> float:
-    r"""delta of a Gaussian whose squared shift over its variance is ``variance``."""
+    r"""Return delta of a Gaussian whose squared shift over its variance is ``variance``."""
     mu, e = mpmath.sqrt(variance), mpmath.mpf(epsilon)
     return float(mpmath.ncdf(mu / 2 - e / mu) - mpmath.exp(e) * mpmath.ncdf(-mu / 2 - e / mu))
 
@@ -58,7 +58,7 @@ def test_it_composes_with_other_releases() -> None:
 
 
 def adaptive(second: Any, epsilon: float) -> float:
-    r"""int (p - e^epsilon q)+ of two rounds, by sums; ``second`` is the shift after each y."""
+    r"""Sum int (p - e^epsilon q)+ of two rounds; ``second`` is the shift after each y."""
     y = np.linspace(-12, 13, 2501)
     step = y[1] - y[0]
 
@@ -73,17 +73,19 @@ def adaptive(second: Any, epsilon: float) -> float:
 
 
 def test_inputs_that_depend_on_what_was_released() -> None:
-    r"""C = 1 with shifts (.6, s(y)): while .36 + s^2 <= 1 one Gaussian of shift 1 is above."""
+    r"""C = 1 with shifts (.6, s(y)): while .36 + s^2 <= 1, one Gaussian of shift 1 is an upper
+    bound.
+    """
     bound = normal(1.0, 0.5)
     assert adaptive(lambda y: np.full_like(y, 0.8), 0.5) == pytest.approx(bound, rel=1e-4)
     assert adaptive(lambda y: np.where(y > 0, 0.8, -0.8), 0.5) == pytest.approx(bound, rel=1e-4)
     assert adaptive(lambda y: np.where(y > 0.5, 0.8, 0.1), 0.5) < bound
-    # Beyond the sensitivity for some outputs alone: above the bound.
+    # Shifts beyond the sensitivity for some outputs exceed the bound.
     assert adaptive(lambda y: np.where(y > 0.5, 1.2, 0.8), 0.5) > bound * 1.05
 
 
 def test_integer_noise() -> None:
-    r"""rho of the tree is that of its own guarantee; epsilon is an upper end."""
+    r"""rho of the tree equals that of its own guarantee; epsilon is an upper bound."""
     noise = DiscreteGaussian(sigma_squared=400)
     tree = MatrixMechanism(strategy=Tree(rounds=100), noise=noise)
     exact = guarantee(TreeSum(horizon=100, noise=noise))
@@ -94,7 +96,7 @@ def test_integer_noise() -> None:
     twice = MatrixMechanism(
         strategy=Tree(rounds=100), participation=Participation(most=2, apart=64), noise=noise
     )
-    # Rounds 0 and 64 share no block: 7 and 6 of them.
+    # Rounds 0 and 64 share no block: they are in 7 and 6 of them.
     assert guarantee(twice).zcdp().upper == Fraction(13, 800)
     total = compose((found, 3), PrivacyCurve(noise=noise, sensitivity=1))
     assert total.epsilon("1e-6").upper > found.epsilon("1e-6").upper

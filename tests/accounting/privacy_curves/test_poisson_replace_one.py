@@ -1,4 +1,6 @@
-r"""Poisson samples with a unit replaced: quadrature, other neighbours, another tool."""
+r"""Tests of Poisson sampling with replacement of a unit: quadrature, other neighbours,
+dp-accounting.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +51,12 @@ def test_no_other_neighbours_are_worse() -> None:
             got = float(np.maximum(p - math.exp(float(Fraction(e))) * q, 0).sum())
             assert got <= ours[i] * (1 + 1e-4)
             best[i] = max(best[i], got)
-    # Opposite directions attain it.
+    # Opposite directions attain the bound.
     assert best == pytest.approx(ours, rel=1e-3)
 
 
 def test_many_rounds_against_another_tool() -> None:
-    r"""dp-accounting's PLD under REPLACE_ONE is an upper end, at its grid a little above."""
+    r"""dp-accounting's PLD under REPLACE_ONE is an upper bound, at its grid slightly above."""
     dp: Any = pytest.importorskip("dp_accounting", reason="the extra 'interop' is not installed")
     from accounting.interop.import_dp_event import from_dp_event
 
@@ -68,7 +70,7 @@ def test_many_rounds_against_another_tool() -> None:
     assert ours.upper - ours.lower <= ours.upper / 10**6
     assert from_dp_event(event, Scope()).parts == total.parts
     assert total.scope == Scope()
-    # The mutant: composing the unit against nobody claims less than is lost.
+    # The mutant: composing the unit against nobody gives less than the true loss.
     part = PoissonSampled(curve=replaced(Gaussian(sigma=1), "1/100").curve, rate="1/100")
     assert compose((part, 1000)).epsilon("1e-6", "1e-4").upper < ours.lower
 
@@ -90,7 +92,7 @@ def test_everybody_is_no_sample() -> None:
 
 
 def test_a_rare_sample_is_told_about() -> None:
-    r"""At least what one round shows, which has no other sums than those of the normal law."""
+    r"""The total costs at least one round, which is computed from the normal law alone."""
     curve = subsampled_releases.gaussian(1)
     part = PoissonSampled(curve=curve, rate="1e-9")
     found, one = ends(compose((part, 1000)).delta(1)), ends(part.delta(1))

@@ -1,4 +1,4 @@
-r"""Random allocation against quadrature over all rounds, other directions and other rounds."""
+r"""Tests of random allocation: quadrature over all rounds, other directions, other rounds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def epoch_of(sigma: Any, rounds: int, picks: int = 1) -> Any:
 
 
 def ratio(sigma: float, rounds: int, picks: int = 1) -> tuple[Any, Any]:
-    r"""The density of the unit in ``picks`` random rounds over that of nobody, with weights."""
+    r"""Return the density ratio of the unit in ``picks`` random rounds to nobody, with weights."""
     x, weights = np.polynomial.hermite_e.hermegauss(90)
     weights = weights / weights.sum()
     each = np.exp(x / sigma - 1 / (2 * sigma**2))
@@ -53,7 +53,7 @@ def test_orders_of_both_directions(sigma: str, rounds: int) -> None:
         found = float(renyi_of_allocation(variance, rounds, order))
         assert max(there, gone) <= found * (1 + 1e-12)
         assert found == pytest.approx(max(there, gone), rel=2e-3)
-        # Another number of rounds is another number.
+        # Another number of rounds gives another value.
         for other in (rounds + 1, rounds - 1):
             if other:
                 away = float(renyi_of_allocation(variance, other, order))
@@ -61,7 +61,7 @@ def test_orders_of_both_directions(sigma: str, rounds: int) -> None:
 
 
 def test_the_direction_that_is_gone_counts() -> None:
-    r"""Wide noise and small orders: nobody against the unit is the larger one, if by little."""
+    r"""Wide noise and small orders: nobody against the unit is slightly larger."""
     from accounting.pld import allocation_renyi as by_orders
     from dpcore.numbers.enclosure import precision
 
@@ -83,7 +83,7 @@ def test_epsilon_is_above_the_hockey_stick() -> None:
         found = ends(epoch.delta(epsilon))
         assert found.lower <= truth <= found.upper
         assert found.upper - found.lower < Fraction(1, 100) * found.upper
-    # Less than one Gaussian for sure, and more than its half.
+    # Certainly below one Gaussian, and above half of it.
     assert (
         0.2
         < epoch.epsilon("1e-6").upper
@@ -99,7 +99,7 @@ def test_ratios_beyond_the_powers_of_floats() -> None:
 
 
 def test_several_rounds_of_an_epoch() -> None:
-    r"""2 of 3 by all pairs of rounds: blocks of two rounds and of one are above."""
+    r"""2 of 3 rounds, by all pairs of rounds: blocks of two rounds and of one are upper bounds."""
     values, chances = ratio(2.0, 3, picks=2)
     both = epoch_of("2", 3, 2)
     for order in (2, 4):
@@ -125,7 +125,7 @@ def test_orders_between_whole_ones_lie_on_the_chord_or_below_one_gaussian() -> N
 
 
 def test_epochs_compose_by_their_orders() -> None:
-    r"""Feldman and Shenfeld: near Poisson sampling of the same rate over many epochs."""
+    r"""Feldman and Shenfeld: close to Poisson sampling of the same rate over many epochs."""
     epoch = epoch_of("1", 100)
     total = compose((epoch, 100))
     assert total.renyi(3).upper == 100 * epoch.renyi(3).upper
@@ -180,7 +180,7 @@ def test_listings_enclose_two_rounds(sigma: str, present: bool) -> None:
 
 @pytest.mark.nightly
 def test_many_rounds_and_epochs() -> None:
-    r"""234 rounds, and 60 such epochs, beside an uncertified computation in floats."""
+    r"""234 rounds, and 60 such epochs, against an uncertified computation in floats."""
     once = ends(epoch_of("1", 20).epsilon("1e-6"))
     assert 2.0299 < once.lower < 2.0303 < once.upper < 2.0306
     run = ends(compose((epoch_of("11/10", 234), 60)).epsilon("1e-5"))
@@ -190,7 +190,7 @@ def test_many_rounds_and_epochs() -> None:
     assert narrow.upper < narrow.lower * (1 + 1e-4)
     narrowest = compose((epoch_of("11/10", 234), 60))
     assert ends(narrowest.epsilon("1e-5", "1e-5")) == narrow
-    # Not the cost of Poisson samples of the same rate: that is 2.3816.
+    # Less than Poisson sampling at the same rate: that is 2.3816.
     assert run.upper < Fraction("2.38")
 
 
@@ -209,7 +209,7 @@ def test_broken_listings_are_seen(
 ) -> None:
     original = getattr(allocation_loss, name)
     broken = mutated(getattr(original, "__wrapped__", original), old, new)
-    # The mutant of the cached function is not cached, and nothing broken is remembered.
+    # The mutant of the cached function is not cached, so no wrong value stays in a cache.
     monkeypatch.setattr(allocation_loss, name, broken)
     make = getattr(allocation_loss.allocated, "__wrapped__", allocation_loss.allocated)
 

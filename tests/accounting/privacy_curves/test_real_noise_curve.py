@@ -1,4 +1,4 @@
-r"""Noise on the reals: one and many rounds against quadrature, published values and other tools."""
+r"""Tests of `real_noise_curve`: quadrature of one or many rounds, published values, tools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sampled(sigma: str, rate: str | Fraction, rounds: int) -> Composition:
 
 
 def test_published_values() -> None:
-    r"""Of dp-accounting's own tests: q .2, sigma .5, three rounds; three of sigma sqrt 3."""
+    r"""Values of dp-accounting's own tests: q .2, sigma .5, three rounds; three of sigma sqrt 3."""
     found = sampled("1/2", "1/5", 3).delta(1, "1e-4")
     assert float(found.upper) == pytest.approx(0.15594, abs=1e-3)
     three = ComposedLoss(parts=((NormalLoss(variance=Fraction(1, 3)), 3),)).delta(Fraction(1))
@@ -37,17 +37,17 @@ def test_published_values() -> None:
 
 
 def test_the_design_table() -> None:
-    r"""Both ends, to the digits that other tools agree on, and each mutant outside of them."""
+    r"""Both bounds, to the digits on which other tools agree; every mutant is outside of them."""
     found = ends(sampled("1", "1/100", 10**4).epsilon("1e-6", "1e-8"))
     assert 6.9073 < found.lower < found.upper < 6.907385  # dp-accounting at a grid of 1e-5
     assert found.upper - found.lower <= found.upper / 10**8
-    # The direction forgotten: the unit present is the worse one here.
+    # The mutant: the direction is forgotten; the unit present is the worse one here.
     away = subsampled_releases.poisson(
         curve=subsampled_releases.gaussian(1), rate="1/100"
     ).directions[1]
     other = ContourIntegral(parts=((TabledLoss(kinds=away, above=True), 10**4),))
     assert other.epsilon("1e-6", "1e-6").upper < found.lower
-    # q and 1 - q swapped.
+    # The mutant: q and 1 - q are swapped.
     assert sampled("1", "99/100", 100).epsilon("1e-6", "1e-4") > found.upper
 
 
@@ -56,7 +56,7 @@ def test_vectors_cost_what_their_length_costs() -> None:
     for noise, moves in ((4, Sensitivity.l2_squared(16)), (5, Sensitivity.box((3, 4)))):
         found = subsampled_releases.gaussian(noise, moves).epsilon("1e-6")
         assert (found.lower, found.upper) == (one.lower, one.upper)
-    # An l2 shift used as an l1 shift: 7 for (3, 4).
+    # The mutant: an l2 shift is used as an l1 shift: 7 for (3, 4).
     assert subsampled_releases.gaussian(5, Sensitivity.l1(7)).epsilon("1e-6") > one.upper
 
 

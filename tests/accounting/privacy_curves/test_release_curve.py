@@ -1,4 +1,4 @@
-"""One coordinate: general laws, known values, edges and refusals of a curve."""
+"""Tests of `release_curve` in one coordinate: general laws, known values, edges and refusals."""
 
 from __future__ import annotations
 

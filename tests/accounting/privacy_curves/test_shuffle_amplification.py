@@ -1,4 +1,4 @@
-"""Shuffled reports, against all multisets of reports for all values of the other users."""
+"""Tests of shuffled reports: all multisets of reports, for all values of the other users."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Law = Mapping[Any, Fraction]
 
 
 def in_any_order(laws: list[Law]) -> Law:
-    """The law of the multiset of independent draws, one of each law."""
+    """Return the law of the multiset of independent draws, one of each law."""
     found: dict[tuple[Any, ...], Fraction] = {(): Fraction(1)}
     for law in laws:
         longer: dict[tuple[Any, ...], Fraction] = defaultdict(Fraction)
@@ -54,7 +54,7 @@ def in_any_order(laws: list[Law]) -> Law:
 
 
 def truth(pairs: Sequence[tuple[Law, Law]], epsilon: Fraction) -> Any:
-    """The largest hockey-stick divergence over the pairs."""
+    """Return the largest hockey-stick divergence over the pairs."""
     factor = mpmath.exp(real(epsilon))
     return max(
         mpmath.fsum(max(real(mass) - factor * real(q[seen]), 0) for seen, mass in p.items())
@@ -63,7 +63,7 @@ def truth(pairs: Sequence[tuple[Law, Law]], epsilon: Fraction) -> Any:
 
 
 def views(report: LocalReport, users: int) -> list[tuple[Law, Law]]:
-    """What the server sees of a user with value 0 or 1, for all values of the other users."""
+    """Return the server's views of a user with value 0 or 1, for all values of the other users."""
     laws = [report.law(v) for v in range(report.values)]
     others = combinations_with_replacement(laws, users - 1)
     return [(in_any_order([laws[0], *o]), in_any_order([laws[1], *o])) for o in others]
@@ -76,7 +76,7 @@ def made(family: str, **given: Any) -> LocalReport:
 def between(
     report: LocalReport, users: int, epsilons: tuple[str, ...] = ("0", "1/10", "1")
 ) -> None:
-    """Compare both ends with the truth."""
+    """Check that both bounds enclose the exact value."""
     pairs, found = views(report, users), guarantee(ShuffledReports(report=report, users=users))
     with mpmath.workdps(40):
         for each in epsilons:
@@ -84,7 +84,7 @@ def between(
             low = real(Fraction(bound.lower or 0))
             assert low <= exact * (1 + ROOM)
             assert exact * (1 - ROOM) <= real(Fraction(bound.upper))
-            if users == 1:  # nothing hides the report: both ends are those of one report
+            if users == 1:  # nothing hides the report: both bounds are those of one report
                 assert real(Fraction(bound.upper)) <= exact * (1 + 1 / mpmath.mpf(500))
 
 
@@ -117,7 +117,7 @@ def test_the_ends_enclose_every_multiset_of_bits(encoding: Any) -> None:
 
 @pytest.mark.parametrize(("values", "epsilon"), [(3, 1), (10, "1/2"), (50, 3)])
 def test_many_users_of_one_other_value(values: int, epsilon: Any) -> None:
-    """The sum over the counts of both values, in floats, where all others have a third one."""
+    """The sum over the counts of both values, in floats, where all others have a third value."""
     report, users = RandomisedResponse(epsilon=epsilon, values=values), 300
     own, other = float(report.own), float(report.other)
     a = np.arange(users + 1)[:, None]
@@ -134,7 +134,7 @@ def test_many_users_of_one_other_value(values: int, epsilon: Any) -> None:
     for level in ("1/20", "1/10"):
         exact = float(np.maximum(np.nan_to_num(p - math.exp(Fraction(level)) * q), 0).sum())
         bound = ends(found.delta(level))
-        # The server also sees how many reports support the third value, and the others.
+        # The server also observes how many reports support the third value, and the others.
         assert exact * (1 - 1e-6) <= float(bound.lower)
         assert float(bound.lower) <= exact * (1 + 1e-6 if values == 3 else 1.1)
         assert bound.lower <= bound.upper <= bound.lower * Fraction(5, 4)
@@ -270,7 +270,7 @@ def test_renyi_divergences_lie_below_those_of_one_report(order: str) -> None:
             for p, q in views(report, 3)
         ]
         assert max(truths) <= real(Fraction(found.renyi(order).upper))
-        # The bound is that of one report, which all shuffles of one user attain.
+        # The bound is that of one report, which shuffles with one user attain.
         assert found.renyi(order).upper == guarantee(report).renyi(order).upper
 
 
@@ -289,7 +289,7 @@ STEPS = {3: Fraction(1, 2), -1: Fraction(1, 4), 0: Fraction(1, 4)}
 
 
 def positive_mean(count: int, compute: Any = positive_part.mean_positive_part) -> None:
-    """Compare both ends with the mean over all sums, where k need not be small."""
+    """Check both bounds of the mean over all sums, where k need not be small."""
     law = {0: Fraction(1)}
     for _ in range(count):
         longer: dict[int, Fraction] = defaultdict(Fraction)

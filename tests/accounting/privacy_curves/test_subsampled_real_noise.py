@@ -1,4 +1,4 @@
-"""Samples of noise on the reals, each scheme: one round by quadrature, extremes, bad input."""
+"""Tests of subsampled real noise, each scheme: one round by quadrature, extremes, bad input."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ X = np.arange(-60.0, 60.0, 1e-3) + 5e-4
 
 
 def density(curve: Any, terms: Terms) -> Any:
-    """The mixture of the noise around shifts, each with its weight, in cells of 1e-3."""
+    """Return the mixture of the noise around shifts, each with its weight, in cells of 1e-3."""
     law, size = (stats.norm, "sigma") if hasattr(curve.noise, "sigma") else (stats.laplace, "scale")
     scale = float(Fraction(getattr(curve.noise, size)))
     return 1e-3 * sum(w * law.pdf(X, at, scale) for at, w in enumerate(terms, -1) if w)
@@ -41,7 +41,7 @@ def swapped(rate: str) -> tuple[Terms, Terms]:
 PHI = 2e-14 / math.sqrt(math.tau)
 NORMAL, LAPLACE = releases.gaussian, releases.laplace
 NOBODY: Terms = [0.0, 1.0]
-# The scheme and its curve, its arguments, the weights of the shifts in both worlds, epsilon.
+# Scheme with its curve, arguments, weights of the shifts on both datasets, epsilon.
 ROUNDS: list[tuple[Any, Any, dict[str, Any], Terms, Terms, str]] = [
     *(
         (releases.poisson, NORMAL(s), {"rate": q, "members": k}, members(k, q), NOBODY, epsilon)
@@ -73,13 +73,13 @@ def test_one_round_is_the_worse_of_two_directions(
     assert source.epsilon(Fraction(found.upper)).upper_float == pytest.approx(e, rel=1e-9)
     for ((_, pair),), truth in zip(source.directions, both, strict=False):
         assert releases.of_pair(pair, epsilon) == pytest.approx(truth, rel=1e-6, abs=1e-14)
-    # The twin: the unit against nobody is less than a group, or than another unit in its place.
+    # The mutant: the unit against nobody costs less than a group or a replaced unit.
     alone = releases.poisson(curve=curve, rate=given["rate"]).delta(epsilon)
     assert given.get("members") == 1 or alone.upper < max(both) * 0.99
 
 
-# Sigma, the scheme and its rate, rounds, the question and its point; both ends lie between least
-# and most, on either side of a truth. Masses that no float holds must not outweigh the law.
+# Sigma, scheme and rate, rounds, quantity and its point; both bounds lie between least and most, on
+# either side of the reference. Masses below the range of floats must not outweigh the law.
 EXTREMES: list[tuple[str, Any, str, int, str, str, Any, Any, Any]] = [
     # Between a bound from one round and Chernoff's bound on all: far below any float sum.
     ("4", releases.poisson, "1/100", 1000, "delta", "1", 1e-36, None, 1e-32),
@@ -93,7 +93,8 @@ EXTREMES: list[tuple[str, Any, str, int, str, str, Any, Any, Any]] = [
         row
         for kind in (releases.poisson, releases.replaced)
         for row in (
-            # One round shows D^2/2 sigma^2, a hundred of everybody 100 (2D)^2/2 sigma^2.
+            # One round loses at least D^2/2 sigma^2; a hundred without sampling lose 100 (2D)^2/2
+            # sigma^2.
             ("1e-9", kind, "1/100", 100, "epsilon", "1e-6", 4.9e17, None, 2.1e20),
             ("1e12", kind, "1/100", 100, "epsilon", "1e-6", 0, 0, 0),
             ("1e12", kind, "1/100", 100, "delta", "0", 1e-15, None, 1e-11),
@@ -102,14 +103,14 @@ EXTREMES: list[tuple[str, Any, str, int, str, str, Any, Any, Any]] = [
     # All losses but those of the two shifts are 0 to 10^17 digits: no precision resolves them.
     ("1e-9", releases.replaced, "1/100", 1, "delta", "0", 0, Fraction(1, 100), 0.0101),
     ("1e12", releases.replaced, "1/100", 1, "epsilon", "1e-6", 0, 0, 0),
-    # (1/100) (2/sigma) phi(0), but for the third power of 1/sigma.
+    # (1/100) (2/sigma) phi(0), up to the third power of 1/sigma.
     ("1e12", releases.replaced, "1/100", 1, "delta", "0", PHI * (1 - 1e-9), None, PHI * (1 + 1e-9)),
     ("1", releases.replaced, "1e-300", 1, "epsilon", "1e-6", 0, 0, 0),
-    # Next to (1/100)^3, the chance that all three are sampled, from 2/sigma^2 to 9/2 sigma^2.
+    # Next to (1/100)^3, the probability that all three are sampled, from 2/sigma^2 to 9/2 sigma^2.
     ("1e-6", partial(releases.poisson, members=3), "1/100", 1, "epsilon", "1e-6",
      1.9e12, 3e12, 4.6e12),
 ]  # fmt: skip
-EXACT = range(4)  # rows that are as narrow as is asked by default
+EXACT = range(4)  # rows that meet the default width
 
 
 @by_day(9)

@@ -1,4 +1,4 @@
-"""Pairs of releases from samples: each direction, several rounds, and samples of a fixed size."""
+"""Tests of pairs of subsampled releases: each direction, several rounds, fixed-size samples."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def listing_of(kinds: Tables) -> Listing:
 
 
 def world_of(listing: Listing) -> World:
-    """The two laws of a listing, in mpmath; hidden mass has no partner."""
+    """Return the two laws of a listing, in mpmath; hidden mass has no partner."""
     rows = zip(listing.masses.tolist(), listing.losses.tolist(), strict=True)
     points = [(mpmath.mpf(p), mpmath.mpf(p) * mpmath.exp(-mpmath.mpf(l))) for p, l in rows]
     return [*points, (mpmath.mpf(listing.hidden), mpmath.mpf(0))]
@@ -66,7 +66,7 @@ def test_each_direction_is_its_own() -> None:
             ahead, behind = (hockey_stick(world, at) for world in worlds[:2])
             assert same(composed(present, 1, at), ahead)
             assert same(composed(absent, 1, at), behind)
-    # The unit is hidden with probability 2/3 and no output tells that it is absent.
+    # The unit is hidden with probability 2/3, and no output reveals its absence.
     listing = listing_of(absent)
     assert listing.losses[-1] == pytest.approx(math.log(1.5), abs=1e-12)
     assert listing.hidden == 0
@@ -104,7 +104,9 @@ def test_a_product_of_coordinates_is_sampled_too() -> None:
 
 
 def fixed_pair_holds(case: Case, sample: int, population: int) -> bool:
-    """Above all worlds at every epsilon of either sign, near them at 0 and above; and twice."""
+    """Whether one pair is above all neighbouring datasets at every epsilon of either sign, and
+    close to them at 0 and above.
+    """
     pair = subsampled_releases.fixed(
         curve=case.replaced(), sample=sample, population=population
     ).pair()

@@ -1,4 +1,4 @@
-"""Releases from samples, one round: against worlds written out, every shift, both directions."""
+"""Tests of subsampling, one round: enumerated neighbours, every shift, both directions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 def holds(found: Callable[[str], Enclosure], worlds: Iterable[World]) -> bool:
-    """Whether every enclosure holds the largest delta of the worlds."""
+    """Whether every enclosure contains the largest delta over the neighbouring datasets."""
     listed = [*worlds]
     with mpmath.workdps(DIGITS):
         for at in AT:
@@ -228,5 +228,5 @@ def test_a_sample_without_renyi_divergences_says_what_to_ask_for() -> None:
         for asked in (sampled, compose((sampled, 3))):
             with pytest.raises(NotDerived, match=r"order 2 of .*use epsilon\(delta\) or delta\("):
                 asked.renyi(2)
-            # What the message names is there.
+            # The method that the message names exists.
             assert 0 < asked.epsilon("1/1000").upper_float < 2

@@ -1,4 +1,4 @@
-r"""Poisson samples cut at random: all samples of small datasets, dp-accounting's own, bad input."""
+r"""Tests of truncated Poisson samples: all samples of small datasets, dp-accounting, bad input."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def truncated(rate: str, examples: int, most: int, relation: Relation = Relation
 
 
 def density(values: tuple[int, ...], rate: float, most: int) -> Any:
-    r"""The mixture of normal densities around the sums of all kept subsets of all samples."""
+    r"""Return the mixture of normal densities at the sums of all kept subsets of all samples."""
     found = np.zeros_like(X)
     for size in range(len(values) + 1):
         for sample in itertools.combinations(values, size):
@@ -39,18 +39,18 @@ def density(values: tuple[int, ...], rate: float, most: int) -> Any:
 
 
 def gain(one: Any, other: Any, epsilon: float) -> float:
-    r"""The larger hockey-stick divergence of two laws."""
+    r"""Return the larger hockey-stick divergence of two laws."""
     factor = math.exp(epsilon)
     return float(max(np.maximum(p - factor * q, 0).sum() for p, q in ((one, other), (other, one))))
 
 
 @pytest.mark.parametrize("relation", list(Relation))
 def test_every_small_dataset_stays_below(relation: Relation) -> None:
-    r"""And neighbours whose other units add nothing attain the lower end."""
+    r"""Neighbours whose other units add nothing attain the lower bound."""
     broken = 0
     for rate, most in (("1/3", 1), ("3/4", 1), ("3/4", 2), ("1", 2)):
         source, q = truncated(rate, 4, most, relation), float(Fraction(rate))
-        # The mutant: a unit that takes the place of another one moves the sum once.
+        # The mutant: a unit that replaces another one moves the sum once.
         mutant = [
             (w, subsampled_releases.poisson(curve=CURVE, rate=share, relation=relation))
             for w, share, _ in source.parts()
@@ -77,7 +77,7 @@ def test_a_batch_that_is_never_cut_is_a_poisson_sample() -> None:
     assert compose((whole, 20)).epsilon("1e-5") == compose((plain, 20)).epsilon("1e-5")
     swapped = subsampled_releases.replaced(curve=CURVE, rate="1/10")
     assert truncated("1/10", 50, 50, Relation.REPLACE).directions == swapped.directions
-    # Everybody is always there, and half of them are kept.
+    # Every unit is always present, and half of them are kept.
     ((chance, rate, _),) = truncated("1", 50, 25).parts()
     assert chance == 1
     assert rate == truncated("1", 50, 25).kept.upper == Fraction(1, 2)
@@ -96,7 +96,7 @@ def test_the_chances_are_those_of_counting() -> None:
 
 @pytest.mark.parametrize("relation", list(Relation))
 def test_many_rounds_against_another_tool(relation: Relation) -> None:
-    r"""dp-accounting's mixture of its own distributions, with the pair of each kind proven here."""
+    r"""Reference: dp-accounting's mixture of its own distributions, with the pairs proven here."""
     dp: Any = pytest.importorskip("dp_accounting", reason="the extra 'interop' is not installed")
     pld = dp.pld.privacy_loss_distribution
     relations = dp.NeighboringRelation
@@ -115,11 +115,11 @@ def test_many_rounds_against_another_tool(relation: Relation) -> None:
     source = truncated("1/10", n, b, relation)
     ours = ends(compose((source, rounds)).epsilon("1e-6"))
     assert theirs.get_epsilon_for_delta(1e-6) == pytest.approx(ours.upper_float, rel=1e-4)
-    # The mutants: a batch that is never cut, and one of which the cut is as likely as not cutting.
+    # The mutants: a batch that is never cut, and a mixture with its two components swapped.
     assert compose((truncated("1/10", n, n, relation), rounds)).epsilon("1e-6").upper < ours.upper
     swapped = kind(1.0, q).compute_mixture(kind(0.5, kept), filled).self_compose(rounds)
     assert swapped.get_epsilon_for_delta(1e-6) > ours.upper_float * 1.01
-    # Their accountant takes a pair of replacement for a filled batch in either relation.
+    # dp-accounting takes a pair of replacement for a filled batch in either relation.
     event = dp.TruncatedSubsampledGaussianDpEvent(n, q, b, 1.0)
     accountant = dp.pld.PLDAccountant(near, 1e-3).compose(event, rounds)
     accounted = accountant.get_epsilon(1e-6)

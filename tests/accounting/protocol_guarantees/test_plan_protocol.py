@@ -1,4 +1,4 @@
-r"""Plans: the guarantee is that of the honest alone; the noise is enough, a grid step less not."""
+r"""Tests of `plan_protocol`: only honest noise counts; one grid step less is not enough."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.dpcore.refusals import refusal
 
 
 def polya_loss(shape: Fraction, scale: Fraction, shift: int) -> Any:
-    r"""log p(0)/p(d) of a Polya difference with shape <= 1, by its series of products."""
+    r"""Return log p(0)/p(d) of a Polya difference with shape <= 1, by its series of products."""
     with mpmath.workdps(40):
         r, beta = real(shape), mpmath.exp(-1 / real(scale))
         mass = [
@@ -82,7 +82,7 @@ def test_many_users_send_biased_bits() -> None:
     assert paper.meets
     assert exact.meets
     assert biased(paper) > 20 * biased(exact)
-    # The mass that the other world never shows, (1-p)^n, is below delta.
+    # The mass that the other dataset never produces, (1-p)^n, is below delta.
     p = biased(plan)
     with mpmath.workdps(40):
         a = [comb(2000, x) * real(p) ** x * real(1 - p) ** (2000 - x) for x in range(2001)]
@@ -103,7 +103,8 @@ def test_a_plan_that_trusts_everyone_is_caught() -> None:
     target = distributed._Target(**arguments, parameters="exact")
     mutant = mutated(distributed._bits, "users=target.honest)", "users=target.users)")
     plan = mutant(target, None, 1)
-    # 3 bits of each of 100 would do; the 80 honest have 240, and the plan says so.
+    # 3 bits of each of 100 users would be enough; the 80 honest ones have 240, and `meets` is
+    # false.
     assert not plan.meets
     assert choose(**arguments).meets
 

@@ -1,4 +1,6 @@
-r"""Pure DP by shuffling: the certificate against every composition, pair and output, exactly."""
+r"""Tests of pure DP by shuffling: the certificate against every composition, pair and output,
+exactly.
+"""
 
 from __future__ import annotations
 
@@ -89,13 +91,13 @@ def test_a_bound_of_a_shuffle_bounds_no_total_from_below() -> None:
 
 
 def test_too_little_noise_is_seen() -> None:
-    # The noise of every user counted: the true loss is above 1, and so is the certificate.
+    # With the noise of every user counted, the true loss and its certificate are above 1.
     assert worst_loss(CERTIFIED, 12) <= 1 < worst_loss(ALL_COUNTED, 12)
     assert bound(CERTIFIED) == 1 < bound(ALL_COUNTED)
 
 
 def test_without_covers_the_ends_give_a_user_away() -> None:
-    # At the ends everybody is at an end: the bound is that of the ends, and exact.
+    # If all other values are at the ends of the range, the bound is attained.
     found = worst_loss(HARDLY_COVERED, 6)
     assert found > 2
     assert bound(HARDLY_COVERED) == pytest.approx(found, abs=1e-8)

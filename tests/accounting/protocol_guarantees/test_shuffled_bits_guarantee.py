@@ -1,4 +1,4 @@
-r"""Shuffled bits: bounds of binomial boxes by enumeration, and the fewest bits."""
+r"""Tests of shuffled bits: binomial bounds by enumeration, and the smallest number of bits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def coordinate(trials: int, p: Fraction, shift: int) -> Coordinate:
 
 
 def hockey_stick(coordinates: list[Coordinate], epsilon: Fraction) -> Any:
-    r"""sum (P - e^epsilon Q)+ over all outcomes, exact but for e^epsilon."""
+    r"""sum (P - e^epsilon Q)+ over all outcomes, exact up to e^epsilon."""
     with mpmath.workdps(DIGITS):
         factor, total = mpmath.exp(real(epsilon)), mpmath.mpf(0)
         for point in itertools.product(*coordinates):
@@ -93,7 +93,7 @@ def test_several_coordinates_are_as_narrow_as_is_asked(count: int, trials: int) 
 
 
 def test_mixed_signs_can_be_worst() -> None:
-    # Binomial(3, 2/5) twice at epsilon 2/5: one up and one down beats both pure directions.
+    # Binomial(3, 2/5) twice at epsilon 2/5: one up and one down is worse than both pure directions.
     law = BinomialBox(trials=3, probability="2/5", bounds=(1, 1))
     truth = worst(3, Fraction(2, 5), (1, 1), Fraction(2, 5))
     assert holds(law.enclose_delta("2/5", relative="1/1000"), truth)
@@ -116,7 +116,7 @@ def test_epsilon_inverts_delta() -> None:
     above, below = (law.enclose_delta(end, "1e-30") for end in (found.upper, found.lower))
     assert above.upper <= Fraction(1, 10**6) < below.lower
     assert BinomialBox(trials=4, bounds=(1,)).epsilon("1/16").upper < 10
-    # P(X = 0) = 1/16 is never seen in the other world.
+    # P(X = 0) = 1/16 has probability 0 on the other dataset.
     assert BinomialBox(trials=4, bounds=(1,)).enclose_epsilon("1/17") == Enclosure.infinite()
     assert law.enclose_epsilon(1) == Enclosure.exactly(0)
 
@@ -150,7 +150,7 @@ def test_what_cannot_be_told_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     law = BinomialBox(trials=5000, bounds=(1, 1))
     wide = law.enclose_delta("1/5", "1/100")
     assert "relative" in refusal(lambda: law.delta(1, relative=0))
-    ends = Enclosure(wide.lower / 2, wide.upper)  # as if no total came any closer
+    ends = Enclosure(wide.lower / 2, wide.upper)  # as if the bounds never became narrower
     found = Bound.of(ends, "direct", "a theorem")
     monkeypatch.setattr(BinomialBox, "_delta", lambda *_: found)
     assert "relative width" in refusal(lambda: law.delta("1/5", "1/100"), PrecisionExhausted)
@@ -164,13 +164,13 @@ def test_each_coordinate_alone_says_yes_only_where_the_total_is_met() -> None:
         truth = law.enclose_delta(epsilon)
         assert not law._surely(epsilon, Fraction(truth.lower))
         assert law._surely(epsilon, Fraction(1))
-    # The twin: every coordinate with all of epsilon.
+    # The mutant: every coordinate uses all of epsilon.
     whole = mutated(BinomialBox._surely, "epsilon / len(self.bounds)", "epsilon")
     assert whole(law, Fraction(1), Fraction(law.enclose_delta(1).lower) / 2)
 
 
 def exp_bounds(epsilon: Fraction, terms: int = 60) -> tuple[Fraction, Fraction]:
-    r"""The Taylor sum of e^epsilon, 0 <= epsilon < 30, and its remainder by a geometric series."""
+    r"""The Taylor sum of e^epsilon, 0 <= epsilon < 30, with its remainder by a geometric series."""
     total, term = Fraction(0), Fraction(1)
     for n in range(1, terms):
         total, term = total + term, term * epsilon / n
@@ -178,7 +178,7 @@ def exp_bounds(epsilon: Fraction, terms: int = 60) -> tuple[Fraction, Fraction]:
 
 
 def fair_delta(bits: int, shift: int, epsilon: Fraction) -> tuple[Fraction, Fraction]:
-    r"""max over rays of P(X < t) - e^epsilon P(X < t - d), between two rationals: every ray."""
+    r"""max over all rays of P(X < t) - e^epsilon P(X < t - d), between two rationals."""
     low, high = exp_bounds(epsilon)
     counts, total = [0], 0
     for x in range(bits + 1):
@@ -245,7 +245,7 @@ def test_twenty_coordinates() -> None:
 
 
 def test_delta_need_not_fall_in_the_probability() -> None:
-    # Three bits: at epsilon = 0, 1/4 hides more than 21/80. No search may assume otherwise.
+    # Three bits: at epsilon = 0, 1/4 hides more than 21/80. A search must not assume monotonicity.
     quarter, more = (
         BinomialBox(trials=3, bounds=(1,), probability=p).enclose_delta(0) for p in ("1/4", "21/80")
     )

@@ -1,10 +1,11 @@
-r"""Simulated errors have the exact law's size; the promise kept is that of those who stayed.
+r"""Tests of `simulate_protocol`: errors have the exact law's size; the guarantee counts remaining
+users.
 
 With Y = X + R in steps, X the noise and R the rounding of the encodings: values are uniform, so
-each user's rounding error has the density 1 - |r| on (-1, 1), of variance 1/6, and
-E e^(tR) <= e^(t^2 v/2) for v = users/6. The mean of N squares is then bounded without a normal
-approximation, from above by Chernoff (X cut where the alpha pays for what is cut), from below by
-E e^(-c Y^2) <= e^(-c V + c^2 E[Y^4]/2).
+each user's rounding error has the density 1 - |r| on (-1, 1), of variance 1/6, and E e^(tR) <=
+e^(t^2 v/2) for v = users/6. The mean of N squares is then bounded without a normal approximation:
+from above by Chernoff (X is truncated, and the alpha covers the omitted mass), from below by E
+e^(-c Y^2) <= e^(-c V + c^2 E[Y^4]/2).
 """
 
 from __future__ import annotations
@@ -91,14 +92,16 @@ def masses(plan: Plan, present: int) -> Masses:
         return cast(
             "Masses", reduce(np.convolve, [one] * (present if plan.instance == "local" else 1))
         )
-    # Every user adds a difference of two negative binomial laws of shape 1/n.
+    # Every user adds a difference of two negative binomial variables of shape 1/n.
     scale = float(cast("DiscreteLaplace", noise).scale)
     polya = stats.nbinom.pmf(np.arange(1000), present / USERS, -math.expm1(-1 / scale))
     return np.convolve(polya, polya[::-1])
 
 
 def window(law: Masses, rounding: float, count: int) -> tuple[float, float, float]:
-    r"""(Var X, low, high): a mean of ``count`` squares of Y leaves [low, high] by ALPHA at most."""
+    r"""(Var X, low, high): a mean of ``count`` squares of Y leaves [low, high] with probability <=
+    ALPHA.
+    """
     reach = len(law) // 2
     x = np.arange(-reach, reach + 1, dtype=np.float64)
     second, fourth = float((law * x**2).sum()), float((law * x**4).sum())
@@ -124,7 +127,7 @@ def window(law: Masses, rounding: float, count: int) -> tuple[float, float, floa
 
 
 def agrees(plan: Plan, result: Simulation) -> bool:
-    r"""Whether the error measured, and the deviation printed, are those of the exact law."""
+    r"""Whether the measured error and the printed deviation are those of the exact law."""
     present = plan.protocol.users - result.dropouts
     protocol = plan.protocol
     g = 1 if isinstance(protocol, BinaryShuffle) else protocol.precision
@@ -147,7 +150,7 @@ def test_errors_have_the_size_of_the_exact_law(instance: Instance) -> None:
     assert agrees(plan, result)
     assert result.mean_absolute_error <= result.root_mean_square_error
     assert (result.present, result.runs) == (USERS - gone, RUNS)
-    # The same errors beside the deviation of everyone's noise, or of half of it, are noticed.
+    # The mutants: the same errors with the deviation of everyone's noise, or of half of it.
     assert not agrees(plan, replace(result, dropouts=gone - 2)) or instance == "central"
     assert not agrees(plan, replace(result, root_mean_square_error=1.7 * result.noise_deviation))
     assert not agrees(plan, replace(result, root_mean_square_error=0.5 * result.noise_deviation))
@@ -193,7 +196,7 @@ def test_what_is_kept_is_what_those_who_stayed_hide(instance: Instance) -> None:
     if instance in ("central", "local"):
         assert kept == planned
     else:
-        # Fewer shares hide less, strictly: the enclosures lie apart.
+        # Fewer shares hide strictly less: the enclosures are disjoint.
         assert kept.lower > planned.upper
 
 

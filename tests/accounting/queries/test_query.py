@@ -1,4 +1,4 @@
-"""What one user moves, against all small tables; what a released value says, by exact sums."""
+"""Tests of `accounting.queries.query`: sensitivities over small tables, errors by exact sums."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OTHERS: tuple[tuple[tuple[str, float, str], ...], ...] = (
     (),
     (("bob", 1.0, "a"), ("bob", 3.0, "b"), ("bob", 2.0, "a"), ("eve", 9.0, "c")),
 )
-# All that one user may have: up to one row more than count, at the ends, inside and beyond.
+# All values that one user may have: up to one row more than count, at the ends, inside and beyond.
 CELLS = [(-9.0, "a"), (1.0, "b"), (2.6, "a"), (9.0, "c")]
 OWN = [c for k in range(ROWS + 2) for c in itertools.combinations_with_replacement(CELLS, k)]
 QUERIES: tuple[Query, ...] = (
@@ -69,7 +69,9 @@ def encoded(query: Query, rows: Any, relation: Relation) -> list[int]:
 
 
 def reached(query: Query, relation: Relation) -> tuple[int, int, int]:
-    """The most that the rows of one user move the query: of one number, in l1 and l2 squared."""
+    """Return the largest change of the query by one user's rows: of one number, in l1 and l2
+    squared.
+    """
     most = (0, 0, 0)
     for others in OTHERS:
         seen = {
@@ -107,21 +109,21 @@ def test_no_user_moves_a_query_further_than_it_says(query: Query, relation: Rela
     assert total <= said(moves.laplace)[0]
     assert squared <= said(moves.gaussian)[1]
     if not isinstance(query, Mean):
-        assert total == said(moves.laplace)[0]  # no smaller rule would hold
+        assert total == said(moves.laplace)[0]  # no smaller bound would hold
         assert squared == said(moves.gaussian)[1]
 
 
 def test_each_wrong_rule_is_exceeded() -> None:
-    """Rules that people write: each is less than what some user moves."""
+    """Common wrong sensitivities: each is exceeded by some user."""
     count, cells, sums = Count(), QUERIES[5], Sum(column="x", low=1, high=3)
-    assert reached(count, Relation.ADD_REMOVE)[0] > 1  # one row a user
-    assert reached(cells, Relation.REPLACE)[1] > ROWS  # one cell a row
-    assert reached(cells, Relation.REPLACE)[2] > ROWS  # its square, row by row
-    assert reached(sums, Relation.ADD_REMOVE)[0] > ROWS * (3 - 1)  # the width of the range
+    assert reached(count, Relation.ADD_REMOVE)[0] > 1  # wrong: one row per user
+    assert reached(cells, Relation.REPLACE)[1] > ROWS  # wrong: one cell per row
+    assert reached(cells, Relation.REPLACE)[2] > ROWS  # wrong: its square, row by row
+    assert reached(sums, Relation.ADD_REMOVE)[0] > ROWS * (3 - 1)  # wrong: the width of the range
     mean = Mean(column="x", low=0, high=3)
-    assert reached(mean, Relation.REPLACE)[1] > 3 * ROWS  # the sum alone
+    assert reached(mean, Relation.REPLACE)[1] > 3 * ROWS  # wrong: the sum alone
     half = QUERIES[7]
-    assert reached(half, Relation.REPLACE)[0] > ROWS  # that of add-remove
+    assert reached(half, Relation.REPLACE)[0] > ROWS  # wrong: that of add-remove
 
 
 def kept(rows: Any, scope: TableScope, seed: int) -> list[int]:
@@ -137,7 +139,7 @@ def test_the_rows_that_count_do_not_depend_on_other_users(monkeypatch: pytest.Mo
     for place in range(3):
         rows = [*OTHERS[1][:place], *own, *OTHERS[1][place:]]
         assert kept(rows, scope, 7) == apart
-    # Nor on how many rows are in memory at once.
+    # The choice does not depend on the number of rows in memory at once either.
     many = [(f"u{n % 97}", float(n), "a") for n in range(1000)]
     whole = kept(many, scope, 7)
     assert len(whole) == 97 * ROWS
@@ -212,7 +214,9 @@ def test_intervals_cover_by_exact_sums(noise: Any, level: str) -> None:
 
 
 def test_an_interval_of_a_mean_covers() -> None:
-    """Both numbers are within their reach: the corners hold the truth, and a half of them not."""
+    """Both numbers are within their intervals, so the corners contain the true mean; narrow ones
+    miss it.
+    """
     query, scope = Mean(column="x", low=0, high=10), TableScope(user="user")
     mechanism = query.mechanism(scope, Target(epsilon=1))
     assert isinstance(mechanism, Mechanism)
@@ -249,7 +253,7 @@ def test_several_quantiles_are_released_in_order_with_their_own_scores() -> None
         assert found.value == {"0.1": 10, "0.5": 50, "0.9": 90}
         assert found.privacy_parameters() == {"epsilon": 10**6}
         assert ",count=3" in found.noise
-        # Each score has the effect of a row that all others have, up to one part in 64.
+        # Each score has the effect of a row that all other users have, up to one part in 64.
         alone = [Quantile(column="x", low=0, high=100, q=q).factors(relation)[1] for q in asked.all]
         factors, most = asked.factors(relation)
         assert all(

@@ -1,4 +1,4 @@
-"""Tables of every kind, and bad ones: one clear line, and nothing charged."""
+"""Tests of tables of every kind: invalid ones give a one-line error, and nothing is charged."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.support.dpcore.refusals import refusal
 
 SCOPE = TableScope(user="user", rows_per_user=2)
 REPLACE = TableScope(user="user", rows_per_user=2, relation=Relation.REPLACE)
-EXACT = Target(epsilon=2000)  # e^-100 or less that a count has any noise
+EXACT = Target(epsilon=2000)  # a count has any noise with probability at most e^-100
 DATA: dict[str, list[Any]] = {
     "user": ["ada", "bob", "bob", "bob", "eve"],
     "x": [1.5, 2.0, 2.0, 2.0, 250.0],
@@ -107,7 +107,7 @@ def test_every_kind_of_table_gives_the_same_answers(tmp_path: Path) -> None:
         # Also in a row that would not count.
         ("user,x\n" + "bob,1\n" * 20 + "bob,n/a\n", "row 21, column x = n/a: must be a finite"),
         ("user,x\nada,1\nbob,2,3\n", "line 3 has 3 cells, but the header has 2 names"),
-        # The engine would take the second row for the amount of the first.
+        # The CSV reader would take the second row for the amount of the first.
         ("user,x\nada,1\reve\nbob,2\n", "line 2 has a carriage return without a line feed"),
         ("user,x\r\nada,1\r\nbob,2\r", "line 3 has a carriage return without a line feed"),
         ("user,x\rada,1\r", "line 1 has a carriage return without a line feed"),
@@ -145,7 +145,7 @@ BAD: list[tuple[str, list[Any], tuple[str, ...], str]] = [
     ("x", [1.0, -math.inf], NUMBERS, r"row 2, column x = -inf: must be a finite number"),
     ("x", [1.0, None], NUMBERS, r"row 2, column x"),
     ("x", ["1", "two"], NUMBERS, r"row 2, column x = two: must be a finite number"),
-    # 1.0 is not the key 1: nobody would be counted.
+    # 1.0 is not the key 1: no row would be counted.
     ("x", [1.0, 2.0], KEYS, NO_TEXT.format("x")),
     ("x", [[1], [2]], KEYS, NO_TEXT.format("x")),
     ("x", [{"a": 1}] * 2, KEYS, NO_TEXT.format("x")),
@@ -201,7 +201,7 @@ def test_a_space_before_the_name_of_a_column_is_no_part_of_it(tmp_path: Path) ->
 
 @pytest.mark.parametrize("text", ["user\rada\rbob\r", "user\rada\nbob\n"])
 def test_lines_that_end_with_a_return_alone_are_refused(tmp_path: Path, text: str) -> None:
-    # Polars took all of them for the name of the column, and counted nobody.
+    # Polars took the whole file for the name of the column, and counted no users.
     path = tmp_path / "users.csv"
     path.write_bytes(text.encode())
     with pytest.raises(InvalidParameter, match="line 1 has a carriage return without a line feed"):
@@ -218,12 +218,12 @@ def test_a_paid_release_is_stored_and_given_again(tmp_path: Path) -> None:
         again = release(Count(), changed, REPLACE, Target(epsilon=1), ledger=ledger, batch="one")
         assert (first.value, first.repeated) == (again.value, False)
         assert again.repeated
-        # Another question with the same noise is not answered by the value of this one.
+        # The stored value of one query does not answer another query with the same noise.
         other = Sum(column="x", low=0, high=1)
         with pytest.raises(InvalidParameter, match="for another question"):
             release(other, table, REPLACE, Target(epsilon=1), ledger=ledger, batch="one")
         assert ledger.remaining("ada") == {"epsilon": 0}
-        # Nobody can pay: no column but that of users is read, where it could not be read.
+        # No user can pay, so only the column of users is read, although the other cannot be read.
         broken = pl.DataFrame({**DATA, "x": ["?"] * 5})
         with pytest.raises(BudgetExhausted):
             release(AMOUNT, broken, REPLACE, Target(epsilon=1), ledger=ledger, batch="two")
@@ -288,7 +288,7 @@ def test_a_session_asks_until_its_budget_is_spent(tmp_path: Path) -> None:
         assert values[0] == values[1]
         assert session.remaining == {"epsilon": 1}
         assert ledger.remaining("bob") == {"epsilon": 1}
-        # Under a name of its own another session would have the stored answer of this one.
+        # Under a default name, another session would receive the stored answer of this one.
         assert "must name this release" in refusal(lambda: session.ask(Count(), epsilon=1))
 
 
@@ -308,7 +308,7 @@ def test_a_session_is_read_at_all_times_and_certified(
     assert readings[0] == 0 < readings[1] < readings[2]
     assert session.odometer(slack).delta == Fraction(slack or 0)
     assert session.total == compose((answer.guarantee, 2))
-    # What holds at all times is at least what the answers cost together.
+    # A bound that holds at all times is at least the composed cost of the answers.
     assert session.total.epsilon(slack or 0).lower <= readings[2]  # type: ignore[operator]  # two ends
     assert verify(certify(session.total, deltas=["1e-6"]).text()).holds
 
@@ -321,7 +321,7 @@ def test_two_columns_of_one_name_are_refused_in_one_line() -> None:
 
 
 def test_threads_do_not_overspend_a_session() -> None:
-    # All wait in the table until every one has asked: each saw the whole budget.
+    # All threads wait in the table until each has submitted its query: each saw the whole budget.
     asked = threading.Barrier(4)
     session = Session(pl.DataFrame(DATA), SCOPE, "epsilon=1")
 
@@ -388,7 +388,7 @@ def test_noise_without_an_interval_is_refused_before_its_charge(tmp_path: Path) 
 
 
 def test_lines_may_end_with_two_characters_and_cells_may_hold_them(tmp_path: Path) -> None:
-    part = 1 << 20  # of what is looked at once: one pair lies across its end
+    part = 1 << 20  # the block size: one pair of bytes lies across its end
     row = f'ada,"{"x" * (part - 14)}\r\n"\r\n'
     file = written(tmp_path, f"user,x\r\n{row}eve,1\r\n")
     assert Path(file.name).read_bytes()[part - 1 : part + 1] == b"\r\n"
@@ -397,7 +397,7 @@ def test_lines_may_end_with_two_characters_and_cells_may_hold_them(tmp_path: Pat
 
 @pytest.mark.parametrize("query", [Count(), Histogram(column="city", keys=("rome",))])
 def test_a_row_with_more_cells_than_names_is_refused(tmp_path: Path, query: Query) -> None:
-    # Without quotes the user of both rows would be a first name: each counts, for another user.
+    # Without quotes the user of both rows would be a first name: each row counts for another user.
     text = "name,user,city,x\nHopper, Ada,u1,rome,1\nHopper, Eve,u1,rome,1\nPy,u2,rome,1\n"
     with pytest.raises(InvalidParameter, match="line 2 has 5 cells, but the header has 4"):
         release(query, written(tmp_path, text), SCOPE, Target(epsilon=1))

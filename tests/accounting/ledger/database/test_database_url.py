@@ -1,4 +1,6 @@
-"""Where a ledger lies: files that are moved, ledgers made anew, and the log beside the file."""
+"""Tests of ledger URLs: files that are moved, ledgers that are recreated, and the log beside the
+file.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ def test_no_charge_goes_to_a_file_that_is_not_there(
             lambda: ledger.charge(["ada"], per_user("1/4"), batch="two"),
             lambda: ledger.remaining("ada"),
         ):
-            # And a second time.
+            # Repeat it.
             for _ in range(2):
                 with pytest.raises(LedgerUnavailable, match=r"no such file|while it was open"):
                     look()
@@ -119,7 +121,7 @@ def test_counters_are_never_read_in_the_shares_of_another_budget(url: str) -> No
 def test_a_retry_is_on_the_disk_when_it_is_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Who wrote the charge may have died between its last write and the disk.
+    # The process that wrote the charge may have died between its last write and the flush.
     flushed: list[str] = []
 
     def recorded(descriptor: int) -> None:
@@ -141,7 +143,7 @@ def test_a_retry_is_on_the_disk_when_it_is_acknowledged(
 
 
 def grown(file: Path) -> int:
-    """The largest size of the log over charges that write much more than it may hold."""
+    """Return the largest size of the log over charges that write much more than its limit."""
     users, sizes = [f"user {n:05d}" for n in range(500)], []
     with Ledger.create(str(file), budget=BUDGET) as ledger:
         for number in range(40):
@@ -173,7 +175,7 @@ def test_the_log_is_moved_into_the_file_and_nobody_writes_meanwhile(
     shorten = Store._shorten_log
     monkeypatch.setattr(Store, "_shorten_log", rewired(shorten, _LOG=1 << 18))
     kept = grown(tmp_path / "ledger.db")
-    # Not at every charge, of which each writes a few pages: only when there is much to move.
+    # The log is moved only when it is large, not at every charge: each charge writes a few pages.
     assert 3 < len(alone) < 25
     monkeypatch.setattr(Store, "_shorten_log", rewired(shorten, _LOG=1 << 60))
     assert grown(tmp_path / "twin.db") > 3 * kept

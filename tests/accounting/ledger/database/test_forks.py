@@ -1,4 +1,4 @@
-"""A ledger in a process that forks: nothing that the child is told of is lost."""
+"""Tests of a ledger in a forked process: no charge acknowledged to the child is lost."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ assert ledger.check() == ()
 """
 )
 
-# A thread of the parent is inside a transaction.
+# The fork happens while a thread of the parent is inside a transaction.
 DURING = (
     OPENED
     + """
@@ -86,7 +86,7 @@ assert ledger.charges() == 2 and ledger.check() == ()
 """
 )
 
-# Native code forks: no hook closes the connection that rests.
+# Native code forks: no hook closes the idle connection.
 NATIVE = (
     OPENED
     + """

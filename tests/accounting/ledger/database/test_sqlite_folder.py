@@ -1,4 +1,4 @@
-"""Where a ledger is at home: one folder, one log, its owner alone; and how it moves."""
+"""Tests of the folder of an SQLite ledger: one folder, one log, one owner; moving and copying."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def opened(file: Path) -> Ledger:
     return Ledger.create(str(file), budget=BUDGET)
 
 
-# Two folders, one file, a process for each: what becomes of a charge through either.
+# One file in two folders, one process for each: the outcome of a charge through either path.
 TWO_PATHS = """
 import subprocess, sys
 from accounting.guarantees.stated_guarantees import ZCdp
@@ -57,7 +57,7 @@ if rest and rest[0].startswith("/"):
 
 
 def mounted(here: Path, there: Path, *words: object) -> list[str]:
-    """What the script says where ``here`` is mounted on ``there``."""
+    """Return the output of the script while ``here`` is mounted on ``there``."""
     mount = 'mount --bind "$1" "$2"'
     shell = [*map(str, (*ALONE, mount, "sh", here, there))]
     if shutil.which("unshare") is None or subprocess.run(shell, check=False).returncode:
@@ -99,7 +99,7 @@ def moved(file: Path) -> Path:
 
 
 def copied(file: Path) -> Path:
-    """With everything beside it, as a backup of the folder would be."""
+    """Copy the file with everything beside it, as a backup of the folder would."""
     return Path(shutil.copytree(file.parent, file.parent.with_name("copied"))) / file.name
 
 
@@ -127,7 +127,7 @@ def test_a_file_that_left_its_folder_is_adopted_before_it_is_charged(
             refused()
     assert adopt(str(file)) == 1
     with opened(file) as ledger:
-        assert ledger.check(receipt) == ()  # receipts outlive the move
+        assert ledger.check(receipt) == ()  # receipts remain valid after the move
         assert ledger.charge(["ada"], PRICE, batch="two").number == 2
 
 
@@ -140,7 +140,7 @@ def test_a_folder_that_is_renamed_is_the_same_folder(tmp_path: Path) -> None:
 
 
 def test_an_older_copy_put_back_in_place_is_opened(tmp_path: Path) -> None:
-    # As it was: what it forgot only receipts can tell.
+    # The earlier copy is put back: only receipts can prove the lost charges.
     file = tmp_path / "ledger.db"
     opened(file).close()
     kept = file.read_bytes()
@@ -231,7 +231,7 @@ def test_a_backup_is_one_whole_file_that_is_adopted_where_it_is_used(tmp_path: P
         receipts = [ledger.charge(["ada"], per_user("1/8"), batch=f"{n}") for n in range(5)]
         assert file.with_name("ledger.db-wal").stat().st_size
         assert backup(str(file), copy) == 5
-        # Nothing lies beside it, and what is charged afterwards is not in it.
+        # No other file lies beside the copy, and it does not contain later charges.
         assert [each.name for each in copy.parent.iterdir()] == ["copy.db"]
         ledger.charge(["ada"], per_user("1/8"), batch="later")
     with closing(sqlite3.connect(f"file:{copy}?mode=ro", uri=True)) as plain:
@@ -251,7 +251,7 @@ def test_a_backup_overwrites_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
         backup(str(file), copy)
     (tmp_path / "link.db").symlink_to(tmp_path / "nowhere.db")
     assert "exists" in refusal(lambda: backup(str(file), tmp_path / "link.db"))
-    # Nor what is made while it copies.
+    # A file created during the copy is not overwritten either.
     monkeypatch.setattr(os.path, "lexists", lambda path: False)
     assert "exists" in refusal(lambda: backup(str(file), copy))
     assert copy.read_text(encoding="ascii") == "precious"
