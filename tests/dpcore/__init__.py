@@ -1,1 +1,1 @@
-"""The tests of dpcore."""
+"""Tests of the package `dpcore`."""

@@ -1,4 +1,6 @@
-r"""Contour sums hold the exact masses and tails of sums of coins, whatever line is chosen."""
+r"""Tests of `dpcore.analysis.coin_sums`: enclosures contain exact masses and tails, for any
+contour.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from tests.support.dpcore.mutants import mutated, rewired
 
 
 def holds(found: arb, truth: Fraction) -> bool:
-    r"""Whether the ball holds the fraction; a ball that is not finite says nothing wrong."""
+    r"""Whether the ball contains the fraction; a ball that is not finite is never wrong."""
     return not found.is_finite() or truth in Enclosure.of(found)
 
 
@@ -103,7 +105,7 @@ WIDER = Coins(coins=biased(60, "1/2") + biased(60, "1/2", -1))
 
 
 def test_masses_beyond_the_sum_are_held() -> None:
-    # With a coarse goal the sum ends inside the law, and Chernoff's bound stands for the rest.
+    # With a coarse goal the sum ends inside the law, and Chernoff's bound covers the rest.
     truth, stand_ins = WIDER.masses(), {"_GUARD": -84}
     with precision(90):
         found = rewired(contour.central_masses, **stand_ins)(WIDER, 60)
@@ -115,7 +117,7 @@ def test_masses_beyond_the_sum_are_held() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:
-    r"""A law that keeps count of the frequencies it was asked for."""
+    r"""A law that counts the evaluated frequencies."""
 
     law: Coins
     asked: list[arb] = field(default_factory=list)
@@ -129,7 +131,9 @@ class Counted:
 
 
 def frequencies(code: Callable[..., list[arb]], reach: int) -> int:
-    r"""How many frequencies serve the masses of a narrow law up to ``reach``; all are checked."""
+    r"""Return the number of frequencies for the masses of a narrow law up to ``reach``; all are
+    checked.
+    """
     truth, counted = RARE.masses(), Counted(law=RARE)
     with precision(90):
         for k, found in enumerate(code(counted, reach)):
@@ -143,7 +147,9 @@ PLACES = {"fair": (12, 16, 20), "mixed": (-4, 0, 3), "rare": (0, 1, 3), "wide": 
 
 
 def missed(code: Sum, *, tail: bool, prec: int = 90) -> int:
-    r"""How many fractions the balls of a contour sum do not hold, on lines good and bad."""
+    r"""Return how many fractions lie outside the balls of contour
+    sums, on good and bad contours.
+    """
     wrong = 0
     with precision(prec):
         for name, law in LAWS.items():
@@ -159,9 +165,9 @@ def missed(code: Sum, *, tail: bool, prec: int = 90) -> int:
     return wrong
 
 
-# Few points: what the trapezoidal rule adds is then far above the rounding.
+# Few points: the error of the trapezoidal rule is then far above the rounding error.
 COARSE: dict[str, Any] = {"_GUARD": -78}
-# Few frequencies: those left out are then far above the rounding.
+# Few frequencies: the omitted ones are then far above the rounding error.
 CUT: dict[str, Any] = {"_last_frequency": lambda need, variance, points: 2}
 BOUNDS: dict[str, tuple[dict[str, Any], str, str]] = {
     "the alias is dropped": (
@@ -202,7 +208,7 @@ def test_a_contour_sum_without_a_bound_is_caught(name: str, tail: bool) -> None:
 
 
 def left_out(law: Coins, line: Fraction, last: int, points: int) -> arb:
-    r"""The sizes of the terms beyond ``last``, added up one by one."""
+    r"""Return the sizes of the terms beyond ``last``, added one by one."""
     total, c = arb(0), ball(line)
     for j in range(last + 1, points - last):
         theta = 2 * arb.pi() * j / points
@@ -215,7 +221,7 @@ NEARLY_CONSTANT = Coins(coins=biased(1, "1/100"))
 
 
 def bound_falls_short(code: Sum) -> bool:
-    r"""Whether what the code allows for the frequencies it leaves out is less than they are."""
+    r"""Whether the bound on the omitted frequencies is smaller than their sum."""
     seen: list[tuple[arb, int, int]] = []
 
     def watched(variance: arb, turn: arb, pole: arb, last: int, points: int) -> arb:
@@ -253,7 +259,7 @@ def test_far_frequencies_are_as_small_as_the_bound_says(
 
 
 def test_a_variance_of_the_wrong_line_is_caught() -> None:
-    # V belongs to the tilt: that of c = 0 is too large a promise where the tilt narrows the law.
+    # V depends on the tilt: that of c = 0 is too large a bound where the tilt narrows the law.
     law, line = Coins(coins=biased(10, "1/2")), Fraction(3)
     with precision(100):
         turn = 2 * arb.pi() / 40

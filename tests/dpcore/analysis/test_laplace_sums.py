@@ -1,4 +1,6 @@
-"""Tails of sums of discrete Laplace draws, against the law of the sum itself."""
+"""Tests of `dpcore.analysis.laplace_sum`: tails against the law of the sum of discrete Laplace
+draws.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def test_the_tail_of_two_draws(scale: Fraction | int) -> None:
 
 
 def test_tails_of_laplace_sums_need_their_far_frequencies() -> None:
-    # Forgetting what is beyond the last frequency gives balls that miss the tail.
+    # The mutant: frequencies beyond the last one are forgotten, so the balls miss the tail.
     short = mutated(laplace_sum._sum, "last + 1):", "max(last // 8, 1)):")
     line = laplace_sum._line(16.0, Fraction(3), 20)
     with precision(64):
@@ -77,7 +79,7 @@ def bare(f: Integrand) -> acb:
 
 
 def interrupted(integrate: Integrate, after: float) -> type[BaseException] | None:
-    r"""What leaves an integration that SIGINT meets ``after`` seconds from its start."""
+    r"""Return the exception of an integration that receives SIGINT after ``after`` seconds."""
     stop = time.monotonic() + 5
     ended: type[BaseException] | None = None
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -94,7 +96,7 @@ def interrupted(integrate: Integrate, after: float) -> type[BaseException] | Non
 
 
 def test_an_interrupt_leaves_an_integral_as_an_interrupt() -> None:
-    # At many places of the integration: within the integrand, at its door, and between two calls.
+    # Interrupt at many points: within the integrand, at its entry, and between two calls.
     assert {interrupted(ours, 0.002 + 0.00013 * i) for i in range(60)} == {KeyboardInterrupt}
     assert SystemError in {interrupted(bare, 0.002 + 0.00013 * i) for i in range(20)}
 

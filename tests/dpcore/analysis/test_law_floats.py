@@ -1,4 +1,4 @@
-r"""The float64 functions come within 1e-13 of mpmath above 1e-300, and quantiles are exact."""
+r"""Tests of the float64 functions of laws: within 1e-13 of mpmath above 1e-300; exact quantiles."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DEPTHS = (0.1, 0.5, 1, 5, 12, 20, 100, 200, 350, 500, 600, 680, 688, 690, 692, 7
 
 
 def depth(noise: Noise, nats: float) -> int:
-    r"""The place where about e^-nats of the law is left on both sides."""
+    r"""Return the places beyond which about e^-nats of the mass lies, on both sides."""
     decay = LAWS[noise.name].decay
     low, high = -1, 1
     while decay(noise, high) < nats and high < 2**70:
@@ -48,7 +48,9 @@ def depth(noise: Noise, nats: float) -> int:
 
 
 def float_places(noise: Noise) -> list[int]:
-    r"""Next to 0 and to the mean, and at every depth down to 1e-323, mirrored at both."""
+    r"""Return places next to 0 and to the mean, and at every depth down to 1e-323, mirrored at
+    both.
+    """
     wide, middle = reach(noise), centre(noise)
     if wide < WIDE:
         deep = [depth(noise, nats) for nats in DEPTHS]
@@ -61,9 +63,9 @@ def float_places(noise: Noise) -> list[int]:
 
 
 def float_errors(noise: Noise, function: str, ks: list[int], found: Any = None) -> list[int]:
-    r"""The places where the float is not within 1e-13 of mpmath, above 1e-300.
+    r"""Return the places where the float is not within 1e-13 of mpmath, above 1e-300.
 
-    Where the value is 0, or its logarithm -oo, the float must be exactly that.
+    If the value is 0, or its logarithm -oo, the float must be exactly that.
     """
     floats = getattr(noise, function)(np.array(ks, dtype=np.int64)) if found is None else found
     wrong = []
@@ -129,7 +131,7 @@ def test_floats_at_the_ends_of_int64(noise: Noise) -> None:
 
 
 def test_plain_float_formulas_are_seen() -> None:
-    # What the pairs are for: k and s rounded to floats lose e^-x its digits for large x.
+    # The reason for float pairs: with k and s rounded to floats, e^-x loses its digits for large x.
     noise = DiscreteLaplace(scale="1048576.3")
     ks = [step * 2**20 + off for step in (300, 500, 600, 680) for off in (-1, 0, 1)]
     plain = math.tanh(1 / (2 * 1048576.3)) * np.exp(-np.array(ks) / 1048576.3)
@@ -140,7 +142,7 @@ def test_plain_float_formulas_are_seen() -> None:
 
 
 def compared(noise: Noise, function: str, k: int, level: Fraction) -> int:
-    r"""The sign of a value less a level, at as many digits as that takes; 0 for a tie."""
+    r"""Return the sign of a value minus a level, with as many digits as necessary; 0 for a tie."""
     for count in (35, 70, 140):
         with mpmath_precision.digits(count):
             exact = mpmath_precision.real(level)
@@ -151,14 +153,14 @@ def compared(noise: Noise, function: str, k: int, level: Fraction) -> int:
 
 
 def least_reaching(noise: Noise, k: int, p: Fraction) -> bool:
-    r"""Whether F(k) >= p > F(k-1), asked of the smaller tail."""
+    r"""Whether F(k) >= p > F(k-1), computed from the smaller tail."""
     if p < Fraction(1, 2):
         return compared(noise, "cdf", k, p) >= 0 > compared(noise, "cdf", k - 1, p)
     return compared(noise, "sf", k, 1 - p) <= 0 < compared(noise, "sf", k - 1, 1 - p)
 
 
 def wrong_quantiles(noise: Noise, levels: list[float], found: Any = None) -> list[float]:
-    r"""The p for which k is not the least with F(k) >= p, for the exact binary value of p."""
+    r"""Return the p for which k is not the least with F(k) >= p, by the exact binary value of p."""
     answer = np.asarray(noise.quantile(np.array(levels)) if found is None else found)
     pairs = zip(levels, answer.tolist(), strict=True)
     return [p for p, k in pairs if not least_reaching(noise, k, Fraction(p))]

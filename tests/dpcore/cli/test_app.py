@@ -1,4 +1,4 @@
-"""The command's own words: sample, pmf, --version, --debug, and every way out of it."""
+"""Tests of the top-level command: sample, pmf, --version, --debug, and every exit code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Capture = pytest.CaptureFixture[str]
 def start(
     *words: str, stdout: int | IO[bytes], env: dict[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """A real process: its standard output may be a full disk or a closed pipe."""
+    """Start a real process: its standard output may be a full disk or a closed pipe."""
     command = [sys.executable, "-c", START, *words]
     return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, env=env)
 

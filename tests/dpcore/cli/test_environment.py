@@ -1,4 +1,4 @@
-r"""Variables that somebody left in the environment do not stand in for the command."""
+r"""Tests of environment variables: leftover variables do not change the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that commands write: whole or not, and nothing of killed processes beside them."""
+"""Tests of `dpcore.cli.output_file`: complete or unchanged files; removal of temporary files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def gone() -> int:
-    """The number of a process that is no more."""
+    """Return the id of a process that has ended."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     return ended.pid
@@ -161,7 +161,7 @@ def test_text_of_a_plain_file_is_read(tmp_path: Path) -> None:
 )
 def test_what_is_no_such_file_is_refused_at_once(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "folder").mkdir()
-    os.mkfifo(tmp_path / "pipe")  # nobody writes to it: to open it would wait for ever
+    os.mkfifo(tmp_path / "pipe")  # the FIFO has no writer: opening it would block for ever
     (tmp_path / "link").symlink_to("/dev/zero")
     (tmp_path / "large").write_bytes(b"x" * (MOST + 1))
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")

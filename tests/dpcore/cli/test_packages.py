@@ -1,4 +1,4 @@
-r"""Whatever has the name of one of dpcore's packages is named, and never taken for a defect."""
+r"""Tests of `dpcore.cli.packages`: errors name a module that shadows one of the packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State files: plain, locked, only ever longer, and what the system refuses is said at once."""
+"""Tests of `dpcore.cli.state_file`: regular, locked, append-only files; system errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_state_is_private_to_its_owner_whatever_the_umask(
         if made_before:
             path.touch(0o666)
         with open_state("--resume", path, owner="run") as file:
-            assert path.stat().st_mode & 0o777 == 0o600  # before a byte is in it
+            assert path.stat().st_mode & 0o777 == 0o600  # before it has any content
             file.restart(b"one\n")
     finally:
         os.umask(before)
@@ -50,7 +50,7 @@ def test_a_state_is_private_to_its_owner_whatever_the_umask(
 def test_a_state_is_private_before_it_is_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A mode that is set afterwards leaves a window.
+    # Setting the mode after creation leaves a window.
     modes: list[int] = []
     really = os.open
 

@@ -1,4 +1,4 @@
-r"""What somebody else named never steers the terminal of who reads it: one door, every command."""
+r"""Tests of `dpcore.cli.terminal`: commands never print control characters from names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def steers(shown: str) -> bool:
-    r"""Whether ``shown`` holds what no line of a command may: colours of its own aside."""
+    r"""Whether ``shown`` contains control characters other than the command's own colours."""
     plain = COLOUR.sub("", shown).replace("\n", "")
     return not plain.isprintable() or any(line.startswith("PROVEN") for line in shown.split("\n"))
 
@@ -37,7 +37,7 @@ def test_every_letter_that_is_not_plain_is_spelled_out() -> None:
     assert not steers(page(["a", HOSTILE]))
 
 
-# What is run, and the text that must be in its answer: "" where it is not repeated at all.
+# The command, and the text that its output must contain: "" if the name is not repeated.
 COMMANDS = [
     [HOSTILE],
     ["sample", HOSTILE],
@@ -125,7 +125,7 @@ def test_a_printer_that_shows_text_as_it_is_is_seen(
 
 
 def prints(source: str) -> list[int]:
-    r"""The lines that write by another way, and are no JSON, no help and no words of our own."""
+    r"""Return the lines that print in another way, and are not JSON, help or constant text."""
     found = []
     for call in ast.walk(ast.parse(source)):
         if isinstance(call, ast.Call) and ast.unparse(call.func) in {"print", "typer.echo"}:

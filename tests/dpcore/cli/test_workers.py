@@ -1,4 +1,6 @@
-"""Worker processes: they end with their parent and leave no traceback; Ctrl-C is the parent's."""
+"""Tests of `dpcore.cli.workers`: workers end with their parent, without traceback; Ctrl-C is
+handled.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def wait_for(what: Callable[[], bool], seconds: float = 30) -> bool:
 
 
 def runs(process: int) -> bool:
-    # A process that ended and that nobody asks for its code is in state Z.
+    # A process that ended and was not waited for is in state Z.
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -58,7 +60,7 @@ def test_workers_of_a_killed_parent_end(tmp_path: Path) -> None:
     assert wait_for(lambda: not any(map(runs, workers)), 10)
 
 
-# Leaves a mark as soon as a worker was started, which is long before it can work.
+# Creates a file as soon as a worker was started, long before the worker is ready.
 STARTING = f"""
 import sys, time
 sys.path.insert(0, {str(ROOT)!r})
@@ -107,7 +109,7 @@ def test_workers_end_that_were_starting_when_their_parent_was_killed(
         ended = wait_for(lambda: not of_session(parent.pid), 10)
         for process in of_session(parent.pid):
             os.kill(process, signal.SIGKILL)
-        # Whoever reads what they say, as a pipe to tee does, hears the end of it.
+        # A process that reads their output, such as a pipe to tee, receives the end of file.
         parent.communicate(timeout=10)
     assert ended
 
@@ -134,8 +136,8 @@ def test_what_a_call_raises_is_told_apart_from_a_lost_worker() -> None:
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-# joblib's thread is held after each result until work is given up: a call that the result let it
-# send is then on no worker's queue yet.
+# joblib's thread is held after each result until work is cancelled: a call that the result allowed
+# it to send is then on no worker's queue yet.
 GIVES_UP = f"""
 import sys, threading, time
 sys.path.insert(0, {str(ROOT)!r})
@@ -174,12 +176,12 @@ def test_giving_work_up_leaves_no_traceback_of_joblib(whose: str, told: list[str
         check=True,
     )
     assert found.stdout == f"{told}\n"
-    # On a busy machine joblib's resource tracker may find a semaphore that was removed already.
+    # On a busy machine joblib's resource tracker may find that a semaphore was already removed.
     assert "Traceback" not in found.stderr
     assert found.stderr.count("\n") == 2 * found.stderr.count("UserWarning: resource_tracker")
 
 
-# Says when the workers are about to be started; what is before that is Python's own.
+# Prints a line when the workers are about to start; earlier output is Python's own.
 BEGIN = MAIN.replace(
     "dpcore.cli.app.main()",
     "import bandits.experiments.runner as module\n"

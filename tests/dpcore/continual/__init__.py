@@ -1,1 +1,1 @@
-r"""Running sums of a stream: trees, doubling blocks, the square root."""
+r"""Tests of running sums of a stream: trees, doubling blocks, the square root."""

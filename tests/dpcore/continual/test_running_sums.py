@@ -1,4 +1,4 @@
-"""Running sums: what one item moves, by replay over all neighbours; errors; refusals."""
+"""Tests of running sums: sensitivities by replay over all neighbours; errors; refusals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
 
 
 def neighbours(setting: ContinualSum) -> Iterator[tuple[list[int], list[int]]]:
-    """Every stream of the horizon, and every other value in every place."""
+    """Yield every stream of the horizon, with every other value in every place."""
     values = range(int(setting.low), int(setting.high) + 1)
     for stream in itertools.product(values, repeat=setting.horizon):
         for place, value in itertools.product(range(setting.horizon), values):
@@ -51,7 +51,7 @@ def amounts(setting: ContinualSum) -> tuple[int, ...]:
 
 
 def moved(setting: ContinualSum, seed: int = 1) -> list[list[int]]:
-    """For all neighbours, the sizes by which draws must move, the largest first."""
+    """For all neighbours, return the sizes by which draws must move, the largest first."""
     world = random.Random(seed)
     found = set()
     for one, other in neighbours(setting):
@@ -148,11 +148,11 @@ def test_the_coefficients_are_those_of_the_matrices() -> None:
     for k in range(49):
         root.append(root[-1] * (2 * k + 1) / (2 * k + 2))
     assert np.abs(np.array(setting.moves) / setting.grid - root).max() <= 1 / setting.grid
-    assert column(600, 16)[-1] == 1  # never 0: each draw hides something
+    assert column(600, 16)[-1] == 1  # never 0: each draw hides an item
 
 
 def exactly_rounded(drawn: list[int], horizon: int, grid: int) -> int:
-    """The same by Fractions alone: h c (1 - q) = grid, solved term by term."""
+    """The same with Fractions alone: h c (1 - q) = grid, solved term by term."""
     c = column(horizon, grid)
     product = [c[0], *(c[k] - c[k - 1] for k in range(1, horizon))]
     h: list[Fraction] = []
@@ -175,7 +175,7 @@ def test_rounding_is_exact_also_at_ties_and_from_one_bit(horizon: int, grid: int
 
 
 class Scripted(Rng):
-    """Calls ``before`` whenever it is asked, then gives seeded bits."""
+    """Calls ``before`` at each request, then returns seeded bits."""
 
     def __init__(self, before: Callable[[], object]) -> None:
         self.before, self.source, self.asked = before, SeededRng(1), 0

@@ -1,4 +1,4 @@
-r"""Enclosures against mpmath and against each other, at every size of parameter."""
+r"""Tests of enclosures of laws: mpmath and mutual consistency, at every size of parameter."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_enclosures_hold_what_mpmath_finds(noise: Noise, function: str) -> None:
 
 
 def pieces(noise: Noise, first: int, last: int) -> list[Enclosure]:
-    r"""The masses from first to last, and what lies below and above."""
+    r"""Return the masses from first to last, and the mass below and above."""
     inner = [noise.enclose_pmf(k, 64) for k in range(first, last + 1)]
     return [noise.enclose_cdf(first - 1, 64), *inner, noise.enclose_sf(last, 64)]
 
@@ -91,7 +91,7 @@ def test_a_mass_without_a_tail_or_without_a_value_is_seen() -> None:
 
 
 def disagreements(noise: Noise, k: int) -> list[str]:
-    r"""What P(X <= k), P(X > k), P(X = k) and P(|X| > |k|) say against each other."""
+    r"""Return contradictions between P(X <= k), P(X > k), P(X = k) and P(|X| > |k|)."""
     below, above = noise.enclose_cdf(k), noise.enclose_sf(k)
     step, before = noise.enclose_pmf(k), noise.enclose_sf(k - 1)
     low, high = noise.enclose_cdf(-abs(k) - 1), noise.enclose_sf(abs(k))
@@ -142,8 +142,8 @@ def test_log_concavity_where_it_is_said(noise: Noise) -> None:
 @pytest.mark.parametrize("noise", cases(NOISES, every=4), ids=repr)
 @pytest.mark.parametrize("k", [2**62 - 1, 2**62, -(2**63), 2**64 + 1, 2**90])
 def test_far_places_are_enclosed_too(noise: Noise, k: int) -> None:
-    # Beyond what a rational can spell the enclosure widens to [0, small]: still true, and never 0
-    # unless the value is.
+    # Beyond the range of printable rationals the enclosure widens to [0, small]: still true, and
+    # never 0 unless the value is.
     for function, place in (("pmf", k), ("sf", abs(k))):
         enclosure = getattr(noise, f"enclose_{function}")(place)
         assert 0 <= enclosure.lower <= enclosure.upper <= 1 + Fraction(1, 1 << 100)
@@ -156,7 +156,7 @@ def test_far_places_are_enclosed_too(noise: Noise, k: int) -> None:
 
 
 def brute_moments(noise: Noise) -> tuple[Any, Any] | None:
-    r"""E[X] and Var[X] by a plain sum of the second path, where 4000 terms hold 70 digits of it."""
+    r"""Return E[X] and Var[X] by a plain sum in mpmath, where 4000 terms give 70 digits."""
     middle, far, rest = centre(noise), 8, mpf(1)
     if reach(noise) >= WIDE:
         return None
@@ -202,7 +202,7 @@ PARTIES = (2, 3, 4)
 
 
 def window(noise: Noise) -> range | None:
-    r"""Where all but 2^-40 of the mass lies, unless that is wide."""
+    r"""Return the interval that contains all but 2^-40 of the mass, unless it is wide."""
     middle, far = centre(noise), 8
     while far <= 100:
         low, high = middle - far, middle + far
@@ -223,18 +223,18 @@ def held_masses(share: Noise) -> tuple[int, fmpz_poly, fmpz_poly] | None:
 
 
 def convolved(share: Noise, parties: int) -> dict[int, tuple[int, int]] | None:
-    r"""Bounds of the masses of a sum of shares, in units of 2^-(UNIT parties)."""
+    r"""Return bounds of the masses of a sum of shares, in units of 2^-(UNIT parties)."""
     masses = held_masses(share)
     if masses is None:
         return None
     first, low, high = masses[0] * parties, masses[1] ** parties, masses[2] ** parties
-    # One share at least lies outside its window with chance below 2^-40 for each of them.
+    # At least one share lies outside its window with probability below 2^-40 for each share.
     outside = math.ceil(parties * FAR * 2 ** (UNIT * parties))
     return {first + i: (int(low[i]), int(high[i]) + outside) for i in range(high.length())}
 
 
 def refuted(noise: Noise, share: Noise, parties: int) -> list[int] | None:
-    r"""The k at which the sum of shares cannot have the mass of the law."""
+    r"""Return the k at which the sum of shares cannot have the mass of the law."""
     masses = convolved(share, parties)
     if masses is None:
         return None
@@ -264,13 +264,13 @@ SMALL = [n for n in NOISES if isinstance(n, Divisible) and reach(n) < 16]
 @pytest.mark.parametrize("noise", SMALL, ids=repr)
 def test_shares_add_up_to_the_law(noise: Any) -> None:
     for parties, share in shares(noise):
-        # The same law, or one of another name: Polya differences of shape 1 are discrete Laplace.
+        # Possibly a law of another name: Polya differences of shape 1 are discrete Laplace.
         for law in {noise, summed(share, parties)}:
             assert refuted(law, share, parties) in ([], None), parties
         assert summed(share, 1) == share
 
 
-# Their sums are of another family.
+# Their sums belong to another family.
 @pytest.mark.parametrize(
     "share", [DiscreteLaplace(scale=1), DiscreteGaussian(sigma_squared=2)], ids=repr
 )
@@ -323,8 +323,8 @@ def test_a_wrong_partition_is_seen() -> None:
 
 @pytest.mark.parametrize("variance", ["16400.5", "1000000", "12582913"])
 def test_a_contour_sum_without_its_error_term_would_be_seen(variance: str) -> None:
-    # The alias term of the trapezoidal rule is what makes the ball true: with too few points the
-    # sum is wrong by more than mpmath's digits.
+    # The alias term of the trapezoidal rule makes the ball true: with too few points the error of
+    # the sum exceeds mpmath's digits.
     exact = Fraction(variance)
     noise = DiscreteGaussian(sigma_squared=exact)
     term = "real += arb(0, (alias * decay / (1 - decay) * points).upper())"

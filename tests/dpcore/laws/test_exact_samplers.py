@@ -1,4 +1,4 @@
-r"""The reference samplers, unrolled layer by layer, have exactly the laws they claim."""
+r"""Tests of the reference samplers: enumerated by layers, they have exactly the stated laws."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def sees(layer: Layer, mutant: Any) -> bool:
     try:
         law = layer.law(mutant, layer.broken)
         if law.leftover > Fraction(1, 2):
-            return True  # it does not end
+            return True  # it does not terminate
         return bool(law.refuted(layer.mass(layer.broken), layer.values(layer.broken)))
     except (ArithmeticError, AssertionError, ValueError):
-        return True  # it asks for something that is no choice
+        return True  # it requests something that is not a choice
 
 
 @pytest.mark.parametrize(("layer", "name"), HARMLESS)
@@ -104,7 +104,7 @@ LARGE: list[Noise] = [
 
 @pytest.mark.parametrize("noise", LARGE, ids=repr)
 def test_huge_parameters_are_inverted(noise: Noise) -> None:
-    # Beyond 4096 draws the reference asks for one uniform real, not for draws.
+    # Beyond 4096 draws the reference sampler uses one uniform real instead of the draws.
     drawn = [noise.sample_reference(SeededRng(seed)) for seed in range(12)]
     assert len(set(drawn)) > 8
     assert max(abs(k - centre(noise)) for k in drawn) < 8 * reach(noise)

@@ -1,4 +1,4 @@
-"""Large sums of discrete Gaussians: the deviation, and each decision of the rejection, by mpmath"""
+"""Tests of large sums of discrete Gaussians: deviation and rejection decisions, by mpmath."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted_rng import Digits
 
-# Small sigma_squared: the deviation is large enough to be seen.
+# Small sigma_squared: the deviation is large enough to be detected.
 WIDE_RIPPLES = [(3, Fraction(1, 4)), (2, Fraction(1, 3)), (5, Fraction(2, 5)), (4, Fraction(1))]
 FAR = 24
 
@@ -56,7 +56,7 @@ def test_the_deviation_bounds_every_chance(count: int, variance: Fraction) -> No
         low = (1 - mpmath_precision.real(upper)) / (1 + mpmath_precision.real(upper))
         assert all(low <= value + mp.mpf(10) ** -25 for value in found)
         assert all(value <= 1 + mp.mpf(10) ** -25 for value in found)
-        # Tight enough to mean something: half of it would be refuted.
+        # The bound is tight: half of it would be refuted.
         half = mpmath_precision.real(lower) / 2
         assert min(found) < (1 - half) / (1 + half)
 
@@ -129,7 +129,8 @@ def test_one_draw_does_not_deviate() -> None:
     [(2**28, Fraction(1, 64)), (2**40, Fraction(1, 10**6)), (2**20, Fraction(2**40))],
 )
 def test_many_draws_are_one_draw(count: int, variance: Fraction) -> None:
-    # Each ended nowhere when a sum was drawn part by part, or a table built from far masses.
+    # These did not terminate when sums were drawn term by term, or tables were built from far
+    # masses.
     drawn = DiscreteGaussianSum(count=count, sigma_squared=variance).sample(64, rng=SeededRng(1))
     spread = float(count * variance) ** 0.5 if variance > 1 else 1.0
     assert float(np.abs(drawn).max()) < 6 * spread

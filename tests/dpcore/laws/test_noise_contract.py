@@ -1,4 +1,4 @@
-r"""What every law promises, whatever it is: as a value, in writing, in copies and in shape."""
+r"""Contract tests of every law: equality, text form, copies and shapes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def noise(request: pytest.FixtureRequest) -> Noise:
 
 
 def fresh(noise: Noise) -> Noise:
-    r"""An equal value that shares nothing with the first."""
+    r"""Return an equal value that shares no state with the first."""
     return type(noise)(**noise.parameters)
 
 
@@ -44,7 +44,7 @@ def test_a_repr_evaluates_back(text: str) -> None:
 
 def test_another_parameter_or_law_is_another_value(noise: Noise) -> None:
     for name, value in noise.parameters.items():
-        # A probability stays below 1, a count stays whole.
+        # A probability stays below 1, a count stays an integer.
         other = value / 2 if name == "probability" else value + 1
         assert type(noise)(**{**noise.parameters, name: other}) != noise
     others = [read_noise(text) for text in SPELLED]
@@ -86,7 +86,7 @@ def test_every_parameter_reads_back(value: Fraction, whole: int, law: str) -> No
     if "probability" in values:
         values["probability"] = value / (1 + value)
     if law == "discrete-gaussian-sum":
-        values["sigma_squared"] = max(value, Fraction(1, 10**6))  # it takes none below
+        values["sigma_squared"] = max(value, Fraction(1, 10**6))  # smaller values are refused
     noise = LAWS[law](**values)
     assert noise.parameters == values
     assert read_noise(write_noise(noise)) == noise
@@ -115,7 +115,7 @@ COPIES: dict[str, Callable[[Noise], Noise]] = {
 
 
 def reservoirs(noise: Noise) -> list[Any]:
-    r"""What an instance holds besides its parameters."""
+    r"""Return the state of an instance besides its parameters."""
     hidden = [f.name for f in dataclasses.fields(noise) if not f.init]
     assert hidden, "the law keeps its reservoir in a field that this test must find"
     return [getattr(noise, name) for name in hidden]
@@ -167,7 +167,7 @@ def test_draws_have_the_shape_asked_for(size: Any, source: Any) -> None:
 
 
 def test_draws_are_the_callers_own(noise: Noise) -> None:
-    # Writing into one array of draws reaches neither another nor what is drawn next.
+    # Writing into one array of draws changes neither other arrays nor later draws.
     first, second = noise.sample(50), noise.sample(50)
     kept = second.copy()
     first[:] = 2**40 + 123

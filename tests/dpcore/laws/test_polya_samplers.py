@@ -1,4 +1,4 @@
-r"""The batch samplers of Polya laws: intervals of masses, jumps word by word, and statistics."""
+r"""Tests of the batch samplers of Polya laws: intervals of masses, jumps by words, statistics."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def sampler(scale: Fraction) -> LogJumps:
 
 
 class Scripted(Digits):
-    r"""Cells, low bits and runs as written; the last words are the uniforms compared."""
+    r"""Deals the given cells, low bits and runs; the last words are the uniforms compared."""
 
     __slots__ = ("_written",)
 
@@ -68,7 +68,9 @@ class Scripted(Digits):
 
 
 def chance(scale: Fraction, cell: int, size: int) -> Any:
-    r"""The chance that makes the rate e^(-m/s)/m, from the rate of the candidate itself."""
+    r"""Return the probability that makes the rate e^(-m/s)/m, from the rate of the candidate
+    itself.
+    """
     last = (math.ceil(scale) - 1).bit_length()
     hat = mp.mpf(1) / (1 << cell)
     if cell == last:
@@ -135,7 +137,7 @@ def test_long_runs_are_counted_bit_by_bit() -> None:
 
 
 class HalfWords(Digits):
-    r"""The half words as written."""
+    r"""Deals the given half words."""
 
     __slots__ = ("_halves",)
 
@@ -149,7 +151,7 @@ class HalfWords(Digits):
 
 
 def wrongly_kept(bound: int, code: Callable[..., Any] = below) -> bool:
-    # Kept are the half words of whole rounds: the first beyond them is drawn again.
+    # Half words of complete cycles are kept: the first one beyond them is drawn again.
     edge = (1 << 32) // bound * bound
     over = [edge, (1 << 32) - 1] if edge < 1 << 32 else []
     halves = [*over, edge - 1, 0, 5, 6, 7, 8]
@@ -168,7 +170,7 @@ def test_below_with_a_remainder_is_seen() -> None:
 
 
 def test_jumps_work_at_small_scales_too() -> None:
-    # Where every value can be seen: the table of the law and its jumps agree.
+    # At scales where every value occurs: the table of the law and its jumps agree.
     for scale in ("1/3", 3, "17/2"):
         noise = Polya(shape="3/4", scale=scale)
         drawn = LogJumps(Fraction(3, 4), Fraction(scale)).draw(SeededRng(22), 100_000)
@@ -183,7 +185,7 @@ def test_geometrics_come_from_both_halves_of_a_laplace() -> None:
     drawn = batch.draw(SeededRng(23), 100_000)
     assert worst(noise, drawn) > buy_alpha("Polya geometrics", "1e-9")
     folded = np.abs(batch_of(DiscreteLaplace(scale=9)).draw(SeededRng(23), 100_000))
-    assert worst(noise, folded) < 1e-9  # the twin: |X| halves the mass of 0
+    assert worst(noise, folded) < 1e-9  # the mutant: |X| halves the mass of 0
 
 
 def test_a_batch_that_could_leave_int64_is_refused() -> None:

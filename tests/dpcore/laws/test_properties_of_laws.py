@@ -1,4 +1,4 @@
-r"""Properties of single laws: contours against plain sums, recurrences, log-concavity."""
+r"""Tests of properties of single laws: contours against plain sums, recurrences, log-concavity."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ def test_shape_one_is_the_discrete_laplace(scale: Any, k: int) -> None:
 @pytest.mark.parametrize("scale", ["1e-6", "1/2", 1000, 2**46, 2**80])
 @pytest.mark.parametrize("shape", ["1/1048576", "1/2", 64, 1024, 10**5])
 def test_the_left_end_is_the_closed_form(shape: Any, scale: Any) -> None:
-    # P(X <= 0) = (1-beta)^r, down to 2^-8000000: the line must pass near the saddle to see it.
+    # P(X <= 0) = (1-beta)^r, down to 2^-8000000: the contour must pass near the saddle to resolve
+    # it.
     law = Polya(shape=shape, scale=scale)
     one = Branch(right=Fraction(shape), left=Fraction(0), scale=Fraction(scale))
     found = narrow(lambda: branch_contour.lower_tail(one, 0), 40)
@@ -115,7 +116,7 @@ def test_a_mutant_of_the_contour_is_caught(name: str) -> None:
 
 
 def test_a_contour_that_ignores_the_cut_may_not_be_trusted() -> None:
-    # With the flag ignored FLINT would integrate across the cut as if there were none.
+    # Without the flag FLINT would integrate across the cut as if it did not exist.
     assert "analytic=analytic" in __import__("inspect").getsource(branch_contour._integral)
     two = Branch(right=Fraction(1, 2), left=Fraction(1, 2), scale=Fraction(3))
     with precision(100):
@@ -162,7 +163,7 @@ def misses_the_move(noise: DiscreteGaussianSum, k: int, rate: Fraction) -> bool:
     ("count", "v"), [(1, "1/2"), (3, "1/50"), (16, "1/4"), (7, "401"), (4, "1e12")]
 )
 def test_masses_move_by_whole_sums(count: int, v: str) -> None:
-    # For k > -n/2 the code finds both from the same mass; contour sums at k + n are the other way.
+    # For k > -n/2 the code computes both from the same mass; contour sums at k + n are independent.
     noise, exact = DiscreteGaussianSum(count=count, sigma_squared=v), Fraction(v)
     for k in (0, 1, -2, 2 * count + 1):
         assert not misses_the_move(noise, k, 1 / exact)
@@ -181,14 +182,14 @@ def test_a_sum_of_one_is_the_law_itself(v: str) -> None:
 
 
 def test_a_sum_is_no_discrete_gaussian() -> None:
-    # The reason why the law exists: for small v the law of as much variance is another one.
+    # The reason for this law: for small v the law of the same variance is a different one.
     noise = DiscreteGaussianSum(count=2, sigma_squared="1/4")
     alike = DiscreteGaussian(sigma_squared="1/2")
     assert not noise.enclose_pmf(0).overlaps(alike.enclose_pmf(0))
 
 
 class Counting:
-    r"""A batch that deals 0, 1, 2, ... on and on."""
+    r"""A batch that deals 0, 1, 2, ... without end."""
 
     def __init__(self) -> None:
         self.dealt = 0
@@ -261,7 +262,7 @@ def test_few_coins_are_exact_rationals(trials: int, p: str) -> None:
         assert total in noise.enclose_cdf(k)
         assert 1 - total in noise.enclose_sf(k)
         if 0 < total < 1:
-            # F(k) itself is a level: the quantile is k, and any more asks for k + 1.
+            # F(k) itself is a level: its quantile is k, and any larger level gives k + 1.
             following = mass * (trials - k) / (k + 1) * q / (1 - q)
             assert noise.quantile(total) == k
             assert noise.quantile(total + following / 10**50) == k + 1
@@ -280,7 +281,7 @@ def test_falling_sums_hold_their_limit() -> None:
     for ratio in (Fraction(1, 2), Fraction(3, 4), Fraction(1, 10**9)):
         pair = (ratio.numerator, ratio.denominator)
         assert 1 / (1 - ratio) in narrow(partial(_geometric, pair), 100)
-    # Stopped early, the sum must hold what it left out.
+    # If stopped early, the sum must include the omitted remainder.
     early = SimpleNamespace(prec=8)
     for code, holds in (
         (rewired(falling_sum, ctx=early), True),

@@ -1,4 +1,4 @@
-"""Local reports: their laws, samplers and estimates, against exhaustive listings in rationals."""
+"""Tests of local reports: laws, samplers and estimates against enumeration in rationals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.support.enumerate_random_choices import Forking, unroll
 
 
 class Symmetric(UnaryEncoding):
-    """The other encoding, made like all others."""
+    """Another encoding, constructed like all others."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given, encoding=Encoding.SYMMETRIC)
@@ -79,14 +79,14 @@ def test_no_report_loses_more_than_epsilon_and_little_is_given_away(
         asked = mpmath.exp(mpmath.mpf(made.epsilon.numerator) / made.epsilon.denominator)
         ratio = mpmath.mpf(made.ratio.numerator) / made.ratio.denominator
         assert ratio <= asked
-        if made.epsilon <= 4:  # beyond, probabilities of 2^-32 are the least there are
+        if made.epsilon <= 4:  # beyond 4, the least probability 2^-32 limits the law
             assert ratio > asked * (1 - mpmath.mpf(2) ** -24)
     found = guarantee(made)
     assert made.loss.lower <= found.pure().upper <= made.epsilon
 
 
 def stubbed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Coins and uniform integers as single forks; they are proven by themselves below."""
+    """Replace coins and uniform integers by single forks; both have tests of their own below."""
 
     def one_flip(probability: Fraction, count: int, rng: Forking) -> Any:
         weights = (1 - probability, probability)
@@ -115,7 +115,7 @@ def unrolled(made: LocalReport, value: int) -> dict[Any, Fraction]:
 def test_the_sampler_has_that_law(
     family: Callable[..., LocalReport], values: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every path of the code, with its exact weight."""
+    """Enumerate every path of the code, with its exact weight."""
     stubbed(monkeypatch)
     made = family(epsilon="1/2", values=values)
     for v in range(values):
@@ -169,7 +169,7 @@ def test_a_coin_compares_32_random_bits(threshold: int) -> None:
 
 
 class Scripted(Rng):
-    """Gives the scripted words, in order."""
+    """Deals the scripted words, in order."""
 
     def __init__(self, *words: int) -> None:
         self.left = list(words)
@@ -233,7 +233,7 @@ def test_estimates_are_unbiased_with_the_exact_variance(family: Callable[..., Lo
 
 
 def coverage(ends: Callable[[int], tuple[Fraction, Fraction]], count: int, users: int) -> Fraction:
-    """P(the interval holds ``count``) with coins of 3/4 and 1/4, exactly."""
+    """P(the interval contains ``count``) with coins of 3/4 and 1/4, exactly."""
     law = [Fraction(1)]
     for user in range(users):
         p = Fraction(3 if user < count else 1, 4)

@@ -1,4 +1,4 @@
-r"""Bounds stay bounds: through rounding, printing, infinities and threads."""
+r"""Tests of `dpcore.numbers.enclosure`: bounds under rounding, printing, infinities and threads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RATIONALS = st.builds(
 
 
 def best_upper(value: Fraction, found: float) -> bool:
-    r"""Whether ``found`` is the least float that is at or above ``value``, read as text or not."""
+    r"""Whether ``found`` is the least float at or above ``value``, read as text or not."""
     return _above(value, found) and not _above(value, math.nextafter(found, -math.inf))
 
 
@@ -77,7 +77,7 @@ def test_rounding_to_nearest_is_seen() -> None:
 
 
 def test_decimals_on_the_wrong_side_are_seen() -> None:
-    # 0.1 is a little more than 1/10, and is written as if it were not.
+    # The float 0.1 is slightly above this value, but its decimal form 0.1 is below it.
     value = Fraction(1, 10) + Fraction(1, 10**18)
     unread = mutated(round_up, "and Fraction(repr(nearest)) >= value", "")
     assert Fraction(unread(value)) >= value
@@ -163,7 +163,7 @@ def test_narrow_reaches_its_bits_or_refuses() -> None:
 
 
 def test_narrow_survives_cancellation() -> None:
-    # 1 - (1 - 2^-1000): every digit is lost until the working precision passes a thousand bits.
+    # 1 - (1 - 2^-1000): all digits cancel until the working precision exceeds a thousand bits.
     small = narrow(lambda: 1 - (1 - arb(2) ** -1000), 64)
     assert Fraction(1, 1 << 1000) in small
     assert small.lower > 0

@@ -1,4 +1,6 @@
-"""The field of e^(-unit): arithmetic beside mpmath, and equalities that no precision decides."""
+"""Tests of `dpcore.numbers.exp_field`: arithmetic in the field of e^(-unit) against mpmath;
+equality.
+"""
 
 from __future__ import annotations
 

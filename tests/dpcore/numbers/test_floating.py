@@ -1,4 +1,4 @@
-r"""Float building blocks: e^(-x) within its bound, and products and sums with no error at all."""
+r"""Tests of `dpcore.numbers.floating`: e^(-x) within its bound, error-free products and sums."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def exact(pair: Split) -> list[Fraction]:
 
 
 def exp_errors(places: list[float], function: Any = exp_neg) -> float:
-    r"""The largest relative error of e^(-x) over its stated bound."""
+    r"""Return the largest relative error of e^(-x) over its stated bound."""
     found = function(np.array(places)).tolist()
     with mp.workdps(40):
         errors = [abs(v / mp.exp(-mpf(x)) - 1) for x, v in zip(places, found, strict=True)]
@@ -47,7 +47,7 @@ def exp_errors(places: list[float], function: Any = exp_neg) -> float:
 
 
 def grid() -> list[float]:
-    # The borders of the table's cells, where the argument left over is largest or 0.
+    # The borders of the table's cells, where the remaining argument is largest or 0.
     found = [0.0, 5e-324, 1e-300, 1e-17, 1e-8, 699.999, 700.0]
     for cell in (*range(1, 200), *range(200, 700 * 64, 997)):
         edge = cell / 64
@@ -126,7 +126,7 @@ def test_a_product_of_plain_floats_is_seen() -> None:
 
 
 def log_errors(places: list[float], function: Any = log1p) -> float:
-    r"""The largest relative error of log(1 + x) over its stated bound."""
+    r"""Return the largest relative error of log(1 + x) over its stated bound."""
     found = function(np.array(places)).tolist()
     with mp.workdps(40):
         errors = [
@@ -145,7 +145,7 @@ def log_places() -> list[float]:
 def test_log1p_is_within_its_bound() -> None:
     assert log_errors(log_places()) <= 1
     assert log1p(np.array([0.0])).tolist() == [0.0]
-    # A series that is cut earlier, and the sum 1 + x where x is small.
+    # Mutants: a shorter series, and the plain sum 1 + x for small x.
     assert log_errors(log_places(), mutated(log1p, "range(23, 2, -2)", "range(15, 2, -2)")) > 1
     assert log_errors(log_places(), mutated(log1p, "(x >= -0.25)", "(x >= 0.4)")) > 1
 

@@ -1,4 +1,4 @@
-r"""Parameters: what is read exactly, what is refused by name, and what an error says of it."""
+r"""Tests of `dpcore.numbers.parameter`: exact parsing, refusals by name, error messages."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_an_integer_is_not_something_that_looks_like_one(value: object) -> None:
 
 
 def test_every_number_that_is_accepted_can_be_written() -> None:
-    # Python writes at most 4300 digits: a law that could not print itself could not be recorded.
+    # Python prints at most 4300 digits: a law that cannot be printed cannot be recorded.
     for text in ("1e300", "1e-300", "1e3999", "9" * 3999, "1e4299", "1e-4301", "1e9999"):
         try:
             noise = DiscreteLaplace(scale=text)

@@ -1,4 +1,4 @@
-r"""Bounds as they are printed: never on the wrong side, never more than a digit away."""
+r"""Tests of `dpcore.numbers.rounding`: printed bounds are on the safe side, within one digit."""
 
 import math
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-r"""Encodings, protocols, functionalities and their sizes."""
+r"""Tests of encodings, protocols, functionalities and their sizes."""

@@ -1,4 +1,4 @@
-r"""Encoding: the expectation is exact, and arrays decide every coin as exact rationals do."""
+r"""Tests of `dpcore.protocols.encoding`: exact expectation; arrays round as exact rationals do."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_float_is_its_binary_value_and_text_its_decimal_one() -> None:
 
 
 class NeverAskedTwice(NeverAsked):
-    r"""A coin without a choice may ask for no bits at all."""
+    r"""Deterministic rounding must not request any bits."""
 
     __slots__ = ()
 
@@ -64,7 +64,9 @@ Block = Callable[..., Any]
 
 
 def uniforms(x: float, steps: int) -> list[Fraction]:
-    r"""Numbers U next to where x g + U crosses a whole number, by words and by hairs."""
+    r"""Numbers U next to where x g + U crosses an integer, at distances of words and of tiny
+    fractions.
+    """
     border = math.floor(Fraction(x) * steps) + 1 - Fraction(x) * steps
     found = [Fraction(0), Fraction(1, 3), Fraction((1 << 200) - 1, 1 << 200), border]
     for bits in (20, 40, 60, 62, 63, 64, 65, 100, 128, 129, 300, 1100):
@@ -136,7 +138,7 @@ def test_the_oracle_accepts_the_hard_cases() -> None:
 
 
 def test_the_settlement_looks_at_every_bit() -> None:
-    # x g + U with 64 ones after the word: decided by the 129th bit only.
+    # x g + U with 64 ones after the word: only the 129th bit decides.
     u = Fraction((1 << 128) - 1, 1 << 128)
     for last, expected in ((0, 0), (1, 1)):
         rng = Digits.after(u + Fraction(last, 1 << 129))

@@ -1,4 +1,4 @@
-r"""Protocols over a sum mod m: reading back on every residue, and the laws of what is summed."""
+r"""Tests of protocols over a sum mod m: decoding of every residue, and the laws of the summands."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SMALL = [
 
 
 def misread(protocol: ModularSum, unwrap: Any = ModularSum.unwrap) -> list[int]:
-    r"""The sums within the threshold of some data that are not read back from their residue."""
+    r"""Return the sums within the threshold that are not decoded from their residue."""
     most = protocol.users * protocol.precision
     sums = range(-protocol.threshold, most + protocol.threshold + 1)
     assert len({total % protocol.modulus for total in sums}) == len(sums)
@@ -155,7 +155,8 @@ def test_a_central_message_carries_no_noise_and_each_analysis_draws() -> None:
 
 
 def test_central_noise_of_any_size_is_added_exactly() -> None:
-    # A numpy integer in, and noise beyond int64: a failure after the draw would change the law.
+    # A numpy integer as input, and noise beyond int64: a failure after the draw would change the
+    # law.
     wide = CentralSum(users=4, precision=2, threshold=9, noise=DiscreteLaplace(scale=10**30))
     rng, again = SeededRng(3), SeededRng(3)
     y: Any = np.int64(5)

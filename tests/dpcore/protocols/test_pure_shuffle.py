@@ -1,4 +1,4 @@
-r"""A pure shuffle draws the messages that it says, and adds up what they hold."""
+r"""Tests of `dpcore.protocols.pure_shuffle`: the law of the messages, and their sum."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RUNS = 1200
 
 
 def p_value(drawn: Any, law: dict[int, float]) -> float:
-    r"""Pearson's test of draws against a law, cells of fewer than ten put together."""
+    r"""Pearson's test of draws against a law, with cells of fewer than ten merged."""
     counts, total = Counter(np.asarray(drawn).tolist()), len(drawn)
     if not set(counts) <= set(law):
         return 0.0
@@ -110,7 +110,7 @@ def test_the_error_and_the_chance_of_covers_are_bounds() -> None:
     mean, square = float(law @ off), float(law @ off**2)
     exact = (3 * (square - mean**2) + (3 * mean) ** 2) / SMALL.precision**2
     assert exact < float(SMALL.square_error(3)) < 4 * exact
-    tau = law[-1] * (SMALL.width + 1)  # nothing but a cover is at the far end of x = 0
+    tau = law[-1] * (SMALL.width + 1)  # only a cover is at the far end for x = 0
     assert 3 * tau <= float(SMALL.missed(3)) < 3.3 * tau
 
 

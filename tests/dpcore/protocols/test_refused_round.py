@@ -1,4 +1,4 @@
-r"""A round that is refused may have shown the sum: its error carries the record to charge."""
+r"""Tests of refused rounds: the sum may be revealed, so the error carries the record to charge."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parts(users: int, modulus: int, dropouts: int = 0) -> MaskedAggregation:
 
 
 def too_few_reply(play: Any = run, **more: Any) -> AggregationRefused:
-    r"""Of four inputs that are in the sum, two users reply: three are needed."""
+    r"""Of four inputs in the sum, two users reply; three replies are necessary."""
     silent = {"bob": Step.UNMASK, "joe": Step.UNMASK}
     with pytest.raises(AggregationRefused) as refused:
         play(PURE, PEOPLE, parts(4, PURE.modulus, dropouts=1), batch="b", vanish=silent, **more)
@@ -56,12 +56,12 @@ def test_a_round_that_is_refused_leaves_a_record_to_charge() -> None:
     assert refused.message == "the step UnmaskReply"
     tail = "; charge its release, and draw fresh noise for the next round"
     assert str(refused) == f"{cause}{tail}"
-    # An error that crosses to another process keeps its record.
+    # An error that is sent to another process keeps its record.
     unpickled = pickle.loads(pickle.dumps(refused))  # noqa: S301 - these bytes are our own
     for twin in (copy.copy(refused), unpickled):
         assert carries_what_it_may_have_shown(twin)
         assert str(twin) == str(refused)
-    # Who vanished before the input is not in the record.
+    # Users who vanish before the input are not in the record.
     gone = {"ann": Step.INPUT, "bob": Step.UNMASK}
     masked = parts(4, PURE.modulus, dropouts=1)
     with pytest.raises(RoundRefused) as caught:

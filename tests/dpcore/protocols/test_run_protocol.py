@@ -1,4 +1,4 @@
-r"""A run: who is in the sum, whose noise hides them, and the same law by every route."""
+r"""Tests of `run_protocol`: users in the sum, honest noise, and one law for every aggregation."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def parts(users: int, modulus: int, dropouts: int = 0) -> MaskedAggregation:
 
 
 def expected(protocol: AggregatedSum, x: list[Fraction]) -> list[float]:
-    r"""The exact law of the sum mod m, by convolution of encodings and shares."""
+    r"""Return the exact law of the sum mod m, by convolution of encodings and shares."""
     total: Masses = power(masses(protocol.share, 25), len(x))
     for value in x:
         total = convolved(total, rounding(value, protocol.precision))
@@ -108,7 +108,7 @@ def test_the_wrong_number_of_shares_is_seen() -> None:
 
 
 def test_masks_do_not_change_the_sum() -> None:
-    # The messages are the same draws, so the masked sum is the ideal sum exactly.
+    # The messages are the same draws, so the masked sum equals the ideal sum exactly.
     central = CentralSum(users=4, precision=2, threshold=9, noise=DiscreteLaplace(scale="1/1000"))
     for functionality in (
         IdealAggregation(modulus=central.modulus),
@@ -127,7 +127,7 @@ def test_sums_beyond_int64_are_exact() -> None:
 
 
 def test_sums_of_signed_and_unsigned_messages_are_exact() -> None:
-    # Stacked as they are, numpy would make floats of them: 2^61 + 1 loses its last bit.
+    # Without conversion, numpy would stack them as floats: 2^61 + 1 would lose its last bit.
     messages = {"ann": np.array([(1 << 61) + 1], dtype=np.uint64), "bob": np.array([1])}
     assert IdealAggregation(modulus=1 << 62).total(messages).sum.tolist() == [(1 << 61) + 2]
     broken = mutated(_stacked, "vector.astype(np.int64)", "vector")
@@ -190,10 +190,10 @@ def test_so_many_colluding_that_masks_hide_nothing_are_refused() -> None:
             PURE, PEOPLE, masked, batch="b", vanish=vanish, colluding=colluding, rng=NeverAsked()
         )
 
-    # Who has vanished still holds shares of everyone's secrets.
+    # Users who vanished still hold shares of everyone's secrets.
     for vanish in ({}, {"ann": Step.UNMASK}, {"ann": Step.INPUT}):
         assert names(refusal(lambda v=vanish: three(v)), "colluding", 3)  # type: ignore[misc]  # a default binds the loop variable
-    # One honest user is enough over the ideal party, and where every message hides itself.
+    # One honest user is enough with the ideal party, and where every message is private by itself.
     assert run(PURE, PEOPLE, IDEAL, batch="b", colluding=["ann", "bob", "eve"]).honest == 1
     local = LocalSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
     alone = parts(4, local.modulus, dropouts=1)
@@ -221,7 +221,7 @@ def test_over_neighbourhoods_the_graph_is_among_the_assumptions() -> None:
     chance = near.exposure(10)
     assert Fraction(1, 2 ** (power + 1)) < chance <= Fraction(1, 2**power) <= MOST_EXPOSURE
 
-    # Of so few neighbours 40 colluding ones may hold enough shares.
+    # With so few neighbours, 40 colluding users may hold enough shares.
     def forty() -> object:
         many = names_of[:40]
         return run(crowd, [0] * 100, near, batch="b", colluding=many, rng=NeverAsked())
@@ -233,8 +233,8 @@ def test_over_neighbourhoods_the_graph_is_among_the_assumptions() -> None:
 
 
 def test_two_numbers_of_one_user_are_no_two_users() -> None:
-    # Two rows of two are four numbers, and would fit four users: the noise and the sensitivity
-    # of the record would be those of one number each.
+    # Two rows of two are four numbers, and would fit four users: the noise and the sensitivity of
+    # the record would be those of one number each.
     gone = {"2": Step.INPUT, "3": Step.INPUT}
     rows = np.ones((4, 2))
     ideal, each = IDEAL, IdealAggregation(modulus=PURE.modulus, per_user=True)

@@ -1,4 +1,4 @@
-r"""Bits and their shuffler: a uniform order by unrolling, unbiased estimates, nothing but bits."""
+r"""Tests of shuffled bits: uniform order by enumeration, unbiased estimates, input validation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def uniform(order: Any, count: int) -> bool:
 
 
 class Keys(Rng):
-    r"""Deals the keys written, then says that more were asked for."""
+    r"""Deals the given keys, then records that more were requested."""
 
     __slots__ = ("_left",)
 
@@ -55,7 +55,7 @@ class Keys(Rng):
 
 
 def orders(order: Any, count: int, values: int) -> Counter[tuple[int, ...] | None]:
-    r"""How often each order comes out over all keys of few values; None where they are redrawn."""
+    r"""Count each order over all keys of few values; None where keys are redrawn."""
     found: Counter[tuple[int, ...] | None] = Counter()
     for keys in itertools.product(range(values), repeat=count):
         try:
@@ -89,7 +89,7 @@ def test_the_shuffler_keeps_each_coordinates_bits() -> None:
 
 
 def test_one_integer_a_user_is_refused_by_type_and_by_mypy() -> None:
-    # An ignore that mypy does not need is an error of its own: it refuses these lines too.
+    # An ignore that mypy does not need is itself an error, so mypy also refuses these lines.
     share = DiscreteLaplace(scale=8).share(4)
     protocol = AggregatedSum(users=4, precision=2, threshold=60, share=share)
     noisy = protocol.randomize([0.0, 0.0, 1.0, 1.0])
@@ -153,7 +153,7 @@ def test_estimates_are_unbiased_with_dropouts_too() -> None:
 
 def test_the_bits_have_the_law_of_their_noise() -> None:
     alpha = buy_alpha("binary shuffle: ones of three users", "1e-9")
-    from scipy.stats import binom, binomtest  # here, not above: only this test looks
+    from scipy.stats import binom, binomtest  # imported here: only this test needs it
 
     def least_p(randomize: Any) -> float:
         rng, runs = SeededRng(21), 4000
@@ -162,7 +162,7 @@ def test_the_bits_have_the_law_of_their_noise() -> None:
         return float(min(cells)) * 7
 
     assert least_p(BitSum.randomize) > alpha
-    # The twin: one noise bit more of each user.
+    # The mutant: each user adds one more noise bit.
     assert least_p(mutated(BitSum.randomize, "trials=self", "trials=1 + self")) < alpha
 
 

@@ -1,4 +1,6 @@
-r"""Sizes: the threshold is the least, certified on both sides; wraparound by brute force."""
+r"""Tests of `size_protocol`: the least threshold, certified on both sides; wraparound by brute
+force.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,7 @@ def size(sized: Any, scale: Fraction, failure: Fraction) -> int:
     ids=repr,
 )
 def test_the_threshold_is_the_least_by_brute_force(noise: Noise) -> None:
-    # Masses rounded down, and 2^-40 for what rounding and the ends of the range have lost.
+    # Masses rounded down, and 2^-40 for the mass lost to rounding and beyond the range.
     found = masses(noise, 50)
     slack = Fraction(1, 1 << 40)
     for failure in (Fraction(1, 3), Fraction(1, 1000), Fraction(1, 10**6)):
@@ -115,7 +117,7 @@ def test_wraparound_is_bounded_whatever_the_data_are() -> None:
         wrong = [k for k in law if protocol.unwrap((total + k) % size.modulus) != total + k]
         chances.append(Fraction(sum(law[k] for k in wrong), UNIT))
     assert 0 < max(chances) <= size.wraparound.upper
-    # A threshold one smaller would be too small for the two tails together.
+    # A threshold smaller by one is not enough for the two tails together.
     assert size.one_less is not None
     assert size.one_less.lower > Fraction(1, 100)
 

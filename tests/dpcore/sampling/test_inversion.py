@@ -1,4 +1,4 @@
-r"""The batch samplers decide every word as an exact rational comparison would."""
+r"""Tests of inversion: batch samplers decide every word as an exact rational comparison would."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_tie_is_decided_exactly(name: str) -> None:
 @pytest.mark.parametrize("name", TIES)
 @pytest.mark.parametrize("depth", [64, 70, 130, 260])
 def test_the_first_and_the_last_cell_have_no_end(name: str, depth: int) -> None:
-    # Words 0 and 2^64 - 1 are where the tails begin that a table cannot hold.
+    # At words 0 and 2^64 - 1 the tails begin, which a table cannot hold.
     table, cdf, _ = case(name)
     with mpmath_precision.digits(110):
         tiny = Fraction(1, 1 << depth)
@@ -149,7 +149,7 @@ def test_a_mutant_of_refine_is_caught(name: str) -> None:
 
 @pytest.mark.parametrize("name", TIES)
 def test_a_guide_changes_nothing(name: str) -> None:
-    # Every cell border of the guide, and random words: the same as a search in the table.
+    # Every cell border of the guide, and random words: the result equals a search in the table.
     table, _, _ = case(name)
     shift = int(table._shift)
     borders = [(cell << shift) + off for cell in range(0, 1 << (64 - shift), 7) for off in (0, 1)]

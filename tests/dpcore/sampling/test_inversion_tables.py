@@ -1,4 +1,4 @@
-r"""Tables that end before the law does, inversion without a table, and tables built from masses."""
+r"""Tests of tables that end before the law does, inversion without a table, tables from masses."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from tests.support.dpcore.tables import (
 
 
 def opened(name: str, left: int = 20) -> tuple[InversionTable, Cdf]:
-    r"""The same table, cut where about 2^-left of the law is left above."""
+    r"""Return the same table, cut where about 2^-left of the mass remains above."""
     table, cdf, _ = case(name)
     kept = [c for c in table.thresholds.tolist() if c < WORDS - (WORDS >> left)]
     return InversionTable(table.first, kept, table._cdf), cdf
 
 
 def past_the_end(table: InversionTable, cdf: Cdf) -> list[Fraction]:
-    r"""V next to the last threshold, a little above, far above, and at the last cell."""
+    r"""Return V next to the last threshold, slightly above, far above, and at the last cell."""
     last = table.first + len(table) - 1
     numbers = next_to_thresholds(cdf, [last - 2, last - 1, last, last + 1, last + 2, last + 30])
     edge = int(table.thresholds[-1])
@@ -73,7 +73,7 @@ def test_a_mutant_of_the_open_end_is_caught(name: str, old: str, new: str) -> No
 
 
 def test_a_guide_that_knows_what_lies_above_is_caught() -> None:
-    # A cell of the guide without a threshold, above all of them, must not decide.
+    # A guide cell without a threshold, above all thresholds, must not decide.
     broken = mutated(InversionTable.__init__, " & (below < self._certain)", "")
     table, cdf = opened("gaussian 400", left=4)
 
@@ -87,7 +87,7 @@ def test_a_guide_that_knows_what_lies_above_is_caught() -> None:
 
 
 def test_a_batch_of_an_open_table_is_the_batch_of_the_whole_one() -> None:
-    # Words decide the same draws; only those above the open end ask for more bits.
+    # The same draws result; only words above the open end request more bits.
     whole, _, _ = case("gaussian 400")
     table, _ = opened("gaussian 400", left=6)
     source = SeededRng(5)
@@ -173,7 +173,7 @@ UNIT = 1 << FIXED_BITS
 
 
 def poisson_masses(mean: int, count: int) -> tuple[list[Any], list[tuple[int, int]]]:
-    r"""F(k) of a Poisson law by mpmath, and its masses as intervals a few units wide."""
+    r"""Return F(k) of a Poisson law by mpmath, and its masses as intervals a few units wide."""
     with mpmath_precision.digits(90):
         masses = [mp.exp(-mean) * mp.mpf(mean) ** k / mp.factorial(k) for k in range(count)]
         sums = [mp.fsum(masses[: k + 1]) for k in range(count)]
@@ -202,7 +202,7 @@ def test_a_table_of_masses_has_the_thresholds_of_mpmath(mean: int, count: int) -
 
 
 def inside(mean: int, count: int) -> tuple[int, tuple[int, int], list[Any], list[Any]]:
-    r"""Where F first comes near 2^-64, and what lies below it."""
+    r"""Return the place where F first exceeds about 2^-64, and the mass below it."""
     sums, masses = poisson_masses(mean, count)
     start = next(k for k, f in enumerate(sums) if f * WORDS > 1) - 1
     with mpmath_precision.digits(90):
@@ -245,6 +245,6 @@ def test_tables_that_are_none_are_refused() -> None:
     assert names(refusal(lambda: table_of_masses(7, (0, 1), [half], cdf)), "first", 7)
     assert names(refusal(lambda: table_of_masses(7, (0, 1), [], cdf)), "first", 7)
     assert names(refusal(lambda: table_of_masses(0, (0, 0), [], cdf)), "thresholds")
-    # The twins that are tables.
+    # Valid tables are accepted.
     assert len(InversionTable(0, [5, 5, 6], cdf)) == 3
     assert len(table_of_masses(7, (0, 1), [(0, 1), half], lambda k: arb(k - 7) / 2)) == 2

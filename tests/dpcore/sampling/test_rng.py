@@ -1,4 +1,4 @@
-r"""The only door for randomness: what it deals is uniform, is dealt once, and is erased."""
+r"""Tests of `dpcore.sampling.rng`: uniform output, each word dealt once and erased."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def key_of(seed: int, index: int) -> bytes:
 
 
 def counter_words(key: bytes) -> Iterator[int]:
-    r"""AES-CTR written out: block i of the stream is AES of the 128-bit counter i, big-endian."""
+    r"""AES-CTR from its definition: block i of the stream is AES of the 128-bit counter i,
+    big-endian.
+    """
     block = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 - CTR by hand
     for index in count():
         stream = block.update(index.to_bytes(16, "big"))
@@ -69,7 +71,7 @@ def test_a_seeded_stream_is_the_same_on_every_platform(seed: str) -> None:
 
 
 def test_a_big_endian_machine_reads_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    # There, the block's native words are byte-swapped before they are dealt.
+    # On big-endian machines the native words of the block are byte-swapped before use.
     class Numpy:
         little_endian = False
 
@@ -243,7 +245,7 @@ def test_below_is_uniform() -> None:
 
 
 def test_a_biased_below_is_seen() -> None:
-    # Five values of three bits, folded: cells of 1/4 and 1/8 where 1/5 is due.
+    # Five values from three bits, folded: probabilities 1/4 and 1/8 instead of 1/5.
     biased = mutated(
         Rng.below,
         "if candidate < bound:\n            return candidate",
@@ -337,9 +339,9 @@ def test_a_system_key_is_asked_of_the_system(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def interrupted(act: Callable[[], list[int]], intruder: Callable[[], list[int]]) -> list[int]:
-    r"""All that is drawn when ``intruder`` draws at every line of dpcore that ``act`` runs.
+    r"""Return all draws when ``intruder`` also draws at every line of dpcore that ``act`` runs.
 
-    So does a signal handler or a finalizer that draws noise of its own.
+    This simulates a signal handler or a finalizer that draws noise.
     """
     drawn: list[int] = []
     inside = str(Path(rng.__file__).parents[1])

@@ -1,4 +1,4 @@
-"""Draws have their law: seeded vectors, and exact binomial cells for every sampler of every law"""
+"""Tests of sampler frequencies: seeded vectors, exact binomial tests of every sampler and law."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_seeded_draws_are_the_same_on_every_platform(text: str) -> None:
 
 
 def one_table(text: str) -> bool:
-    r"""Whether a batch is one inversion table, so that one word decides one draw."""
+    r"""Whether a batch uses one inversion table, so that one word determines one draw."""
     noise = read_noise(text)
     batch = batch_of(noise)
     return isinstance(batch, InversionTable) or (
@@ -49,7 +49,7 @@ def one_table(text: str) -> bool:
 @by_day(6)
 @pytest.mark.parametrize("text", [text for text in VECTORS["draws"] if one_table(text)])
 def test_seeded_draws_are_the_inverse_of_the_distribution(text: str) -> None:
-    # The whole path a second time: SHA-256 and AES to words (test_rng), words to V, and the least
+    # An independent implementation: SHA-256 and AES to words (test_rng), words to V, and the least
     # k with V < F(k) by mpmath. It holds for laws that fit one table.
     noise = read_noise(text)
     with mpmath_precision.digits(30):
@@ -90,7 +90,7 @@ def cells(noise: Noise) -> list[Cell]:
 
 @cache
 def chance(noise: Noise, cell: Cell) -> float:
-    r"""The probability of a cell under a law, from its enclosures."""
+    r"""Return the probability of a cell under a law, from its enclosures."""
     match cell:
         case ("X <= k", k):
             return noise.enclose_cdf(k, 64).upper_float
@@ -106,8 +106,8 @@ def chance(noise: Noise, cell: Cell) -> float:
 
 @cache
 def even(noise: Noise) -> float | None:
-    # Parity looks into the lowest digit, which no half-line of a large scale sees. For a wide
-    # law with one peak it is 1/2 within half the peak.
+    # Parity tests the lowest digit, which no half-line of a large scale resolves. For a wide law
+    # with one peak it is 1/2 within half the peak.
     low, high = noise.quantile(1e-14), noise.quantile(1 - 1e-14)
     assert isinstance(low, int)
     assert isinstance(high, int)
@@ -118,14 +118,14 @@ def even(noise: Noise) -> float | None:
 
 
 def binomial_p(seen: int, trials: int, probability: float) -> float:
-    r"""Two-sided, exact: twice the smaller tail."""
+    r"""Two-sided and exact: twice the smaller tail."""
     below = stats.binom.cdf(seen, trials, probability)
     above = stats.binom.sf(seen - 1, trials, probability)
     return float(min(1.0, 2 * min(below, above)))
 
 
 def worst(noise: Noise, drawn: Any) -> float:
-    r"""The least p-value of all cells, times their number (Bonferroni)."""
+    r"""Return the least p-value of all cells, times their number (Bonferroni)."""
     rows = cells(noise)
     return len(rows) * min(
         binomial_p(
@@ -136,7 +136,7 @@ def worst(noise: Noise, drawn: Any) -> float:
 
 
 DRAWN = 400_000
-# Reference draws where 1000 take too long: enough to see a wrong place or a doubled scale.
+# Number of reference draws where 1000 take too long: enough to detect a wrong place or scale.
 REFERENCE = {
     "discrete-gaussian-sum:count=1000,sigma_squared=400.5": 25,
     "skellam:variance=1000003": 60,
@@ -182,7 +182,7 @@ CHANGES = tuple(map(Fraction, ("1.04", "1.25", "2", "4")))
 
 
 def changed(noise: Noise, name: str, factor: Fraction) -> Noise:
-    r"""The same law with one parameter off by a factor; a probability by its odds."""
+    r"""Return the law with one parameter multiplied by a factor; a probability by its odds."""
     value = Fraction(noise.parameters[name]) * factor
     if name == "probability":
         value /= value + 1 - noise.parameters[name]
@@ -190,7 +190,7 @@ def changed(noise: Noise, name: str, factor: Fraction) -> Noise:
 
 
 def power_of(noise: Noise, mutant: Noise, trials: int, alpha: float) -> float:
-    r"""A lower bound of the chance that the mutant is rejected: that of the best single cell."""
+    r"""A lower bound on the probability of rejecting the mutant: that of the best single cell."""
     rows, best = cells(noise), 0.0
     for cell in rows:
         p, q = chance(noise, cell), chance(mutant, cell)
@@ -201,7 +201,7 @@ def power_of(noise: Noise, mutant: Noise, trials: int, alpha: float) -> float:
     return best
 
 
-# The tiny parameters of each law give too few values beside 0 for so small a change.
+# The tiny parameters of each law give too few nonzero values for so small a change.
 WIDE_ENOUGH = [f"{law}:{parameters}" for law, rows in EXAMPLES.items() for parameters in rows[1:]]
 
 
@@ -219,7 +219,7 @@ def test_another_parameter_is_seen(text: str) -> None:
                 break
         else:
             raise AssertionError(f"the cells do not see {name}")
-    # A law that is 0 nearly always shows less of itself.
+    # A law that is 0 nearly always needs larger changes.
     often = noise.enclose_pmf(0, 16).lower < Fraction(9, 10)
     assert min(least) <= (Fraction(104, 100) if often else Fraction(5, 4))
 
@@ -234,7 +234,7 @@ def test_another_parameter_is_seen(text: str) -> None:
     ],
 )
 def test_a_doubled_zero_is_seen(text: str, trials: int) -> None:
-    # What a sampler does that does not reject the pair (-, 0): zero has twice its mass.
+    # The mutant does not reject the pair (-, 0): zero has twice its mass.
     noise = read_noise(text)
     zero = float(noise.enclose_pmf(0).upper)
     doubled = 2 * zero / (1 + zero)
@@ -246,7 +246,8 @@ def test_a_doubled_zero_is_seen(text: str, trials: int) -> None:
 
 
 def test_a_draw_from_the_system_has_the_law_roughly() -> None:
-    # Not seeded, so it asks only what fails with chance below 10^-300: half lies on either side.
+    # Not seeded: the check fails with probability below 10^-300; half of the draws lie on either
+    # side.
     noise = dpcore.DiscreteLaplace(scale=1000)
     for drawn in (noise.sample(4000), np.array([noise.sample() for _ in range(4000)])):
         assert 1000 < np.count_nonzero(drawn > 0) < 3000
@@ -256,7 +257,7 @@ def test_a_draw_from_the_system_has_the_law_roughly() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("text", REFERENCE)
 def test_few_reference_draws_still_see_a_wrong_place(text: str) -> None:
-    # The least that the rows of REFERENCE are good for: every draw moved by five deviations.
+    # The least requirement for the rows of REFERENCE: every draw moved by five deviations.
     assert text in SPELLED
     noise, source = read_noise(text), SeededRng(13)
     drawn = noise.sample(REFERENCE[text], rng=source) + 5 * reach(noise)

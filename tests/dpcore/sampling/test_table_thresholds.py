@@ -1,4 +1,4 @@
-r"""Every threshold of every table, derived a second time by mpmath, and the digits put together."""
+r"""Tests of table thresholds: each is recomputed with mpmath; combined digits give the law."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ Build = Callable[..., Any]
 
 
 def edited(module: Any, function: str, *edit: str) -> Build:
-    r"""The builder of a law's tables, itself or with one of its parts edited."""
+    r"""Return the builder of a law's tables, unchanged or with one of its parts edited."""
     mutant = mutated(getattr(module, function), *edit)
     return mutant if function == "_table" else rewired(module._table, **{function: mutant})
 
@@ -170,7 +170,7 @@ def test_a_mutant_of_a_table_is_caught(name: str) -> None:
     try:
         table = build()(noise)
     except InvalidParameter:
-        return  # masses that cannot be those of a table are seen when it is built
+        return  # impossible masses are detected when the table is built
     assert wrong_thresholds(noise, table)
 
 
@@ -206,7 +206,7 @@ def test_a_threshold_nobody_can_place_is_refused() -> None:
 
 
 def digits_of(x: int, sampler: LaplaceDigits) -> tuple[int, list[int]]:
-    r"""The top and the low digits that must be drawn for x: those of x, or of ~x below 0."""
+    r"""Return the top and the low digits that must be drawn for x: those of x, or of ~x below 0."""
     magnitude = x if x >= 0 else ~x
     low = [(magnitude >> start) & (len(table) - 1) for start, table in sampler._low]
     high = magnitude >> sampler._low_bits
@@ -214,7 +214,7 @@ def digits_of(x: int, sampler: LaplaceDigits) -> tuple[int, list[int]]:
 
 
 def inside(table: InversionTable, k: int) -> Fraction:
-    r"""A number in the middle of the cell of k."""
+    r"""Return a number in the middle of the cell of k."""
     above = int(table.thresholds[k - table.first])
     below = int(table.thresholds[k - table.first - 1]) if k > table.first else 0
     return Fraction(above + below, 2 * WORDS)
@@ -226,7 +226,7 @@ INTEGERS = [0, 1, -1, 2, -2, 1023, 1024, -1024, -1025, 123_456_789, -987_654_321
 @by_day(1)
 @pytest.mark.parametrize("scale", LARGE_SCALES, ids=str)
 def test_digits_put_together_are_the_law(scale: Fraction) -> None:
-    # P(X = x) must be the product of the masses of the digits that give x, and they must give x.
+    # P(X = x) must be the product of the masses of its digits, and these digits must give x.
     sampler = laplace_digits(scale)
     unit = 1 << sampler._low_bits
     for x in (*INTEGERS, int(3 * scale), -int(5 * scale) - 1):
@@ -270,6 +270,6 @@ def test_a_mutant_of_the_digits_is_caught(name: str, old: str, new: str) -> None
 
 
 def test_two_draws_share_no_digit() -> None:
-    # Draws of one block are independent: no digit of one repeats where the next one has it.
+    # Draws of one block are independent: consecutive draws do not reuse digits.
     drawn = batch_of(DiscreteLaplace(scale=2**40)).draw(SeededRng(3), 4096)
     assert len(np.unique(drawn)) > 4090

@@ -1,4 +1,4 @@
-r"""The staircase under large batches: heights, squeezes and every decision."""
+r"""Tests of `dpcore.sampling.unimodal_rejection`: heights, squeezes and every decision."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def staircase(noise: Law) -> Centred:
 
 
 def rebuilt(noise: Law, **methods: Any) -> Centred:
-    r"""A staircase with other methods."""
+    r"""Return a staircase with other methods."""
     broken: Any = type("Broken", (Centred,), {**methods, "__slots__": ()})
     variance = noise.sigma_squared if isinstance(noise, DiscreteGaussian) else noise.variance
     found: Centred = broken(noise, variance, staircase(noise)._parts)
@@ -63,7 +63,7 @@ def tails(noise: Law, batch: Centred) -> tuple[Any, Any]:
 
 
 def edges(batch: Centred) -> list[int]:
-    r"""The first integer of every step, and the first beyond the last."""
+    r"""Return the first integer of every step, and the first beyond the last."""
     return [batch.centre + i * batch.unit for i in range(-batch._reach, batch._reach + 1)]
 
 
@@ -73,7 +73,7 @@ def chance(noise: Law, batch: Centred, cell: int, k: int) -> Any:
 
 
 def wrong_steps(noise: Law, batch: Centred) -> list[str]:
-    r"""What the staircase and its squeezes say that mpmath does not."""
+    r"""Return the disagreements of the staircase and its squeezes with mpmath."""
     found = []
     every = edges(batch)
     picked = range(1, len(every)) if noise is SMALL else range(1, len(every), 23)
@@ -137,7 +137,7 @@ def test_a_mutant_of_the_staircase_is_caught(name: str) -> None:
 
 
 def middle_of(batch: Centred, cell: int) -> Fraction:
-    r"""A number that draws a step: the middle of its part of [0, 1)."""
+    r"""Return a number that draws a step: the middle of its part of [0, 1)."""
     below = sum(batch._heights[:cell])
     return Fraction(2 * below + batch._heights[cell], 2 * sum(batch._heights))
 
@@ -162,7 +162,7 @@ def test_a_step_and_a_word_give_their_integer(noise: Law) -> None:
 
 
 class Continued(Rng):
-    r"""Goes on with V after the first 64 - b bits, which the word has: b bits, then the rest."""
+    r"""Continues V after its first 64 - b bits, which are in the word: b bits, then the rest."""
 
     __slots__ = ("_rest", "_width")
 
@@ -180,7 +180,7 @@ class Continued(Rng):
 
 
 def contradictions(noise: Law, batch: Centred) -> list[Any]:
-    r"""(k, V) where the filtered decision is not V < mass/height."""
+    r"""Return (k, V) where the filtered decision is not V < mass/height."""
     found = []
     width = batch.unit.bit_length() - 1
     with mpmath_precision.digits(230):
@@ -274,7 +274,7 @@ def test_a_tail_is_kept_with_its_chance(cell: int) -> None:
     with mpmath_precision.digits(60):
         border = tails(noise, batch)[cell] * mp.mpf(2) ** BITS / height
         exact = mpmath_precision.floor_to(border, 300)
-    # Bits without end: a kept V is followed by those of a second number, which draws the place.
+    # Bits without end: an accepted V is followed by the bits of a second number for the place.
     further = Fraction(2**5000 // 3, 2**5300)
     for v, kept in ((exact - Fraction(1, 2**190), True), (exact + Fraction(1, 2**190), False)):
         found = batch.settle(Digits.after(v + further), leading(v), last if cell else 0, 12345)

@@ -1,4 +1,6 @@
-r"""In the child of a fork nothing is answered, also where what is run at a fork was cut short."""
+r"""Tests of devices after a fork: the child gives no replies, even if the fork hook was
+interrupted.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,9 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
 def child_answers(act: Callable[[], object], fork: Callable[[], int] = os.fork) -> bool:
-    r"""Whether ``act`` answers in a forked child; fails when the child does not end by itself."""
+    r"""Whether ``act`` replies in a forked child; fails if the child does not end by itself."""
     with warnings.catch_warnings():
-        # From 3.12 on Python warns when a process with threads forks, which is the point here.
+        # Since 3.12 Python warns when a process with threads forks, which is intended here.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = fork()
     if child == 0:

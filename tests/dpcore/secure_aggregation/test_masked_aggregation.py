@@ -1,4 +1,4 @@
-"""The sum is exact for every planned set of dropouts; one dropout more yields no sum."""
+"""Tests of masked aggregation: an exact sum for all planned dropouts; no sum after one more."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rounds(draw: st.DrawFn, spare: int = 0) -> tuple[MaskedAggregation, dict[str
     dropouts = draw(st.integers(0, (users - 1) // 2))
     graphs: list[Neighbourhood | None] = [None]
     for k in range(2, users - 1, 2):
-        # So many shares to spare that any dropouts leave a sum, wherever they sit.
+        # With this many spare shares, any dropouts leave a sum, wherever they are on the circle.
         graphs += [
             Neighbourhood(neighbours=k, threshold=t)
             for t in range(k // 2 + 1, k + 2)
@@ -145,7 +145,7 @@ def test_a_mutant_gives_another_sum(
 
 @pytest.mark.parametrize("step", Step)
 def test_too_few_around_one_user_are_refused_at_the_step_they_left(step: Step) -> None:
-    # On a ring both neighbours of somebody vanish: two are needed to uncover its masks.
+    # On a ring both neighbours of a user vanish: two are necessary to remove its masks.
     ring = Neighbourhood(neighbours=2, threshold=2)
     parts = MaskedAggregation(users=7, dropouts=2, coordinates=2, modulus=97, neighbourhood=ring)
     said, seated = [], 0
@@ -155,8 +155,8 @@ def test_too_few_around_one_user_are_refused_at_the_step_they_left(step: Step) -
             seated += 1
         except AggregationRefused as refused:
             said.append(str(refused))
-    # Of 21 pairs 7 sit next but one; neighbours keep one share each of the other, which fails
-    # once they have shared: at the third step and the fourth.
+    # Of 21 pairs 7 are two places apart; neighbours keep one share each of the other, which fails
+    # after they have shared: at the third step and the fourth.
     assert (len(said), seated) == ((7, 14) if step < Step.INPUT else (14, 7))
     assert all("of 3 neighbours of 'user " in reason for reason in said)
     assert all(" remain and 2 are needed" in reason for reason in said)
@@ -175,12 +175,12 @@ def test_a_server_that_does_not_count_around_each_user_is_noticed(
             sum_is_right(parts, {"user 0": Step.UNMASK, f"user {other}": Step.UNMASK}, 5)
         except AggregationRefused as refused:
             said.add("do not reconstruct" in refused.reason)
-    assert said == {True}  # the commitment shows what the count should have
+    assert said == {True}  # the commitment fails where the count should have refused
 
 
 @pytest.mark.parametrize("colluding", [("bob", "eve"), ("bob",)])
 def test_a_refused_round_may_have_shown_its_sum_to_colluders(colluding: tuple[str, ...]) -> None:
-    # One honest reply arrived, three are needed: no result. Two colluding users hold the rest.
+    # One honest reply arrived, three are necessary: no result. Two colluding users hold the rest.
     play = rehearse(dropouts=2)
     few = masked_server.receive(play.server[Step.UNMASK], play.sent[Step.UNMASK]["ann"])
     with pytest.raises(AggregationRefused, match="remain and 3 are needed"):
@@ -200,11 +200,11 @@ def test_a_refused_round_may_have_shown_its_sum_to_colluders(colluding: tuple[st
 
 
 WITHOUT_BOB = rehearse(dropouts=2, vanish={"bob": Step.INPUT})
-HEARD = ("ann", "eve", "joe")  # whose shares are combined, the first three replies
+HEARD = ("ann", "eve", "joe")  # their shares are combined: the first three replies
 
 
 def lied(liar: str, which: str, about: str, error: int) -> masked_server.Unmasking:
-    r"""The server's last state, with one share of one reply off by ``error``."""
+    r"""Return the server's last state, with one share of one reply changed by ``error``."""
     state = WITHOUT_BOB.full[Step.UNMASK]
     reply = state.arrived[liar]
     wrong = {**getattr(reply, which)}
@@ -225,7 +225,7 @@ def test_a_wrong_share_gives_no_sum(liar: str, half: tuple[str, str], error: int
 
 @pytest.mark.parametrize("value", [PRIME - 1, 2**256])
 def test_a_number_that_is_no_secret_gives_no_sum(value: int) -> None:
-    # Ann, Eve and Joe stand at 1, 3 and 4: the weight of Ann's share is 2.
+    # Ann, Eve and Joe are at 1, 3 and 4: the weight of Ann's share is 2.
     seed = int.from_bytes(WITHOUT_BOB.after[Step.SHARES]["ann"].seed, "big")
     error = (value - seed) * pow(2, -1, PRIME)
     with pytest.raises(AggregationRefused, match="do not reconstruct a secret of 'ann'"):

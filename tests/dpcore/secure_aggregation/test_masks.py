@@ -1,4 +1,4 @@
-r"""Masks: the stream is AES-256-CTR, a residue is exactly uniform, addition does not overflow."""
+r"""Tests of `dpcore.secure_aggregation.masks`: AES-256-CTR, uniform residues, no overflow."""
 
 from __future__ import annotations
 

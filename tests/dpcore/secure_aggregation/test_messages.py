@@ -1,4 +1,6 @@
-r"""Messages: one encoding each, and a decoder that refuses every other string of bytes by name."""
+r"""Tests of `dpcore.secure_aggregation.messages`: unique encodings; other bytes are refused by
+name.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ from tests.support.dpcore.mutants import mutated
 from tests.support.secure_aggregation.recorded_round import refusal
 
 TERMS = Round(identifier=bytes(range(32)), users=4, dropouts=1, coordinates=3, modulus=1000)
-HEAD = 2 + 32 + (1 + 3) + 1  # of messages of "ann" to the server
+HEAD = 2 + 32 + (1 + 3) + 1  # of messages from "ann" to the server
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(
     lambda name: len(name.encode()) <= 255
@@ -83,7 +85,7 @@ def test_what_is_written_is_read(body: Any, sender: str, receiver: str) -> None:
 
 
 def largest(kind: Any) -> tuple[Any, str]:
-    r"""The most that four users can list, under identities of 255 bytes, and one of these."""
+    r"""Return the message for four users with identities of 255 bytes, and one of them."""
     users = ["x" * 254 + end for end in "abcd"]
     seals, shares = dict.fromkeys(users, bytes(SEALED_BYTES)), dict.fromkeys(users, PRIME - 1)
     return {
@@ -246,7 +248,7 @@ GOOD: dict[str, Any] = {
     [
         ("identifier", b"short"),
         ("users", 1),
-        ("users", 4),  # two may vanish of five, not of four
+        ("users", 4),  # two of five may vanish, but not two of four
         ("users", 2**16),
         ("dropouts", 3),
         ("dropouts", True),

@@ -1,4 +1,4 @@
-r"""A device answers each step once: not again, not concurrently, and not from a copy."""
+r"""Tests of `network_round`: each step is taken once: not again, concurrently or from a copy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STEPS = ("advertise_keys", "share_keys", "mask_input", "unmask")
 
 @pytest.fixture(autouse=True, params=GRAPHS)
 def over_each_graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    r"""Each test runs over everyone and over neighbourhoods."""
+    r"""Run each test with the complete graph and with neighbourhoods."""
     play = PLAYS[request.param]
     new = {
         "PLAY": play,
@@ -41,7 +41,7 @@ def over_each_graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 
 class Ann:
-    r"""A device of the rehearsal, asked what Ann was asked there."""
+    r"""A device of the recorded round, with the requests that Ann received."""
 
     def __init__(self, step: Step, rng: Rng | None = None) -> None:
         self.device = Device(ANN)
@@ -87,7 +87,7 @@ def test_a_step_that_comes_too_early_is_refused_and_changes_nothing(step: Step) 
 
 def test_an_order_that_is_not_looked_at_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Device, "_step", mutated(Device._step, "step != self.due", "False"))
-    with pytest.raises(AttributeError):  # the function got a state that is not its own
+    with pytest.raises(AttributeError):  # the state belongs to another step
         Ann(Step.SHARES).ask(Step.UNMASK)
 
 
@@ -111,7 +111,7 @@ def test_a_refused_message_may_be_followed_by_the_right_one(
 
 
 class Breaks(Rng):
-    r"""Fails in the middle of a step, or does something there first."""
+    r"""Fails in the middle of a step, or first performs an action there."""
 
     __slots__ = ("act",)
 
@@ -165,7 +165,9 @@ def test_a_state_forgotten_within_a_step_does_not_come_back(
 
 
 def answers_within(step: Step) -> list[bytes]:
-    r"""What a step gives when its source of randomness, or a signal, asks for the same step."""
+    r"""Return the result of a step when its source of randomness, or a signal, requests the same
+    step.
+    """
     sent: list[bytes] = []
     ann = Ann(step)
 
@@ -188,12 +190,12 @@ def test_a_step_within_a_step_is_refused(step: Step, monkeypatch: pytest.MonkeyP
 def race(
     monkeypatch: pytest.MonkeyPatch, data: list[bytes], lock: Any = None
 ) -> tuple[list[bytes], list[str]]:
-    r"""Threads that ask for step 4 at one moment; each waits within it for the others."""
+    r"""Start threads that request step 4 at the same time; each waits within it for the others."""
     meet, start = threading.Barrier(len(data)), threading.Barrier(len(data))
     plain = masked_user.unmask
 
     def slowly(state: Any, received: bytes) -> Any:
-        with contextlib.suppress(threading.BrokenBarrierError):  # nobody else is let in
+        with contextlib.suppress(threading.BrokenBarrierError):  # no other thread is admitted
             meet.wait(0.5)
         return plain(state, received)
 

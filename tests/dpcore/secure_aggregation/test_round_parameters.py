@@ -1,4 +1,4 @@
-r"""Neighbourhoods: bounds equal to what enumeration counts, and kept by graphs that are drawn."""
+r"""Tests of neighbourhoods: bounds against enumeration and against randomly drawn graphs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Graph = dict[int, set[int]]
 
 
 def circle(n: int, k: int) -> Graph:
-    r"""Who is near whom when 0 .. n-1 sit in order, by the definition: at most k/2 apart."""
+    r"""Return the neighbours when 0 .. n-1 are in order, by the definition: at most k/2 apart."""
     return {
         u: {v for v in range(n) if v != u and min((u - v) % n, (v - u) % n) <= k // 2}
         for u in range(n)
@@ -43,7 +43,7 @@ def corrupted(graph: Graph, corrupt: set[int], t: int) -> int:
 
 
 def groups(graph: Graph, left: set[int]) -> int:
-    r"""Into how many groups those who are left fall, following edges."""
+    r"""Return the number of connected components of the remaining users."""
     found, waiting = 0, set(left)
     while waiting:
         found += 1
@@ -68,7 +68,7 @@ SMALL = [(n, k) for n in (6, 7, 8) for k in (2, 4, 6) if k <= n - 2]
 
 @pytest.mark.parametrize(("n", "k"), SMALL)
 def test_the_bounds_are_what_enumeration_counts(n: int, k: int) -> None:
-    # Over all sets of one size the union bound is the mean number of users, or pairs, concerned.
+    # Over all sets of one size the union bound is the mean number of affected users, or pairs.
     graph = circle(n, k)
     for t in range(k // 2 + 1, k + 2):
         hood = Neighbourhood(neighbours=k, threshold=t)
@@ -107,7 +107,7 @@ def test_how_often_those_who_are_left_fall_apart(n: int, k: int) -> None:
         bound = sizing._disconnected(n, removed, k)
         if bound < 1:
             assert bound == pairs_of_gaps(n, k, removed)
-        # For as many or fewer: the bound does not fall.
+        # For at most that many: the bound does not decrease.
         assert max(truth[: removed + 1]) <= bound
     late = mutated(sizing._disconnected, "removed > (left + 1) * (count // 2)", "False")
     assert late(9, 8, 2) < max(apart(9, 2, removed) for removed in range(9))
@@ -141,7 +141,7 @@ def test_the_graph_is_the_circle_in_some_order() -> None:
             assert len(those) == k + 1
             assert name in those
             assert all(name in near[other] for other in those)
-        # The two who have all but one neighbour in common sit beside each other: one circle.
+        # Two users with all but one neighbour in common are adjacent: one circle.
         beside = {u: {v for v in names if len({*near[u]} & {*near[v]}) == k} for u in names}
         assert all(len(two) == 2 for two in beside.values())
         assert (
@@ -169,12 +169,12 @@ RUNS = 1500
 N, COLLUDING, DROPOUTS = 40, 8, 6
 HOOD = Neighbourhood(neighbours=6, threshold=4)
 NAMES = [f"u{i:02}" for i in range(N)]
-# Around one user and side by side, as they are listed: a graph that follows the list fails at once.
+# Corrupt users around one user, vanished users adjacent in the list: a graph in list order fails.
 CORRUPT, GONE = set(NAMES[:9]) - {NAMES[4]}, set(NAMES[20 : 20 + DROPOUTS])
 
 
 def events(draw: Callable[..., dict[str, tuple[str, ...]]]) -> dict[str, int]:
-    r"""How often each way to fail came up, in graphs that ``draw`` gave."""
+    r"""Count each kind of failure in graphs from ``draw``."""
     rng, seen = SeededRng(77), {"corrupted": 0, "disconnected": 0, "stranded": 0}
     place = {name: i for i, name in enumerate(NAMES)}
     corrupt, gone = ({place[name] for name in names} for names in (CORRUPT, GONE))
@@ -204,11 +204,11 @@ def test_graphs_that_are_drawn_keep_the_bounds() -> None:
     risk, seen = risk_of(), events(neighbours_of)
     assert all(0 < getattr(risk, name) < Fraction(3, 4) for name in seen)
     assert min(p_values(risk, seen).values()) > alpha
-    # A graph in the order of the list, where those who collude sit together.
+    # A graph in the order of the list, where colluding users are adjacent.
     listed = events(rewired(neighbours_of, permutation=lambda count, rng: range(count)))
     assert p_values(risk, listed)["corrupted"] < alpha
     assert p_values(risk, listed)["stranded"] < alpha
-    # Bounds for one corrupt neighbour more than the threshold, and for one share less.
+    # Mutants: bounds for one corrupt neighbour more than the threshold, and for one share less.
     late = risk_of(mutated(neighbourhood_risk, "at_least(threshold)", "at_least(threshold + 1)"))
     assert p_values(late, seen)["corrupted"] < alpha
     spare = mutated(sizing._stranded, "count - threshold + 1", "count - threshold + 2")
@@ -216,7 +216,7 @@ def test_graphs_that_are_drawn_keep_the_bounds() -> None:
 
 
 def serves(n: int, d: int, c: int, k: int, t: int, exposure: Fraction, failure: Fraction) -> bool:
-    r"""By scipy alone, a part in a million below the bounds counting as above them."""
+    r"""By scipy alone; values within one part in a million below the bounds count as above."""
     left = n - d - c
     log_pairs = np.log(left * (left - 1) / 2) if left > 1 else -np.inf
     ranks = np.arange(k)
@@ -260,7 +260,7 @@ def test_the_least_neighbourhood_is_that_of_a_plain_search(n: int, d: int, c: in
 def test_where_none_serves_everyone_is_left() -> None:
     assert size_neighbourhood(users=11, dropouts=5, colluding=4) is None
     assert size_neighbourhood(users=3, dropouts=1, colluding=0) is None
-    # Nobody colludes and nobody vanishes: a ring, in which all three shares may be asked for.
+    # No user colludes or vanishes: a ring, where all three shares may be requested.
     ring = size_neighbourhood(users=10, dropouts=0, colluding=0)
     assert ring == Neighbourhood(neighbours=2, threshold=2)
 

@@ -1,4 +1,4 @@
-r"""A desk closes each step once and loses no message that threads bring."""
+r"""Tests of the server with threads: each step is closed once, and no message is lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLOSERS = ("close_keys", "close_shares", "close_inputs", "finish")
 
 @pytest.fixture(autouse=True, params=GRAPHS)
 def over_each_graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    r"""Each test runs over everyone and over neighbourhoods."""
+    r"""Run each test with the complete graph and with neighbourhoods."""
     monkeypatch.setattr(sys.modules[__name__], "PLAY", PLAYS[request.param])
 
 

@@ -1,4 +1,4 @@
-"""What the server sees: masked inputs that are uniform, after unmasking uniform given the sum."""
+"""Tests of the server's view: masked inputs are uniform, after unmasking uniform given the sum."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_unmasked_they_are_uniform_given_their_sum(monkeypatch: pytest.MonkeyPat
     }  # 4 + 0 + 1: the sum, at every coordinate
     for left_out in NAMES:
         assert p_value([rows[n] for n in NAMES if n != left_out]) > alpha / 3
-    # The twin adds up to the right sum all the same: only the view tells.
+    # The mutant also gives the correct sum: only the view differs.
     monkeypatch.setattr(masked_user, "masked", mutated(masked_user.masked, *NO_PAIRS))
     bare = played({}, 12)
     assert bare.total is not None
@@ -103,7 +103,7 @@ def test_also_when_one_vanished() -> None:
 
 
 def without_pair_masks(play: Rehearsal, name: str, row: Integers, other: str) -> Integers:
-    r"""A row of ``name`` less the mask it shares with ``other``, as ``other``'s key gives it."""
+    r"""Return a row of ``name`` minus the mask it shares with ``other``, from ``other``'s key."""
     private = play.after[Step.SHARES][other].masking.private
     public = play.server[Step.SHARES].keys[name].masking
     secret = agreements(private, {name: public})[name]
@@ -112,7 +112,7 @@ def without_pair_masks(play: Rehearsal, name: str, row: Integers, other: str) ->
 
 
 def late_input(seed: int) -> Integers:
-    r"""Bob's masked input, which came too late, less the masks that his revealed key gives."""
+    r"""Return Bob's late masked input, minus the masks from his revealed key."""
     play = played({"bob": Step.INPUT}, seed)
     state, data = play.after[Step.SHARES]["bob"], play.given[Step.INPUT]["bob"]
     _, message = take_step(Step.INPUT, state, data, INPUTS["bob"], SeededRng(0))
@@ -123,7 +123,7 @@ def late_input(seed: int) -> Integers:
 
 
 def test_an_input_that_came_too_late_stays_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    # This is what the self mask is for: without it the server would hold Bob's zeros.
+    # This is the purpose of the self mask: without it the server would learn Bob's zeros.
     alpha = buy_alpha("masked aggregation: an input that came too late", "1e-9")
     assert p_value([late_input(14)]) > alpha
     monkeypatch.setattr(masked_user, "masked", mutated(masked_user.masked, *NO_SELF))
@@ -143,7 +143,7 @@ FOUR = {**INPUTS, "joe": np.full(COUNT, 2)}
 
 
 def test_those_who_collude_see_the_sum_of_each_group_that_they_leave() -> None:
-    # This is why the graph must hold together without those who collude and who vanish.
+    # This is why the graph must stay connected without colluding and vanished users.
     alpha = buy_alpha("masked aggregation: colluding users on a ring", "1e-9")
     play = played({}, 16, FOUR, RING)
     bare, near = without_self_masks(play), play.server[Step.KEYS].near

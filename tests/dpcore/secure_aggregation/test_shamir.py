@@ -1,4 +1,4 @@
-"""Shamir sharing: threshold shares give the secret, and the law of fewer does not depend on it."""
+"""Tests of `shamir`: threshold shares give the secret; the law of fewer does not depend on it."""
 
 from __future__ import annotations
 

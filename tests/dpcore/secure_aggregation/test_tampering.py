@@ -1,4 +1,4 @@
-r"""Whatever is not exactly the message that is due is refused by name, and changes nothing."""
+r"""Tests of changed messages: all are refused by name, and the state does not change."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LATER = [step for step in Step if step > Step.KEYS]
 
 @pytest.fixture(autouse=True, params=GRAPHS)
 def over_each_graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    r"""Each test runs over everyone and over neighbourhoods."""
+    r"""Run each test with the complete graph and with neighbourhoods."""
     for name, table in (("PLAY", PLAYS), ("OTHER", OTHERS), ("GRAPH", GRAPHS)):
         monkeypatch.setattr(sys.modules[__name__], name, table[request.param])
 
@@ -211,7 +211,7 @@ def test_two_users_with_one_identity_are_refused() -> None:
         (roster[:-1], f"must have {len(roster)} users"),
         ([*roster[:-1], ("", KeyPair.draw().public)], "1 to 255 bytes"),
         ([*roster[:-1], ("mal", bytes(32))], "large order"),
-        # X25519 ignores the last bit: the same key again, written otherwise.
+        # X25519 ignores the last bit: the same key in another encoding.
         ([*roster[:-1], ("mal", roster[0][1][:31] + bytes([roster[0][1][31] | 128]))], "canonical"),
         ([*roster[:-1], ("mal", roster[0][1][:31])], "canonical"),
         ([*roster[:-1], ("mal", None)], "canonical"),
@@ -267,7 +267,7 @@ def test_shares_for_others_than_those_who_advertised_are_refused() -> None:
     for sealed in (
         {**shares.sealed, "mal": shares.sealed["bob"]},
         {**shares.sealed, "ann": shares.sealed["bob"]},
-        {**shares.sealed, "mia": shares.sealed["bob"]},  # with a graph she is there, and not near
+        {**shares.sealed, "mia": shares.sealed["bob"]},  # in a graph mia is present, no neighbour
         {name: shares.sealed[name] for name in ("bob", "eve")},
     ):
         body = SealedShares(commitment=shares.commitment, sealed=sealed)

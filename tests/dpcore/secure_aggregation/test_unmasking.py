@@ -1,4 +1,4 @@
-r"""No user reveals both halves of anyone, and none answers a question that would lead there."""
+r"""Tests of unmasking: users reveal one half of each user, and refuse a request for both."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REQUESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
 
 @pytest.fixture(autouse=True, params=GRAPHS)
 def over_each_graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    r"""Each test runs over everyone and over neighbourhoods."""
+    r"""Run each test with the complete graph and with neighbourhoods."""
     play = PLAYS[request.param]
     monkeypatch.setattr(sys.modules[__name__], "PLAY", play)
     monkeypatch.setattr(sys.modules[__name__], "STATE", play.users[Step.UNMASK]["ann"])

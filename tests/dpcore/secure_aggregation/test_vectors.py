@@ -1,4 +1,4 @@
-"""The vectors: today's code writes the same bytes, a second server gets the same sums from them"""
+"""Tests of the vectors: the code writes the same bytes; a second server computes the sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choices by scores: their law, their sampler, and what it loses, against other paths."""
+"""Tests of the exponential mechanism and similar choices: law, sampler and privacy loss."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOTH = pytest.mark.parametrize("rule", list(Rule))
 
 
 def by_listing(rule: Rule, scores: list[int], unit: Fraction) -> list[float]:
-    """Every order and every outcome of the coins, added up."""
+    """Sum over every order and every outcome of the coins."""
     coins = [math.exp(-(max(scores) - u) * unit) for u in scores]
     if rule is Rule.EXPONENTIAL:
         return [c / sum(coins) for c in coins]
@@ -50,7 +50,7 @@ def test_the_law_is_that_of_the_papers(rule: Rule, scores: list[int]) -> None:
 @by_day(1)
 @BOTH
 def test_the_reference_has_that_law(rule: Rule) -> None:
-    """Every path of the reference, with its exact weight: no false alarm is possible."""
+    """Every path of the reference, with its exact weight: a false alarm is impossible."""
     choice = Selection(epsilon=1, sensitivity=1, rule=rule)
     scores = [0, 1]
     law = unroll(lambda rng: choice.reference(scores, rng))
@@ -58,7 +58,7 @@ def test_the_reference_has_that_law(rule: Rule) -> None:
         least = law.lower.get(index, Fraction(0))
         assert least <= mass <= least + law.leftover
     other = Selection(epsilon=2, sensitivity=1, rule=rule).law(scores)[1]
-    assert not law.lower[1] <= other <= law.lower[1] + law.leftover  # the twin
+    assert not law.lower[1] <= other <= law.lower[1] + law.leftover  # the mutant
 
 
 @BOTH
@@ -81,7 +81,7 @@ def test_the_fast_sampler_has_that_law(rule: Rule) -> None:
 
 
 class Words1(Rng):
-    """The same word for every coin, and no other bits."""
+    """Returns the same word for every coin, and no other bits."""
 
     def __init__(self, word: int, more: int = 1) -> None:
         self.word, self.more, self.asked = word, more, 0
@@ -105,7 +105,7 @@ def test_coins_are_decided_as_rationals_would(unit: Fraction) -> None:
     for word in words:
         for more in (1, (1 << 64) - 1):  # never 0: an endless run of zeros decides nothing
             found = _flip(gaps, unit, Words1(word, more))
-            # 53 bits of the word, then as many more as are asked for, all alike.
+            # 53 bits of the word, then as many further bits as are requested, all equal.
             whole = ((word >> 11) << 640) | (sum(more << (64 * i) for i in range(10)))
             for gap, heads in zip(gaps.tolist(), found.tolist(), strict=True):
                 chance = exp_neg(gap * unit, 900)
@@ -123,7 +123,9 @@ def test_an_ambiguous_word_asks_for_more_bits_and_no_other_does() -> None:
 
 
 def worst(choice: Selection, moved: int) -> tuple[float, float]:
-    """The largest loss, and D_2, over all scores in a small range moved by at most ``moved``."""
+    """Return the largest loss, and D_2, over all scores in a small range moved by at most
+    ``moved``.
+    """
     loss, second = 0.0, 0.0
     moves = [*itertools.product((-moved, moved), repeat=3)]
     for scores in itertools.product((0, 2), repeat=2):
@@ -144,7 +146,7 @@ def test_no_neighbours_lose_more_than_epsilon(rule: Rule) -> None:
     assert 0.5 < loss <= 1 + 1e-9
     if rule is Rule.EXPONENTIAL:
         assert second <= 2 * Fraction(1, 8)
-    # The twin: scores that move by 2 where 1 was said lose more.
+    # The mutant: scores that move by 2 with a stated sensitivity of 1 lose more.
     assert worst(Selection(epsilon=1, sensitivity=1, rule=rule), 2)[0] > 1
 
 
@@ -200,7 +202,7 @@ def test_what_is_no_choice_is_refused() -> None:
 
 
 def test_a_threshold_releases_what_reaches_it() -> None:
-    noise = DiscreteLaplace(scale="1/100")  # e^-100: no noise to speak of
+    noise = DiscreteLaplace(scale="1/100")  # e^-100: practically no noise
     held = Mechanism(noise=noise, sensitivity=Sensitivity.l1(1))
     release = NoisyThreshold(mechanism=held, threshold=5)
     assert release.release({"b": 5, "a": 9, "c": 4}) == {"a": 9, "b": 5}

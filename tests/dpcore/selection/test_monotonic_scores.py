@@ -1,4 +1,6 @@
-"""Half of the noise suffices if no two scores change in opposite directions, and only then."""
+"""Tests of monotonic scores: half of the noise is enough if and only if scores move in one
+direction.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def law(mechanism: Any, scores: Sequence[int]) -> dict[Any, Fraction]:
 
 
 def worst(mechanism: Any, steps: Sequence[int]) -> float:
-    """The largest privacy loss over small scores, and all changes of each by one of ``steps``."""
+    """Return the largest privacy loss over small scores, and all changes of each by one of
+    ``steps``.
+    """
     size = 2 if getattr(mechanism, "gap", False) else 3
     seen: dict[tuple[int, ...], dict[Any, Fraction]] = {}
     ratios = [Fraction(1)]
@@ -55,7 +59,7 @@ def test_half_of_the_noise_suffices_for_monotonic_scores_only(name: str) -> None
     assert 0.4 < found <= 1 + 1e-12
     against = worst(MECHANISMS[name], AGAINST)
     assert against > 1.2 * found
-    assert against > 1 or name in ("above-two", "gap")  # which exceed it with more answers
+    assert against > 1 or name in ("above-two", "gap")  # with more answers they exceed it
 
 
 def test_the_noise_is_half_as_wide() -> None:

@@ -1,4 +1,4 @@
-"""Sparse vector and noisy max: the code unrolled on finite noise, and their laws by mpmath."""
+"""Tests of sparse vector and noisy max: the code enumerated on finite noise, laws by mpmath."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tests.support.audit.laws import rows
 from tests.support.dpcore.mutants import mutated
 from tests.support.enumerate_random_choices import Forking, unroll
 
-# A noise of three values, so that the code can be unrolled whole; scale 2 is wider.
+# A noise of three values, so that the code can be enumerated; scale 2 is wider.
 SMALL = {-1: Fraction(1, 8), 0: Fraction(1, 2), 1: Fraction(3, 8)}
 WIDE = {2 * z: mass for z, mass in SMALL.items()}
 
 
 class Finite:
-    """In place of discrete Laplace noise: SMALL for scales up to 3, WIDE for larger ones."""
+    """Replaces discrete Laplace noise: SMALL for scales up to 3, WIDE for larger ones."""
 
     def __init__(self, *, scale: Fraction) -> None:
         self.law = SMALL if scale <= 3 else WIDE
@@ -49,7 +49,7 @@ class Finite:
 
 
 def sparse_listed(answers: Sequence[int], count: int, *, gap: bool = False) -> dict[Any, Fraction]:
-    """Every threshold and every noise, added up."""
+    """Sum over every threshold and every noise."""
     found: dict[Any, Fraction] = {}
     noise = SMALL if count == 1 else WIDE  # the scales are 3 and 3, or 3 and 6
     for drawn in product(SMALL, *[noise] * len(answers)):
@@ -95,7 +95,7 @@ def test_the_gap_is_the_lead_of_the_noisy_answer(monkeypatch: pytest.MonkeyPatch
                 open_mass=Fraction(0),
             )
             assert law.lower == listed
-            # The gap to the threshold itself: the noise of the threshold is missing.
+            # The gap to the threshold without its noise.
             wrong = mutated(
                 AboveThreshold.stream,
                 "(gap if above",
@@ -127,7 +127,7 @@ def test_gaps_are_free() -> None:
 
 
 def loss_of_rows(scales: tuple[Fraction, Fraction], count: int) -> Any:
-    """The largest loss over neighbours that move each of three answers by 1, 0 or -1."""
+    """Return the largest loss over neighbours that move each of three answers by 1, 0 or -1."""
     with mpmath.workdps(30):
         first_scale, second_scale = (mpf(s.numerator) / s.denominator for s in scales)
         law = rows(first_scale, second_scale, count)
@@ -162,7 +162,7 @@ def test_no_other_integer_ratio_has_less_variance(monotonic: bool) -> None:
 
 
 def largest_listed(scores: Sequence[int], law: dict[int, Any]) -> list[Any]:
-    """P(index) where each score has noise of this law and equal ones share."""
+    """P(index) where each score has noise of this law and ties are broken uniformly."""
     found: list[Any] = [0 * law[0]] * len(scores)
     for drawn in product(law, repeat=len(scores)):
         sums = [u + z for u, z in zip(scores, drawn, strict=True)]
@@ -193,7 +193,7 @@ def test_noisy_max_is_the_algorithm(kind: MaxNoise, monkeypatch: pytest.MonkeyPa
 
 
 def masses(scale: Fraction, *, one_sided: bool) -> dict[int, Any]:
-    """The noise within 60 scales, where all but e^-60 of it is."""
+    """Return the noise within 60 scales, where all but e^-60 of the mass is."""
     shrink = mpmath.exp(-mpf(scale.denominator) / scale.numerator)
     reach = int(60 * scale)
     total = 1 / (1 - shrink) if one_sided else (1 + shrink) / (1 - shrink)
@@ -201,7 +201,7 @@ def masses(scale: Fraction, *, one_sided: bool) -> dict[int, Any]:
 
 
 def largest(scores: Sequence[int], law: dict[int, Any]) -> list[Any]:
-    """As `largest_listed`, for long laws and two scores."""
+    """Like `largest_listed`, for long laws and two scores."""
     gap = scores[0] - scores[1]
     upto: list[Any] = [mpf(0)]
     for mass in law.values():
@@ -215,7 +215,7 @@ def largest(scores: Sequence[int], law: dict[int, Any]) -> list[Any]:
 
 
 def laws_are(law: Any, listed: Any) -> bool:
-    """Whether an exact law holds every mass of another one."""
+    """Whether an exact law contains every mass of another one."""
     with mpmath.workdps(30):
         balls = {key: mass.enclose(100).lower for key, mass in law.items()}
         return all(
@@ -270,7 +270,7 @@ def test_three_scores_and_ties() -> None:
 
 
 def lead_listed(scores: Sequence[int], law: dict[int, Any]) -> dict[tuple[int, int], Any]:
-    """P(index, lead), over all orders: the first of the largest wins, by as much as it must."""
+    """P(index, lead), over all orders: the first of the largest wins, by the necessary margin."""
     found: dict[tuple[int, int], Any] = {}
     orders = [*permutations(range(len(scores)))]
     for drawn in product(law, repeat=len(scores)):
@@ -297,7 +297,7 @@ def test_the_lead_is_that_over_the_least_score_that_wins(monkeypatch: pytest.Mon
         listed = lead_listed(scores, SMALL)
         assert set(found.lower) <= set(listed)
         assert all(mass in found.bounds(key) for key, mass in listed.items())
-        # The difference to the second largest score, which forgets who wins ties.
+        # The mutant: the difference to the second largest score, which ignores ties.
         plain = mutated(NoisyMax.release, "(lead > 0 and", "(False and", DiscreteLaplace=Finite)
         wrong = unroll(
             lambda rng, s=scores, p=plain: p(leading, s, rng=rng),  # type: ignore[misc]  # a sampler
