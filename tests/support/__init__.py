@@ -1,1 +1,1 @@
-"""What tests share: worlds, second paths, commands run for real."""
+"""Shared code of the tests: datasets, reference implementations, real commands."""

@@ -1,20 +1,20 @@
-r"""The exact law of a sampler, by unrolling every random choice it can make.
+r"""Compute the exact law of a sampler, by enumerating every random choice it can make.
 
-The sampler runs on a :class:`Forking` source. Where it asks for randomness that its path does not
-hold yet, the run stops and one path for each answer takes its place, with the answer's exact
-weight. A path that ends is a leaf: its mass is a rational number, and the leaves found so far
-give a lower law, which with the mass left over bounds the true law on both sides:
+The sampler runs on a :class:`Forking` source. When it requests randomness that its path does not
+contain yet, the run stops and is replaced by one path per answer, with the answer's exact weight. A
+finished path is a leaf: its mass is a rational number, and the leaves found so far give a lower
+law, which together with the remaining mass bounds the true law on both sides:
 
     lower(x) <= P(X = x) <= lower(x) + leftover.
 
-Both sides are theorems about the code that ran, so a sandwich that misses the enclosed mass is a
-bug and never bad luck. Weights may themselves be lower bounds (a coin of probability e^-x has no
-rational weight); what they miss goes to the leftover mass.
+Both sides are theorems about the code that ran, so a violation of these bounds is a bug and never
+bad luck. Weights may themselves be lower bounds (a coin of probability e^-x has no rational
+weight); the difference is added to the leftover mass.
 
-A loop that rejects is too deep to unroll. ``rounds`` stops paths that ask for one kind of choice
-once more, and sets their mass apart as ``restarted``: with one round, P(X = x) is the accepted
-mass over the accepted total, provided that rounds are alike; with two rounds the unroller shows
-that (see :func:`alike`).
+A rejection loop is too deep to enumerate. ``rounds`` stops paths that request one kind of choice
+once more, and counts their mass as ``restarted``: with one round, P(X = x) is the accepted mass
+over the accepted total, provided that rounds are alike; with two rounds the enumeration proves this
+(see :func:`alike`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Restart(Exception):
 
 
 class Forking(Rng):
-    r"""Answers along a path of choices; asks for a fork where the path ends."""
+    r"""Returns answers along a path of choices; requests a fork where the path ends."""
 
     __slots__ = ("_at", "_kind", "_path", "_rounds", "forks_below")
 
@@ -62,7 +62,7 @@ class Forking(Rng):
         self.forks_below = forks_below
 
     def choose(self, weights: Weights, kind: str) -> int:
-        r"""The index of the answer taken here; ``weights`` are lower bounds of their masses."""
+        r"""Return the index of the chosen answer; ``weights`` are lower bounds of their masses."""
         if kind == self._kind:
             self._rounds -= 1
             if self._rounds < 0:
@@ -76,7 +76,7 @@ class Forking(Rng):
         return self._uniform(1 << count, "bits")
 
     def below(self, bound: int) -> Any:
-        # Unrolled by itself as its own layer, then one fork of `bound` even answers.
+        # Enumerated as a layer of its own; in other layers one fork of `bound` equal answers.
         return self._uniform(bound, "below") if self.forks_below else super().below(bound)
 
     def words(self, count: int) -> Words:
@@ -92,7 +92,7 @@ class Forking(Rng):
 
 
 class _Uncut:
-    # A uniform integer of many values that is only ever compared once: two ways, exact weights.
+    # A uniform integer of many values that is compared only once: two branches, exact weights.
     __slots__ = ("_compared", "_kind", "_rng", "_ways")
 
     def __init__(self, rng: Forking, ways: int, kind: str) -> None:
@@ -107,21 +107,25 @@ class _Uncut:
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    r"""Lower masses of the values seen, the mass set apart as restarted, and the rest."""
+    r"""Lower masses of the observed values, the mass of restarted paths, and the rest."""
 
     lower: dict[Hashable, Fraction]
     restarted: Fraction
     leftover: Fraction
 
     def bounds(self, value: Hashable) -> Enclosure:
-        r"""P(X = value) between two rationals; given no restart, if some paths were restarted."""
+        r"""P(X = value) between two rationals; conditional on no restart, if some paths were
+        restarted.
+        """
         least = self.lower.get(value, Fraction(0))
         accepted = 1 - self.restarted
         most = (least + self.leftover) / (accepted - self.leftover)
         return Enclosure(least / accepted, most)
 
     def refuted(self, mass: Callable[[Any], Enclosure], values: Iterable[Hashable]) -> list[Any]:
-        r"""The values, among those given and those seen, whose mass the law contradicts."""
+        r"""Return the values, among the given and the observed ones, whose mass the law
+        contradicts.
+        """
         every = dict.fromkeys([*values, *self.lower])
         return [value for value in every if not self.bounds(value).overlaps(mass(value))]
 
@@ -135,7 +139,7 @@ def unroll(
     runs: int = 20_000,
     forks_below: bool = True,
 ) -> Law:
-    r"""The law of ``sampler``, heaviest paths first, until less than ``open_mass`` is open.
+    r"""Return the law of ``sampler``, heaviest paths first, until less than ``open_mass`` is open.
 
     >>> law = unroll(lambda rng: rng.below(3), forks_below=False, open_mass=Fraction(1, 1000))
     >>> law.bounds(2).lower < Fraction(1, 3) < law.bounds(2).upper, law.leftover < Fraction(1, 1000)
@@ -167,9 +171,9 @@ def unroll(
 
 
 def alike(sampler: Callable[[Forking], Hashable], *, kind: str, runs: int = 20_000) -> bool:
-    r"""Whether the second round repeats the law of the first, whatever the first rejected.
+    r"""Whether the second round repeats the law of the first, for every rejected value.
 
-    Both trees are unrolled whole. With m_1 and r_1 the masses accepted and restarted in one
+    Both trees are enumerated completely. With m_1 and r_1 the masses accepted and restarted in one
     round, two alike rounds accept exactly m_1 (1 + r_1) and restart r_1^2.
     """
     first = unroll(sampler, kind=kind, rounds=1, open_mass=Fraction(0), runs=runs)
@@ -181,7 +185,7 @@ def alike(sampler: Callable[[Forking], Hashable], *, kind: str, runs: int = 20_0
 
 
 def coin(rng: Forking, probability: Enclosure, kind: str = "coin") -> bool:
-    r"""A layer already proven, as one fork: True with a probability known between rationals."""
+    r"""A tested layer as one fork: True with a probability known between rationals."""
     if probability.width == 0:
         exact = Fraction(probability.lower)
         return rng.choose((1 - exact, exact), kind) == 1
@@ -191,14 +195,14 @@ def coin(rng: Forking, probability: Enclosure, kind: str = "coin") -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    r"""Two rationals around a probability."""
+    r"""Two rationals that enclose a probability."""
 
     lower: Fraction
     upper: Fraction
 
 
 def coarser(probability: Enclosure, bits: int) -> Held:
-    r"""The same with ends rounded outwards to multiples of 2^-bits: small numbers, still true.
+    r"""Return the enclosure with ends rounded outwards to multiples of 2^-bits, for small numbers.
 
     >>> coarser(Enclosure.exactly(Fraction(1, 3)), 2)
     Held(lower=Fraction(1, 4), upper=Fraction(1, 2))
@@ -212,7 +216,7 @@ def coarser(probability: Enclosure, bits: int) -> Held:
 
 @cache
 def exp_neg(exponent: Fraction, bits: int = 160) -> Enclosure:
-    r"""e^(-x) between two rationals, for the coins that stand for a proven layer."""
+    r"""e^(-x) between two rationals, for coins that replace a tested layer."""
     if exponent == 0:
         return Enclosure.exactly(1)
     if exponent > 2 * bits:  # e^-x < 2^-bits, without the digits of a very small number

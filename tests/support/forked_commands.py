@@ -1,4 +1,4 @@
-"""Commands as forks of a process that has loaded the package: starting is most of a short one."""
+"""Run commands as forks of a process with the package loaded: this saves most of the start time."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ LOADED = (
 def run(
     words: Sequence[str], folder: Path, environment: Mapping[str, str | None] | None = None
 ) -> tuple[int, str]:
-    """The exit code of ``dpcore …`` or ``pytest …`` in ``folder``, and what both streams got.
+    """Return the exit code of ``dpcore …`` or ``pytest …`` in ``folder``, and the output of both
+    streams.
 
-    ``environment`` is what differs of it; None for a name that is not to be there.
+    ``environment`` lists changed variables; None removes a variable.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["__main__", *LOADED])
@@ -54,7 +55,7 @@ def _command(
     if words[0] == "pytest":
         import pytest
 
-        # pytest rewrites the asserts of plugins as it loads them: ours is not to be there yet.
+        # pytest rewrites the asserts of plugins when it loads them: ours must not be loaded yet.
         for name in [name for name in sys.modules if name.split(".")[0] == "audit"]:
             del sys.modules[name]
         sys.path.insert(0, str(folder))  # as python -m pytest does

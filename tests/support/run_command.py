@@ -1,4 +1,4 @@
-r"""Commands as they are typed: what is said, on which stream, and the exit code."""
+r"""Run commands as typed, and return exit code, standard output and standard error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import dpcore.cli.app
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a command answered."""
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -21,7 +21,7 @@ class Answer:
 
     @property
     def json(self) -> dict[str, Any]:
-        """Standard output as one JSON document, without the words that JSON does not know."""
+        """Standard output as one JSON document; NaN and Infinity are refused."""
         found: dict[str, Any] = json.loads(self.out, parse_constant=_refused)
         return found
 
@@ -31,7 +31,7 @@ def _refused(word: str) -> None:
 
 
 def typed(streams: pytest.CaptureFixture[str], *words: object) -> Answer:
-    """The command in this process: the code of a real one from ``dpcore.cli.app.run`` on."""
+    """Run a command in this process, from ``dpcore.cli.app.run`` on."""
     streams.readouterr()
     code = dpcore.cli.app.run([*map(str, words)])
     out, err = streams.readouterr()

@@ -1,4 +1,4 @@
-"""The numbers inside a claim, as exact rationals, and both ends of a bound: what tests compare."""
+"""Read the numbers of a claim as exact rationals, and both ends of a bound."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def delta(claim: StatedGuarantee) -> Fraction:
 
 
 def ends(found: Bound) -> Enclosure:
-    """Both ends of a bound that has a lower one."""
+    """Return both ends of a bound that has a lower one."""
     assert found.lower is not None
     return Enclosure(found.lower, found.upper)

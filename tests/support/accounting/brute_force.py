@@ -1,6 +1,6 @@
-"""The second path: every number by plain sums over integers in mpmath, every shift, both ways.
+"""Reference values of one release: plain sums over integers in mpmath, all shifts and directions.
 
-Nothing here knows of rays, closed forms or worst shifts.
+Rays, closed forms and worst shifts are not used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ real = mpmath_precision.real
 
 
 def mass_of(noise: Noise) -> Mass:
-    """The masses of a law by its second path, at the ambient digits."""
+    """Return the masses of a law from its reference module, at the ambient digits."""
     return lambda k: second(noise, "pmf", k)
 
 
@@ -45,7 +45,7 @@ def triangle(half: int) -> Mass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brute:
-    """All vector shifts given, over the cube |x_i| <= reach, in both directions."""
+    """All given vector shifts, over the cube |x_i| <= reach, in both directions."""
 
     mass: Mass
     shifts: tuple[tuple[int, ...], ...]
@@ -101,7 +101,7 @@ class Brute:
 
 
 def close(found: Enclosure, truth: Any, *, relative: str = "1e-30") -> bool:
-    """Whether the enclosure holds a truth that is known to a relative error."""
+    """Whether the enclosure contains a reference that is accurate to a relative error."""
     with mpmath.workdps(DIGITS):
         slack = abs(truth) * mpmath.mpf(relative)
         return bool(

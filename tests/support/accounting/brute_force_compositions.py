@@ -1,6 +1,6 @@
-"""The second path for lists of releases: products of plain sums over integers, in mpmath.
+"""Reference values of compositions: products of plain sums over integers, in mpmath.
 
-Nothing here knows of engines, directions, dominating pairs or worst shifts.
+Engines, directions, dominating pairs and worst shifts are not used.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ BITS = 200
 
 
 def round_of(noise: Noise, shift: int, low: int, high: int) -> list[Atom]:
-    """The outcomes low..high of X under P and X - shift under Q; what is beyond is left out."""
+    """Return the outcomes low..high of X under P and X - shift under Q; others are omitted."""
     law = LAWS[noise.name]
     with mp.workdps(DIGITS):
         return [(law.pmf(noise, k), law.pmf(noise, k + shift)) for k in range(low, high + 1)]
 
 
 def response(epsilon: str, delta: str = "0") -> list[Atom]:
-    """Randomised response that shows everything with probability delta."""
+    """Return randomised response that reveals everything with probability delta."""
     with mp.workdps(DIGITS):
         e, d = mp.exp(real(Fraction(epsilon))), real(Fraction(delta))
         yes, no = (1 - d) * e / (1 + e), (1 - d) / (1 + e)
@@ -57,6 +57,6 @@ def _fixed(value: Any) -> int:
 
 
 def lost(rounds: Sequence[Sequence[Atom]]) -> Any:
-    """At most the P-mass of what the outcomes leave out."""
+    """Return an upper bound of the P-mass of the omitted outcomes."""
     with mp.workdps(DIGITS):
         return 1 - mp.fprod(mp.fsum(p for p, _ in outcomes) for outcomes in rounds)

@@ -1,7 +1,7 @@
-"""The second path for laws of one coordinate: sums over a cut support, every shift, both ways.
+"""Reference values of one coordinate: sums over a truncated support, all shifts and directions.
 
-Nothing here knows of rays, intervals, directions or worst shifts. Where a support
-is cut, what is lost is below 1e-30 of what is compared.
+Rays, intervals, directions and worst shifts are not used. The truncation error is below 1e-30 of
+the compared value.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def polya(shape: Rational, scale: Rational) -> Mass:
 
 
 def difference(one: Mass, reach: int) -> Mass:
-    """The law of X - Y for two draws of a law on 0..reach, by the double sum."""
+    """Return the law of X - Y for two draws of a law on 0..reach, by the double sum."""
 
     def mass(k: int) -> Any:
         with mpmath.workdps(DIGITS + 10):
@@ -56,7 +56,7 @@ def gaussian_sum(count: int, sigma_squared: Rational) -> Mass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worlds:
-    """Shifts 1..most of one law whose mass outside low..high does not matter."""
+    """Shifts 1..most of one law whose mass outside low..high is negligible."""
 
     mass: Mass
     most: int
@@ -112,7 +112,7 @@ def _missed(world: World, left: Any) -> Any:
 def inverts(
     found: Enclosure, brute: Worlds, delta: str, narrow: Fraction = Fraction(1, 2**64)
 ) -> bool:
-    """Whether epsilon(delta) is found, narrow, and goes back to delta."""
+    """Whether epsilon(delta) is found, is narrow, and gives delta back."""
     with mpmath.workdps(DIGITS):
         slack = real(delta) * mpmath.mpf("1e-17")
         below, above = Fraction(found.lower), Fraction(found.upper)

@@ -1,4 +1,4 @@
-"""The worlds of releases from samples, written out: every shift, both directions, every triple."""
+"""Neighbouring datasets of subsampled releases: all shifts, both directions, all triples."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Case:
             yield [*zip(plain, mixed, strict=True)]
 
     def fixed(self, rate: Fraction | str) -> Iterable[World]:
-        """A sample without the unit, with it, or with the one in its place: all are neighbours."""
+        """Samples without the unit, with it, or with the one in its place: all are neighbours."""
         share = real(rate)
         laws = {shift: self.law(shift) for shift in range(-self.most, self.most + 1)}
         for one, two in itertools.product(laws, laws):

@@ -1,4 +1,4 @@
-"""Certificates written by hand, as somebody may who has no engine: any parts, any claims."""
+"""Build certificates without the engine: arbitrary parts and claims."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def certificate(
     claims: Sequence[dict[str, Any]],
     scope: tuple[str, str] = ("contribution", "replace"),
 ) -> str:
-    """The text, with the assumptions that its parts need and a digest that fits."""
+    """Return the text, with the assumptions that its parts require and a matching digest."""
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "scope": dict(zip(("unit", "relation"), scope, strict=True)),
@@ -36,7 +36,7 @@ def certificate(
 
 
 def noise(law: str, sensitivity: Any, rounds: int = 1, /, **parameters: str) -> dict[str, Any]:
-    """Rounds of a law; the sensitivity is an integer, a list for a box, or (norm, amount)."""
+    """Return rounds of a law; the sensitivity is an integer, a list (a box), or (norm, amount)."""
     norm, amount = ("box", sensitivity) if isinstance(sensitivity, list) else ("absolute", 0)
     if isinstance(sensitivity, tuple):
         norm, amount = sensitivity
@@ -51,12 +51,12 @@ def noise(law: str, sensitivity: Any, rounds: int = 1, /, **parameters: str) -> 
 
 
 def stated(word: str, rounds: int = 1, **values: str) -> dict[str, Any]:
-    """Rounds of a claim that is stated: pure, approx or zcdp."""
+    """Return rounds of a stated guarantee: pure, approx or zcdp."""
     return {"claim": word, **values, "rounds": rounds}
 
 
 def enclosed(quantity: str, at: str, lower: str, upper: str) -> dict[str, Any]:
-    """That the quantity lies between two decimals."""
+    """Claim that the quantity lies between two decimals."""
     digits = len(lower.partition(".")[2])
     return {
         "quantity": quantity,
@@ -69,12 +69,14 @@ def enclosed(quantity: str, at: str, lower: str, upper: str) -> dict[str, Any]:
 
 
 def cell(quantity: str, at: str, place: int, digits: int, width: int = 1) -> dict[str, Any]:
-    """That it lies in the cell ``place`` of the grid of so many digits, or equals its left end."""
+    """Claim that it lies in the cell ``place`` of the grid with that many digits, or equals its
+    left end.
+    """
     ends = (_decimal(place, digits), _decimal(place + width, digits))
     return {**enclosed(quantity, at, *ends), "digits": digits}
 
 
 def exactly(quantity: str, value: Fraction) -> dict[str, Any]:
-    """That the pure epsilon, or the rho, is this rational."""
+    """Claim that the pure epsilon, or the rho, is this rational."""
     key = {"pure": "epsilon", "zcdp": "rho"}[quantity]
     return {"quantity": quantity, key: str(value), "theorem": THEOREMS[quantity]}

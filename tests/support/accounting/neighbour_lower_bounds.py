@@ -1,8 +1,9 @@
-"""What some neighbours lose, from below: a brute force for every law, norm and scheme.
+"""Lower bounds of the privacy loss from some neighbours: brute force for all laws, norms and
+schemes.
 
 Every neighbour listed here is allowed by the sensitivity, and outcomes are only ever merged, which
-can hide a loss and never add one. So the numbers are lower bounds of the truth, up to the rounding
-of floats. Noise on the reals is seen in bins, in up to nine coordinates.
+can hide a loss but never add one. So the numbers are lower bounds, up to the rounding of floats.
+Real-valued noise is divided into bins, in up to nine coordinates.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ _ORDERS = (1.01, 1.1, 1.5, 2.0, 3.0, 5.0, 9.0, 17.0, 33.0, 65.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """One list of all rounds for each choice of neighbours: (P, Q) of the outcomes."""
+    """A list of all rounds for each choice of neighbours: (P, Q) of the outcomes."""
 
     tables: tuple[Table, ...]
 
     @classmethod
     def of(cls, parts: Sequence[Mapping[str, Any]]) -> Shown:
-        """The same neighbours in every round of a part, and for samples in all of them."""
+        """The same neighbours in every round of a part, and in all rounds of samples."""
         choices = [[_joined([one] * part["rounds"]) for one in rounds_of(part)] for part in parts]
         return cls(tables=tuple(_joined(each) for each in itertools.product(*choices)))
 
@@ -82,7 +83,7 @@ class Shown:
 
 
 def rounds_of(part: Mapping[str, Any]) -> Iterator[Table]:
-    """(P, Q) of one round, for each choice of neighbours."""
+    """Return (P, Q) of one round, for each choice of neighbours."""
     if "claim" in part:
         yield _of_claim(part)
         return
@@ -124,7 +125,7 @@ def _shifts(part: Mapping[str, Any]) -> Iterator[tuple[float, ...]]:
 
 
 def _most(part: Mapping[str, Any]) -> int:
-    # A sample moves all coordinates or none, so a table of all of them is needed.
+    # A sample moves all coordinates or none, so a table of all of them is necessary.
     return 2 if "sampling" in part else 9
 
 
@@ -134,7 +135,7 @@ def _coordinate(part: Mapping[str, Any], centres: Sequence[float]) -> Table:
         real = norm if noise["law"] == "gaussian" else laplace
         scale = float(Fraction(noise["sigma" if noise["law"] == "gaussian" else "scale"]))
         far = 9 if noise["law"] == "gaussian" else 30
-        # The places where the density of Laplace noise bends are edges of bins.
+        # The kinks of the Laplace density are edges of bins.
         inner = np.linspace(min(centres) - far * scale, max(centres) + far * scale, _BINS)
         edges = np.unique([*inner, *centres])
         below = [np.concatenate([[0], real.cdf(edges, c, scale), [1]]) for c in centres]
@@ -161,7 +162,7 @@ def _outwards(mass: Callable[[int], Any], least: int | None, rare: Any) -> Masse
 
 @lru_cache(maxsize=64)
 def masses(noise: tuple[tuple[str, str], ...], rare: Any = _RARE) -> Masses:
-    """Every value of the law that is not too rare, with its mass."""
+    """Return every value of the law that is not too rare, with its mass."""
     law = noise_from_json(dict(noise))
     least = None if law.symmetric else 0
     with mpmath.workdps(50):
@@ -170,7 +171,7 @@ def masses(noise: tuple[tuple[str, str], ...], rare: Any = _RARE) -> Masses:
 
 
 def moves(sensitivity: Mapping[str, Any]) -> Iterator[tuple[int, ...]]:
-    """Every way in which neighbouring data may move the coordinates, but for zeros."""
+    """Return every change of the coordinates between neighbouring data, except zeros."""
     norm, amount = sensitivity["norm"], sensitivity["amount"]
     if norm == "box":
         ranges = [range(-each, each + 1) for each in amount]
@@ -207,7 +208,7 @@ def _joined(tables: Sequence[Table]) -> Table:
 
 
 def _merged(table: Table) -> Table:
-    """Outcomes of nearly the same loss, made one."""
+    """Merge outcomes with nearly equal losses."""
     p, q = table
     kept = (p > 0) | (q > 0)
     p, q = p[kept], q[kept]
@@ -217,7 +218,7 @@ def _merged(table: Table) -> Table:
         loss = np.clip(np.log(p) - np.log(q), -_FARTHEST, _FARTHEST)
     low, high = float(loss.min()), float(loss.max())
     cell = np.rint((loss - low) / max(high - low, 1e-9) * (_MERGED - 3)).astype(int) + 1
-    # What shows a dataset for sure stays apart from all that does not.
+    # Outcomes that reveal a dataset for certain are not merged with others.
     cell[q == 0], cell[p == 0] = _MERGED - 1, 0
     return np.array([np.bincount(cell, each, _MERGED) for each in (p, q)])
 

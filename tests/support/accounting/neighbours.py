@@ -1,7 +1,7 @@
-r"""The worst case over all neighbours by brute force: every shift and sign, every round by itself.
+r"""The worst case over all neighbours by brute force: every shift and sign, every round separately.
 
-Nothing here knows which shift is worst, that losses rise, or that directions agree. A part is a
-dictionary as a certificate holds it. What it costs is told in floats, to about 1e-12.
+Worst shifts, monotone losses and equal directions are not assumed. A part is a dictionary as in a
+certificate. Costs are floats, accurate to about 1e-12.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.accounting.neighbour_lower_bounds import masses, moves
 
 @lru_cache(maxsize=512)
 def _world(noise: tuple[tuple[str, str], ...], step: int) -> tuple[Any, Any]:
-    # P and Q at every value of either world.
+    # P and Q at every value on either dataset.
     here = masses(noise)
     points = sorted({*here, *(x + step for x in here)})
     p = np.array([float(here.get(x, 0)) for x in points])
@@ -39,7 +39,7 @@ def _stated(part: Mapping[str, Any]) -> tuple[Any, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """What parts cost, over all neighbours: one world a choice of a move in every round."""
+    """The cost of parts over all neighbours: one pair of laws per choice of moves in all rounds."""
 
     worlds: tuple[tuple[Any, Any], ...]
 
@@ -52,7 +52,7 @@ class Truth:
         return max(float(np.maximum(p - factor * q, 0).sum()) for p, q in self.worlds)
 
     def worst(self, epsilon: float, most: int) -> list[Truth]:
-        """The worst few at that epsilon, of those that differ there."""
+        """Return the worst few at that epsilon, of those that differ there."""
         alone = [Truth(worlds=(world,)) for world in self.worlds]
         found = {round(each.delta(epsilon), 9): each for each in alone}
         return [found[value] for value in sorted(found, reverse=True)[:most]]
@@ -79,7 +79,7 @@ def _choices(parts: Sequence[Mapping[str, Any]]) -> Iterator[list[tuple[Any, Any
         else:
             noise = tuple(sorted(part["noise"].items()))
             options = [[_world(noise, s) for s in move] for move in moves(part["sensitivity"])]
-        # Rounds of one part are alike: which of them makes which move does not matter.
+        # Rounds of one part are exchangeable: the order of the moves does not matter.
         each.append(
             [
                 [axis for move in chosen for axis in move]
@@ -100,7 +100,7 @@ def _product(axes: list[tuple[Any, Any]]) -> tuple[Any, Any]:
 
 
 def size(parts: Sequence[Mapping[str, Any]]) -> float:
-    """About how many numbers the brute force takes: worlds times atoms."""
+    """Return the approximate cost of the brute force: number of neighbours times atoms."""
     worlds, atoms = 1.0, 1.0
     for part in parts:
         if "claim" in part:
@@ -114,7 +114,7 @@ def size(parts: Sequence[Mapping[str, Any]]) -> float:
 
 
 def renyi(parts: Sequence[Mapping[str, Any]], order: Fraction) -> float:
-    """Divergences of independent coordinates add: one sum a coordinate, as wide as it needs."""
+    """Divergences of independent coordinates add: one sum per coordinate, as wide as necessary."""
     with mpmath.workdps(50):
         return float(sum(part["rounds"] * _renyi_of(part, order) for part in parts))
 
@@ -135,7 +135,7 @@ def _renyi_of(part: Mapping[str, Any], order: Fraction) -> Any:
 
 @lru_cache(maxsize=256)
 def _renyi_of_step(noise: tuple[tuple[str, str], ...], step: int, a: Any) -> Any:
-    # Rare enough that p^a q^(1-a) ends: as far out as (a - 1) times the step, and beyond.
+    # Rare enough for the sum of p^a q^(1-a): as far as (a - 1) times the step, and beyond.
     here = masses(noise, mpmath.mpf(10) ** -400)
     if min(here) >= 0:
         return mpmath.inf
@@ -144,7 +144,7 @@ def _renyi_of_step(noise: tuple[tuple[str, str], ...], step: int, a: Any) -> Any
 
 
 def largest_loss(parts: Sequence[Mapping[str, Any]]) -> float:
-    """The largest loss among values that are not rare; of laws that end on a side, infinite."""
+    """Return the largest loss among values that are not rare; infinite for one-sided laws."""
     total = 0.0
     for part in parts:
         if "claim" in part:

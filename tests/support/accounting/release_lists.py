@@ -1,4 +1,4 @@
-r"""Curves and samples that the tests of lists share."""
+r"""Curves and samples shared by the tests of compositions."""
 
 from __future__ import annotations
 

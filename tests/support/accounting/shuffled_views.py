@@ -1,7 +1,7 @@
 r"""The server's view of a pure shuffle by brute force: every composition, every output, exactly.
 
-The masses of a share come from their second path; each becomes an integer over 2^256, and
-the law of a view is a product of integer polynomials, nothing dropped.
+The masses of a share come from the reference module; each becomes an integer over 2^256, and the
+law of a view is a product of integer polynomials, with nothing omitted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BITS = 256
 
 
 def message_laws(protocol: PureShuffle) -> list[list[int]]:
-    r"""For x = 0, ..., g the law of the number of ones of one user, in units of 2^-256."""
+    r"""For x = 0, ..., g return the law of the number of ones of one user, in units of 2^-256."""
     with mpmath.workprec(2 * _BITS):
         noise = [second(protocol.share, "pmf", j) for j in range(protocol.reach + 1)]
         kept = 1 - mpmath.mpf(protocol.cover.numerator) / protocol.cover.denominator
@@ -33,7 +33,7 @@ def message_laws(protocol: PureShuffle) -> list[list[int]]:
 
 
 def worst_loss(protocol: PureShuffle, honest: int) -> float:
-    r"""The largest loss of any user at any output, over all that ``honest`` - 1 others may hold."""
+    r"""Return the largest loss of any user at any output, over all values of the other users."""
     laws = [fmpz_poly(law) for law in message_laws(protocol)]
     worst = mpmath.mpf(1)
     for held in combinations_with_replacement(range(len(laws)), honest - 1):

@@ -1,4 +1,4 @@
-"""Small laws for the line integral, and the truth about their totals: plain enumeration."""
+"""Small laws for the contour integral, and their exact totals by plain enumeration."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Listed(LossPart):
 
     @property
     def above(self) -> None:
-        """Exact."""
+        """None: the law is exact."""
 
     @property
     def hidden(self) -> arb:
@@ -68,7 +68,7 @@ class Listed(LossPart):
 
 
 def in_floats(*atoms: tuple[Fraction, Fraction]) -> Listed:
-    """The law with masses in 2^-40, losses in floats, and what is missing to 1 hidden."""
+    """Return the law with masses in 2^-40 and losses in floats; mass missing to 1 is hidden."""
     masses = [Fraction(round(mass * 2**40), 2**40) for mass, _ in atoms]
     missing = 1 - sum((mass for mass, _ in atoms), Fraction(0))
     rest = Fraction(round(missing * 2**40), 2**40)
@@ -85,7 +85,7 @@ def listed(*atoms: tuple[str, str]) -> Listed:
 
 
 def totals(parts: Parts) -> dict[Fraction, Fraction]:
-    """The masses of every finite total, exact."""
+    """Return the exact masses of every finite total."""
     found = {Fraction(0): Fraction(1)}
     for law, count in parts:
         for _ in range(count):
@@ -118,7 +118,7 @@ def delta(parts: Parts, epsilon: Fraction) -> Any:
 
 @st.composite
 def small_parts(draw: st.DrawFn) -> tuple[tuple[Listed, int], ...]:
-    """One to three laws of one to four atoms, some mass hidden now and then."""
+    """Draw one to three laws of one to four atoms, sometimes with hidden mass."""
     parts = []
     for _ in range(draw(st.integers(min_value=1, max_value=3))):
         count = draw(st.integers(min_value=1, max_value=4))
@@ -135,7 +135,7 @@ def small_parts(draw: st.DrawFn) -> tuple[tuple[Listed, int], ...]:
 def sum_of(
     parts: Parts, *, tilt: float, smoothing: float, grid: Grid, budget: float = 0.0
 ) -> ContourSum:
-    """One sum at one window, as `ContourIntegral` would make it."""
+    """Return one sum at one window, as constructed by `ContourIntegral`."""
     with precision(128):
         factors = [(law.factor(Fraction(tilt)), count) for law, count in parts]
         found = contour_sum(
@@ -154,7 +154,7 @@ def sum_of(
 
 
 def encloses(total: ContourSum, parts: Parts, epsilons: Sequence[str]) -> bool:
-    """Whether both bounds of a sum hold at each epsilon: what a mutant must fail."""
+    """Whether both bounds of a sum hold at each epsilon; a mutant must fail this check."""
     for each in epsilons:
         truth = finite_delta(parts, Fraction(each))
         with precision(128), mpmath.workdps(DIGITS):
@@ -170,7 +170,7 @@ def encloses(total: ContourSum, parts: Parts, epsilons: Sequence[str]) -> bool:
 def of_pairs(
     parts: Sequence[tuple[Pair, int]], ask: Callable[[ContourIntegral], Enclosure]
 ) -> Enclosure:
-    """What a line says of pairs cut into cells: the lower end from below, the upper from above."""
+    """Return bounds for pairs cut into cells: the lower end from below, the upper from above."""
     low, high = (
         ask(
             ContourIntegral(

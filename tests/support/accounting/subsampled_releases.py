@@ -1,4 +1,4 @@
-r"""Releases from samples, by the scheme: what the tests ask is not in the type of a guarantee."""
+r"""Build subsampled releases by scheme, as `Any`: tests use attributes that `Guarantee` lacks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def allocated(curve: Any, rounds: Any, picks: Any = 1) -> Any:
 
 
 def refuses(make: Any, good: dict[str, Any], bad: dict[str, Any]) -> None:
-    """Each value in ``bad``, by argument, is refused in place of the good one."""
+    """Check that each value in ``bad``, by argument, is refused in place of the valid one."""
     for argument, values in bad.items():
         for value in values:
             with pytest.raises(InvalidParameter):
@@ -69,5 +69,5 @@ def refuses(make: Any, good: dict[str, Any], bad: dict[str, Any]) -> None:
 
 
 def of_pair(pair: RealPair, epsilon: str) -> float:
-    """delta of one round of a pair, rounded up."""
+    """Return delta of one round of a pair, rounded up."""
     return narrowed(lambda: pair.curve(ball(Fraction(epsilon))), 64).upper_float

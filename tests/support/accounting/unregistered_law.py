@@ -1,4 +1,4 @@
-"""A law that accounting knows nothing of: it must be served by its mass function alone."""
+"""A law that is not registered in `accounting`: only its mass function is available."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Triangle(SymmetricNoise):
 
 
 class Lopsided(Triangle):
-    """The same, declared to be neither symmetric nor log-concave."""
+    """The same law, declared to be neither symmetric nor log-concave."""
 
     symmetric: ClassVar[bool] = False
 

@@ -18,9 +18,9 @@ Coin = tuple[Fraction, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Coins:
-    r"""X = sum of signs of the coins that show heads, as ``contour_sums.CoinSum`` asks for it.
+    r"""X = sum of signs of the coins that show heads, as required by ``contour_sums.CoinSum``.
 
-    ``lean`` stands in for the tilt: any is sound, however bad.
+    ``lean`` replaces the tilt: every value is valid, even a bad one.
     """
 
     coins: tuple[Coin, ...]
@@ -37,8 +37,8 @@ class Coins:
         return total
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:
-        # A factor may be 0 (a fair coin at theta = pi), so no logarithm is taken; powers by
-        # squaring, because a long product of boxes would wrap itself wide.
+        # A factor may be 0 (a fair coin at theta = pi), so no logarithm is taken; powers are
+        # computed by squaring, because the error of a long product of boxes would grow.
         total = acb(1)
         for (p, sign), count in Counter(self.coins).items():
             turned = acb(ball(1 - p)) + ball(p) * acb(sign * c, sign * theta).exp()

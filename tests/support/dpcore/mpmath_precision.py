@@ -1,4 +1,4 @@
-"""What the second path of every law shares: mpmath at a stated number of digits."""
+"""Precision helpers of the reference implementations: mpmath at a stated number of digits."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ def real(value: Fraction | int | str) -> Real:
 
 
 def floor_to(value: Real, bits: int) -> Fraction:
-    r"""The multiple of 2^-bits at or below a positive mpf, as an exact rational."""
+    r"""Return the multiple of 2^-bits at or below a positive mpf, as an exact rational."""
     return Fraction(int(mp.floor(mp.ldexp(value, bits))), 1 << bits)
 
 
 def next_to(border: Real) -> list[Fraction]:
-    r"""Numbers next to a chance: by hairs, by words, and by the margin of floats."""
+    r"""Return numbers next to a probability: at tiny distances, at words, and at the margin of
+    floats.
+    """
     word = 1 << 64
     exact = floor_to(border, 700)
     steps = [Fraction(1, 1 << depth) for depth in (63, 64, 65, 66, 100, 128, 190, 256)]

@@ -1,4 +1,4 @@
-r"""Mutants: the shipped code with one edit, or with other names wired in."""
+r"""Mutants: the shipped code with one edit, or with some global names replaced."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any, cast
 
 
 def rewired(original: Callable[..., Any], **stand_ins: Any) -> Callable[..., Any]:
-    r"""The same code with some of its global names replaced: a layer proven elsewhere, stubbed."""
+    r"""Return the same code with some of its global names replaced, for example by a stub of a
+    tested layer.
+    """
     function = cast("FunctionType", original)
     missing = set(stand_ins) - set(function.__globals__)
     assert not missing, f"{function.__qualname__} has no {missing} to replace"
@@ -26,7 +28,7 @@ def rewired(original: Callable[..., Any], **stand_ins: Any) -> Callable[..., Any
 
 
 def mutated(original: Callable[..., Any], old: str, new: str, **stand_ins: Any) -> Any:
-    r"""The code of ``original`` with its only occurrence of ``old`` replaced by ``new``."""
+    r"""Return the code of ``original`` with its only occurrence of ``old`` replaced by ``new``."""
     function = cast("FunctionType", original)
     source = textwrap.dedent(inspect.getsource(function))
     assert source.count(old) == 1, f"{old!r} must occur once in {function.__qualname__}"

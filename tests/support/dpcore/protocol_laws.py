@@ -1,4 +1,4 @@
-r"""Exact laws of small protocols, by convolution: nothing here asks the protocol."""
+r"""Exact laws of small protocols, by convolution, without code of the protocols."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Masses = dict[int, int]
 
 
 def masses(noise: Noise, reach: int) -> Masses:
-    r"""Masses of -reach .. reach, rounded down."""
+    r"""Return masses of -reach .. reach, rounded down."""
     found = {}
     for k in range(-reach, reach + 1):
         low = noise.enclose_pmf(k, 110).lower
@@ -38,7 +38,7 @@ def power(a: Masses, count: int) -> Masses:
 
 
 def rounding(x: Fraction, steps: int) -> Masses:
-    r"""The law of E(x), in units of 2^-96; the fraction must be a small dyadic."""
+    r"""Return the law of E(x), in units of 2^-96; the fraction must be a small dyadic."""
     whole = math.floor(x * steps)
     up = (x * steps - whole) * UNIT
     assert up.denominator == 1

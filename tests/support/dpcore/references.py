@@ -187,7 +187,7 @@ LAYERS: tuple[Layer, ...] = (
                 "if True:",
             ),
         },
-        # The law is right with any proposal: what is lost is speed, and the test must not cry.
+        # The law is correct with any proposal: only the speed changes, and the test must not fail.
         harmless={
             "proposal too narrow": (
                 "math.isqrt(math.floor(self.sigma_squared)) + 1",
@@ -357,7 +357,7 @@ LAYERS: tuple[Layer, ...] = (
         },
         how={"open_mass": Fraction(1, 10**5), "runs": 5000},
         leftover=Fraction(1, 10**3),
-        # One geometric, and an urn of shape 1: the same law another way.
+        # One geometric, and an urn of shape 1: the same law in another way.
         harmless={
             "an urn of shape 1": (
                 "math.floor(self.shape)",

@@ -1,4 +1,4 @@
-r"""How the suite looks at a refusal: one line that names the argument, its value and why."""
+r"""Check refusals: an error of one line that names the argument, its value and the reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpcore import DpcoreError, InvalidParameter
 
 
 def refusal(act: Callable[[], object], kind: type[DpcoreError] = InvalidParameter) -> str:
-    r"""The one line that the refusal says; fails when nothing was refused."""
+    r"""Return the one line of the error; fails if no error was raised."""
     with pytest.raises(kind) as caught:
         act()
     line = str(caught.value)
@@ -22,7 +22,7 @@ def refusal(act: Callable[[], object], kind: type[DpcoreError] = InvalidParamete
 
 @contextmanager
 def refused(argument: str) -> Iterator[None]:
-    r"""What happens within is refused by the name of that argument."""
+    r"""Check that the block is refused under the name of that argument."""
     with pytest.raises(InvalidParameter) as caught:
         yield
     assert caught.value.argument == argument

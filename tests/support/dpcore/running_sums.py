@@ -1,4 +1,4 @@
-"""Streams replayed on a tape of noise, and trees that are broken in one place each."""
+"""Replay running sums on a tape of noise; trees with one defect each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from dpcore.continual import ContinualSum, SquareRootSum, Total, TreeSum
 def replayed(
     setting: ContinualSum, items: Sequence[Any], tape: Sequence[int]
 ) -> tuple[list[Total], list[int]]:
-    """What is released when draw number i is tape[i], 0 past its end; the draws after each item."""
+    """Return the released values when draw number i is tape[i], 0 past its end, and the draws after
+    each item.
+    """
     drawn = 0
 
     def sample(self: Noise, size: None = None, *, rng: Rng) -> int:
@@ -34,10 +36,10 @@ def replayed(
 def alignment(
     setting: ContinualSum, one: Sequence[Any], other: Sequence[Any], tape: Sequence[int]
 ) -> list[int]:
-    """How far each draw must move for ``other`` to be released as ``one`` is on ``tape``.
+    """Return how far each draw must move for ``other`` to be released as ``one`` is on ``tape``.
 
-    A total holds the last draw with the factor 1, so there is one such tape where each item draws
-    at most once: what is found by looking at outputs alone. Fails where none exists.
+    A total contains the last draw with the factor 1, so there is one such tape if each item draws
+    at most once; it is found from the outputs alone. Fails if none exists.
     """
     grid = setting.grid if isinstance(setting, SquareRootSum) else 1
     shown, draws = replayed(setting, one, tape)
@@ -55,7 +57,7 @@ def alignment(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedrawnTree(TreeSum):
-    """Each node gets new noise whenever it is in a total."""
+    """A mutant: each node gets new noise whenever it is in a total."""
 
     def _next(self, state: Any, taken: int, item: int, rng: Rng) -> tuple[Any, Fraction]:
         after, _ = TreeSum._next(self, state, taken, item, rng)
@@ -65,7 +67,7 @@ class RedrawnTree(TreeSum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BareLevelTree(TreeSum):
-    """The nodes of one item have no noise."""
+    """A mutant: the nodes of one item have no noise."""
 
     def _next(self, state: Any, taken: int, item: int, rng: Rng) -> tuple[Any, Fraction]:
         after, value = TreeSum._next(self, state, taken, item, rng)

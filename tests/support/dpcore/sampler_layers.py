@@ -1,4 +1,4 @@
-r"""Layers of the reference samplers: what is looked at, and what stands for a proven one."""
+r"""Layers of the reference samplers: functions under test, and stubs for tested layers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def weights(noise: Noise, first: int, last: int) -> list[Fraction]:
 
 
 class ProposalProven:
-    r"""A discrete Laplace as one fork, cut where what is left is below 10^-30."""
+    r"""A discrete Laplace as one fork, cut where the remaining mass is below 10^-30."""
 
     far = 72
 
@@ -92,13 +92,13 @@ def decay_proven(rng: Forking, exponent: Fraction) -> bool:
 
 
 class ShortProposal(ProposalProven):
-    r"""Cut sooner, so that two rounds can be unrolled whole."""
+    r"""The same, cut sooner, so that two rounds can be enumerated completely."""
 
     far = 3
 
 
 class GaussianProven:
-    r"""A discrete Gaussian as one fork, cut where what is left is below 10^-25."""
+    r"""A discrete Gaussian as one fork, cut where the remaining mass is below 10^-25."""
 
     def __init__(self, sigma_squared: Fraction) -> None:
         self._law = DiscreteGaussian(sigma_squared=sigma_squared)
@@ -108,7 +108,7 @@ class GaussianProven:
 
 
 class PoissonProven:
-    r"""A Poisson draw as one fork, cut where what is left is below 10^-30."""
+    r"""A Poisson draw as one fork, cut where the remaining mass is below 10^-30."""
 
     def __init__(self, mean: Fraction) -> None:
         self._law = Poisson(mean=mean)
@@ -118,7 +118,7 @@ class PoissonProven:
 
 
 class FewArrivals(PoissonProven):
-    r"""The same, cut where what is left is below 10^-3."""
+    r"""The same, cut where the remaining mass is below 10^-3."""
 
     def sample_reference(self, rng: Forking) -> int:
         return rng.choose(weights(self._law, 0, 11), "arrivals")
@@ -147,7 +147,7 @@ def rate(scale: Fraction, size: int) -> Enclosure:
 
 @cache
 def candidates(scale: Fraction, cell: int) -> list[Fraction]:
-    r"""The law of one candidate of a cell, from the rates alone: 0 where it is not kept."""
+    r"""Return the law of one candidate of a cell, from the rates alone: 0 where it is rejected."""
     last = polya_jumps.octaves(scale)
     every = [NONE] * 30
     if cell > last:
@@ -252,11 +252,11 @@ def candidate(code: Callable[..., Any], rng: Forking, scale: Fraction) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    r"""One function of the samplers, and how it is looked at.
+    r"""A function of the samplers, with the settings of its enumeration.
 
     ``how`` are the keywords of ``unroll``, which leaves at most ``leftover`` open; ``short`` are
-    stubs that end sooner, for two rounds; ``broken`` is the case in which mutants are seen, and
-    ``harmless`` edits keep the law of theirs.
+    stubs that end sooner, for two rounds; ``broken`` is the case in which mutants are detected, and
+    ``harmless`` edits keep the law.
     """
 
     name: str
@@ -277,13 +277,13 @@ class Layer:
     mutants_by_day: int = 2
 
     def law(self, code: Callable[..., Any], case: Any) -> Law:
-        r"""What the code draws."""
+        r"""Return the law that the code draws."""
         return unroll(lambda rng: self.run(code, rng, case), **self.how)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coin(Layer):
-    r"""A coin that shows heads with chance e^-case."""
+    r"""A coin that shows heads with probability e^-case."""
 
     run: Callable[[Callable[..., Any], Forking, Any], Any] = call
     mass: Callable[[Any], Mass] = decay

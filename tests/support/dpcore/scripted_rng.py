@@ -1,4 +1,4 @@
-r"""Sources that deal what a test wrote, and count what was asked."""
+r"""Random sources that deal scripted values, and count the requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpcore.sampling.rng import Rng, Words
 
 
 class NeverAsked(Rng):
-    r"""Fails the test as soon as anything is drawn: a refusal must come before."""
+    r"""Fails the test at any draw: the refusal must come first."""
 
     __slots__ = ()
 
@@ -23,9 +23,9 @@ class NeverAsked(Rng):
 
 
 class Digits(Rng):
-    r"""The binary digits of real numbers in [0, 1): first words, then bits of the one looked at.
+    r"""Binary digits of real numbers in [0, 1): first words, then bits of the current number.
 
-    ``words`` deals the leading 64 bits of each number in order; ``bits`` goes on with those that
+    ``words`` deals the leading 64 bits of each number in order; ``bits`` continues with those that
     follow in the number ``looked_at`` (the last one dealt). ``asked`` counts the further bits.
     """
 
@@ -39,7 +39,7 @@ class Digits(Rng):
 
     @classmethod
     def after(cls, number: Fraction, place: int = 64) -> Digits:
-        r"""Bits of ``number`` only, those after the first ones."""
+        r"""Deal bits of ``number`` only, those after the first ones."""
         rng = cls([])
         rng.looked_at, rng._place = number, place
         return rng
@@ -52,7 +52,7 @@ class Digits(Rng):
         return np.array([leading(number) for number in dealt], dtype=np.uint64)
 
     def start(self, number: Fraction) -> None:
-        r"""Go on with this number after its first 64 bits."""
+        r"""Continue with this number after its first 64 bits."""
         self.looked_at, self._place = number, 64
 
     def bits(self, count: int) -> int:
@@ -62,6 +62,6 @@ class Digits(Rng):
 
 
 def leading(number: Fraction) -> int:
-    r"""The first 64 bits of a number in [0, 1)."""
+    r"""Return the first 64 bits of a number in [0, 1)."""
     assert 0 <= number < 1
     return int(number * (1 << 64))

@@ -1,4 +1,4 @@
-r"""Adds rows to tests/vectors/seeded.json: what seeded batches and reference samplers draw."""
+r"""Add rows to tests/vectors/seeded.json: draws of seeded batches and reference samplers."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ ROWS = (
 
 
 def draws(text: str) -> dict[str, list[int]]:
-    r"""A batch of draws for each seed."""
+    r"""Return a batch of draws for each seed."""
     return {str(s): read_noise(text).sample(DRAWN, rng=SeededRng(s)).tolist() for s in SEEDS}
 
 
 def references(text: str) -> dict[str, list[int]]:
-    r"""Draws of the reference sampler for the first two seeds."""
+    r"""Return draws of the reference sampler for the first two seeds."""
     sources = {str(seed): SeededRng(seed) for seed in SEEDS[:2]}
     noise = read_noise(text)
     return {s: [noise.sample_reference(rng) for _ in range(DRAWN)] for s, rng in sources.items()}
 
 
 def written(value: Any, depth: int = 0) -> str:
-    r"""JSON with one list a line."""
+    r"""Return JSON with one list per line."""
     if not isinstance(value, dict):
         return json.dumps(value)
     pad = " " * (depth + 1)
@@ -53,7 +53,7 @@ def written(value: Any, depth: int = 0) -> str:
 
 
 def main() -> None:
-    r"""Add what is missing."""
+    r"""Add the missing rows."""
     vectors = json.loads(FILE.read_text())
     for text in ROWS:
         vectors["draws"].setdefault(text, draws(text))

@@ -1,4 +1,4 @@
-r"""The tables of the batch samplers, what they tabulate by mpmath, and what they draw for V."""
+r"""The tables of the batch samplers, their probabilities by mpmath, and their draws for V."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def sums_of(noise: Noise, first: int, last: int) -> Cdf:
 
 
 def wrong_thresholds(noise: Noise, table: InversionTable) -> list[int]:
-    r"""The k whose threshold is not at F(k), and the ends beyond which too much is left."""
+    r"""Return the k whose threshold is not at F(k), and ends beyond which too much mass remains."""
     thresholds, first, last = table.thresholds.tolist(), table.first, len(table) - 1
     assert thresholds == sorted(thresholds)
     if last < MOST_SUMMED:
@@ -91,7 +91,7 @@ def table_of(noise: Noise) -> InversionTable:
 
 
 def misplaced(thresholds: list[int], first: int, cdf: Cdf) -> list[int]:
-    r"""The k whose threshold c does not separate at F(k), that is c <= 2^64 F(k) <= c + 1."""
+    r"""Return the k whose threshold c does not separate at F(k): c <= 2^64 F(k) <= c + 1 fails."""
     with mpmath_precision.digits(70):
         slack = mp.mpf(10) ** -40
         wrong = []
@@ -103,7 +103,9 @@ def misplaced(thresholds: list[int], first: int, cdf: Cdf) -> list[int]:
 
 
 def check_table(table: InversionTable, cdf: Cdf) -> None:
-    r"""Every threshold separates; a word above all of them is refined, or there is none."""
+    r"""Check that every threshold separates; a word above all of them is refined, or does not
+    exist.
+    """
     thresholds = table.thresholds.tolist()
     assert thresholds == sorted(thresholds)
     assert len(table) == len(thresholds) == table._certain
@@ -113,13 +115,13 @@ def check_table(table: InversionTable, cdf: Cdf) -> None:
 
 
 def hair(value: Any, depth: int) -> list[Fraction]:
-    r"""Three numbers of 2^-depth below, at, and above a real number in (0, 1)."""
+    r"""Return three numbers 2^-depth below, at, and 2^-depth above a real number in (0, 1)."""
     cell = int(mp.floor(mp.ldexp(value, depth)))
     return [Fraction(n, 1 << depth) for n in (cell - 1, cell, cell + 1) if 0 < n < 1 << depth]
 
 
 def wrong_draws(table: Any, cdf: Cdf, numbers: list[Fraction], draw: Any = None) -> list[Fraction]:
-    r"""The V for which the table's draw is not the k with F(k-1) <= V < F(k)."""
+    r"""Return the V for which the table's draw is not the k with F(k-1) <= V < F(k)."""
     wrong = []
     for v in numbers:
         rng = Digits([v])

@@ -1,11 +1,11 @@
-r"""Every law as the contract suite sees it: a law joins by one module here and one line below.
+r"""Reference implementations of every law, for the contract suite: one module and one line per law.
 
-A module tells a law a second time, by mpmath and plain sums, and imports no formula of dpcore:
+A module computes a law independently, by mpmath and plain sums, and imports no formula of dpcore:
 
-    NAME     how the law is spelled
-    ROWS     parameters as they are spelled: tiny, fractional, everyday, large (beyond one table)
+    NAME     name of the law in specs
+    ROWS     parameters as text: tiny, fractional, everyday, large (beyond one table)
     BEYOND   parameters whose batches could leave int64
-    GRID     the noises at which floats and enclosures meet the second path, extremes included
+    GRID     the noises at which floats and enclosures are compared with mpmath, with extremes
     pmf, log_pmf, sf, cdf (noise, k)    at the ambient ``mp.dps``, to a few units of it
     reach(noise)                        about one standard deviation, at least 1
     decay(noise, k)                     about -log P(|X| > |k|)
@@ -40,7 +40,7 @@ from tests.support.laws import (
 
 
 class LawModule(Protocol):
-    r"""What a module of this package states."""
+    r"""The interface of a module of this package."""
 
     @property
     def NAME(self) -> str: ...
@@ -59,7 +59,7 @@ class LawModule(Protocol):
 
 
 def _everyday(module: LawModule) -> str:
-    # The row whose reach is next to 10: quick for every function.
+    # The row whose reach is closest to 10: fast for every function.
     rows = [f"{module.NAME}:{row}" for row in module.ROWS]
     return min(rows, key=lambda text: abs(math.log(module.reach(read_noise(text)) / 10)))
 
@@ -77,7 +77,9 @@ NOISES: list[Noise] = [noise for module in LAWS.values() for noise in module.GRI
 
 
 def second(noise: Noise, function: str, k: int) -> Any:
-    r"""``pmf``, ``log_pmf``, ``cdf`` or ``sf`` at k by the second path, at the ambient digits."""
+    r"""``pmf``, ``log_pmf``, ``cdf`` or ``sf`` at k from the reference module, at the ambient
+    digits.
+    """
     return _second(noise, function, k, mp.dps)
 
 
@@ -92,13 +94,13 @@ def reach(noise: Noise) -> int:
 
 
 def centre(noise: Noise) -> int:
-    r"""An integer next to the mean: 0 for a symmetric law."""
+    r"""Return an integer next to the mean: 0 for a symmetric law."""
     mean = noise.mean
     return round(Fraction(mean.lower) if isinstance(mean, Enclosure) else mean)
 
 
 def spelled(noise: Noise, k: int) -> bool:
-    r"""Whether no value at k is smaller than about 2^-100000: a rational of some pages."""
+    r"""Whether all values at k exceed about 2^-100000: rationals of at most a few pages."""
     module = LAWS[noise.name]
     smallest = getattr(module, "smallest", None)
     if smallest is not None:
@@ -107,7 +109,7 @@ def spelled(noise: Noise, k: int) -> bool:
 
 
 def places(noise: Noise) -> list[int]:
-    r"""Values next to 0 and to the mean, and to both sides as far as thirty reaches."""
+    r"""Return values next to 0 and to the mean, and on both sides up to thirty reaches."""
     middle, steps = centre(noise), ((1, 3), (1, 1), (5, 2), (7, 1), (12, 1), (30, 1))
     near, far = [0, 1, 2, 3, 17], [reach(noise) * n // d for n, d in steps]
     if reach(noise) >= WIDE:
@@ -121,7 +123,7 @@ r"""Laws of as many values cost a ball or a quadrature for each: they are looked
 
 
 def offers_floats(noise: Noise) -> bool:
-    r"""Whether the float functions are offered at these parameters."""
+    r"""Whether the float functions are available at these parameters."""
     try:
         noise.check_float_range()
     except InvalidParameter:
@@ -135,9 +137,9 @@ def _between(noises: list[Noise]) -> list[Noise]:
 
 
 def cases(noises: list[Noise], *, every: int = 1) -> list[Any]:
-    r"""Noises as parameters of a test: for wide laws the first and the last stand for all.
+    r"""Return noises as test parameters: for wide laws only the first and the last.
 
-    The others, and all but each ``every``-th of a law, wait for the night.
+    The others, and all but each ``every``-th of a law, run nightly.
     """
     found = []
     for name in LAWS:

@@ -1,4 +1,6 @@
-r"""Tails of laws of counts by mpmath: plain sums, or Euler and Maclaurin where they are long."""
+r"""Tails of laws of counts by mpmath: plain sums, or the Euler-Maclaurin formula where they are
+long.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ STEEP = Fraction(9, 10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    r"""A law on 0, ..., last (None: without end), known by log f and its Taylor coefficients."""
+    r"""A law on 0, ..., last (None: unbounded), given by log f and its Taylor coefficients."""
 
     mean: Fraction
     variance: Fraction
@@ -32,7 +34,7 @@ class Counted:
         return k >= 0 and (self.last is None or k <= self.last)
 
 
-# The logarithms of masses at 2^80 lose as many digits as the numbers have, twice over.
+# The logarithms of masses at 2^80 lose twice as many digits as the numbers have.
 _LOST = 60
 
 
@@ -51,7 +53,7 @@ def pmf(law: Counted, k: int) -> Real:
 
 
 def tail(law: Counted, first: int, direction: int) -> Real:
-    r"""P(X >= first) for direction 1, P(X <= first) for -1, each as the smaller side asks."""
+    r"""P(X >= first) for direction 1, P(X <= first) for -1, each computed from the smaller side."""
     beyond = first - 1 if direction > 0 else first + 1
     if not law.inside(first):
         inner = (first < 0) == (direction > 0)
@@ -80,7 +82,7 @@ def _plain(law: Counted, k: int, direction: int) -> Real:
 
 
 def _step(law: Counted, k: int, direction: int) -> Fraction:
-    r"""The ratio of the next mass outwards to the mass at k."""
+    r"""Return the ratio of the next mass outwards to the mass at k."""
     if direction > 0:
         return law.ratio(k)
     return 1 / law.ratio(k - 1) if k > 0 else Fraction(0)
@@ -121,7 +123,7 @@ Function = Callable[[Noise, int], Real]
 
 
 def functions(law_of: Callable[[Noise], Counted]) -> tuple[Function, Function, Function, Function]:
-    r"""``pmf``, ``log_pmf``, ``sf`` and ``cdf`` of a noise."""
+    r"""Return ``pmf``, ``log_pmf``, ``sf`` and ``cdf`` of a noise."""
     return (
         lambda noise, k: pmf(law_of(noise), k),
         lambda noise, k: log_pmf(law_of(noise), k),

@@ -1,4 +1,4 @@
-r"""The discrete Gaussian law: e^(-k^2/2v) and its sums, plain or by Euler and Maclaurin."""
+r"""The discrete Gaussian law: e^(-k^2/2v) and its sums, plain or by the Euler-Maclaurin formula."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def log_pmf(noise: Noise, k: int) -> Real:
 
 
 def sf(noise: Noise, k: int) -> Real:
-    r"""P(X > k) by a plain sum, or by Euler and Maclaurin for large v."""
+    r"""P(X > k) by a plain sum, or by the Euler-Maclaurin formula for large v."""
     if k < 0:
         return 1 - sf(noise, -k - 1)
     v = _sigma_squared(noise)
@@ -73,7 +73,7 @@ def cdf(noise: Noise, k: int) -> Real:
 
 
 def variance(noise: Noise) -> Real:
-    r"""E[X^2] by a plain sum; for large v, where it lies less than 10^-1000 below v, v."""
+    r"""E[X^2] by a plain sum; v for large v, where E[X^2] lies less than 10^-1000 below v."""
     v = _sigma_squared(noise)
     if v > 4000:
         return real(v)
@@ -92,11 +92,11 @@ def decay(noise: Noise, k: int) -> float:
 
 @cache
 def _weight_sum(v: Fraction, first: int, dps: int) -> Real:
-    # sum_{k >= first} e^(-k^2/2v), first >= 0, by whichever of two ways is short.
+    # sum_{k >= first} e^(-k^2/2v), first >= 0, by the shorter of two methods.
     with digits(dps + 15):
         if v <= 4000 or first > v:
             return _plain_sum(v, first)
-        # Euler and Maclaurin at the midpoint a = first - 1/2: the integral less the corrections
+        # Euler-Maclaurin at the midpoint a = first - 1/2: the integral minus the corrections
         # B_2m(1/2)/(2m)! f^(2m-1)(a), with f^(n)(a) = (-1)^n He_n(a/sigma) sigma^-n f(a).
         sigma = mp.sqrt(real(v))
         a = mpf(first) - mpf(1) / 2

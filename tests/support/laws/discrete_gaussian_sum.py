@@ -1,4 +1,4 @@
-r"""Sums of discrete Gaussians: powers of an integer polynomial of weights, or inverted."""
+r"""Sums of discrete Gaussians: powers of an integer polynomial of weights, or Fourier inversion."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _plain(n: int, v: Fraction) -> bool:
 
 
 def _bits(noise: Noise, k: int) -> int:
-    # Fixed point that holds the mass at k to the asked digits and some more.
+    # Fixed point that represents the mass at k with the requested digits and some more.
     need = 1.25 * decay(noise, k) / math.log(2) + 4 * mp.dps + 128
     return 1 << math.ceil(math.log2(need))
 
@@ -101,7 +101,7 @@ def decay(noise: Noise, k: int) -> float:
         return float(min(Fraction(k * k) / (2 * n * v), Fraction(10**9)))
     each, more = divmod(abs(k), n)
     squares = (n - more) * each**2 + more * (each + 1) ** 2
-    # Most of them are 0, and any may be the one that is not.
+    # Most terms are 0, and any of them may be the nonzero one.
     ways = abs(k) * math.log(n) if each == 0 else 0.0
     return max(float(min(squares / (2 * v), Fraction(10**9))) - ways, 0.0)
 
@@ -109,7 +109,7 @@ def decay(noise: Noise, k: int) -> float:
 @cache
 def _few(n: int, v: Fraction, reach: int, dps: int) -> list[Real]:
     # P(X = k), k = 0, 1, ..., from draws with |x| <= reach: by plain convolution, in floating point
-    # with any exponent. What is left out is below e^(-12/v) beside what is kept.
+    # with any exponent. The omitted part is below e^(-12/v) relative to the kept part.
     with mp.workdps(dps + 10):
         rate = -1 / (2 * real(v))
         weights = [mp.exp(rate * x * x) for x in range(-reach, reach + 1)]
@@ -125,7 +125,8 @@ def _few(n: int, v: Fraction, reach: int, dps: int) -> list[Real]:
 
 @cache
 def _powers(n: int, v: Fraction, bits: int) -> tuple[list[int], list[int]]:
-    # P(X = k) and P(X > k), k = 0, 1, ..., in units of 2^-bits; each weight is off by a unit.
+    # P(X = k) and P(X > k), k = 0, 1, ..., in units of 2^-bits; each weight has an error of one
+    # unit.
     one = math.isqrt(math.ceil(2 * v * (bits + 64))) + 2
     guard = bits + 64
     with digits(math.ceil((guard + 64) * math.log10(2))):
@@ -152,8 +153,8 @@ def _inverted(n: int, v: Fraction, k: int, dps: int, *, tail: bool) -> Real:
     with mp.workdps(dps + 60):
         rate = real(v)
         dual = 2 * mp.pi**2 * rate
-        # The term at j is e^(-2 pi^2 v (j^2 - |j|)) at most beside the largest, for |Im z| <= pi.
-        # On the short piece that counts for wide v they are all below e^-v.
+        # The term at j is at most e^(-2 pi^2 v (j^2 - |j|)) relative to the largest, for |Im z| <=
+        # pi. On the short piece that matters for wide v they are all below e^-v.
         reach = 0 if v > 10**4 else 1
         while reach and reach * (reach + 1) * dual < (dps + 60) * mp.log(10):
             reach += 1

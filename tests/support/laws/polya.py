@@ -38,7 +38,7 @@ def scale_of(noise: Noise) -> Fraction:
 
 
 def one_mass(shape: Fraction, scale: Fraction, k: int) -> Real:
-    r"""The closed form, with the digits that large logarithms lose."""
+    r"""Return the closed form, with the digits that large logarithms lose."""
     if k < 0:
         return mpf(0)
     with mp.workdps(mp.dps + 60):
@@ -49,7 +49,7 @@ def one_mass(shape: Fraction, scale: Fraction, k: int) -> Real:
 
 @cache
 def masses(shape: Fraction, scale: Fraction, dps: int, far: int) -> tuple[list[Real], list[Real]]:
-    r"""P(X = k) and P(X >= k) for k < far, far enough that the rest is below any digit."""
+    r"""P(X = k) and P(X >= k) for k < far, so large that the remaining mass is below any digit."""
     with mp.workdps(dps + 10):
         r, beta = real(shape), mp.exp(-1 / real(scale))
         found = [one_mass(shape, scale, 0)]
@@ -63,7 +63,7 @@ def masses(shape: Fraction, scale: Fraction, dps: int, far: int) -> tuple[list[R
 
 
 def far_enough(shape: Fraction, scale: Fraction, k: int) -> int:
-    r"""A power of two above k by enough that e^-(out/s) is below the digits and the growth."""
+    r"""Return a power of two so far above k that e^-(out/s) is below the digits and the growth."""
     out: int = k + math.ceil((2.4 * mp.dps + 60 + 12 * float(shape)) * float(scale)) + 60
     return 1 << out.bit_length()
 
@@ -95,7 +95,7 @@ def nodes(
 
 
 def around_cut(shape: Fraction, scale: Fraction, k: int, *, left: bool, tail: bool) -> Real:
-    r"""The integral of the module, for 0 < r < 1 and k < e^50."""
+    r"""Return the integral of the module, for 0 < r < 1 and k < e^50."""
     digits = mp.dps + 20
     with mp.workdps(digits):
         places, weights, sums = nodes(shape, scale, digits, left=left, tail=tail)
@@ -116,7 +116,7 @@ def pmf(noise: Noise, k: int) -> Real:
 
 
 def log_pmf(noise: Noise, k: int) -> Real:
-    r"""The closed form's logarithm, with log1p where 1 - beta is next to 1."""
+    r"""Return the logarithm of the closed form, with log1p where 1 - beta is next to 1."""
     if k < 0:
         return mpf("-inf")
     with mp.workdps(mp.dps + 60):
@@ -134,7 +134,7 @@ def sf(noise: Noise, k: int) -> Real:
         return mp.exp(-(k + 1) / real(scale))
     if scale <= _SUMMED:
         if k > 800 * scale + 1000:
-            return one_mass(shape, scale, k + 1) / -mp.expm1(-1 / real(scale))  # for size only
+            return one_mass(shape, scale, k + 1) / -mp.expm1(-1 / real(scale))  # magnitude only
         return masses(shape, scale, mp.dps, far_enough(shape, scale, k))[1][k + 1]
     return around_cut(shape, scale, k + 1, left=False, tail=True)
 

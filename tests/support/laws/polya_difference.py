@@ -43,7 +43,7 @@ def pmf(noise: Noise, k: int) -> Real:
 
 
 def log_pmf(noise: Noise, k: int) -> Real:
-    r"""log P(X = k); where P(X = 0) is next to 1, from the rest of the mass."""
+    r"""log P(X = k); where P(X = 0) is next to 1, from the remaining mass."""
     shape, scale = shape_of(noise), scale_of(noise)
     if k == 0 and scale < 1:
         with mp.workdps(mp.dps + 10):
@@ -65,7 +65,7 @@ def sf(noise: Noise, k: int) -> Real:
         return mp.exp(-(k + 1) / real(scale)) / (1 + mp.exp(-1 / real(scale)))
     if scale <= _SUMMED:
         if k > 800 * scale + 1000:
-            return _far(shape, scale, k + 1) / -mp.expm1(-1 / real(scale))  # for size only
+            return _far(shape, scale, k + 1) / -mp.expm1(-1 / real(scale))  # magnitude only
         one, tails = masses(shape, scale, mp.dps, far_enough(shape, scale, k))
         return mp.fsum(a * b for a, b in zip(one, tails[k + 1 :], strict=False))
     return around_cut(shape, scale, k + 1, left=True, tail=True)
@@ -76,8 +76,8 @@ def cdf(noise: Noise, k: int) -> Real:
 
 
 def _far(shape: Fraction, scale: Fraction, k: int) -> Real:
-    # P(X = k) = P(one = k) (1+beta)^-r (1 + O(1/k)): only its size is looked at so far out, but
-    # its logarithm too, so the series sum_y P(Y = y) P(Y = k+y)/P(Y = k) is summed.
+    # P(X = k) = P(one = k) (1+beta)^-r (1 + O(1/k)): so far out only the magnitude is used, but
+    # also its logarithm, so the series sum_y P(Y = y) P(Y = k+y)/P(Y = k) is summed.
     with mp.workdps(mp.dps + 10):
         r, beta = real(shape), mp.exp(-1 / real(scale))
         total, term, y = mpf(0), one_mass(shape, scale, 0), 0

@@ -1,4 +1,4 @@
-r"""The Skellam law: e^(-v) I_|k|(v) by mpmath's Bessel functions, their recurrence, or inverted."""
+r"""The Skellam law: e^(-v) I_|k|(v) by mpmath's Bessel functions, a recurrence, or inversion."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def decay(noise: Noise, k: int) -> float:
 
 @cache
 def _tail(v: Fraction, first: int, dps: int) -> Real:
-    # sum_{k >= first} e^(-v) I_k(v), downwards from far out by I_(k-1) = I_(k+1) + (2k/v) I_k:
-    # all terms are positive, and the errors of the two that start it shrink.
+    # sum_{k >= first} e^(-v) I_k(v), downwards from far out by I_(k-1) = I_(k+1) + (2k/v) I_k: all
+    # terms are positive, and the errors of the two starting terms decrease.
     with mp.workdps(dps + 15):
         far = first
         while decay(Skellam(variance=v), far) < decay(Skellam(variance=v), first) + 2.4 * mp.dps:

@@ -1,4 +1,4 @@
-r"""The staircase law as steps of equal masses, b^j on the j-th, added up by mpmath."""
+r"""The staircase law as steps of equal masses, b^j on the j-th, summed by mpmath."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _whole(noise: Noise) -> Real:
 
 
 def _passed(noise: Noise, k: int) -> int:
-    # How many of the integers r, r + Delta, r + 2 Delta, ... are at most |k|.
+    # The number of integers r, r + Delta, r + 2 Delta, ... that are at most |k|.
     *_, step, r = _parts(noise)
     return 0 if abs(k) < r else (abs(k) - r) // step + 1
 

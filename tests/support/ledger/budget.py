@@ -1,4 +1,4 @@
-"""The budget that the ledgers of these tests keep, and claims for a user of it."""
+"""The budget of the ledgers under test, and stated guarantees for a user."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ BUDGET = ZCdp(1, scope=PER_USER)
 
 
 def per_user(rho: RationalLike) -> ZCdp:
-    """rho for the whole of a user."""
+    """Return a zCDP guarantee with this rho per user."""
     return ZCdp(rho, scope=PER_USER)

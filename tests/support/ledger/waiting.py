@@ -1,4 +1,4 @@
-"""Callers that wait while another one is inside a transaction."""
+"""Callers that wait while another caller is inside a transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from accounting.ledger.charge_transaction import Charged
 
 
 class Held:
-    """Work whose first call waits until it may go on, and which notes how much it is given."""
+    """Work whose first call blocks until released, and which records the size of each group."""
 
     def __init__(self, work: Callable[[Any], list[Charged]]) -> None:
         self.work, self.groups = work, list[int]()
@@ -40,7 +40,9 @@ def behind(
     others: Sequence[Callable[[], Any]],
     waiting: Callable[[], int],
 ) -> list[Future[Any]]:
-    """``first`` is inside when ``others`` come; it goes on when ``waiting`` says how many wait."""
+    """``first`` is inside when ``others`` arrive; it continues when ``waiting`` reports all of
+    them.
+    """
     with ThreadPoolExecutor(1 + len(others)) as pool:
         futures = [pool.submit(first)]
         assert held.inside.wait(30)

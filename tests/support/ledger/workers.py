@@ -27,21 +27,21 @@ PRICE = per_user("1/50")
 
 
 def processes() -> ForkServerContext:
-    """New processes that have the imports behind them and share nothing with this one."""
+    """Return a context whose processes have the imports loaded and share nothing with this one."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["accounting.ledger", "tests.support.ledger.workers"])
     return context
 
 
 def write(path: str, line: str) -> None:
-    """A line that is in the file when this returns, whatever becomes of the process."""
+    """Append a line that is in the file when this returns, even if the process is killed."""
     target = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(target, f"{line}\n".encode())
     os.close(target)
 
 
 def hammer(url: str, barrier: Barrier, path: str, me: int, rounds: int) -> None:
-    """Charge everybody's user and one's own, again and again; say what was acknowledged."""
+    """Charge a shared user and a user of this process, repeatedly; record acknowledged charges."""
     barrier.wait(60)
     with Ledger.create(url, budget=BUDGET) as ledger:
         for number in range(rounds):
@@ -57,7 +57,7 @@ def hammer(url: str, barrier: Barrier, path: str, me: int, rounds: int) -> None:
 
 
 def together(url: str, folder: Path, *, workers: int, rounds: int) -> list[list[str]]:
-    """What ``workers`` processes wrote, each line in words."""
+    """Return the lines that ``workers`` processes wrote, each split into words."""
     context = processes()
     barrier, path = context.Barrier(workers), str(folder / "written")
     started = [
@@ -73,7 +73,7 @@ def together(url: str, folder: Path, *, workers: int, rounds: int) -> list[list[
 
 
 def claim(url: str, barrier: Barrier, path: str, rounds: int) -> None:
-    """Charge what everybody charges at the same time; say what was new."""
+    """Charge the same batches as all other processes at the same time; record the new charges."""
     with Ledger.open(url) as ledger:
         for number in range(rounds):
             barrier.wait(60)
@@ -83,7 +83,7 @@ def claim(url: str, barrier: Barrier, path: str, rounds: int) -> None:
 
 
 def charge_on(url: str, path: str, name: str, since: float | None = None) -> None:
-    """Charge until the end, which comes from outside; each step is written down.
+    """Charge until the process is killed; each step is recorded.
 
     If ``since`` is given, the budget renews each day, and a day lasts 5 ms from then.
     """
@@ -105,9 +105,11 @@ def charge_on(url: str, path: str, name: str, since: float | None = None) -> Non
 def killed(
     process: ForkServerProcess, path: Path, generator: random.Random, pause: float = 0.01
 ) -> tuple[str, list[Receipt]]:
-    """Start it, wait for some lines and a little more, kill -9: what was begun last, and paid."""
+    """Start it, wait for some lines and slightly longer, kill -9: return the last begun and all
+    paid.
+    """
     process.start()
-    # One in five is killed while it makes or opens the ledger, the others after so many charges.
+    # One in five is killed while it creates or opens the ledger, the others after so many lines.
     enough = generator.choice([1, 2, 4, 6, 8])
     while not path.exists() or path.read_bytes().count(b"\n") < enough:
         time.sleep(0.0005)
@@ -130,7 +132,7 @@ NOISY = Mechanism(noise=DiscreteGaussian(sigma_squared=40000), sensitivity=1, sc
 
 
 def release_on(url: str, path: str, repeats: int) -> None:
-    """Release batch after batch and publish each value, beginning a few batches back."""
+    """Release batch after batch and publish each value, starting a few batches back."""
     with Ledger.open(url) as ledger:
         number = max(0, ledger.charges() - repeats)
         while True:
@@ -140,7 +142,7 @@ def release_on(url: str, path: str, repeats: int) -> None:
 
 
 def release_at_once(url: str, barrier: Barrier, path: str, rounds: int) -> None:
-    """Release what everybody releases at the same time, and say what one was given."""
+    """Release the same batches as all other processes at the same time, and record the values."""
     with Ledger.open(url) as ledger:
         for number in range(rounds):
             barrier.wait(60)

@@ -1,4 +1,4 @@
-r"""A second server, from the bytes on the wire alone: nothing of dpcore, Python integers only."""
+r"""A second server that uses only the bytes on the wire: no code of dpcore, only Python ints."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def words(key: bytes) -> Iterator[int]:
 
 
 def residues(key: bytes, *, count: int, modulus: int) -> list[int]:
-    r"""The first ``count`` words below the largest multiple of the modulus, reduced."""
+    r"""Return the first ``count`` words below the largest multiple of the modulus, reduced."""
     found: list[int] = []
     for word in words(key):
         if len(found) == count:
@@ -72,7 +72,7 @@ def at_zero(shares: dict[int, int]) -> int:
 
 
 class Reading:
-    r"""Bytes from the front."""
+    r"""Read bytes from the front."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -97,7 +97,7 @@ def info(label: bytes, *names: str) -> bytes:
 
 
 class SecondServer:
-    r"""Reads the messages of a round, checks their tags, and takes the masks off."""
+    r"""Reads the messages of a round, checks their tags, and removes the masks."""
 
     def __init__(self, vector: dict[str, Any]) -> None:
         terms = vector["round"]
@@ -134,7 +134,7 @@ class SecondServer:
             return {m["user"]: self.body(m, kind) for m in messages if m["type"] == kind}
 
         masking = {n: r.take(64)[32:] for n, r in of(1).items()}
-        # Who is near whom: the keys that each was sent, its own among them.
+        # Neighbours: the keys that were sent to each user, including its own.
         near = {n: list(r.listed(64)) for n, r in of(2).items()}
         shared = set(of(3))
         width = ((self.m - 1).bit_length() + 7) // 8

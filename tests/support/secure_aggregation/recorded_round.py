@@ -1,4 +1,4 @@
-r"""A seeded round with everything kept: each state, each message, who was there at each step."""
+r"""A recorded seeded round: each state, each message, and the users present at each step."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from dpcore.secure_aggregation.round_parameters import Neighbourhood, Round
 from dpcore.secure_aggregation.server import Total
 
 NAMES = ("ann", "bob", "eve", "joe", "zoë")
-# The same round twice: among everyone, and where each has four neighbours out of five. Near Ann
-# there is everyone but Mia: whatever Ann is asked is of the same five users.
+# The same round twice: with the complete graph, and with four neighbours out of five for each user.
+# Ann's neighbours are all but Mia: every request to Ann is about the same five users.
 GRAPHS: dict[str, dict[str, Any]] = {
     "everyone": {},
     "neighbours": {
@@ -47,7 +47,7 @@ class Rehearsal:
     total: Total | None = None
 
     def step(self, step: Step, name: str, received: bytes | None = None) -> Any:
-        r"""A user takes a step from the state it had, by default with the bytes it was given."""
+        r"""Repeat a user's step from its recorded state, by default with the recorded bytes."""
         state, rng = self.users[step][name], SeededRng(99)
         data = self.given[step][name] if received is None and step > Step.KEYS else received
         return take_step(step, state, data, self.inputs[name], rng)
@@ -123,13 +123,13 @@ def rehearse(
 
 
 def plain_sum(inputs: Mapping[str, Integers], participants: tuple[str, ...], m: int) -> list[int]:
-    r"""The sum in Python integers."""
+    r"""Return the sum in Python integers."""
     rows = [inputs[name].tolist() for name in participants]
     return [sum(column) % m for column in zip(*rows, strict=True)]
 
 
 def refusal(act: Any, *arguments: Any) -> AggregationRefused | None:
-    r"""What is refused, or None where something was accepted. Anything else raised is a fault."""
+    r"""Return the refusal, or None if the input was accepted. Any other exception is a fault."""
     try:
         act(*arguments)
     except AggregationRefused as error:

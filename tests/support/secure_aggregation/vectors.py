@@ -73,7 +73,9 @@ def flipped(data: bytes, bit: int) -> bytes:
 
 
 def bad_messages(play: Rehearsal) -> list[tuple[str, str, Step, bytes]]:
-    r"""What is wrong, who receives it ("" is the server, having heard all), the step, the bytes."""
+    r"""Yield the defect, the receiver ("" is the server, with all messages received), the step, the
+    bytes.
+    """
     other = rehearse(seed=2, vanish={"eve": Step.INPUT}, name="another round")
     ann: Channel = play.users[Step.KEYS]["ann"].channel
     mal = Channel.between(play.terms, "mal", "", KeyPair.draw(SeededRng(7)), play.own.public)
@@ -120,7 +122,7 @@ def bad_messages(play: Rehearsal) -> list[tuple[str, str, Step, bytes]]:
 
 
 def verdict(play: Rehearsal, to: str, step: Step, data: bytes) -> str:
-    r"""What the receiver says: the refusal as text, or "accepted"."""
+    r"""Return the receiver's verdict: the refusal as text, or "accepted"."""
     if to:
         refused = refusal(play.step, step, to, data)
     else:
