@@ -1,1 +1,1 @@
-"""The tests of the four packages, and of the repository."""
+"""Tests of the four packages and of the repository."""

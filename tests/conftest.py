@@ -1,4 +1,4 @@
-"""What every test runs under: a repeatable hypothesis, and one alpha budget, printed at the end."""
+"""Settings of every test: a reproducible hypothesis, and one alpha budget, printed at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.alpha_budget import BUDGET
 from tests.effort import run_everything, waiting
 
-# No deadline: the machine is shared. No database: a run depends on the tree alone.
+# No deadline: the machine is shared. No database: a run depends only on the tree.
 hypothesis.settings.register_profile(
     "repeatable", derandomize=True, deadline=None, database=None, max_examples=50
 )
@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
     nightly = not config.getoption("markexpr")
     hypothesis.settings.load_profile("nightly" if nightly else "repeatable")
     run_everything(nightly)
-    # Pages and commands are compared with what a terminal of one width, without colour, shows.
+    # Pages and commands are compared with the output of a terminal of fixed width, without colour.
     os.environ.update(COLUMNS="100", NO_COLOR="1", TERM="dumb")
 
 
@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()  # what was imported stays: no collection needs to go through it again
+    gc.freeze()  # imported objects stay: the garbage collector need not traverse them again
 
 
 def pytest_terminal_summary(

@@ -1,9 +1,9 @@
-"""How much of a long test a run does: ``make test`` a fixed part, ``make nightly`` all of it.
+"""Size of long tests: ``make test`` runs a fixed part, ``make nightly`` everything.
 
-``@by_day(6)`` keeps six cases of a parametrised test, evenly spread, and the others wait for the
-night; ``spread(cases, 6)`` does the same for cases that one test goes through, and ``effort(50,
-300)`` is 50 by day and 300 by night. Nothing is chosen by chance, every run says how many cases
-wait, and no bound or alpha changes.
+``@by_day(6)`` keeps six cases of a parametrised test, evenly spread, and the others run nightly;
+``spread(cases, 6)`` does the same for the cases inside one test, and ``effort(50, 300)`` is 50 by
+day and 300 nightly. The choice is deterministic, every run prints the number of omitted cases, and
+no bound or alpha changes.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _everything = False
 
 
 def run_everything(everything: bool) -> None:
-    """Said once, before tests are collected."""
+    """Called once, before tests are collected."""
     global _everything  # noqa: PLW0603  # pytest tells what it runs before it imports any test
     _everything = everything
 
 
 def effort(part: int, whole: int) -> int:
-    """Examples, runs or repeats: ``part`` of ``whole`` in every run, all of them by night."""
+    """Return ``part`` in a run by day and ``whole`` nightly: the number of examples or repeats."""
     if not 0 < part <= whole:
         raise ValueError(f"part = {part}: must be in 1..{whole}")
     return whole if _everything else part
 
 
 def spread(cases: Sequence[Case], most: int) -> list[Case]:
-    """Evenly spread cases by day, the first and the last among them; all of them by night."""
+    """Return evenly spread cases by day, including the first and the last; all of them nightly."""
     return [cases[place] for place in _places(len(cases), effort(most, max(most, len(cases))))]
 
 
@@ -51,7 +51,7 @@ def by_day(most: int) -> pytest.MarkDecorator:
 
 
 def waiting(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The cases that wait for the night."""
+    """Return the cases that run only nightly."""
     if _everything:
         return []
     cases: dict[str, list[pytest.Item]] = {}

@@ -1,4 +1,4 @@
-"""The examples, run as a reader runs them: real processes, real libraries, the exit code."""
+"""Tests of the examples: real processes, real libraries, the exit code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AWK = "exec:awk -f examples/audit_a_program/noisy_count.awk"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audited:
-    """A target with the claim it keeps, and the claim or the target that is one step too good."""
+    """A target with its true claim, and the claim or the target that is one step too good."""
 
     target: str
     kept: str
@@ -52,7 +52,7 @@ AUDITS: dict[str, Audited] = {
     "opendp laplace": Audited(
         target=f"{PEERS}:opendp_laplace", kept="epsilon=1", broken="epsilon=0.8"
     ),
-    # More runs than the others: at delta > 0 a bound on the rate of guesses is paid for as well.
+    # More runs than the others: at delta > 0 the bound on the guess rate uses part of alpha too.
     "opendp gaussian": Audited(
         target=f"{PEERS}:opendp_gaussian",
         kept="epsilon=1.5,delta=0.0381",
@@ -99,7 +99,7 @@ def load(name: str) -> ModuleType:
 @by_day(1)
 @pytest.mark.parametrize("name", AUDITS)
 def test_what_is_kept_stands_and_what_is_not_is_refuted(name: str) -> None:
-    # Peers draw from the system's entropy: what is bought is a true chance of a red run.
+    # Peers draw from the system's entropy: this alpha is a true probability of a failed run.
     alpha = buy_alpha(f"examples: {name}", "1e-8")
     case = AUDITS[name]
     code, report = audit(case, case.target, case.kept, alpha)
@@ -116,7 +116,7 @@ def test_the_claims_are_those_of_the_library() -> None:
 
 
 def test_the_claim_of_the_gaussian_is_exact() -> None:
-    """By accounting's enclosure, and by a sum that shares nothing with it."""
+    """Reference: accounting's enclosure, and an independent sum."""
     curve = guarantee(
         Mechanism(noise=DiscreteGaussian(sigma_squared=1), sensitivity=Sensitivity(1))
     )
@@ -141,7 +141,7 @@ def test_the_claim_of_the_gaussian_is_exact() -> None:
     [("opendp_laplace", "opendp"), ("diffprivlib_geometric", "diffprivlib")],
 )
 def test_a_missing_library_names_the_extra(tmp_path: Path, function: str, library: str) -> None:
-    # Found before the installed one, and without what the example needs of it.
+    # Found before the installed library, and without the names that the example needs.
     (tmp_path / f"{library}.py").touch()
     claim = ["--claim", "epsilon=1", "--pair", "0", "1", "-n", "1000"]
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
@@ -162,7 +162,7 @@ def test_a_program_refuses_a_request_it_cannot_read() -> None:
 
 
 def printed(name: str) -> dict[str, str]:
-    """What an example prints: ``label: text`` lines, by label."""
+    """Return the output of an example: ``label: text`` lines, by label."""
     run = subprocess.run(
         [sys.executable, f"examples/{name}"],
         cwd=ROOT,
@@ -178,17 +178,17 @@ def printed(name: str) -> dict[str, str]:
 
 def test_a_count_is_released_with_what_it_costs() -> None:
     lines = printed("release_a_count.py")
-    assert abs(int(lines["released"]) - 42) < 1000  # farther out with probability e^-100
+    assert abs(int(lines["released"]) - 42) < 1000  # beyond 1000 with probability e^-100
     assert lines["proven"] == "Bound([0.1, 0.1], 'exact')"
 
 
 def test_a_sum_with_dropouts_keeps_what_those_who_stay_can_keep() -> None:
     lines = printed("sum_with_dropouts.py")
-    # Who vanishes before the input is not in the sum; kim's was there when she vanished.
+    # Users who vanish before the input are not in the sum; kim vanished later, so hers is included.
     assert lines["stayed"] == "ada, cyd, dan, eve, fay, hal, ida, joe, kim, lea"
     assert lines["noise"] == "PolyaDifference(shape='10/9', scale=8)"
-    # The ten amounts add up to 4.625. Beyond 15 the noise of this sum lies once in a million, and
-    # even then it is read back from within 24.
+    # The ten amounts add up to 4.625. The noise of this sum exceeds 15 once in a million, and even
+    # then the sum is decoded within 24.
     assert abs(Fraction(lines["released"]) - Fraction("4.625")) < 24
     assert Fraction(lines["released"]) * 8 % 1 == 0
     assert Fraction(lines["epsilon"].split("[")[1].split(",")[0]) == 1
@@ -203,7 +203,7 @@ def test_a_bandit_runs_over_masks() -> None:
     assert lines["best page"] == "(0,)"
     assert int(lines["rounds"]) >= 3
     assert int(lines["most visits"]) <= 3
-    # Three releases of discrete Laplace noise keep 1 at 1e-6, and no less than 0.9.
+    # Three releases of discrete Laplace noise have epsilon 1 at 1e-6, and at least 0.9.
     assert 0.9 < float(lines["guarantee"].split("most ")[1].split(",")[0]) <= 1
 
 

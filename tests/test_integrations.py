@@ -1,7 +1,7 @@
-r"""Examples that join dpcore to another package: against its interface, and at night itself.
+r"""Tests of integration examples: against stubs of the other packages, and against them nightly.
 
-What stands in for a package that is not installed has the names that the example uses, as the
-package's documentation has them.
+A stub of a package that is not installed has the names that the example uses, according to the
+package's documentation.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def check_opacus(accountant: Any) -> None:
     assert accountant.history == [(1.1, 0.01, 3), (2.0, 0.01, 2), (2.0, 1.0, 1)]
     assert len(accountant) == 6
     found = accountant.get_epsilon(delta=1e-5)
-    # A composition costs at least its largest part, and at most what its parts cost at a part of
-    # delta each: full batches of noise 2 alone, by the closed form.
+    # A composition costs at least its largest part (full batches with noise 2, in closed form), and
+    # at most the sum of its parts at a part of delta each.
     alone = accounting.compose((accounting.Description(noise=accounting.Gaussian(sigma=2)), 1))
     assert alone.epsilon(1e-5).upper_float < found < 3
     accountant.step(noise_multiplier=0.5, sample_rate=0.01)
@@ -89,7 +89,7 @@ def message(node: int) -> Any:
 
 
 class Rounds:
-    """A strategy that asks two clients in every round."""
+    """A strategy that selects two clients in every round."""
 
     def configure_train(self, *_: object) -> Iterable[Any]:
         return [message(1), message(2)]
@@ -132,9 +132,9 @@ def test_opendp_draws_nothing_that_nobody_paid_for(
     with budget(tmp_path, "1") as ledger:
         for day in "ab":
             released = module.release(ledger, count, 42, users=["ada"], batch=day)
-            assert abs(released - 42) < 200  # farther out with probability e^-79
+            assert abs(released - 42) < 200  # beyond 200 with probability e^-79
         seen = SimpleNamespace(output_measure=count.output_measure, map=count.map)
-        with pytest.raises(BudgetExhausted):  # it cannot even be called
+        with pytest.raises(BudgetExhausted):  # the call itself is refused
             module.release(ledger, seen, 42, users=["ada"], batch="c")
         assert ledger.remaining("ada") == {"epsilon": 0}
 

@@ -1,4 +1,4 @@
-r"""What is drawn ahead is used on one side of a fork only, also where no hook of Python's runs."""
+r"""Tests of `dpcore.forks`: no randomness is shared after a fork, also if no Python hook runs."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ Fork = Callable[[], int]
 
 
 def native_fork() -> int:
-    r"""A fork by the C library, as native code does it: no hook of Python's runs."""
+    r"""Fork with the C library, as native code does: no Python hook runs."""
     child: int = ctypes.PyDLL(None).fork()
     return child
 
 
 def in_child(act: Callable[[], list[int]], seconds: int = 20, fork: Fork = os.fork) -> list[int]:
-    r"""What ``act`` returns in a forked child; fails when the child does not answer."""
+    r"""Return the result of ``act`` in a forked child; fails if the child does not reply."""
     reader, writer = os.pipe()
     with warnings.catch_warnings():
-        # From 3.12 on Python warns when a process with threads forks, which is the point here.
+        # Since 3.12 Python warns when a process with threads forks, which is intended here.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = fork()
     if pid == 0:
@@ -70,7 +70,7 @@ FORK_DRAWS: dict[str, Callable[[], list[int]]] = {
 
 
 def shared(act: Callable[[], list[int]], fork: Fork = os.fork) -> set[int]:
-    r"""What two children and their parent draw in common after a first draw by the parent."""
+    r"""Return common draws of two children and their parent after a first draw by the parent."""
     act()
     child, sibling = set(in_child(act, fork=fork)), set(in_child(act, fork=fork))
     parent = set(act())
@@ -117,17 +117,17 @@ def test_a_number_of_a_process_that_comes_back_is_another_process() -> None:
 def test_advice_that_an_emulator_takes_and_does_not_follow_is_not_relied_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(forks, "_NO_ADVICE", 0)  # an advice that every system takes
+    monkeypatch.setattr(forks, "_NO_ADVICE", 0)  # an advice that every system accepts
     assert isinstance(forks._mark(), forks._Process)
     monkeypatch.undo()
-    monkeypatch.setattr(forks, "_WIPE_ON_FORK", -1)  # a kernel that does not know it
+    monkeypatch.setattr(forks, "_WIPE_ON_FORK", -1)  # an advice that the kernel does not know
     assert isinstance(forks._mark(), forks._Process)
     monkeypatch.undo()
     monkeypatch.setattr(sys, "platform", "somewhere else")
     assert isinstance(forks._mark(), forks._Process)
 
 
-# In each child a signal handler raises, somewhere in the hooks or soon after; Python goes on.
+# In each child a signal handler raises, during the hooks or soon after; Python continues.
 STORM = """
 import logging, os, random, signal, sys, threading, time
 import numpy, scipy.special, flint  # their hooks come before the signal is due
@@ -208,7 +208,7 @@ def test_a_forgetter_that_raises_is_asked_again_at_the_next_draw() -> None:
     act()
     kept = Interrupted()
     forks.forget_after_fork(kept)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the signal may be ignored
     try:
         child = in_child(lambda: [*act(), kept.times])
     finally:
@@ -218,7 +218,7 @@ def test_a_forgetter_that_raises_is_asked_again_at_the_next_draw() -> None:
 
 
 def test_a_stream_forgotten_in_the_middle_of_a_draw_deals_nothing() -> None:
-    # By another thread of a forked process: the words of this draw are zeros already.
+    # By another thread of a forked process: the words of this draw are already zeros.
     def forgets() -> bytes:
         for reference in forks._REGISTERED.copy():
             if isinstance(stream := reference(), _ForkSafe):
@@ -236,8 +236,8 @@ def test_a_stream_forgotten_in_the_middle_of_a_draw_deals_nothing() -> None:
 
 
 def test_a_fork_while_another_thread_works_on_balls_does_not_hang() -> None:
-    # The precision lock is held by a thread that the child does not have: either the fork waits
-    # for it, or the child makes its own.
+    # The precision lock is held by a thread that the child does not have: either the fork waits for
+    # it, or the child creates its own.
     held, done = threading.Event(), threading.Event()
 
     def work() -> None:

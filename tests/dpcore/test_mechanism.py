@@ -1,4 +1,6 @@
-r"""A release is the value plus one fresh draw for each entry, and the record says what ran."""
+r"""Tests of `dpcore.mechanism`: the value plus one fresh draw per entry, and the record of a
+release.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,9 @@ SHAPES: list[Any] = [(), (0,), (1,), (2,), (3,), (1, 2), (2, 1), (2, 2)]
 
 
 def released_shapes(sensitivity: Sensitivity) -> list[tuple[int, ...]]:
-    r"""The shapes of arrays that are released; a number is one exactly where a 0-d array is."""
+    r"""Return the shapes of arrays that are released; a number is released exactly where a 0-d
+    array is.
+    """
     mechanism = Mechanism(noise=LAPLACE, sensitivity=sensitivity)
     found = []
     for shape in SHAPES:
@@ -136,7 +140,8 @@ def test_a_release_has_the_shape_that_its_sensitivity_speaks_of() -> None:
     assert released_shapes(Sensitivity.box((1, 1))) == [(2,)]
     assert released_shapes(Sensitivity.box((5,))) == [(), (1,)]
     assert released_shapes(Sensitivity.box((1, 2, 3))) == [(3,)]
-    # Their guarantees are maxima over all ways to share the whole among any number of entries.
+    # These guarantees are maxima over all ways to divide the sensitivity among any number of
+    # entries.
     assert released_shapes(Sensitivity.l1(1)) == SHAPES
     assert released_shapes(Sensitivity.l2_squared(3)) == SHAPES
 
@@ -160,7 +165,7 @@ def test_two_releases_share_no_noise() -> None:
     [(1, 1), (Fraction(1, 3), Fraction(1, 3)), (0.1, Fraction(1, 10)), ("1/2", Fraction(1, 2))],
 )
 def test_the_share_of_honest_noise_is_exact_or_refused(honest: Any, exact: Fraction) -> None:
-    # A float must never stay one in a record: it is read by its decimal form, or refused.
+    # A float must not stay a float in a record: it is read by its decimal form, or refused.
     try:
         record: Release | None = Release(mechanism=MECHANISM, batch="a", honest=honest)
     except InvalidParameter:

@@ -1,4 +1,4 @@
-r"""What is refused: by name, with the value and the reason, on one line, with nothing drawn."""
+r"""Tests of refusals: one line with argument, value and reason, before any draw."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_single_draw_still_works(noise: Noise) -> None:
     "noise", [DiscreteLaplace(scale=2**55), DiscreteGaussian(sigma_squared=2**110)]
 )
 def test_a_batch_just_inside_int64_is_drawn(noise: Noise) -> None:
-    # The twin of the refusal: it does not refuse what fits.
+    # Counterexample: a batch that fits is not refused.
     assert noise.sample(100, rng=SeededRng(1)).dtype == np.int64
 
 

@@ -1,4 +1,4 @@
-"""``name:key=value,...`` has one reader: each slip is refused in the same words everywhere."""
+"""Tests of the parser of ``name:key=value,...``: every reader gives the same errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.parse_noise import LAWS, read_noise, read_sensitivity, write_sensitivity
 from dpcore.spec_syntax import did_you_mean, find_name
 
-# Each reader with the name it gives what was typed, a spec that it reads, and its last key anew.
+# Each reader with the name of its input, a valid spec, and a new value of its last key.
 READERS: dict[str, tuple[Callable[[str], Any], str, str, str]] = {
     "noise": (read_noise, "noise", "polya:shape=1,scale=2", "scale=2"),
     "free law": (read_noise_family, "noise", "polya:shape=1", "shape=1"),

@@ -1,1 +1,1 @@
-"""Tests of the repository itself: layers, pages, proofs and commands."""
+"""Tests of the repository: layers, pages, proofs and commands."""

@@ -1,7 +1,7 @@
-r"""Command lines as nobody should type them: a grammar of ``dpcore``, one row a command.
+r"""Generate hostile command lines: a grammar of ``dpcore``, one row per command.
 
-A line is a sane one with one or two of its values replaced by hostile ones. A new command is one
-more row of ``COMMANDS``; what its options take is one of the kinds of value below.
+A line is a valid one with one or two of its values replaced by hostile ones. A new command is one
+more row of ``COMMANDS``; the values of its options are of the kinds below.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ INSTANCES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    r"""One command: its words, its values that stand alone, and its options with sane values.
+    r"""One command: its words, its positional values, and its options with valid values.
 
-    ``NOISE`` stands for any noise. ``optional`` are left out of about half of the lines.
-    ``answers`` are the exit codes of an answer.
+    ``NOISE`` stands for any noise. ``optional`` are omitted from about half of the lines.
+    ``answers`` are the exit codes of a successful run.
     """
 
     words: tuple[str, ...]
@@ -198,7 +198,7 @@ r"""The commands that the fuzzer types."""
 
 
 def line(rng: Random, row: Row | None = None) -> list[str]:
-    r"""A command line with one or two hostile values; the same ``rng`` types the same one."""
+    r"""Return a command line with one or two hostile values; equal ``rng`` give equal lines."""
     row = rng.choice(COMMANDS) if row is None else row
     chosen = dict(row.options)
     chosen |= {name: value for name, value in row.optional.items() if rng.random() < 0.5}

@@ -1,4 +1,4 @@
-"""The wheel of this tree, built once."""
+"""Fixtures: the wheel of this tree, built once."""
 
 from __future__ import annotations
 

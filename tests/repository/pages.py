@@ -1,18 +1,18 @@
-r"""The pages of the documentation as programs: their blocks are run as a reader would run them.
+r"""Run the code blocks of the documentation pages as a reader would.
 
-``python`` blocks of a page run in order in one namespace, in a folder that holds a copy of
-examples/. A block with ``>>>`` prompts is a doctest, so its output is compared; one without is
-executed. ``console`` blocks hold commands after ``$ ``; the lines that follow a command, if any,
-are what it prints (both streams), with ``...`` for anything; a command that exits with another
-code than 0 says so in a comment::
+``python`` blocks of a page run in order in one namespace, in a folder that contains a copy of
+examples/. A block with ``>>>`` prompts is a doctest, so its output is compared; other blocks are
+executed. ``console`` blocks contain commands after ``$ ``; the lines that follow a command, if any,
+are its output (both streams), with ``...`` for anything; an exit code other than 0 is stated in a
+comment::
 
     $ dpcore audit examples/peers.py:opendp_laplace --claim epsilon=0.8 --pair 0 1   # exit 1
     ...
     REFUTED...
 
-Commands that make the environment (``make``, ``pip``, ``git``, ``cd``) are shown and not run; any
-command that is neither on that list nor on the list of those that run is refused, so that nothing
-is passed over in silence. What must not run at all is a ``text`` block.
+Commands that set up the environment (``make``, ``pip``, ``git``, ``cd``) are shown and not run; any
+command that is neither on that list nor on the list of commands to run is refused, so that nothing
+is skipped silently. Code that must not run at all is a ``text`` block.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _EXIT = re.compile(r"#\s*exit (\d+)\s*$")
 
 
 class PageError(AssertionError):
-    """A page that does not do what it shows."""
+    """The output or exit code of a block differs from the page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One fenced block: its language, its text, and the line of the page its text begins at."""
+    """One fenced block: its language, its text, and the line of the page where its text begins."""
 
     page: str
     line: int
@@ -62,7 +62,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command of a console block, with what the page promises of it."""
+    """One command of a console block, with its expected output and exit code."""
 
     place: str
     line: str
@@ -71,7 +71,7 @@ class Command:
 
 
 def blocks(page: str, markdown: str) -> list[Block]:
-    r"""Every fenced block of a page, in order.
+    r"""Return every fenced block of a page, in order.
 
     >>> [(b.place, b.language) for b in blocks("a.md", "# A\n```python\nx = 1\n```\n")]
     [('a.md:3', 'python')]
@@ -111,7 +111,7 @@ def commands(block: Block) -> list[Command]:
 
 
 def agrees(printed: str, shown: str) -> bool:
-    r"""Whether a command printed what the page shows; ``...`` stands for anything.
+    r"""Whether a command printed the output that the page shows; ``...`` stands for anything.
 
     >>> agrees("runs 512\nREFUTED  \n", "runs ...\nREFUTED\n"), agrees("REFUTED\n", "PROVEN\n")
     (True, False)
@@ -125,9 +125,9 @@ def agrees(printed: str, shown: str) -> bool:
 
 
 def run_command(command: Command, folder: Path, warm: Warm | None = None) -> None:
-    """Run one command in ``folder``; raises when it does not do what the page shows.
+    """Run one command in ``folder``; raises if output or exit code differ from the page.
 
-    ``warm`` runs those that a shell adds nothing to and that start no workers of their own.
+    ``warm`` runs the commands that need no shell and start no workers, in a loaded process.
     """
     program = command.line.split()[0]
     if program in SHOWN_ONLY:
@@ -135,7 +135,7 @@ def run_command(command: Command, folder: Path, warm: Warm | None = None) -> Non
     if program not in RUN:
         raise PageError(f"{command.place}: {program} is neither run nor shown only")
     if re.search(r"\|\s*(?:head|grep -q)\b", command.line):
-        # It closes the pipe while the command still prints, which then fails, or not: a race.
+        # `head` closes the pipe while the command still prints: whether it then fails is a race.
         raise PageError(f"{command.place}: a cut pipe is a race: show '...' instead")
     if program == "dpcore" and not Path(sys.executable).with_name(program).exists():
         raise PageError(f"{command.place}: dpcore is not installed here: make test installs it")
@@ -170,14 +170,14 @@ def _started(line: str, folder: Path) -> tuple[int, str]:
 def run_python(block: Block, namespace: dict[str, object]) -> None:
     """Run one python block in the page's namespace."""
     if not re.search(r"^>>> ", block.text, flags=re.MULTILINE):
-        # Empty lines in front: a traceback then names the line of the page.
+        # Prepend empty lines, so that a traceback names the line of the page.
         code = compile("\n" * (block.line - 1) + block.text, block.page, "exec")
         exec(code, namespace)  # noqa: S102 - a page is ours and reviewed, like a test
         return
     example = doctest.DocTestParser().get_doctest(
         block.text, namespace, block.place, block.page, block.line - 1
     )
-    # The runner works on a copy of the namespace's reference: what it defines must stay.
+    # The runner copies the reference to the namespace: definitions of the block must persist.
     example.globs = namespace
     said: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
@@ -187,7 +187,7 @@ def run_python(block: Block, namespace: dict[str, object]) -> None:
 
 
 def run_page(page: str, markdown: str, folder: Path, warm: Warm | None = None) -> int:
-    """Run every block of a page in ``folder``; how many did."""
+    """Run every block of a page in ``folder``; return their number."""
     namespace: dict[str, object] = {"__name__": "__main__"}
     count = 0
     for block in blocks(page, markdown):
@@ -204,16 +204,16 @@ def run_page(page: str, markdown: str, folder: Path, warm: Warm | None = None) -
 
 
 def first_example(page: str, markdown: str) -> Block | None:
-    """The first block of a page that a reader can run."""
+    """Return the first block of a page that a reader can run."""
     found = (b for b in blocks(page, markdown) if b.language in {"python", "console"})
     return next(found, None)
 
 
 def run_alone(block: Block, folder: Path) -> None:
-    """Run one block in cold processes, in a folder that knows nothing of this tree.
+    """Run one block in new processes, in a folder without access to this tree.
 
-    A python block that defines tests becomes a test file, with hypothesis as a reader has it: with
-    its deadline. Raises when it does not do what the page shows.
+    A python block that defines tests becomes a test file, with hypothesis in its default settings,
+    including its deadline. Raises if the result differs from the page.
     """
     if block.language == "console":
         for command in commands(block):

@@ -1,8 +1,8 @@
-r"""Proof pages, bound to the code they prove.
+r"""Check that proof pages are bound to the code they prove.
 
 A page under docs/proofs/ opens with a block that names functions and classes, each with a hash of
-its normalised source, the syntax tree without docstrings and comments, and of what it leans on in
-its module. Editing that code turns the test red until someone has read the proof again and run
+its normalised source, the syntax tree without docstrings and comments, and of the definitions it
+uses in its module. After a change of that code the test fails until the proof is reviewed, with
 
     python -m tests.repository.proofs --update docs/proofs/rng.md
 
@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = "docs/proofs"
 
-# The functions that every bound and every sample rests on: no change may unbind one.
+# Every bound and sample depends on these functions: each must be bound by a page.
 NEED_A_PROOF = (
     "dpcore.sampling.rng:Rng",
     "dpcore.sampling.bernoulli:bernoulli_exp",
@@ -51,19 +51,19 @@ _HAS_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDe
 
 
 class ProofError(Exception):
-    """A page that does not say what it proves, or names code that is not there."""
+    """A page has no valid block of objects, or names code that does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """One line of a page's block: an object and the hash the page was read with, if any."""
+    """One line of a page's block: an object and its hash at the last review, if any."""
 
     name: str
     read_with: str | None
 
 
 def bindings(page: Path) -> list[Bound]:
-    """What a page says it proves."""
+    """Return the objects that a page names."""
     block = _BLOCK.match(page.read_text(encoding="utf-8"))
     if block is None:
         raise ProofError(f"{page.name}: must open with '---', 'proves:', '  - object hash', '---'")
@@ -77,7 +77,7 @@ def bindings(page: Path) -> list[Bound]:
 
 
 def code_hash(name: str, root: Path = ROOT) -> str:
-    r"""The hash of an object and of what it leans on in its module.
+    r"""Return the hash of an object and of the definitions it uses in its module.
 
     >>> len(code_hash("tests.repository.proofs:code_hash"))
     16
@@ -102,10 +102,10 @@ def code_hash(name: str, root: Path = ROOT) -> str:
 
 
 def _leaned_on(path: str, tree: ast.Module) -> dict[str, list[ast.AST]]:
-    """The definitions of a name and of all that it leans on in its module.
+    """Return the definitions of a name and of everything that it uses in its module.
 
     Functions, constants and private classes are followed by their names, and ``self.name`` to the
-    class and to its bases in the module. Public classes are not: a page that needs one names it.
+    class and to its bases in the module. Public classes are not followed: a page names them itself.
     """
     found: dict[str, list[ast.AST]] = {}
     waiting = [path]
@@ -132,7 +132,7 @@ def _definitions(path: str, tree: ast.Module) -> list[ast.AST]:
 
 
 def _members(owner: str, name: str, tree: ast.Module) -> list[str]:
-    """Where a class, or the first of its bases in the module, defines a name."""
+    """Return where a class, or the first of its bases in the module, defines a name."""
     for node in _definitions(owner, tree):
         if isinstance(node, ast.ClassDef):
             if any(name in _defines(inner) for inner in node.body):
@@ -143,7 +143,9 @@ def _members(owner: str, name: str, tree: ast.Module) -> list[str]:
 
 
 def _names(node: ast.AST) -> set[str]:
-    """The names that a definition uses, outside of annotations; members of itself as self.name."""
+    """Return the names that a definition uses, outside of annotations; its own members as
+    self.name.
+    """
     found = set()
     waiting = [node]
     while waiting:
@@ -177,8 +179,8 @@ def _defines(node: ast.AST) -> set[str]:
 
 
 def _normal(node: object) -> str:
-    # ast.dump would do, but what it leaves out differs between versions of Python. Here a field
-    # that is empty is left out always, so that a field added to the grammar changes no hash.
+    # Not `ast.dump`: its omitted fields differ between versions of Python. Here an empty field is
+    # always omitted, so that a field added to the grammar changes no hash.
     if isinstance(node, list):
         return "[" + ",".join(_normal(item) for item in node) + "]"
     if not isinstance(node, ast.AST):
@@ -199,7 +201,7 @@ def _normal(node: object) -> str:
 
 
 def complaints(page: Path, root: Path = ROOT) -> list[str]:
-    """Why this page does not bind the code as it is now; empty when it does."""
+    """Return the reasons why this page does not match the current code; empty if it matches."""
     try:
         bound = bindings(page)
     except ProofError as error:
@@ -221,23 +223,23 @@ def complaints(page: Path, root: Path = ROOT) -> list[str]:
 
 
 def unproven(root: Path = ROOT, needed: tuple[str, ...] = NEED_A_PROOF) -> list[str]:
-    """The objects on the list that no page binds."""
+    """Return the objects on the list that no page binds."""
     named: set[str] = set()
     for page in pages(root):
         try:
             named |= {line.name for line in bindings(page)}
         except ProofError:
-            continue  # `complaints` says so
+            continue  # reported by `complaints`
     return [name for name in needed if name not in named]
 
 
 def pages(root: Path = ROOT) -> list[Path]:
-    """Every proof page: all of the folder but its README."""
+    """Return every proof page: all pages of the folder except its README."""
     return sorted(p for p in (root / PAGES).glob("*.md") if p.name != "README.md")
 
 
 def update(page: Path, root: Path = ROOT) -> list[str]:
-    """Write the hashes of today into the page; what changed, a line each."""
+    """Write the current hashes into the page; return one line per change."""
     changed = []
     lines = []
     for line in bindings(page):
@@ -252,7 +254,7 @@ def update(page: Path, root: Path = ROOT) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Check every page, or update the ones named."""
+    """Check every page, or update the given ones."""
     parser = argparse.ArgumentParser(prog="python -m tests.repository.proofs", description=__doc__)
     parser.add_argument("--update", nargs="+", type=Path, metavar="PAGE", default=[])
     chosen = parser.parse_args(arguments)

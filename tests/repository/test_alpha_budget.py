@@ -1,4 +1,4 @@
-"""The run has one budget of false alarms, and prints what was spent."""
+"""Tests of `tests.alpha_budget`: one budget of false alarms per run, with a printed summary."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_run_has_one_budget() -> None:
 def test_a_run_that_overspends_fails_and_every_run_prints_its_account(
     tmp_path: Path, second: str, passed: bool
 ) -> None:
-    """Two modules share one budget; together they may not pass its total."""
+    """Two modules share one budget; together they may not exceed its total."""
     body = (
         "from tests.alpha_budget import buy_alpha\ndef test_it(): buy_alpha({name!r}, {alpha!r})\n"
     )

@@ -1,4 +1,4 @@
-"""The figures of docs/benchmarks.md are those of the committed results, and of nothing else."""
+"""Tests of docs/benchmarks.md: its figures equal the committed results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROWS = {
     "PolyaDifference(shape='9/10', scale=1024)": "Polya difference, shape 9/10, scale 1024",
     "Binomial(trials=268, probability='1/2')": "binomial, 268 fair coins",
 }
-# The laws whose single draws were timed, as the limits page calls them.
+# The laws with timed single draws, by their names on the limits page.
 LAWS = {
     "DiscreteLaplace": "discrete Laplace",
     "DiscreteGaussian": "discrete Gaussian",
@@ -58,7 +58,7 @@ def line(label: str, speed: dict[str, float]) -> str:
 
 
 def sampler_lines(samplers: Any) -> list[str]:
-    """The rows of the speed table: those of ROWS that were measured."""
+    """Return the rows of the speed table: the measured ones of ROWS."""
     lines = [
         line(ROWS[row["noise"]], row["million_draws_per_second"])
         for row in samplers["batch"]
@@ -72,7 +72,7 @@ def sampler_lines(samplers: Any) -> list[str]:
 
 
 def saved_lines(saved: Any) -> list[str]:
-    """The rows of the table of saved noise, from the first case of each kind."""
+    """Return the rows of the table of saved noise, from the first case of each kind."""
     bits, skellam, gaussian = (
         saved[kind][case]
         for kind, case in (("binary_shuffle", 0), ("skellam", 0), ("gaussian_sum", 1))
@@ -88,7 +88,7 @@ def saved_lines(saved: Any) -> list[str]:
 
 
 def total_lines(accounting: Any) -> list[str]:
-    """The rows of the table of totals: ours to its width, beside the peer's loss distributions."""
+    """Return the rows of the table of totals: our bound to its width, and the peer's PLD."""
     lines = []
     for row in accounting["totals"]:
         if row["relative"] == "1e-6" or row["delta"] in ("1e-12", "0"):
@@ -106,7 +106,7 @@ def total_lines(accounting: Any) -> list[str]:
 
 
 def masked_lines(masked: Any) -> list[str]:
-    """The rows of the table of secure aggregation, from a hundred users on."""
+    """Return the rows of the table of secure aggregation, from a hundred users on."""
     lines = []
     for row in masked["rows"]:
         users, others = row["users"], row["neighbours"]
@@ -120,7 +120,7 @@ def masked_lines(masked: Any) -> list[str]:
 
 
 def battery_lines(audit: Any) -> list[str]:
-    """The rows of the table of DP-Sniper's battery: the mechanisms that were measured."""
+    """Return the rows of the table of DP-Sniper's battery: the mechanisms that were measured."""
     lines = []
     for row in audit["sections"]["battery"]["rows"]:
         value, (name, runs) = row["value"], row["what"].split(", ", 1)
@@ -132,7 +132,7 @@ def battery_lines(audit: Any) -> list[str]:
 
 
 def sniper_lines(sniper: Any) -> list[str]:
-    """The rows of the table of DP-Sniper itself on its battery."""
+    """Return the rows of the table of DP-Sniper itself on its battery."""
     assert sniper["runs"] == 1_000_000
     lines = []
     for row in sniper["rows"]:
@@ -143,7 +143,7 @@ def sniper_lines(sniper: Any) -> list[str]:
 
 
 def up(variance: float) -> str:
-    """To a hundredth, never below what is needed."""
+    """Round up to a hundredth."""
     return f"{math.ceil(variance * 100) / 100:.2f}"
 
 
@@ -155,7 +155,7 @@ def expected(
     audit: Any = None,
     sniper: Any = None,
 ) -> list[str]:
-    """Every row of every table, from the committed results or those that are given instead."""
+    """Return every row of every table, from the committed results or from given ones."""
     return [
         *sampler_lines(samplers or result("samplers")),
         *saved_lines(saved or result("noise_saved")),
@@ -167,7 +167,7 @@ def expected(
 
 
 def shown(text: str) -> list[str]:
-    """The rows of the tables of a page, without their heads."""
+    """Return the rows of the tables of a page, without their headers."""
     lines = [*text.splitlines(), ""]
     table = [i for i, line in enumerate(lines) if line.startswith("| ")]
     return [lines[i] for i in table if not lines[i + 1].startswith("|---")]
@@ -226,18 +226,20 @@ def test_the_limits_page_tells_what_time_told() -> None:
     large = [abs(row["spearman"]) for row in timing if row["draw"].endswith("of 32768")]
     page = " ".join((ROOT / "docs" / "known_limits.md").read_text("utf-8").split())
     assert f"({max(large):.2f} at 32768 values)" in page
-    # "no correlation is detectable" is said of the others: within 4 standard deviations of none.
+    # The page states for these "no correlation is detectable": within 4 standard deviations of
+    # zero.
     others = [row for row in timing if not row["draw"].endswith("of 32768")]
     assert len(others) >= 6
     assert {LAWS[row["draw"].partition("(")[0]] for row in others} == timed_laws(page)
     assert all(abs(row["spearman"]) < 4 / row["draws"] ** 0.5 for row in others)
-    # The twin: the same measure of OpenDP's single draws, which tell their time.
+    # Counterexample: for OpenDP's single draws the same measure shows that time depends on the
+    # value.
     assert len(peers) == 2
     assert not any(abs(row["spearman"]) < 4 / row["draws"] ** 0.5 for row in peers)
 
 
 def timed_laws(page: str) -> set[str]:
-    """The laws that the limits page says were timed, after "was measured for"."""
+    """Return the laws that the limits page lists after "was measured for"."""
     named = page.partition("was measured for ")[2].partition(" noise (")[0]
     return {name.removeprefix("and ") for name in named.replace(" and ", ", ").split(", ")}
 

@@ -1,4 +1,4 @@
-"""The likelihood ratios of the battery's twenty mechanisms are those of what they draw."""
+"""Tests of the benchmark oracle: likelihood ratios of the battery's twenty mechanisms."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _CUT = 1.0
 
 
 def _apart(case: Case, *, factor: float = 1.0) -> float:
-    # For the true ratio r, the mean of e^r where r < 1 on A is the chance of r < 1 on B: how far
-    # they are apart, in standard errors.
+    # For the true ratio r, the mean of e^r where r < 1 on A is the probability of r < 1 on B:
+    # return their distance, in standard errors.
     rng = np.random.default_rng(7)
     on_a, on_b = (factor * ratio(case, case.run(data, _RUNS, rng)) for data in case.pair)
     weights = np.exp(np.minimum(on_a, _CUT)) * (on_a < _CUT)
@@ -39,7 +39,7 @@ def test_another_ratio_does_not(name: str) -> None:
 
 
 def test_the_oracle_of_randomised_bits_is_known() -> None:
-    # Of six bits that tell, the half-line of all six: no other has so large a bound at 10^9 runs.
+    # Of six informative bits, the half-line of all six has the largest bound at 10^9 runs.
     (case,) = (case for case in BATTERY if case.name == "one-time-rappor")
     most = 6 * math.log(0.525 / 0.475)
     assert most - 0.01 < oracle(case, 10**9) < most

@@ -1,4 +1,4 @@
-"""The changelog's table of moved modules: every new path exists in the tree."""
+"""Tests of the changelog's table of moved modules: every new path exists in the tree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DOTTED: Final = re.compile(rf"`((?:{'|'.join(PACKAGES)})(?:\.\w+)*)`")
 
 
 def rows(text: str) -> Iterator[tuple[str, str]]:
-    """The cells "was" and "is" of each row of the table."""
+    """Return the cells "was" and "is" of each row of the table."""
     _, _, rest = text.partition("| was | is |\n|---|---|\n")
     for line in rest.splitlines():
         if not line.startswith("|"):
@@ -31,7 +31,7 @@ def is_module(name: str) -> bool:
 
 
 def lost(text: str) -> list[str]:
-    """The modules in the column "is" that the tree does not have."""
+    """Return the modules in the column "is" that the tree does not have."""
     return [
         name for _, found in rows(text) for name in DOTTED.findall(found) if not is_module(name)
     ]

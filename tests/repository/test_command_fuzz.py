@@ -1,4 +1,6 @@
-r"""Whatever is typed, ``dpcore`` answers or refuses in one line: no traceback, no 70, no hang."""
+r"""Fuzz tests of ``dpcore``: every line gives a result or a one-line error; no traceback, 70 or
+hang.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ SHORT, LONG = 2, 100
 
 
 def wrong(answer: Answer, answers: tuple[int, ...] = (0,)) -> str | None:
-    r"""What is wrong with an answer, if anything."""
+    r"""Return the fault of an answer, or None."""
     if answer.code not in (*answers, 2):
         return f"exit code {answer.code}: {answer.err[:200]}"
     if "Traceback" in answer.err or answer.err.count("\n") > 1:
@@ -28,7 +30,7 @@ def wrong(answer: Answer, answers: tuple[int, ...] = (0,)) -> str | None:
 
 
 def test_every_command_has_its_row() -> None:
-    # A new command of these groups is one more row of the table.
+    # A new command of these groups needs one more row of the table.
     rows = {row.words for row in COMMANDS}
     words: set[tuple[str, ...]] = {("sample",), ("pmf",)}
     for group in ("budget", "protocol"):

@@ -1,4 +1,4 @@
-"""Every example of every page does what the page shows."""
+"""Tests of the documentation: every example gives the output that its page shows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("page", every_page(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_page_runs_as_printed(page: Path, folder: Path) -> None:
-    by_day = effort(1, 2) == 1  # by night every command is a process of its own
+    by_day = effort(1, 2) == 1  # in nightly runs every command is a process of its own
     text = page.read_text(encoding="utf-8")
     run_page(str(page.relative_to(ROOT)), text, folder, forked_commands.run if by_day else None)
 

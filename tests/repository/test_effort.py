@@ -1,4 +1,4 @@
-"""A part of the cases by day, all of them by night, and none lost."""
+"""Tests of `tests.effort`: part of the cases by day, all of them nightly, and none lost."""
 
 from __future__ import annotations
 

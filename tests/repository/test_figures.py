@@ -1,4 +1,4 @@
-"""Every picture that is written can be read: numbers, names and titles are whole, series named."""
+"""Tests of figures: numbers, names and titles are complete and legible; every series is named."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def curve(path: Path) -> None:
 
 
 def short_curve(path: Path) -> None:
-    # Less than a power of ten: the numbers between are named.
+    # Less than a factor of ten: intermediate ticks have labels.
     draw(path, [(x, bound("1", "1")) for x in (0.2, 0.3, 0.5)], title="a total")
 
 
@@ -82,7 +82,7 @@ def tradeoff(_: Path) -> None:
 
 
 def void(*_: object, **__: object) -> None:
-    """Nothing: what is drawn is looked at where it is saved."""
+    """Do nothing: the figure is checked when it is saved."""
 
 
 PICTURES: dict[str, Callable[[Path], None]] = {
@@ -98,7 +98,7 @@ PICTURES: dict[str, Callable[[Path], None]] = {
 
 @contextmanager
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The faults of every figure that is saved in the block."""
+    """Collect the faults of every figure that is saved in the block."""
     found: list[str] = []
     saved = Figure.savefig
 
@@ -112,7 +112,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def faults(figure: Figure) -> list[str]:
-    """Texts that are formulas, leave the picture or meet, axes without a name, lines without."""
+    """Find formulas, texts that overlap or leave the figure, unnamed axes and unnamed lines."""
     figure.draw_without_rendering()
     shown = [(text.get_text(), text.get_window_extent()) for text in texts(figure)]
     left, bottom, right, top = figure.bbox.extents
@@ -131,7 +131,7 @@ def faults(figure: Figure) -> list[str]:
 
 
 def texts(figure: Figure) -> Iterator[Text]:
-    """The texts that are drawn: not those of ticks beyond the limits of an axis."""
+    """Yield the drawn texts, without ticks beyond the limits of an axis."""
     hidden: list[Text] = []
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
         low, high = sorted(axis.get_view_interval())
@@ -145,7 +145,7 @@ def texts(figure: Figure) -> Iterator[Text]:
 
 
 def unnamed(figure: Figure) -> Iterator[str]:
-    """Lines that no legend lists: by their label, and those without by their colour."""
+    """Yield lines missing from every legend: by label, or by colour if they have no label."""
     legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes)]
     listed = [words(text) for legend in legends if legend for text in legend.texts]
     handles = [handle for legend in legends if legend for handle in legend.legend_handles]
@@ -163,7 +163,7 @@ def unnamed(figure: Figure) -> Iterator[str]:
 
 
 def words(text: object) -> str:
-    """A text as it was before it was folded, or its start."""
+    """Return a text without line breaks, or its start if it was cut."""
     shown = text.get_text() if isinstance(text, Text) else str(text)
     return " ".join(shown.split()).removesuffix(" [...]")
 
@@ -226,7 +226,7 @@ def test_texts_that_meet_and_axes_without_a_name_are_seen(
 
 
 def beyond(svg: str) -> list[str]:
-    """Texts of a picture that was written, and that leave it or are formulas."""
+    """Return the texts of a written figure that leave it or are formulas."""
     root = ET.fromstring(svg)  # noqa: S314  # our own file
     right, bottom = map(float, root.attrib["viewBox"].split()[2:])
     found = []

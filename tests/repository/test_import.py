@@ -1,4 +1,4 @@
-"""Importing is silent and light: no output, no warning, nothing opened for writing, no net."""
+"""Tests of imports: no output, no warning, no file written, no network, no heavy module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.effort import by_day
 
 ROOT = Path(__file__).parents[2]
 
-# What a person who only draws noise must not wait for.
+# Modules that drawing noise must not load.
 HEAVY = (
     "matplotlib",
     "sqlalchemy",
@@ -46,7 +46,7 @@ if loaded:
 
 
 def noise_of_import(module: str, heavy: tuple[str, ...], folder: Path = ROOT) -> str:
-    """What a fresh interpreter says while it imports ``module``, every warning an error."""
+    """Return the output of a new interpreter that imports ``module``, with warnings as errors."""
     probe = PROBE.replace("HEAVY_MODULES", repr(heavy)).replace("MODULE", module)
     run = subprocess.run(
         [sys.executable, "-B", "-W", "error", "-c", probe],
@@ -136,11 +136,11 @@ print([name for name in sys.modules if name not in before and not name.startswit
         ("assert_private(count, 'epsilon=3', pairs=pairs, seed=1)", True),
         ("assert_fits(noise, noise, seed=1)", True),
         ("assert_sensitivity(sum, [([1], [1, 1])], 1)", True),
-        ("audit(noise, 'epsilon=1/2', pair=(0, 3))", False),  # the twin: loads what it calls
+        ("audit(noise, 'epsilon=1/2', pair=(0, 3))", False),  # counterexample: loads its code
     ],
 )
 def test_the_first_call_of_an_assertion_imports_nothing(call: str, light: bool) -> None:
-    # Hypothesis has a deadline of 0.2 s for each example, the first one included.
+    # Hypothesis has a deadline of 0.2 s for each example, including the first one.
     code = FIRST_CALLS.replace("CALL", call).replace("NAME", call.partition("(")[0])
     run = subprocess.run(
         [sys.executable, "-B", "-c", code],

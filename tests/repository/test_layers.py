@@ -1,4 +1,4 @@
-"""One direction of imports: the contracts that hold it go red when they are broken."""
+"""Tests of the import contracts: they hold for this tree, and fail for forbidden imports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FLOORS = {
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
-    """The project's own contracts, over the packages in ``folder``."""
+    """Run the project's own contracts on the packages in ``folder``."""
     probe = "import sys; from importlinter.cli import lint_imports_command as run; run()"
     return subprocess.run(
         [sys.executable, "-c", probe, "--no-cache", "--config", str(ROOT / "pyproject.toml")],
@@ -45,7 +45,7 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def plant(folder: Path, importer: str = "", imported: str = "") -> None:
-    """The four packages with their folders, empty but for one import."""
+    """Create the four packages with their folders, empty but for one import."""
     for package in PACKAGES:
         for room in [name for floor in FLOORS[package] for name in floor]:
             (folder / package / room).mkdir(parents=True)
@@ -68,7 +68,7 @@ def test_this_tree_keeps_its_layers() -> None:
 def test_a_forbidden_import_breaks_the_contract(
     tmp_path: Path, importer: str, imported: str
 ) -> None:
-    """Even inside a function of a module below the package."""
+    """The import is found even inside a function of a module below the package."""
     ground, top = FLOORS[importer][-1][0], FLOORS[imported][0][0]
     plant(tmp_path, f"{importer}.{ground}", f"{imported}.{top}")
     run = lint(tmp_path)

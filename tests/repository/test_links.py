@@ -1,4 +1,4 @@
-"""Every link leads somewhere, without asking the network."""
+"""Tests of links: every target exists; the network is not used."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PACKAGES = ("dpcore", "accounting", "audit", "bandits", "benchmarks", "examples"
 
 
 def anchors(markdown: str) -> set[str]:
-    """The anchors a heading gets where pages are usually read."""
+    """Return the anchors of headings on the usual host."""
     headings = _HEADING.findall(_FENCE.sub("", markdown))
     plain = (re.sub(r"[^\w\- ]", "", heading).strip().lower() for heading in headings)
     return {heading.replace(" ", "-") for heading in plain}
 
 
 def links(page: Path) -> list[str]:
-    """What a page links to, outside of code."""
+    """Yield the links of a page, outside of code."""
     return _LINK.findall(_INLINE.sub("", _FENCE.sub("", page.read_text(encoding="utf-8"))))
 
 
@@ -49,7 +49,7 @@ def dead_links(page: Path) -> list[str]:
 
 @cache
 def tails_of_the_tree() -> frozenset[str]:
-    """Every file below this folder, by its whole path and by each end of it."""
+    """Return every file below this folder, by its whole path and by every suffix of its path."""
     folders = (*PACKAGES, "tests", "docs")
     found = [path.relative_to(ROOT) for name in folders for path in (ROOT / name).rglob("*.*")]
     found += [path.relative_to(ROOT) for path in ROOT.glob("*.*")]
@@ -57,7 +57,7 @@ def tails_of_the_tree() -> frozenset[str]:
 
 
 def absent_files(text: str) -> list[str]:
-    """The pages and modules that a text names and that are nowhere in the tree."""
+    """Return the pages and modules that a text names and that are not in the tree."""
     return [name for name in _NAMED_FILE.findall(text) if name not in tails_of_the_tree()]
 
 
@@ -67,7 +67,7 @@ def absent_pages(source: str) -> list[str]:
 
 @cache
 def named_tests() -> Counter[str]:
-    """How many files, or functions of tests, have each name; a file also by its whole path."""
+    """Count the files, or functions of tests, with each name; a file also by its whole path."""
     found = Counter[str]()
     for path in (ROOT / "tests").rglob("test_*.py"):
         functions = re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
@@ -76,13 +76,13 @@ def named_tests() -> Counter[str]:
 
 
 def dangling_tests(proof: str) -> list[str]:
-    """The tests that a proof names and that are nowhere, or in two places."""
+    """Return the tests that a proof names and that are missing, or defined twice."""
     return [name for name in _NAMED_TEST.findall(proof) if named_tests()[name] != 1]
 
 
 @cache
 def words_of_the_code() -> frozenset[str]:
-    """Every name in code outside of comments and docstrings, and every part of a path."""
+    """Return every name in code outside of comments and docstrings, and every part of a path."""
     found = set[str]()
     for folder in (*PACKAGES, "tests"):
         for path in (ROOT / folder).rglob("*.py"):
@@ -92,7 +92,7 @@ def words_of_the_code() -> frozenset[str]:
 
 
 def absent_names(proof: str) -> list[str]:
-    """The names that a proof sets as code and that no code has; short ones are formulas."""
+    """Return the names that a proof sets as code and that no code has; short ones are formulas."""
     spans = _INLINE.findall(_FENCE.sub("", proof))
     named = (name for span in spans for name in re.findall(r"[A-Za-z_]\w\w\w+", span))
     return [name for name in named if name not in words_of_the_code()]

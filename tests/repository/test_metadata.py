@@ -1,4 +1,4 @@
-"""What a package index and a citation tool read: licence, version, interpreters, dependencies."""
+"""Tests of package and citation metadata: licence, version, interpreters, dependencies."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ LICENCE = "Apache-2.0"
 
 
 def citation() -> dict[str, str]:
-    """The plain fields of CITATION.cff."""
+    """Return the plain fields of CITATION.cff."""
     lines = (ROOT / "CITATION.cff").read_text(encoding="utf-8").splitlines()
     fields = (re.fullmatch(r'([\w-]+): "?([^"]+)"?', line) for line in lines)
     return {field[1]: field[2] for field in fields if field}
 
 
 def packages(text: str) -> set[str]:
-    """The packages that the table of docs/dependencies.md names, without extras and bounds."""
+    """Return the packages in the table of docs/dependencies.md, without extras and bounds."""
     cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| ")]
     names = ",".join(re.sub(r"\(.*?\)|[<>=].*", "", cell) for cell in cells[1:])
     return {name.strip().lower() for name in names.split(",")} - {""}
 
 
 def required() -> set[str]:
-    """The packages that pyproject.toml asks for, of the core and of every extra."""
+    """Return the packages that pyproject.toml requires, for the core and every extra."""
     wanted = [*PROJECT["dependencies"]]
     for listed in PROJECT["optional-dependencies"].values():
         wanted += listed
@@ -41,7 +41,7 @@ def test_the_licence_is_the_one_that_every_file_names() -> None:
     assert text.rstrip().endswith("limitations under the License.")
     assert PROJECT["license"] == citation()["license"] == LICENCE
     assert PROJECT["license-files"] == ["LICENSE"]
-    # A classifier of a licence beside `license` is refused by package indexes (PEP 639).
+    # Package indexes refuse a licence classifier beside `license` (PEP 639).
     assert not [one for one in PROJECT["classifiers"] if one.startswith("License ::")]
 
 

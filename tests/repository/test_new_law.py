@@ -1,4 +1,4 @@
-"""A law is in every place CONTRIBUTING names: a page of proofs, the README, the public names."""
+"""Tests that each law is in every place CONTRIBUTING names: proofs, README, public names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def homeless(laws: Iterable[type[Noise]]) -> dict[str, list[str]]:
-    """The places each law is missing from."""
+    """Return the places that lack each law."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     pages = " ".join(p.read_text(encoding="utf-8") for p in (ROOT / "docs" / "proofs").glob("*.md"))
     found = {}

@@ -1,4 +1,4 @@
-"""The wheel with the oldest dependencies that pyproject.toml allows, and on other interpreters."""
+"""Tests of the wheel with the oldest allowed dependencies, and on other interpreters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OLDEST = "3.11"
 OTHERS = ("3.12", "3.13", "3.14")
-# What the doctests of the packages need beside the core.
+# Extras that the doctests of the packages require.
 EXTRAS = ("plot", "postgresql", "tables")
 # Pages that need no other extra: releases, totals, audits, a ledger, certificates, bandits.
 PAGES = ("README.md", "docs/audit_layers.md", "docs/ledger.md", "docs/certificates.md")
@@ -34,7 +34,7 @@ DOCTESTS = (
 
 
 def pins(requirements: list[str]) -> list[str]:
-    """The least version that each requirement allows, exactly: one lower bound or an error."""
+    """Return the least version allowed by each requirement, as a pin: one lower bound or error."""
     found = []
     for requirement in requirements:
         parts = re.fullmatch(r"([\w-]+)(\[\w+\])?>=([\d.]+)", requirement)
@@ -45,7 +45,7 @@ def pins(requirements: list[str]) -> list[str]:
 
 
 def interpreter(version: str) -> Path | None:
-    """A Python of this version that starts, from the path or among those of pyenv."""
+    """Return a Python of this version that starts, from the path or from pyenv."""
     on_path = shutil.which(f"python{version}")
     among = sorted((Path.home() / ".pyenv/versions").glob(f"{version}.*/bin/python"))
     for found in (*([Path(on_path)] if on_path else []), *among):
@@ -64,7 +64,7 @@ def run(*words: str | Path, cwd: Path, code: int = 0) -> str:
 
 
 def installed(wheel: Path, folder: Path, version: str, *packages: str) -> Path:
-    """An environment of its own with the wheel; the folder of its programs."""
+    """Create an environment with the wheel; return the folder of its programs."""
     base = interpreter(version)
     if base is None:
         pytest.skip(f"no Python {version} here")
@@ -76,7 +76,7 @@ def installed(wheel: Path, folder: Path, version: str, *packages: str) -> Path:
 
 
 def run_pages(programs: Path, folder: Path) -> None:
-    """The pages as a reader runs them, with the environment's own Python and command."""
+    """Run the pages with the environment's own Python and command."""
     shutil.copy(ROOT / "tests/repository/pages.py", folder / "pages.py")
     for page in PAGES:
         reader = folder / Path(page).stem
@@ -91,7 +91,7 @@ def run_pages(programs: Path, folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def oldest(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the programs of an environment with the oldest versions, and a test runner."""
+    """Return the programs of an environment with the oldest versions, and a test runner."""
     extras = [one for extra in EXTRAS for one in PROJECT["optional-dependencies"][extra]]
     wanted = (*pins([*PROJECT["dependencies"], *extras]), "pytest", "hypothesis", SERVER)
     return installed(wheel, tmp_path_factory.mktemp("oldest"), OLDEST, *wanted)

@@ -1,4 +1,4 @@
-r"""Every option that a text of the project mentions is one of the command it is mentioned with."""
+r"""Tests of options in texts: each option exists in the command with which it is mentioned."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXTS: Final = [
 OPTION: Final = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 # From `dpcore` to the end of the code span, of the line, or of the command in a shell.
 COMMAND: Final = re.compile(r"(?<![\w/.-])dpcore ((?:(?!dpcore )[^`|#\n])*)")
-# Of pytest, make, pip and the linters, of the plugin, and of modules that are run by their name.
+# Options of pytest, make, pip, the linters and the plugin, and of modules run by their name.
 OTHERS: Final = {
     *("--deselect", "--dist", "--doctest-modules", "--import-mode", "--lf", "--maxfail"),
     *("--check", "--disable-pip-version-check", "--no-cache", "--no-compile", "--no-logo"),
@@ -34,7 +34,7 @@ OTHERS: Final = {
 
 
 def tree(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    r"""Every command under its words, the groups included."""
+    r"""Return every command by its words, including groups."""
     command = get_command(app) if command is None else command
     yield path, command
     for name in getattr(command, "list_commands", lambda context: [])(None):
@@ -42,9 +42,9 @@ def tree(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tupl
 
 
 COMMANDS: Final = dict(tree())
-# `dpcore audit TARGET` means it.
+# `dpcore audit TARGET` is the short form.
 UNLISTED: Final = {("audit", "run")}
-# Of `python -m benchmarks.figures`; of pip and venv, which the corpus calls.
+# Options of `python -m benchmarks.figures`, and of pip and venv, which the corpus calls.
 PARSED: Final = {"--only"} | {"--no-deps", "--no-input", "--python", "--quiet", "--without-pip"}
 EXTRAS: Final = set(
     tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -56,7 +56,7 @@ PATH: Final = re.compile(
 
 
 def options(path: tuple[str, ...]) -> set[str]:
-    r"""The options of a command; of a group, also those of whatever it may stand for."""
+    r"""Return the options of a command; for a group, also those of its default command."""
     found = {"--help", "--debug"}
     for words, command in COMMANDS.items():
         if words[: len(path)] == path:
@@ -74,7 +74,7 @@ def mentioned_with(words: str) -> tuple[str, ...]:
 
 
 def wrong(text: str) -> list[str]:
-    r"""The options in ``text`` that do not exist where they are mentioned."""
+    r"""Return the options in ``text`` that do not exist where they are mentioned."""
     found = []
     for mention in COMMAND.findall(text):
         path = mentioned_with(mention)
@@ -86,7 +86,7 @@ def wrong(text: str) -> list[str]:
 
 
 def absent(text: str) -> list[str]:
-    r"""The extras, targets of make and paths of the tree in ``text`` that do not exist."""
+    r"""Return the extras, make targets and paths of the tree in ``text`` that do not exist."""
     extras = re.findall(r"\(extra `(\w+)`\)", text)
     for listed in re.findall(r"dpcore\[([\w,]+)\]", text):
         extras = [*listed.split(","), *extras]
@@ -177,7 +177,7 @@ def test_the_commands_that_the_readme_lists_are_all() -> None:
         for path, command in COMMANDS.items()
         if not hasattr(command, "list_commands") and not command.hidden
     }
-    # A group that is listed stands for its commands.
+    # A listed group includes its commands.
     assert {path for path in leaves if not {path, path[:-1]} & listed} <= UNLISTED
 
 

@@ -1,4 +1,6 @@
-"""A proof page is bound to the code it proves; every way of drifting apart turns the run red."""
+"""Tests of `tests.repository.proofs`: a page binds the code it proves, and every change is
+detected.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The site reaches every page, command and public name; its tutorials run."""
+"""Tests of the site: its navigation and reference are complete, and its tutorials run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.repository.test_docs import ROOT, every_page
 from tests.repository.test_options import COMMANDS
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.ipynb"))
-SECONDS = 180  # of each cell, on a busy machine
+SECONDS = 180  # for each cell, on a busy machine
 
 
 def pages() -> set[str]:
@@ -23,7 +23,7 @@ def pages() -> set[str]:
 
 
 def unreached(existing: set[str]) -> set[str]:
-    """The pages that are in no list of the navigation, or in a list and absent."""
+    """Return the pages that the navigation omits, or lists although they do not exist."""
     listed = [page for listed in navigation().values() for page in listed]
     below = [
         line.removeprefix("/")
@@ -37,7 +37,7 @@ def unreached(existing: set[str]) -> set[str]:
 
 
 def undocumented(reference: str) -> list[str]:
-    """The commands and options that help lists and the reference does not."""
+    """Return the commands and options in the help that the reference does not have."""
     found = []
     for words, command in COMMANDS.items():
         path = " ".join(("dpcore", *words))
@@ -111,7 +111,7 @@ def run(notebook: Any, folder: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.filterwarnings("default")  # those of Jupyter are not ours
+@pytest.mark.filterwarnings("default")  # warnings of Jupyter are not ours
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_a_tutorial_runs(path: Path, tmp_path: Path) -> None:
     import nbformat

@@ -1,4 +1,4 @@
-"""What holds for every file of the tree: small, named after its idea, and at home anywhere."""
+"""Tests of every file of the tree: size, name, and no path of a particular machine."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("dpcore", "accounting", "audit", "bandits")
 CODE = (*PACKAGES, "tests", "benchmarks", "examples")
-MOST_LINES = 700  # read from top to bottom; most files have 100 to 600
-LONGEST_FUNCTION = 60  # lines without the docstring; most have less than 30
+MOST_LINES = 700  # so that a file can be read in one go; most files have 100 to 600
+LONGEST_FUNCTION = 60  # lines without the docstring; most functions have less than 30
 LONG_FUNCTIONS = {
     "audit/sample_layer.py:run_baselines",  # one loop over the parts of a report
     "audit/features/additive.py:learn_parts",  # from counts to weights, with their locals
 }
 BANNED = {"utils", "util", "misc", "helpers", "helper", "common", "manager"}
 
-# A path of somebody's machine. The class in front keeps fractions and relative paths out.
+# A path of a particular machine. The class in front excludes fractions and relative paths.
 _MACHINE_PATH = re.compile(r"(?<![\w.~)\]}>/-])/(?:home|root|Users|work|tmp|mnt|opt|srv)/\w")
 _IGNORE = re.compile(r"#\s*(?:noqa:\s*[A-Z]+\d+(?:,\s*[A-Z]+\d+)*|type:\s*ignore\[[\w,\s-]+\])")
 
@@ -73,7 +73,7 @@ def comments(source: str) -> Iterator[tuple[int, str]]:
 
 
 def unexplained_ignores(source: str) -> list[str]:
-    """Comments that silence a tool and say neither what nor why."""
+    """Return comments that silence a tool without stating rule and reason."""
     found: list[str] = []
     if not _IGNORE.search(source):
         return found
@@ -86,7 +86,7 @@ def unexplained_ignores(source: str) -> list[str]:
 
 
 def unexplained_entries(configuration: str) -> list[str]:
-    """Lines of an ``ignore`` list in pyproject.toml without a comment."""
+    """Return lines of an ``ignore`` list in pyproject.toml without a comment."""
     inside, found = False, []
     for line in configuration.splitlines():
         if inside and line.startswith("]"):
@@ -129,7 +129,7 @@ def test_no_function_outgrows_a_screen() -> None:
 
 
 def untested(root: Path) -> list[str]:
-    """Folders of the packages without a folder of tests."""
+    """Return folders of the packages without a folder of tests."""
     return [
         f"{package}/{folder.name}"
         for package in PACKAGES

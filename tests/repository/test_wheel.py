@@ -1,4 +1,4 @@
-"""The wheel, installed where nothing else is: what a user gets."""
+"""Tests of the wheel, installed in an empty environment."""
 
 from __future__ import annotations
 

@@ -147,9 +147,7 @@ PLACES = {"fair": (12, 16, 20), "mixed": (-4, 0, 3), "rare": (0, 1, 3), "wide": 
 
 
 def missed(code: Sum, *, tail: bool, prec: int = 90) -> int:
-    r"""Return how many fractions lie outside the balls of contour
-    sums, on good and bad contours.
-    """
+    r"""Return how many fractions lie outside the balls of contour sums, on good or bad contours."""
     wrong = 0
     with precision(prec):
         for name, law in LAWS.items():
