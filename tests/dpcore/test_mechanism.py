@@ -1,6 +1,4 @@
-r"""Tests of `dpcore.mechanism`: the value plus one fresh draw per entry, and the record of a
-release.
-"""
+r"""Tests of `dpcore.mechanism`: a release is the value plus one fresh draw per entry; records."""
 
 from __future__ import annotations
 
@@ -112,9 +110,7 @@ SHAPES: list[Any] = [(), (0,), (1,), (2,), (3,), (1, 2), (2, 1), (2, 2)]
 
 
 def released_shapes(sensitivity: Sensitivity) -> list[tuple[int, ...]]:
-    r"""Return the shapes of arrays that are released; a number is released exactly where a 0-d
-    array is.
-    """
+    r"""Return the shapes of released arrays; a number is released exactly where a 0-d array is."""
     mechanism = Mechanism(noise=LAPLACE, sensitivity=sensitivity)
     found = []
     for shape in SHAPES:
@@ -140,8 +136,7 @@ def test_a_release_has_the_shape_that_its_sensitivity_speaks_of() -> None:
     assert released_shapes(Sensitivity.box((1, 1))) == [(2,)]
     assert released_shapes(Sensitivity.box((5,))) == [(), (1,)]
     assert released_shapes(Sensitivity.box((1, 2, 3))) == [(3,)]
-    # These guarantees are maxima over all ways to divide the sensitivity among any number of
-    # entries.
+    # These guarantees are maxima over all divisions of the sensitivity among any number of entries.
     assert released_shapes(Sensitivity.l1(1)) == SHAPES
     assert released_shapes(Sensitivity.l2_squared(3)) == SHAPES
 

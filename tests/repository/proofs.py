@@ -143,9 +143,7 @@ def _members(owner: str, name: str, tree: ast.Module) -> list[str]:
 
 
 def _names(node: ast.AST) -> set[str]:
-    """Return the names that a definition uses, outside of annotations; its own members as
-    self.name.
-    """
+    """Return the names that a definition uses, outside of annotations; its members as self.name."""
     found = set()
     waiting = [node]
     while waiting:

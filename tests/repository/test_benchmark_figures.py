@@ -226,14 +226,12 @@ def test_the_limits_page_tells_what_time_told() -> None:
     large = [abs(row["spearman"]) for row in timing if row["draw"].endswith("of 32768")]
     page = " ".join((ROOT / "docs" / "known_limits.md").read_text("utf-8").split())
     assert f"({max(large):.2f} at 32768 values)" in page
-    # The page states for these "no correlation is detectable": within 4 standard deviations of
-    # zero.
+    # For these the page states "no correlation is detectable": within 4 standard deviations of 0.
     others = [row for row in timing if not row["draw"].endswith("of 32768")]
     assert len(others) >= 6
     assert {LAWS[row["draw"].partition("(")[0]] for row in others} == timed_laws(page)
     assert all(abs(row["spearman"]) < 4 / row["draws"] ** 0.5 for row in others)
-    # Counterexample: for OpenDP's single draws the same measure shows that time depends on the
-    # value.
+    # Counterexample: by the same measure the time of OpenDP's single draws depends on the value.
     assert len(peers) == 2
     assert not any(abs(row["spearman"]) < 4 / row["draws"] ** 0.5 for row in peers)
 

@@ -1,6 +1,4 @@
-r"""Fuzz tests of ``dpcore``: every line gives a result or a one-line error; no traceback, 70 or
-hang.
-"""
+r"""Fuzz tests of ``dpcore``: every line gives a result or a one-line error; no traceback, no 70."""
 
 from __future__ import annotations
 

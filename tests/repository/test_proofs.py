@@ -1,6 +1,4 @@
-"""Tests of `tests.repository.proofs`: a page binds the code it proves, and every change is
-detected.
-"""
+"""Tests of `tests.repository.proofs`: pages bind the code they prove; changes are detected."""
 
 from __future__ import annotations
 

@@ -114,8 +114,8 @@ class Law:
     leftover: Fraction
 
     def bounds(self, value: Hashable) -> Enclosure:
-        r"""P(X = value) between two rationals; conditional on no restart, if some paths were
-        restarted.
+        r"""P(X = value) between two rationals; conditional on no
+        restart, if paths were restarted.
         """
         least = self.lower.get(value, Fraction(0))
         accepted = 1 - self.restarted
@@ -123,9 +123,7 @@ class Law:
         return Enclosure(least / accepted, most)
 
     def refuted(self, mass: Callable[[Any], Enclosure], values: Iterable[Hashable]) -> list[Any]:
-        r"""Return the values, among the given and the observed ones, whose mass the law
-        contradicts.
-        """
+        r"""Return the given and observed values whose mass the law contradicts."""
         every = dict.fromkeys([*values, *self.lower])
         return [value for value in every if not self.bounds(value).overlaps(mass(value))]
 

@@ -22,8 +22,7 @@ LOADED = (
 def run(
     words: Sequence[str], folder: Path, environment: Mapping[str, str | None] | None = None
 ) -> tuple[int, str]:
-    """Return the exit code of ``dpcore …`` or ``pytest …`` in ``folder``, and the output of both
-    streams.
+    """Return the exit code of ``dpcore …`` or ``pytest …`` in ``folder``, and both output streams.
 
     ``environment`` lists changed variables; None removes a variable.
     """

@@ -1,6 +1,4 @@
-"""Tests of `accounting.adaptive_composition.privacy_filter`: prices, refusals and adaptive
-adversaries.
-"""
+"""Tests of `adaptive_composition.privacy_filter`: prices, refusals and adaptive adversaries."""
 
 from __future__ import annotations
 
@@ -261,9 +259,7 @@ AFTER_NO = (Fraction(1, 2),) * 4
 def tree(
     first: Fraction, after_yes: tuple[Fraction, ...], after_no: tuple[Fraction, ...]
 ) -> list[tuple[Any, Any]]:
-    """Return the probability of every path on both datasets: later releases depend on the first
-    answer.
-    """
+    """Return the probability of every path on both datasets; the first answer selects the rest."""
     paths = []
     for yes in (True, False):
         list_ = (first, *(after_yes if yes else after_no))

@@ -80,9 +80,7 @@ def test_an_odometer_rises_and_costs_more_than_the_filter(a: int, b: int) -> Non
 
 
 def crossing(each: Fraction, readings: Sequence[Fraction]) -> float:
-    """Return P(the loss ever exceeds the reading of its step) over all paths of randomised
-    response.
-    """
+    """P(the loss ever exceeds the reading of its step) over all paths of randomised response."""
     yes = float(1 / (1 + mpmath.exp(-real(each))))
     alive, crossed = {0: 1.0}, 0.0
     for limit in readings:

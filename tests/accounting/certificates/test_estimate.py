@@ -1,6 +1,4 @@
-r"""Tests of `accounting.certificates.estimate`: sums by the definition, dp-accounting, closed
-forms; mutants must fail.
-"""
+r"""Tests of `accounting.certificates.estimate`: dp-accounting, closed forms; mutants must fail."""
 
 from __future__ import annotations
 

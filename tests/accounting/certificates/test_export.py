@@ -1,6 +1,4 @@
-r"""Tests of `accounting.certificates.export`: fields of NIST SP 800-226 and the deployments
-registry.
-"""
+r"""Tests of `accounting.certificates.export`: NIST SP 800-226 and the deployments registry."""
 
 from __future__ import annotations
 

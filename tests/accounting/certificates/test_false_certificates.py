@@ -1,6 +1,4 @@
-r"""Regression tests of false claims that ``verify`` once accepted, with their causes, and time
-limits.
-"""
+r"""Regression tests of false claims that ``verify`` once accepted, and of its time limits."""
 
 from __future__ import annotations
 

@@ -93,9 +93,7 @@ def certified(run: Run, tmp_path: Path) -> Certified:
 
 
 def moved(document: dict[str, Any], end: str, to: Fraction) -> dict[str, Any]:
-    """Return the certificate with one end of its first claim changed and all other fields
-    consistent.
-    """
+    """Return the certificate with one end of its first claim changed, otherwise consistent."""
     digits = document["claims"][0]["digits"]
     text = str(round(to * 10**digits)).rjust(digits + 1, "0")
     claim = {**document["claims"][0], end: f"{text[:-digits]}.{text[-digits:]}"}

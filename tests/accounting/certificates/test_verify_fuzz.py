@@ -3,8 +3,7 @@ r"""Property tests of ``verify`` against brute force: a claim that verifies is t
 Certificates are drawn over every law, norm, number of rounds, mixture and scope, including those
 that ``certify`` would not write. The reference is ``neighbours``, which tries every shift of every
 coordinate in every round. Claims are the cell of the exact value, neighbouring cells, a single
-point, and the cost of another neighbour: a checker that mistakes that neighbour for the worst
-fails.
+point, and the cost of another neighbour, which a wrong checker takes for the worst one.
 """
 
 from __future__ import annotations
@@ -60,8 +59,7 @@ def law(draws: Random, name: str) -> dict[str, str]:
         case "poisson":
             return {"mean": some}
         case "binomial":
-            # For probabilities near one half and few trials, the worst shift is often of mixed
-            # signs.
+            # For probabilities near one half and few trials, the worst shift often has mixed signs.
             chance = pick(("1/2", "11/25", "6/13", "3/5", "1/3", "9/10"))
             return {"trials": str(draws.randint(1, 9)), "probability": chance}
     return {"shape": pick(("1/3", "1", "3/2", "5/2")), "scale": pick(("1/3", "1/2", "4/5"))}

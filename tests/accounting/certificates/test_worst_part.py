@@ -1,6 +1,4 @@
-"""Tests of `accounting.certificates.worst_part`: a bound that is too small or of another kind
-fails.
-"""
+"""Tests of `accounting.certificates.worst_part`: bounds too small or of another kind must fail."""
 
 from __future__ import annotations
 

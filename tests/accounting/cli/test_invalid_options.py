@@ -1,7 +1,7 @@
 r"""Tests of refusals by ``budget`` and ``protocol``: exit code 2, one line that names the option.
 
-Hostile values of every option are in tests/repository/test_command_fuzz.py; these tests check which
-option each error names.
+Hostile values of every option are in tests/repository/test_command_fuzz.py; here each kind of
+mistake is checked to name the right option.
 """
 
 from __future__ import annotations

@@ -256,9 +256,7 @@ def test_a_certificate_of_the_answer(command: Command, tmp_path: Path) -> None:
 
 
 def test_the_numbers_of_a_training_script(command: Command) -> None:
-    r"""Batch size, examples and epochs give a rate and rounds; replacing an example moves twice as
-    far.
-    """
+    r"""Batch size, examples and epochs give a rate and rounds; a replaced example moves twice."""
     promise = ["--epsilon", 4, "--delta", "1e-5", "--json"]
     sampled = ["--noise", "discrete-laplace", *promise]
     target = ["--noise", "gaussian", *promise]

@@ -194,8 +194,7 @@ def test_routes_take_any_guarantee() -> None:
 
 @pytest.mark.parametrize("bounds", [(1, 1), (1, 2), (2, 1, 1)])
 def test_the_worst_signs_of_a_box_bound_from_below(bounds: tuple[int, ...]) -> None:
-    # With equal bounds, mixed signs are worse than aligned ones; an earlier version tried only
-    # those.
+    # With equal bounds, mixed signs are worse than aligned ones, once the only ones tried.
     p = Fraction(11, 25)
     mass = {k: float(math.comb(3, k) * p**k * (1 - p) ** (3 - k)) for k in range(4)}
 

@@ -1,6 +1,4 @@
-"""Tests of composition of stated guarantees: enumeration of randomised response, advanced
-composition.
-"""
+"""Tests of composition theorems: enumeration of randomised response, advanced composition."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ World = list[tuple[Any, Any]]
 
 
 def round_of(epsilon: RationalLike, delta: RationalLike = 0) -> World:
-    """Return the four outcomes of the worst (epsilon, delta) mechanism, with probabilities on both
-    datasets.
-    """
+    """Return the four outcomes of the worst (epsilon, delta) mechanism, with both probabilities."""
     kept, odds = 1 - real(Fraction(delta)), mpmath.exp(real(Fraction(epsilon)))
     return [
         (real(Fraction(delta)), 0),

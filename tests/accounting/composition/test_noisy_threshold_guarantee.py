@@ -1,6 +1,4 @@
-"""Tests of `noisy_threshold_guarantee`: delta against every distribution of a user's rows over
-keys.
-"""
+"""Tests of `noisy_threshold_guarantee`: delta against every spread of a user's rows over keys."""
 
 from __future__ import annotations
 
@@ -61,8 +59,7 @@ def test_the_guarantee_bounds_a_key_that_appears_and_a_count_that_moves() -> Non
     delta = appearance(noise, 9, 1)
     at = whole.delta(Fraction(1, 2))
     assert delta <= at.upper  # the counts use all of epsilon, so all of delta is needed
-    # A row is in a key of its own or in a shared one: no user attains the sum of both, so no lower
-    # bound.
+    # A row is in a key of its own or in a shared one: no user attains the sum of both.
     assert at.lower is None
     # Two datasets, one key with n or n + 1 users: the output is the noisy count, or nothing.
     for n in (0, 1, 5):

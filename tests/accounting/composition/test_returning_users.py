@@ -1,6 +1,4 @@
-r"""Tests of `accounting.composition.returning_users`: each method against an independent
-computation.
-"""
+r"""Tests of `accounting.composition.returning_users`: each method against its own reference."""
 
 from __future__ import annotations
 
@@ -66,9 +64,7 @@ def law_of(curve: PrivacyCurve, reach: int) -> list[tuple[Any, Any]]:
 
 
 def by_orders(curve: PrivacyCurve, reach: int, visits: int, delta: Fraction) -> Any:
-    """Return the least value over a fine grid of orders of B D_alpha + log(1/(a d))/(a - 1) + log(1
-    - 1/a).
-    """
+    """Minimum over a grid of orders of B D_alpha + log(1/(a d))/(a - 1) + log(1 - 1/a)."""
     with mp.workdps(25):
         atoms = law_of(curve, reach)
         low = [(p, mp.log(q / p)) for p, q in atoms]
@@ -120,8 +116,7 @@ def test_exact_and_optimal_of_a_pure_claim_are_a_binomial_sum(visits: int) -> No
 
 @pytest.mark.parametrize("visits", [1, 16, 1024])
 def test_advanced_is_at_most_the_even_split(visits: int) -> None:
-    # Half of delta for the slack and half for the rounds, by the formula; the search is at least as
-    # good.
+    # Half of delta for the slack and half for the rounds, by the formula; the search is no worse.
     each = visit_epsilon(DELTA / 2 / visits)
     with mp.workdps(25):
         slack = real(DELTA / 2)

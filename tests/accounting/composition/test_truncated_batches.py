@@ -1,6 +1,4 @@
-r"""Tests of `accounting.composition.truncated_batches`: enumeration of all samples of small
-datasets.
-"""
+r"""Tests of `accounting.composition.truncated_batches`: all samples of small datasets."""
 
 from __future__ import annotations
 
@@ -71,8 +69,7 @@ def test_every_small_dataset_stays_below() -> None:
                 truth = worst([1, *others], float(Fraction(rate)), most, float(Fraction(epsilon)))
                 assert truth <= found.upper_float + 1e-12
                 broken += truth > plain.upper_float + 1e-9
-            # With other examples that add nothing, the loss is nearly that of the untruncated
-            # sample.
+            # With other examples that add nothing, the loss is nearly that without truncation.
             alone = worst([1, 0, 0, 0], float(Fraction(rate)), most, float(Fraction(epsilon)))
             assert found.lower <= alone + 1e-12
     assert broken > 0

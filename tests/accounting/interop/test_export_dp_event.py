@@ -242,8 +242,7 @@ def test_events_of_theirs(events: Any) -> None:
     ((points, _),) = from_dp_event(events.ZCDpEvent(0.125, 0.5)).parts
     assert isinstance(points, Rdp)
     assert dict(points.points)[Fraction(2)] == Fraction(3, 4)
-    # xi is the same at every order, so it is added to the best one: the grid of orders is fine
-    # enough.
+    # xi is the same at every order, so it is added to the best one; the grid is fine enough.
     for rho, xi, delta in ((0.1, 0.2, "1e-6"), (1e-5, 1e-3, "1e-5"), (2.0, 0.5, "1e-9")):
         best = xi + ZCdp(rho).epsilon(delta).upper_float
         told = from_dp_event(events.ZCDpEvent(rho, xi)).epsilon(delta).upper_float
@@ -355,9 +354,7 @@ def test_an_accountant_of_ours(dp: Any, events: Any) -> None:
 
 
 def test_why_no_randomised_response_leaves(dp: Any, events: Any) -> None:
-    """dp-accounting charges many rounds of it as one (0.6); dpcore composes them, so export is
-    refused.
-    """
+    """dp-accounting charges many rounds as one (0.6); dpcore adds them, so export is refused."""
     event, relation = events.RandomizedResponseDpEvent(0.5, 2), dp.NeighboringRelation.REPLACE_ONE
     ours = accountant(relation).compose(event, 100).get_epsilon(1e-6)
     assert ours > 30

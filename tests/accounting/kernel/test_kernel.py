@@ -1,6 +1,4 @@
-r"""Tests of `accounting.kernel` against sums in rationals and mpmath; mutants must prove a
-falsehood.
-"""
+r"""Tests of `accounting.kernel` against sums in rationals and mpmath; mutants must be wrong."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ LAWS: Final = {
 
 @cache
 def masses(law: str, parameters: tuple[Fraction, ...]) -> dict[int, Any]:  # noqa: C901  # a case for each law
-    """Return the masses by the definition of each law, with other formulas than those of the
-    kernel.
-    """
+    """Return the masses by the definition of each law, by other formulas than the kernel's."""
     values = [MP.mpf(each.numerator) / each.denominator for each in parameters]
     places = range(-REACH * 6, REACH * 6 + 1)
     match law:

@@ -1,6 +1,4 @@
-"""Contract tests of `accounting.law_pairs`: curves, inverses and rho of every law; mutants must
-fail.
-"""
+"""Contract tests of `accounting.law_pairs`: curves, inverses, rho; mutants must fail."""
 
 from __future__ import annotations
 

@@ -73,8 +73,7 @@ def test_the_loss_of_a_rich_law_nears_its_supremum(shape: str, scale: str, shift
 @by_day(1)
 @pytest.mark.parametrize("alpha", ["1e-18", "691/1000", "99999/100000"])
 def test_the_tests_of_a_thin_law_under_a_large_shift(alpha: str) -> None:
-    # p(29) is below 2^-30 of p(0); a 64-bit ball could not distinguish log p(0)/p(29) from
-    # infinity.
+    # p(29) is below 2^-30 of p(0); a 64-bit ball does not bound log p(0)/p(29).
     shape, scale = Fraction(1, 10**6), Fraction(6)
     found = curve(shape, scale, 29).enclose_tradeoff(alpha)
     with mpmath.workdps(50):

@@ -1,6 +1,4 @@
-"""Tests of pairs of sums of discrete Gaussians and of Skellam noise: published bounds, search
-edges.
-"""
+"""Tests of pairs of sums of discrete Gaussians and of Skellam noise: published bounds, edges."""
 
 from __future__ import annotations
 

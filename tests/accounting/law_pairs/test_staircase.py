@@ -24,9 +24,7 @@ CASES = [("2", 3, 2, 3), ("3", 4, 1, 3), ("1", 2, 1, 5), ("5/2", 3, 3, 7)]
 
 
 def listed(noise: Staircase, shift: int) -> list[tuple[Fraction, float, float]]:
-    r"""List the losses with their masses, output by output, for a window with little remaining
-    mass.
-    """
+    r"""List the losses with their masses, output by output, for a window with little mass left."""
     reach = math.ceil(40 / noise.epsilon) * noise.sensitivity + shift
     mass = mass_of(noise)
     found: dict[int, list[float]] = {}

@@ -65,8 +65,7 @@ def at_once(
     requests: Sequence[Request],
     fate: Callable[[Callable[[Any], list[Charged]], Any], list[Charged]] | None = None,
 ) -> tuple[list[object], list[int]]:
-    """Return the outcome of a request of each ledger while the first is inside, and the group
-    sizes.
+    """Return each ledger's outcome of a request while the first is inside, and the group sizes.
 
     ``fate`` does the work of a group in place of its leader.
     """

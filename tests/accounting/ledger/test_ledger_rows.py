@@ -96,9 +96,7 @@ def test_what_rows_cost_is_what_so_many_steps_lose() -> None:
 
 
 def test_several_steps_of_an_approximate_claim() -> None:
-    """Chains of datasets whose neighbours keep the claim: the ends lose at most the bound, some
-    nearly it.
-    """
+    """Chains of neighbouring datasets: the ends lose at most the bound, and some nearly as much."""
     epsilon, delta, k = 0.5, 0.01, 3
     claim = for_user(Approx("1/2", "1/100"), k)
     assert isinstance(claim, Approx)

@@ -1,6 +1,4 @@
-"""Tests of power cuts, kills under load and server crashes: acknowledged charges stay, exactly
-once.
-"""
+"""Tests of power cuts, kills under load and server crashes: acknowledged charges stay, once."""
 
 from __future__ import annotations
 

@@ -58,8 +58,7 @@ def test_one_of_many_processes_is_told_that_its_charge_is_new(url: str, tmp_path
 def survive(
     url_of: list[str], folder: Path, *, kills: int, periods: int = 1, since: float | None = None
 ) -> None:
-    """Kill ``kills`` processes; after each the ledger is intact and holds every acknowledged
-    charge.
+    """Kill ``kills`` processes; after each the ledger is intact with every acknowledged charge.
 
     The moment of a kill depends on the machine, so processes are killed until some were inside a
     charge that is absent and the charges fall in ``periods``: at most ten times as many.

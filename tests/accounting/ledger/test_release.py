@@ -1,6 +1,4 @@
-"""Tests of releases through the ledger: the value is stored with its charge, and returned on
-repetition.
-"""
+"""Tests of releases through a ledger: the value is stored with its charge, and given again."""
 
 from __future__ import annotations
 

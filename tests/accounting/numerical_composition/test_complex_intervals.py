@@ -1,6 +1,4 @@
-"""Tests of `complex_intervals`: floats with error bounds, for the unit circle and for atoms, by
-mpmath.
-"""
+"""Tests of `complex_intervals`, floats with error bounds: unit circle and atoms, by mpmath."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Tests of `accounting.numerical_composition.contour_integral`: enumeration, closed forms, known
-sums.
-"""
+"""Tests of `numerical_composition.contour_integral`: enumeration, closed forms, known sums."""
 
 from __future__ import annotations
 
@@ -137,8 +135,7 @@ def test_near_and_beyond_the_largest_loss() -> None:
     line = ContourIntegral(parts=((COIN, 1000),))
     assert line.delta(1000, "1e-6") == Enclosure.exactly(0)
     assert line.delta(10**30, "1e-6") == Enclosure.exactly(0)
-    # P(L = 1000) = (3/5)^1000 is about 1e-222: delta far below, epsilon just below the largest
-    # loss.
+    # P(L = 1000) = (3/5)^1000 is about 1e-222: delta far below, epsilon just below the maximum.
     found = line.epsilon(Fraction(1, 10**300), "1e-6")
     assert found.upper == 1000
     assert 999 < found.lower < 1000
@@ -228,8 +225,7 @@ def normal_delta(variance: Fraction, epsilon: Fraction) -> Any:
 
 
 def test_a_law_in_closed_form() -> None:
-    # Steps of 10^-5 between losses: within 10^-9 of the real Gaussian, whose loss is Normal(v/2,
-    # v).
+    # Steps of 10^-5 between losses: within 10^-9 of the Gaussian with loss Normal(v/2, v).
     law, variance, room = GaussianPart(variance=Fraction(10**8), shift=1000), Fraction(1, 100), 1e-7
     for rounds in (1, 100, 3000):
         line = ContourIntegral(parts=((law, rounds),))

@@ -234,8 +234,7 @@ def test_a_broken_cover_is_caught(old: str, new: str) -> None:
 
 
 def test_a_cover_without_the_far_lobes_is_caught() -> None:
-    # The mutant is seen where two lobes are not enough and blocks are short: at the middle of a
-    # lobe.
+    # Short blocks show that two lobes are not enough: at the middle of a lobe.
     part = GaussianPart(variance=Fraction(1, 2), shift=1)
     grid = Grid(step=2.0**-20, depth=1, blocks=50)
     near = mutated(_cover.__wrapped__, "rest = upward(first / (1 - ratio))", "rest = 0.0")

@@ -1,6 +1,4 @@
-"""Tests of `accounting.pairs.renyi_supremum`: closed forms against sums, the search against a
-theorem.
-"""
+"""Tests of `accounting.pairs.renyi_supremum`: closed forms against sums, a theorem."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-r"""Tests of `pessimistic_and_optimistic`: masses and both listings against quadrature; mutants of
-rules.
-"""
+r"""Tests of `pessimistic_and_optimistic`: masses and listings by quadrature; mutants must fail."""
 
 from __future__ import annotations
 

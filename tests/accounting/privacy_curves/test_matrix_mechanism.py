@@ -73,9 +73,7 @@ def adaptive(second: Any, epsilon: float) -> float:
 
 
 def test_inputs_that_depend_on_what_was_released() -> None:
-    r"""C = 1 with shifts (.6, s(y)): while .36 + s^2 <= 1, one Gaussian of shift 1 is an upper
-    bound.
-    """
+    r"""C = 1 with shifts (.6, s(y)): while .36 + s^2 <= 1, one Gaussian of shift 1 is above."""
     bound = normal(1.0, 0.5)
     assert adaptive(lambda y: np.full_like(y, 0.8), 0.5) == pytest.approx(bound, rel=1e-4)
     assert adaptive(lambda y: np.where(y > 0, 0.8, -0.8), 0.5) == pytest.approx(bound, rel=1e-4)

@@ -1,6 +1,4 @@
-r"""Tests of Poisson sampling with replacement of a unit: quadrature, other neighbours,
-dp-accounting.
-"""
+r"""Tests of Poisson sampling, one unit replaced: quadrature, other neighbours, dp-accounting."""
 
 from __future__ import annotations
 
@@ -70,7 +68,7 @@ def test_many_rounds_against_another_tool() -> None:
     assert ours.upper - ours.lower <= ours.upper / 10**6
     assert from_dp_event(event, Scope()).parts == total.parts
     assert total.scope == Scope()
-    # The mutant: composing the unit against nobody gives less than the true loss.
+    # The mutant: composing the pair with and without the unit gives less than the true loss.
     part = PoissonSampled(curve=replaced(Gaussian(sigma=1), "1/100").curve, rate="1/100")
     assert compose((part, 1000)).epsilon("1e-6", "1e-4").upper < ours.lower
 

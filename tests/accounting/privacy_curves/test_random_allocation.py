@@ -29,7 +29,7 @@ def epoch_of(sigma: Any, rounds: int, picks: int = 1) -> Any:
 
 
 def ratio(sigma: float, rounds: int, picks: int = 1) -> tuple[Any, Any]:
-    r"""Return the density ratio of the unit in ``picks`` random rounds to nobody, with weights."""
+    r"""Return the density ratio with the unit in ``picks`` random rounds, with weights."""
     x, weights = np.polynomial.hermite_e.hermegauss(90)
     weights = weights / weights.sum()
     each = np.exp(x / sigma - 1 / (2 * sigma**2))
@@ -61,7 +61,7 @@ def test_orders_of_both_directions(sigma: str, rounds: int) -> None:
 
 
 def test_the_direction_that_is_gone_counts() -> None:
-    r"""Wide noise and small orders: nobody against the unit is slightly larger."""
+    r"""Wide noise and small orders: the direction without the unit is slightly larger."""
     from accounting.pld import allocation_renyi as by_orders
     from dpcore.numbers.enclosure import precision
 

@@ -73,7 +73,7 @@ def test_one_round_is_the_worse_of_two_directions(
     assert source.epsilon(Fraction(found.upper)).upper_float == pytest.approx(e, rel=1e-9)
     for ((_, pair),), truth in zip(source.directions, both, strict=False):
         assert releases.of_pair(pair, epsilon) == pytest.approx(truth, rel=1e-6, abs=1e-14)
-    # The mutant: the unit against nobody costs less than a group or a replaced unit.
+    # The mutant: the pair with and without one unit costs less than a group or a replaced unit.
     alone = releases.poisson(curve=curve, rate=given["rate"]).delta(epsilon)
     assert given.get("members") == 1 or alone.upper < max(both) * 0.99
 
@@ -93,8 +93,7 @@ EXTREMES: list[tuple[str, Any, str, int, str, str, Any, Any, Any]] = [
         row
         for kind in (releases.poisson, releases.replaced)
         for row in (
-            # One round loses at least D^2/2 sigma^2; a hundred without sampling lose 100 (2D)^2/2
-            # sigma^2.
+            # One round loses at least D^2/2 sigma^2, a hundred unsampled ones 100 (2D)^2/2 sigma^2.
             ("1e-9", kind, "1/100", 100, "epsilon", "1e-6", 4.9e17, None, 2.1e20),
             ("1e12", kind, "1/100", 100, "epsilon", "1e-6", 0, 0, 0),
             ("1e12", kind, "1/100", 100, "delta", "0", 1e-15, None, 1e-11),

@@ -103,8 +103,7 @@ def test_a_plan_that_trusts_everyone_is_caught() -> None:
     target = distributed._Target(**arguments, parameters="exact")
     mutant = mutated(distributed._bits, "users=target.honest)", "users=target.users)")
     plan = mutant(target, None, 1)
-    # 3 bits of each of 100 users would be enough; the 80 honest ones have 240, and `meets` is
-    # false.
+    # 3 bits of each of 100 users would be enough; the 80 honest ones have 240: not `meets`.
     assert not plan.meets
     assert choose(**arguments).meets
 

@@ -1,6 +1,4 @@
-r"""Tests of pure DP by shuffling: the certificate against every composition, pair and output,
-exactly.
-"""
+r"""Tests of pure DP by shuffling: certificates against every composition, pair and output."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-r"""Tests of `simulate_protocol`: errors have the exact law's size; the guarantee counts remaining
-users.
+r"""Tests of `simulate_protocol`: size of the errors; the guarantee of the remaining users.
 
 With Y = X + R in steps, X the noise and R the rounding of the encodings: values are uniform, so
 each user's rounding error has the density 1 - |r| on (-1, 1), of variance 1/6, and E e^(tR) <=
@@ -99,9 +98,7 @@ def masses(plan: Plan, present: int) -> Masses:
 
 
 def window(law: Masses, rounding: float, count: int) -> tuple[float, float, float]:
-    r"""(Var X, low, high): a mean of ``count`` squares of Y leaves [low, high] with probability <=
-    ALPHA.
-    """
+    r"""(Var X, low, high): a mean of ``count`` squares of Y leaves [low, high] by ALPHA at most."""
     reach = len(law) // 2
     x = np.arange(-reach, reach + 1, dtype=np.float64)
     second, fourth = float((law * x**2).sum()), float((law * x**4).sum())

@@ -69,9 +69,7 @@ def encoded(query: Query, rows: Any, relation: Relation) -> list[int]:
 
 
 def reached(query: Query, relation: Relation) -> tuple[int, int, int]:
-    """Return the largest change of the query by one user's rows: of one number, in l1 and l2
-    squared.
-    """
+    """Return the largest change by one user's rows: of one number, in l1 and in l2 squared."""
     most = (0, 0, 0)
     for others in OTHERS:
         seen = {
@@ -214,9 +212,7 @@ def test_intervals_cover_by_exact_sums(noise: Any, level: str) -> None:
 
 
 def test_an_interval_of_a_mean_covers() -> None:
-    """Both numbers are within their intervals, so the corners contain the true mean; narrow ones
-    miss it.
-    """
+    """Both numbers are within their intervals: corners contain the mean, a quarter of them not."""
     query, scope = Mean(column="x", low=0, high=10), TableScope(user="user")
     mechanism = query.mechanism(scope, Target(epsilon=1))
     assert isinstance(mechanism, Mechanism)

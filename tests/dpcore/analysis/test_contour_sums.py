@@ -1,6 +1,4 @@
-r"""Tests of `dpcore.analysis.coin_sums`: enclosures contain exact masses and tails, for any
-contour.
-"""
+r"""Tests of `dpcore.analysis.coin_sums`: enclosures of masses and tails, for any contour."""
 
 from __future__ import annotations
 
@@ -131,9 +129,7 @@ class Counted:
 
 
 def frequencies(code: Callable[..., list[arb]], reach: int) -> int:
-    r"""Return the number of frequencies for the masses of a narrow law up to ``reach``; all are
-    checked.
-    """
+    r"""Count the frequencies for the masses of a narrow law up to ``reach``; all are checked."""
     truth, counted = RARE.masses(), Counted(law=RARE)
     with precision(90):
         for k, found in enumerate(code(counted, reach)):

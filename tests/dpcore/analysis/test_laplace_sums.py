@@ -1,6 +1,4 @@
-"""Tests of `dpcore.analysis.laplace_sum`: tails against the law of the sum of discrete Laplace
-draws.
-"""
+"""Tests of tails of sums of discrete Laplace draws, against the law of the sum itself."""
 
 from __future__ import annotations
 

@@ -48,9 +48,7 @@ def depth(noise: Noise, nats: float) -> int:
 
 
 def float_places(noise: Noise) -> list[int]:
-    r"""Return places next to 0 and to the mean, and at every depth down to 1e-323, mirrored at
-    both.
-    """
+    r"""Return places next to 0 and to the mean, and at depths down to 1e-323, mirrored at both."""
     wide, middle = reach(noise), centre(noise)
     if wide < WIDE:
         deep = [depth(noise, nats) for nats in DEPTHS]

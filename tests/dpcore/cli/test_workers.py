@@ -1,6 +1,4 @@
-"""Tests of `dpcore.cli.workers`: workers end with their parent, without traceback; Ctrl-C is
-handled.
-"""
+"""Tests of `dpcore.cli.workers`: workers end with their parent, without traceback; Ctrl-C."""
 
 from __future__ import annotations
 

@@ -129,8 +129,7 @@ def test_one_draw_does_not_deviate() -> None:
     [(2**28, Fraction(1, 64)), (2**40, Fraction(1, 10**6)), (2**20, Fraction(2**40))],
 )
 def test_many_draws_are_one_draw(count: int, variance: Fraction) -> None:
-    # These did not terminate when sums were drawn term by term, or tables were built from far
-    # masses.
+    # These did not terminate when sums were drawn term by term, or tables built from far masses.
     drawn = DiscreteGaussianSum(count=count, sigma_squared=variance).sample(64, rng=SeededRng(1))
     spread = float(count * variance) ** 0.5 if variance > 1 else 1.0
     assert float(np.abs(drawn).max()) < 6 * spread

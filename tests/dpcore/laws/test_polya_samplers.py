@@ -68,9 +68,7 @@ class Scripted(Digits):
 
 
 def chance(scale: Fraction, cell: int, size: int) -> Any:
-    r"""Return the probability that makes the rate e^(-m/s)/m, from the rate of the candidate
-    itself.
-    """
+    r"""Return the probability that gives the rate e^(-m/s)/m, from the candidate's own rate."""
     last = (math.ceil(scale) - 1).bit_length()
     hat = mp.mpf(1) / (1 << cell)
     if cell == last:

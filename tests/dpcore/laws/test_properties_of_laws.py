@@ -86,8 +86,7 @@ def test_shape_one_is_the_discrete_laplace(scale: Any, k: int) -> None:
 @pytest.mark.parametrize("scale", ["1e-6", "1/2", 1000, 2**46, 2**80])
 @pytest.mark.parametrize("shape", ["1/1048576", "1/2", 64, 1024, 10**5])
 def test_the_left_end_is_the_closed_form(shape: Any, scale: Any) -> None:
-    # P(X <= 0) = (1-beta)^r, down to 2^-8000000: the contour must pass near the saddle to resolve
-    # it.
+    # P(X <= 0) = (1-beta)^r, down to 2^-8000000: the contour must pass near the saddle.
     law = Polya(shape=shape, scale=scale)
     one = Branch(right=Fraction(shape), left=Fraction(0), scale=Fraction(scale))
     found = narrow(lambda: branch_contour.lower_tail(one, 0), 40)

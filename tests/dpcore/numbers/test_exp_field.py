@@ -1,6 +1,4 @@
-"""Tests of `dpcore.numbers.exp_field`: arithmetic in the field of e^(-unit) against mpmath;
-equality.
-"""
+"""Tests of `dpcore.numbers.exp_field`: arithmetic with e^(-unit) against mpmath; equality."""
 
 from __future__ import annotations
 

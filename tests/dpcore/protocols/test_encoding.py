@@ -64,9 +64,7 @@ Block = Callable[..., Any]
 
 
 def uniforms(x: float, steps: int) -> list[Fraction]:
-    r"""Numbers U next to where x g + U crosses an integer, at distances of words and of tiny
-    fractions.
-    """
+    r"""Numbers U next to where x g + U crosses an integer, by words and by tiny fractions."""
     border = math.floor(Fraction(x) * steps) + 1 - Fraction(x) * steps
     found = [Fraction(0), Fraction(1, 3), Fraction((1 << 200) - 1, 1 << 200), border]
     for bits in (20, 40, 60, 62, 63, 64, 65, 100, 128, 129, 300, 1100):

@@ -155,8 +155,7 @@ def test_a_central_message_carries_no_noise_and_each_analysis_draws() -> None:
 
 
 def test_central_noise_of_any_size_is_added_exactly() -> None:
-    # A numpy integer as input, and noise beyond int64: a failure after the draw would change the
-    # law.
+    # A numpy integer as input, and noise beyond int64: failing after the draw would change the law.
     wide = CentralSum(users=4, precision=2, threshold=9, noise=DiscreteLaplace(scale=10**30))
     rng, again = SeededRng(3), SeededRng(3)
     y: Any = np.int64(5)

@@ -1,6 +1,4 @@
-r"""Tests of `size_protocol`: the least threshold, certified on both sides; wraparound by brute
-force.
-"""
+r"""Tests of `size_protocol`: the least threshold, certified on both sides; wraparound."""
 
 from __future__ import annotations
 

@@ -43,9 +43,7 @@ def key_of(seed: int, index: int) -> bytes:
 
 
 def counter_words(key: bytes) -> Iterator[int]:
-    r"""AES-CTR from its definition: block i of the stream is AES of the 128-bit counter i,
-    big-endian.
-    """
+    r"""AES-CTR by definition: block i of the stream is AES of the 128-bit counter i, big-endian."""
     block = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 - CTR by hand
     for index in count():
         stream = block.update(index.to_bytes(16, "big"))

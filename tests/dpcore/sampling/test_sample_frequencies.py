@@ -246,8 +246,7 @@ def test_a_doubled_zero_is_seen(text: str, trials: int) -> None:
 
 
 def test_a_draw_from_the_system_has_the_law_roughly() -> None:
-    # Not seeded: the check fails with probability below 10^-300; half of the draws lie on either
-    # side.
+    # Not seeded: the check fails with probability below 10^-300; half lies on either side.
     noise = dpcore.DiscreteLaplace(scale=1000)
     for drawn in (noise.sample(4000), np.array([noise.sample() for _ in range(4000)])):
         assert 1000 < np.count_nonzero(drawn > 0) < 3000

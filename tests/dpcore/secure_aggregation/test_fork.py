@@ -1,6 +1,4 @@
-r"""Tests of devices after a fork: the child gives no replies, even if the fork hook was
-interrupted.
-"""
+r"""Tests of devices after a fork: the child never replies, even if a fork hook was interrupted."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-r"""Tests of `dpcore.secure_aggregation.messages`: unique encodings; other bytes are refused by
-name.
-"""
+r"""Tests of `secure_aggregation.messages`: unique encodings; other bytes are refused by name."""
 
 from __future__ import annotations
 

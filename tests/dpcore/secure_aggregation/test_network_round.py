@@ -165,9 +165,7 @@ def test_a_state_forgotten_within_a_step_does_not_come_back(
 
 
 def answers_within(step: Step) -> list[bytes]:
-    r"""Return the result of a step when its source of randomness, or a signal, requests the same
-    step.
-    """
+    r"""Return the result of a step whose source of randomness, or a signal, repeats the request."""
     sent: list[bytes] = []
     ann = Ann(step)
 

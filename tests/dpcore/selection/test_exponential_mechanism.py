@@ -123,9 +123,7 @@ def test_an_ambiguous_word_asks_for_more_bits_and_no_other_does() -> None:
 
 
 def worst(choice: Selection, moved: int) -> tuple[float, float]:
-    """Return the largest loss, and D_2, over all scores in a small range moved by at most
-    ``moved``.
-    """
+    """The largest loss, and D_2, over all scores in a small range moved by at most ``moved``."""
     loss, second = 0.0, 0.0
     moves = [*itertools.product((-moved, moved), repeat=3)]
     for scores in itertools.product((0, 2), repeat=2):

@@ -1,6 +1,4 @@
-"""Tests of monotonic scores: half of the noise is enough if and only if scores move in one
-direction.
-"""
+"""Tests that half of the noise is enough for monotonic scores, and only for those."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ def law(mechanism: Any, scores: Sequence[int]) -> dict[Any, Fraction]:
 
 
 def worst(mechanism: Any, steps: Sequence[int]) -> float:
-    """Return the largest privacy loss over small scores, and all changes of each by one of
-    ``steps``.
-    """
+    """The largest privacy loss over small scores, and all changes of each by one of ``steps``."""
     size = 2 if getattr(mechanism, "gap", False) else 3
     seen: dict[tuple[int, ...], dict[Any, Fraction]] = {}
     ratios = [Fraction(1)]

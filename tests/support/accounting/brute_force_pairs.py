@@ -1,7 +1,7 @@
 """Reference values of one coordinate: sums over a truncated support, all shifts and directions.
 
-Rays, intervals, directions and worst shifts are not used. The truncation error is below 1e-30 of
-the compared value.
+Rays, intervals, directions and worst shifts are not used. Truncation loses less than 1e-30 of the
+compared value.
 """
 
 from __future__ import annotations

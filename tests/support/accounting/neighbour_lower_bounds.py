@@ -1,5 +1,4 @@
-"""Lower bounds of the privacy loss from some neighbours: brute force for all laws, norms and
-schemes.
+"""Lower bounds of the privacy loss from some neighbours, for all laws, norms and schemes.
 
 Every neighbour listed here is allowed by the sensitivity, and outcomes are only ever merged, which
 can hide a loss but never add one. So the numbers are lower bounds, up to the rounding of floats.

@@ -31,9 +31,7 @@ def floor_to(value: Real, bits: int) -> Fraction:
 
 
 def next_to(border: Real) -> list[Fraction]:
-    r"""Return numbers next to a probability: at tiny distances, at words, and at the margin of
-    floats.
-    """
+    r"""Return numbers next to a probability: at tiny distances, words, and the margin of floats."""
     word = 1 << 64
     exact = floor_to(border, 700)
     steps = [Fraction(1, 1 << depth) for depth in (63, 64, 65, 66, 100, 128, 190, 256)]

@@ -10,9 +10,7 @@ from typing import Any, cast
 
 
 def rewired(original: Callable[..., Any], **stand_ins: Any) -> Callable[..., Any]:
-    r"""Return the same code with some of its global names replaced, for example by a stub of a
-    tested layer.
-    """
+    r"""Return the same code with some global names replaced, such as stubs of tested layers."""
     function = cast("FunctionType", original)
     missing = set(stand_ins) - set(function.__globals__)
     assert not missing, f"{function.__qualname__} has no {missing} to replace"

@@ -15,9 +15,7 @@ from dpcore.continual import ContinualSum, SquareRootSum, Total, TreeSum
 def replayed(
     setting: ContinualSum, items: Sequence[Any], tape: Sequence[int]
 ) -> tuple[list[Total], list[int]]:
-    """Return the released values when draw number i is tape[i], 0 past its end, and the draws after
-    each item.
-    """
+    """Return the releases when draw number i is tape[i], 0 past its end; and draws per item."""
     drawn = 0
 
     def sample(self: Noise, size: None = None, *, rng: Rng) -> int:

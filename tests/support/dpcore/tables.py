@@ -103,9 +103,7 @@ def misplaced(thresholds: list[int], first: int, cdf: Cdf) -> list[int]:
 
 
 def check_table(table: InversionTable, cdf: Cdf) -> None:
-    r"""Check that every threshold separates; a word above all of them is refined, or does not
-    exist.
-    """
+    r"""Check that every threshold separates; words above all of them are refined or impossible."""
     thresholds = table.thresholds.tolist()
     assert thresholds == sorted(thresholds)
     assert len(table) == len(thresholds) == table._certain

@@ -77,9 +77,7 @@ NOISES: list[Noise] = [noise for module in LAWS.values() for noise in module.GRI
 
 
 def second(noise: Noise, function: str, k: int) -> Any:
-    r"""``pmf``, ``log_pmf``, ``cdf`` or ``sf`` at k from the reference module, at the ambient
-    digits.
-    """
+    r"""``pmf``, ``log_pmf``, ``cdf`` or ``sf`` at k by the reference module, at ambient digits."""
     return _second(noise, function, k, mp.dps)
 
 

@@ -1,6 +1,4 @@
-r"""Tails of laws of counts by mpmath: plain sums, or the Euler-Maclaurin formula where they are
-long.
-"""
+r"""Tails of laws of counts by mpmath: plain sums, or the Euler-Maclaurin formula for long ones."""
 
 from __future__ import annotations
 

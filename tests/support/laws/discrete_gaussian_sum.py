@@ -125,8 +125,7 @@ def _few(n: int, v: Fraction, reach: int, dps: int) -> list[Real]:
 
 @cache
 def _powers(n: int, v: Fraction, bits: int) -> tuple[list[int], list[int]]:
-    # P(X = k) and P(X > k), k = 0, 1, ..., in units of 2^-bits; each weight has an error of one
-    # unit.
+    # P(X = k) and P(X > k), k = 0, 1, ..., in units of 2^-bits; each weight is off by one unit.
     one = math.isqrt(math.ceil(2 * v * (bits + 64))) + 2
     guard = bits + 64
     with digits(math.ceil((guard + 64) * math.log10(2))):

@@ -15,9 +15,7 @@ _LOST = 60  # digits of v and k themselves, up to 2^80 each
 def integral(
     log_moment: Callable[[Real], Real], k: int, line: Real, spread: Real, *, tail: bool
 ) -> Real:
-    r"""Return the integral over ``line`` + i t, for a law of deviation about ``spread`` on that
-    line.
-    """
+    r"""Return the integral over ``line`` + i t, for a law of deviation about ``spread`` there."""
     digits = mp.dps
     with mp.workdps(digits + _LOST):
         need = (digits + 16) * math.log(10)
@@ -37,8 +35,7 @@ def integral(
             middles = sum(height(last * (2 * j + 1) / (2 * steps)) for j in range(steps))
             apart = abs(corners / middles - 1)
             corners, steps = corners + middles, 2 * steps
-            # Each doubling squares the error: the present error is below the square of the last
-            # difference.
+            # Each doubling squares the error: it is now below the square of the last difference.
             if apart < mpf(10) ** -(digits / 2 + 6):
                 break
             assert steps < 1 << 14, "the two rules do not agree"

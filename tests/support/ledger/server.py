@@ -122,8 +122,7 @@ def serving() -> Iterator[Server]:
     """Run a server; afterwards it is stopped and its folder removed."""
     found = binaries()
     assert found is not None
-    # The path of a socket must be short, and other users must not have access: not the test's
-    # folder.
+    # The path of a socket must be short, and closed to other users: not the test's folder.
     folder = Path(tempfile.mkdtemp(prefix="pg", dir=_memory()))
     try:
         server = Server(folder=folder, programs=_reachable(found, folder))

@@ -40,9 +40,7 @@ def behind(
     others: Sequence[Callable[[], Any]],
     waiting: Callable[[], int],
 ) -> list[Future[Any]]:
-    """``first`` is inside when ``others`` arrive; it continues when ``waiting`` reports all of
-    them.
-    """
+    """``first`` is inside when ``others`` arrive; it continues when ``waiting`` counts them all."""
     with ThreadPoolExecutor(1 + len(others)) as pool:
         futures = [pool.submit(first)]
         assert held.inside.wait(30)

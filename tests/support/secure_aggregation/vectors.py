@@ -73,9 +73,7 @@ def flipped(data: bytes, bit: int) -> bytes:
 
 
 def bad_messages(play: Rehearsal) -> list[tuple[str, str, Step, bytes]]:
-    r"""Yield the defect, the receiver ("" is the server, with all messages received), the step, the
-    bytes.
-    """
+    r"""Yield the defect, the receiver ("" is the server, after all messages), step and bytes."""
     other = rehearse(seed=2, vanish={"eve": Step.INPUT}, name="another round")
     ann: Channel = play.users[Step.KEYS]["ann"].channel
     mal = Channel.between(play.terms, "mal", "", KeyPair.draw(SeededRng(7)), play.own.public)

@@ -1,6 +1,4 @@
-"""Tests of ledger URLs: files that are moved, ledgers that are recreated, and the log beside the
-file.
-"""
+"""Tests of ledger URLs: files that are moved, ledgers that are recreated, the log of the file."""
 
 from __future__ import annotations
 
