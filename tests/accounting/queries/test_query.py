@@ -212,7 +212,7 @@ def test_intervals_cover_by_exact_sums(noise: Any, level: str) -> None:
 
 
 def test_an_interval_of_a_mean_covers() -> None:
-    """Both numbers are within their intervals: corners contain the mean, a quarter of them not."""
+    """Corners of two intervals contain the true mean; an interval a quarter as wide does not."""
     query, scope = Mean(column="x", low=0, high=10), TableScope(user="user")
     mechanism = query.mechanism(scope, Target(epsilon=1))
     assert isinstance(mechanism, Mechanism)

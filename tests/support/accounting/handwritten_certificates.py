@@ -69,7 +69,7 @@ def enclosed(quantity: str, at: str, lower: str, upper: str) -> dict[str, Any]:
 
 
 def cell(quantity: str, at: str, place: int, digits: int, width: int = 1) -> dict[str, Any]:
-    """Claim that it lies in cell ``place`` of the grid of ``digits``, or equals its left end."""
+    """Claim that the quantity lies in cell ``place`` of the grid, or equals its left end."""
     ends = (_decimal(place, digits), _decimal(place + width, digits))
     return {**enclosed(quantity, at, *ends), "digits": digits}
 

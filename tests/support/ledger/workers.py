@@ -105,7 +105,7 @@ def charge_on(url: str, path: str, name: str, since: float | None = None) -> Non
 def killed(
     process: ForkServerProcess, path: Path, generator: random.Random, pause: float = 0.01
 ) -> tuple[str, list[Receipt]]:
-    """Start it, wait for some lines and slightly longer, kill -9: return last begun and paid."""
+    """Start a process, wait for some lines, kill -9 after a pause: return last begun and paid."""
     process.start()
     # One in five is killed while it creates or opens the ledger, the others after so many lines.
     enough = generator.choice([1, 2, 4, 6, 8])
