@@ -114,9 +114,7 @@ class Law:
     leftover: Fraction
 
     def bounds(self, value: Hashable) -> Enclosure:
-        r"""P(X = value) between two rationals, conditional on no
-        restart if paths were restarted.
-        """
+        r"""P(X = value) between two rationals, given no restart if paths were restarted."""
         least = self.lower.get(value, Fraction(0))
         accepted = 1 - self.restarted
         most = (least + self.leftover) / (accepted - self.leftover)

@@ -99,7 +99,7 @@ def test_epsilon_is_the_inverse_of_delta() -> None:
     found = bound.epsilon("1e-6", "1e-4")
     assert found.lower is not None
     assert found.lower < plain.upper < found.upper
-    # Delta at the upper end meets the target; at 99% of it, delta exceeds the target.
+    # Delta at the upper end meets the target; at 99% of it, delta does not.
     assert bound.delta(found.upper, "1e-4").upper <= Fraction(1, 10**6)
     assert bound.delta(found.upper * Fraction(99, 100), "1e-4").upper > Fraction(1, 10**6)
     assert found.assumptions == total.assumptions != ()

@@ -107,7 +107,7 @@ def test_no_user_moves_a_query_further_than_it_says(query: Query, relation: Rela
     assert total <= said(moves.laplace)[0]
     assert squared <= said(moves.gaussian)[1]
     if not isinstance(query, Mean):
-        assert total == said(moves.laplace)[0]  # no smaller bound would hold
+        assert total == said(moves.laplace)[0]  # the bound is attained
         assert squared == said(moves.gaussian)[1]
 
 

@@ -219,7 +219,7 @@ def test_another_parameter_is_seen(text: str) -> None:
                 break
         else:
             raise AssertionError(f"the cells do not see {name}")
-    # A law that is 0 nearly always needs larger changes.
+    # A law with P(X = 0) >= 9/10 needs larger changes.
     often = noise.enclose_pmf(0, 16).lower < Fraction(9, 10)
     assert min(least) <= (Fraction(104, 100) if often else Fraction(5, 4))
 
