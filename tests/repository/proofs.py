@@ -2,7 +2,7 @@ r"""Check that proof pages are bound to the code they prove.
 
 A page under docs/proofs/ opens with a block that names functions and classes, each with a hash of
 its normalised source, the syntax tree without docstrings and comments, and of the definitions it
-uses in its module. After a change of that code the test fails until the proof is reviewed, with
+uses in its module. After a change of that code the test fails; review the proof again, then run
 
     python -m tests.repository.proofs --update docs/proofs/rng.md
 
