@@ -97,6 +97,7 @@ class Composition(Guarantee):
             lambda total, near: total.epsilon(most, near * _EACH),
             lambda: approx_from_renyi(self.renyi_upper, most),
             near,
+            rough=_ROUGH,
         )
         return self._informed(found, lambda part: part.epsilon(most, near))
 

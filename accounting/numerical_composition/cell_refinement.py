@@ -29,6 +29,9 @@ from dpcore.numbers.enclosure import Enclosure
 _FEWEST: Final = 512
 _LISTED: Final = 1 << 12
 _MOST: Final = 1 << 16
+_STEPS: Final = 4
+"""The number of distinct cell counts for each factor of 2."""
+
 _UP: Final = 1 + 2.0**-50
 _SLACK: Final = 2.0**-40
 """An upper bound on the error of a loss that is the logarithm of a quotient of float masses."""
@@ -216,7 +219,8 @@ def _count(law: TabledLoss, focus: Focus, variance: float) -> int:
     count = math.sqrt(most / (2.4 * whole * variance)) if variance > 0 else _MOST
     if not count < _MOST:
         return _MOST
-    return max(1 << math.ceil(math.log2(max(count, 1.0))), _FEWEST)
+    # Similar questions share their cells.
+    return max(math.ceil(2 ** (math.ceil(math.log2(max(count, 1.0)) * _STEPS) / _STEPS)), _FEWEST)
 
 
 def _listing(law: TabledLoss, focus: Focus, count: int) -> Listing:

@@ -47,6 +47,8 @@ _MOST_ERROR: Final = 0.25  # the largest relative error of a sum that helps to p
 _SAME: Final = 0.05  # tilts with a smaller relative difference count as equal
 _CERTAIN: Final = 1e-9  # relative to the requested width
 _STEP: Final = 0.1  # the least step in log tau that shows how the width decreases
+_LISTED: Final = 0.6  # the factor of the smoothing if a part is listed
+_COARSER: Final = 8.0  # the variance added by listings, relative to that of the smoothing
 _SURE: Final = 0.9  # if lower/upper exceeds this, the ends alone place the next sum
 _FROM_AFAR: Final = 0.01  # the permitted error of delta if epsilon may be 0
 _MOST_GAIN: Final = 64.0  # a larger refinement step may make the sum too long
@@ -278,9 +280,10 @@ def _smoothing(slope: float, error: float) -> float:
 
 
 def _sum(parts: _Parts, saddle: Saddle, error: float, tau: float) -> ContourSum | None:
-    smoothing = float(np.float32(min(tau, _MOST_SMOOTHING)))
-    # The listings may add as much variance as the smoothing.
-    share = smoothing * smoothing / len(parts)
+    # Atoms cost more than frequencies: listings may add more variance than the smoothing.
+    listed = any(part.above is not None for part, _ in parts)
+    smoothing = float(np.float32(min(tau * _LISTED if listed else tau, _MOST_SMOOTHING)))
+    share = _COARSER * smoothing * smoothing / len(parts)
     tilt, focus = Fraction(saddle.tilt), saddle.focus
     factors = [(part.factor(tilt, share / count, focus), count) for part, count in parts]
     chosen = window(factors, saddle, error, smoothing)

@@ -111,7 +111,8 @@ class DiscreteOnGrid:
     def _at(self, indices: Integers, step: Fraction, every: int) -> Complexes:
         # phi at these multiples of `step`, which increase, by multiples of `every` within a run.
         found = np.empty(len(indices), dtype=np.complex128)
-        first_turns, run_turns = (turns(self.factor.losses, each) for each in (step, every * step))
+        first_turns = turns(self.factor.losses, step)
+        run_turns = turns(self.factor.losses, every * step) if every > 1 else first_turns
         offset = int(indices[0]) % every
         add_up = _direct if len(self.factor.losses) <= _FEW else transform
         for first, last in _runs(indices // every):

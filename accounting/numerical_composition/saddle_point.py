@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -47,6 +47,8 @@ _TAIL: Final = 4.0  # delta is about 4/epsilon times smaller than the mass of lo
 _CALMER: Final = 0.8  # the factor of each step to a smaller tilt
 _LEAST_LOG: Final = -700.0  # the least log delta: floats represent no smaller delta
 _INFLATED: Final = 2.0  # the most that a listing may add to the logarithm of a moment
+_STEEP: Final = 1e6  # at this tilt the mean is about the largest loss
+_LARGE: Final = 300.0  # for smaller c l, e^(2cl) times the least float is below every moment
 _SHARE: Final = 64  # aliases and truncation may each have 1/64 of the error
 _FEW: Final = 64  # laws: the moment of a longer composition is smoother
 _NEAR: Final = 0.25  # the largest change of the phase of phi within a block, for few laws
@@ -113,13 +115,12 @@ def calm(parts: Sequence[tuple[LossPart, int]], saddle: Saddle) -> Saddle:
     cancelled = _CANCELLED - math.log(sum(count for _, count in parts)) + saddle.log_delta
     for step in range(_CALMINGS):
         c = float(np.float32(start * _CALMER**step))
-        factors = [(part.factor(Fraction(c), math.inf), count) for part, count in parts]
-        log = sum(k * float(f.log_scale) for f, k in factors)
+        log, moment, inflated = _moments(parts, c)
         # The Chernoff bound at this tilt.
         near = max(saddle.epsilon, 0.0)
         bound = min(max((log - saddle.log_delta) / c, 0.0), saddle.epsilon)
         placed, need = replace(saddle, tilt=c, epsilon=near), _USUAL - saddle.log_delta
-        period, inflated = _period(factors, placed, need)[0], _inflated(parts, factors, c)
+        period = _period(moment, placed, need)[0]
         if lowest < math.inf and (period > lowest or log - c * near > cancelled):
             break
         calmed = replace(saddle, tilt=c, epsilon=bound) if step else saddle
@@ -131,12 +132,27 @@ def calm(parts: Sequence[tuple[LossPart, int]], saddle: Saddle) -> Saddle:
     return calmed
 
 
-def _inflated(
-    parts: Sequence[tuple[LossPart, int]], factors: Sequence[tuple[Factor, int]], c: float
-) -> bool:
-    # Masses below all floats are listed as the least float, which outweighs the law in the tail.
+_LogMoment: TypeAlias = Callable[[Fraction], float]
+"""The approximate log M((1 + lift) c) of the total, as a function of the lift."""
+
+
+def _moments(parts: Sequence[tuple[LossPart, int]], c: float) -> tuple[float, _LogMoment, bool]:
+    # The approximate log M(c) and log M((1 + lift) c), and whether masses below all floats, which
+    # are listed as the least float, outweigh the law in the tail. If no loss is that large, the
+    # sketches suffice.
+    def sketched(tilt: float) -> float:
+        return sum(k * part.cumulants(tilt)[0] for part, k in parts)
+
+    if c * max(part.cumulants(_STEEP)[1] for part, _ in parts) < _LARGE:
+        return sketched(c), lambda lift: sketched((1 + float(lift)) * c), False
+    factors = [(part.factor(Fraction(c), math.inf), count) for part, count in parts]
     pairs = zip(parts, factors, strict=True)
-    return any(float(f.log_scale) - part.cumulants(c)[0] > _INFLATED for (part, _), (f, _) in pairs)
+    inflated = any(float(f.log_scale) - p.cumulants(c)[0] > _INFLATED for (p, _), (f, _) in pairs)
+    return sum(k * float(f.log_scale) for f, k in factors), _log_moment(factors), inflated
+
+
+def _log_moment(factors: Sequence[tuple[Factor, int]]) -> _LogMoment:
+    return lambda lift: sum(k * float(f.log_moment(lift)) for f, k in factors)
 
 
 def window(
@@ -150,7 +166,7 @@ def window(
     c, tau, small = saddle.tilt, smoothing, math.log(wanted / _SHARE)
     log_scale = sum(k * float(f.log_scale) for f, k in factors)
     need = -small - saddle.log_delta
-    period, lift = _period(factors, saddle, need)
+    period, lift = _period(_log_moment(factors), saddle, need)
     if not period < math.inf:
         return None
     step = _short(math.tau / period)
@@ -174,15 +190,12 @@ def window(
     )
 
 
-def _period(
-    factors: Sequence[tuple[Factor, int]], saddle: Saddle, need: float
-) -> tuple[float, Fraction]:
+def _period(moment: _LogMoment, saddle: Saddle, need: float) -> tuple[float, Fraction]:
     # The least period at which both bounds on the aliases are below e^-need, and its lift. The
     # period is a convex function of the lift, so it decreases and then increases.
     c, best = saddle.tilt, (math.inf, Fraction(1))
     for lift in _LIFTS:
-        log = sum(k * float(f.log_moment(lift)) for f, k in factors)
-        excess = log - (1 + float(lift)) * c * saddle.epsilon
+        excess = moment(lift) - (1 + float(lift)) * c * saddle.epsilon
         found = max(need, (need + excess) / float(lift)) / c
         if found > best[0]:
             break

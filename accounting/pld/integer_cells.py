@@ -22,7 +22,7 @@ from accounting.errors import NotDerived
 from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.finite import FinitePair
 from accounting.pairs.pair import Pair
-from accounting.pld.discrete_pld import Floats
+from accounting.pld.discrete_pld import Floats, distinct
 from accounting.pld.loss_table import FixedTable, LossTable, Sketch, sketch_of
 from accounting.pld.pessimistic_and_optimistic import Approximate, Cells, Integers, Ratios
 from dpcore.errors import InvalidParameter, PrecisionExhausted
@@ -462,8 +462,9 @@ def _sketch(window: _Window) -> Sketch:
         sign << j for j in range((window.last - window.first).bit_length()) for sign in (-1, 1)
     ]
     near = [m + 1 + step for m in window.pair.bends() for step in (0, *steps)]
-    spread = np.union1d(spread, [float(m) for m in near if window.first < m < window.last])
-    edges = np.unique(spread.astype(np.int64) if spread[-1] < 2**53 else spread)
+    inner = [float(m) for m in near if window.first < m < window.last]
+    spread = np.floor(np.append(spread, inner))
+    edges = distinct(spread)
     x = np.concatenate((edges[:1] - 1.0, (edges[1:] + edges[:-1] - 1) / 2, edges[-1:]))
     if window.listed:
         return sketch_of(_grouped(window, edges.astype(np.float64)), x)

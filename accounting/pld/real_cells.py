@@ -18,7 +18,7 @@ import numpy as np
 from flint import arb, ctx
 
 from accounting.pairs.enclose import moved
-from accounting.pld.discrete_pld import Floats
+from accounting.pld.discrete_pld import Floats, distinct
 from accounting.pld.loss_table import LossTable, Sketch
 from accounting.pld.noise_density import FLOOR, MOST_EXPONENT, Density, NormalDensity
 from accounting.pld.pessimistic_and_optimistic import Approximate, Cells, Ratios
@@ -115,16 +115,7 @@ class RealPair(LossTable):
 
         It is at most about ``spare``, plus the mass of losses outside the range of floats.
         """
-        if not above:
-            return 0.0
-        x, found = _sketch(self)[0], arb(0)
-        for sign, end in ((-1, float(x[0])), (1, float(x[-1]))):
-            if self._loss_at_end(right=sign > 0).upper == math.inf:
-                # The edge is within one spacing of this point.
-                near = ball(Fraction(sign * end) - 2 * Fraction(self.density.spacing(abs(end))[1]))
-                tails = (ball(w) * self.density.tail(near - sign * j) for w, j in self.p)
-                found += sum(tails, arb(0))
-        return float(found.upper()) * (1 + 2.0**-40) + 5e-324
+        return _infinite(self) if above else 0.0
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
         r"""An upper bound on E_Q[(dP/dQ)^order] beyond all edges, where the loss is unbounded.
@@ -361,8 +352,7 @@ def _log_ratio(p: Callable[[], arb], q: Callable[[], arb]) -> arb:
 
 def _rounded(edges: Floats, grid: tuple[float, float]) -> Floats:
     first, step = grid
-    found: Floats = np.unique(np.round((edges - first) / step) * step + first)
-    return found
+    return distinct(np.round((edges - first) / step) * step + first)
 
 
 def _combined(weights: list[Fraction], components: list[Approximate]) -> Approximate:
@@ -405,6 +395,17 @@ def _sketch(pair: RealPair) -> Sketch:
         x = x[_needed(pair, x, math.log(pair.spare))]
     x = np.linspace(x[0], x[-1], _POINTS)
     return x, pair.loss(x), _logs(pair, x)
+
+
+@lru_cache(maxsize=64)
+def _infinite(pair: RealPair) -> float:
+    x, found = _sketch(pair)[0], arb(0)
+    for sign, end in ((-1, float(x[0])), (1, float(x[-1]))):
+        if pair._loss_at_end(right=sign > 0).upper == math.inf:
+            # The edge is within one spacing of this point.
+            near = ball(Fraction(sign * end) - 2 * Fraction(pair.density.spacing(abs(end))[1]))
+            found += sum((ball(w) * pair.density.tail(near - sign * j) for w, j in pair.p), arb(0))
+    return float(found.upper()) * (1 + 2.0**-40) + 5e-324
 
 
 def _needed(pair: RealPair, x: Floats, spare: float) -> slice:

@@ -156,18 +156,16 @@ def over_totals(
 ) -> Bound:
     r"""Evaluate ``ask`` on the worst composition of the ``found`` pairs, each with its rounds.
 
-    ``relative`` is the width for the worst direction. The others need only the width ``rough`` if
-    it shows that they are not the worst.
+    ``relative`` is the width for the worst direction, usually the first one. The others need only
+    the width ``rough`` if it shows that they are not the worst.
     """
     above = _totals([(each, each.above, rounds) for each, rounds in found], above=True)
-    first = max(relative, rough) if len(above) > 1 else relative
-    upper = [ask(total, first) for total in above]
-    if relative < first:
-        least = max(e.lower for e in upper)
-        upper = [
-            each if each.upper < least else ask(total, relative)
-            for total, each in zip(above, upper, strict=True)
-        ]
+    upper = [ask(above[0], relative)]
+    for total in above[1:]:
+        each = ask(total, max(relative, rough))
+        if relative < rough and each.upper >= max(e.lower for e in upper):
+            each = ask(total, relative)
+        upper.append(each)
     highest = max(e.upper for e in upper)
     aligned = all(each.aligned for each, _ in found)
     lower: End | None = None

@@ -3,7 +3,9 @@ r"""Parse arrays of integers, return results in the same shape, and bound numpy'
 from __future__ import annotations
 
 import math
+import sys
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -60,7 +62,16 @@ def one_thread() -> AbstractContextManager[object]:
     For small matrices, threads spend more time waiting than computing, especially on
     a busy machine.
     """
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # it has no types
-
-    found: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
+    found: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(
+        limits=1, user_api="blas"
+    )
     return found
+
+
+@lru_cache(maxsize=1)
+def _libraries(modules: int) -> Any:
+    # To find the loaded libraries takes milliseconds; a new one comes with an imported module.
+    del modules
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # it has no types
+
+    return ThreadpoolController()
