@@ -32,6 +32,7 @@ Cell: TypeAlias = tuple[int, int]
 _STEPS: Final = 100
 _WIDEST_TIE: Final = 4
 _NEARBY: Final = 4
+_ALMOST: Final = 1 - Fraction(1, 1 << 32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +82,16 @@ class RayPair(ClosedPair):
 
         The method is Newton's on log delta(epsilon) within a bracket; it affects only the speed.
         """
-        goal = ball(delta).log()
+        goal, bottom = ball(delta).log(), self.bottom()
         low, high = Fraction(-1), self._largest_or_infinite()
+        if isinstance(high, Fraction) and self._ray_or(high * _ALMOST, bottom) == bottom:
+            return bottom
         epsilon = max(self.start(delta), Fraction(0))
         if isinstance(high, Fraction):
             epsilon = min(epsilon, high / 2)
         before, followed = None, False
         for _ in range(_STEPS):
-            ray = self._ray_or(epsilon, self.bottom())
+            ray = self._ray_or(epsilon, bottom)
             # A repeated ray is the answer only after a full Newton step: a truncated step may
             # return to its starting ray, however far away the answer is.
             if ray == before and followed:
@@ -126,10 +129,11 @@ class RayPair(ClosedPair):
         certified; if a ball touches L(m), both neighbours are kept.
         """
         bottom = self.bottom()
-        first = self._left_end(bottom if guess is None else max(guess, bottom), bottom, delta)
-        if first is None:
+        start = self._left_end(bottom if guess is None else max(guess, bottom), bottom, delta)
+        if start is None:
             return arb("nan")
-        last, found = first, [self.bound(first, delta)]
+        first, value = start
+        last, found = first, [value]
         while not found[-1] <= as_ball(self.loss(last)):
             if last - first == _WIDEST_TIE:
                 return arb("nan")
@@ -141,8 +145,8 @@ class RayPair(ClosedPair):
             return value
         return arb(0) if value <= 0 else hull([arb(0), value.upper()])
 
-    def _left_end(self, ray: int, bottom: int, delta: Fraction) -> int | None:
-        # A ray m for which L(m-1) <= E(m) is certified: the deciding ray is m or to its right. The
+    def _left_end(self, ray: int, bottom: int, delta: Fraction) -> tuple[int, arb] | None:
+        # A ray m with L(m-1) <= E(m), and E(m): the deciding ray is m or to its right. The
         # best ray at epsilon = E(m) has a better bound than m: Newton's method, in e^epsilon.
         back = 1
         for _ in range(_STEPS):
@@ -151,10 +155,10 @@ class RayPair(ClosedPair):
                 return None
             certified = ray == bottom or bool(value >= as_ball(self.loss(ray - 1)))
             if certified and not (value.is_finite() and value > as_ball(self.loss(ray))):
-                return ray
+                return ray, value
             better = self._ray_or(middle(value), ray) if value.is_finite() and value > 0 else ray
             if certified and better == ray:
-                return ray
+                return ray, value
             # From the right, single steps are tried first: in a far tail Newton jumps back too far.
             if certified or (back > _NEARBY and better != ray):
                 ray = better

@@ -48,6 +48,11 @@ def moment(variance: Fraction, z: acb) -> acb:
     # negated: a ball too wide to be compared must end the loop, with a wide result.
     nome = -2 * arb.pi() ** 2 * v
     lift = 2 * arb.pi() * v * abs(z.imag)
+    first = (nome + lift).exp()
+    if first < arb(2) ** (-ctx.prec):
+        # Later ratios are smaller than `first`: both sums lie within 3 `first` of 1.
+        slip = arb(0, (7 * first).upper())
+        return acb(1 + slip, slip)
     total, whole = acb(1), arb(1)
     j = 1
     while True:
@@ -128,10 +133,11 @@ class ThetaSum:
         steps, rest = _reduced(v, c)
         if self.variance < _DIRECT_VARIANCE:
             one = _theta(self.variance, acb(rest, theta)) / _theta(self.variance, acb(rest))
-        else:
-            one = moment(self.variance, acb(rest, theta)) / moment(self.variance, acb(rest))
-            one *= acb(-v * theta * theta / 2, v * rest * theta).exp()
-        return (one * acb(0, steps * theta).exp()) ** self.count
+            return (one * acb(0, steps * theta).exp()) ** self.count
+        # The Gaussian factors, with v rest + steps = v c.
+        ratio = moment(self.variance, acb(rest, theta)) / moment(self.variance, acb(rest))
+        turn = self.count * v * theta
+        return ratio**self.count * acb(-turn * theta / 2, turn * c).exp()
 
     def tilted_variance(self, c: arb) -> arb:
         r"""K''(c), the second logarithmic derivative of a theta function, of period 1/v in c."""
