@@ -59,6 +59,11 @@ class TabledLoss(LossPart):
         del width
         return replace(self, kinds=tuple((w, table.cut(spare)) for w, table in self.kinds))
 
+    @property
+    def few_outputs(self) -> bool:
+        r"""Whether this holds for every table."""
+        return all(table.few_outputs for _, table in self.kinds)
+
     def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
         r"""All atoms of the truncated tables, if these are fixed; None if they are not resolved."""
         cut = self.cut(least)

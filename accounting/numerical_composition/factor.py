@@ -40,6 +40,11 @@ class LossPart(ABC):
         del spare, width
         return self
 
+    @property
+    def few_outputs(self) -> bool:
+        r"""Whether few outputs have all losses, without omitting any."""
+        return False
+
     def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
         r"""All atoms, if they are few; atoms of mass below ``least`` may be counted as infinite.
 

@@ -28,8 +28,18 @@ MANY_OUTCOMES: Final = 1 << 22
 _NEGLECTED: Final = (1e-20, 1e-40, 1e-80, 1e-160, 0.0)
 """Outcomes of smaller mass count as infinite losses in upper bounds; lower bounds omit them."""
 
+_EVENLY: Final = 512
+"""The factor of outcome pairs if losses are evenly spaced: their product is a convolution."""
+
 _SAME: Final = 2.0**-48
+_EVEN: Final = 2.0**-44
 _UNIT: Final = 2.0**-53
+_NEAR: Final = 2.0**-45
+_WIDER: Final = 8
+_FEWEST: Final = 2
+_FAR: Final = 700.0
+_MANY: Final = 1e10
+_TINY: Final = 2.0**-1040
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +63,7 @@ class Enumeration:
 
     def delta(self, epsilon: Fraction, relative: Fraction) -> Enclosure | None:
         r"""The delta of the total at ``epsilon`` >= 0; None if it has too many outcomes."""
-        for total in self._totals():
+        for total in self._totals(0.0):
             # A listing from above may have a mass of a little more than 1.
             found = Enclosure(*(min(Fraction(end), Fraction(1)) for end in total.delta(epsilon)))
             if found.width <= relative * found.lower:
@@ -62,13 +72,12 @@ class Enumeration:
 
     def epsilon(self, delta: Fraction, relative: Fraction) -> Enclosure | None:
         r"""The epsilon of the total at ``delta`` > 0; None if it has too many outcomes."""
-        for total in self._totals():
+        for total in self._totals(float(delta * relative)):
             if total.delta(Fraction(0))[1] <= delta:
                 return Enclosure.exactly(0)
-            low, high = (_last(total, delta, end) for end in (0, 1))
+            low, high = (_crossing(total, delta, end)[end] for end in (0, 1))
             if low == math.inf:
                 return Enclosure.infinite()
-            high = math.nextafter(high, math.inf)
             if high < math.inf and high - low <= relative * high:
                 return Enclosure(Fraction(low), Fraction(high))
         return None
@@ -80,54 +89,88 @@ class Enumeration:
         listed: list[tuple[Listing, int, bool]] = []
         for law, count in self.parts:
             # The last product has two halves, each with more outcomes than rounds.
-            if count > 2 * math.isqrt(self.most):
+            most = self.most * _EVENLY if law.few_outputs else self.most
+            if count > 2 * math.isqrt(most):
                 return None
             atoms = law.few_atoms(least, coarse=self.coarse)
             if atoms is None or law.above is None:
                 return None
             listed.append((_without(atoms, least, law.above), count, law.above))
-        return self._sum(listed)
+        return self._sum(listed, least * least)
 
-    def _totals(self) -> Iterator[Listing]:
-        # The omitted mass decreases.
+    def _totals(self, wanted: float) -> Iterator[Listing]:
+        # The omitted mass decreases; products lose at most about 1e10 times the square of `least`.
         for least in _NEGLECTED:
+            if least * least * _MANY > wanted:
+                continue
             total = self.listing(least)
             if total is None:
                 return
             yield total
 
-    def _sum(self, listed: list[tuple[Listing, int, bool]]) -> Listing | None:
+    def _sum(self, listed: list[tuple[Listing, int, bool]], least: float) -> Listing | None:
         # Return None as soon as there are too many outcomes.
         total: Listing | None = None
         for one, count, up in sorted(listed, key=lambda part: -part[1]):
             power: Listing | None = one
             for bit in bin(count)[3:]:
-                power = power and self._product(power, power, up)
-                power = power and (self._product(power, one, up) if bit == "1" else power)
+                power = power and self._product(power, power, up, least)
+                power = power and (self._product(power, one, up, least) if bit == "1" else power)
             if power is None:
                 return None
-            total = power if total is None else self._product(total, power, up)
+            total = power if total is None else self._product(total, power, up, least)
             if total is None:
                 return None
         return total
 
-    def _product(self, one: Listing, two: Listing, up: bool) -> Listing | None:  # noqa: FBT001  # the side
-        if len(one.losses) * len(two.losses) > self.most:
+    def _product(self, one: Listing, two: Listing, up: bool, least: float) -> Listing | None:  # noqa: FBT001  # the side
+        sign = 1 if up else -1
+        hidden = one.hidden + two.hidden - one.hidden * two.hidden
+        hidden = max(hidden * (1 + sign * 8 * _UNIT), 0.0)
+        pairs, losses = len(one.losses) * len(two.losses), _evenly(one, two, sign)
+        if losses is not None and pairs <= _EVENLY * self.most:
+            masses = np.convolve(one.masses, two.masses)
+            # Each mass is a sum of at most this number of products, in any order.
+            slip = (min(len(one.masses), len(two.masses)) + 4) * 2 * _UNIT
+            masses = masses * (1 + sign * slip) + (_TINY if up else 0.0)
+            return _without(Listing(losses, masses, hidden), least, up, ends=True)
+        if pairs > self.most:
             if not self.coarse:
                 return None
             one, two = (each.coarser(math.isqrt(self.most)) for each in (one, two))
-        sign = 1 if up else -1
         losses = np.nextafter(np.add.outer(one.losses, two.losses).ravel(), sign * np.inf)
         masses = np.multiply.outer(one.masses, two.masses).ravel() * (1 + sign * 4 * _UNIT)
         losses, masses = _merged(losses, masses, up=up)
-        hidden = one.hidden + two.hidden - one.hidden * two.hidden
-        return Listing(losses, masses, max(hidden * (1 + sign * 8 * _UNIT), 0.0))
+        return Listing(losses, masses, hidden)
 
 
-def _without(listing: Listing, least: float, up: bool) -> Listing:  # noqa: FBT001  # the side
+def _evenly(one: Listing, two: Listing, sign: int) -> Floats | None:
+    # Bounds on the sums of the losses of each anti-diagonal, if all are evenly spaced.
+    counts = [len(each.losses) for each in (one, two)]
+    if not min(counts) or max(counts) < _FEWEST:
+        return None
+    longer = one.losses if counts[0] >= counts[1] else two.losses
+    step = float(longer[-1] - longer[0]) / (len(longer) - 1)
+    apart, size = 0.0, 0.0
+    for each in (one, two):
+        line = each.losses[0] + step * np.arange(len(each.losses))
+        apart += float(np.abs(each.losses - line).max())
+        size += float(np.abs(each.losses).max())
+    if not apart <= _EVEN * size:
+        return None
+    # Each of the roundings is below 4 u of the sizes.
+    line = (one.losses[0] + two.losses[0]) + step * np.arange(sum(counts) - 1)
+    found: Floats = line + sign * (apart + 16 * _UNIT * size)
+    return found
+
+
+def _without(listing: Listing, least: float, up: bool, *, ends: bool = False) -> Listing:  # noqa: FBT001  # the side
     kept = listing.masses >= least
     if kept.all() or not kept.any():
         return listing
+    if ends:
+        first, last = np.flatnonzero(kept)[[0, -1]]
+        kept[first:last] = True
     gone = float(listing.masses[~kept].sum()) * (1 + len(kept) * 2 * _UNIT)
     hidden = listing.hidden + gone * (1 + 4 * _UNIT) if up else listing.hidden
     return Listing(listing.losses[kept], listing.masses[kept], hidden)
@@ -147,16 +190,31 @@ def _merged(losses: Floats, masses: Floats, *, up: bool) -> tuple[Floats, Floats
     return losses[stops - 1] if up else losses[starts], sums
 
 
-def _last(total: Listing, delta: Fraction, end: int) -> float:
-    # Approximately the last float >= 0 at which this bound on the decreasing curve exceeds delta.
+def _crossing(total: Listing, delta: Fraction, end: int) -> tuple[float, float]:
+    # Floats (x, y) around the point at which this bound on the decreasing curve falls to delta: it
+    # exceeds delta at x or x is 0, and does not at y.
     def above(x: float) -> bool:
         return total.delta(Fraction(x))[end] > delta
 
-    low, high = 0.0, max(float(total.losses[-1]), 0.0) if len(total.losses) else 0.0
-    if above(math.nextafter(high, math.inf)):
-        return math.inf
-    if not above(0.0):
-        return 0.0
-    while low < (middle := (low + high) / 2) < high and high - low > 4 * _UNIT * high:
-        low, high = (middle, high) if above(middle) else (low, middle)
-    return low if not above(high) else high
+    largest = max(float(total.losses[-1]), 0.0) if len(total.losses) else 0.0
+    guess = min(_proposed(total, float(delta)), largest)
+    step = max(guess, _NEAR) * _NEAR
+    low, high = max(guess - step, 0.0), guess + step
+    while low > 0 and not above(low):
+        low, high, step = max(low - _WIDER * step, 0.0), low, _WIDER * step
+    while above(high):
+        if high > largest:
+            return math.inf, math.inf
+        low, high, step = high, high + _WIDER * step, _WIDER * step
+    return low, high
+
+
+def _proposed(total: Listing, delta: float) -> float:
+    # Between two losses the curve is hidden + A - e^x B, for the P- and Q-mass A and B above.
+    losses = total.losses
+    a = total.hidden + np.cumsum(total.masses[::-1])[::-1]
+    b = np.cumsum((total.masses * np.exp(-np.clip(losses, -_FAR, _FAR)))[::-1])[::-1]
+    past = np.flatnonzero(a - b * np.exp(np.clip(losses, -_FAR, _FAR)) <= delta)
+    if not len(past) or not a[past[0]] > delta:
+        return float(losses[past[0]]) if len(past) else float(losses[-1])
+    return max(math.log((a[past[0]] - delta) / b[past[0]]), 0.0)

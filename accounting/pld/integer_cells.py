@@ -39,6 +39,9 @@ _SURE: Final = 48
 _MOST_SINGLE: Final = 1 << 14
 """A larger number of integers is grouped into ranges."""
 
+_FEW: Final = 64
+"""Masses and losses of at most this number of outputs are rounded from balls."""
+
 _MOST_LISTED: Final = 1 << 18
 """For a larger number of integers, only masses of ranges are computed, as differences of tails."""
 
@@ -88,6 +91,11 @@ class IntegerPair(LossTable):
     def fixed(self) -> bool:
         r"""Whether each cell is a single integer."""
         return self._window.single and self._window.listed
+
+    @property
+    def few_outputs(self) -> bool:
+        r"""Whether the loss is constant beyond few integers."""
+        return self.pair.constant_beyond() is not None
 
     @property
     def _window(self) -> _Window:
@@ -316,6 +324,8 @@ def _masses(pair: Pair, first: int, last: int) -> tuple[Floats, Floats]:
 
 @lru_cache(maxsize=64)
 def _single(window: _Window) -> Cells:
+    if window.last - window.first <= _FEW and window.pair.constant_beyond() is not None:
+        return _ranges(window, tuple(range(window.first, window.last + 1)))
     return _with_tails(window, _listed(window))
 
 

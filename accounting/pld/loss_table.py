@@ -55,6 +55,11 @@ class LossTable(ABC):
         r"""Whether the cells do not depend on the requested edges."""
         return False
 
+    @property
+    def few_outputs(self) -> bool:
+        r"""Whether few outputs have all losses, without omitting any."""
+        return False
+
     @abstractmethod
     def largest_loss(self) -> Enclosure:
         r"""The largest loss, as an enclosure."""
