@@ -35,6 +35,8 @@ _BITS: Final = 160
 _MORE_BITS: Final = 640
 _LISTED_BITS: Final = 96
 _TAIL_BITS: Final = 64
+_ROUGH_BITS: Final = 32
+_FAINT: Final = 2.0**-72
 _SURE: Final = 48
 _MOST_SINGLE: Final = 1 << 14
 """A larger number of integers is grouped into ranges."""
@@ -288,12 +290,13 @@ def _fallen(noise: Noise, center: int, sign: int, nats: float) -> int:
 
 
 def _log_mass(noise: Noise, k: int) -> float:
-    try:
-        return float(noise.log_pmf(k))
-    except (InvalidParameter, PrecisionExhausted):
-        with precision(_BITS):
+    # Approximately: it only proposes a range.
+    for bits in (_ROUGH_BITS, _BITS):
+        with precision(bits):
             mass = noise.pmf_ball(k)
-            return float(mass.log().mid()) if mass > 0 else -math.inf
+            if mass > 0:
+                return float(mass.log().mid())
+    return -math.inf
 
 
 @lru_cache(maxsize=256)
@@ -382,7 +385,11 @@ def _with_tails(window: _Window, inner: Cells) -> Cells:
 
 
 def _tail_cell(window: _Window, *, right: bool) -> Cells:
-    with precision(_TAIL_BITS):
+    # A tail of negligible mass needs few bits.
+    with precision(_ROUGH_BITS):
+        p, q = window.tail(right=right)
+        faint = p < _FAINT and q < _FAINT
+    with precision(_ROUGH_BITS if faint else _TAIL_BITS):
         p, q = window.tail(right=right)
         low, high = window.losses_beyond(right=right)
         return _of_balls([(p, q)], [low], [high])
