@@ -182,6 +182,11 @@ class AllocatedLoss(_Listed):
         return replace(self, count=atoms_for(width))
 
     @property
+    def least_atoms(self) -> int:
+        r"""Half of the number of atoms of a sum."""
+        return self.count // 2
+
+    @property
     def above(self) -> bool:
         r"""Whether the discretisation is an upper bound, as ``side`` says."""
         return self.side.above

@@ -87,7 +87,10 @@ class Enumeration:
         many.
         """
         listed: list[tuple[Listing, int, bool]] = []
+        several = sum(count for _, count in self.parts) > 1
         for law, count in self.parts:
+            if several and law.least_atoms**2 > self.most:
+                return None
             # The last product has two halves, each with more outcomes than rounds.
             most = self.most * _EVENLY if law.few_outputs else self.most
             if count > 2 * math.isqrt(most):

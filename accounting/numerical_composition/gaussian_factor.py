@@ -121,7 +121,7 @@ class GaussianFactor:
     def log_scale(self) -> arb:
         r"""The logarithm of S: ac(c+1) - log Theta."""
         whole = _whole(self.part.variance, ctx.prec)
-        return ball(self.part.rate * self.tilt * (self.tilt + 1)) - whole.log()
+        return ball(self.part.rate) * ball(self.tilt * (self.tilt + 1)) - whole.log()
 
     @property
     def deviation(self) -> float:
@@ -135,8 +135,8 @@ class GaussianFactor:
 
     def log_moment(self, lift: Fraction) -> arb:
         r"""The bound log M(c') <= ac'(c'+1), c' = (1 + lift) c, as E e^(wX) <= e^(vw^2/2)."""
-        farther = (1 + lift) * self.tilt
-        return ball(self.part.rate * farther * (farther + 1))
+        farther = ball((1 + lift) * self.tilt)
+        return ball(self.part.rate) * farther * (farther + 1)
 
     def on(self, grid: Grid) -> GaussianSampled:
         r"""The factor evaluated at the frequencies of ``grid``."""

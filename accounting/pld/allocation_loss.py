@@ -25,7 +25,7 @@ _UNIT: Final = 2.0**-53
 USUAL_ATOMS: Final = 2000
 """The usual number of atoms of a sum; the bounds on epsilon then differ by about 2e-4."""
 
-_ATOMS: Final = ((5e-4, 1500), (8.4e-5, USUAL_ATOMS), (0.0, 4000))
+_ATOMS: Final = ((5e-4, 1300), (8.4e-5, USUAL_ATOMS), (0.0, 4000))
 
 _EVEN: Final = 0.25
 _FINE: Final = 39
@@ -74,7 +74,7 @@ def atoms_for(width: float) -> int:
     r"""The number of atoms of a sum for bounds of about this relative ``width``, if possible.
 
     >>> atoms_for(8e-4), atoms_for(8e-5)
-    (1500, 4000)
+    (1300, 4000)
     """
     return next(atoms for least, atoms in _ATOMS if width >= least)
 
@@ -133,12 +133,16 @@ def _first(cells: Cells, side: Side) -> _Ratios:
 
 def _sum(one: _Ratios, two: _Ratios, side: Side) -> _Ratios:
     # For two equal laws each pair of different atoms counts twice.
-    same = one is two
-    size = len(one.values), len(two.values)
-    i, j = np.triu_indices(size[0]) if same else (each.ravel() for each in np.indices(size))
-    values = (one.values[i] + two.values[j]) * (1 + side.ratio * 2 * _UNIT)
-    masses = one.masses[i] * two.masses[j] * (1 + side.mass * 2 * _UNIT)
-    masses[i != j] *= 1 + same
+    v, m = one.values, one.masses
+    if one is two:
+        rows = range(len(v))
+        values = np.concatenate([v[i:] + v[i] for i in rows])
+        masses = np.concatenate([np.append(m[i] * m[i], 2 * m[i] * m[i + 1 :]) for i in rows])
+    else:
+        values = np.add.outer(v, two.values).ravel()
+        masses = np.multiply.outer(m, two.masses).ravel()
+    values *= 1 + side.ratio * 2 * _UNIT
+    masses *= 1 + side.mass * 2 * _UNIT
     return _Ratios(values, masses, max(one.hidden, two.hidden))
 
 
@@ -146,9 +150,12 @@ def _regridded(law: _Ratios, side: Side, atoms: int) -> _Ratios:
     # Reduce the law to few cells, which are dense where the divergences are decided: the mass and
     # mean of each cell are kept, at its two ends or at its mean. A cell is a range of leading bits,
     # which increase with the values. Sums of n numbers >= 0 have a relative error <= n u.
-    kept = law.masses > 0
-    values, masses = law.values[kept], law.masses[kept]
-    bits = np.maximum(values, float(values.max()) * _NO_RATIO).view(np.int64) >> _FINE
+    values, masses = law.values, law.masses
+    if not masses.min() > 0:
+        kept = masses > 0
+        values, masses = values[kept], masses[kept]
+    bits = np.maximum(values, float(values.max()) * _NO_RATIO).view(np.int64)
+    bits >>= _FINE
     lowest = int(bits.min())
     bits -= lowest
     fine, moments = np.bincount(bits, masses), np.bincount(bits, masses * values)
@@ -162,7 +169,7 @@ def _regridded(law: _Ratios, side: Side, atoms: int) -> _Ratios:
         place += part * dense / dense[-1]
     labels = np.minimum((place * atoms).astype(np.int64), atoms - 1)
     starts = np.flatnonzero(np.diff(labels, prepend=-1))
-    slip = float(np.bincount(bits).max() + len(occupied) + 8) * 2 * _UNIT
+    slip = float(len(bits) + len(occupied) + 8) * 2 * _UNIT
     whole = np.add.reduceat(fine, starts)
     mean = np.add.reduceat(moments, starts) / whole
     if not side.above:

@@ -199,7 +199,7 @@ def test_many_rounds_and_epochs() -> None:
     [
         ("_regridded", "b = np.append(a[1:], values.max())", "a = b = mean"),
         ("_regridded", "np.clip(share, 0.0, 1.0)", "0.0 * share"),
-        ("_sum", "one.values[i] + two.values[j]", "np.maximum(one.values[i], two.values[j])"),
+        ("_sum", "v[i:] + v[i]", "np.maximum(v[i:], v[i])"),
         ("allocated", "values / rounds", "values / (rounds + 1)"),
         ("_listed", "masses * ratios", "masses"),
     ],
