@@ -68,6 +68,14 @@ _FAR: Final = Fraction(10**9)  # floats place the sum of a larger epsilon here
 _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Aim:
+    # The next sum: its saddle point, its permitted relative error in delta, the slope of log delta.
+    saddle: Saddle
+    error: float
+    slope: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContourIntegral:
     r"""The total loss L, a sum of k independent copies of each law of ``parts`` ((law, k), ...).
@@ -136,22 +144,23 @@ class ContourIntegral:
         if hidden >= 1 or _largest(parts) <= ball(exact):
             return _within(known, Fraction(0), certain), slope
 
-        saddle, steepest = calm(parts, saddle.less(most)), [slope]
+        saddle = calm(parts, saddle.less(most))
 
         def evaluate(total: ContourSum) -> Enclosure:
-            steepest.append(-total.logarithm(near, upper=True)[1])
+            nonlocal slope
+            slope = -total.logarithm(near, upper=True)[1]
             low, high = total.bounds(exact)
             return _within(Enclosure.of((hidden + low).union(hidden + high)), Fraction(0), certain)
 
-        def aim(found: Enclosure) -> tuple[Saddle, float, float]:
+        def aim(found: Enclosure) -> _Aim:
             # The hidden mass is known, so the remainder may have a larger relative error.
             rest = saddle.less(float(found.upper - known.lower))
             error = wanted * (1 + float(hidden) * math.exp(-rest.log_delta))
-            return rest, error, max(rest.tilt, steepest[-1])
+            return _Aim(rest, error, max(rest.tilt, slope))
 
         best = _within(Enclosure(known.lower, certain), Fraction(0), certain)
         excess = partial(_excess, enough * wanted, _NO_MASS)
-        return _refined(parts, evaluate, aim, best, excess, self._side), steepest[-1]
+        return _refined(parts, evaluate, aim, best, excess, self._side), slope
 
     def epsilon(self, delta: RationalLike, relative: RationalLike) -> Enclosure:
         r"""The epsilon at 0 < ``delta`` < 1; infinite if delta < P(L = oo)."""
@@ -179,7 +188,7 @@ class ContourIntegral:
                 tried.append(total)
                 return epsilon_between(total, goal, first.upper)
 
-            def aim(found: Enclosure) -> tuple[Saddle, float, float]:
+            def aim(found: Enclosure) -> _Aim:
                 # |delta'| is about c delta. A coarse sum decides whether epsilon is 0.
                 near = found.lower or (found.upper if found.upper < first.upper else 0)
                 if near == 0 and saddle.epsilon > 0 and not looked:
@@ -198,7 +207,8 @@ class ContourIntegral:
                 steep = max(
                     at.tilt, -tried[-1].logarithm(at.epsilon, upper=True)[1] if tried else 0
                 )
-                return at, max(near_to * steep * at.epsilon, _FROM_AFAR * (at.epsilon == 0)), steep
+                error = max(near_to * steep * at.epsilon, _FROM_AFAR * (at.epsilon == 0))
+                return _Aim(at, error, steep)
 
             # For few rounds a fine sum far from epsilon is too long: a coarse one locates epsilon.
             found, few = first, sum(count for _, count in parts) < _FEW
@@ -228,19 +238,17 @@ class ContourIntegral:
 def _refined(
     parts: _Parts,
     evaluate: Callable[[ContourSum], Enclosure],
-    aim: Callable[[Enclosure], tuple[Saddle, float, float]],
+    aim: Callable[[Enclosure], _Aim],
     best: Enclosure,
     excess: Callable[[Enclosure], float],
     side: int,
 ) -> Enclosure:
-    # Reduce the smoothing until the enclosure is narrow or the next sum is too long. `aim` gives
-    # the best saddle point for the next sum, its permitted relative error in delta, and the slope
-    # of log delta.
-    saddle, error, slope = aim(best)
-    tau = _smoothing(slope, error)
+    # Reduce the smoothing until the enclosure is narrow or the next sum is too long.
+    aimed = aim(best)
+    tau = _smoothing(aimed)
     reached, patience, power, last = _MOST_SMOOTHING, 1.0, 2.0, (0.0, 0.0)
     for attempt in range(_ATTEMPTS):
-        total = _sum(parts, saddle, min(error, _MOST_ERROR) * patience, tau)
+        total = _sum(parts, aimed.saddle, min(aimed.error, _MOST_ERROR) * patience, tau)
         if total is None:
             tau = math.sqrt(tau * reached)
             if tau > 0.5 * reached:
@@ -256,11 +264,11 @@ def _refined(
         last = here
         if over <= 1:
             break
-        placed, (saddle, error, slope) = saddle.tilt, aim(best)
-        if math.isclose(saddle.tilt, placed, rel_tol=_SAME) and total.at_its_finest():
+        placed, aimed = aimed.saddle.tilt, aim(best)
+        if math.isclose(aimed.saddle.tilt, placed, rel_tol=_SAME) and total.at_its_finest():
             break
         if best == before and attempt < _ATTEMPTS - _LAST:
-            tau, reached = _smoothing(slope, error), _MOST_SMOOTHING
+            tau, reached = _smoothing(aimed), _MOST_SMOOTHING
             continue
         tau *= 0.7 * over ** (-1 / power)
         patience *= min(0.125, 0.5 / over)
@@ -274,9 +282,9 @@ def _led(total: ContourSum, goal: arb, otherwise: float) -> float:
     return max(at - float((goal / most).log()) / c, otherwise) if 0 < most < goal else otherwise
 
 
-def _smoothing(slope: float, error: float) -> float:
+def _smoothing(aimed: _Aim) -> float:
     # The smoothing changes delta by about tau^2 slope (slope + 1) delta.
-    return 0.75 * math.sqrt(min(error, _MOST_ERROR) / (slope * (slope + 1)))
+    return 0.75 * math.sqrt(min(aimed.error, _MOST_ERROR) / (aimed.slope * (aimed.slope + 1)))
 
 
 def _sum(parts: _Parts, saddle: Saddle, error: float, tau: float) -> ContourSum | None:

@@ -7,7 +7,6 @@ moving one example also moves others. Proofs: docs/proofs/subsampling.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Final, cast
@@ -108,24 +107,24 @@ class AllocatedSample(ByOrder, DescribedSample):
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Bounds on delta from both discretisations, and from the best order."""
         found = ByOrder.enclose_delta(self, epsilon, bits)
-        return self._nearer(found, OneRelease.enclose_delta, epsilon)
+        if not self.listed:
+            return found
+        return _nearer(found, OneRelease.enclose_delta(self, epsilon, _LISTED_BITS))
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Bounds on epsilon from both discretisations, and from the best order."""
         found = ByOrder.enclose_epsilon(self, delta, bits)
-        return self._nearer(found, OneRelease.enclose_epsilon, delta)
-
-    def _nearer(
-        self, found: Enclosure, ask: Callable[..., Enclosure], at: RationalLike
-    ) -> Enclosure:
         if not self.listed:
             return found
-        other = ask(self, at, _LISTED_BITS)
-        return Enclosure(max(found.lower, other.lower), min(found.upper, other.upper))
+        return _nearer(found, OneRelease.enclose_epsilon(self, delta, _LISTED_BITS))
 
     def _both(self, found: Enclosure) -> Bound:
         lower = found.lower if found.lower > 0 else None
         return replace(ByOrder._both(self, found), lower=lower)
+
+
+def _nearer(one: Enclosure, other: Enclosure) -> Enclosure:
+    return Enclosure(max(one.lower, other.lower), min(one.upper, other.upper))
 
 
 def _between(variance: Fraction, rounds: int, order: Fraction) -> End:
