@@ -7,7 +7,7 @@ guarantee.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeAlias, overload
@@ -67,6 +67,13 @@ class Scope:
     def to_json(self) -> dict[str, str]:
         r"""The unit and the relation as a JSON object."""
         return {"unit": self.unit.value, "relation": self.relation.value}
+
+    @classmethod
+    def from_json(cls, data: object) -> Scope:
+        r"""Parse the result of :meth:`to_json`."""
+        if not isinstance(data, Mapping) or set(data) != {"unit", "relation"}:
+            raise InvalidParameter("scope", data, "must have exactly the fields unit and relation")
+        return cls(**data)
 
 
 class Norm(Enum):

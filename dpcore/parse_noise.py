@@ -8,7 +8,6 @@ r"""The text and JSON forms of noise and sensitivities, shared by code, commands
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import partial
@@ -30,7 +29,16 @@ from dpcore.noise import Noise
 from dpcore.numbers.parameter import rational, whole_number
 from dpcore.numbers.parameter import text as plain_text
 from dpcore.numbers.rounding import exactly, shortest
-from dpcore.spec_syntax import check_keys, did_you_mean, pairs_of, read_keys, split_name
+from dpcore.spec_syntax import (
+    check_keys,
+    did_you_mean,
+    from_words,
+    pairs_of,
+    parameter_names,
+    read_keys,
+    required_names,
+    split_name,
+)
 
 LAWS: Final[Mapping[str, type[Noise]]] = MappingProxyType(
     {
@@ -103,8 +111,10 @@ def read_noise(text: str, more: Mapping[str, type[Any]] = NO_MORE) -> Any:
     law = _law(name, dict(pairs_of(rest)), text, more)
     wanted = parameter_names(law)
     hint = None if name in more else partial(_did_you_mean, name)
-    needed = _needed(law)
-    return _made(law, read_keys("noise", text, rest, wanted, owner=name, needed=needed, hint=hint))
+    needed = required_names(law)
+    return from_words(
+        law, read_keys("noise", text, rest, wanted, owner=name, needed=needed, hint=hint)
+    )
 
 
 class _Law(Protocol):
@@ -142,8 +152,8 @@ def noise_from_json(data: Mapping[str, str], more: Mapping[str, type[Any]] = NO_
     law = _law(name, given, text, more)
     wanted = parameter_names(law)
     hint = None if name in more else partial(_did_you_mean, name)
-    check_keys("noise", text, given, wanted, owner=name, needed=_needed(law), hint=hint)
-    return _made(law, given)
+    check_keys("noise", text, given, wanted, owner=name, needed=required_names(law), hint=hint)
+    return from_words(law, given)
 
 
 def read_sensitivity(argument: str, text: str) -> Sensitivity:
@@ -187,15 +197,6 @@ def sensitivity_from_json(data: object) -> Sensitivity:
     return Sensitivity(tuple(amount) if isinstance(amount, list) else amount, norm)
 
 
-def parameter_names(law: type[Any]) -> tuple[str, ...]:
-    r"""The parameter names of a law, in order."""
-    return tuple(f.name for f in fields(law) if f.init)
-
-
-def _needed(law: type[Any]) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(law) if f.init and f.default is MISSING)
-
-
 def _law(
     name: str, given: Mapping[str, str], text: str, more: Mapping[str, type[Any]]
 ) -> type[Any]:
@@ -205,13 +206,6 @@ def _law(
         reason = f"must start with one of {', '.join(laws)}{_did_you_mean(name, given)}"
         raise InvalidParameter("noise", text, reason)
     return law
-
-
-def _made(law: type[Any], given: Mapping[str, str]) -> Any:
-    whole = {f.name for f in fields(law) if f.type in ("int", "Whole")}
-    return law(
-        **{key: whole_number(key, each) if key in whole else each for key, each in given.items()}
-    )
 
 
 def law_meant(name: str) -> str | None:
@@ -227,7 +221,7 @@ def _did_you_mean(name: str, given: Mapping[str, str]) -> str:
     if near is None:
         return ""
     law, meant = LAWS[near], dict[str, str]()
-    wanted, needed = parameter_names(law), _needed(law)
+    wanted, needed = parameter_names(law), required_names(law)
     try:
         for key, value in given.items():
             own, power = _parameter_meant(key.lower(), wanted)
@@ -236,7 +230,7 @@ def _did_you_mean(name: str, given: Mapping[str, str]) -> str:
                 return ""
             meant[own] = exactly(rational(key, number**power))
         if meant.keys() >= set(needed):
-            _made(law, meant)
+            from_words(law, meant)
     except InvalidParameter:
         return ""
     keys = [key for key in wanted if key in meant or key in needed]

@@ -8,10 +8,12 @@ name the option or argument.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import MISSING, fields
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import whole_number
 
 _T = TypeVar("_T")
 
@@ -94,6 +96,55 @@ def check_keys(
             what = "has no value" if key in given else "is missing"
             end = "" if hint is None else hint(given)
             raise InvalidParameter(argument, text, f"{key} {what}: write {key}=...{end}")
+
+
+def parameter_names(kind: type[Any]) -> tuple[str, ...]:
+    r"""The keys of a dataclass in text: its fields in order, without the scope."""
+    return tuple(each.name for each in fields(kind) if each.init and each.name != "scope")
+
+
+def required_names(kind: type[Any]) -> tuple[str, ...]:
+    r"""The keys that have no default."""
+    known = {each.name: each.default for each in fields(kind)}
+    return tuple(name for name in parameter_names(kind) if known[name] is MISSING)
+
+
+def from_words(kind: type[_T], given: Mapping[str, Any]) -> _T:
+    r"""Make an instance from text by key: integers as users type them, sequences with blanks."""
+    types = {each.name: str(each.type) for each in fields(kind)}  # type: ignore[arg-type]  # a dataclass
+    made: dict[str, Any] = {}
+    for key, value in given.items():
+        if types[key] in ("int", "Whole"):
+            made[key] = whole_number(key, value)
+        else:
+            made[key] = value.split() if types[key].startswith("Sequence") else value
+    return kind(**made)
+
+
+def read_spec(
+    argument: str,
+    text: str,
+    kinds: Mapping[str, type[_T]],
+    *,
+    spec: str = "",
+    also: Collection[str] = (),
+) -> tuple[_T, dict[str, str]]:
+    r"""Parse ``name:key=value`` as an instance of one of the dataclasses ``kinds``.
+
+    ``spec`` is the part of ``text`` that describes the instance, by default all of it. The keys of
+    ``also`` do not belong to the instance; their values are returned as text.
+
+    Raises :class:`InvalidParameter` naming the argument and quoting ``text``.
+    """
+    name, rest = split_name(spec or text)
+    kind = find_name(argument, text, kinds, name=name)
+    keys = (*parameter_names(kind), *also)
+    given = read_keys(argument, text, rest, keys, owner=name, needed=required_names(kind))
+    more = {key: given.pop(key) for key in also if key in given}
+    try:
+        return from_words(kind, given), more
+    except InvalidParameter as error:
+        raise InvalidParameter(argument, text, f"{error.argument} {error.reason}") from None
 
 
 def pairs_of(written: str) -> list[tuple[str, str]]:

@@ -35,8 +35,8 @@ from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.noise import Divisible, Noise
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
 from dpcore.numbers.rounding import exactly
-from dpcore.parse_noise import LAWS, law_meant, noise_from_json, parameter_names, write_noise
-from dpcore.spec_syntax import pairs_of, read_keys, split_name
+from dpcore.parse_noise import LAWS, law_meant, noise_from_json, write_noise
+from dpcore.spec_syntax import pairs_of, parameter_names, read_keys, split_name
 
 _KEPT: Final = Fraction(1, 10**6)
 _MOST_EPSILON: Final = 10**6

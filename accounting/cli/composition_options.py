@@ -15,7 +15,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import whole_number
 from dpcore.parse_noise import read_sensitivity
-from dpcore.spec_syntax import read_keys, split_name
+from dpcore.spec_syntax import read_keys, read_spec, split_name
 
 if TYPE_CHECKING:
     from accounting.composition.compose import Composition
@@ -168,7 +168,7 @@ class Releases:
 
     def _reports(self, text: str, scheme: Scheme | str) -> LocalReport | ShuffledReports:
         # Local reports have no sensitivity, and only one relation and one scheme.
-        from dpcore.local import ShuffledReports, read_report
+        from dpcore.local import FAMILIES, ShuffledReports
 
         for name, value, usual in (
             ("--sensitivity", " ".join(self.sensitivity or ["1"]), "1"),
@@ -177,7 +177,7 @@ class Releases:
         ):
             if value != usual:
                 raise InvalidParameter(name, value, f"must be {usual} for local reports")
-        report = read_report("--noise", text)
+        report, _ = read_spec("--noise", text, FAMILIES)
         if not isinstance(scheme, str):
             if scheme.everybody:
                 return report

@@ -3,15 +3,14 @@ r"""Parse any guarantee from the JSON of a guarantee, a composition or a charge.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from accounting.composition.compose import Composition, compose
 from accounting.descriptions.description import description_from_json
 from accounting.descriptions.real_noise import REAL_LAWS
 from accounting.guarantees.guarantee import Guarantee
-from accounting.guarantees.stated_guarantees import CLAIMS, claim_from_json, scope_from_json
+from accounting.guarantees.stated_guarantees import CLAIMS, claim_from_json
 from accounting.matrix.participation import Participation
 from accounting.matrix.strategy import Dense, Strategy, read_strategy
 from accounting.privacy_curves.derive_guarantee import guarantee
@@ -19,8 +18,8 @@ from accounting.privacy_curves.local_report_curve import WORD, ReportCurve
 from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
 from accounting.privacy_curves.shuffle_amplification import WORD as SHUFFLED
 from dpcore.errors import InvalidParameter
-from dpcore.local import FAMILIES, LocalReport, ShuffledReports
-from dpcore.mechanism import Unit
+from dpcore.local import ShuffledReports, report_from_json
+from dpcore.mechanism import Scope, Unit
 from dpcore.numbers.parameter import text
 from dpcore.parse_noise import noise_from_json, sensitivity_from_json
 
@@ -48,7 +47,7 @@ def guarantee_from_json(data: Any) -> Guarantee:
         return _part(data)
     reason = ("reason",) if "reason" in data else ()
     _check_fields("composition", data, "claim", "parts", "scope", *reason)
-    found, scope = _composed(data["parts"]), scope_from_json(data["scope"])
+    found, scope = _composed(data["parts"]), Scope.from_json(data["scope"])
     if scope not in (found.scope, replace(found.scope, unit=Unit.USER)):
         # A user's total may consist of rounds for one contribution, at the sensitivity of the user.
         raise InvalidParameter("scope", scope, f"must be {found.scope!r}, as for the parts")
@@ -78,19 +77,10 @@ def _part(data: Any) -> Guarantee:
         return ReportCurve.from_json(data)
     if word == SHUFFLED:
         _check_fields(SHUFFLED, data, "claim", "report", "users")
-        return guarantee(ShuffledReports(report=_report(data["report"]), users=data["users"]))
+        return guarantee(
+            ShuffledReports(report=report_from_json(data["report"]), users=data["users"])
+        )
     return guarantee(_matrix(data) if word == "matrix" else description_from_json(data))
-
-
-def _report(data: Any) -> LocalReport:
-    kind = FAMILIES.get(str(data.get("mechanism"))) if isinstance(data, Mapping) else None
-    if kind is not None:
-        given = {each.name: data[each.name] for each in fields(kind) if each.name in data}
-        with suppress(TypeError):
-            made = kind(**given | {"scope": scope_from_json(given.get("scope"))})
-            if made.to_json() == data:
-                return made
-    raise InvalidParameter("report", data, "must be the JSON of a mechanism of dpcore.local")
 
 
 def _matrix(data: Mapping[str, Any]) -> MatrixMechanism:
@@ -111,7 +101,7 @@ def _matrix(data: Mapping[str, Any]) -> MatrixMechanism:
         participation=Participation(**taken),
         noise=noise,
         sensitivity=sensitivity_from_json(data["sensitivity"]),
-        scope=scope_from_json(data["scope"]),
+        scope=Scope.from_json(data["scope"]),
     )
 
 

@@ -23,7 +23,6 @@ from accounting.descriptions.sampling_schemes import (
     Scheme,
     TruncatedPoisson,
 )
-from accounting.guarantees.stated_guarantees import scope_from_json
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity, Unit
 from dpcore.noise import Noise
@@ -200,7 +199,7 @@ def description_from_json(data: object) -> Description:
     keys = ("claim", "noise", "sensitivity", "scope")
     if not isinstance(inner, Mapping) or set(inner) != {*keys} or inner["claim"] not in _CURVES:
         raise InvalidParameter("curve", inner, f"needs the fields {', '.join(keys)}")
-    scope = scope_from_json(inner["scope"])
+    scope = Scope.from_json(inner["scope"])
     given: dict[str, Any] = {}
     if inner is not data:
         given = {key: value for key, value in data.items() if key not in ("claim", "curve")}

@@ -8,7 +8,7 @@ of :attr:`Scheme.text`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, ClassVar, Final
 
@@ -20,10 +20,9 @@ from dpcore.numbers.parameter import (
     make_integers,
     rational,
     rational_in,
-    whole_number,
     write_rational,
 )
-from dpcore.spec_syntax import find_name, read_keys, split_name
+from dpcore.spec_syntax import read_spec
 
 _ADDED, _REPLACED = Relation.ADD_REMOVE, Relation.REPLACE
 _MOST_ROUNDS: Final = 10**6
@@ -229,18 +228,5 @@ def read_scheme(argument: str, text: str) -> Scheme:
 
     Raises :class:`InvalidParameter`, naming the argument.
     """
-    name, rest = split_name(text)
-    kind = find_name(argument, text, _NAMES, name=name)
-    known = {each.name: each.type for each in fields(kind)}
-    needed = [each.name for each in fields(kind) if each.default is MISSING]
-    written = read_keys(argument, text, rest, known, owner=name, needed=needed)
-    given: dict[str, Any] = {}
-    for key, value in written.items():
-        if known[key] == "int":
-            given[key] = whole_number(argument, value)
-        else:
-            given[key] = value.split() if key == "weights" else value
-    try:
-        return kind(**given)
-    except InvalidParameter as error:
-        raise InvalidParameter(argument, text, f"{error.argument} {error.reason}") from None
+    found, _ = read_spec(argument, text, _NAMES)
+    return found

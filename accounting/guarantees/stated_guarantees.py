@@ -499,14 +499,7 @@ def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
     if name == Assumed.word:
         return Assumed(cast(Word, claim_from_json(data["guarantee"])), data["reason"])
     given = [data[key] for key in wanted if key != "scope"]
-    return cast("Word", kind(*given, scope=scope_from_json(data["scope"])))
-
-
-def scope_from_json(data: object) -> Scope:
-    r"""The inverse of ``Scope.to_json``."""
-    if not isinstance(data, Mapping) or set(data) != {"unit", "relation"}:
-        raise InvalidParameter("scope", data, "must have exactly the fields unit and relation")
-    return Scope(unit=data["unit"], relation=data["relation"])
+    return cast("Word", kind(*given, scope=Scope.from_json(data["scope"])))
 
 
 def read_claim(argument: str, text: str, scope: Scope) -> Word:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Self
 
-from accounting.guarantees.stated_guarantees import scope_from_json
 from accounting.law_pairs.registry import Coordinates
 from accounting.pairs.finite import FinitePair, Listed
 from accounting.privacy_curves.dominating_pairs import DominatingPairs
@@ -87,7 +86,7 @@ class ReportCurve(PairCurve):
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         r"""Parse the fields of :meth:`to_json`."""
-        scope = scope_from_json(data["scope"])
+        scope = Scope.from_json(data["scope"])
         return cls(ratio=data["ratio"], distance=data["distance"], scope=scope)
 
     def to_json(self) -> dict[str, Any]:

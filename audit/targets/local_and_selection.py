@@ -1,6 +1,6 @@
 r"""Local reports and private choices as targets.
 
-    local:randomised-response,values=4,epsilon=1
+    local:randomised-response:values=4,epsilon=1
     local:unary-encoding,values=6,epsilon=1,encoding=symmetric
     local:randomised-response,values=3,epsilon=1,users=4
     select:noisy-max,epsilon=1,noise=laplace
@@ -27,12 +27,13 @@ import numpy as np
 
 from audit.targets.target import Catalogued, Known, read_words
 from dpcore.errors import InvalidParameter
-from dpcore.local import FAMILIES, LocalReport, ShuffledReports, UnaryEncoding
+from dpcore.local import FAMILIES, LocalReport, ShuffledReports
 from dpcore.numbers.exp_field import ExpRational
-from dpcore.numbers.parameter import integer
+from dpcore.numbers.parameter import integer, whole_number
 from dpcore.sampling.rng import Rng
 from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
 from dpcore.selection.sparse_vector_and_noisy_max import MOST_GAP
+from dpcore.spec_syntax import read_spec
 
 MOST_OUTCOMES: Final = 1 << 12
 r"""The largest number of reports whose law is listed for the exact layer."""
@@ -44,7 +45,7 @@ MOST_SPREAD: Final = 64
 r"""The largest distance of scores, or of answers and the threshold, in a listed law."""
 
 _CHOICES: Final = (*(rule.value for rule in Rule), "noisy-max", "above-threshold")
-_WHOLE: Final = ("values", "sensitivity", "count", "users")
+_WHOLE: Final = ("sensitivity", "count")
 # The keys that apply only to some choices.
 _ONLY: Final = {
     "noise": ("noisy-max",),
@@ -108,16 +109,15 @@ def _row(
 
 def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
     r"""Parse the target ``local:words``."""
-    keys, needed = ("epsilon", "values", "encoding", "users"), ("epsilon", "values")
-    name, given = read_words(spelling, words, keys, needed, names=FAMILIES, whole=_WHOLE)
-    users = given.pop("users", None)
-    if "encoding" in given and name != UnaryEncoding.name:
-        raise InvalidParameter("target", spelling, "encoding applies only to unary-encoding")
-    made = FAMILIES[name](**given)
-    if users is None:
+    made, more = read_spec(
+        "target", spelling, FAMILIES, spec=words.replace(",", ":", ":" not in words), also=["users"]
+    )
+    if not more:
         return local_target(made, spelling=spelling, seeded=seeded)
-    votes = ShuffledReports(report=made, users=users)
-    return shuffled_target(votes, spelling=spelling, seeded=seeded)
+    users = whole_number("users", more["users"], at_least=1)
+    return shuffled_target(
+        ShuffledReports(report=made, users=users), spelling=spelling, seeded=seeded
+    )
 
 
 def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) -> Catalogued:

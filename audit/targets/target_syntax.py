@@ -10,7 +10,7 @@ continual:tree,horizon=64,epsilon=1
                            running sums of a stream, see ``audit.targets.continual``
 release:count,rows_per_user=2,epsilon=1
                            a release from a table, see ``audit.targets.release``
-local:randomised-response,values=4,epsilon=1
+randomised-response:values=4,epsilon=1 or local:randomised-response,values=4,epsilon=1
                            reports of one user, see ``audit.targets.local_and_selection``
 select:above-threshold,epsilon=1
                            a private choice, see ``audit.targets.local_and_selection``
@@ -138,16 +138,23 @@ def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Tar
 
         return read_program(spelling, rest)
     if name in _KINDS:
-        read = getattr(import_module(f"audit.targets.{_KINDS[name]}"), f"read_{name}")
-        made: Target = read(spelling, rest, seeded=seeded)
-        return made
+        return _of_kind(name, spelling, rest, seeded=seeded)
     if name.endswith(".py"):
         return found(spelling)
+    from dpcore.local import FAMILIES
     from dpcore.parse_noise import LAWS, read_noise  # imports every law: slow
 
+    if name in FAMILIES:
+        return _of_kind("local", spelling, spelling, seeded=seeded)
     if name in LAWS:
         return NoiseAdded(spelling=spelling, noise=read_noise(spelling), seeded=seeded)
     return provided(spelling, name, rest, seeded=seeded) or found(spelling)
+
+
+def _of_kind(kind: str, spelling: str, words: str, *, seeded: bool) -> Target:
+    read = getattr(import_module(f"audit.targets.{_KINDS[kind]}"), f"read_{kind}")
+    made: Target = read(spelling, words, seeded=seeded)
+    return made
 
 
 # The kinds of targets that are mechanisms of dpcore, with the modules that parse them.

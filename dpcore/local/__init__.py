@@ -14,7 +14,7 @@ from dpcore.local.randomizers import (
     RandomisedResponse,
     SubsetSelection,
     UnaryEncoding,
-    read_report,
+    report_from_json,
 )
 from dpcore.local.shuffled import ShuffledReports
 
@@ -29,5 +29,5 @@ __all__ = [
     "ShuffledReports",
     "SubsetSelection",
     "UnaryEncoding",
-    "read_report",
+    "report_from_json",
 ]

@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from fractions import Fraction
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -26,6 +27,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.parameter import Exact, Of, Whole, check_fields
 from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.spec_syntax import parameter_names
 
 Reports: TypeAlias = npt.NDArray[Any]
 Outcome: TypeAlias = int | tuple[int, ...]
@@ -165,6 +167,12 @@ class LocalReport(ABC):
         return spread(self.own, self.other, users, Fraction(count))
 
     @property
+    def parameters(self) -> dict[str, Any]:
+        r"""The fields without the scope, exact numbers as text; ``values`` is an integer."""
+        given = {name: getattr(self, name) for name in parameter_names(type(self))}
+        return {name: _plain(value) for name, value in given.items()}
+
+    @property
     def text(self) -> str:
         r"""The mechanism as ``name:key=value``, without its scope.
 
@@ -172,18 +180,23 @@ class LocalReport(ABC):
         >>> LocalHashing(epsilon="1/2", values=20).text
         'local-hashing:epsilon=1/2,values=20'
         """
-        return f"{self.name}:epsilon={self.epsilon},values={self.values}"
+        return f"{self.name}:{','.join(f'{key}={each}' for key, each in self.parameters.items())}"
 
     def to_json(self) -> dict[str, Any]:
         r"""The fields and both probabilities as a JSON object, exact numbers as text."""
         return {
             "mechanism": self.name,
-            "epsilon": str(self.epsilon),
-            "values": self.values,
+            **self.parameters,
             "own": str(self.own),
             "other": str(self.other),
             "scope": self.scope.to_json(),
         }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    return str(value) if isinstance(value, Fraction) else value
 
 
 def spread(own: Fraction, other: Fraction, users: int, count: Fraction) -> Fraction:

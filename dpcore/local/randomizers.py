@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -31,11 +32,12 @@ from flint import arb
 
 from dpcore.errors import InvalidParameter
 from dpcore.local.local_report import LocalReport, Outcome, Reports
+from dpcore.mechanism import Scope
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball, narrow
-from dpcore.numbers.parameter import Choice, whole_number
+from dpcore.numbers.parameter import Choice
 from dpcore.sampling.rng import Rng
-from dpcore.spec_syntax import find_name, read_keys, split_name
+from dpcore.spec_syntax import parameter_names
 
 Flags = npt.NDArray[np.bool_]
 
@@ -250,15 +252,6 @@ class UnaryEncoding(_Bits):
             )
 
         return {bits: mass(bits) for bits in product((0, 1), repeat=self.values)}
-
-    @property
-    def text(self) -> str:
-        r"""With the encoding."""
-        return f"{super(UnaryEncoding, self).text},encoding={self.encoding.value}"
-
-    def to_json(self) -> dict[str, Any]:
-        r"""With the encoding."""
-        return {**super(UnaryEncoding, self).to_json(), "encoding": self.encoding.value}
 
     def _encode(self, values: Integers, rng: Rng) -> Reports:
         bits = flip(self.other, len(values) * self.values, rng).reshape(-1, self.values)
@@ -516,19 +509,20 @@ FAMILIES: Final[dict[str, type[LocalReport]]] = {
 r"""All mechanisms by their names."""
 
 
-def read_report(argument: str, text: str) -> LocalReport:
-    r"""Parse a local mechanism: ``randomised-response:epsilon=1,values=10``.
+def report_from_json(data: object) -> LocalReport:
+    r"""Parse the result of :meth:`LocalReport.to_json`.
 
-    >>> read_report("--noise", "randomised-response:epsilon=1,values=10").values
-    10
+    >>> report = RandomisedResponse(epsilon=1, values=10)
+    >>> report_from_json(report.to_json()) == report
+    True
 
-    Raises :class:`InvalidParameter`, naming the argument.
+    Raises :class:`InvalidParameter` unless the probabilities are those of the mechanism.
     """
-    name, rest = split_name(text)
-    kind = find_name(argument, text, FAMILIES, name=name)
-    known = ["epsilon", "values", *(["encoding"] if kind is UnaryEncoding else [])]
-    given: dict[str, Any] = {**read_keys(argument, text, rest, known, owner=name, needed=known[:2])}
-    try:
-        return kind(**given | {"values": whole_number("values", given["values"])})
-    except InvalidParameter as error:
-        raise InvalidParameter(argument, text, f"{error.argument} {error.reason}") from None
+    kind = FAMILIES.get(str(data.get("mechanism"))) if isinstance(data, Mapping) else None
+    if kind is not None and isinstance(data, Mapping):
+        given = {name: data[name] for name in parameter_names(kind) if name in data}
+        with suppress(TypeError):
+            made = kind(**given, scope=Scope.from_json(data.get("scope")))
+            if made.to_json() == data:
+                return made
+    raise InvalidParameter("report", data, "must be the JSON of a mechanism of dpcore.local")

@@ -19,17 +19,21 @@ from audit.targets.local_and_selection import (
     shuffled_target,
 )
 from audit.targets.target import Known
+from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
 from dpcore.local import (
+    FAMILIES,
     HadamardResponse,
     LocalHashing,
     LocalReport,
     RandomisedResponse,
     ShuffledReports,
     UnaryEncoding,
+    report_from_json,
 )
 from dpcore.local.local_report import Reports
 from dpcore.numbers.enclosure import Enclosure
+from dpcore.parse_noise import read_noise
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.selection import AboveThreshold, MaxNoise, NoisyMax, Rule, Selection
 from tests.effort import by_day
@@ -258,15 +262,33 @@ def test_large_datasets_are_sampled_if_asked_for() -> None:
         assert report.verdict == "not_refuted"
 
 
+@pytest.mark.parametrize("words", LOCAL)
+def test_a_target_is_the_text_of_the_mechanism(words: str) -> None:
+    report: LocalReport = read_noise(f"{words.replace(',', ':', 1)},epsilon=1", FAMILIES)  # type: ignore[assignment]  # by name
+    assert report_from_json(report.to_json()) == report
+    name, _, keys = report.text.partition(":")
+    for text in (report.text, f"local:{report.text}", f"local:{name},{keys}"):
+        found: Any = read_target(text)
+        assert (found.spelling, found.subject.epsilon) == (text, 1)
+    shuffled: Any = read_target(f"{report.text},users=3")
+    assert len(shuffled.function(1, 1, np.random.default_rng(1))[0]) == 3
+    for damaged in (f"{report.text},values=3", f"{report.text},chance=1", f"local:x{report.text}"):
+        with pytest.raises(InvalidParameter, match="target"):
+            read_target(damaged)
+    wrong = report.to_json() | {"own": "1/3"}
+    with pytest.raises(InvalidParameter, match="report"):
+        report_from_json(wrong)
+
+
 def test_long_laws_are_sampled_and_bad_words_are_named() -> None:
     long = read_local("local:long", "unary-encoding,values=40,epsilon=1")
     assert not isinstance(long, Known)
     assert long.function(0, 3, np.random.default_rng(1)).shape == (3, 40)
     for target, named in (
-        ("local:coin,values=2,epsilon=1", "must name one of randomised-response"),
+        ("local:coin,values=2,epsilon=1", "must be one of randomised-response"),
         ("local:randomised-response,epsilon=1", "values"),
-        ("local:randomised-response,values=2,epsilon=0", "epsilon = 0"),
-        ("local:randomised-response,values=2,epsilon=1,encoding=symmetric", "unary-encoding"),
+        ("local:randomised-response,values=2,epsilon=0", "epsilon must be > 0"),
+        ("local:randomised-response,values=2,epsilon=1,encoding=symmetric", "parameters epsilon"),
         ("select:median,epsilon=1", "must name one of permute-and-flip"),
         ("select:exponential,epsilon=1,noise=laplace", "noise applies only to noisy-max"),
         ("select:noisy-max,epsilon=1,count=2", "count applies only to above-threshold"),

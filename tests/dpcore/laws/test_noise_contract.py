@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 import dpcore
 from dpcore import Noise, SeededRng, SystemRng, read_noise, write_noise
 from dpcore.noise import batch_of
-from dpcore.parse_noise import LAWS, noise_from_json, parameter_names
+from dpcore.parse_noise import LAWS, noise_from_json
+from dpcore.spec_syntax import parameter_names
 from tests.effort import by_day
 from tests.support.laws import BEYOND_INT64, EVERYDAY, SPELLED, reach
 
