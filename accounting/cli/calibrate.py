@@ -149,7 +149,7 @@ def _noise(wanted: CalibrationOptions) -> _Answer:
 
 def _most(wanted: CalibrationOptions) -> _Answer:
     from accounting.calibration.calibrate import largest_rate, most_rounds
-    from accounting.descriptions.description import Description
+    from dpcore.local import LocalReport
 
     if wanted.rounds == wanted.poisson:
         reason = "must be a rate: this call solves for --rounds"
@@ -175,19 +175,18 @@ def _most(wanted: CalibrationOptions) -> _Answer:
     what, next_one = (
         ("rounds", "more rounds") if wanted.rounds == _MOST else ("rate", "higher rate")
     )
-    if what == "rate" and not isinstance(description, Description):
-        raise InvalidParameter(
-            "--noise", wanted.noise, "must be additive noise when solving for the rate"
-        )
+    noise = description.noise
     part = cast("OneRelease", total.parts[0][0])  # the composition of a single release
     with progress_bar("bounds on delta", None), named("epsilon", "delta", "noise"):
-        if not isinstance(description, Description) or what == "rounds":
+        if what == "rounds":
             found = most_rounds(part, epsilon=at, delta=limit)
+        elif isinstance(noise, LocalReport):
+            raise InvalidParameter(
+                "--noise", wanted.noise, "must be additive noise when solving for the rate"
+            )
         else:
             count, moves = whole("--rounds", wanted.rounds, 1), description.sensitivity
-            found = largest_rate(
-                description.noise, rounds=count, epsilon=at, delta=limit, sensitivity=moves
-            )
+            found = largest_rate(noise, rounds=count, epsilon=at, delta=limit, sensitivity=moves)
     quantity, bound = f"delta({wanted.epsilon})", f"epsilon = {wanted.epsilon}, delta"
     facts = [
         (what, f"at most {exactly(found.value)} satisfy {bound} = {wanted.delta}"),

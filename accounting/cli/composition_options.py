@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from dpcore.cli.input_file import read_text
 from dpcore.cli.options import named, option, read_law, share
@@ -15,18 +15,14 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import whole_number
 from dpcore.parse_noise import read_sensitivity
-from dpcore.spec_syntax import read_keys, read_spec, split_name
 
 if TYPE_CHECKING:
     from accounting.composition.compose import Composition
     from accounting.descriptions.description import Description
-    from accounting.descriptions.sampling_schemes import Scheme
+    from accounting.descriptions.real_noise import RealNoise
     from accounting.guarantees.guarantee import Guarantee
-    from dpcore.local import LocalReport, ShuffledReports
+    from dpcore.local import LocalReport
 
-    Described: TypeAlias = Description | LocalReport | ShuffledReports
-
-SHUFFLED: Final = "shuffled"
 WIDTH: Final = "The relative width of the two bounds."
 
 Sensitivities = Annotated[
@@ -123,7 +119,7 @@ class Releases:
     relation: Neighbours = None
     group: Group = "1"
 
-    def described(self) -> list[tuple[Described, int]]:
+    def described(self) -> list[tuple[Description, int]]:
         r"""Each release as data with its number of rounds.
 
         The default relation is that of the scheme: add-remove for samples, otherwise replace.
@@ -137,59 +133,30 @@ class Releases:
         if self.poisson and self.scheme:
             reason = "cannot be combined with --poisson: write poisson:rate=1/100"
             raise InvalidParameter("--scheme", " ".join(self.scheme), reason)
-        moved = each("--sensitivity", self.sensitivity or [], count, "1")
-        times = each("--rounds", self.rounds or [], count, "1")
-        schemes: list[Scheme | str] = [
-            *(Poisson(rate=rate_of(text)) for text in self.poisson or []),
-            *(self.scheme or []),
-        ]
-        schemes = each("--poisson" if self.poisson else "--scheme", schemes, count, EVERYONE)
+        option = "--poisson" if self.poisson else "--scheme"
         people = whole("--group", self.group, 1)
-        found: list[tuple[Described, int]] = []
-        for text, move, time, scheme in zip(self.noise, moved, times, schemes, strict=True):
+        kinds: dict[str, type[RealNoise | LocalReport]] = {**REAL_LAWS, **FAMILIES}
+        found: list[tuple[Description, int]] = []
+        for text, move, time, scheme in zip(
+            self.noise,
+            each("--sensitivity", self.sensitivity or [], count, "1"),
+            each("--rounds", self.rounds or [], count, "1"),
+            each(option, self.poisson or self.scheme or [], count, EVERYONE.text),
+            strict=True,
+        ):
             rounds = whole("--rounds", time, 1)
-            if split_name(text)[0] in FAMILIES:
-                found.append((self._reports(text, scheme), rounds))
-                continue
-            noise = read_law("--noise", text, REAL_LAWS)
-            if isinstance(scheme, str) and split_name(scheme)[0] == SHUFFLED:
-                reason = f"applies to local reports only: {', '.join(FAMILIES)}"
-                raise InvalidParameter("--scheme", scheme, reason)
-            with _named():
+            noise = read_law("--noise", text, kinds)
+            how = Poisson(rate=rate_of(scheme)) if self.poisson else read_scheme(option, scheme)
+            with _named(scheme=option):
                 release = Description(
                     noise=noise,
                     sensitivity=read_sensitivity("--sensitivity", move),
-                    scheme=read_scheme("--scheme", scheme) if isinstance(scheme, str) else scheme,
+                    scheme=how,
                     relation=self.relation,
                     group=people,
                 )
             found.append((release, rounds))
         return found
-
-    def _reports(self, text: str, scheme: Scheme | str) -> LocalReport | ShuffledReports:
-        # Local reports have no sensitivity, and only one relation and one scheme.
-        from dpcore.local import FAMILIES, ShuffledReports
-
-        for name, value, usual in (
-            ("--sensitivity", " ".join(self.sensitivity or ["1"]), "1"),
-            ("--group", self.group, "1"),
-            ("--relation", (self.relation or Relation.REPLACE).value, Relation.REPLACE.value),
-        ):
-            if value != usual:
-                raise InvalidParameter(name, value, f"must be {usual} for local reports")
-        report, _ = read_spec("--noise", text, FAMILIES)
-        if not isinstance(scheme, str):
-            if scheme.everybody:
-                return report
-            reason = "does not apply to local reports: every user reports"
-            raise InvalidParameter("--poisson", " ".join(self.poisson or []), reason)
-        name, rest = split_name(scheme)
-        if name != SHUFFLED:
-            reason = f"must be {SHUFFLED}:users=N for local reports"
-            raise InvalidParameter("--scheme", scheme, reason)
-        users = read_keys("--scheme", scheme, rest, ["users"], owner=name, needed=["users"])
-        with named(users="--scheme"):
-            return ShuffledReports(report=report, users=whole("--scheme", users["users"], 1))
 
     def composed(self) -> Composition:
         r"""The composition of the releases."""
@@ -210,7 +177,7 @@ class Releases:
 
 
 _named: Final = partial(
-    named, "noise", "scheme", "relation", "group",
+    named, "noise", "sensitivity", "scheme", "relation", "group",
     sigma="--noise", scale="--noise", members="--group",
 )  # fmt: skip
 

@@ -7,18 +7,16 @@ from dataclasses import replace
 from typing import Any, Final
 
 from accounting.composition.compose import Composition, compose
-from accounting.descriptions.description import description_from_json
+from accounting.descriptions.description import LOCAL_REPORT, description_from_json
 from accounting.descriptions.real_noise import REAL_LAWS
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import CLAIMS, claim_from_json
 from accounting.matrix.participation import Participation
 from accounting.matrix.strategy import Dense, Strategy, read_strategy
 from accounting.privacy_curves.derive_guarantee import guarantee
-from accounting.privacy_curves.local_report_curve import WORD, ReportCurve
+from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
-from accounting.privacy_curves.shuffle_amplification import WORD as SHUFFLED
 from dpcore.errors import InvalidParameter
-from dpcore.local import ShuffledReports, report_from_json
 from dpcore.mechanism import Scope, Unit
 from dpcore.numbers.parameter import text
 from dpcore.parse_noise import noise_from_json, sensitivity_from_json
@@ -72,14 +70,9 @@ def _part(data: Any) -> Guarantee:
     word = data.get("claim") if isinstance(data, Mapping) else None
     if isinstance(word, str) and word in CLAIMS:
         return claim_from_json(data)
-    if word == WORD:
-        _check_fields(WORD, data, "claim", "ratio", "distance", "scope")
+    if word == LOCAL_REPORT and "report" not in data:
+        _check_fields(LOCAL_REPORT, data, "claim", "ratio", "distance", "scope")
         return ReportCurve.from_json(data)
-    if word == SHUFFLED:
-        _check_fields(SHUFFLED, data, "claim", "report", "users")
-        return guarantee(
-            ShuffledReports(report=report_from_json(data["report"]), users=data["users"])
-        )
     return guarantee(_matrix(data) if word == "matrix" else description_from_json(data))
 
 

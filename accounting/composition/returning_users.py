@@ -21,7 +21,9 @@ from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import Guarantee, golden
 from accounting.guarantees.renyi_to_epsilon import approx_from_renyi, epsilon_at_order, rounded_up
 from accounting.guarantees.stated_guarantees import Approx, Pure, ZCdp
-from accounting.privacy_curves.release_curve import PrivacyCurve, described
+from accounting.privacy_curves.random_allocation import AllocatedSample
+from accounting.privacy_curves.release_curve import PrivacyCurve
+from accounting.privacy_curves.subsampling_amplification import SampledRelease
 from accounting.published_bounds import gaussian_sum_epsilon, skellam_renyi_bound
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
@@ -139,8 +141,7 @@ def _renyi(total: Composition, delta: Fraction) -> Bound:
         except NotDerived:
             return math.inf
 
-    descriptions = [described(source) for source, _ in total.parts]
-    if any(one is not None and not one.scheme.everybody for one in descriptions):
+    if any(isinstance(source, (SampledRelease, AllocatedSample)) for source, _ in total.parts):
         # The sum of each order needs a separate listing.
         return Bound(
             upper=min(epsilon_at_order(divergence(a), a, delta) for a in _SAMPLED_ORDERS),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from shlex import quote
 from typing import Any, Final, cast
 
 from accounting.descriptions.real_noise import REAL_LAWS, Gaussian, RealNoise
@@ -18,17 +17,14 @@ from accounting.descriptions.sampling_schemes import (
     EVERYONE,
     SCHEMES,
     Everyone,
-    FixedSize,
     Poisson,
     Scheme,
-    TruncatedPoisson,
 )
 from dpcore.errors import InvalidParameter
+from dpcore.local import FAMILIES, LocalReport, report_from_json
 from dpcore.mechanism import Relation, Scope, Sensitivity, Unit
 from dpcore.noise import Noise
-from dpcore.numbers.parameter import (
-    make_integers,
-)
+from dpcore.numbers.parameter import make_integers
 from dpcore.parse_noise import (
     noise_from_json,
     sensitivity_from_json,
@@ -38,9 +34,9 @@ from dpcore.parse_noise import (
 
 _ADDED, _REPLACED = Relation.ADD_REMOVE, Relation.REPLACE
 
-
 GROUP_SAMPLED: Final = "group-sampled"
 REAL_CURVE: Final = "real-curve"
+LOCAL_REPORT: Final = "local-report"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +45,8 @@ class Description:
 
     Neighbours differ in ``group`` units by ``relation``, by default the first relation of the
     scheme. With sampling, the sensitivity is that of adding a unit; with :class:`FixedSize` it is
-    that of replacing a unit.
+    that of replacing a unit. Instead of noise, ``noise`` may be a local report of each user, with
+    the sensitivity 1, also shuffled; its scope becomes that of the description.
 
     >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/100"), group=3).text
     'gaussian:sigma=2 --sensitivity 1 --poisson 1/100 --group 3'
@@ -58,7 +55,7 @@ class Description:
     for which no bound is proven under the scheme.
     """
 
-    noise: Noise | RealNoise
+    noise: Noise | RealNoise | LocalReport
     sensitivity: Sensitivity | int = 1
     scheme: Scheme = EVERYONE
     relation: Relation | None = None
@@ -66,7 +63,7 @@ class Description:
     group: int = 1
 
     def __post_init__(self) -> None:
-        for name, kind in (("noise", (Noise, RealNoise)), ("scheme", (Scheme,))):
+        for name, kind in (("noise", _NOISES), ("scheme", (Scheme,))):
             if not isinstance(getattr(self, name), kind):
                 must = f"must be a {' or a '.join(each.__name__ for each in kind)}"
                 raise InvalidParameter(name, getattr(self, name), must)
@@ -77,30 +74,48 @@ class Description:
         scope = Scope(unit=self.unit, relation=chosen)
         object.__setattr__(self, "relation", scope.relation)
         object.__setattr__(self, "unit", scope.unit)
-        for name, value, must in self._unproven(scope.relation, usual):
-            raise InvalidParameter(name, value, f"must be {must}")
+        if isinstance(self.noise, LocalReport):
+            object.__setattr__(self, "noise", replace(self.noise, scope=scope))
+        for name, value, reason in self._unproven(scope.relation, usual):
+            raise InvalidParameter(name, value, reason)
 
     def _unproven(self, relation: Relation, usual: Relation) -> Iterator[tuple[str, object, str]]:
         # Yield each unsupported field: its name, its value, and the values for which a bound exists
         scheme, gaussian = self.scheme, isinstance(self.noise, Gaussian)
         if relation not in scheme.words:
-            yield "relation", relation.value, f"{usual.value}: {scheme.why}"
+            yield "relation", relation.value, f"must be {usual.value}: {scheme.why}"
+        if isinstance(self.noise, LocalReport):
+            yield from self._unproven_of_reports()
+        elif scheme.reports:
+            yield "scheme", scheme.text, f"applies to local reports only: {', '.join(FAMILIES)}"
         if isinstance(scheme, Poisson) and self.replaced and not self.real:
-            must = "add-remove for samples, unless the noise is gaussian or laplace, in floats"
+            must = (
+                "must be add-remove for samples, unless the noise is gaussian or laplace, in floats"
+            )
             yield "relation", relation.value, must
         if scheme.gaussian and not gaussian:
-            noise = write_noise(self.noise)
-            yield (
-                "noise",
-                noise,
-                f"gaussian with the scheme {scheme.name}; no other noise is supported",
+            must = f"must be gaussian with the scheme {scheme.name}; no other noise is supported"
+            yield "noise", write_noise(self.noise), must
+        if self.group > 1 and relation not in scheme.grouped:
+            kind = "replaced units of a sample" if self.replaced else f"{scheme.name} batches"
+            must = f"must be 1: no bound is proven for larger groups with {kind}"
+            yield "group", self.group, must
+        if self.group > 1 and not scheme.everybody and not gaussian:
+            yield "group", self.group, "must be 1 for samples, unless the noise is gaussian"
+
+    def _unproven_of_reports(self) -> Iterator[tuple[str, object, str]]:
+        if self.scheme.reports is False:
+            must = (
+                f"must be shuffled:users=N for local reports, or {EVERYONE.name}: all users report"
             )
-        if self.group > 1 and not isinstance(scheme, Everyone):
-            if self.replaced or not isinstance(scheme, Poisson):
-                kind = "replaced units of a sample" if self.replaced else f"{scheme.name} batches"
-                yield "group", self.group, f"1: no bound is proven for larger groups with {kind}"
-            elif not scheme.everybody and not gaussian:
-                yield "group", self.group, "1 for samples, unless the noise is gaussian"
+            yield "scheme", self.scheme.text, must
+        for name, value, usual in (
+            ("sensitivity", write_sensitivity(Sensitivity.of(self.sensitivity)), "1"),
+            ("group", self.group, 1),
+            ("relation", self.scope.relation.value, _REPLACED.value),
+        ):
+            if value != usual:
+                yield name, value, f"must be {usual} for local reports"
 
     @property
     def real(self) -> bool:
@@ -115,8 +130,7 @@ class Description:
     @property
     def added(self) -> Relation:
         r"""The relation to which the sensitivity refers: add-remove for samples."""
-        whole = isinstance(self.scheme, (Everyone, FixedSize))
-        return self.scope.relation if whole else _ADDED
+        return self.scope.relation if self.scheme.whole else _ADDED
 
     @property
     def replaced(self) -> bool:
@@ -134,11 +148,12 @@ class Description:
     def text(self) -> str:
         r"""The description in the syntax of the commands."""
         moves = write_sensitivity(Sensitivity.of(self.sensitivity))
-        words = [f"{write_noise(self.noise)} --sensitivity {moves}"]
-        if isinstance(self.scheme, Poisson):
-            words.append(f"--poisson {self.scheme.rate}")
-        elif not isinstance(self.scheme, Everyone):
-            words.append(f"--scheme {quote(self.scheme.text)}")
+        if isinstance(self.noise, LocalReport):
+            words = [self.noise.text]
+        else:
+            words = [f"{write_noise(self.noise)} --sensitivity {moves}"]
+        if self.scheme.option:
+            words.append(self.scheme.option)
         if self.relation is not next(iter(self.scheme.words)):
             words.append(f"--relation {self.scope.relation.value}")
         if self.group > 1:
@@ -152,6 +167,10 @@ class Description:
         'poisson-sampled'
         """
         everyone = isinstance(self.scheme, Everyone)
+        word = self.scheme.words[self.scope.relation]
+        if isinstance(self.noise, LocalReport):
+            of = {"claim": LOCAL_REPORT if everyone else word, "report": self.noise.to_json()}
+            return of | self.scheme.parameters
         moves = Sensitivity.of(self.sensitivity).times(self.group if everyone else 1)
         curve = {
             "claim": REAL_CURVE if self.real else Everyone.words[_REPLACED],
@@ -162,19 +181,25 @@ class Description:
         if everyone:
             return curve
         grouped = self.group > 1
-        found: dict[str, Any] = {
-            "claim": GROUP_SAMPLED if grouped else self.scheme.words[self.scope.relation]
-        }
+        found: dict[str, Any] = {"claim": GROUP_SAMPLED if grouped else word}
         found |= self.scheme.parameters | ({"members": self.group} if grouped else {})
-        if isinstance(self.scheme, TruncatedPoisson):
+        if word in _OF_BOTH:
             found["relation"] = self.scope.relation.value
         return {**found, "curve": curve}
 
 
+_NOISES: Final = (Noise, RealNoise, LocalReport)
 _WORDS: Final[dict[str, tuple[type[Scheme], Relation]]] = {
     word: (kind, relation) for kind in SCHEMES for relation, word in kind.words.items()
-} | {GROUP_SAMPLED: (Poisson, Relation.ADD_REMOVE)}
+} | {GROUP_SAMPLED: (Poisson, _ADDED), LOCAL_REPORT: (Everyone, _REPLACED)}
 _CURVES: Final = ("curve", REAL_CURVE)
+_OF_BOTH: Final = {
+    word
+    for kind in SCHEMES
+    for word in kind.words.values()
+    if [*kind.words.values()].count(word) > 1
+}
+r"""The words that do not determine the relation."""
 
 
 def description_from_json(data: object) -> Description:
@@ -195,21 +220,23 @@ def description_from_json(data: object) -> Description:
         known = ", ".join(dict.fromkeys((*_CURVES, *_WORDS)))
         raise InvalidParameter("claim", word, f"must be one of {known}")
     kind, relation = _WORDS["curve" if word in _CURVES else word]
+    own = {each.name for each in fields(kind)}
+    if kind.reports or word == LOCAL_REPORT:
+        given = {key: value for key, value in data.items() if key != "claim"}
+        _check_names(word, given, {"report", *own})
+        report = report_from_json(given.pop("report"))
+        return Description(noise=report, scheme=kind(**given), unit=report.scope.unit)
     inner = data if word in _CURVES else data.get("curve")
     keys = ("claim", "noise", "sensitivity", "scope")
     if not isinstance(inner, Mapping) or set(inner) != {*keys} or inner["claim"] not in _CURVES:
         raise InvalidParameter("curve", inner, f"needs the fields {', '.join(keys)}")
     scope = Scope.from_json(inner["scope"])
-    given: dict[str, Any] = {}
+    given = {}
     if inner is not data:
-        given = {key: value for key, value in data.items() if key not in ("claim", "curve")}
-        names = {each.name for each in fields(kind)}
-        names |= {"members"} if word == GROUP_SAMPLED else set()
-        names |= {"relation"} if word == "poisson-truncated" else set()
-        if set(given) != names:
-            raise InvalidParameter(
-                "claim", word, f"needs the fields curve, {', '.join(sorted(names))}"
-            )
+        given = {key: value for key, value in data.items() if key != "claim"}
+        more = {"curve"} | ({"members"} if word == GROUP_SAMPLED else set())
+        _check_names(word, given, own | more | ({"relation"} if word in _OF_BOTH else set()))
+        del given["curve"]
     group = given.pop("members", 1)
     between = given.pop("relation", scope.relation if inner is data else relation)
     if between is None:
@@ -226,3 +253,8 @@ def description_from_json(data: object) -> Description:
         must = f"must have relation {found.added.value!r}, the relation of the stated sensitivity"
         raise InvalidParameter("scope", inner["scope"], must)
     return found
+
+
+def _check_names(word: str, given: Mapping[str, Any], names: set[str]) -> None:
+    if set(given) != names:
+        raise InvalidParameter("claim", word, f"needs the fields {', '.join(sorted(names))}")

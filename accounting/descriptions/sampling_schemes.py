@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from shlex import quote
 from typing import Any, ClassVar, Final
 
 from dpcore.errors import InvalidParameter
@@ -17,9 +18,10 @@ from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import (
     Exact,
     RationalLike,
+    Whole,
+    check_fields,
     make_integers,
     rational,
-    rational_in,
     write_rational,
 )
 from dpcore.spec_syntax import read_spec
@@ -34,13 +36,18 @@ class Scheme:
     r"""Participation in a round. ``name`` is the name in text, ``words`` those in JSON by relation.
 
     The relations are those with a proven bound, the default first; ``why`` explains why the other
-    is unsupported. ``gaussian``: the scheme supports only Gaussian noise on the reals.
+    is unsupported. ``grouped`` are those with a bound for groups. ``gaussian``: the scheme supports
+    only Gaussian noise on the reals. ``reports``: only local reports, or not; None for both.
+    ``whole``: the sensitivity is that of the relation, otherwise that of adding a unit.
     """
 
     name: ClassVar[str]
     words: ClassVar[dict[Relation, str]]
     why: ClassVar[str] = ""
+    grouped: ClassVar[tuple[Relation, ...]] = ()
     gaussian: ClassVar[bool] = False
+    reports: ClassVar[bool | None] = False
+    whole: ClassVar[bool] = False
 
     @property
     def most_moves(self) -> int:
@@ -49,10 +56,8 @@ class Scheme:
 
     @property
     def everybody(self) -> bool:
-        r"""Whether all units participate in every round."""
-        if isinstance(self, FixedSize):
-            return self.sample == self.population
-        return isinstance(self, Everyone) or (isinstance(self, Poisson) and self.rate == 1)
+        r"""Whether all units participate in every round, each on its own."""
+        return False
 
     @property
     def text(self) -> str:
@@ -63,6 +68,11 @@ class Scheme:
         """
         given = ",".join(f"{key}={_text(value)}" for key, value in self.parameters.items())
         return f"{self.name}:{given}" if given else self.name
+
+    @property
+    def option(self) -> str:
+        r"""The scheme as an option of the commands."""
+        return f"--scheme {quote(self.text)}"
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -76,6 +86,19 @@ class Everyone(Scheme):
 
     name: ClassVar[str] = "everyone"
     words: ClassVar[dict[Relation, str]] = {_REPLACED: "curve", _ADDED: "curve"}
+    grouped: ClassVar[tuple[Relation, ...]] = (_REPLACED, _ADDED)
+    reports: ClassVar[bool | None] = None
+    whole: ClassVar[bool] = True
+
+    @property
+    def everybody(self) -> bool:
+        r"""True."""
+        return True
+
+    @property
+    def option(self) -> str:
+        r"""No option: this is the default."""
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +110,22 @@ class Poisson(Scheme):
         _ADDED: "poisson-sampled",
         _REPLACED: "poisson-replaced",
     }
+    grouped: ClassVar[tuple[Relation, ...]] = (_ADDED,)
 
-    rate: Exact = Exact()
+    rate: Exact = Exact(within="(0, 1]", reason="it is a probability")
 
     def __post_init__(self) -> None:
-        _check_rate(self)
+        check_fields(self)
+
+    @property
+    def everybody(self) -> bool:
+        r"""Whether the rate is 1."""
+        return self.rate == 1
+
+    @property
+    def option(self) -> str:
+        r"""The rate, as an option of its own."""
+        return f"--poisson {self.rate}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +135,7 @@ class FixedSize(Scheme):
     name: ClassVar[str] = "fixed-size"
     words: ClassVar[dict[Relation, str]] = {_REPLACED: "fixed-size-sampled"}
     why: ClassVar[str] = "such samples have a fixed size"
+    whole: ClassVar[bool] = True
 
     sample: int
     population: int
@@ -108,6 +143,11 @@ class FixedSize(Scheme):
     def __post_init__(self) -> None:
         make_integers(self, "population")
         make_integers(self, "sample", at_most=self.population)
+
+    @property
+    def everybody(self) -> bool:
+        r"""Whether the sample is the population."""
+        return self.sample == self.population
 
     @property
     def rate(self) -> Fraction:
@@ -145,13 +185,12 @@ class TruncatedPoisson(Scheme):
     }
     gaussian: ClassVar[bool] = True
 
-    rate: Exact = Exact()
-    examples: int
-    most: int
+    rate: Exact = Exact(within="(0, 1]", reason="it is a probability")
+    examples: Whole = Whole()
+    most: Whole = Whole()
 
     def __post_init__(self) -> None:
-        _check_rate(self)
-        make_integers(self, "examples", "most")
+        check_fields(self)
 
     @property
     def most_moves(self) -> int:
@@ -190,6 +229,22 @@ class Shifts(Scheme):
         return len(self.weights) - 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffled(Scheme):
+    r"""The local reports of at least ``users`` units who follow the protocol, in a random order."""
+
+    name: ClassVar[str] = "shuffled"
+    words: ClassVar[dict[Relation, str]] = {_REPLACED: "shuffled-reports"}
+    why: ClassVar[str] = "a report shows that its user takes part"
+    reports: ClassVar[bool | None] = True
+    whole: ClassVar[bool] = True
+
+    users: Whole = Whole(at_most=1 << 40)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
 EVERYONE: Final = Everyone()
 SCHEMES: Final[tuple[type[Scheme], ...]] = (
     Everyone,
@@ -198,13 +253,9 @@ SCHEMES: Final[tuple[type[Scheme], ...]] = (
     Allocation,
     TruncatedPoisson,
     Shifts,
+    Shuffled,
 )
 r"""All sampling schemes, by name."""
-
-
-def _check_rate(scheme: Poisson | TruncatedPoisson) -> None:
-    rate = rational_in("rate", scheme.rate, "(0, 1]", "it is a probability")
-    object.__setattr__(scheme, "rate", rate)
 
 
 def _plain(value: Any) -> Any:

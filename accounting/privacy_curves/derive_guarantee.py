@@ -19,6 +19,7 @@ from accounting.descriptions.sampling_schemes import (
     Poisson,
     Scheme,
     Shifts,
+    Shuffled,
     TruncatedPoisson,
 )
 from accounting.guarantees.guarantee import Guarantee
@@ -86,7 +87,11 @@ def guarantee(mechanism: Derivable) -> Guarantee:
     if isinstance(mechanism, LocalReport):
         return ReportCurve.of(mechanism)
     if isinstance(mechanism, ShuffledReports):
-        return ShuffledCurve(reports=mechanism)
+        report, scope = mechanism.report, mechanism.scope
+        scheme, relation = Shuffled(users=mechanism.users), scope.relation
+        return _described(
+            Description(noise=report, scheme=scheme, relation=relation, unit=scope.unit)
+        )
     if isinstance(mechanism, ContinualSum):
         mechanism = mechanism.mechanism
     if not isinstance(mechanism, Mechanism):
@@ -183,6 +188,8 @@ def FixedSizeSampled(  # noqa: N802  # like a class
 def _described(description: Description) -> Guarantee:
     if description.scheme.everybody:
         return _of_all(description.unsampled)
+    if isinstance(description.noise, LocalReport):
+        return _sample_of(description)
     whole = _of_all(replace(description, scheme=EVERYONE, relation=description.added, group=1))
     if not isinstance(whole, (PrivacyCurve, RealCurve)):
         raise InvalidParameter(
@@ -209,12 +216,15 @@ _SAMPLES: Final[dict[type[Scheme], type[DescribedSample]]] = {
     Allocation: AllocatedSample,
     Shifts: MixedSample,
     TruncatedPoisson: TruncatedSample,
+    Shuffled: ShuffledCurve,
 }
 
 
 def _of_all(description: Description) -> Guarantee:
     if isinstance(description.noise, RealNoise):
         return curve_of(description)
+    if isinstance(description.noise, LocalReport):
+        return ReportCurve.of(description.noise)
     return guarantee(
         Mechanism(
             noise=description.noise, sensitivity=description.sensitivity, scope=description.scope

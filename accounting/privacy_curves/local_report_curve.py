@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Self
 
+from accounting.descriptions.description import LOCAL_REPORT
 from accounting.law_pairs.registry import Coordinates
 from accounting.pairs.finite import FinitePair, Listed
 from accounting.privacy_curves.dominating_pairs import DominatingPairs
@@ -25,8 +26,6 @@ from dpcore.numbers.parameter import Exact, Of, check_fields, write_rational
 from dpcore.numbers.rounding import up
 
 _DIGITS: Final = 9
-WORD: Final = "local-report"
-r"""The value of the JSON key ``claim``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +91,7 @@ class ReportCurve(PairCurve):
     def to_json(self) -> dict[str, Any]:
         r"""The fields, with exact numbers as text."""
         ends = {"ratio": write_rational(self.ratio), "distance": write_rational(self.distance)}
-        return {"claim": WORD, **ends, "scope": self.scope.to_json()}
+        return {"claim": LOCAL_REPORT, **ends, "scope": self.scope.to_json()}
 
     def products(self) -> tuple[Coordinates, ...]:
         r"""The pair of any two values."""

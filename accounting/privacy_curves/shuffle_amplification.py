@@ -12,15 +12,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import product
 from math import comb
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final, cast
 
 from flint import arb
 
+from accounting.descriptions.sampling_schemes import Shuffled
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import probability
 from accounting.numerical_composition.positive_part import mean_positive_part
@@ -28,13 +29,10 @@ from accounting.privacy_curves.connect_the_dots import UNSEEN, ConnectTheDotsPai
 from accounting.privacy_curves.dominating_pairs import DominatingPairs, of_table
 from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.release_curve import OneRelease
+from accounting.privacy_curves.subsampling_amplification import DescribedSample
 from dpcore.local import LocalReport, ShuffledReports
-from dpcore.mechanism import Scope
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_down, round_up
-from dpcore.numbers.parameter import Of, RationalLike, at_least_zero, check_fields
-
-WORD: Final = "shuffled-reports"
-r"""The value of the JSON key ``claim``."""
+from dpcore.numbers.parameter import RationalLike, at_least_zero
 
 _BITS: Final = 64
 _WORKING: Final = 128
@@ -54,53 +52,40 @@ Law = dict[tuple[bool, ...], Fraction]
 """The mass of each set of reports, by which of the two or three values they support."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ShuffledCurve(OneRelease):
-    r"""The privacy curve of :class:`ShuffledReports`; neighbours differ in one user's value.
+class ShuffledCurve(DescribedSample):
+    r"""The privacy curve of local reports in a random order; neighbours differ in one user's value.
 
     For randomised response of three or more values, 1000 users and epsilon up to 8 per report the
     two bounds on epsilon differ by about 1% or less. For other mechanisms, for only two values, or
     for few users, the upper bound may be 1.5 times the lower one. Totals of several shuffles have
-    only an upper bound.
+    only an upper bound. :func:`guarantee` gives it for :class:`ShuffledReports`.
 
+    >>> from accounting.descriptions.description import Description
+    >>> from accounting.descriptions.sampling_schemes import Shuffled
     >>> from dpcore.local import RandomisedResponse
-    >>> votes = ShuffledReports(report=RandomisedResponse(epsilon=4, values=100), users=10**6)
-    >>> ShuffledCurve(reports=votes).epsilon("1e-8")
+    >>> votes = Description(
+    ...     noise=RandomisedResponse(epsilon=4, values=100), scheme=Shuffled(users=10**6)
+    ... )
+    >>> ShuffledCurve(description=votes).epsilon("1e-8")
     Bound([0.0264..., 0.0264...], 'contour')
-
-    Raises :class:`InvalidParameter` for numbers out of range.
     """
+
+    __slots__ = ()
 
     theorem: ClassVar[str] = "the blanket of local reports (Balle, Bell, Gascon and Nissim 2019)"
 
-    reports: Of[ShuffledReports] = Of(ShuffledReports, "must be ShuffledReports")
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
     @property
-    def scope(self) -> Scope:
-        r"""The scope of one report."""
-        return self.reports.scope
+    def reports(self) -> ShuffledReports:
+        r"""The mechanism."""
+        report, scheme = self.description.noise, self.description.scheme
+        return ShuffledReports(
+            report=cast("LocalReport", report), users=cast("Shuffled", scheme).users
+        )
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         r"""The shuffler and the honest users."""
         return (f"a shuffler hides the order, and {self.reports.users} users follow the protocol",)
-
-    @property
-    def text(self) -> str:
-        r"""The mechanism and the number of users."""
-        return self.reports.text
-
-    @property
-    def description(self) -> None:
-        r"""None: a report has no noise that is added to a number."""
-        return
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The mechanism and the number of users."""
-        return {"claim": WORD, **self.reports.to_json()}
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0."""

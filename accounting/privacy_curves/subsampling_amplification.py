@@ -19,7 +19,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
-from typing import ClassVar, Final, TypeAlias, cast
+from typing import Any, ClassVar, Final, TypeAlias, cast
 
 from flint import arb
 
@@ -321,10 +321,9 @@ class MixedSample(SampledRelease):
 
 def curve_of(description: Description) -> Curve:
     r"""The curve of a description without sampling."""
-    noise, moves, scope = description.noise, description.sensitivity, description.scope
-    if isinstance(noise, RealNoise):
-        return RealCurve(noise=noise, sensitivity=moves, scope=scope)
-    return PrivacyCurve(noise=noise, sensitivity=moves, scope=scope)
+    noise: Any = description.noise
+    kind = RealCurve if isinstance(noise, RealNoise) else PrivacyCurve
+    return kind(noise=noise, sensitivity=description.sensitivity, scope=description.scope)
 
 
 def both_ways(

@@ -44,11 +44,6 @@ class ShuffledReports:
         r"""The scope of a report."""
         return self.report.scope
 
-    @property
-    def text(self) -> str:
-        r"""The mechanism and the number of users."""
-        return f"{self.report.text}, shuffled among {self.users} users"
-
     def to_json(self) -> dict[str, Any]:
         r"""The mechanism and the number of users as a JSON object."""
         return {"report": self.report.to_json(), "users": self.users}

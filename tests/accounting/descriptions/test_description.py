@@ -26,6 +26,7 @@ from accounting.descriptions.sampling_schemes import (
     Poisson,
     Scheme,
     Shifts,
+    Shuffled,
     TruncatedPoisson,
     read_scheme,
 )
@@ -37,6 +38,14 @@ from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import PrivacyCurve, described
 from dpcore import DiscreteGaussian, InvalidParameter, Relation, Scope, Sensitivity, Unit
 from dpcore.errors import DpcoreError
+from dpcore.local import (
+    FAMILIES,
+    Encoding,
+    LocalReport,
+    RandomisedResponse,
+    ShuffledReports,
+    UnaryEncoding,
+)
 from dpcore.parse_noise import noise_from_json, read_noise
 from tests.support.accounting import subsampled_releases
 from tests.support.dpcore.mutants import mutated
@@ -57,7 +66,14 @@ ALL = [
     Description(noise=NORMAL, scheme=TRUNCATED),
     Description(noise=NORMAL, scheme=TRUNCATED, relation=REPLACE),
     Description(noise=NORMAL, scheme=Shifts(weights=["81/100", "18/100", "1/100"])),
+    Description(noise=RandomisedResponse(epsilon=1, values=4), scheme=Shuffled(users=1000)),
+    Description(
+        noise=UnaryEncoding(epsilon=1, values=4, encoding=Encoding.SYMMETRIC),
+        scheme=Shuffled(users=50),
+        unit=Unit.USER,
+    ),
 ]
+REPORT = Description(noise=RandomisedResponse(epsilon=1, values=4))
 
 
 def reads_back(asked: Description, read: Any = description_from_json) -> bool:
@@ -316,5 +332,34 @@ def test_a_ledger_charges_a_description_of_any_scheme() -> None:
 
 @pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.text)
 def test_noise_reads_back(asked: Description) -> None:
-    assert read_noise(asked.text.split()[0], REAL_LAWS) == asked.noise
-    assert noise_from_json(asked.noise.to_json(), REAL_LAWS) == asked.noise
+    read: Any = read_noise(asked.text.split()[0], {**REAL_LAWS, **FAMILIES})
+    if isinstance(asked.noise, LocalReport):
+        assert replace(read, scope=asked.scope) == asked.noise
+    else:
+        assert noise_from_json(asked.noise.to_json(), REAL_LAWS) == read == asked.noise
+
+
+def test_a_report_alone_and_shuffled_is_one_description() -> None:
+    assert reads_back(REPORT)
+    assert guarantee(REPORT) == guarantee_from_json(REPORT.to_json()) == guarantee(REPORT.noise)  # type: ignore[arg-type]  # a report
+    user = Scope(unit=Unit.USER)
+    report = RandomisedResponse(epsilon=1, values=4, scope=user)
+    votes = ShuffledReports(report=report, users=1000)
+    shuffled = replace(REPORT, scheme=Shuffled(users=1000), unit=Unit.USER)
+    assert guarantee(votes) == guarantee(shuffled)
+    assert guarantee(shuffled).scope == user
+    other = replace(report, scope=Scope(relation=ADDED))
+    for changed, argument in (
+        ({"scheme": Shuffled(users=1000), "noise": NORMAL}, "scheme"),
+        ({"scheme": Poisson(rate="1/2")}, "scheme"),
+        ({"scheme": FixedSize(sample=1, population=2)}, "scheme"),
+        ({"sensitivity": 2}, "sensitivity"),
+        ({"group": 2}, "group"),
+        ({"relation": ADDED}, "relation"),
+    ):
+        with refused(argument):
+            replace(REPORT, **changed)
+    with refused("relation"):
+        guarantee(ShuffledReports(report=other, users=1000))
+    with refused("users"):
+        Shuffled(users=0)
