@@ -18,7 +18,7 @@ import numpy.typing as npt
 from dpcore.errors import InvalidParameter, Unrepresentable
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import Choice, Exact, Of, check_fields, integer, text
+from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields, integer, text
 from dpcore.sampling.rng import SYSTEM, Rng
 
 A_NOISE: Final = "must be a Noise, e.g. DiscreteLaplace"
@@ -49,31 +49,51 @@ class Relation(Enum):
 class Scope:
     r"""The scope of a guarantee. Guarantees of different scopes cannot be composed.
 
-    >>> Scope()
-    Scope(unit='contribution', relation='replace')
+    Neighbouring datasets differ in ``group`` units, all replaced or all added or removed.
+
+    >>> Scope(), Scope(group=3)
+    (Scope(unit='contribution', relation='replace'), Scope(..., group=3))
     >>> Scope(unit="user").to_json()
     {'unit': 'user', 'relation': 'replace'}
     """
 
     unit: Choice[Unit] = Choice(Unit, Unit.CONTRIBUTION)
     relation: Choice[Relation] = Choice(Relation, Relation.REPLACE)
+    group: Whole = Whole(1)
 
     def __post_init__(self) -> None:
         check_fields(self)
 
     def __repr__(self) -> str:
-        return f"Scope(unit={self.unit.value!r}, relation={self.relation.value!r})"
+        return f"Scope({', '.join(f'{key}={each!r}' for key, each in self.to_json().items())})"
 
-    def to_json(self) -> dict[str, str]:
-        r"""The unit and the relation as a JSON object."""
-        return {"unit": self.unit.value, "relation": self.relation.value}
+    def to_json(self) -> dict[str, Any]:
+        r"""The unit, the relation, and the group if it is not one unit, as a JSON object."""
+        found: dict[str, Any] = {"unit": self.unit.value, "relation": self.relation.value}
+        return found if self.group == 1 else {**found, "group": self.group}
 
     @classmethod
     def from_json(cls, data: object) -> Scope:
         r"""Parse the result of :meth:`to_json`."""
-        if not isinstance(data, Mapping) or set(data) != {"unit", "relation"}:
-            raise InvalidParameter("scope", data, "must have exactly the fields unit and relation")
+        if not isinstance(data, Mapping) or {*data, "group"} != {"unit", "relation", "group"}:
+            must = "must have the fields unit and relation, and for a group also group"
+            raise InvalidParameter("scope", data, must)
         return cls(**data)
+
+
+class InScope(Of[Scope]):
+    r"""A field that is a :class:`Scope`, of one unit unless the class also derives ``groups``."""
+
+    def __init__(self, *, groups: bool = False) -> None:
+        super().__init__(Scope, A_SCOPE, Scope())
+        self._groups = groups
+
+    def read(self, argument: str, value: object) -> Scope:
+        scope = super().read(argument, value)
+        if scope.group > 1 and not self._groups:
+            must = "must be of one unit; accounting.Description describes a release for a group"
+            raise InvalidParameter(argument, scope, must)
+        return scope
 
 
 class Norm(Enum):
@@ -153,6 +173,22 @@ class Sensitivity:
         factor = count * count if self.norm is Norm.L2_SQUARED else count
         return Sensitivity(factor * self.amount, self.norm)
 
+    def shared(self, units: int) -> Sensitivity:
+        r"""The sensitivity to a change of one of ``units`` units, of which this is a multiple.
+
+        >>> Sensitivity(6).shared(3), Sensitivity.l2_squared(2).times(3).shared(3)
+        (Sensitivity(2), Sensitivity.l2_squared(2))
+
+        Raises :class:`InvalidParameter` if it is not a multiple.
+        """
+        factor = units * units if self.norm is Norm.L2_SQUARED else units
+        amounts = self.amount if isinstance(self.amount, tuple) else (self.amount,)
+        if any(amount % factor for amount in amounts):
+            must = f"must be a multiple of {factor}, for a group of {units} units"
+            raise InvalidParameter("sensitivity", self, must)
+        each = tuple(amount // factor for amount in amounts)
+        return Sensitivity(each if isinstance(self.amount, tuple) else each[0], self.norm)
+
     def to_json(self) -> dict[str, Any]:
         r"""The norm and the amount as a JSON object; ``sensitivity_from_json`` parses it."""
         amount = list(self.amount) if isinstance(self.amount, tuple) else self.amount
@@ -195,7 +231,7 @@ class Mechanism:
 
     noise: Of[Noise] = Of(Noise, A_NOISE)
     sensitivity: Sensitivity | int
-    scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
+    scope: InScope = InScope()
 
     def __post_init__(self) -> None:
         check_fields(self)

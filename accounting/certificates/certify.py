@@ -334,7 +334,8 @@ def _of_run(releases: Sequence[Release]) -> tuple[Composition | PrivacyCurve, _K
 
 
 def _draft(total: Composition | PrivacyCurve, kinds: _Kinds) -> Certificate:
-    scope = total.scope.to_json()
+    # The sensitivity and the members of a sample are those of a group, which has no field.
+    scope = replace(total.scope, group=1).to_json()
     parts = tuple(_part(source, honest, rounds) for (source, honest), rounds in kinds.items())
     required = required_assumptions({"scope": scope, "parts": parts})
     return Certificate(
@@ -361,7 +362,8 @@ def _part(source: Any, honest: Fraction, rounds: int) -> dict[str, Any]:
         why = "verify supports only noise with full-batch or Poisson sampling"
         raise NotDerived(f"a certificate of {source!r}", why)
     everybody = description.scheme.everybody
-    found = _part_of(description.unsampled if everybody else description, honest, rounds)
+    moved = description.unsampled.moved if everybody else description.sensitivity
+    found = _part_of(description, moved, honest, rounds)
     if isinstance(description.scheme, Poisson) and not everybody:
         kind = "poisson-replaced" if description.replaced else "poisson"
         found["sampling"] = {"kind": kind, "rate": write_rational(description.scheme.rate)}
@@ -371,11 +373,14 @@ def _part(source: Any, honest: Fraction, rounds: int) -> dict[str, Any]:
 
 
 def _part_of(
-    description: Description | MatrixMechanism, honest: Fraction, rounds: int
+    description: Description | MatrixMechanism,
+    moved: Sensitivity | int,
+    honest: Fraction,
+    rounds: int,
 ) -> dict[str, Any]:
     return {
         "noise": {key: str(value) for key, value in description.noise.to_json().items()},
-        "sensitivity": Sensitivity.of(description.sensitivity).to_json(),
+        "sensitivity": Sensitivity.of(moved).to_json(),
         "honest": write_rational(honest),
         "rounds": rounds,
     }
@@ -396,7 +401,7 @@ def _of_matrix(mechanism: MatrixMechanism) -> dict[str, Any]:
             raise NotDerived(f"a certificate for the strategy {other.written}", why)
     participation, rounds = mechanism.participation, mechanism.strategy.rounds
     most = {"most": min(participation.most, rounds), "apart": min(participation.apart, rounds)}
-    found = _part_of(mechanism, Fraction(1), rounds)
+    found = _part_of(mechanism, mechanism.sensitivity, Fraction(1), rounds)
     return {**found, "correlated": {**run, "rounds": rounds, **most}}
 
 

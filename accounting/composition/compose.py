@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from accounting.descriptions.description import Description
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import Guarantee, order_above_one, probability, width
@@ -46,6 +45,8 @@ RELATIVE: Final = Fraction(1, 10**6)
 
 Source: TypeAlias = Guarantee | Derivable
 """A guarantee, or an object from which one is derived."""
+
+_Part: TypeAlias = tuple[Guarantee, int, Scope, tuple[str, ...]]
 
 _FAR: Final = Fraction(10**9)
 _NO_MORE: Final = "bounded above by the unsampled cost, below by a single round"
@@ -77,8 +78,6 @@ class Composition(Guarantee):
     parts: tuple[tuple[Guarantee, int], ...]
     scope: Scope
     assumptions: tuple[str, ...] = ()
-    group: int | None = field(default=None, compare=False, repr=False)
-    """The number of units in which neighbours differ, if a part states it."""
 
     @property
     def rounds(self) -> int:
@@ -141,7 +140,8 @@ class Composition(Guarantee):
         r"""The parts and their rounds, as text; a :meth:`record` if these imply less."""
         found = self.record()
         parts: list[dict[str, Any]] = found["parts"]
-        return parts if compose(*self.parts) == self else found
+        alone = all(source.scope == self.scope for source, _ in self.parts)
+        return parts if alone and compose(*self.parts) == self else found
 
     def record(self) -> dict[str, Any]:
         r"""The parts and their rounds, the scope and the assumptions, as text."""
@@ -287,58 +287,41 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
     Bound([0.5, 0.5], 'contour')
 
     Raises :class:`InvalidParameter` if ``parts`` is empty, rounds are below 1, a part is not a
-    guarantee, or scopes or groups differ between parts; :class:`NotDerived` for a guarantee that
+    guarantee, or scopes differ between parts; :class:`NotDerived` for a guarantee that
     cannot be composed.
     """
-    listed: list[tuple[Guarantee, int]] = []
-    scopes: list[Scope] = []
-    assumptions: list[str] = []
-    for part in parts:
-        for source, rounds, scope, reasons in _read(part):
-            listed.append((source, rounds))
-            scopes.append(scope)
-            assumptions += reasons
-    if not listed:
+    read = [each for part in parts for each in _read(part)]
+    if not read:
         raise InvalidParameter("parts", parts, "must contain at least one guarantee")
-    for scope in scopes:
-        if scope != scopes[0]:
+    first = read[0][2]
+    for _, _, scope, _ in read:
+        if scope != first:
+            must = f"must be {first!r}, as for the other parts: different scopes do not compose"
+            raise InvalidParameter("scope", scope, must)
+    return _together(read, first)
+
+
+def for_a_user(parts: Iterable[tuple[Guarantee, int]], scope: Scope) -> Composition:
+    r"""The total of a user, under ``scope``, whose parts are for one or more rows of the user.
+
+    Raises :class:`InvalidParameter` unless all parts have the relation of the scope.
+    """
+    read = [each for part in parts for each in _read(part)]
+    for _, _, own, _ in read:
+        if own.relation is not scope.relation:
             raise InvalidParameter(
-                "scope",
-                scope,
-                f"must be {scopes[0]!r}, as for the other parts: different scopes do not compose",
+                "scope", scope, f"must have the relation of {own!r}, as for the parts"
             )
-    # A description without sampling becomes a curve without its group size: compare groups here.
-    sources = [
-        *(part[0] if isinstance(part, tuple) else part for part in parts),
-        *(source for source, _ in listed),
-    ]
-    groups = dict.fromkeys(size for each in sources if (size := _group(each)) is not None)
-    if len(groups) > 1:
-        first, second, *_ = groups
-        reason = (
-            f"must be {first}, as for the other parts: groups of different sizes do not compose"
-        )
-        raise InvalidParameter("group", second, reason)
+    return _together(read, scope)
+
+
+def _together(read: Iterable[_Part], scope: Scope) -> Composition:
     counts: dict[Guarantee, int] = {}
-    for source, rounds in listed:
+    assumptions: dict[str, None] = {}
+    for source, rounds, _, reasons in read:
         counts[source] = counts.get(source, 0) + rounds
-    return Composition(
-        parts=tuple(counts.items()),
-        scope=scopes[0],
-        assumptions=tuple(dict.fromkeys(assumptions)),
-        group=next(iter(groups), None),
-    )
-
-
-def _group(source: Any) -> int | None:
-    # The number of units in which neighbours differ: 1 for a mechanism; None for a claim or a curve
-    # without sampling, which do not state it.
-    if isinstance(source, Composition):
-        return source.group
-    if isinstance(source, Derivable):
-        return source.group if isinstance(source, Description) else 1
-    own = source.description if isinstance(source, OneRelease) else None
-    return None if own is None or own.scheme.everybody else own.group
+        assumptions |= dict.fromkeys(reasons)
+    return Composition(parts=tuple(counts.items()), scope=scope, assumptions=tuple(assumptions))
 
 
 def renyi_of(source: Guarantee, order: Fraction, relative: RationalLike | None = None) -> Bound:
@@ -359,7 +342,7 @@ def _summed(found: Iterable[tuple[Bound, int]], method: str, theorem: str) -> Bo
     return Bound(upper=upper, lower=lower, method=method, theorem=theorem)
 
 
-def _read(part: Any) -> Iterable[tuple[Guarantee, int, Scope, tuple[str, ...]]]:
+def _read(part: Any) -> Iterable[_Part]:
     rounds: int = 1
     if isinstance(part, tuple) and len(part) == 2:
         part, rounds = part[0], integer("rounds", part[1], at_least=1)

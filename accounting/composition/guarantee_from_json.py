@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from accounting.composition.compose import Composition, compose
+from accounting.composition.compose import compose, for_a_user
 from accounting.descriptions.description import LOCAL_REPORT, description_from_json
 from accounting.descriptions.real_noise import REAL_LAWS
 from accounting.guarantees.guarantee import Guarantee
@@ -38,32 +38,35 @@ def guarantee_from_json(data: Any) -> Guarantee:
     of range; :class:`NotDerived` if :func:`guarantee` cannot derive the release's guarantee.
     """
     if isinstance(data, list):
-        return _composed(data)
+        return compose(*_parts(data))
     if isinstance(data, Mapping) and "released" in data:
         data = {key: each for key, each in data.items() if key not in _OF_A_VALUE}
     if not isinstance(data, Mapping) or data.get("claim") != "composition":
         return _part(data)
     reason = ("reason",) if "reason" in data else ()
     _check_fields("composition", data, "claim", "parts", "scope", *reason)
-    found, scope = _composed(data["parts"]), Scope.from_json(data["scope"])
-    if scope not in (found.scope, replace(found.scope, unit=Unit.USER)):
-        # A user's total may consist of rounds for one contribution, at the sensitivity of the user.
-        raise InvalidParameter("scope", scope, f"must be {found.scope!r}, as for the parts")
+    scope, parts = Scope.from_json(data["scope"]), _parts(data["parts"])
+    if scope.unit is Unit.USER and parts:
+        found = for_a_user(parts, scope)
+    else:
+        found = compose(*parts)
+        if scope != found.scope:
+            raise InvalidParameter("scope", scope, f"must be {found.scope!r}, as for the parts")
     # What the parts imply stands before what they do not.
     rest = str(data.get("reason", ""))
     for each in found.assumptions:
         rest = rest.removeprefix(each).removeprefix("; ")
     more = (rest,) if rest else ()
-    return replace(found, scope=scope, assumptions=(*found.assumptions, *more))
+    return replace(found, assumptions=(*found.assumptions, *more))
 
 
-def _composed(parts: Any) -> Composition:
+def _parts(parts: Any) -> list[tuple[Guarantee, int]]:
     listed = []
     given: list[Any] = parts if isinstance(parts, list) else [None]
     for each in given:
         _check_fields("parts", each, "part", "rounds")
         listed.append((_part(each["part"]), each["rounds"]))
-    return compose(*listed)
+    return listed
 
 
 def _part(data: Any) -> Guarantee:

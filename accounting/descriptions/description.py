@@ -71,11 +71,11 @@ class Description:
         make_integers(self, "group")
         usual, *_ = self.scheme.words
         chosen = usual if self.relation is None else self.relation
-        scope = Scope(unit=self.unit, relation=chosen)
+        scope = Scope(unit=self.unit, relation=chosen, group=self.group)
         object.__setattr__(self, "relation", scope.relation)
         object.__setattr__(self, "unit", scope.unit)
         if isinstance(self.noise, LocalReport):
-            object.__setattr__(self, "noise", replace(self.noise, scope=scope))
+            object.__setattr__(self, "noise", replace(self.noise, scope=replace(scope, group=1)))
         for name, value, reason in self._unproven(scope.relation, usual):
             raise InvalidParameter(name, value, reason)
 
@@ -125,7 +125,8 @@ class Description:
     @property
     def scope(self) -> Scope:
         r"""The scope of the guarantee."""
-        return Scope(unit=self.unit, relation=cast("Relation", self.relation))
+        relation = cast("Relation", self.relation)
+        return Scope(unit=self.unit, relation=relation, group=self.group)
 
     @property
     def added(self) -> Relation:
@@ -140,9 +141,14 @@ class Description:
     @property
     def unsampled(self) -> Description:
         r"""The release without sampling, where replacing a unit changes the query twice as much."""
-        times = self.group * self.scheme.most_moves * (2 if self.replaced else 1)
+        times = self.scheme.most_moves * (2 if self.replaced else 1)
         moves = Sensitivity.of(self.sensitivity).times(times)
-        return replace(self, sensitivity=moves, scheme=EVERYONE, group=1)
+        return replace(self, sensitivity=moves, scheme=EVERYONE)
+
+    @property
+    def moved(self) -> Sensitivity:
+        r"""The largest change of the query between neighbours if all units participate."""
+        return Sensitivity.of(self.sensitivity).times(self.group)
 
     @property
     def text(self) -> str:
@@ -171,12 +177,12 @@ class Description:
         if isinstance(self.noise, LocalReport):
             of = {"claim": LOCAL_REPORT if everyone else word, "report": self.noise.to_json()}
             return of | self.scheme.parameters
-        moves = Sensitivity.of(self.sensitivity).times(self.group if everyone else 1)
+        moves, group = (self.moved, self.group) if everyone else (self.sensitivity, 1)
         curve = {
             "claim": REAL_CURVE if self.real else Everyone.words[_REPLACED],
             "noise": self.noise.to_json(),
-            "sensitivity": moves.to_json(),
-            "scope": replace(self.scope, relation=self.added).to_json(),
+            "sensitivity": Sensitivity.of(moves).to_json(),
+            "scope": replace(self.scope, relation=self.added, group=group).to_json(),
         }
         if everyone:
             return curve
@@ -231,7 +237,7 @@ def description_from_json(data: object) -> Description:
     if not isinstance(inner, Mapping) or set(inner) != {*keys} or inner["claim"] not in _CURVES:
         raise InvalidParameter("curve", inner, f"needs the fields {', '.join(keys)}")
     scope = Scope.from_json(inner["scope"])
-    given = {}
+    given = {"members": scope.group}
     if inner is not data:
         given = {key: value for key, value in data.items() if key != "claim"}
         more = {"curve"} | ({"members"} if word == GROUP_SAMPLED else set())
@@ -243,13 +249,13 @@ def description_from_json(data: object) -> Description:
         raise InvalidParameter("relation", between, f"must be {_ADDED.value} or {_REPLACED.value}")
     found = Description(
         noise=noise_from_json(inner["noise"], REAL_LAWS),
-        sensitivity=sensitivity_from_json(inner["sensitivity"]),
+        sensitivity=sensitivity_from_json(inner["sensitivity"]).shared(scope.group),
         scheme=kind(**given),
         relation=between,
         unit=scope.unit,
         group=group,
     )
-    if found.added is not scope.relation:
+    if found.added is not scope.relation or scope.group not in (1, found.group):
         must = f"must have relation {found.added.value!r}, the relation of the stated sensitivity"
         raise InvalidParameter("scope", inner["scope"], must)
     return found

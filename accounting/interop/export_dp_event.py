@@ -115,7 +115,7 @@ def _one_laplace(description: Description) -> bool:
 def _noise(dp: Any, description: Description) -> Any:
     # The noise without sampling. The multiplier is rounded down, so that the event guarantees no
     # more privacy.
-    moves = Sensitivity.of(description.sensitivity)
+    moves = description.moved
     match description.noise:
         case DiscreteLaplace(scale=scale) if _one_laplace(description):
             return dp.DiscreteLaplaceDpEvent(at_least(1 / Fraction(scale)), moves.amount)

@@ -30,7 +30,7 @@ from accounting.privacy_curves.subsampling_amplification import MOST_MEMBERS
 from accounting.privacy_curves.truncated_poisson import TruncatedSample
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.mechanism import A_SCOPE, Relation, Scope, Sensitivity
+from dpcore.mechanism import InScope, Relation, Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import integer, positive_rational, rational, rational_in
 
@@ -55,9 +55,8 @@ def from_dp_event(event: Any, scope: Scope = _ADD_REMOVE) -> Composition:
     dataset size of a truncated sample is that of the larger dataset, or of both; a ``ZCDpEvent`` is
     assumed as stated. The assumptions of the composition list the reasons.
     """
-    if not isinstance(scope, Scope):
-        raise InvalidParameter("scope", scope, A_SCOPE)
-    return _read(event_of(event), scope)
+    one = InScope().read("scope", scope)
+    return _read(event_of(event), one)
 
 
 def _read(event: Event, scope: Scope) -> Composition:

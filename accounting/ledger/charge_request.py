@@ -166,13 +166,10 @@ def cost(
         reason = "must be a claim, a mechanism, a release or a Composition"
         raise InvalidParameter("guarantee", guarantee, reason)
     scope = keeper.budget.scope
-    if guarantee.scope.relation is not scope.relation:
-        raise InvalidParameter(
-            "scope",
-            guarantee.scope,
-            f"must have the relation of the budget, {scope.relation.value!r}: mixed scopes "
-            "never compose",
-        )
+    own = guarantee.scope
+    if own.relation is not scope.relation or (own.unit is Unit.USER and own != scope):
+        must = f"must be {scope!r}, of the budget, or of a contribution: mixed scopes never compose"
+        raise InvalidParameter("scope", own, must)
     found = for_user(guarantee, rows_per_user)
     if isinstance(found, Composition):
         return _price_of(keeper, found), _plain(found.record())
@@ -292,7 +289,8 @@ def _of_rows(source: Any, k: int, scope: Scope | None = None) -> Any:
     description = described(source)
     if description is not None:
         with suppress(InvalidParameter):  # no bound is proven for groups under this scheme
-            return derived(replace(description, group=k * description.group))
+            found: Any = derived(replace(description, group=k * description.group))
+            return found if scope is None else replace(found, scope=scope)
     match source:
         case Pure():
             return replace(source, stated_epsilon=k * source.stated_epsilon)

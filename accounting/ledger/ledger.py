@@ -95,8 +95,8 @@ class Ledger:
         """
         budget = _read(budget)
         chosen = budget if isinstance(budget, Filter) else filter_for(budget)
-        if chosen.budget.scope.unit is not Unit.USER:
-            reason = "must have scope unit 'user': a ledger keeps users' budgets"
+        if chosen.budget.scope.unit is not Unit.USER or chosen.budget.scope.group > 1:
+            reason = "must have scope unit 'user' and no group: a ledger keeps users' budgets"
             raise InvalidParameter("budget", chosen.budget, reason)
         book = Book(chosen, renews)
         with closing(Store(url)) as store, store.writing(create=True) as connection:

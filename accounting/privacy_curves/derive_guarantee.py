@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from accounting.descriptions.description import Description
 from accounting.descriptions.real_noise import RealNoise
@@ -140,9 +140,9 @@ def sampled(
         unit=curve.scope.unit,
         group=group,
     )
-    if curve.scope.relation is not description.added:
-        relation = description.added
-        must = f"must have relation {relation.value!r}, the relation of the stated sensitivity"
+    stated = replace(description.scope, relation=description.added, group=1)
+    if curve.scope != stated:
+        must = f"must be {stated!r}, the scope of the stated sensitivity"
         raise InvalidParameter("scope", curve.scope, must)
     return curve_of(description.unsampled) if scheme.everybody else _sample_of(description)
 
@@ -225,11 +225,10 @@ def _of_all(description: Description) -> Guarantee:
         return curve_of(description)
     if isinstance(description.noise, LocalReport):
         return ReportCurve.of(description.noise)
-    return guarantee(
-        Mechanism(
-            noise=description.noise, sensitivity=description.sensitivity, scope=description.scope
-        )
-    )
+    scope, moved = description.scope, description.moved
+    one = replace(scope, group=1)
+    found = guarantee(Mechanism(noise=description.noise, sensitivity=moved, scope=one))
+    return found if scope == one else cast("Guarantee", replace(cast("Any", found), scope=scope))
 
 
 def serve(noise: type[Noise], derive: Derive) -> None:

@@ -20,9 +20,9 @@ from accounting.privacy_curves.dominating_pairs import DominatingPairs
 from accounting.privacy_curves.release_curve import PairCurve
 from dpcore.errors import InvalidParameter
 from dpcore.local import LocalReport
-from dpcore.mechanism import A_SCOPE, Relation, Scope
+from dpcore.mechanism import InScope, Relation, Scope
 from dpcore.numbers.enclosure import ball
-from dpcore.numbers.parameter import Exact, Of, check_fields, write_rational
+from dpcore.numbers.parameter import Exact, check_fields, write_rational
 from dpcore.numbers.rounding import up
 
 _DIGITS: Final = 9
@@ -63,7 +63,7 @@ class ReportCurve(PairCurve):
 
     ratio: Exact = Exact()
     distance: Exact = Exact(zero="reports at distance 0 carry no information")
-    scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
+    scope: InScope = InScope()
 
     def __post_init__(self) -> None:
         check_fields(self)

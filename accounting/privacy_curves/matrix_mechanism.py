@@ -22,9 +22,9 @@ from accounting.privacy_curves.dominating_pairs import DominatingPairs
 from accounting.privacy_curves.release_curve import ByOrder, OneRelease
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.mechanism import Norm, Scope, Sensitivity
+from dpcore.mechanism import InScope, Norm, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, End
-from dpcore.numbers.parameter import RationalLike
+from dpcore.numbers.parameter import RationalLike, check_fields
 
 _BITS: Final = 64
 _THEOREM: Final = (
@@ -60,14 +60,11 @@ class MatrixMechanism:
     noise: Gaussian | DiscreteGaussian
     participation: Participation = field(default=Participation())
     sensitivity: Sensitivity | int = 1
-    scope: Scope = field(default=Scope())
+    scope: InScope = InScope()
 
     def __post_init__(self) -> None:
-        for name, kind in (
-            ("strategy", Strategy),
-            ("participation", Participation),
-            ("scope", Scope),
-        ):
+        check_fields(self)
+        for name, kind in (("strategy", Strategy), ("participation", Participation)):
             if not isinstance(getattr(self, name), kind):
                 raise InvalidParameter(name, getattr(self, name), f"must be a {kind.__name__}")
         if not isinstance(self.noise, (Gaussian, DiscreteGaussian)):

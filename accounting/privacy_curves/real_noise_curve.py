@@ -7,7 +7,7 @@ assumption. Proofs: docs/proofs/cells.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Final
 
@@ -25,9 +25,9 @@ from accounting.pld.real_cells import RealPair
 from accounting.privacy_curves.dominating_pairs import DominatingPairs
 from accounting.privacy_curves.release_curve import OneRelease
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import A_SCOPE, Norm, Scope, Sensitivity
+from dpcore.mechanism import InScope, Norm, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball
-from dpcore.numbers.parameter import RationalLike, at_least_zero
+from dpcore.numbers.parameter import RationalLike, at_least_zero, check_fields
 
 _BITS: Final = 64
 _THEOREMS: Final[dict[type[RealNoise], str]] = {
@@ -55,15 +55,15 @@ class RealCurve(OneRelease):
 
     noise: RealNoise
     sensitivity: Sensitivity | int
-    scope: Scope = field(default=Scope())
+    scope: InScope = InScope(groups=True)
     theorem: ClassVar[str] = "the curve of the noise; Balle and Wang 2018, Theorem 8"
 
     def __post_init__(self) -> None:
         if not isinstance(self.noise, (Gaussian, Laplace)):
             raise InvalidParameter("noise", self.noise, "must be Gaussian or Laplace, on the reals")
-        if not isinstance(self.scope, Scope):
-            raise InvalidParameter("scope", self.scope, A_SCOPE)
+        check_fields(self)
         object.__setattr__(self, "sensitivity", Sensitivity.of(self.sensitivity))
+        Sensitivity.of(self.sensitivity).shared(self.scope.group)
         if isinstance(self.noise, Laplace) and self._spread() > _MOST_SPREAD:
             raise InvalidParameter(
                 "scale", self.noise.scale, f"must be at least the sensitivity over {_MOST_SPREAD}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar, Final, cast
@@ -27,10 +27,10 @@ from accounting.pairs.enclose import MOST_BITS, narrowed, within
 from accounting.pairs.pair import Loss, Pair
 from accounting.privacy_curves.choose_composition_method import ComposedLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs, of_noise, over_totals
-from dpcore.mechanism import Mechanism, Relation, Scope, Sensitivity
+from dpcore.mechanism import InScope, Mechanism, Relation, Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End
-from dpcore.numbers.parameter import RationalLike, at_least_zero, integer
+from dpcore.numbers.parameter import RationalLike, at_least_zero, check_fields, integer
 
 NO_RENYI: Final = (
     "no Renyi divergence is proven for such samples; use epsilon(delta) or delta(epsilon), and "
@@ -100,12 +100,13 @@ class OneRelease(Guarantee):
     @property
     def description(self) -> Description | None:
         r"""The description of the release; None for correlated noise."""
-        curve: Any = self
+        curve, scope = cast("PrivacyCurve", self), self.scope
         return Description(
             noise=curve.noise,
-            sensitivity=curve.sensitivity,
-            relation=self.scope.relation,
-            unit=self.scope.unit,
+            sensitivity=Sensitivity.of(curve.sensitivity).shared(scope.group),
+            relation=scope.relation,
+            unit=scope.unit,
+            group=scope.group,
         )
 
     @property
@@ -336,11 +337,13 @@ class PrivacyCurve(PairCurve):
 
     noise: Noise
     sensitivity: Sensitivity | int
-    scope: Scope = field(default=Scope())
+    scope: InScope = InScope(groups=True)
 
     def __post_init__(self) -> None:
-        checked = Mechanism(noise=self.noise, sensitivity=self.sensitivity, scope=self.scope)
+        check_fields(self)
+        checked = Mechanism(noise=self.noise, sensitivity=self.sensitivity)
         object.__setattr__(self, "sensitivity", checked.sensitivity)
+        self._moves.shared(self.scope.group)
 
     @property
     def _moves(self) -> Sensitivity:

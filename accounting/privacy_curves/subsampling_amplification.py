@@ -323,7 +323,7 @@ def curve_of(description: Description) -> Curve:
     r"""The curve of a description without sampling."""
     noise: Any = description.noise
     kind = RealCurve if isinstance(noise, RealNoise) else PrivacyCurve
-    return kind(noise=noise, sensitivity=description.sensitivity, scope=description.scope)
+    return kind(noise=noise, sensitivity=description.moved, scope=description.scope)
 
 
 def both_ways(

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, NoReturn, final
 
 from dpcore.errors import DpcoreError, InvalidParameter, Unrepresentable
 from dpcore.forks import HERE, ProcessLock, forget_after_fork, forget_inherited
-from dpcore.mechanism import A_NOISE, A_SCOPE, Mechanism, Relation, Scope, Sensitivity
+from dpcore.mechanism import A_NOISE, InScope, Mechanism, Relation, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import Exact, Of, Whole, check_fields, integer, rational
@@ -64,7 +64,7 @@ class ContinualSum(ABC):
     low: Exact = Exact(0)
     high: Exact = Exact(1)
     unit: Exact = Exact(1, zero="items are multiples of the unit")
-    scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
+    scope: InScope = InScope()
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -22,10 +22,10 @@ import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter
 from dpcore.local.frequency_estimates import Frequencies
-from dpcore.mechanism import A_SCOPE, Scope
+from dpcore.mechanism import InScope
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
-from dpcore.numbers.parameter import Exact, Of, Whole, check_fields
+from dpcore.numbers.parameter import Exact, Whole, check_fields
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.spec_syntax import parameter_names
 
@@ -47,7 +47,7 @@ class LocalReport(ABC):
 
     epsilon: Exact = Exact(zero="at epsilon 0 a report carries no information")
     values: Whole = Whole(at_least=2, at_most=1 << 20)
-    scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
+    scope: InScope = InScope()
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import A_SCOPE, Scope
+from dpcore.mechanism import InScope
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.exp_field import ExpRational
@@ -82,7 +82,7 @@ class Selection:
     count: Whole = Whole(1, at_most=1 << 20)
     rule: Choice[Rule] = Choice(Rule, Rule.PERMUTE_AND_FLIP)
     monotonic: Of[bool] = Of(bool, A_TRUTH, default=False)
-    scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
+    scope: InScope = InScope()
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -20,7 +20,7 @@ import numpy as np
 
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.mechanism import A_SCOPE, Scope
+from dpcore.mechanism import InScope
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.exp_field import ExpRational
 from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields, integer
@@ -63,7 +63,7 @@ class AboveThreshold:
     count: Whole = Whole(1, at_most=1 << 20)
     gap: Of[bool] = Of(bool, A_TRUTH, default=False)
     monotonic: Of[bool] = Of(bool, A_TRUTH, default=False)
-    scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
+    scope: InScope = InScope()
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -209,7 +209,7 @@ class NoisyMax:
     noise: Choice[MaxNoise] = Choice(MaxNoise, MaxNoise.EXPONENTIAL)
     gap: Of[bool] = Of(bool, A_TRUTH, default=False)
     monotonic: Of[bool] = Of(bool, A_TRUTH, default=False)
-    scope: Of[Scope] = Of(Scope, A_SCOPE, Scope())
+    scope: InScope = InScope()
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -3,7 +3,9 @@ r"""Regression tests of composition: lists that once had wide, slow or wrong bou
 from __future__ import annotations
 
 import itertools
+import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,15 +15,20 @@ from accounting import (
     Approx,
     Description,
     Gaussian,
+    Ledger,
     PrivacyCurve,
     Pure,
+    ReportCurve,
     compose,
     guarantee,
+    guarantee_from_json,
     per_user,
     routes,
 )
 from accounting.descriptions.sampling_schemes import Poisson
+from accounting.interop.import_dp_event import from_dp_event
 from accounting.law_pairs.registry import pair_of
+from accounting.ledger.charge_request import for_user
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.pld.integer_cells import IntegerPair
@@ -34,15 +41,21 @@ from dpcore import (
     InvalidParameter,
     Mechanism,
     PolyaDifference,
+    Relation,
+    Scope,
     Sensitivity,
     Skellam,
+    Unit,
 )
+from dpcore.continual import TreeSum
 from dpcore.laws.poisson import Poisson as PoissonNoise
+from dpcore.local import RandomisedResponse
 from dpcore.selection import NoisyMax
 from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.release_lists import curve, sampled
-from tests.support.dpcore.refusals import refusal
+from tests.support.dpcore.refusals import refusal, refused
 
+ADDED = Relation.ADD_REMOVE
 INF, TINY = math.inf, Fraction(1, 10**15)
 NARROW = DiscreteGaussian(sigma_squared=1)
 NIGHT = pytest.mark.nightly
@@ -182,9 +195,47 @@ def test_groups_of_different_sizes_do_not_compose() -> None:
         (compose((compose(one), 2)), three),
         (three, Mechanism(noise=laplace, sensitivity=1)),
         (three, NoisyMax(epsilon=1, sensitivity=1)),
+        (guarantee(three), one),
+        (guarantee(three), Pure(1)),
     ):
-        with pytest.raises(InvalidParameter, match="groups of different sizes do not compose"):
+        with pytest.raises(InvalidParameter, match=r"group=.*different scopes do not compose"):
             compose(*mixed)
+
+
+def test_a_group_is_part_of_the_scope() -> None:
+    rare = Description(noise=Gaussian(sigma=5), scheme=Poisson(rate="1/10"), group=3)
+    whole = Description(noise=Gaussian(sigma=5), group=3, relation=rare.relation)
+    stated = Pure("1/2", scope=rare.scope)
+    total = compose(rare, (whole, 2), stated)
+    assert total.scope == Scope(relation=ADDED, group=3)
+    assert guarantee_from_json(json.loads(json.dumps(total.to_json()))) == total
+    found: Any = guarantee(whole)
+    assert (found.sensitivity, found.description) == (Sensitivity(3), whole)
+    user: Any = for_user(compose(rare, whole), 2)
+    again: Any = guarantee_from_json(json.loads(json.dumps(user.record())))
+    assert (again, {each.scope.group for each, _ in again.parts}) == (user, {6})
+    one = replace(user, parts=(*user.parts, (guarantee(replace(whole, group=1)), 1)))
+    mixed: Any = guarantee_from_json(one.to_json())
+    assert (mixed.parts, mixed.scope) == (one.parts, Scope(unit=Unit.USER, relation=ADDED))
+    with refused("scope"):
+        guarantee_from_json({**one.record(), "scope": rare.scope.to_json()})
+
+
+def test_a_group_is_refused_where_one_unit_is_meant() -> None:
+    pair = Scope(group=2)
+    for made in (
+        lambda: Mechanism(noise=DiscreteLaplace(scale=1), sensitivity=2, scope=pair),
+        lambda: RandomisedResponse(epsilon=1, values=3, scope=pair),
+        lambda: ReportCurve(ratio=2, distance="1/3", scope=pair),
+        lambda: TreeSum(horizon=4, noise=DiscreteLaplace(scale=1), scope=pair),
+        lambda: NoisyMax(epsilon=1, sensitivity=1, scope=pair),
+        lambda: from_dp_event({"class_name": "NoOpDpEvent"}, pair),
+        lambda: Ledger.create("sqlite://", budget=Pure(1, scope=replace(pair, unit=Unit.USER))),
+    ):
+        with pytest.raises(InvalidParameter, match=r"^(scope|budget) = "):
+            made()
+    with refused("sensitivity"):
+        PrivacyCurve(noise=DiscreteLaplace(scale=1), sensitivity=3, scope=pair)
 
 
 def test_routes_take_any_guarantee() -> None:

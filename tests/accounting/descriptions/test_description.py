@@ -289,7 +289,9 @@ def test_everybody_sampled_is_nobody_left_out() -> None:
         group = 1 if scheme == FixedSize(sample=9, population=9) else 3
         asked = Description(noise=NORMAL, scheme=scheme, relation=relation, group=group)
         curve = RealCurve(
-            noise=NORMAL, sensitivity=moves if group == 3 else 1, scope=Scope(relation=relation)
+            noise=NORMAL,
+            sensitivity=moves if group == 3 else 1,
+            scope=Scope(relation=relation, group=group),
         )
         assert guarantee(asked) == curve
     twice = Description(noise=NORMAL, scheme=Poisson(rate=1), relation=REPLACE)

@@ -146,6 +146,7 @@ def test_mixed_scopes_never_compose(ledger: Ledger, tmp_path: Path) -> None:
     for scope in (
         Scope(relation=Relation.ADD_REMOVE),
         Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE),
+        Scope(unit=Unit.USER, group=2),
     ):
         for guarantee in (ZCdp("1/8", scope=scope), Assumed(ZCdp("1/8", scope=scope), "hope")):
             with pytest.raises(InvalidParameter, match="mixed scopes never compose"):

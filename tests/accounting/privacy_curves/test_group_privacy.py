@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -164,4 +165,5 @@ def test_without_a_sample_a_group_moves_further() -> None:
     assert Sensitivity.l2_squared(2).times(3) == Sensitivity.l2_squared(18)
     assert Sensitivity.box((1, 2)).times(3) == Sensitivity.box((3, 6))
     refusal(lambda: Sensitivity(1).times(0))
-    assert group("2", "1/3", 3).unsampled == subsampled_releases.gaussian("2", 3)
+    together = replace(subsampled_releases.gaussian("2", 3), scope=group("2", "1/3", 3).scope)
+    assert group("2", "1/3", 3).unsampled == together
