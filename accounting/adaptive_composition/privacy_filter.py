@@ -13,9 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
-from accounting.convert_guarantees import as_approx, as_rdp, as_zcdp
+from accounting.convert_guarantees import as_approx, as_pure, as_rdp, as_zcdp
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.renyi_to_epsilon import approx_from_renyi, rho_within
@@ -86,6 +86,13 @@ class Filter(ABC):
     @abstractmethod
     def _cost(self, guarantee: Word | PairCurve) -> tuple[Fraction, ...]:
         r"""The increment of each counter by the guarantee: exact, or rounded up."""
+
+    @abstractmethod
+    def convert(self, guarantee: Guarantee) -> Word:
+        r"""A claim of the kind of the budget that follows from any guarantee.
+
+        Raises :class:`NotDerived` if no theorem gives one.
+        """
 
     @abstractmethod
     def _claim(self, held: tuple[Fraction, ...]) -> Word:
@@ -230,6 +237,10 @@ class PureFilter(Filter):
             raise NotDerived(f"a pure-DP cost of {noise!r}", reason)
         return (found,)
 
+    def convert(self, guarantee: Guarantee) -> Pure:
+        r"""The largest loss of the guarantee."""
+        return cast("Pure", as_pure(guarantee))
+
     def _claim(self, held: tuple[Fraction, ...]) -> Pure:
         return PureBound(held[0], scope=self.budget.scope)
 
@@ -252,7 +263,11 @@ class ZCdpFilter(Filter):
         return {"rho": positive_rational("rho", self.budget.rho, _NOTHING)}
 
     def _cost(self, guarantee: Word | PairCurve) -> tuple[Fraction, ...]:
-        return (rational("rho", as_zcdp(guarantee).rho),)
+        return (rational("rho", self.convert(guarantee).rho),)
+
+    def convert(self, guarantee: Guarantee) -> ZCdp:
+        r"""The rho of the guarantee."""
+        return cast("ZCdp", as_zcdp(guarantee))
 
     def _claim(self, held: tuple[Fraction, ...]) -> ZCdp:
         return ZCdp(held[0], scope=self.budget.scope)
@@ -278,8 +293,12 @@ class RdpFilter(Filter):
         }
 
     def _cost(self, guarantee: Word | PairCurve) -> tuple[Fraction, ...]:
+        return tuple(epsilon for _, epsilon in points_of(self.convert(guarantee)))
+
+    def convert(self, guarantee: Guarantee) -> Rdp:
+        r"""The divergences of the guarantee at the orders of the budget."""
         orders = [order for order, _ in points_of(self.budget)]
-        return tuple(epsilon for _, epsilon in points_of(as_rdp(guarantee, orders)))
+        return cast("Rdp", as_rdp(guarantee, orders))
 
     def _claim(self, held: tuple[Fraction, ...]) -> Rdp:
         orders = (order for order, _ in points_of(self.budget))
@@ -344,9 +363,13 @@ class ApproxFilter(Filter):
             try:
                 return (rational("rho", as_zcdp(guarantee).rho), Fraction(0))
             except NotDerived:
-                guarantee = as_approx(guarantee, self.charge_delta or 0)
+                guarantee = self.convert(guarantee)
         core = as_zcdp(Pure(guarantee.stated_epsilon))
         return (core.rho, guarantee.stated_delta)
+
+    def convert(self, guarantee: Guarantee) -> Approx:
+        r"""The epsilon of the guarantee at ``charge_delta``."""
+        return cast("Approx", as_approx(guarantee, self.charge_delta or 0))
 
     def _claim(self, held: tuple[Fraction, ...]) -> Approx:
         rho, delta = held

@@ -14,19 +14,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Self, TypeAlias, cast
 
-from accounting.adaptive_composition.privacy_filter import (
-    ApproxFilter,
-    Filter,
-    Price,
-    PureFilter,
-    RdpFilter,
-)
+from accounting.adaptive_composition.privacy_filter import ApproxFilter, Filter, Price
 from accounting.composition.compose import Composition, Source, compose
 from accounting.composition.noisy_threshold_guarantee import threshold_guarantee
 from accounting.convert_guarantees import as_zcdp
 from accounting.errors import NotDerived
 from accounting.guarantees.renyi_to_epsilon import rounded_up
-from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure, Rdp, ZCdp, points_of
+from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.ledger.hash_chain import canonical
 from accounting.ledger.user_names import name, sorted_names
 from accounting.privacy_curves.derive_guarantee import Derivable, Reported
@@ -191,16 +185,10 @@ def _threshold_for_user(threshold: NoisyThreshold, rows_per_user: int) -> NoisyT
 
 def _price_of(keeper: Filter, whole: Composition) -> Price:
     # A bound on the whole in the quantities that the filter counts; without one it is refused.
-    budget, scope = keeper.budget, keeper.budget.scope
-    if isinstance(keeper, PureFilter):
-        found = keeper.price(Pure(_finite(whole, whole.pure().upper), scope=scope))
-    elif isinstance(keeper, RdpFilter) and isinstance(budget, Rdp):
-        at = {order: _finite(whole, whole.renyi(order).upper) for order, _ in points_of(budget)}
-        found = keeper.price(Rdp(at, scope=scope))
-    elif isinstance(keeper, ApproxFilter):
+    if isinstance(keeper, ApproxFilter):
         found = _price_in_two(keeper, whole)
     else:
-        found = keeper.price(ZCdp(_finite(whole, whole.zcdp().upper), scope=scope))
+        found = keeper.price(keeper.convert(whole))
     return replace(found, assumptions=whole.assumptions)
 
 

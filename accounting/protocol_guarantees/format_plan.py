@@ -2,7 +2,6 @@ r"""Format plans and simulations as text and as JSON; each bound states its dire
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
@@ -10,16 +9,14 @@ from typing import Any, Final
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import Guarantee
 from accounting.protocol_guarantees.plan_protocol import Plan
-from accounting.protocol_guarantees.simulate_protocol import Simulation
+from accounting.protocol_guarantees.simulate_protocol import Simulation, deviation
 from dpcore.cli.terminal import fact
-from dpcore.noise import Noise
 from dpcore.numbers.enclosure import round_up
 from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import down, exactly, up
 from dpcore.parse_noise import write_noise
 from dpcore.protocols.noisy_sums import CentralSum, LocalSum
 from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run_protocol import Protocol
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 
 _MARGIN: Final = 14
@@ -69,7 +66,7 @@ def _lines(plan: Plan, facts: Iterable[tuple[str, str]]) -> list[str]:
 
 def plan_json(plan: Plan) -> dict[str, Any]:
     r"""The plan as JSON: exact parameters as text, and each bound as two numbers."""
-    own = _of_a_user(plan.protocol)
+    own = plan.protocol.local_noise
     return {
         "schema": "dpcore-protocol-plan/1",
         "instance": plan.instance,
@@ -151,19 +148,9 @@ def _number(value: float | None) -> float | str | None:
     return value if value != float("inf") else "infinity"
 
 
-def _of_a_user(protocol: Protocol) -> Noise | None:
-    match protocol:
-        case BinaryShuffle() | VectorShuffle():
-            return None
-        case PureShuffle():
-            return protocol.share
-        case _:
-            return protocol.local_noise
-
-
 def _parameters(plan: Plan) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     # The parameters of the protocol: for the JSON document, and as lines of text.
-    protocol, own = plan.protocol, _of_a_user(plan.protocol)
+    protocol, own = plan.protocol, plan.protocol.local_noise
     steps = None if isinstance(protocol, BinaryShuffle) else protocol.precision
     data: dict[str, Any] = {} if steps is None else {"precision": steps}
     precision = [] if steps is None else [("precision", f"g = {steps} steps per unit")]
@@ -179,9 +166,7 @@ def _parameters(plan: Plan) -> tuple[dict[str, Any], list[tuple[str, str]]]:
             if isinstance(protocol, VectorShuffle):
                 data["coordinates"] = protocol.coordinates
         case PureShuffle():
-            missed = protocol.missed(protocol.users)
-            error = math.sqrt(round_up(protocol.square_error(protocol.users)))
-            error = math.nextafter(error, math.inf)
+            missed, error = protocol.missed(protocol.users), deviation(protocol, protocol.users)
             cover = f"with probability {protocol.cover}, or if |noise| > {protocol.reach}"
             rows += [("cover", cover), total, ("any cover", f"with probability <= {up(missed)}")]
             rows += [("error", f"standard deviation at most {up(error)}"), *precision]

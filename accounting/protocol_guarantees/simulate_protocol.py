@@ -18,7 +18,7 @@ import numpy.typing as npt
 from accounting.guarantees.guarantee import Guarantee
 from accounting.protocol_guarantees.plan_protocol import Plan, protocol_guarantee
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.enclosure import Enclosure, round_up
+from dpcore.numbers.enclosure import round_up
 from dpcore.numbers.parameter import integer
 from dpcore.protocols.ideal_aggregation import (
     Aggregation,
@@ -26,8 +26,7 @@ from dpcore.protocols.ideal_aggregation import (
     RelaxedAggregation,
     Shuffler,
 )
-from dpcore.protocols.noisy_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
-from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.noisy_sums import ModularSum, ShuffledPure
 from dpcore.protocols.run_protocol import Protocol, RunOutcome, run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -108,14 +107,14 @@ def simulate(
         aggregation=words,
         mean_absolute_error=float(np.abs(error).mean()),
         root_mean_square_error=float(np.sqrt((error**2).mean())),
-        noise_deviation=_noise_deviation(plan.protocol, users - gone),
+        noise_deviation=deviation(plan.protocol, users - gone),
         kept=protocol_guarantee(plan.protocol, users - gone),
     )
 
 
 def _check_size(protocol: Protocol) -> None:
     # One run is held in memory: a run that is too large is refused before anything is drawn.
-    if isinstance(protocol, (BinaryShuffle, VectorShuffle, PureShuffle)):
+    if not isinstance(protocol, ModularSum):
         need, most, of = protocol.users * protocol.bits_per_user, _MOST_BITS, "bits"
     else:
         need, most, of = protocol.users, _MOST_VALUES, "values"
@@ -130,26 +129,25 @@ def _stage(plan: Plan, gone: int, aggregation: Kind) -> tuple[str, Play]:
     if aggregation not in get_args(Kind):
         reason = "must be ideal, ideal-per-user, masked or masked-neighbours"
         raise InvalidParameter("aggregation", aggregation, reason)
-    shuffled = isinstance(protocol, (ShuffledPure, PureShuffle, BinaryShuffle, VectorShuffle))
-    if shuffled and aggregation != "ideal":
+    shuffled = not isinstance(protocol, ModularSum)
+    if (shuffled or isinstance(protocol, ShuffledPure)) and aggregation != "ideal":
         reason = "shuffle protocols do not use it: omit it"
         raise InvalidParameter("aggregation", aggregation, reason)
     functionality: Aggregation | RelaxedAggregation | Shuffler
-    match protocol:
-        case ShuffledPure():
-            # The aggregation is only assumed: its two numbers do not affect the draws.
-            functionality = RelaxedAggregation(modulus=protocol.modulus, epsilon_hat=0, q_hat=0)
-            words = "a relaxed aggregation, assumed"
-        case BinaryShuffle() | VectorShuffle() | PureShuffle():
-            words, functionality = "a shuffler of bits", Shuffler()
-        case _:
-            colluding = max(0, protocol.users - plan.honest - gone)
-            words, functionality = _functionality(protocol, gone, colluding, aggregation)
+    if not isinstance(protocol, ModularSum):
+        words, functionality = "a shuffler of bits", Shuffler()
+    elif isinstance(protocol, ShuffledPure):
+        # The aggregation is only assumed: its two numbers do not affect the draws.
+        functionality = RelaxedAggregation(modulus=protocol.modulus, epsilon_hat=0, q_hat=0)
+        words = "a relaxed aggregation, assumed"
+    else:
+        colluding = max(0, protocol.users - plan.honest - gone)
+        words, functionality = _functionality(protocol, gone, colluding, aggregation)
     return words, partial(run, protocol, functionality=functionality, batch=_BATCH)
 
 
 def _functionality(
-    protocol: AggregatedSum | LocalSum | CentralSum, gone: int, colluding: int, aggregation: Kind
+    protocol: ModularSum, gone: int, colluding: int, aggregation: Kind
 ) -> tuple[str, Aggregation]:
     users, modulus = protocol.users, protocol.modulus
     if aggregation == "ideal":
@@ -177,10 +175,6 @@ def _values(protocol: Protocol, world: np.random.Generator) -> npt.NDArray[Any]:
             return world.random(protocol.users)
 
 
-def _noise_deviation(protocol: Protocol, present: int) -> float:
-    if isinstance(protocol, PureShuffle):
-        square = protocol.square_error(present)
-        return math.nextafter(math.sqrt(round_up(square)), math.inf)
-    variance = protocol.total_noise(present).variance
-    most = variance.upper if isinstance(variance, Enclosure) else variance
-    return math.nextafter(math.sqrt(round_up(most / protocol.precision**2)), math.inf)
+def deviation(protocol: Protocol, present: int) -> float:
+    r"""The standard deviation of the noise of ``present`` users in units of a value, rounded up."""
+    return math.nextafter(math.sqrt(round_up(protocol.square_error(present))), math.inf)

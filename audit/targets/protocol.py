@@ -34,7 +34,13 @@ from dpcore.protocols.ideal_aggregation import (
     RelaxedAggregation,
     Shuffler,
 )
-from dpcore.protocols.noisy_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+from dpcore.protocols.noisy_sums import (
+    AggregatedSum,
+    CentralSum,
+    LocalSum,
+    ModularSum,
+    ShuffledPure,
+)
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run_protocol import Protocol, run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
@@ -118,7 +124,7 @@ def _about(plan: Plan) -> str:
 def _laws(protocol: Protocol, noise: Noise, pair: tuple[Any, Any]) -> tuple[Law, Law]:
     # The noise shifted by each value in steps. Raises if a value would be rounded at random.
     found: list[int | tuple[int, ...]] = []
-    steps = _precision(protocol)
+    steps = protocol.precision
     for name, dataset in zip("AB", pair, strict=True):
         moves = [x * steps for x in _held(protocol, dataset, f"dataset {name}")]
         if any(move.denominator != 1 for move in moves):
@@ -144,7 +150,7 @@ def _claimed(plan: Plan) -> tuple[Fraction, Fraction]:
 
 def _functionality(plan: Plan, name: str) -> Aggregation | Shuffler | RelaxedAggregation:
     protocol = plan.protocol
-    if isinstance(protocol, (BinaryShuffle, VectorShuffle, PureShuffle)):
+    if not isinstance(protocol, ModularSum):
         return Shuffler()
     if isinstance(protocol, ShuffledPure):
         return RelaxedAggregation(modulus=protocol.modulus, epsilon_hat=plan.epsilon / 4, q_hat=0)
@@ -175,12 +181,7 @@ def _seen(
     values = {name: rest if i else one for i, name in enumerate(names)}
     vanish = dict.fromkeys(names[plan.honest :], Step.INPUT)
     sums = [_round(protocol, values, below, vanish, rng) for _ in range(n)]
-    offset = Fraction(0)
-    if isinstance(protocol, (BinaryShuffle, VectorShuffle)):
-        offset = plan.honest * protocol.noise_bits * Fraction(protocol.probability)
-    if isinstance(protocol, PureShuffle):
-        offset = Fraction(plan.honest * protocol.reach)
-    steps = _precision(protocol)
+    offset, steps = protocol.bias(plan.honest), protocol.precision
     rows = [[int(z * steps + offset) for z in row] for row in sums]
     seen = np.array(rows, dtype=np.int64).reshape(n, len(held))
     return seen if isinstance(protocol, VectorShuffle) else seen[:, 0]
@@ -204,10 +205,6 @@ def _messages(protocol: LocalSum, x: Fraction, n: int, rng: Rng) -> Integers:
         alike = np.array([x] * min(protocol.users, n - start), dtype=object)
         found.append(protocol.randomize(alike, rng=rng))
     return np.concatenate(found)
-
-
-def _precision(protocol: Protocol) -> int:
-    return 1 if isinstance(protocol, BinaryShuffle) else protocol.precision
 
 
 def _held(protocol: Protocol, dataset: Any, name: str) -> Held:

@@ -84,6 +84,17 @@ class ModularSum(ABC):
         r"""The law of the total noise in the estimate, in steps, if all users take part."""
         return self.total_noise(self.users)
 
+    def bias(self, present: int) -> Fraction:
+        r"""0: a sum mod m consists of encodings and noise."""
+        del present
+        return Fraction(0)
+
+    def square_error(self, present: int) -> Fraction:
+        r"""An upper bound on E[(estimate - sum of the encodings)^2] without wraparound."""
+        variance = self.total_noise(present).variance
+        most = variance.upper if isinstance(variance, Enclosure) else variance
+        return Fraction(most) / self.precision**2
+
     @property
     def encoding(self) -> FixedPoint:
         r"""The encoding E, the same for every user."""

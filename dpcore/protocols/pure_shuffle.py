@@ -85,6 +85,15 @@ class PureShuffle:
 
     total_noise = observed_noise
 
+    @property
+    def local_noise(self) -> PolyaDifference:
+        r"""The law of a user's noise, without covers."""
+        return self.share
+
+    def bias(self, present: int) -> Fraction:
+        r"""The number of ones of ``present`` users beyond encodings and noise, without covers."""
+        return Fraction(present * self.reach)
+
     def missed(self, present: int) -> Fraction:
         """An upper bound on the probability that ``present`` users deviate from their noise law."""
         # Rounded up, because for a large epsilon the exact number has thousands of digits.
@@ -145,7 +154,7 @@ class PureShuffle:
 
     def estimate(self, ones: int, present: int) -> Fraction:
         r"""Estimate the sum over ``present`` users from the number of ones."""
-        return Fraction(int(ones) - present * self.reach, self.precision)
+        return (int(ones) - self.bias(present)) / self.precision
 
     def analyze(self, shuffled: Bits) -> Fraction:
         r"""A: estimate the sum from the shuffled bits (one row)."""

@@ -79,6 +79,8 @@ class BitSum(ABC):
     """
 
     name: ClassVar[str]
+    local_noise: ClassVar[None] = None
+    r"""A user adds random bits, which are noise on the sum only."""
 
     users: Whole = Whole()
     noise_bits: Whole = Whole()
@@ -119,6 +121,14 @@ class BitSum(ABC):
 
     total_noise = observed_noise
 
+    def bias(self, present: int) -> Fraction:
+        r"""The mean number of random bits of ``present`` users that are 1, per coordinate."""
+        return present * self.noise_bits * self.probability
+
+    def square_error(self, present: int) -> Fraction:
+        r"""E[(estimate - sum of the encodings)^2] of a coordinate with ``present`` users."""
+        return self.total_noise(present).variance / self.precision**2
+
     def mechanism(self, honest: int) -> Mechanism:
         r"""The mechanism that protects a user, who changes each sum by at most g steps."""
         steps, count = self.precision, self.coordinates
@@ -139,7 +149,7 @@ class BitSum(ABC):
 
     def estimates(self, ones: Integers, present: int) -> tuple[Fraction, ...]:
         r"""Estimate each coordinate's sum over ``present`` users, without bias, from its ones."""
-        bias = present * self.noise_bits * self.probability
+        bias = self.bias(present)
         return tuple((int(count) - bias) / self.precision for count in ones)
 
     def _read(self, shuffled: Bits) -> tuple[Fraction, ...]:

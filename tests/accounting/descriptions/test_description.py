@@ -6,6 +6,7 @@ import json
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
+from fractions import Fraction
 from shlex import split
 from typing import Any
 
@@ -13,7 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting import Approx, ApproxFilter, NotDerived, certify, compose, guarantee, verify
+from accounting import (
+    Approx,
+    ApproxFilter,
+    NotDerived,
+    ZCdp,
+    certify,
+    compose,
+    filter_for,
+    guarantee,
+    verify,
+)
 from accounting.cli.composition_options import Releases
 from accounting.composition.guarantee_from_json import guarantee_from_json
 from accounting.descriptions.description import Description, description_from_json
@@ -330,6 +341,16 @@ def test_a_ledger_charges_a_description_of_any_scheme() -> None:
             direct, derived = cost(keeper, asked, 1), cost(keeper, guarantee(asked), 1)
             assert direct == derived
             assert direct[0].amounts
+
+
+def test_a_rho_budget_charges_a_bounded_loss_without_a_rho() -> None:
+    keeper = filter_for(ZCdp(1, scope=Scope(unit=Unit.USER)))
+    shuffled = replace(REPORT, scheme=Shuffled(users=1000))
+    (price, _), ratio = cost(keeper, shuffled, 1), Fraction(guarantee(REPORT).pure().upper)
+    assert price.costs == (ratio**2 / 2,)
+    assert "follow the protocol" in price.assumptions[0]
+    unbounded = Description(noise=NORMAL, scheme=FixedSize(sample=1, population=9))
+    assert refusal(lambda: cost(keeper, unbounded, 1), NotDerived) != ""
 
 
 @pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.text)

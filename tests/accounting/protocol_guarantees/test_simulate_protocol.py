@@ -21,12 +21,11 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from accounting.protocol_guarantees import simulate_protocol
 from accounting.protocol_guarantees.plan_protocol import Instance, Plan, choose, protocol_guarantee
 from accounting.protocol_guarantees.simulate_protocol import Kind, Simulation, simulate
 from dpcore import DiscreteGaussian, DiscreteLaplace, SeededRng
 from dpcore.laws.skellam import Skellam
-from dpcore.protocols.noisy_sums import AggregatedSum
+from dpcore.protocols.noisy_sums import AggregatedSum, ModularSum
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
@@ -157,8 +156,9 @@ def test_mutants_are_noticed() -> None:
     everyone = mutated(simulate, "values[stayed].sum(axis=0)", "values.sum(axis=0)")
     assert not agrees(plan_of("pure"), played(plan_of("pure"), run=everyone))
     plan = plan_of("renyi")
-    unit = mutated(simulate_protocol._noise_deviation, "precision**2", "precision")
-    assert not agrees(plan, played(plan, run=rewired_to(unit)))
+    unit = mutated(ModularSum.square_error, "precision**2", "precision")
+    wrong = rewired_to(lambda protocol, present: math.sqrt(unit(protocol, present)))
+    assert not agrees(plan, played(plan, run=wrong))
     protocol = plan.protocol
     assert isinstance(protocol, AggregatedSum)
     assert isinstance(protocol.share, Skellam)
@@ -170,7 +170,7 @@ def test_mutants_are_noticed() -> None:
 def rewired_to(deviation: Callable[..., float]) -> Callable[..., Any]:
     return cast(
         "Callable[..., Any]",
-        mutated(simulate, "_noise_deviation(plan", "mutant(plan", mutant=deviation),
+        mutated(simulate, "deviation(plan", "mutant(plan", mutant=deviation),
     )
 
 

@@ -147,7 +147,7 @@ def test_estimates_are_unbiased_with_dropouts_too() -> None:
     for present in range(1, 7):
         assert bias(BINARY, Fraction(present), present) == 0
         assert bias(wide, Fraction(2 * present), present) == 0
-    planned = mutated(BitSum.estimates, "present * self", "self.users * self")
+    planned = mutated(BitSum.estimates, "bias(present)", "bias(self.users)")
     assert bias(wide, Fraction(4), 2, planned) != 0
 
 
