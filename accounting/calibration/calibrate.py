@@ -21,7 +21,7 @@ from accounting.calibration.parameter_search import Edge, Unknown, decide, log, 
 from accounting.composition.compose import Composition, compose
 from accounting.descriptions.description import Description
 from accounting.descriptions.real_noise import REAL_LAWS, Gaussian, RealNoise
-from accounting.descriptions.sampling_schemes import EVERYONE, Poisson
+from accounting.descriptions.sampling_schemes import EVERYONE, Poisson, Scheme
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.pairs.shift import heaviest
@@ -31,7 +31,7 @@ from accounting.privacy_curves.release_curve import OneRelease
 from dpcore.cli.terminal import html_table
 from dpcore.errors import InvalidParameter
 from dpcore.laws.sum_of_shares import summed
-from dpcore.mechanism import Relation, Scope, Sensitivity
+from dpcore.mechanism import Relation, Sensitivity
 from dpcore.noise import Divisible, Noise
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
 from dpcore.numbers.rounding import exactly
@@ -108,19 +108,20 @@ def read_noise_family(text: str) -> NoiseFamily:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    # Releases whose noise has an unknown free parameter.
+    # Releases whose noise has an unknown free parameter; `release` has noise of any size.
     law: NoiseFamily
-    sensitivity: Sensitivity
+    release: Description
     rounds: int
     honest_fraction: Fraction
-    rate: Fraction
-    relation: Relation | None
-    group: int
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        r"""The sensitivity of the query."""
+        return Sensitivity.of(self.release.sensitivity)
 
     def composed(self, noise: Noise | RealNoise) -> Composition:
         r"""The composition of all rounds, with the noise of only the honest users."""
-        noise = _honest_part(noise, self.honest_fraction)
-        one = _one_round(noise, self.sensitivity, self.rate, self.relation, self.group)
+        one = replace(self.release, noise=_honest_part(noise, self.honest_fraction))
         return compose((one, self.rounds))
 
 
@@ -187,6 +188,10 @@ class Calibration(_Plan):
     def to_json(self) -> dict[str, Any]:
         r"""The result as JSON: exact parameters as text, each bound as two numbers."""
         step, quantity = None, "delta_at_target" if self.delta else "epsilon_at_zero"
+        scheme, group = self.release.scheme, self.release.group
+        sampled = {"rate": str(scheme.rate)} if isinstance(scheme, Poisson) else {}
+        if scheme != EVERYONE and not sampled:
+            sampled = {"scheme": scheme.text}
         if self.step_less is not None and self.found_less is not None:
             step = {"noise": self.step_less.to_json(), quantity: self.found_less.to_json()}
         return {
@@ -202,9 +207,9 @@ class Calibration(_Plan):
             quantity: self.found.to_json(),
             "one_step_less": step,
             "least": self.least,
-            **({} if self.rate == 1 else {"rate": str(self.rate)}),
-            **({} if self.relation is None else {"relation": self.relation.value}),
-            **({} if self.group == 1 else {"group": self.group}),
+            **sampled,
+            "relation": self.release.scope.relation.value,
+            **({} if group == 1 else {"group": group}),
             "assumptions": list(self.total().assumptions),
         }
 
@@ -218,6 +223,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
     sensitivity: Sensitivity | int = 1,
     honest_fraction: RationalLike = 1,
     rate: RationalLike = 1,
+    scheme: Scheme = EVERYONE,
     relation: Relation | None = None,
     group: int = 1,
     watch: Callable[[int], None] | None = None,
@@ -229,9 +235,9 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
     ``honest_fraction`` = h/n enlarges the noise of a distributed protocol, so that the shares of h
     of n users suffice. A real parameter is at most 0.12% above the least one.
 
-    ``rate`` < 1 is the rate of Poisson sampling. The default ``relation`` is add-remove with
-    sampling, and otherwise replace; with sampling, the sensitivity is that of adding a unit.
-    ``group`` is the number of units of one person. With a rate, and for ``"gaussian"`` and
+    ``rate`` < 1 is the rate of Poisson sampling, ``scheme`` any other sampling scheme. They,
+    ``sensitivity``, ``relation`` and ``group`` are those of a :class:`Description`. With sampling,
+    and for ``"gaussian"`` and
     ``"laplace"`` noise on the reals, the step is one millionth.
 
     ``watch`` is called with the number of values tried so far.
@@ -245,18 +251,23 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
     out of range; :class:`NotDerived` if no noise of the law within range satisfies the guarantee.
     """
     at, limit = _targets(epsilon, delta, pure=True)
+    law, sampled = read_noise_family(noise), Poisson(rate=rate)
+    if not sampled.everybody and scheme != EVERYONE:
+        raise InvalidParameter("rate", rate, "must be 1 with another scheme")
     plan = _Plan(
-        law=read_noise_family(noise),
-        sensitivity=Sensitivity.of(sensitivity),
+        law=law,
+        release=Description(
+            noise=law.at(Fraction(_LARGE)),
+            sensitivity=sensitivity,
+            scheme=scheme if sampled.everybody else sampled,
+            relation=relation,
+            group=group,
+        ),
         rounds=integer("rounds", rounds, at_least=1),
         honest_fraction=rational_in("honest_fraction", honest_fraction, "(0, 1]"),
-        rate=rational_in("rate", rate, "(0, 1]", "it is a probability"),
-        relation=None if relation is None else Scope(relation=relation).relation,
-        group=integer("group", group, at_least=1),
     )
-    law = plan.law
     # Without integer noise to scale, a small step costs nothing. Integers must be divisible by n.
-    fine = law.law in REAL_LAWS or plan.rate != 1
+    fine = law.law in REAL_LAWS or not plan.release.scheme.everybody
     unknown = law.unknown(fine=fine, unit=plan.honest_fraction.denominator)
     digits = _DIGITS if fine else (5, 7, 11)
 
@@ -268,7 +279,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
             reason = f"the search reached {write_noise(planned)}, and {error.instead}"
             raise NotDerived(f"the least {law.law} noise for this guarantee", reason) from error
 
-    one = plan.honest_fraction == plan.rate == plan.group == 1
+    one = plan.honest_fraction == plan.release.group == 1 and plan.release.scheme.everybody
     edge = None
     if law.law == "discrete-laplace" and limit == 0 and one:
         edge = _exactly(unknown, bound, at)
@@ -304,7 +315,9 @@ def largest_rate(
     rate = Unknown(name="sampling rates", power=-2, least=_REACH[0], most=1, closed=True)
 
     def bound(value: Fraction) -> Bound:
-        total = compose((_one_round(noise, sensitivity, value), times))
+        scheme = Poisson(rate=value)
+        one = Description(noise=noise, sensitivity=sensitivity, scheme=scheme)
+        total = compose((one, times))
         return decide(total, at, limit, _DIGITS)
 
     return search(rate, bound, epsilon=at, delta=limit)
@@ -364,20 +377,6 @@ def _targets(
     return at, rational_in("delta", delta, "[0, 1)" if pure else "(0, 1)")
 
 
-def _one_round(
-    noise: Noise | RealNoise,
-    sensitivity: Sensitivity | int,
-    rate: Fraction,
-    relation: Relation | None = None,
-    group: int = 1,
-) -> OneRelease:
-    scheme = EVERYONE if rate == 1 else Poisson(rate=rate)
-    description = Description(
-        noise=noise, sensitivity=sensitivity, scheme=scheme, relation=relation, group=group
-    )
-    return cast("OneRelease", guarantee(description))
-
-
 def _honest_part(noise: Noise | RealNoise, honest: Fraction) -> Noise | RealNoise:
     # The noise of h of n users, for honest = h/n.
     if honest == 1:
@@ -405,11 +404,12 @@ def _exactly(
 def _guess(plan: _Plan, power: int, epsilon: Fraction, delta: Fraction) -> float:
     # The log of the parameter at which Gaussian noise of the same variance is about large enough.
     moved = sum(step**2 * n for step, n in heaviest(plan.sensitivity))
-    squared = max(moved * plan.rounds * (plan.rate * plan.group) ** 2, Fraction(1, 16))
+    rate = Fraction(getattr(plan.release.scheme, "rate", 1))
+    squared = max(moved * plan.rounds * (rate * plan.release.group) ** 2, Fraction(1, 16))
     if delta == 0:
         return math.log(plan.rounds) + math.log(squared) / 2 - log(epsilon)
     wanted = math.log(squared) - 2 * log_mu(float(epsilon), log(delta))
-    variance = plan.law.at(Fraction(_LARGE)).variance
+    variance = cast("Noise | RealNoise", plan.release.noise).variance
     there = log(variance if isinstance(variance, Fraction) else variance.upper)
     there += log(plan.honest_fraction)
     return (wanted - there) / power + math.log(_LARGE)

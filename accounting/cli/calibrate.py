@@ -19,6 +19,7 @@ from dpcore.numbers.rounding import exactly
 from dpcore.parse_noise import read_sensitivity, write_noise
 
 if TYPE_CHECKING:
+    from accounting.descriptions.sampling_schemes import Scheme
     from accounting.privacy_curves.release_curve import OneRelease
 
 
@@ -54,6 +55,11 @@ class CalibrationOptions:
         "The probability that a person is sampled in a round, e.g. 256/60000, or 'most' to find "
         "the largest.",
         default="100%",
+    )
+    scheme: str | None = option(
+        "SCHEME",
+        "Another sampling scheme, such as fixed-size:sample=10,population=1000, as in dpcore "
+        "budget epsilon; it replaces --poisson.",
     )
     honest: str = option(
         "SHARE",
@@ -114,7 +120,7 @@ def calibrate(wanted: CalibrationOptions, *, as_json: AsJson = False) -> None:
 def _noise(wanted: CalibrationOptions) -> _Answer:
     from accounting.calibration.calibrate import calibrate as least_noise
 
-    names = ("noise", "epsilon", "delta", "relation", "group")
+    names = ("noise", "epsilon", "delta", "relation", "group", "scheme", "sensitivity")
     others = {"honest_fraction": "--honest", "members": "--group"}
     others |= dict.fromkeys(("shape", "probability", "count"), "--noise")
     count, kept = whole("--rounds", wanted.rounds, 1), rational("--delta", wanted.delta)
@@ -128,6 +134,7 @@ def _noise(wanted: CalibrationOptions) -> _Answer:
             sensitivity=read_sensitivity("--sensitivity", wanted.sensitivity),
             honest_fraction=share("--honest", wanted.honest),
             rate=rate_of(wanted.poisson),
+            scheme=_scheme(wanted),
             relation=wanted.relation,
             group=whole("--group", wanted.group, 1),
             watch=advance,
@@ -147,6 +154,17 @@ def _noise(wanted: CalibrationOptions) -> _Answer:
     return {**found.to_json(), "delta": answers.exact(kept)}, facts
 
 
+def _scheme(wanted: CalibrationOptions) -> Scheme:
+    from accounting.descriptions.sampling_schemes import EVERYONE, read_scheme
+
+    if wanted.scheme is None:
+        return EVERYONE
+    if wanted.poisson != "100%":
+        reason = "cannot be combined with --poisson: write poisson:rate=1/100"
+        raise InvalidParameter("--scheme", wanted.scheme, reason)
+    return read_scheme("--scheme", wanted.scheme)
+
+
 def _most(wanted: CalibrationOptions) -> _Answer:
     from accounting.calibration.calibrate import largest_rate, most_rounds
     from dpcore.local import LocalReport
@@ -158,6 +176,7 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         reason = "must be 100% here: state the noise that the honest users add"
         raise InvalidParameter("--honest", wanted.honest, reason)
     at, limit = rational("--epsilon", wanted.epsilon), rational("--delta", wanted.delta)
+    _scheme(wanted)
     rate = None if wanted.poisson == _MOST or rate_of(wanted.poisson) == 1 else [wanted.poisson]
     if wanted.poisson == _MOST and wanted.relation is Relation.REPLACE:
         reason = "must be add-remove when solving for the rate"
@@ -168,6 +187,7 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         noise=[wanted.noise],
         sensitivity=[wanted.sensitivity],
         poisson=rate,
+        scheme=None if wanted.scheme is None else [wanted.scheme],
         relation=wanted.relation,
         group=wanted.group,
     )

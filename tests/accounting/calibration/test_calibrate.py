@@ -19,6 +19,8 @@ from accounting.calibration.calibrate import Calibration, calibrate, noise_multi
 from accounting.calibration.dpsgd_run import Sampling, TrainingRun
 from accounting.calibration.parameter_search import Edge, Unknown, search
 from accounting.calibration.running_sums import CalibratedSum, calibrate_sum, compare_sums
+from accounting.descriptions.description import Description
+from accounting.descriptions.sampling_schemes import Allocation, FixedSize, Poisson, Shuffled
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Relation, Scope, Sensitivity
@@ -146,12 +148,34 @@ def test_the_search_is_the_only_thing_that_a_mutant_may_break() -> None:
         )  # fmt: skip
 
 
+def test_noise_is_calibrated_under_any_scheme() -> None:
+    asked: dict[str, Any] = {"noise": "gaussian", "epsilon": 2, "delta": "1e-6", "rounds": 100}
+    by_rate, scheme = calibrate(**asked, rate="1/100"), Poisson(rate="1/100")
+    assert by_rate == calibrate(**asked, scheme=scheme)
+    assert by_rate.to_json()["rate"] == "1/100"
+    fixed = FixedSize(sample=10, population=1000)
+    found = calibrate(**asked, scheme=fixed, sensitivity=2)
+    # At the same rate and twice the sensitivity, the noise is that of Poisson samples of one unit.
+    assert found.to_json()["scheme"] == fixed.text
+    ratio = found.edge.value / (2 * by_rate.edge.value)
+    assert 1 - 1e-3 < ratio < 1.3
+    for noise, enough in ((found.noise, True), (found.step_less, False)):
+        one = Description(noise=noise, scheme=fixed, sensitivity=2)  # type: ignore[arg-type]  # one step exists
+        assert (compose((one, 100)).delta(2).upper <= Fraction("1e-6")) is enough
+    with refused("rate"):
+        calibrate(**asked, rate="1/100", scheme=fixed)
+    with refused("noise"):
+        calibrate(**asked | {"noise": "skellam"}, scheme=Allocation(rounds=10))
+    with refused("scheme"):
+        calibrate(**asked, scheme=Shuffled(users=9))
+
+
 @pytest.mark.parametrize(
     ("owner", "broken", "old", "new"),
     [
         (module._Plan, "composed", "compose((one, self.rounds))", "compose((one, 1))"),
         (module, "decide", "total.delta(epsilon, width)", "total.delta(2 * epsilon, width)"),
-        (module._Plan, "composed", "noise, self.sensitivity", "noise, 1"),
+        (module._Plan, "composed", "self.release, ", "self.release, sensitivity=1, "),
     ],
     ids=["rounds ignored", "another epsilon", "sensitivity ignored"],
 )
