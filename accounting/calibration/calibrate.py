@@ -25,7 +25,6 @@ from accounting.descriptions.sampling_schemes import EVERYONE, Poisson, Scheme
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.pairs.shift import heaviest
-from accounting.privacy_curves.derive_guarantee import guarantee
 from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
 from accounting.privacy_curves.release_curve import OneRelease
 from dpcore.cli.terminal import html_table
@@ -352,7 +351,7 @@ def least_sigma(mechanism: MatrixMechanism, *, epsilon: RationalLike, delta: Rat
     at, limit = _targets(epsilon, delta)
 
     def bound(value: Fraction) -> Bound:
-        total = compose(guarantee(replace(mechanism, noise=Gaussian(sigma=value))))
+        total = compose(replace(mechanism, noise=Gaussian(sigma=value)))
         return decide(total, at, limit, _FEW)
 
     moved = replace(mechanism, noise=Gaussian(sigma=1)).variances[1]

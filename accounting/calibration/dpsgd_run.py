@@ -155,10 +155,8 @@ class TrainingRun:
     def composition(self) -> Composition:
         r"""The composition of all rounds."""
         from accounting.composition.compose import compose
-        from accounting.privacy_curves.derive_guarantee import guarantee
 
-        step, count = self.release()
-        return compose((guarantee(step), count))
+        return compose(self.release())
 
     def bounded(self, found: Bound) -> Bound:
         r"""The bound of the composition, without its lower end where a run may be more private.

@@ -43,6 +43,28 @@ Rounds = Annotated[
         default=...,
     ),
 ]
+Rates = Annotated[
+    list[str] | None,
+    option(
+        "RATE",
+        "Poisson subsampling: the probability that a person takes part in a round, e.g. 1% or "
+        "256/60000, drawn again each round and kept secret. --sensitivity then refers to "
+        "adding a person. Once, or once for each --noise. (default: 100%)",
+        default=...,
+    ),
+]
+Schemes = Annotated[
+    list[str] | None,
+    option(
+        "SCHEME",
+        "Another sampling scheme: fixed-size:sample=10,population=1000, allocated:rounds=100 "
+        "(one random round per epoch; --rounds counts epochs) or "
+        "truncated:rate=1/100,examples=1000,most=20 (Poisson samples truncated to a largest "
+        "size); for local reports shuffled:users=1000 (the number of honest users, whose "
+        "reports arrive in a random order). Once, or once for each --noise.",
+        default=...,
+    ),
+]
 
 Delta = Annotated[
     str, option("DELTA", "The delta of the guarantee, e.g. 1e-6; 0 for pure DP.", default=...)
@@ -94,28 +116,8 @@ class Releases:
     )
     sensitivity: Sensitivities = None
     rounds: Rounds = None
-    poisson: Annotated[
-        list[str] | None,
-        option(
-            "RATE",
-            "Poisson subsampling: the probability that a person takes part in a round, e.g. 1% or "
-            "256/60000, drawn again each round and kept secret. --sensitivity then refers to "
-            "adding a person. Once, or once for each --noise. (default: 100%)",
-            default=...,
-        ),
-    ] = None
-    scheme: Annotated[
-        list[str] | None,
-        option(
-            "SCHEME",
-            "Another sampling scheme: fixed-size:sample=10,population=1000, allocated:rounds=100 "
-            "(one random round per epoch; --rounds counts epochs) or "
-            "truncated:rate=1/100,examples=1000,most=20 (Poisson samples truncated to a largest "
-            "size); for local reports shuffled:users=1000 (the number of honest users, whose "
-            "reports arrive in a random order). Once, or once for each --noise.",
-            default=...,
-        ),
-    ] = None
+    poisson: Rates = None
+    scheme: Schemes = None
     relation: Neighbours = None
     group: Group = "1"
 
@@ -161,11 +163,10 @@ class Releases:
     def composed(self) -> Composition:
         r"""The composition of the releases."""
         from accounting.composition.compose import compose
-        from accounting.privacy_curves.derive_guarantee import guarantee
 
         releases = self.described()
         with _named():
-            return compose(*((guarantee(one), rounds) for one, rounds in releases))
+            return compose(*releases)
 
     def visit(self, visits: str) -> tuple[Guarantee, tuple[str, ...]]:
         r"""The single release that a user makes at each of ``visits``, and the assumptions."""

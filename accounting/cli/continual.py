@@ -161,7 +161,6 @@ def matrix(
     from accounting.descriptions.real_noise import Gaussian
     from accounting.matrix.participation import Participation
     from accounting.matrix.strategy import MOST_ROUNDS
-    from accounting.privacy_curves.derive_guarantee import guarantee
     from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
 
     count = whole_number("--rounds", rounds, at_least=1, at_most=MOST_ROUNDS)
@@ -183,7 +182,7 @@ def matrix(
         least = None if epsilon is None else least_sigma(mechanism, epsilon=epsilon, delta=at)
         if least is not None:
             mechanism = replace(mechanism, noise=Gaussian(sigma=least.value))
-        total = compose(guarantee(mechanism))
+        total = compose(mechanism)
         found = total.epsilon(at)
     answers.write_certificate(certificate, total, at)
     moved = mechanism.moved

@@ -2,7 +2,7 @@ r"""The ``dpcore ledger`` commands: the spent budget of each user, in an SQL dat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from fractions import Fraction
@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from accounting.cli.composition_options import (
+    Rates,
     Releases,
     Rounds,
+    Schemes,
     Sensitivities,
     read_names,
     relation_option,
@@ -101,7 +103,11 @@ def charge(
     *,
     db: Database,
     batch: str = option("NAME", "The name of the release; a name is charged once.", default=...),
-    users: str | None = option("NAMES", "The users to charge, separated by commas."),
+    users: str | None = option(
+        "NAMES",
+        "The users to charge, separated by commas; with --poisson or --scheme all who may be "
+        "sampled, not only those who are.",
+    ),
     users_file: str | None = option(
         "FILE", "The users to charge, one per line; - reads standard input."
     ),
@@ -112,6 +118,8 @@ def charge(
     ),
     sensitivity: Sensitivities = None,
     rounds: Rounds = None,
+    poisson: Rates = None,
+    scheme: Schemes = None,
     rows_per_user: str = option(
         "K",
         "The largest number of rows of one user in the batch: --sensitivity and --claim are "
@@ -141,11 +149,12 @@ def charge(
 
     people = _names(users, users_file)
     typed = "--users" if users is not None else "--users-file"
+    of = {"sensitivity": sensitivity, "rounds": rounds, "poisson": poisson, "scheme": scheme}
     with _with_option_names(typed), Ledger.open(db) as book:
         relation = book.budget.scope.relation
         receipt = book.charge(
             people,
-            _cost(noise, sensitivity, rounds, claim, reason, relation),
+            _cost(noise, of, claim, reason, relation),
             batch=batch,
             rows_per_user=whole("--rows-per-user", rows_per_user, 1),
             skip_exhausted=skip_exhausted,
@@ -345,8 +354,7 @@ def _names(users: str | None, users_file: str | None) -> list[str]:
 
 def _cost(
     noise: list[str] | None,
-    sensitivity: list[str] | None,
-    rounds: list[str] | None,
+    of: Mapping[str, Any],
     claim: str | None,
     reason: str | None,
     relation: Relation,
@@ -360,14 +368,12 @@ def _cost(
     if noise:
         if reason is not None:
             raise InvalidParameter("--reason", reason, "is valid only with --claim")
-        whole = Releases(
-            noise=noise, sensitivity=sensitivity, rounds=rounds, relation=relation
-        ).composed()
+        whole = Releases(noise=noise, relation=relation, **of).composed()
         (part, times), *more = whole.parts
         return part if isinstance(part, PrivacyCurve) and times == 1 and not more else whole
-    for name, given in (("--sensitivity", sensitivity), ("--rounds", rounds)):
+    for name, given in of.items():
         if given:
-            raise InvalidParameter(name, " ".join(given), "is valid only with --noise")
+            raise InvalidParameter(f"--{name}", " ".join(given), "is valid only with --noise")
     if reason is None:
         must = "must be given with --claim: the reason for the claim"
         raise InvalidParameter("--reason", ABSENT, must)

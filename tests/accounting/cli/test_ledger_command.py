@@ -62,6 +62,32 @@ def test_budgets(command: Command, budget: str, counters: dict[str, str] | None)
     assert counters is None or left == counters
 
 
+def test_a_sampled_release_and_shuffled_reports_are_charged(command: Command) -> None:
+    budget = ["--budget", "epsilon=4,delta=1e-5"]
+    assert command("open", *budget, "--relation", "add-remove").code == 0
+    for batch, rate in (("all", "100%"), ("some", "1%")):
+        given = ["--noise", "gaussian:sigma=4", "--rounds", "10", "--poisson", rate]
+        assert command("charge", "--batch", batch, "--users", batch, *given).code == 0
+    spent = [
+        Fraction(command("show", "--user", user, "--json").json["spent"]["guarantee"]["epsilon"])
+        for user in ("all", "some")
+    ]
+    assert 0 < 3 * spent[1] < spent[0]
+    for given, option in (
+        (
+            ["--noise", "gaussian:sigma=4", "--scheme", "fixed-size:sample=1,population=9"],
+            "relation",
+        ),
+        (
+            ["--noise", "local-hashing:epsilon=1,values=9", "--scheme", "shuffled:users=9"],
+            "relation",
+        ),
+        (["--claim", "rho=1/9", "--reason", "x", "--poisson", "1%"], "--poisson"),
+    ):
+        refused = command("charge", "--batch", "other", "--users", "all", *given)
+        assert (refused.code, option in refused.err) == (2, True)
+
+
 def test_budgets_that_renew(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = command("open", "--budget", "rho=1/2", "--renews", "week")
     assert (wrong.code, "--renews = week: must be one of year, month, day" in wrong.err) == (
