@@ -1,8 +1,8 @@
 r"""Queries on tables whose rows belong to users, and their private answers.
 
 ``query`` defines counts, sums, means, histograms, quantiles and top k, ``table`` reads tables,
-``released`` joins both with a target and a ledger, ``session`` has one budget for several queries.
-Proofs: docs/proofs/selection.md.
+``release_answer`` joins both with a target and a ledger, ``session`` has one budget for several
+queries. Proofs: docs/proofs/selection.md.
 """
 
 from typing import TYPE_CHECKING

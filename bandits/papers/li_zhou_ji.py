@@ -71,8 +71,8 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
 def lzj_classical_gaussian(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
     r"""The ratio sigma/Delta = sqrt(2 ln(1.25/delta))/epsilon of LZJ Theorems 4.2, 4.4, C.1, C.3.
 
-    It is proven only for epsilon <= 1 (Dwork and Roth 2014, Theorem A.1); ``real_gaussian`` has the
-    exact calibration and the true guarantee of this ratio.
+    It is proven only for epsilon <= 1 (Dwork and Roth 2014, Theorem A.1); ``published_bounds`` has
+    the exact calibration and the true guarantee of this ratio.
     """
     e, log = epsilon_of(epsilon), log_of(Fraction(5, 4) / rational_in("delta", delta, "(0, 1)"))
     return narrow(lambda: (2 * log()).sqrt() / ball(e), WIDTH_BITS)

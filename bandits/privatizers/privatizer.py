@@ -8,8 +8,8 @@ part is one release; for returning users see ``returning_users``.
 
 A privatizer defines the protocol for every number of users. Its noise, bits, guarantee and releases
 are derived from that protocol (``bandits.privatizers.deployment``). There are privatizers without
-privacy (here), for sums, shuffled bits and pure shuffles (``sums``), and for ``returning_users``.
-Proofs: docs/proofs/bandits.md.
+privacy (here), for sums, shuffled bits and pure shuffles (``batch_sums``), and for
+``returning_users``. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations

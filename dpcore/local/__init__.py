@@ -1,7 +1,7 @@
 r"""Frequency oracles in the local model: users randomise their values, the server estimates counts.
 
-``report`` defines the common base class, ``frequency_oracles`` the mechanisms and their samplers,
-``frequencies`` the estimates with their intervals, ``shuffled`` reports in a random order.
+``local_report`` defines the common base class, ``randomizers`` the mechanisms and their samplers,
+``frequency_estimates`` the estimates with their intervals, ``shuffled`` reports in a random order.
 """
 
 from dpcore.local.frequency_estimates import Frequencies

@@ -1,8 +1,8 @@
 r"""Secure aggregation and shuffling: the functionality S between the users and the server.
 
 :class:`IdealAggregation` and :class:`Shuffler` are functionalities: they do what a trusted third
-party would do, for simulation and accounting. ``secure_aggregation.aggregation.MaskedAggregation``
-is a real aggregation with the same interface. ``protocols.run.run`` runs a protocol over them.
+party would do, for simulation and accounting. ``secure_aggregation.MaskedAggregation``
+is a real aggregation with the same interface. ``run_protocol.run`` runs a protocol over them.
 Proofs: docs/proofs/protocol.md.
 """
 

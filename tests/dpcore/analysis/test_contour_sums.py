@@ -1,4 +1,4 @@
-r"""Tests of `dpcore.analysis.coin_sums`: enclosures of masses and tails, for any contour."""
+r"""Tests of `dpcore.analysis.contour_sums`: enclosures of masses and tails, for any contour."""
 
 from __future__ import annotations
 
