@@ -24,7 +24,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.local import FAMILIES, LocalReport, report_from_json
 from dpcore.mechanism import Relation, Scope, Sensitivity, Unit
 from dpcore.noise import Noise
-from dpcore.numbers.parameter import make_integers
+from dpcore.numbers.parameter import Choice, Of, Whole, check_fields
 from dpcore.parse_noise import (
     noise_from_json,
     sensitivity_from_json,
@@ -57,23 +57,21 @@ class Description:
 
     noise: Noise | RealNoise | LocalReport
     sensitivity: Sensitivity | int = 1
-    scheme: Scheme = EVERYONE
+    scheme: Of[Scheme] = Of(Scheme, "must be a Scheme", EVERYONE)
     relation: Relation | None = None
-    unit: Unit = Unit.CONTRIBUTION
-    group: int = 1
+    unit: Choice[Unit] = Choice(Unit, Unit.CONTRIBUTION)
+    group: Whole = Whole(1)
 
     def __post_init__(self) -> None:
-        for name, kind in (("noise", _NOISES), ("scheme", (Scheme,))):
-            if not isinstance(getattr(self, name), kind):
-                must = f"must be a {' or a '.join(each.__name__ for each in kind)}"
-                raise InvalidParameter(name, getattr(self, name), must)
+        check_fields(self)
+        if not isinstance(self.noise, _NOISES):
+            must = f"must be a {' or a '.join(each.__name__ for each in _NOISES)}"
+            raise InvalidParameter("noise", self.noise, must)
         object.__setattr__(self, "sensitivity", Sensitivity.of(self.sensitivity))
-        make_integers(self, "group")
         usual, *_ = self.scheme.words
         chosen = usual if self.relation is None else self.relation
         scope = Scope(unit=self.unit, relation=chosen, group=self.group)
         object.__setattr__(self, "relation", scope.relation)
-        object.__setattr__(self, "unit", scope.unit)
         if isinstance(self.noise, LocalReport):
             object.__setattr__(self, "noise", replace(self.noise, scope=replace(scope, group=1)))
         for name, value, reason in self._unproven(scope.relation, usual):

@@ -28,9 +28,9 @@ from accounting.descriptions.sampling_schemes import (
 )
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
-from accounting.guarantees.stated_guarantees import Approx, BoundedRange, Pure, ZCdp
+from accounting.guarantees.stated_guarantees import BoundedRange, Pure, ZCdp
 from accounting.interop.export_pld import assumes, at_least, library
-from accounting.interop.import_dp_event import from_dp_event, refused_part
+from accounting.interop.import_dp_event import from_dp_event, refused_part, reveals_all
 from accounting.privacy_curves.derive_guarantee import guarantee
 from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.matrix_mechanism import MatrixCurve
@@ -213,11 +213,8 @@ def _kind() -> Callable[..., Any]:
 
         def get_epsilon(self, target_delta: float) -> float:
             total = self._total()
-            # A claim with delta = 1 may reveal all data: epsilon is infinite, even at delta = 1.
-            unbounded = any(
-                isinstance(part, Approx) and part.stated_delta == 1 for part, _ in total.parts
-            )
-            return math.inf if unbounded else total.epsilon(target_delta).upper_float
+            # A claim that may reveal all data has an infinite epsilon, even at delta = 1.
+            return math.inf if reveals_all(total) else total.epsilon(target_delta).upper_float
 
         def get_delta(self, target_epsilon: float) -> float:
             at = _FAR if target_epsilon == math.inf else target_epsilon

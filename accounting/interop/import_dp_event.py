@@ -207,7 +207,7 @@ def _sampled(event: Event, scope: Scope) -> Guarantee:
         rate = Fraction(sample, population)
     if rate == 0 or inner.epsilon(0).upper == 0:
         return Pure(0, scope=scope)
-    if any(isinstance(part, Approx) and part.stated_delta == 1 for part, _ in inner.parts):
+    if reveals_all(inner):
         # A record that is sampled is revealed.
         return Approx(0, min(rate, Fraction(1)), scope=scope)
     description = _one_round(inner)
@@ -218,6 +218,11 @@ def _sampled(event: Event, scope: Scope) -> Guarantee:
         raise NotDerived(f"a guarantee from {event!r}", "only real noise is supported")
     scheme = Poisson(rate=rate) if poisson else FixedSize(sample=sample, population=population)
     return guarantee(replace(description, scheme=scheme, relation=scope.relation))
+
+
+def reveals_all(total: Composition) -> bool:
+    r"""Whether a part is a claim with delta = 1, under which all data may be revealed."""
+    return any(isinstance(part, Approx) and part.stated_delta == 1 for part, _ in total.parts)
 
 
 def _one_round(inner: Composition) -> Description | None:

@@ -8,7 +8,7 @@ docs/proofs/continual.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final
 
@@ -24,7 +24,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import InScope, Norm, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, End
-from dpcore.numbers.parameter import RationalLike, check_fields
+from dpcore.numbers.parameter import Of, RationalLike, check_fields
 
 _BITS: Final = 64
 _THEOREM: Final = (
@@ -56,17 +56,14 @@ class MatrixMechanism:
     one number nor l2-squared, and integer noise with a strategy that has non-integer entries.
     """
 
-    strategy: Strategy
+    strategy: Of[Strategy] = Of(Strategy, "must be a Strategy")
     noise: Gaussian | DiscreteGaussian
-    participation: Participation = field(default=Participation())
+    participation: Of[Participation] = Of(Participation, "must be a Participation", Participation())
     sensitivity: Sensitivity | int = 1
     scope: InScope = InScope()
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name, kind in (("strategy", Strategy), ("participation", Participation)):
-            if not isinstance(getattr(self, name), kind):
-                raise InvalidParameter(name, getattr(self, name), f"must be a {kind.__name__}")
         if not isinstance(self.noise, (Gaussian, DiscreteGaussian)):
             raise InvalidParameter(
                 "noise", self.noise, "must be Gaussian, on the reals or integers"
