@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import accumulate
-from operator import mul
 from typing import Final
 
 from flint import arb, ctx
@@ -127,12 +125,11 @@ class SkellamPair(ShiftedPair):
 
     def logarithms(self, reach: int) -> Sequence[arb]:
         r"""Computed by the stable downward recurrence r_(n-1) = 1/(2n/v + r_n)."""
-        return _logarithms(self.noise, _rounded(reach), ctx.prec)
+        return _table(self.noise, _rounded(reach), ctx.prec)[2]
 
     def mass_balls(self, first: int, last: int) -> list[arb]:
-        r"""The masses p(n) for n = first..last, by the same recurrence."""
-        ratios = _ratios(self.noise, max(abs(first), abs(last)), ctx.prec)
-        masses = [*accumulate(ratios, mul, initial=self.noise.pmf_ball(0))]
+        r"""Computed by the same recurrence."""
+        masses = _table(self.noise, max(abs(first), abs(last)), ctx.prec)[1]
         return [masses[abs(n)] for n in range(first, last + 1)]
 
     def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
@@ -194,14 +191,10 @@ def _log_mass(noise: Skellam, n: int, bits: int) -> arb:
 
 
 @lru_cache(maxsize=8)
-def _logarithms(noise: Skellam, reach: int, bits: int) -> list[arb]:
-    return from_ratios(noise.pmf_ball(0), _ratios(noise, reach, bits))[1]
-
-
-def _ratios(noise: Skellam, reach: int, bits: int) -> list[arb]:
-    # r_n for 0 <= n < reach, from r_(n-1) = 1/(2n/v + r_n). The recurrence, which multiplies a
-    # relative error by at most about -r_n^2, starts with Amos' bounds so far in the tail that the
-    # error decreases below 2^-bits; the distance affects only the width.
+def _table(noise: Skellam, reach: int, bits: int) -> tuple[list[arb], list[arb], list[arb]]:
+    # r_n, p(n) and log p(n) for n = 0..reach, from r_(n-1) = 1/(2n/v + r_n). The recurrence, which
+    # multiplies a relative error by at most about -r_n^2, starts with Amos' bounds so far in the
+    # tail that the error decreases below 2^-bits; the distance affects only the width.
     v = ball(noise.variance)
     fall = math.asinh(reach / max(noise.variance, Fraction(_THINNEST)))
     start = reach + math.ceil(min(bits / (2 * fall), _MOST_EXTRA)) + 2
@@ -211,7 +204,7 @@ def _ratios(noise: Skellam, reach: int, bits: int) -> list[arb]:
     ratios = []
     for n in range(start, 0, -1):
         ratio = 1 / (step * n + ratio)
-        if n <= reach:
+        if n <= reach + 1:
             ratios.append(ratio)
     ratios.reverse()
-    return ratios
+    return (ratios, *from_ratios(noise.pmf_ball(0), ratios[:-1]))

@@ -29,9 +29,7 @@ from dpcore.numbers.enclosure import Enclosure
 _FEWEST: Final = 512
 _LISTED: Final = 1 << 12
 _MOST: Final = 1 << 16
-_STEPS: Final = 4
-"""The number of distinct cell counts for each factor of 2."""
-
+_STEPS: Final = 4  # distinct cell counts for each factor of 2
 _UP: Final = 1 + 2.0**-50
 _SLACK: Final = 2.0**-40
 """An upper bound on the error of a loss that is the logarithm of a quotient of float masses."""
@@ -60,9 +58,9 @@ class TabledLoss(LossPart):
         return replace(self, kinds=tuple((w, table.cut(spare)) for w, table in self.kinds))
 
     @property
-    def few_outputs(self) -> bool:
-        r"""Whether this holds for every table."""
-        return all(table.few_outputs for _, table in self.kinds)
+    def outputs(self) -> float:
+        r"""The largest number of a table."""
+        return max(table.outputs for _, table in self.kinds)
 
     def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
         r"""All atoms of the truncated tables, if these are fixed; None if they are not resolved."""
@@ -182,9 +180,9 @@ class AllocatedLoss(_Listed):
         return replace(self, count=atoms_for(width))
 
     @property
-    def least_atoms(self) -> int:
-        r"""Half of the number of atoms of a sum."""
-        return self.count // 2
+    def outputs(self) -> float:
+        r"""The usual number of atoms of a sum."""
+        return self.count
 
     @property
     def above(self) -> bool:

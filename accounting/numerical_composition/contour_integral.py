@@ -47,7 +47,7 @@ _MOST_ERROR: Final = 0.25  # the largest relative error of a sum that helps to p
 _SAME: Final = 0.05  # tilts with a smaller relative difference count as equal
 _CERTAIN: Final = 1e-9  # relative to the requested width
 _STEP: Final = 0.1  # the least step in log tau that shows how the width decreases
-_LISTED: Final = 0.5  # the factor of the smoothing if a part is listed
+_LISTED: Final = 0.5  # the factor of the smoothing if the cells of a part can be refined
 _COARSER: Final = 6.0  # the variance added by listings, relative to that of the smoothing
 _SURE: Final = 0.9  # if lower/upper exceeds this, the ends alone place the next sum
 _FROM_AFAR: Final = 0.01  # the permitted error of delta if epsilon may be 0
@@ -289,7 +289,7 @@ def _smoothing(aimed: _Aim) -> float:
 
 def _sum(parts: _Parts, saddle: Saddle, error: float, tau: float) -> ContourSum | None:
     # Atoms cost more than frequencies: listings may add more variance than the smoothing.
-    listed = any(part.above is not None for part, _ in parts)
+    listed = any(part.above is not None and part.outputs == math.inf for part, _ in parts)
     smoothing = float(np.float32(min(tau * _LISTED if listed else tau, _MOST_SMOOTHING)))
     share = _COARSER * smoothing * smoothing / len(parts)
     tilt, focus = Fraction(saddle.tilt), saddle.focus

@@ -41,14 +41,9 @@ class LossPart(ABC):
         return self
 
     @property
-    def few_outputs(self) -> bool:
-        r"""Whether few outputs have all losses, without omitting any."""
-        return False
-
-    @property
-    def least_atoms(self) -> int:
-        r"""About the number of atoms, if it is known to be large before they are computed."""
-        return 0
+    def outputs(self) -> float:
+        r"""About the number of atoms, if it does not depend on the requested variance."""
+        return math.inf
 
     def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
         r"""All atoms, if they are few; atoms of mass below ``least`` may be counted as infinite.

@@ -34,12 +34,8 @@ _EVENLY: Final = 512
 _SAME: Final = 2.0**-48
 _EVEN: Final = 2.0**-44
 _UNIT: Final = 2.0**-53
-_NEAR: Final = 2.0**-45
-_WIDER: Final = 8
-_FEWEST: Final = 2
 _FAR: Final = 700.0
 _MANY: Final = 1e10
-_TINY: Final = 2.0**-1040
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,22 +59,23 @@ class Enumeration:
 
     def delta(self, epsilon: Fraction, relative: Fraction) -> Enclosure | None:
         r"""The delta of the total at ``epsilon`` >= 0; None if it has too many outcomes."""
-        for total in self._totals(0.0):
+        for total, lost in self._totals():
             # A listing from above may have a mass of a little more than 1.
             found = Enclosure(*(min(Fraction(end), Fraction(1)) for end in total.delta(epsilon)))
-            if found.width <= relative * found.lower:
+            if found.width + lost <= relative * found.lower:
                 return found
         return None
 
     def epsilon(self, delta: Fraction, relative: Fraction) -> Enclosure | None:
         r"""The epsilon of the total at ``delta`` > 0; None if it has too many outcomes."""
-        for total in self._totals(float(delta * relative)):
+        for total, lost in self._totals():
             if total.delta(Fraction(0))[1] <= delta:
                 return Enclosure.exactly(0)
             low, high = (_crossing(total, delta, end)[end] for end in (0, 1))
             if low == math.inf:
                 return Enclosure.infinite()
-            if high < math.inf and high - low <= relative * high:
+            narrow = high < math.inf and high - low <= relative * high
+            if narrow and lost <= relative * delta:
                 return Enclosure(Fraction(low), Fraction(high))
         return None
 
@@ -87,13 +84,11 @@ class Enumeration:
         many.
         """
         listed: list[tuple[Listing, int, bool]] = []
-        several = sum(count for _, count in self.parts) > 1
         for law, count in self.parts:
-            if several and law.least_atoms**2 > self.most:
-                return None
             # The last product has two halves, each with more outcomes than rounds.
-            most = self.most * _EVENLY if law.few_outputs else self.most
-            if count > 2 * math.isqrt(most):
+            known, most = law.outputs < math.inf, 2 * math.isqrt(self.most)
+            many = known and law.outputs > most and self.parts != ((law, 1),)
+            if many or count > (2 * math.isqrt(self.most * _EVENLY) if known else most):
                 return None
             atoms = law.few_atoms(least, coarse=self.coarse)
             if atoms is None or law.above is None:
@@ -101,15 +96,13 @@ class Enumeration:
             listed.append((_without(atoms, least, law.above), count, law.above))
         return self._sum(listed, least * least)
 
-    def _totals(self, wanted: float) -> Iterator[Listing]:
-        # The omitted mass decreases; products lose at most about 1e10 times the square of `least`.
+    def _totals(self) -> Iterator[tuple[Listing, Fraction]]:
+        # Totals, and a bound on the mass that their products omitted: it decreases.
         for least in _NEGLECTED:
-            if least * least * _MANY > wanted:
-                continue
             total = self.listing(least)
             if total is None:
                 return
-            yield total
+            yield total, Fraction(least * least * _MANY)
 
     def _sum(self, listed: list[tuple[Listing, int, bool]], least: float) -> Listing | None:
         # Return None as soon as there are too many outcomes.
@@ -135,7 +128,7 @@ class Enumeration:
             masses = np.convolve(one.masses, two.masses)
             # Each mass is a sum of at most this number of products, in any order.
             slip = (min(len(one.masses), len(two.masses)) + 4) * 2 * _UNIT
-            masses = masses * (1 + sign * slip) + (_TINY if up else 0.0)
+            masses = masses * (1 + sign * slip) + (2.0**-1040 if up else 0.0)
             return _without(Listing(losses, masses, hidden), least, up, ends=True)
         if pairs > self.most:
             if not self.coarse:
@@ -149,22 +142,16 @@ class Enumeration:
 
 def _evenly(one: Listing, two: Listing, sign: int) -> Floats | None:
     # Bounds on the sums of the losses of each anti-diagonal, if all are evenly spaced.
-    counts = [len(each.losses) for each in (one, two)]
-    if not min(counts) or max(counts) < _FEWEST:
+    a, b = sorted((one.losses, two.losses), key=len)
+    if not len(a) or len(b) == 1:
         return None
-    longer = one.losses if counts[0] >= counts[1] else two.losses
-    step = float(longer[-1] - longer[0]) / (len(longer) - 1)
-    apart, size = 0.0, 0.0
-    for each in (one, two):
-        line = each.losses[0] + step * np.arange(len(each.losses))
-        apart += float(np.abs(each.losses - line).max())
-        size += float(np.abs(each.losses).max())
-    if not apart <= _EVEN * size:
-        return None
+    step = float(b[-1] - b[0]) / (len(b) - 1)
+    line = step * np.arange(len(a) + len(b) - 1)
+    apart = sum(float(np.abs(each - (each[0] + line[: len(each)])).max()) for each in (a, b))
+    size = sum(float(np.abs(each).max()) for each in (a, b))
     # Each of the roundings is below 4 u of the sizes.
-    line = (one.losses[0] + two.losses[0]) + step * np.arange(sum(counts) - 1)
-    found: Floats = line + sign * (apart + 16 * _UNIT * size)
-    return found
+    bound: Floats = (a[0] + b[0]) + line + sign * (apart + 16 * _UNIT * size)
+    return bound if apart <= _EVEN * size else None
 
 
 def _without(listing: Listing, least: float, up: bool, *, ends: bool = False) -> Listing:  # noqa: FBT001  # the side
@@ -199,25 +186,24 @@ def _crossing(total: Listing, delta: Fraction, end: int) -> tuple[float, float]:
     def above(x: float) -> bool:
         return total.delta(Fraction(x))[end] > delta
 
-    largest = max(float(total.losses[-1]), 0.0) if len(total.losses) else 0.0
-    guess = min(_proposed(total, float(delta)), largest)
-    step = max(guess, _NEAR) * _NEAR
+    guess = _proposed(total, float(delta))
+    step = max(guess, 2.0**-45) * 2.0**-45
     low, high = max(guess - step, 0.0), guess + step
     while low > 0 and not above(low):
-        low, high, step = max(low - _WIDER * step, 0.0), low, _WIDER * step
+        step *= 8
+        low, high = max(low - step, 0.0), low
     while above(high):
-        if high > largest:
+        if not (len(total.losses) and high <= total.losses[-1]):
             return math.inf, math.inf
-        low, high, step = high, high + _WIDER * step, _WIDER * step
+        step *= 8
+        low, high = high, high + step
     return low, high
 
 
 def _proposed(total: Listing, delta: float) -> float:
     # Between two losses the curve is hidden + A - e^x B, for the P- and Q-mass A and B above.
-    losses = total.losses
-    a = total.hidden + np.cumsum(total.masses[::-1])[::-1]
-    b = np.cumsum((total.masses * np.exp(-np.clip(losses, -_FAR, _FAR)))[::-1])[::-1]
-    past = np.flatnonzero(a - b * np.exp(np.clip(losses, -_FAR, _FAR)) <= delta)
-    if not len(past) or not a[past[0]] > delta:
-        return float(losses[past[0]]) if len(past) else float(losses[-1])
-    return max(math.log((a[past[0]] - delta) / b[past[0]]), 0.0)
+    losses = np.clip(total.losses, -_FAR, _FAR)
+    a = total.hidden + np.cumsum(total.masses[::-1])[::-1] - delta
+    b = np.cumsum((total.masses * np.exp(-losses))[::-1])[::-1]
+    past = np.flatnonzero((a <= b * np.exp(losses)) & (a > 0))
+    return max(math.log(a[past[0]] / b[past[0]]), 0.0) if len(past) else 0.0

@@ -94,7 +94,7 @@ class GaussianPart(LossPart):
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         r"""The cumulants ac(c+1), a(2c+1) and 2a of a real Gaussian, good enough for v >= 1/2."""
-        rate = _float_rate(self)
+        rate = self.shift**2 * self.variance.denominator / (2 * self.variance.numerator)
         return rate * tilt * (tilt + 1), rate * (2 * tilt + 1), 2 * rate
 
     def factor(
@@ -209,11 +209,6 @@ def _whole(variance: Fraction, bits: int) -> arb:
     # Theta = Z/sqrt(2 pi v); `bits` is the ambient precision, part of the cache key.
     del bits
     return theta.partition(variance) / (2 * arb.pi() * ball(variance)).sqrt()
-
-
-@lru_cache(maxsize=1 << 10)
-def _float_rate(part: GaussianPart) -> float:
-    return float(part.rate)
 
 
 @lru_cache(maxsize=1 << 10)

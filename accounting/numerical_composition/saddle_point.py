@@ -133,7 +133,6 @@ def calm(parts: Sequence[tuple[LossPart, int]], saddle: Saddle) -> Saddle:
 
 
 _LogMoment: TypeAlias = Callable[[Fraction], float]
-"""The approximate log M((1 + lift) c) of the total, as a function of the lift."""
 
 
 def _moments(parts: Sequence[tuple[LossPart, int]], c: float) -> tuple[float, _LogMoment, bool]:

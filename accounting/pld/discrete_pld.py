@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,6 @@ from dpcore.numbers.floating import compensated_sum, exp_neg
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
-Number = TypeVar("Number", np.float64, np.int64)
-
 _UP: Final = 1 + 2.0**-50
 
 
@@ -176,15 +174,6 @@ def thinned(losses: Floats, masses: Floats, most: int) -> Integers:
     ):
         place += share * np.cumsum(each) / max(float(each.sum()), 1e-300)
     found = np.searchsorted(place, np.linspace(place[0], place[-1], most))
-    return distinct(np.clip(np.append(found, [0, len(losses) - 1]), 0, len(losses) - 1))
-
-
-def distinct(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    r"""The values in increasing order, each once, without the slow import of :func:`numpy.unique`.
-
-    >>> distinct(np.array([3.0, 1.0, 3.0])).tolist()
-    [1.0, 3.0]
-    """
-    rising: npt.NDArray[Number] = np.sort(values)
-    kept: npt.NDArray[Number] = rising[np.append(True, rising[1:] != rising[:-1])]
+    found = np.clip(np.append(found, [0, len(losses) - 1]), 0, len(losses) - 1)
+    kept: Integers = np.unique(found, return_index=True)[0]  # without an import of numpy.ma
     return kept

@@ -22,7 +22,7 @@ from accounting.errors import NotDerived
 from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.finite import FinitePair
 from accounting.pairs.pair import Pair
-from accounting.pld.discrete_pld import Floats, distinct
+from accounting.pld.discrete_pld import Floats
 from accounting.pld.loss_table import FixedTable, LossTable, Sketch, sketch_of
 from accounting.pld.pessimistic_and_optimistic import Approximate, Cells, Integers, Ratios
 from dpcore.errors import InvalidParameter, PrecisionExhausted
@@ -95,9 +95,9 @@ class IntegerPair(LossTable):
         return self._window.single and self._window.listed
 
     @property
-    def few_outputs(self) -> bool:
-        r"""Whether the loss is constant beyond few integers."""
-        return self.pair.constant_beyond() is not None
+    def outputs(self) -> float:
+        r"""The number of integers in the window if each is a cell."""
+        return self._window.last - self._window.first if self.fixed else math.inf
 
     @property
     def _window(self) -> _Window:
@@ -480,8 +480,7 @@ def _sketch(window: _Window) -> Sketch:
     ]
     near = [m + 1 + step for m in window.pair.bends() for step in (0, *steps)]
     inner = [float(m) for m in near if window.first < m < window.last]
-    spread = np.floor(np.append(spread, inner))
-    edges = distinct(spread)
+    edges = np.unique(np.floor(np.append(spread, inner)), return_index=True)[0]
     x = np.concatenate((edges[:1] - 1.0, (edges[1:] + edges[:-1] - 1) / 2, edges[-1:]))
     if window.listed:
         return sketch_of(_grouped(window, edges.astype(np.float64)), x)

@@ -56,9 +56,9 @@ class LossTable(ABC):
         return False
 
     @property
-    def few_outputs(self) -> bool:
-        r"""Whether few outputs have all losses, without omitting any."""
-        return False
+    def outputs(self) -> float:
+        r"""About the number of cells if they are fixed, otherwise infinity."""
+        return math.inf
 
     @abstractmethod
     def largest_loss(self) -> Enclosure:

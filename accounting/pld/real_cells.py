@@ -18,7 +18,7 @@ import numpy as np
 from flint import arb, ctx
 
 from accounting.pairs.enclose import moved
-from accounting.pld.discrete_pld import Floats, distinct
+from accounting.pld.discrete_pld import Floats
 from accounting.pld.loss_table import LossTable, Sketch
 from accounting.pld.noise_density import FLOOR, MOST_EXPONENT, Density, NormalDensity
 from accounting.pld.pessimistic_and_optimistic import Approximate, Cells, Ratios
@@ -352,7 +352,9 @@ def _log_ratio(p: Callable[[], arb], q: Callable[[], arb]) -> arb:
 
 def _rounded(edges: Floats, grid: tuple[float, float]) -> Floats:
     first, step = grid
-    return distinct(np.round((edges - first) / step) * step + first)
+    rounded = np.round((edges - first) / step) * step + first
+    found: Floats = np.unique(rounded, return_index=True)[0]  # without an import of numpy.ma
+    return found
 
 
 def _combined(weights: list[Fraction], components: list[Approximate]) -> Approximate:

@@ -62,16 +62,13 @@ def one_thread() -> AbstractContextManager[object]:
     For small matrices, threads spend more time waiting than computing, especially on
     a busy machine.
     """
-    found: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(
-        limits=1, user_api="blas"
-    )
+    # To find the loaded libraries takes milliseconds; a new one comes with an imported module.
+    found: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(limits=1)
     return found
 
 
 @lru_cache(maxsize=1)
-def _libraries(modules: int) -> Any:
-    # To find the loaded libraries takes milliseconds; a new one comes with an imported module.
-    del modules
+def _libraries(_modules: int) -> Any:
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # it has no types
 
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")
