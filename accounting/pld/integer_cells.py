@@ -385,12 +385,12 @@ def _with_tails(window: _Window, inner: Cells) -> Cells:
 
 
 def _tail_cell(window: _Window, *, right: bool) -> Cells:
-    # A tail of negligible mass needs few bits.
+    # A negligible mass needs few bits.
     with precision(_ROUGH_BITS):
         p, q = window.tail(right=right)
-        faint = p < _FAINT and q < _FAINT
-    with precision(_ROUGH_BITS if faint else _TAIL_BITS):
-        p, q = window.tail(right=right)
+    with precision(_TAIL_BITS):
+        if not (p < _FAINT and q < _FAINT):
+            p, q = window.tail(right=right)
         low, high = window.losses_beyond(right=right)
         return _of_balls([(p, q)], [low], [high])
 
