@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any
 
 import mpmath
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
@@ -26,7 +27,9 @@ from accounting.law_pairs.gaussian import GaussianPair
 from accounting.law_pairs.laplace import LaplacePair
 from accounting.law_pairs.registry import pair_of
 from accounting.numerical_composition import few_outcomes
+from accounting.numerical_composition.cell_refinement import ListedLoss
 from accounting.numerical_composition.few_outcomes import Enumeration
+from accounting.pld.discrete_pld import Listing
 from accounting.privacy_curves import dominating_pairs as ways
 from accounting.privacy_curves.choose_composition_method import ComposedLoss, listed_loss, loss_of
 from accounting.privacy_curves.derive_guarantee import PoissonSampled
@@ -304,6 +307,25 @@ def test_hidden_mass_that_is_forgotten_is_seen() -> None:
         patch.setattr(few_outcomes.Enumeration, "_product", broken)
         found = few_outcomes.Enumeration(parts=parts).delta(Fraction(1), ROUGH)
         assert found is None or not truth <= real(Fraction(found.upper))
+
+
+def test_losses_beside_their_line_are_covered() -> None:
+    # Three losses, the middle one a little above its place on an even grid: six rounds, one by one.
+    losses, masses = [-1.0, 0.01, 1.0], [0.25, 0.5, 0.25]
+    listing = Listing(np.array(losses), np.array(masses), 0.0)
+    parts = ((ListedLoss(listing=listing, above=True), 6),)
+    truth = 0.0
+    for chosen in itertools.product(range(3), repeat=6):
+        loss = math.fsum(losses[i] for i in chosen)
+        truth += math.prod(masses[i] for i in chosen) * max(1 - math.exp(1 - loss), 0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(few_outcomes, "_EVEN", 0.1)
+        broken = mutated(few_outcomes._evenly, "apart + 16", "16")
+        for evenly, sound in ((few_outcomes._evenly, True), (broken, False)):
+            patch.setattr(few_outcomes, "_evenly", evenly)
+            found = Enumeration(parts=parts).delta(Fraction(1), ROUGH)
+            assert found is not None
+            assert (found.upper >= truth * (1 - 1e-9)) is sound
 
 
 def test_a_direction_that_is_dropped_is_seen() -> None:
