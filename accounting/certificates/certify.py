@@ -25,7 +25,14 @@ from accounting.certificates.certificate_format import (
     required_assumptions,
 )
 from accounting.certificates.deadline import OutOfTime, bounded
-from accounting.certificates.parse_certificate import Claim, Malformed, parsed, part_of, read
+from accounting.certificates.parse_certificate import (
+    MOST_DECIMALS,
+    Claim,
+    Malformed,
+    parsed,
+    part_of,
+    read,
+)
 from accounting.certificates.prove_claim import ends_of, evidence_of, plan_of
 from accounting.certificates.verify import Status, Verdict, verify
 from accounting.descriptions.description import Description
@@ -458,6 +465,8 @@ class _ClaimRequest:
         return f"{self.quantity} at {self.key} {self.at} in a certificate"
 
     def _written(self, lower: int, upper: int, decimals: int) -> dict[str, Any]:
+        if decimals > MOST_DECIMALS:
+            raise NotDerived(self._wanted, f"it is too small for {MOST_DECIMALS} decimals")
         return {
             "quantity": self.quantity,
             self.key: write_rational(self.at),

@@ -57,7 +57,8 @@ _REAL: Final = mpmath.MPContext()
 _REAL.prec = 256
 
 _Floats: TypeAlias = NDArray[np.float64]
-_Half: TypeAlias = tuple[_Floats, _Floats]
+_Half: TypeAlias = tuple[_Floats, _Floats, float]
+# Masses and losses of combinations, and the mass of the omitted ones.
 _Value: TypeAlias = tuple[Any, Any]
 # A number and its estimated error.
 
@@ -178,7 +179,8 @@ def _largest_loss(each: Round) -> _Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Atoms:
-    r"""P-masses and losses of one round, repeated ``count`` times; ``infinite`` is P(L = infinity).
+    r"""P-masses and losses of one round, repeated ``count`` times; ``infinite`` is P(L = infinity),
+    ``omitted`` the mass of outcomes that are too rare to be listed.
 
     ``gap`` is the typical distance between losses, infinite for a density; for the nodes of a
     density the moments are accurate up to the frequency ``most``.
@@ -187,6 +189,7 @@ class _Atoms:
     masses: _Floats
     losses: _Floats
     infinite: float
+    omitted: float
     count: int
     gap: float
     most: float = math.inf
@@ -218,13 +221,15 @@ def _rows(parts: tuple[Part, ...]) -> list[tuple[_Atoms, ...]]:
 
 def _delta(listed: tuple[_Atoms, ...], epsilon: float, goal: float) -> tuple[float, float]:
     hidden = -math.expm1(sum(each.count * math.log1p(-each.infinite) for each in listed))
-    value, error = _direct(listed, epsilon) or _integral(listed, epsilon, goal)
-    return hidden + value, error + 1e-14 * hidden
+    value, error = _direct(listed, epsilon, goal) or _integral(listed, epsilon, goal)
+    omitted = sum(each.count * each.omitted for each in listed)
+    return hidden + value, error + omitted + 1e-14 * hidden
 
 
-def _direct(listed: tuple[_Atoms, ...], epsilon: float) -> tuple[float, float] | None:
+def _direct(listed: tuple[_Atoms, ...], epsilon: float, goal: float) -> tuple[float, float] | None:
     # All combinations of a few rounds, as two halves: for each outcome of one half, a sum over the
-    # outcomes of the other half for which the total loss exceeds epsilon.
+    # outcomes of the other half for which the total loss exceeds epsilon. None if there are too
+    # many, or if the omitted ones may change the goal's digits.
     if any(each.gap == math.inf or each.count > _FEW_ROUNDS for each in listed):
         return None
     some = tuple((each.count + i % 2) // 2 for i, each in enumerate(listed))
@@ -232,19 +237,19 @@ def _direct(listed: tuple[_Atoms, ...], epsilon: float) -> tuple[float, float] |
     half, other = _combined(listed, some), _combined(listed, rest)
     if half is None or other is None:
         return None
-    (p, losses), (others, places) = half, other
-    whole = math.exp(sum(each.log_moment(0.0) for each in listed))
-    lost = abs(whole - float(p.sum() * others.sum()))
+    (p, losses, omitted), (others, places, lost) = half, other
     first = np.searchsorted(places, epsilon - losses, side="right")
     masses = np.append(np.cumsum(others[::-1])[::-1], 0.0)[first]
     moved = np.append(np.cumsum((others * np.exp(-places))[::-1])[::-1], 0.0)[first]
     here, there = float(p @ masses), float((p * np.exp(epsilon - losses)) @ moved)
-    return here - there, 1e-13 * (here + there) + lost
+    if omitted + lost > goal * (here - there):
+        return None
+    return here - there, 1e-13 * (here + there) + omitted + lost
 
 
 @lru_cache(maxsize=4)
 def _combined(listed: tuple[_Atoms, ...], counts: tuple[int, ...]) -> _Half | None:
-    found: _Half | None = (np.ones(1), np.zeros(1))
+    found: _Half | None = (np.ones(1), np.zeros(1), 0.0)
     for each, count in zip(listed, counts, strict=True):
         for _ in range(count):
             if found is not None:
@@ -252,12 +257,13 @@ def _combined(listed: tuple[_Atoms, ...], counts: tuple[int, ...]) -> _Half | No
     return found
 
 
-def _with_one(p: _Floats, losses: _Floats, each: _Atoms) -> _Half | None:
+def _with_one(p: _Floats, losses: _Floats, omitted: float, each: _Atoms) -> _Half | None:
     # Add one round to each combination; permutations of one combination are merged.
     masses, moved, size = [], [], 0
     for mass, loss in zip(each.masses, each.losses, strict=True):
         tick()
         likely = p > _RARE / mass
+        omitted += float(p[~likely].sum()) * mass
         size += int(np.count_nonzero(likely))
         if size > _MOST_PAIRS:
             return None
@@ -265,7 +271,7 @@ def _with_one(p: _Floats, losses: _Floats, each: _Atoms) -> _Half | None:
         moved.append(losses[likely] + loss)
     found, place = np.unique(np.round(np.concatenate(moved), 13), return_inverse=True)
     merged: _Floats = np.bincount(place, weights=np.concatenate(masses)).astype(np.float64)
-    return merged, found
+    return merged, found, omitted
 
 
 def _integral(listed: Sequence[_Atoms], epsilon: float, goal: float) -> tuple[float, float]:
@@ -349,14 +355,24 @@ def _atoms(each: Round, count: int) -> _Atoms:
             likely = losses[order][p[order] > 1e-9]
             gaps = np.diff(likely)[np.diff(likely) > 1e-12]
             gap = float(np.median(gaps)) if len(gaps) else 1.0
-            return _Atoms(masses=p, losses=losses, infinite=infinite, count=count, gap=gap)
+            rest = (1 << _BITS) - sum(p for p, q in found if not q or min(p, q) >> _SEEN)
+            return _Atoms(
+                masses=p,
+                losses=losses,
+                infinite=infinite,
+                omitted=abs(math.ldexp(rest, -_BITS)),
+                count=count,
+                gap=gap,
+            )
     # P = Q e^L; the masses of each add up to 1.
     masses, losses = (q, -losses) if each.swapped else (q * np.exp(losses), losses)
     masses = masses / masses.sum()
     gap, most = math.inf, 3 / float(np.abs(np.diff(losses)).max())
     if each.law == "laplace":
         gap, most = 2 * float(each.shift), 20 * _panels(float(each.shift)) / float(each.shift)
-    return _Atoms(masses=masses, losses=losses, infinite=0.0, count=count, gap=gap, most=most)
+    return _Atoms(
+        masses=masses, losses=losses, infinite=0.0, omitted=0.0, count=count, gap=gap, most=most
+    )
 
 
 def _of_gaussian(each: Round) -> tuple[_Floats, _Floats]:

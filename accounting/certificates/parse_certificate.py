@@ -33,7 +33,7 @@ _MOST_TEXT: Final = 1 << 18
 _MOST_ITEMS: Final = 64
 _MOST_LETTERS: Final = 2000
 _MOST_ROUNDS: Final = 10**7
-_MOST_DECIMALS: Final = 400
+MOST_DECIMALS: Final = 400
 _MOST_SLOTS: Final = 1 << 17
 _MOST_PLACES: Final = 1 << 22
 _MOST_AMOUNTS: Final = 1 << 14
@@ -242,7 +242,7 @@ def _plan(where: str, value: object) -> Plan:
     step = rational(f"{where}.step", item["step"])
     if not Fraction(1, 10**9) <= step <= 1:
         raise Malformed(f"{where}.step", "must lie in [1/10^9, 1]")
-    digits = whole(f"{where}.digits", item["digits"], 8, _MOST_DECIMALS)
+    digits = whole(f"{where}.digits", item["digits"], 8, MOST_DECIMALS)
     slots = whole(f"{where}.slots", item["slots"], 64, _MOST_SLOTS)
     if digits * slots > _MOST_PLACES:
         raise Malformed(where, f"must have digits x slots <= {_MOST_PLACES}")
@@ -377,7 +377,7 @@ def _claim(where: str, item: Mapping[str, Any], *, wide: bool) -> Claim:
     if (quantity == "epsilon" and not 0 <= at < 1) or (quantity == "renyi" and at <= 1):
         allowed = "must be > 1" if quantity == "renyi" else "must lie in [0, 1)"
         raise Malformed(f"{where}.{key}", allowed)
-    digits = whole(f"{where}.digits", item["digits"], 0, _MOST_DECIMALS)
+    digits = whole(f"{where}.digits", item["digits"], 0, MOST_DECIMALS)
     lower, upper = (_decimal(f"{where}.{end}", item[end], digits) for end in ("lower", "upper"))
     unit = Fraction(1, 10**digits)
     if wide and upper < lower:

@@ -100,7 +100,7 @@ def _without_spread(rows: Sequence[Sequence[tuple[Round, int]]]) -> bool:
 def _room(claim: Claim, least: Fraction) -> Fraction:
     # The permitted error of delta, at least the fraction ``least`` of delta.
     if claim.quantity == "delta":
-        return max(claim.unit / 64, least * claim.upper, _LEAST)
+        return max(claim.unit / 64, least * claim.upper)
     if claim.quantity == "epsilon" and claim.at:
         return claim.at * max(min(claim.unit, _ONE) / 64, least)
     return Fraction(1, 10**12)

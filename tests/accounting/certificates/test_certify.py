@@ -43,6 +43,7 @@ SINGLES: list[tuple[str, Sensitivity | int, list[str]]] = [
     ("discrete-laplace:scale=20", Sensitivity.l1(3), []),
     ("discrete-gaussian-sum:count=5,sigma_squared=1/2", 1, ["2"]),
     ("skellam:variance=100", 2, ["3/2"]),
+    ("skellam:variance=4000", 1, []),  # delta(1/3) is 1e-104
     ("polya-difference:shape=9/10,scale=5", 2, ["2"]),
     ("polya-difference:shape=3/2,scale=5", 2, ["2"]),
     ("poisson:mean=100", 1, []),

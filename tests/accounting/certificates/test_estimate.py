@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from scipy.stats import norm
 
-from accounting import Status, verify
+from accounting import Status, compose, guarantee, verify
 from accounting.certificates import estimate
 from accounting.certificates.parse_certificate import part_of
+from dpcore import Mechanism, Skellam
 from tests.accounting.certificates.conftest import clear
 from tests.support.accounting.handwritten_certificates import certificate, enclosed, noise
 from tests.support.dpcore.mutants import mutated
@@ -64,6 +65,20 @@ def test_few_rounds_are_the_same_by_both_ways(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(estimate, "_FEW_ROUNDS", 0)
     value, error = delta(part, Fraction(2))
     assert abs(value - direct) <= error < 1e-3 * direct
+
+
+def test_an_estimate_counts_the_combinations_that_it_omits(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Their probability, below 1e-21 each, is more than delta = 5e-27.
+    part = noise("skellam", 1, 2, variance="200")
+    curve = guarantee(Mechanism(noise=Skellam(variance=200), sensitivity=1))
+    truth = compose((curve, 2)).delta(1)
+    value, error = delta(part, Fraction(1))
+    assert float(truth.lower or 0) - error <= value <= float(truth.upper) + error < 1.001 * value
+    broken = mutated(estimate._with_one, "omitted += float(p[~likely].sum()) * mass", "pass")
+    monkeypatch.setattr(estimate, "_with_one", broken)
+    clear()
+    value, error = delta(part, Fraction(1))
+    assert value + error < float(truth.lower or 0)
 
 
 def test_a_renyi_divergence_of_skellam_noise_is_a_sum() -> None:
