@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter, Unrepresentable
+from dpcore.names import name
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields, integer, text
+from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields, integer
 from dpcore.sampling.rng import SYSTEM, Rng
 
 A_NOISE: Final = "must be a Noise, e.g. DiscreteLaplace"
@@ -329,14 +330,11 @@ class Release:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        batch = text("batch", self.batch, "must be a non-empty name")
-        if not batch:
-            raise InvalidParameter("batch", self.batch, "must be a non-empty name")
-        object.__setattr__(self, "batch", batch)
+        object.__setattr__(self, "batch", name("batch", self.batch))
         people = self.participants
         if not isinstance(people, (tuple, list)):
             raise InvalidParameter("participants", people, "must be a tuple of names")
-        named = tuple(text("participants", one, "must be a tuple of names") for one in people)
+        named = tuple(name("participants", one) for one in people)
         object.__setattr__(self, "participants", named)
         if len(set(self.participants)) != len(self.participants):
             raise InvalidParameter("participants", self.participants, "must not contain duplicates")

@@ -22,13 +22,14 @@ from accounting.errors import NotDerived
 from accounting.guarantees.renyi_to_epsilon import rounded_up
 from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.ledger.hash_chain import canonical
-from accounting.ledger.user_names import name, sorted_names
+from accounting.ledger.user_names import sorted_names
 from accounting.privacy_curves.derive_guarantee import Derivable, Reported
 from accounting.privacy_curves.derive_guarantee import guarantee as derived
 from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.release_curve import OneRelease, PrivacyCurve, described
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
+from dpcore.names import name
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import integer, write_rational
 from dpcore.selection import AboveThreshold, NoisyMax, NoisyThreshold, Selection

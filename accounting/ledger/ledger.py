@@ -27,11 +27,12 @@ from accounting.ledger.database.transactions import Store
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
 from accounting.ledger.group_commit import Queue
 from accounting.ledger.hash_chain import HISTORY, MECHANISM, QUESTION, Charge, canonical
-from accounting.ledger.user_names import name, sorted_names
+from accounting.ledger.user_names import sorted_names
 from accounting.ledger.verify_ledger import Damage, damages
 from dpcore.errors import InvalidParameter
 from dpcore.local import LocalReport, ShuffledReports
 from dpcore.mechanism import Mechanism, Release, Scope, Unit
+from dpcore.names import name
 from dpcore.numbers.parameter import integer, text
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.selection import AboveThreshold

@@ -7,8 +7,7 @@ the mechanism and the users' budgets are checked before any column is read.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
@@ -214,17 +213,6 @@ def release(  # noqa: PLR0913 - one release, by keyword
     )
 
 
-@contextmanager
-def _names_by_row(table: Table, scope: TableScope, *, given: bool) -> Iterator[None]:
-    # If the ledger refuses a name, report its row in the table, unless users were given.
-    try:
-        yield
-    except InvalidParameter as error:
-        if not given and error.argument == "users":
-            table.refuse_user(scope, error.value, error.reason)
-        raise
-
-
 def _paid(
     planned: Released,
     table: Table,
@@ -257,8 +245,7 @@ def _paid(
             raise InvalidParameter("users", min(others), reason)
         value = None
         if not ledger.has(batch):
-            with _names_by_row(table, scope, given=users is not None):
-                poor = ledger.exhausted(charged, mechanism)
+            poor = ledger.exhausted(charged, mechanism)
             if poor:
                 left = {name: ledger.left(name) for name in poor[:3]}
                 price, _ = cost(ledger.filter, mechanism)

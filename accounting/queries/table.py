@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from dpcore.cli.input_file import csv_rows, require_plain
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
+from dpcore.names import PLAIN, name
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import Choice, Whole, check_fields, text
 from dpcore.sampling.rng import Rng
@@ -35,7 +36,6 @@ r"""The largest number of rows in memory: of one pass, of an engine's batch, of 
 Booleans: TypeAlias = npt.NDArray[np.bool_]
 _EXTRA: Final = "needs polars and narwhals: pip install 'dpcore[tables]'"
 _NOBODY: Final = "must be given: every row must have a user"
-_SPACED: Final = "must have no space before or after it: 'ada' and ' ada' would be two users"
 _CHANGED: Final = "changed while it was read"
 _VALUE, _USER, _PART, _COUNT = "value", "user", "part", "count"
 
@@ -246,7 +246,7 @@ class Table:
     def _named(self, scope: TableScope) -> Any:
         self.require(scope.user, argument="user")
         user = self._text(scope.user)
-        valid = (user != "") & (user == user.str.strip_chars())
+        valid = user.map_batches(_valid_names, return_dtype=_polars().Boolean)
         return _polars().when(valid).then(user).alias(_USER)
 
     def _passes(self, scope: TableScope, *columns: Any) -> tuple[int, Iterator[Any]]:
@@ -304,20 +304,17 @@ class Table:
             raise InvalidParameter("column", column, f"contains {kind}, but must contain numbers")
         return polars.col(column).cast(polars.Float64, strict=False)
 
-    def refuse_user(self, scope: TableScope, user: object, reason: str) -> None:
-        r"""Raise :class:`InvalidParameter` for the first row of this user, if there is one."""
-        self._refuse(scope.user, self._named(scope) == str(user), reason)
-
     def _refuse_rows(self, scope: TableScope, *more: tuple[str, Any, str]) -> NoReturn:
         # Report the first bad row, which an earlier pass over the table has found.
         missing = self._text(scope.user).fill_null("") == ""
         invalid = self._named(scope).is_null()
-        users = ((scope.user, missing, _NOBODY), (scope.user, invalid, _SPACED))
+        users = ((scope.user, missing, _NOBODY), (scope.user, invalid, ""))
         for column, bad, reason in (*users, *more):
             self._refuse(column, bad, reason)
         raise InvalidParameter("table", self.name, _CHANGED)
 
     def _refuse(self, column: str, bad: Any, reason: str) -> None:
+        # Without a reason the value is not a valid name, for the reason that `name` gives.
         polars = _polars()
         text = polars.col(column).cast(polars.String, strict=False).alias("shown")
         rows = self._frame().select(text, bad.alias("bad")).with_row_index("row", 1)
@@ -325,11 +322,26 @@ class Table:
         if len(found):
             row, value = found["row"][0], found["shown"][0]
             where = f"{self.name}, row {row}, column {column}"
+            if not reason:
+                name(where, value)
             raise InvalidParameter(where, ABSENT if value is None else value, reason)
 
     def _collected(self, frame: Any) -> Any:
         with _reading(self.name):
             return frame.collect(engine="streaming")
+
+
+def _valid_names(users: Any) -> Any:
+    # Which texts of a series are valid names; null is none.
+    plain = users.str.contains(f"^(?:{PLAIN.pattern})$").fill_null(value=False)
+    return plain | users.is_in([each for each in users.filter(~plain).unique() if _valid(each)])
+
+
+def _valid(text: object) -> bool:
+    try:
+        return bool(name("user", text))
+    except InvalidParameter:
+        return False
 
 
 def _counting(users: Any, most: int, key: bytes) -> Booleans:

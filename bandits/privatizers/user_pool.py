@@ -27,7 +27,6 @@ from accounting.composition.returning_users import per_user
 from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Pure, Rdp, Word
 from accounting.ledger import AlreadyCharged, Ledger
-from accounting.ledger.user_names import name
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.batch import Plays, Pulls
 from bandits.privatizers.deployment import A_DEPLOYMENT, Deployment
@@ -42,6 +41,7 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.laws.sum_of_shares import summed
 from dpcore.mechanism import Mechanism, Scope, Unit
+from dpcore.names import name
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import ball, narrow
 from dpcore.numbers.integer_search import ceil_sqrt

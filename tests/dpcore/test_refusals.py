@@ -189,6 +189,7 @@ def test_scope_words_are_named_with_their_choices(word: Any) -> None:
         *(("mechanism", LAPLACE), ("batch", ""), ("batch", 3), ("honest", 0), ("honest", 2)),
         *(("honest", math.nan), ("honest", "none"), ("honest", True)),
         *(("participants", ("a", "a")), ("participants", "abc"), ("participants", (1, 2))),
+        *(("participants", ("\u00e9", "e\u0301")), ("batch", "e\u0301"), ("batch", "a ")),
     ],
     ids=ident,
 )
@@ -196,6 +197,7 @@ def test_a_record_that_says_nothing(argument: str, value: Any) -> None:
     good: dict[str, Any] = {"mechanism": MECHANISM, "batch": "a"}
     line = refusal(lambda: Release(**{**good, argument: value}))
     assert names(line, argument)
+    assert Release(**good, participants=("\u00e9", "\u00e8")).participants == ("\u00e9", "\u00e8")
 
 
 BAD_PLACES: list[Any] = [1.0, "1", True, [1.5], [True], [None], 2**63]

@@ -23,11 +23,12 @@ from accounting.ledger import (
     LedgerDamaged,
     LedgerUnavailable,
 )
-from accounting.ledger.user_names import name, sorted_names
+from accounting.ledger.user_names import sorted_names
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit
+from dpcore.names import name
 from tests.effort import by_day
 from tests.support.dpcore.refusals import refusal
 from tests.support.ledger.budget import BUDGET, PER_USER, per_user

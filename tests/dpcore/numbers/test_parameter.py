@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accounting.ledger.user_names import name, sorted_names
+from accounting.ledger.user_names import sorted_names
 from dpcore import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -28,6 +28,7 @@ from dpcore import (
 from dpcore.errors import _SHOWN
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
+from dpcore.names import name
 from dpcore.numbers.parameter import (
     Exact,
     check_fields,
