@@ -10,8 +10,9 @@ it.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, fields
+from abc import ABCMeta, abstractmethod
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from fractions import Fraction
 from functools import cache, lru_cache, partial
 from typing import Any, ClassVar, Final, Protocol, Self, overload, runtime_checkable
@@ -20,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
-from dpcore.errors import InvalidParameter, PrecisionExhausted, Unrepresentable
+from dpcore.errors import ABSENT, InvalidParameter, PrecisionExhausted, Unrepresentable
 from dpcore.forks import HERE
 from dpcore.numbers.arrays import Integers, IntegersLike, integers, shape_of, shaped
 from dpcore.numbers.enclosure import Enclosure, narrow, round_up
@@ -30,6 +31,7 @@ from dpcore.numbers.parameter import check_fields, integer, write_rational
 from dpcore.sampling.inversion import Batch
 from dpcore.sampling.reservoir import SERVED, Reservoir
 from dpcore.sampling.rng import SYSTEM, Rng, SystemRng
+from dpcore.spec_syntax import parameter_meant
 
 FLOAT_ERROR: Final = 1e-13
 """The largest relative error of the float64 functions for values above 1e-300."""
@@ -67,8 +69,48 @@ def _power(text: str) -> Fraction:
     return Fraction(base) ** int(exponent or 1)
 
 
+class LawType(ABCMeta):
+    r"""The class of every law: wrong names of parameters raise :class:`InvalidParameter`.
+
+    >>> from dpcore import DiscreteGaussian
+    >>> DiscreteGaussian(sigma=20)
+    Traceback (most recent call last):
+    ...
+    dpcore.errors.InvalidParameter: sigma = 20: DiscreteGaussian needs sigma_squared=, here sigma^2
+    """
+
+    def __call__(cls, *values: Any, **given: Any) -> Any:
+        try:
+            return super().__call__(*values, **given)
+        except TypeError:
+            error = _misnamed(cls, values, given)
+            if error is None:
+                raise
+            raise error from None
+
+
+def _misnamed(
+    law: Any, values: tuple[object, ...], given: Mapping[str, object]
+) -> InvalidParameter | None:
+    names = tuple(each.name for each in fields(law) if each.init)
+    takes = f"{law.__name__} needs {', '.join(f'{name}=' for name in names)}"
+    if values:
+        return InvalidParameter(law.__name__, values, f"parameters are given by name: {takes}")
+    for key, value in given.items():
+        if key not in names:
+            try:
+                meant, power = parameter_meant(key, names)
+            except InvalidParameter:
+                return InvalidParameter(key, value, takes)
+            here = f", here {key}^{power}" if power > 1 else ""
+            return InvalidParameter(key, value, f"{law.__name__} needs {meant}={here}")
+    needed = (each.name for each in fields(law) if each.init and each.default is MISSING)
+    missing = next((name for name in needed if name not in given), None)
+    return None if missing is None else InvalidParameter(missing, ABSENT, f"must be given: {takes}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Noise(ABC):
+class Noise(metaclass=LawType):
     r"""A noise law on the integers; a subclass implements the abstract methods."""
 
     name: ClassVar[str]

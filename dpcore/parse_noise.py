@@ -34,6 +34,7 @@ from dpcore.spec_syntax import (
     did_you_mean,
     from_words,
     pairs_of,
+    parameter_meant,
     parameter_names,
     read_keys,
     required_names,
@@ -71,19 +72,6 @@ _LAW_NAMES: Final = MappingProxyType(
 _FARTHEST: Final = 1 << 62
 NO_MORE: Final[Mapping[str, type[Any]]] = MappingProxyType({})
 _T = TypeVar("_T")
-_DEVIATION: Final = (("sigma_squared", 2), ("variance", 2))
-_VARIANCE: Final = (("sigma_squared", 1), ("variance", 1))
-_PARAMETER_NAMES: Final[Mapping[str, tuple[tuple[str, int], ...]]] = MappingProxyType(
-    {
-        **dict.fromkeys(("sigma", "std", "stddev", "scale"), _DEVIATION),
-        **dict.fromkeys(("sigma2", "sigma^2", "var", "variance"), _VARIANCE),
-        **dict.fromkeys(("b", "s"), (("scale", 1),)),
-        **dict.fromkeys(("lambda", "lam", "mu"), (("mean", 1), ("scale", 1))),
-        "p": (("probability", 1),),
-        "n": (("trials", 1), ("count", 1)),
-        "r": (("shape", 1),),
-    }
-)
 
 
 @overload
@@ -224,7 +212,7 @@ def _did_you_mean(name: str, given: Mapping[str, str]) -> str:
     wanted, needed = parameter_names(law), required_names(law)
     try:
         for key, value in given.items():
-            own, power = _parameter_meant(key.lower(), wanted)
+            own, power = parameter_meant(key, wanted)
             number = rational(key, value)
             if own in meant or number <= 0:
                 return ""
@@ -236,18 +224,3 @@ def _did_you_mean(name: str, given: Mapping[str, str]) -> str:
     keys = [key for key in wanted if key in meant or key in needed]
     words = ",".join(f"{key}={meant.get(key, '...')}" for key in keys)
     return f"; did you mean {law.name}:{words}?"
-
-
-def _parameter_meant(key: str, wanted: tuple[str, ...]) -> tuple[str, int]:
-    # The intended parameter of the law, and the power to which the given value is raised.
-    if key in wanted:
-        return key, 1
-    if not key and len(wanted) == 1:
-        return wanted[0], 1
-    for own, power in _PARAMETER_NAMES.get(key, ()):
-        if own in wanted:
-            return own, power
-    near = get_close_matches(key, wanted, n=1)
-    if not near:
-        raise InvalidParameter(key, wanted, "has no parameter of this name")
-    return near[0], 1

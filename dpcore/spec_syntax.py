@@ -10,12 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number
 
 _T = TypeVar("_T")
+_DEVIATION: Final = (("sigma_squared", 2), ("variance", 2))
+_VARIANCE: Final = (("sigma_squared", 1), ("variance", 1))
+_PARAMETER_NAMES: Final[Mapping[str, tuple[tuple[str, int], ...]]] = MappingProxyType(
+    {
+        **dict.fromkeys(("sigma", "std", "stddev", "scale"), _DEVIATION),
+        **dict.fromkeys(("sigma2", "sigma^2", "var", "variance"), _VARIANCE),
+        **dict.fromkeys(("b", "s"), (("scale", 1),)),
+        **dict.fromkeys(("lambda", "lam", "mu"), (("mean", 1), ("scale", 1))),
+        "p": (("probability", 1),),
+        "n": (("trials", 1), ("count", 1)),
+        "r": (("shape", 1),),
+    }
+)
 
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:
@@ -163,3 +177,23 @@ def _takes(owner: str, known: Collection[str]) -> str:
 def _near(key: str, value: str, known: Collection[str]) -> str:
     near = get_close_matches(key.lower(), known, n=1)
     return f"; did you mean {near[0]}={value}?" if near else ""
+
+
+def parameter_meant(key: str, wanted: tuple[str, ...]) -> tuple[str, int]:
+    r"""The parameter of a law for which ``key`` stands, and the power of the value that it takes.
+
+    >>> parameter_meant("sigma", ("sigma_squared",))
+    ('sigma_squared', 2)
+    """
+    key = key.lower()
+    if key in wanted:
+        return key, 1
+    if not key and len(wanted) == 1:
+        return wanted[0], 1
+    for own, power in _PARAMETER_NAMES.get(key, ()):
+        if own in wanted:
+            return own, power
+    near = get_close_matches(key, wanted, n=1)
+    if not near:
+        raise InvalidParameter(key, wanted, "has no parameter of this name")
+    return near[0], 1

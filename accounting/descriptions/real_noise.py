@@ -7,18 +7,19 @@ the integer law that can be drawn exactly.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from types import MappingProxyType
 from typing import ClassVar, Final
 
+from dpcore.noise import LawType
 from dpcore.numbers.parameter import Exact, make_positive, write_rational
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RealNoise(ABC):
+class RealNoise(metaclass=LawType):
     r"""A real-valued noise law: its name and parameters, and its assumption."""
 
     name: ClassVar[str]

@@ -123,13 +123,14 @@ def test_an_event_of_dp_accounting() -> None:
 
 def test_bad_input_is_refused() -> None:
     tree, noise = Tree(rounds=4), Gaussian(sigma=1)
-    for given in (
+    cases: list[dict[str, Any]] = [
         {"strategy": "tree", "noise": noise},
         {"strategy": tree, "noise": Laplace(scale=1)},
         {"strategy": tree, "noise": noise, "participation": 2},
         {"strategy": tree, "noise": noise, "sensitivity": Sensitivity.l1(2)},
         {"strategy": tree, "noise": noise, "scope": "replace"},
         {"strategy": Banded(rounds=4), "noise": DiscreteGaussian(sigma_squared=4)},
-    ):
+    ]
+    for given in cases:
         with pytest.raises(InvalidParameter):
             MatrixMechanism(**given)

@@ -17,8 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpcore
+from accounting import Gaussian
 from dpcore import Noise, SeededRng, SystemRng, read_noise, write_noise
-from dpcore.noise import batch_of
+from dpcore.errors import InvalidParameter
+from dpcore.noise import LawType, batch_of
 from dpcore.parse_noise import LAWS, noise_from_json
 from dpcore.spec_syntax import parameter_names
 from tests.effort import by_day
@@ -50,6 +52,40 @@ def test_another_parameter_or_law_is_another_value(noise: Noise) -> None:
         assert type(noise)(**{**noise.parameters, name: other}) != noise
     others = [read_noise(text) for text in SPELLED]
     assert others.count(noise) == 1
+
+
+def test_a_wrong_name_of_a_parameter_is_refused_by_name(
+    noise: Noise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    law, good = type(noise), dict(noise.parameters)
+    first = next(iter(good))
+
+    def misnamed() -> None:
+        with pytest.raises(InvalidParameter, match=rf"^nmae = 20: {law.__name__} needs .*{first}="):
+            law(**good, nmae=20)  # type: ignore[call-arg]  # what is refused
+        with pytest.raises(InvalidParameter, match=rf"^{law.__name__} = .*by name: .* {first}="):
+            law(*good.values())
+        with pytest.raises(InvalidParameter, match=r"^\w+: must be given: .*="):
+            law()
+
+    misnamed()
+    monkeypatch.delattr(LawType, "__call__")
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        misnamed()
+
+
+@pytest.mark.parametrize(
+    ("law", "wrong", "meant"),
+    [
+        (dpcore.DiscreteGaussian, {"sigma": 20}, "sigma = 20: .* needs sigma_squared=, here sigma"),
+        (dpcore.Skellam, {"std": 3}, "std = 3: Skellam needs variance=, here std"),
+        (dpcore.DiscreteLaplace, {"b": 1}, "b = 1: DiscreteLaplace needs scale=$"),
+        (Gaussian, {"sigma_squared": 4}, "sigma_squared = 4: Gaussian needs sigma=$"),
+    ],
+)
+def test_the_intended_parameter_is_named(law: Any, wrong: dict[str, int], meant: str) -> None:
+    with pytest.raises(InvalidParameter, match=meant):
+        law(**wrong)
 
 
 def test_laws_with_equal_numbers_do_not_share_a_sampler() -> None:
