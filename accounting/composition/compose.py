@@ -25,7 +25,15 @@ from accounting.guarantees.renyi_to_epsilon import (
     delta_from_renyi,
     randomised_response_renyi,
 )
-from accounting.guarantees.stated_guarantees import Approx, Assumed, BoundedRange, Pure, Rdp, ZCdp
+from accounting.guarantees.stated_guarantees import (
+    Approx,
+    Assumed,
+    BoundedRange,
+    Pure,
+    PureBound,
+    Rdp,
+    ZCdp,
+)
 from accounting.law_pairs.bounded_range import BoundedRangePair
 from accounting.law_pairs.laplace import LaplacePair
 from accounting.pairs.ball_arithmetic import BEYOND_FLOATS
@@ -95,6 +103,7 @@ class Composition(Guarantee):
         found = self._over_totals(
             lambda total, near: total.epsilon(most, near * _EACH),
             lambda: approx_from_renyi(self.renyi_upper, most),
+            lambda part: part.epsilon(most, near),
             near,
             rough=_ROUGH,
         )
@@ -112,6 +121,7 @@ class Composition(Guarantee):
         found = self._over_totals(
             lambda total, near: total.delta(at, near * _EACH / 2),
             lambda: delta_from_renyi(self.renyi_upper, at),
+            lambda part: part.delta(at, near),
             near,
             rough=_ROUGH,
         )
@@ -155,12 +165,15 @@ class Composition(Guarantee):
         return html_table(f"Composition of {self.rounds} releases", [*rows, *assumed])
 
     @property
-    def _alone(self) -> OneRelease | None:
-        # A single round of noise on the reals or of shuffled reports has a narrower curve.
+    def _alone(self) -> OneRelease | BoundedRange | None:
+        # A single round of noise on the reals, of shuffled reports or of a choice has a narrower
+        # curve.
         source, rounds = self.parts[0]
-        if len(self.parts) > 1 or rounds > 1 or not isinstance(source, OneRelease):
+        if len(self.parts) > 1 or rounds > 1:
             return None
-        return source if source.assumptions else None
+        if isinstance(source, BoundedRange):
+            return source if source.choices == 1 else None
+        return source if isinstance(source, OneRelease) and source.assumptions else None
 
     def _with_assumptions(self, found: Bound) -> Bound:
         return replace(found, assumptions=self.assumptions)
@@ -179,6 +192,7 @@ class Composition(Guarantee):
         self,
         solve: Callable[[ComposedLoss, Fraction], Enclosure],
         by_orders: Callable[[], Bound],
+        ask: Callable[[Guarantee], Bound],
         relative: Fraction,
         rough: Fraction = Fraction(0),
     ) -> Bound:
@@ -192,7 +206,11 @@ class Composition(Guarantee):
             # Allocated epochs need as many atoms for a rough bound as for a fine one.
             found = over_totals(rounds, solve, near, rough=Fraction(0) if orders else rough)
         except (OverflowError, ZeroDivisionError, PrecisionExhausted) as error:
-            if self._samples:
+            pure = self._sum_of_pure()
+            if pure < math.inf:
+                added = PureBound(Fraction(pure), scope=self.scope)
+                found = replace(ask(added), theorem=f"{_SIZE}; the epsilons of pure rounds add")
+            elif self._samples:
                 # `_informed` adds the bounds that need no total.
                 found = Bound(upper=math.inf, lower=Fraction(0), method="contour", theorem=_SIZE)
             elif isinstance(error, PrecisionExhausted):
@@ -201,6 +219,12 @@ class Composition(Guarantee):
                 raise PrecisionExhausted(BEYOND_FLOATS) from error
         both = orders or any(isinstance(source, BoundedRange) for source, _ in self.parts)
         return self._with_assumptions(narrower(by_orders(), found) if both else found)
+
+    def _sum_of_pure(self) -> End:
+        try:
+            return sum((part.pure().upper * count for part, count in self.parts), Fraction(0))
+        except (NotDerived, PrecisionExhausted):
+            return math.inf
 
     @property
     def _samples(self) -> list[SampledRelease]:

@@ -124,8 +124,11 @@ def line_error(epsilon: Fraction, delta: Fraction, alpha: Fraction) -> Fraction:
     kept = 1 - delta
     with precision(_BITS):
         factor = ball(epsilon).exp()
+        if not factor.is_finite():
+            return Fraction(0)
         ends = (ball(kept) - factor * ball(alpha), ball(kept - alpha) / factor)
-        return max(Fraction(0), *(Fraction(Enclosure.of(end).lower) for end in ends))
+        lowest = [Enclosure.of(end).lower for end in ends]
+        return max(Fraction(0), *(Fraction(end) for end in lowest if end > -math.inf))
 
 
 def _best_line(delta: Callable[[Fraction], Fraction], alpha: Fraction) -> Fraction:

@@ -201,6 +201,8 @@ class Cells:
         with more mass at the upper end, and less at the lower end, this remains an upper bound.
         """
         low, high, most = self.low.excess, self.high.excess, self.p.upper
+        if not np.isfinite(most).all():
+            raise PrecisionExhausted("the masses of a round are outside the range of floats")
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             size = np.abs(low.value)
             numerator = self.moved.value - low.value * self.q.value

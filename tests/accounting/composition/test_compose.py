@@ -339,6 +339,31 @@ def test_a_wide_range_is_bounded_at_a_delta_close_to_one() -> None:
     assert BoundedRange(1000).epsilon(1).upper == 0
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "choices", "rounds"),
+    [("1e6", 1, 1), ("1e300", 1, 1), ("1e6", 2, 1), ("1e300", 1, 3)],
+)
+def test_the_pure_epsilon_bounds_choices_beyond_floats(
+    epsilon: str, choices: int, rounds: int
+) -> None:
+    total = compose((BoundedRange(epsilon, choices), rounds))
+    found = total.epsilon("1e-6")
+    # No choice loses less: the bound is within 1e-5 of randomised response, or its sum.
+    assert 1 - 1e-5 <= found.upper / (Fraction(epsilon) * rounds) <= 1 + 1e-15
+    assert (found.lower, total.delta(1).upper) == (None, 1)
+
+
+def test_a_tradeoff_of_losses_beyond_floats_is_a_bound() -> None:
+    assert 0 <= (BoundedRange("1e300").tradeoff("1/10").lower or 0) < Fraction(1, 10**6)
+
+
+def test_without_a_pure_epsilon_there_is_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    total = compose((BoundedRange(10**300), 3))
+    monkeypatch.setattr(Composition, "_sum_of_pure", lambda self: math.inf)
+    with pytest.raises(PrecisionExhausted, match="range of floats"):
+        total.epsilon("1e-6")
+
+
 def test_the_best_order_is_found_where_two_bounds_have_one_each() -> None:
     found = [compose((BoundedRange(1), count)).epsilon("1e-6").upper for count in (5, 10, 30, 300)]
     plain = [compose((ZCdp("1/8"), count)).epsilon("1e-6").upper for count in (5, 10, 30, 300)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -252,6 +253,19 @@ def test_noise_beyond_floats_is_refused() -> None:
         Listing.below(np.array([0.0]), np.array([0.0]), np.array([1.0]))
     with pytest.raises(PrecisionExhausted, match="finite"):
         Listing.above(np.array([0.0]), np.array([0.0]), 1.0)
+
+
+def test_a_mass_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = cells_of(PAIRS["everybody"], 64)
+    assert delta(listed_above((1.0, cells)), 0.0) > 0.3
+    lost = replace(cells, p=replace(cells.p, error=np.where(cells.p.value > 1e-3, np.nan, 0.0)))
+    with pytest.raises(PrecisionExhausted, match="range of floats"):
+        listed_above((1.0, lost))
+    # Without the check the masses count as the smallest loss.
+    broken = mutated(Cells.atoms_above, "not np.isfinite", "not np.ones_like")
+    monkeypatch.setattr(Cells, "atoms_above", broken)
+    with np.errstate(invalid="ignore"):
+        assert delta(listed_above((1.0, lost)), 0.0) < 0.1
 
 
 def test_logarithms_are_rounded_outwards() -> None:
