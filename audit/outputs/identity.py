@@ -3,8 +3,8 @@ r"""The identity of an output: its type and exact value as text; different outpu
 Two outputs are the same if their texts are equal: ``1``, ``1.0``, ``True`` and ``np.int64(1)`` are
 four outputs, and ``0.0`` and ``-0.0`` are two. All payloads of nan are the same. The items of a set
 are unordered, those of a dict are ordered. An object of an unknown class is identified by its repr,
-its attributes that hold plain data and, if it has a hash, by its own ``==``. DataFrames and Series
-of pandas and polars are read as plain data; neither library is imported here.
+its attributes, also those of objects in them, and, if it has a hash, by its own ``==``. DataFrames
+and Series of pandas and polars are read as plain data; neither library is imported here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -49,6 +50,8 @@ _JSON_NUMBER: Final = re.compile(r"\s*-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0
 _WRAPPED: Final = re.compile(r"np\.(?:int64|float64|bool|str|bytes)\((.*)\)", re.DOTALL)
 _STRETCH: Final = 16384
 _DEEPEST: Final = 50
+_MOST_OBJECTS: Final = 1000
+_UNREAD: Final = "not read: "
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -407,20 +410,77 @@ def fields_of(output: Any) -> tuple[tuple[str, Any], ...] | None:
 
 
 def attributes_of(output: Any) -> dict[str, Any]:
-    r"""The attributes of an object that hold plain data, including those that its repr omits.
+    r"""The attributes of an object as plain data, including those that its repr omits.
 
-    None for classes of Python itself, which may cache a text or a hash in an attribute, and for
-    members of an enum.
+    An object in an attribute is a dict of its class and its own attributes, up to 1000 objects and
+    50 levels; otherwise, and if it has no data, a text says that it is not read
+    (:func:`unread_attributes`). None for classes of Python itself, which may cache a text or a hash
+    in an attribute, and for members of an enum.
     """
     if isinstance(output, StandIn):
         return output.own
-    library = str(type(output).__module__).partition(".")[0] in sys.stdlib_module_names
-    if library or isinstance(output, enum.Enum):
+    return _attributes(output, {id(output): (0, output)}, _DEEPEST)
+
+
+def unread_attributes(output: Any) -> list[str]:
+    r"""The paths of the attributes that :func:`attributes_of` cannot read, with their class."""
+    found: list[str] = []
+
+    def search(value: Any, path: str) -> None:
+        if isinstance(value, str) and value.startswith(_UNREAD):
+            found.append(f"{path} ({value.removeprefix(_UNREAD)})")
+        if type(value) in (dict, list, tuple):
+            for name, item in value.items() if type(value) is dict else enumerate(value):
+                search(item, f"{path}.{name}")
+
+    search(attributes_of(output), type(output).__name__)
+    return found
+
+
+# The objects that were read, by id, with their number: a later reference is the number, so that
+# circles end. They are kept, so that no id is used twice.
+_Seen: TypeAlias = dict[int, tuple[int, object]]
+
+
+def _attributes(value: Any, seen: _Seen, depth: int) -> dict[str, Any]:
+    library = str(type(value).__module__).partition(".")[0] in sys.stdlib_module_names
+    if library or isinstance(value, enum.Enum):
         return {}
-    state = object.__getstate__(output)
+    state = object.__getstate__(value)
     parts = state if isinstance(state, tuple) else (state,)
-    found = {name: value for part in parts if type(part) is dict for name, value in part.items()}
-    return {name: value for name, value in found.items() if _is_data(value, _DEEPEST)}
+    found = {name: item for part in parts if type(part) is dict for name, item in part.items()}
+    return {name: _data(item, seen, depth - 1) for name, item in found.items()}
+
+
+def _data(value: Any, seen: _Seen, depth: int) -> Any:
+    kind = type(value)
+    if _is_data(value, depth) or isinstance(value, enum.Enum) or is_table(kind):
+        return value
+    if id(value) in seen:
+        return f"object {seen[id(value)][0]}"
+    if depth > 0 and len(seen) < _MOST_OBJECTS:
+        seen[id(value)] = len(seen), value
+        if kind in (list, tuple):
+            return kind(_data(item, seen, depth - 1) for item in value)
+        if kind is dict and all(_is_data(key, depth) for key in value):
+            return {key: _data(item, seen, depth - 1) for key, item in value.items()}
+        with suppress(Exception):  # of a class that cannot be read
+            if found := _contents(value, seen, depth):
+                return {"__class__": kind.__qualname__, **found}
+    return f"{_UNREAD}{kind.__qualname__}"
+
+
+def _contents(value: Any, seen: _Seen, depth: int) -> dict[str, Any]:
+    # The attributes, and the value of the base or a repr that is more than an address.
+    found, kind = _attributes(value, seen, depth), cast("Any", type(value))
+    for base, bare in BASES.items():
+        if isinstance(value, base):
+            return {**found, "value": _data(bare(value), seen, depth - 1)}
+    if found and kind.__repr__ is object.__repr__:
+        return found
+    text = repr(value)
+    bare_text = without_address(text)
+    return {**found, "repr": bare_text} if found or bare_text == text else {}
 
 
 def _is_data(value: Any, depth: int) -> bool:

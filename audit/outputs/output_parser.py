@@ -29,6 +29,7 @@ from audit.outputs.identity import (
     identity,
     is_table,
     table_of,
+    unread_attributes,
     without_address,
     written,
 )
@@ -251,6 +252,7 @@ def oddities(outputs: Outputs, worlds: NDArray[np.bool_], form: OutputParser) ->
         *_kinds_found(values, worlds, form),
         *_constant(form.apply(outputs)),
         *_all_different(values),
+        *_unread(values),
         *_dependent(outputs, worlds),
     ]
 
@@ -319,6 +321,23 @@ def _all_different(outputs: Outputs) -> list[str]:
         return []
     names = " or ".join(sorted({type(item).__name__ for item in found}))
     return [f"no two outputs of type {names} are equal: return plain values"]
+
+
+def _unread(outputs: Outputs) -> list[str]:
+    # Of one output of each class.
+    if isinstance(outputs, np.ndarray):
+        return []
+    one_of_each = {type(output): output for output in outputs}.values()
+    items = (item for output in one_of_each for level in _levels(output) for item in level)
+    found = {
+        path: None
+        for item in items
+        if type(item) not in _HARMLESS
+        for path in unread_attributes(item)
+    }
+    if not found:
+        return []
+    return [f"attributes without plain data were not measured: {', '.join([*found][:4])}"]
 
 
 def _dependent(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -99,8 +101,44 @@ EQUAL = [
     (np.array(["a"], "<U1"), np.array(["a"], "<U9")),
     (Own(1), Own(1)),
     (Hidden(1), Hidden(1)),
-    (Silent(Bare(1)), Silent(Bare(2))),  # only attributes with plain data are read
+    (Silent(threading.Lock()), Silent(threading.Lock())),  # named in the report
 ]
+
+
+def _parent(number: int) -> Silent:
+    child = Silent(number)
+    child.slot, child.__dict__["number"] = Silent(0, up=child), number
+    return child
+
+
+def _chain(length: int, end: int) -> Silent:
+    found = Silent(end)
+    for _ in range(length):
+        found = Silent(found)
+    return found
+
+
+def test_objects_in_a_circle_are_read_once() -> None:
+    assert identity(_parent(1)) == identity(_parent(1)) != identity(_parent(2))
+    wide = Silent([Silent(0)] * 5000)
+    assert len(str(identity(wide))) < 10**6
+
+
+def test_the_report_names_the_attributes_that_were_not_read() -> None:
+    def noted(made: Any) -> list[str]:
+        function = functools.partial(_one_of, made)
+        found = sample(Scalar(spelling="objects", function=function, seeded=True), PLAN)
+        return [each for each in found.warnings if "not measured" in each]
+
+    assert noted(lambda n: Silent(n, inner=Bare(n))) == []
+    (found,) = noted(lambda n: Silent(n, lock=threading.Lock(), deep=[Bare(print)]))
+    assert "Silent.lock (lock)" in found
+    (found,) = noted(lambda n: Silent(n, deep=_chain(60, n)))
+    assert "(Silent)" in found
+
+
+def _one_of(made: Any, dataset: int, rng: Any) -> Any:
+    return made(int(rng.integers(2)))
 
 
 def test_an_attribute_in_which_python_caches_a_text_is_not_read() -> None:

@@ -9,6 +9,7 @@ import math
 from collections import namedtuple
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -199,6 +200,10 @@ APART: list[tuple[Any, Any]] = [
     (Silent(1, raw=[0.5]), Silent(1, raw=[0.25])),
     (Silent(1, cells=np.arange(3)), Silent(1, cells=np.arange(1, 4))),
     (Bare(1), Bare(2)),
+    (Silent(Bare(1)), Silent(Bare(2))),
+    (Silent(1, held=[{"a": (Bare(1),)}]), Silent(1, held=[{"a": (Bare(2),)}])),
+    (Silent(PurePath("a")), Silent(PurePath("b"))),
+    (Silent(Silent(1, up=Bare(1))), Silent(Silent(1, up=Bare(2)))),
     (ValueError("a"), ValueError("b")),
     (noted(1), noted(2)),
     (range(3), range(4)),
