@@ -13,9 +13,10 @@ otherwise its noise hides the clipping and the normaliser.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from importlib import import_module
+from itertools import chain
 from typing import Any, Final, Protocol, get_args
 
 import numpy as np
@@ -30,7 +31,7 @@ from audit.statistical_tests.sample_outcome import versions
 from audit.training.step_report import Check, CheckVerdict, Sampling, Stated, StepReport
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.numbers.enclosure import round_down
+from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
 
 LIBRARIES: Final = {
@@ -41,11 +42,15 @@ r"""The steps of other libraries, by name: the module and class, which takes sta
 
 Floats = NDArray[np.float64]
 
-_SHARES: Final = 7
-r"""The number of statistical checks: five of sampling, and two of the noise."""
+_SHARES: Final = 8
+r"""The number of statistical checks: five of sampling, and three of the noise."""
 
 _FEWEST: Final = 3
 r"""Least number of updates of noise: with fewer, independent coordinates may agree by rounding."""
+
+_UPDATES: Final = 500
+_ENTRIES: Final = 1 << 25
+r"""The least number of updates of noise, unless their gradients have more entries in all."""
 
 _MOST: Final = {"records": 10**9, "dimension": 10**6, "batches": 10**5, "draws": 10**8}
 _GRID: Final = 1 << 20
@@ -106,7 +111,7 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
     ...         return ((gradients / norms).sum(axis=0) + noise) / max(1, len(gradients))
     >>> report = dpsgd(Step, records=1000, rate="0.1", noise_multiplier=1, clip=1, seed=1)
     >>> [check.name for check in report.checks if check.failed]
-    ['noise', 'coordinates', 'clipping', 'normaliser']
+    ['noise', 'coordinates', 'each update', 'clipping', 'normaliser']
 
     Raises :class:`InvalidParameter`, and :class:`TargetFailed` if the step fails.
     """
@@ -248,13 +253,18 @@ class _Caller:
         sizes = [self.size] if self.stated.sampling == "fixed" else self.sizes
         each = (self.zeros(dimension, sizes[k % len(sizes)]) for k in range(calls))
         drawn = np.stack([self.update(zeros, k) for k, zeros in enumerate(each)])
-        standard = drawn * (self.unit / float(self.stated.noise_multiplier))
+        factor = self.unit / float(self.stated.noise_multiplier)
+        standard = drawn * factor
         fault = _same_noise(drawn)
         if fault:
             yield _check("noise", fault, fault=True)
         else:
             yield self._law_of(standard.ravel(), level)
         yield _coordinates(standard, round_down(level))
+        few = self.zeros(dimension, sizes[0])
+        count = max(calls, min(_UPDATES, _ENTRIES // few.size))
+        more = (self.update(few, k) * factor for k in range(calls, count))
+        yield _each_update(chain(standard, more), round_down(level), round_up(level * _SHARES))
 
     def _law_of(self, standard: Floats, level: Fraction) -> Check:
         cells = np.rint(np.clip(standard, -1e12, 1e12) * _GRID).astype(np.int64)
@@ -413,16 +423,51 @@ def _coordinates(standard: Floats, level: float) -> Check:
     calls, dimension = standard.shape
     with np.errstate(all="ignore"):
         total = standard.sum(axis=1, keepdims=True) / math.sqrt(dimension)
-        sums = np.nan_to_num((np.hstack((standard, total)) ** 2).sum(axis=0), nan=math.inf)
-    tails = np.minimum(stats.chi2.cdf(sums, calls), stats.chi2.sf(sums, calls))
-    worst = int(np.argmin(tails))
-    p_value = min(1.0, 2 * len(sums) * float(tails[worst]) * _ROUNDING)
+        sums = (np.hstack((standard, total)) ** 2).sum(axis=0)
+    worst, spread, p_value = _most_extreme(sums, calls)
     name = f"coordinate {worst:,}" if worst < dimension else "the sum of all coordinates"
     statement = (
-        f"the noise of {name} has {math.sqrt(sums[worst] / calls):.4g} times the stated standard "
+        f"the noise of {name} has {spread:.4g} times the stated standard "
         f"deviation in {calls:,} updates; the others are nearer to it"
     )
     return _tested("coordinates", statement, p_value, refuted=p_value <= level)
+
+
+def _each_update(updates: Iterable[Floats], level: float, alpha: float) -> Check:
+    # The same for each update, and for the sum of all updates, so that noise that is missing or
+    # smaller in some steps is found if any of them was drawn.
+    squares: list[float] = []
+    total = np.zeros(1)
+    with np.errstate(all="ignore"):
+        for one in updates:
+            squares.append(float((one**2).sum()))
+            total = total + one
+        calls, dimension = len(squares), len(total)
+        worst, spread, p_value = _most_extreme([*squares, (total**2).sum() / calls], dimension)
+    name = f"update {worst + 1:,}" if worst < calls else "the sum of all updates"
+    # All updates have noise with probability at most (1 - share)^calls.
+    missed = 100 * -math.expm1(math.log(alpha) / calls)
+    statement = (
+        f"the noise of {name} has {spread:.4g} times the stated standard deviation, the farthest "
+        f"of {calls:,} updates; noise that is missing in fewer than {_two_digits(missed)}% of the "
+        "steps could have gone unnoticed"
+    )
+    return _tested("each update", statement, p_value, refuted=p_value <= level)
+
+
+def _two_digits(value: float) -> str:
+    # Rounded up.
+    decimals = max(1 - math.floor(math.log10(value)), 0)
+    return f"{math.ceil(value * 10**decimals) / 10**decimals:.{decimals}f}"
+
+
+def _most_extreme(sums: Sequence[float] | Floats, freedom: int) -> tuple[int, float, float]:
+    # The index of the least probable sum of ``freedom`` squares, the spread there, and the p-value.
+    sums = np.nan_to_num(np.asarray(sums), nan=math.inf)
+    tails = np.minimum(stats.chi2.cdf(sums, freedom), stats.chi2.sf(sums, freedom))
+    worst = int(np.argmin(tails))
+    p_value = min(1.0, 2 * len(sums) * float(tails[worst]) * _ROUNDING)
+    return worst, math.sqrt(sums[worst] / freedom), p_value
 
 
 class _Listed:

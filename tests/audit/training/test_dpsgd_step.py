@@ -36,7 +36,7 @@ def test_a_step_as_stated_passes(step: Any) -> None:
         report = audited(step, seed=seed)
         assert failed(report) == set()
         assert (report.verdict, report.exit_code) == ("not_refuted", 0)
-        assert len(report.checks) == 12
+        assert len(report.checks) == 13
 
 
 @by_day(6)
@@ -53,6 +53,20 @@ def test_what_is_broken_elsewhere_does_not_fail_a_check() -> None:
     assert failed(audited(steps.TenthLessNoise)) == {"noise"}
     assert failed(audited(steps.ActualSize)) >= {"normaliser"}
     assert failed(audited(steps.Truncated)) == {"batch sizes"}
+
+
+def test_missing_noise_is_found_in_as_few_steps_as_the_report_states(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row = next(each for each in audited(Right, alpha="0.001").checks if each.name == "each update")
+    assert "noise that is missing in fewer than 1.4% of the steps" in row.statement
+    assert 0.986**500 < 0.001 < 0.987**500
+    found = [failed(audited(steps.RareNoNoise, seed=seed)) for seed in range(effort(4, 40))]
+    assert all("each update" in each for each in found)
+    # Forty updates miss it in every second audit.
+    monkeypatch.setattr(training, "_UPDATES", 40)
+    found = [failed(audited(steps.RareNoNoise, seed=seed)) for seed in range(effort(4, 40))]
+    assert any(not each for each in found)
 
 
 def test_batches_cut_at_25_of_mean_20_are_seen_at_the_default_level() -> None:

@@ -223,6 +223,36 @@ class CommonNoise(Right):
         return np.asarray(0.8**0.5 * own + 0.2**0.5 * common)
 
 
+class RareNoNoise(Right):
+    """One step in fifty has no noise."""
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        return super().noise(size, rng) * (rng.random() >= 0.02)
+
+
+class EveryHundredth(Right):
+    """Every hundredth update has half of the noise."""
+
+    updates = 0
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        self.updates += 1
+        return super().noise(size, rng) * (0.5 if self.updates % 100 == 0 else 1)
+
+
+class BalancedNoise(Right):
+    """Each update takes back the noise of the one before: the sum of all has little."""
+
+    last: Floats | None = None
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        found = super().noise(size, rng)
+        before, self.last = self.last, found
+        if before is None or len(before) != size:
+            return found
+        return np.asarray((found - before) / 2**0.5)
+
+
 class ShuffledNoise(Right):
     """Broken: the same noise at every step, in another order."""
 
@@ -366,6 +396,9 @@ BROKEN: dict[type[Right], str] = {
     CentredNoise: "coordinates",
     CommonNoise: "coordinates",
     ShuffledNoise: "noise",
+    RareNoNoise: "each update",
+    EveryHundredth: "each update",
+    BalancedNoise: "each update",
     NoiseOfFullBatches: "noise",
     LastUnclipped: "clipping",
     ScaledBelow: "clipping",
