@@ -7,7 +7,7 @@ five tests with fixed weights:
                distance), by Monte Carlo: detects a wrong scale or location
     omnibus    the likelihood-ratio statistic G of all cells, by Monte Carlo
     tilted     the same scores by Chernoff's bound, if Monte Carlo cannot reach alpha
-    cells      every cell by its exact binomial tails
+    cells      every cell and half-line by its exact binomial tails
     residues   wide laws modulo 2, 3 and 5, by exact binomial tails
 
 p = min p_i / w_i. A single value of probability 0 refutes the law. ``sequential`` tests during the

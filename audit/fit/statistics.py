@@ -5,8 +5,8 @@ cell lies between two floats, from the law's float functions and their proven er
 bound that favours the law. For a fixed number of draws, five p-values are combined. For sequential
 use, the wealth is valid after any draw: a supermartingale that starts at 1, the mixture with fixed
 weights of likelihood ratios of fixed alternatives (laws tilted along the scores of the cells, an
-urn that learns any shape, the same urn for residues). Statements and proofs:
-``docs/proofs/exact_audits.md``.
+urn that learns any shape, the same urn for residues, and for each cell and half-line). Statements
+and proofs: ``docs/proofs/exact_audits.md``.
 """
 
 from __future__ import annotations
@@ -318,9 +318,13 @@ def _chernoff(score: Floats, upper: Floats, gained: float, draws: int) -> float:
 
 
 def _by_cell(cells: FitCells, seen: CellCounts) -> float:
+    return _binomial(seen.draws, *_events(cells, seen))
+
+
+def _events(cells: FitCells, seen: CellCounts) -> tuple[Integers, Floats, Floats]:
+    # The counts of cells and half-lines, and bounds on their probabilities.
     counts, lower, upper = map(_with_tails, (seen.counts, cells.lower, cells.upper))
-    wide = np.minimum(upper * (1 + _ERROR), 1.0)
-    return _binomial(seen.draws, counts, lower * (1 - _ERROR), wide)
+    return counts, lower * (1 - _ERROR), np.minimum(upper * (1 + _ERROR), 1.0)
 
 
 def _with_tails(cells: NDArray[Any]) -> NDArray[Any]:
@@ -348,12 +352,14 @@ def _by_residue(cells: FitCells, seen: CellCounts) -> float:
 
 
 TILTED_WEIGHT: Final = 0.5
-_URN_WEIGHT: Final = 0.4
+_URN_WEIGHT: Final = 0.3
+_CELLS_WEIGHT: Final = 0.1
 _RESIDUE_WEIGHT: Final = 0.1
 # The shifts of the tilted laws, in standard deviations of the score per draw.
 TILTS: Final = tuple(2.0**-k for k in range(1, 12))
 # The total initial counts of the urns, in draws.
 _URNS: Final = tuple(4.0**k for k in range(11))
+_COINS: Final = _URNS[::5]
 
 
 def log_wealth(cells: FitCells, seen: CellCounts) -> float:
@@ -367,11 +373,13 @@ def log_wealths(cells: FitCells, seen: CellCounts) -> Iterator[tuple[str, float]
     for value in tilted.tolist():
         yield "tilted", value + math.log(TILTED_WEIGHT / len(tilted))
     for size in _URNS:
-        value = _urn(seen.counts, size * np.maximum(cells.nominal, _LEAST), cells.upper)
+        value = float(_urn(seen.counts, size * np.maximum(cells.nominal, _LEAST), cells.upper))
         yield "urn", value + math.log(_URN_WEIGHT / len(_URNS))
+    coins = np.concatenate([_coins(cells, seen, size) for size in _COINS])
+    yield "cells", float(logsumexp(coins)) + math.log(_CELLS_WEIGHT / len(coins))
     for modulus, counts in zip(cells.moduli, seen.residues, strict=True):
         above = np.full(modulus, cells.residue(modulus)[1])
-        value = _urn(counts, np.ones(modulus), above)
+        value = float(_urn(counts, np.ones(modulus), above))
         yield "residues", value + math.log(_RESIDUE_WEIGHT / len(cells.moduli))
 
 
@@ -393,16 +401,22 @@ def _tilts(cells: FitCells) -> tuple[Floats, Floats]:
     return exponents, norms
 
 
-def _urn(counts: Integers, opening: Floats, above: Floats) -> float:
+def _coins(cells: FitCells, seen: CellCounts, size: float) -> Floats:
+    # For each cell and half-line an urn of two colours: in the event or not.
+    counts, lower, upper = _events(cells, seen)
+    both = np.stack((counts, seen.draws - counts), axis=1)
+    above = np.stack((upper, 1 - lower), axis=1)
+    return _urn(both, size * np.maximum(above, _LEAST), above)
+
+
+def _urn(counts: Integers, opening: Floats, above: Floats) -> Floats:
     # The probability of these draws from a Polya urn with these initial counts (each draw adds one
-    # of its cell), over an upper bound on their probability under the law.
-    total = float(opening.sum())
-    draws = int(counts.sum())
-    came = counts > 0
-    n, a = counts[came], opening[came]
-    risen = gammaln(a + n) - gammaln(a)
-    chance = xlogy(n, above[came])
-    size = float(np.sum(np.abs(gammaln(a + n)) + np.abs(gammaln(a)) + np.abs(chance)))
-    all_risen = gammaln(total + draws) - gammaln(total)
-    size += float(abs(gammaln(total + draws)) + abs(gammaln(total))) + draws
-    return float(risen.sum() - all_risen - chance.sum()) - _ROUNDING * size
+    # of its cell), over an upper bound on their probability under the law, along the last axis.
+    total, draws = opening.sum(axis=-1), counts.sum(axis=-1)
+    high, low, chance = gammaln(opening + counts), gammaln(opening), xlogy(counts, above)
+    after, before = gammaln(total + draws), gammaln(total)
+    gained = np.where(counts > 0, high - low, 0.0)
+    size = np.where(counts > 0, np.abs(high) + np.abs(low) + np.abs(chance), 0.0).sum(axis=-1)
+    size += np.abs(after) + np.abs(before) + draws
+    found: Floats = gained.sum(axis=-1) - (after - before) - chance.sum(axis=-1) - _ROUNDING * size
+    return found
