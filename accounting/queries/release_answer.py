@@ -154,7 +154,13 @@ def plan(
         assert not isinstance(law, Selection)  # noqa: S101  # additive noise
         # Noise without a standard error or an interval is refused here, before the draw.
         each = 1 - (1 - confidence) / 2 if isinstance(query, Mean) else confidence
-        found = scaled(spread(law.noise, each)[0], Fraction(query.unit))
+        try:
+            found = scaled(spread(law.noise, each)[0], Fraction(query.unit))
+        except InvalidParameter as beyond:
+            word = "epsilon" if target.rho is None else "rho"
+            range_, _, _ = beyond.reason.partition(";")
+            reason = f"needs noise whose interval cannot be computed: {range_}"
+            raise InvalidParameter(word, getattr(target, word), reason) from beyond
         error = None if isinstance(query, Mean) else found
     answer = Answer(None, error, None)
     return Released(query=query, scope=scope, target=target, mechanism=mechanism, answer=answer)

@@ -371,10 +371,11 @@ def _abandon_output() -> None:
 
 def main() -> None:
     r"""Run the console script ``dpcore`` and exit with its code."""
-    for name in ("stdout", "stderr"):
+    # In the order of their descriptors: no other file may take one that the parent closed.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
-        if stream is None:  # closed by the parent process
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  # to the end
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  # to the end
         else:
             # A character that the terminal cannot encode is printed as \xe9 instead of raising.
             stream.reconfigure(errors="backslashreplace")

@@ -204,6 +204,8 @@ def test_a_seed_repeats_and_says_that_it_is_not_private(shell: Shell) -> None:
     [
         ("count", (), "give either epsilon or rho"),
         ("count", ("--epsilon", "0"), "--epsilon = 0"),
+        ("count", ("--epsilon", "1e-300"), "--epsilon = 1/1000"),
+        ("plan count", ("--rho", "1e300"), "--rho = 1000"),
         ("count", ("--epsilon", "1", "--rows-per-user", "0"), "--rows-per-user = 0"),
         ("count", ("--epsilon", "1", "--batch", "x"), "--batch = x: is valid only with a ledger"),
         ("count", ("--epsilon", "1", "--confidence", "1"), "--confidence = 1"),

@@ -171,6 +171,18 @@ def test_closed_streams_are_no_error() -> None:
     assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
 
 
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&-"])
+def test_a_closed_input_is_an_empty_one(closed: str) -> None:
+    code = START.replace(repr(str(ROOT)), f'"{ROOT}"')
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -c '{code}' verify - {closed}"],
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert b"error: FILE = -: is not a certificate" in done.stderr
+
+
 def busy(seconds: float) -> None:
     until = time.process_time() + seconds
     while time.process_time() < until:
