@@ -155,7 +155,8 @@ def _masses(each: Round, bits: int) -> list[tuple[int, int]]:
     size(each, bits // 3)  # raises if the table has too many values
     fixed = Fixed(bits, tick)
     if each.law == "stated":
-        return [(p, q) for p, q, _, _ in pair_of(each, fixed, Fraction(0), 1).cells]
+        pair = pair_of(each, fixed, Fraction(0), 1)
+        return [*((p, q) for p, q, _, _ in pair.cells), *[(pair.infinite, 0)] * (pair.infinite > 0)]
     found = masses_of(each, fixed)
     return [(p, 0 if never else q) for p, q, never in found if never or (p and q)]
 

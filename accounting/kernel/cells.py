@@ -7,163 +7,153 @@ from above. From a table :func:`listing` computes a law of the loss on a grid, a
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TypeAlias
 
 from accounting.kernel.convolution import Listing
 from accounting.kernel.series import Fixed
 
 Cell: TypeAlias = tuple[int, int, "int | None", "int | None"]
-r"""Lower bounds on the P-mass and Q-mass, and bounds on the loss; None if it may be infinite."""
+r"""Lower bounds on the P-mass and Q-mass, and bounds on the loss; None if there is no bound."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    r"""Cells in order of increasing loss, the mass outside them, and the error of cell ends."""
+    r"""Cells, and a lower bound on the P-mass of outcomes that Q does not have.
+
+    Every cell has at most ``p_missing`` and ``q_missing`` more mass. A loss within ``slack`` of a
+    grid point counts as the grid point.
+    """
 
     fixed: Fixed
     cells: list[Cell]
+    infinite: int
     p_missing: int
     q_missing: int
     slack: int
 
 
-def of_masses(fixed: Fixed, masses: Iterable[tuple[int, int, bool]], least: int) -> Pair:
-    r"""The pair of individual outcomes: lower bounds on P and Q, and whether Q is exactly 0.
+def of_cells(
+    fixed: Fixed, cells: Sequence[Cell], infinite: int = 0, *, least: int = 1, slack: int = 72
+) -> Pair:
+    r"""The pair of these cells; those of a P-mass below ``least`` are omitted."""
+    p_missing = fixed.one - infinite - sum(cell[0] for cell in cells)
+    q_missing = fixed.one - sum(cell[1] for cell in cells)
+    kept = [cell for cell in cells if cell[0] >= least]
+    return Pair(fixed, kept, infinite, p_missing, q_missing, fixed.one >> slack)
 
-    Outcomes of a P-mass below ``least`` are omitted.
-    """
-    listed = list(masses)
-    p_missing = fixed.one - sum(p for p, _, _ in listed)
-    q_missing = fixed.one - sum(q for _, q, _ in listed)
-    cells: list[Cell] = []
-    for p, q, never in listed:
-        if p < least:
+
+def of_masses(fixed: Fixed, masses: Sequence[tuple[int, int, bool]], least: int) -> Pair:
+    r"""The pair of individual outcomes: lower bounds on P and Q, and whether Q is exactly 0."""
+    p_missing, q_missing = (fixed.one - sum(each[i] for each in masses) for i in (0, 1))
+    cells, infinite = list[Cell](), 0
+    for p, q, never in masses:
+        low = high = None
+        if never or not q + q_missing:
+            infinite += p
             continue
-        if never:
-            cells.append((p, 0, None, None))
-            continue
-        low = fixed.log((p << fixed.bits) // (q + q_missing))[0] if q + q_missing else None
-        high = fixed.log(((p + p_missing << fixed.bits) // q) + 1)[1] if q else None
+        if p >= least:
+            low = fixed.log((p << fixed.bits) // (q + q_missing))[0]
+            high = fixed.log(((p + p_missing << fixed.bits) // q) + 1)[1] if q else None
         cells.append((p, q, low, high))
-    cells.sort(key=lambda cell: (cell[2] is None, cell[2]))
-    return Pair(fixed, cells, p_missing, q_missing, fixed.one >> 72)
+    return of_cells(fixed, cells, infinite, least=least)
 
 
 def combined(one: Pair, other: Pair) -> Pair:
     r"""The pair of two independent rounds: all products of cells."""
-    fixed = one.fixed
-    cells: list[Cell] = []
+    bits, cells = one.fixed.bits, list[Cell]()
     for p, q, low, high in one.cells:
         for a, b, least, most in other.cells:
             bottom = None if low is None or least is None else low + least
             top = None if high is None or most is None else high + most
-            cells.append((p * a >> fixed.bits, q * b >> fixed.bits, bottom, top))
+            cells.append((p * a >> bits, q * b >> bits, bottom, top))
+    infinite = one.infinite + other.infinite - (one.infinite * other.infinite >> bits) - 1
     # (p + m)(a + n) <= p a + m + n, plus one unit for rounding.
     p_missing = one.p_missing + other.p_missing + 1
     q_missing = one.q_missing + other.q_missing + 1
-    return Pair(fixed, cells, p_missing, q_missing, one.slack + other.slack)
+    return Pair(one.fixed, cells, max(infinite, 0), p_missing, q_missing, one.slack)
 
 
 def listing(pair: Pair, step: Fraction, start: Fraction, digits: int, *, above: bool) -> Listing:
     r"""The loss of one round on the grid start + j step, rounded up or rounded down."""
-    fixed = pair.fixed
-    make = _above if above else _below
-    found: defaultdict[int, int] = defaultdict(int)
-    infinite = 0
-    for place, mass in make(pair, step, start):
-        if place is None:
-            infinite += mass
-        else:
-            found[place] += mass
-    if not found:
-        found[0] = 0
-    first, last, unit = min(found), max(found), 10**digits
-    # The remaining shift of the grid by the slack: up for above, down for below.
-    shift = Fraction(pair.slack, fixed.one)
+    fixed, unit, found = pair.fixed, 10**digits, defaultdict[int, int](int)
+    for place, mass in (_above if above else _below)(pair, step, start):
+        found[place] += mass
+    first, last = (min(found), max(found)) if found else (0, 0)
+    # The grid is shifted by the slack: up for above, down for below.
+    slack = Fraction(pair.slack if above else -pair.slack, fixed.one)
     return Listing(
         above=above,
         step=step,
-        start=start + (shift if above else -shift),
+        start=start + slack,
         first=first,
         weights=[found[j] * unit >> fixed.bits for j in range(first, last + 1)],
-        infinite=infinite * unit >> fixed.bits,
+        infinite=pair.infinite * unit >> fixed.bits,
     )
 
 
-def _above(pair: Pair, step: Fraction, start: Fraction) -> Iterator[tuple[int | None, int]]:
+def _above(pair: Pair, step: Fraction, start: Fraction) -> Iterator[tuple[int, int]]:
     # The P-mass of a cell is split between two grid points A <= B around its loss such that the
     # Q-mass is kept too: a share w at A, the rest at B, with w e^-A + (1 - w) e^-B = q/p.
     fixed, slack = pair.fixed, pair.slack
-    one, bits = fixed.one, fixed.bits
-    ratios: dict[int, tuple[int, int]] = {}
+
+    @cache
+    def ratio(gap: int) -> tuple[int, int]:
+        return fixed.exp(-(fixed.of(gap * step)[0] + 2 * slack))
+
     for p, q, low, high in pair.cells:
         if low is None or high is None:
             continue
-        j = _floor(low + slack, step, start, one)
-        k = -_floor(slack - high, step, -start, one)
+        j, k = _around(low + slack, high - slack, step, start, fixed)
         if k <= j:
             yield j, p
             continue
-        at = fixed.of(start + j * step)[0] - slack
-        if k - j not in ratios:
-            ratios[k - j] = fixed.exp(-(fixed.of((k - j) * step)[0] + 2 * slack))
-        ratio = ratios[k - j]
-        share = (q * fixed.exp(at)[0] >> bits) - ((p + pair.p_missing) * ratio[1] >> bits) - 1
-        down = min(max((share << bits) // (one - ratio[0] + 1), 0), p)
+        at = fixed.exp(fixed.of(start + j * step)[0] - slack)[0]
+        share = (q * at - (p + pair.p_missing) * ratio(k - j)[1] >> fixed.bits) - 1
+        down = min(max((share << fixed.bits) // (fixed.one - ratio(k - j)[0] + 1), 0), p)
         yield j, down
         yield k, p - down
 
 
-def _below(pair: Pair, step: Fraction, start: Fraction) -> Iterator[tuple[int | None, int]]:
-    # Cells merge from the lowest loss up until the merged loss is a grid point x: a cell whose loss
-    # is below x has a deficit (want) e^x Q - P, a cell whose loss is above x an excess.
+def _below(pair: Pair, step: Fraction, start: Fraction) -> Iterator[tuple[int, int]]:
+    # Cells of losses log p/q, with q from above, merge in order into grid points x: one below x has
+    # a deficit (want) e^x q - p, one above x an excess.
     fixed, slack = pair.fixed, pair.slack
-    bits, one = fixed.bits, fixed.one
 
     @lru_cache(maxsize=1)
-    def factor(j: int) -> int:
+    def power(j: int) -> int:
         return fixed.exp(fixed.of(start + j * step)[1] - slack)[1]
 
-    place = mass = other = want = 0
-    for cell in pair.cells:
-        p, q, low = cell[0], cell[1] + pair.q_missing, cell[2]
-        if low is None or not q:
-            # There is no Q-mass: the loss is infinite.
-            yield None, p
-            continue
-        loss = fixed.log((p << bits) // q)[0]
-        while p:
-            if not mass:
-                place = _floor(loss + slack, step, start, one)
-                if p << bits >= factor(place) * q and loss - slack <= _at(place, step, start, one):
-                    yield place, p
-                    break
-                place += 1
-                mass, other, want, p = p, q, (factor(place) * q >> bits) + 1 - p, 0
-            elif (excess := p - (factor(place) * q >> bits) - 1) <= want:
-                mass, other, want, p = mass + p, other + q, want - excess, 0
-            else:
-                part = min(-(-want * p // excess), p)
-                yield place, mass + part
-                mass, q, p = 0, -(-q * (p - part) // p), p - part
+    mass = want = place = 0
+    both = ((cell[0], cell[1] + pair.q_missing) for cell in pair.cells)
+    for loss, p, q in sorted((fixed.log((p << fixed.bits) // q)[0], p, q) for p, q in both):
+        rest = p
+        if mass:
+            excess = p - (power(place) * q >> fixed.bits) - 1
+            if excess <= want:
+                mass, want = mass + p, want - excess
+                continue
+            part = min(-(-want * p // excess), p)
+            yield place, mass + part
+            rest, mass = p - part, 0
+        j, k = _around(loss + slack, loss - slack, step, start, fixed)
+        if k <= j:
+            yield j, rest
+        elif rest:
+            place, mass, want = j + 1, rest, (power(j + 1) * -(-q * rest // p) >> fixed.bits) + 1
+            want -= rest
     if mass:
-        yield _floor(fixed.log((mass << bits) // other)[0] + slack, step, start, one), mass
+        # At their own loss, log P/Q = x - log(1 + want/P), and at least at the lowest of them.
+        low = fixed.log((mass << fixed.bits) // (mass + want))[0]
+        yield place + max(low // fixed.of(step)[1], -1), mass
 
 
-def _floor(loss: int, step: Fraction, start: Fraction, one: int) -> int:
-    # The largest j with start + j step <= loss.
-    return (
-        (loss * start.denominator - start.numerator * one)
-        * step.denominator
-        // (start.denominator * step.numerator * one)
-    )
-
-
-def _at(place: int, step: Fraction, start: Fraction, one: int) -> int:
-    at = start + place * step
-    return -((-at.numerator * one) // at.denominator)
+def _around(low: int, high: int, step: Fraction, start: Fraction, fixed: Fixed) -> tuple[int, int]:
+    # The last grid point up to ``low``, and the first from ``high`` on.
+    shift, scale = start * fixed.one, step * fixed.one
+    return math.floor((low - shift) / scale), math.ceil((high - shift) / scale)

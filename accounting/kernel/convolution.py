@@ -10,9 +10,11 @@ docs/proofs/kernel.md.
 from __future__ import annotations
 
 import decimal
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import accumulate
 
 from accounting.kernel.series import Fixed
 
@@ -54,68 +56,48 @@ class Listing:
         return found
 
     def _trimmed(self, most: int) -> Listing:
-        weights, low, high = self.weights, 0, len(self.weights)
-        lost = gained = 0
-        while low < high - 1 and lost + weights[low] <= most:
-            lost += weights[low]
-            low += 1
-        while high > low + 1 and gained + weights[high - 1] <= most:
-            high -= 1
-            gained += weights[high]
-        kept = weights[low:high]
         # Above: the lowest losses move up, the highest to infinity. Below: the highest losses move
         # down, and the lowest are dropped.
+        weights = self.weights
+        low = min(bisect_right([*accumulate(weights)], most), len(weights) - 1)
+        high = max(len(weights) - bisect_right([*accumulate(weights[::-1])], most), low + 1)
+        kept = weights[low:high]
         if self.above:
-            kept[0] += lost
+            kept[0] += sum(weights[:low])
         else:
-            kept[-1] += gained
+            kept[-1] += sum(weights[high:])
         return replace(self, first=self.first + low, weights=kept)
 
     def doubled(self) -> Listing:
         r"""The listing on twice the step; P- and Q-mass are kept up to one unit per grid point."""
-        odd = self.first % 2
+        fixed, odd = Fixed(128), self.first % 2
+        rise = fixed.exp(fixed.of(self.step)[1])[1]
         weights = [0] * odd + self.weights
         weights += [0] * (1 - len(weights) % 2)  # both ends are even grid points
-        found = weights[::2]
-        if self.above:
-            # The share w at the lower neighbour satisfies w e^step + (1 - w) e^-step = 1.
-            numerator, denominator = _lower_share(self.step)
-            for i, mass in enumerate(weights[1::2]):
-                down = mass * numerator // denominator
+        found, between = weights[::2], weights[1::2]
+        waiting = 0
+        for i, mass in enumerate(between):
+            if self.above:
+                # The share w at the lower neighbour satisfies w e^step + (1 - w) e^-step = 1.
+                down = mass * fixed.one // (fixed.one + rise)
                 found[i] += down
                 found[i + 1] += mass - down
-        else:
-            # Mass at two odd points around an even one merges into it in proportions that keep the
-            # Q-mass: c from below and c e^step from above. Mass without a partner moves down.
-            numerator, denominator = _above_exp(self.step)
-            waiting = 0
-            for i, mass in enumerate(weights[1::2]):
-                taken = min(waiting, mass * denominator // numerator)
-                partner = min(mass, -(-taken * numerator // denominator))
-                found[i] += taken + partner
-                if i:
-                    found[i - 1] += waiting - taken
+            else:
+                # Mass at two odd points around an even one merges into it in proportions that keep
+                # the Q-mass: c from below and c e^step from above. Mass without a partner moves
+                # down.
+                covered = min(waiting, mass * fixed.one // rise)
+                partner = min(mass, -(-covered * rise >> fixed.bits))
+                found[i] += covered + partner
+                found[i - 1] += waiting - covered
                 waiting = mass - partner
-            if len(found) > 1:
-                found[-2] += waiting
+        found[-2 if between else -1] += waiting
         first = (self.first - odd) // 2
         return replace(self, step=2 * self.step, first=first, weights=found)
 
     def total(self) -> int:
         r"""The total listed mass."""
         return sum(self.weights) + self.infinite
-
-
-def _lower_share(step: Fraction) -> tuple[int, int]:
-    # w = (1 - e^-step)/(e^step - e^-step) = 1/(1 + e^step), rounded down.
-    fixed = Fixed(128)
-    high = fixed.exp(fixed.of(step)[1])[1]
-    return fixed.one, fixed.one + high
-
-
-def _above_exp(step: Fraction) -> tuple[int, int]:
-    fixed = Fixed(128)
-    return fixed.exp(fixed.of(step)[1])[1], fixed.one
 
 
 def product(one: Listing, other: Listing, plan: Plan) -> Listing:

@@ -173,10 +173,9 @@ def _single(pair: Pair, epsilon: Fraction) -> tuple[Fraction, Fraction]:
     fixed = pair.fixed
     e_low, e_high = fixed.of(epsilon)
     f_low, f_high = fixed.exp(e_low)[0], fixed.exp(e_high)[1]
-    below = above = 0
+    below, above = pair.infinite, 0
     for p, q, low, high in pair.cells:
-        most = 0 if low is None else q + pair.q_missing
-        below += max(p - (f_high * most >> fixed.bits) - 1, 0)
+        below += max(p - (f_high * (q + pair.q_missing) >> fixed.bits) - 1, 0)
         if high is None or high > e_low:
             excess = p - (f_low * q >> fixed.bits)
             if high is not None and low is not None and low <= e_high:

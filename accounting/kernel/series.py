@@ -26,13 +26,6 @@ class Fixed:
 
     def __init__(self, bits: int, tick: Callable[[], None] = lambda: None) -> None:
         self.bits, self.one, self.tick = bits, 1 << bits, tick
-        self._wide: dict[int, Fixed] = {}
-
-    @cached_property
-    def peak(self) -> int:
-        r"""The constant 1/sqrt(2 pi), rounded down."""
-        root = math.isqrt(2 * (self._pi() + 64) << (self.bits + 64)) + 1
-        return (1 << (2 * self.bits + 64)) // root
 
     def of(self, value: Fraction) -> tuple[int, int]:
         r"""Bounds (below, above) on the rational ``value``."""
@@ -66,13 +59,17 @@ class Fixed:
             return full // (total + error), full // (total - error) + 1
         return max((total - error) >> more, 0), ((total + error) >> more) + 1
 
+    def decay(self, x: Fraction) -> tuple[int, int]:
+        r"""Bounds (below, above) on e^-x of a rational x >= 0."""
+        low, high = self.exp(-self.of(x)[1])
+        return low, high + 1
+
     def log(self, n: int) -> tuple[int, int]:
         r"""Bounds (below, above) on log x, x = n * 2^-bits > 0."""
-        guess = math.log(n) - self.bits * math.log(2)
-        start = int(Fraction(guess) * self.one)
+        start = int(Fraction(math.log(n) - self.bits * math.log(2)) * self.one)
         low, high = self.exp(-start)
-        below, above = (n * low >> self.bits) - self.one, (n * high >> self.bits) + 1 - self.one
-        return start + self._log1p(below)[0], start + self._log1p(above)[1]
+        ends = (n * low >> self.bits) - self.one, (n * high >> self.bits) + 1 - self.one
+        return start + self._log1p(ends[0])[0], start + self._log1p(ends[1])[1]
 
     def _log1p(self, u: int) -> tuple[int, int]:
         if abs(u) >> (self.bits - 20):
@@ -86,42 +83,28 @@ class Fixed:
 
     def normal(self, z: int) -> int:
         r"""An integer within 8 units of the distribution function of N(0, 1) at z."""
-        far = abs(z)
-        square = far * far >> self.bits
-        if square > 2 * self.bits << self.bits:
-            return self.one if z > 0 else 0
-        # e^(-z^2/2) multiplies a sum of up to e^(z^2/2), which needs that many more bits.
-        wide = self._wider((3 * square >> self.bits + 2) + 24)
-        shift = wide.bits - self.bits
-        far, square = far << shift, square << shift
-        term, total, odd = far, far, 1
+        mass = self._area(min(abs(z), self._far)) * self.one // (2 * self._whole)
+        return (self.one >> 1) + (mass if z > 0 else -mass)
+
+    @cached_property
+    def _far(self) -> int:
+        # The tail beyond z is at most e^(-z^2/2)/2, below half a unit at z^2 = 2 bits.
+        return math.isqrt(2 * self.bits << 2 * self.bits)
+
+    @cached_property
+    def _whole(self) -> int:
+        return self._area(self._far)
+
+    def _area(self, z: int) -> int:
+        # The integral of e^(-t^2/2) over [0, z] is e^(-z^2/2) (z + z^3/3 + z^5/15 + ...). The sum
+        # is at most e^(z^2/2), which needs that many more bits.
+        more = (3 * z * z >> 2 * self.bits + 2) + 24
+        wide = Fixed(self.bits + more, self.tick)
+        z <<= more
+        square = z * z >> wide.bits
+        term, total, odd = z, z, 1
         while term:
             odd += 2
             term = (term * square >> wide.bits) // odd
             total += term
-        # phi(z) (z + z^3/3 + z^5/15 + ...) is the mass of [0, z].
-        mass = (wide.exp(-square >> 1)[0] * wide.peak >> wide.bits) * total >> wide.bits
-        mass >>= shift
-        return (self.one >> 1) + (mass if z > 0 else -mass)
-
-    def _wider(self, more: int) -> Fixed:
-        more += -more % 32
-        if more not in self._wide:
-            self._wide[more] = Fixed(self.bits + more, self.tick)
-        return self._wide[more]
-
-    def _pi(self) -> int:
-        # Machin: pi = 16 arctan(1/5) - 4 arctan(1/239), with 64 additional bits.
-        one = 1 << (self.bits + 64)
-
-        def arctan(inverse: int) -> int:
-            term = total = one // inverse
-            count, sign = 1, -1
-            while term:
-                term //= inverse * inverse
-                count += 2
-                total += sign * (term // count)
-                sign = -sign
-            return total
-
-        return 16 * arctan(5) - 4 * arctan(239)
+        return (wide.exp(-square >> 1)[0] * total >> wide.bits) >> more

@@ -101,7 +101,7 @@ def losses(
     r = MP.mpf(rate.numerator) / rate.denominator
     found = []
     for x in sorted({*law, *(y + shift for y in law)}):
-        q, p = law.get(x - shift, MP.zero), law.get(x, MP.zero)
+        q, p = law.get(x, MP.zero), law.get(x - shift, MP.zero)
         p = r * p + (1 - r) * q
         found.append((q, p) if swapped else (p, q))
     return [each for each in found if each[0] > 1e-40]
@@ -191,18 +191,19 @@ SLACK: Final = Fraction(1, 10**25)
 
 
 def integers(law: str, rounds: int, plan: Plan, rate: Fraction = Fraction(1)) -> Any:
-    each = Round(law, LAWS[law], Fraction(2), (1 - rate, rate), ONE)
+    shift = -2 if law in ("poisson", "polya", "binomial") else 2
+    each = Round(law, LAWS[law], Fraction(shift), (1 - rate, rate), ONE)
     row = [[(each, rounds)]]
 
     def bounds() -> tuple[Fraction, Fraction]:
         return Curve(row, row, plan).delta(HALF)
 
-    return bounds, truth_of(law, rounds, rate)
+    return bounds, truth_of(law, shift, rounds, rate)
 
 
 @cache
-def truth_of(law: str, rounds: int, rate: Fraction) -> tuple[Any, Any]:
-    pairs = losses(masses(law, LAWS[law]), 2, rate, swapped=False)
+def truth_of(law: str, shift: int, rounds: int, rate: Fraction) -> tuple[Any, Any]:
+    pairs = losses(masses(law, LAWS[law]), shift, rate, swapped=False)
     return delta_of(pairs, rounds, HALF)
 
 
@@ -221,29 +222,26 @@ COARSE: Final = Plan(Fraction(1, 8), 36, 1 << 12, 1)
 NARROW: Final = Plan(Fraction(1, 8), 36, 1 << 12, 10**34)
 DOUBLED: Final = Plan(Fraction(1, 64), 36, 64, 1)
 SKELLAM: Final = ("skellam", 2)
+BINOMIAL: Final = ("binomial", 2)
 GAUSSIAN: Final = ("discrete-gaussian", 2)
 MUTANTS: Final = [
     (cells, "_above", "yield k, p - down", "yield j, p - down", SKELLAM, COARSE),
-    (cells, "_above", "-_floor(slack - high", "_floor(high - slack", SKELLAM, COARSE),
+    (cells, "_above", "high - slack", "low - slack", "reals", COARSE),
+    (cells, "_around", "math.ceil(", "math.floor(", SKELLAM, COARSE),
     (cells, "_below", "yield place, mass + part", "yield place + 1, mass + part", SKELLAM, COARSE),
     (cells, "_below", "-(-want * p // excess)", "0", SKELLAM, COARSE),
+    (cells, "_below", "place + max(", "place + 99 + max(", BINOMIAL, COARSE),
     (law_tables, "of_masses", "// q) + 1)", "// (2 * q)) + 1)", SKELLAM, COARSE),
-    (Listing, "_trimmed", "+= lost", "+= lost + gained", GAUSSIAN, NARROW),
-    (
-        Listing,
-        "doubled",
-        "found[i + 1] += mass - down",
-        "found[i] += mass - down",
-        SKELLAM,
-        DOUBLED,
-    ),
+    (delta_bounds, "listing", "pair.infinite *", "2 * pair.infinite *", BINOMIAL, COARSE),
+    (Listing, "_trimmed", "+= sum(weights[:low])", "+= sum(weights)", GAUSSIAN, NARROW),
+    (Listing, "doubled", "found[i + 1] += mass", "found[i] += mass", SKELLAM, DOUBLED),
     (Listing, "doubled", "found[i - 1] += waiting", "found[i] += waiting", SKELLAM, DOUBLED),
     (Listing, "doubled", "if self.above", "if not self.above", SKELLAM, DOUBLED),
     (convolution, "product", "one.start + other.start", "one.start", GAUSSIAN, COARSE),
     (convolution, "product", "one.first + other.first", "one.first", SKELLAM, COARSE),
-    (convolution, "product", "- a * b) // unit", ") // unit", ("binomial", 2), COARSE),
+    (convolution, "product", "- a * b) // unit", ") // unit", BINOMIAL, COARSE),
     (delta_bounds, "power", "found = product(found, found, plan)", "pass", GAUSSIAN, COARSE),
-    (delta_bounds._Tail, "__init__", "self.unit - self.masses[0]", "0", ("binomial", 2), COARSE),
+    (delta_bounds._Tail, "__init__", "self.unit - self.masses[0]", "0", BINOMIAL, COARSE),
     (delta_bounds._Tail, "delta", "max((self.masses[i] << 64) - taken, 0)", "0", SKELLAM, COARSE),
     (delta_bounds._Tail, "delta", "- taken, 0)", ", 0)", SKELLAM, COARSE),
     (
@@ -254,31 +252,39 @@ MUTANTS: Final = [
         ("binomial", 1),
         COARSE,
     ),
-    (delta_bounds, "_single", "f_high * most", "f_high * q // 2", ("skellam", 1), COARSE),
-    (law_tables, "_of_table", "k = i - shift", "k = i + shift", ("poisson", 1), COARSE),
-    (law_tables, "_of_laplace", "reversed(here)", "here", ("discrete-laplace", 1), COARSE),
+    (delta_bounds, "_single", "f_high * (q", "f_high * (q // 2", ("skellam", 1), COARSE),
+    (law_tables, "masses_of", "table.at(x - shift)", "table.at(x + shift)", ("poisson", 1), COARSE),
+    (law_tables, "masses_of", "reversed(falling)", "falling", ("discrete-laplace", 1), COARSE),
     (
         law_tables,
-        "_gaussian",
-        "x * x / (2 * variance)",
-        "x * x / (2 * variance + 1)",
+        "_table",
+        "(2 * variance)",
+        "(2 * variance + 1)",
         ("discrete-gaussian", 1),
         COARSE,
     ),
-    (law_tables, "_polya", "shape.numerator + k", "shape.numerator + 1 + k", ("polya", 1), COARSE),
-    (law_tables, "_poisson", "(k + 1)", "(k + 2)", ("poisson", 1), COARSE),
-    (law_tables, "_binomial", "trials - k", "trials + 1 - k", ("binomial", 1), COARSE),
-    (law_tables, "_of_reals", "below[0], above[1]", "below[0], below[1]", "reals", COARSE),
+    (law_tables, "_table", "shape.as_integer", "(shape + 1).as_integer", ("polya", 1), COARSE),
+    (law_tables, "_table", "k: (n, n, (k + 1)", "k: (n, n, (k + 2)", ("poisson", 1), COARSE),
+    (law_tables, "_table", "(chance / (1 - chance))", "chance", ("binomial", 1), COARSE),
+    (law_tables, "_from_ratios", "ratio(peak + k)", "ratio(peak + k + 1)", ("skellam", 1), COARSE),
+    (law_tables, "_of_reals", "zip(lows, highs,", "zip(lows, lows,", "reals", COARSE),
     (
-        law_tables._Gaussian,
+        law_tables._Real,
         "_power",
         "- self.fixed.one * move",
         "- 2 * self.fixed.one * move",
         "reals",
         COARSE,
     ),
-    (law_tables._Gaussian, "_below", "x + move", "x - move", "reals", COARSE),
-    (law_tables._Gaussian, "masses", "each.here, x, -1", "each.there, x, -1", "reals", COARSE),
+    (law_tables._Real, "masses", "x - of(move)", "x + of(move)", "reals", COARSE),
+    (
+        law_tables._Real,
+        "_log_mixed",
+        "most + self.fixed.log(high)",
+        "self.fixed.log(high)",
+        "reals",
+        COARSE,
+    ),
 ]
 
 
