@@ -7,10 +7,10 @@ docs/proofs/kernel.md.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from itertools import accumulate
 from typing import TypeAlias
 
 from accounting.kernel.cells import Pair, combined, listing
@@ -25,6 +25,7 @@ _SPARE = 30
 _PRODUCTS = 16
 _FEW = 10.5
 _MOST_WORK = 1 << 20
+_MOST_POINTS = 1 << 22
 
 
 class Curve:
@@ -47,9 +48,8 @@ class Curve:
         self.scenarios = below, above
         self.plan, self.tick = plan, tick
         self.fixed = Fixed(math.ceil(plan.digits * 3.33) + _GUARD, tick)
-        self._pairs: dict[tuple[Round, Grid], Pair] = {}
-        self._tails: dict[tuple[int, bool], _Tail] = {}
-        self._products: dict[tuple[tuple[Round, int], ...], Pair] = {}
+        self._tables: dict[tuple[Scenario, Grid], Pair] = {}
+        self._totals: dict[tuple[int, bool], Listing] = {}
         # The work is known in advance: the values of all tables, and of all products.
         self.work = sum(size(each, plan.digits + _SPARE) for row in above for each, _ in row)
         for row in above:
@@ -75,50 +75,36 @@ class Curve:
 
     def _of(self, index: int, epsilon: Fraction, *, above: bool) -> Fraction:
         scenario = self.scenarios[above][index]
-        if sum(count for _, count in scenario) == 1:
-            return _single(self._pair(scenario[0][0], epsilon), epsilon)[above]
-        if (few := self._few(scenario)) is not None:
-            return _single(few, epsilon)[above]
-        if (index, above) not in self._tails:
-            self._tails[index, above] = _Tail(self._total(scenario, above=above), self.plan.digits)
-        return self._tails[index, above].delta(epsilon)
+        if gridless(scenario, self.plan.digits):
+            return _of_table(self._table(scenario, epsilon), epsilon)[above]
+        if (index, above) not in self._totals:
+            self._totals[index, above] = self._total(scenario, above=above)
+        return _of_listing(self._totals[index, above], epsilon, self.plan.digits)
 
-    def _pair(self, each: Round, grid: Grid) -> Pair:
+    def _table(self, rounds: Scenario, grid: Grid) -> Pair:
+        # The product of the tables of all rounds; only real noise has cells that depend on a grid.
         self.tick()
-        if each.law not in REAL:
+        if all(each.law not in REAL for each, _ in rounds):
             grid = Fraction(0)
-        if (each, grid) not in self._pairs:
-            least = 1 if isinstance(grid, Fraction) else self.fixed.one // 10**self.plan.digits
-            self._pairs[each, grid] = pair_of(each, self.fixed, grid, max(least, 1))
-        return self._pairs[each, grid]
-
-    def _few(self, scenario: Scenario) -> Pair | None:
-        # The product of all rounds, without a grid; None if there are too many combinations.
-        if not gridless(scenario, self.plan.digits):
-            return None
-        key = tuple(scenario)
-        if key not in self._products:
-            pairs = [
-                self._pair(each, Fraction(0)) for each, count in scenario for _ in range(count)
-            ]
-            self._products[key] = functools.reduce(combined, pairs)
-        return self._products[key]
+        least = 1 if isinstance(grid, Fraction) else self.fixed.one // 10**self.plan.digits
+        key = tuple(rounds), grid
+        if key not in self._tables:
+            tables = ([pair_of(each, self.fixed, grid, least)] * count for each, count in rounds)
+            self._tables[key] = functools.reduce(combined, itertools.chain(*tables))
+        return self._tables[key]
 
     def _total(self, scenario: Scenario, *, above: bool) -> Listing:
-        total: Listing | None = None
+        found, digits = list[Listing](), self.plan.digits
         grids = _grids([each for each, _ in scenario], self.plan)
         for (each, count), (step, start) in zip(scenario, grids, strict=True):
-            pair = self._pair(each, (step, start))
-            one = listing(pair, step, start, self.plan.digits, above=above)
-            if len(one.weights) > 1 << 22:
+            pair = self._table([(each, 1)], (step, start))
+            one = listing(pair, step, start, digits, above=above)
+            if len(one.weights) > _MOST_POINTS:
                 raise Refused(
                     f"{each.law}: {len(one.weights)} grid points at step {step} are more than 2^22"
                 )
-            found = power(one, count, self.plan, self.tick)
-            total = found if total is None else product(total, found, self.plan)
-        if total is None:
-            raise Refused("there are no rounds")
-        return total
+            found.append(power(one, count, self.plan, self.tick))
+        return functools.reduce(lambda one, other: product(one, other, self.plan), found)
 
 
 def gridless(scenario: Scenario, digits: int = 40) -> bool:
@@ -136,7 +122,7 @@ def _grids(rounds: Sequence[Round], plan: Plan) -> list[tuple[Fraction, Fraction
     found = [lattice(each) for each in rounds]
     lattices = [each for each in found if each is not None]
     if len(lattices) == len(found):
-        step = _common(each[0] for each in lattices)
+        step = functools.reduce(_common, (each[0] for each in lattices))
         if step >= plan.step or len(lattices) == 1:
             return [(step, start) for _, start in lattices]
     return [(plan.step, Fraction(0))] * len(found)
@@ -159,15 +145,13 @@ def lattice(each: Round) -> tuple[Fraction, Fraction] | None:
     return None
 
 
-def _common(steps: Iterable[Fraction]) -> Fraction:
-    found = Fraction(0)
-    for step in steps:
-        whole = math.lcm(found.denominator, step.denominator)
-        found = Fraction(math.gcd(int(found * whole), int(step * whole)), whole)
-    return found
+def _common(one: Fraction, other: Fraction) -> Fraction:
+    # The largest number of which both are multiples.
+    whole = math.lcm(one.denominator, other.denominator)
+    return Fraction(math.gcd(int(one * whole), int(other * whole)), whole)
 
 
-def _single(pair: Pair, epsilon: Fraction) -> tuple[Fraction, Fraction]:
+def _of_table(pair: Pair, epsilon: Fraction) -> tuple[Fraction, Fraction]:
     # One round: the sum of P - e^epsilon Q over cells with a larger loss. For a cell that contains
     # epsilon the lower bound is the same if > 0, the upper bound P (1 - e^(epsilon - high)).
     fixed = pair.fixed
@@ -186,31 +170,16 @@ def _single(pair: Pair, epsilon: Fraction) -> tuple[Fraction, Fraction]:
     return Fraction(below, fixed.one), min(Fraction(above, fixed.one), Fraction(1))
 
 
-class _Tail:
-    r"""The bound on delta from a discretised loss, in its direction, by suffix sums of weights."""
-
-    def __init__(self, total: Listing, digits: int) -> None:
-        self.total, self.unit = total, 10**digits
-        self.fixed = Fixed(math.ceil(digits * 3.33) + _GUARD)
-        step, bits = self.fixed.of(total.step), self.fixed.bits
-        down = self.fixed.exp(-step[1])[0] if total.above else self.fixed.exp(-step[0])[1]
-        self.masses = [*accumulate(reversed(total.weights))][::-1]
-        found, others = 0, list[int]()
-        for weight in reversed(total.weights):
-            carried = found * down
-            found = (weight << 64) + (carried >> bits if total.above else -(-carried >> bits))
-            others.append(found)
-        self.others = others[::-1]
-        self.infinite = self.unit - self.masses[0] if total.above else total.infinite
-
-    def delta(self, epsilon: Fraction) -> Fraction:
-        total, fixed = self.total, self.fixed
-        i = max(math.floor((epsilon - total.start) / total.step) + 1 - total.first, 0)
-        found = self.infinite << 64
-        if i < len(self.masses):
-            gap = fixed.of(epsilon - total.start - (total.first + i) * total.step)
-            factor = fixed.exp(gap[0])[0] if total.above else fixed.exp(gap[1])[1]
-            taken = self.others[i] * factor
-            taken = taken >> fixed.bits if total.above else -(-taken >> fixed.bits)
-            found += max((self.masses[i] << 64) - taken, 0)
-        return Fraction(found, self.unit << 64)
+def _of_listing(total: Listing, epsilon: Fraction, digits: int) -> Fraction:
+    # The mass M of larger losses l_i, l_(i+1), ..., without e^(epsilon - l_i) times the sum of
+    # w_j e^(l_i - l_j), which Horner's rule adds up from the top.
+    fixed, up = Fixed(math.ceil(digits * 3.33) + _GUARD), not total.above
+    i = max(math.floor((epsilon - total.start) / total.step) + 1 - total.first, 0)
+    fall = fixed.decay(total.step)[up]
+    found = 0
+    for weight in reversed(total.weights[i:]):
+        found = (weight << _GUARD) + (found * fall >> fixed.bits) + up
+    factor = fixed.decay(total.start + (total.first + i) * total.step - epsilon)[up]
+    infinite = 10**digits - sum(total.weights) if total.above else total.infinite
+    finite = (sum(total.weights[i:]) << _GUARD) - (found * factor >> fixed.bits) - up
+    return Fraction((infinite << _GUARD) + max(finite, 0), 10**digits << _GUARD)

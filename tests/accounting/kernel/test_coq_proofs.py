@@ -118,7 +118,7 @@ def test_coq_computes_the_integers_of_the_kernel(
     assert grid is not None
     assert found.plan is not None
     curve = Curve(rows, rows, found.plan)
-    one = listing(curve._pair(each, grid), *grid, found.plan.digits, above=True)
+    one = listing(curve._table([(each, 1)], grid), *grid, found.plan.digits, above=True)
     total = curve._total(rows[0], above=True)
     # The start is rounds/20 plus a slack; places are 2/20 apart, and 1/20 is u in Coq.
     first = rounds + 2 * total.first
