@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -255,56 +256,51 @@ class Correlated:
 
         Raises :class:`Refused` if there are too many patterns of rounds.
         """
-        rises = any(a < b for a, b in pairwise(self.coefficients))
-        if self.strategy == "tree" or rises:
-            return (self._longest_pattern(),) * 2
-        # If coefficients never increase, the earliest rounds are the worst: every row of C u, in
-        # units of 2^-256. The rounding error of a coefficient is below its index in the column.
-        column = self._column()
-        places = range(0, self.rounds, self.apart)[: self.most]
-        if len(column) * len(places) > _MOST_WORK:
-            raise Refused("the strategy has too many rounds and participations")
-        rows = [0] * self.rounds
-        for place in places:
-            for k, each in enumerate(column[: self.rounds - place]):
-                rows[place + k] += each
-        slack, scale = len(column) * len(places), 1 << 2 * _BITS
-        above = sum((row + slack) ** 2 for row in rows)
-        return Fraction(sum(row * row for row in rows), scale), Fraction(above, scale)
+        bits = 0 if self.strategy == "tree" else _BITS
+        coefficients, low, high = self._scaled(), 0, 0
+        for pattern in self._patterns(len(coefficients)):
+            rows = Counter[object]()
+            for place in pattern:
+                rows.update(self._column(place, coefficients))
+            # A coefficient is rounded down by less than its index in the column, or by less than 1.
+            slack = len(coefficients) * len(pattern)
+            low = max(low, sum(row**2 for row in rows.values()))
+            high = max(high, sum((row + slack) ** 2 for row in rows.values()))
+        return Fraction(low, 1 << 2 * bits), Fraction(high, 1 << 2 * bits)
 
-    def _column(self) -> list[int]:
-        if self.strategy == "toeplitz":
-            return [(each.numerator << _BITS) // each.denominator for each in self.coefficients]
-        found = [1 << _BITS]
-        for k in range(1, self.bands):
-            found.append(found[-1] * (2 * k - 1) // (2 * k))
-        return found
-
-    def _longest_pattern(self) -> Fraction:
-        # For every pattern, round by round, the sum of G_ij = (C^T C)_ij over its rounds.
-        best, work = Fraction(0), 0
-        waiting: list[tuple[tuple[int, ...], Fraction]] = [((), Fraction(0))]
+    def _patterns(self, length: int) -> Iterator[Sequence[int]]:
+        # If coefficients never increase, the earliest rounds are the worst; otherwise any may be.
+        if self.strategy != "tree" and all(a >= b for a, b in pairwise(self.coefficients)):
+            places = range(0, self.rounds, self.apart)[: self.most]
+            if length * len(places) > _MOST_WORK:
+                raise Refused("the strategy has too many rounds and participations")
+            yield places
+            return
+        work, waiting = 0, list[tuple[int, ...]]([()])
         while waiting:
-            chosen, value = waiting.pop()
-            best = max(best, value)
+            chosen = waiting.pop()
+            yield chosen
             if len(chosen) == self.most:
                 continue
             for at in range(chosen[-1] + self.apart if chosen else 0, self.rounds):
                 work += 1 + len(chosen)
                 if work > _MOST_WORK:
                     raise Refused("the strategy has too many participation patterns")
-                more = self._product(at, at) + 2 * sum(self._product(i, at) for i in chosen)
-                waiting.append(((*chosen, at), value + more))
-        return best
+                waiting.append((*chosen, at))
 
-    def _product(self, first: int, second: int) -> Fraction:
-        # G_ij, first <= second. For a tree it is the number of blocks of 2^level rounds that
-        # contain both and belong to the binary decomposition of their own end.
+    def _scaled(self) -> list[int]:
+        # The first column of a Toeplitz matrix, rounded down to units of 2^-256.
+        if self.strategy == "banded":
+            found = [1 << _BITS]
+            for k in range(1, self.bands):
+                found.append(found[-1] * (2 * k - 1) // (2 * k))
+            return found
+        return [(each.numerator << _BITS) // each.denominator for each in self.coefficients]
+
+    def _column(self, place: int, coefficients: Sequence[int]) -> dict[object, int]:
         if self.strategy == "tree":
-            levels = range(self.rounds.bit_length())
-            blocks = ((first >> level, second >> level, level) for level in levels)
-            inside = (i == j and i % 2 == 0 and i + 1 << k <= self.rounds for i, j, k in blocks)
-            return Fraction(sum(inside))
-        c, gap = self.coefficients, second - first
-        last = min(len(c) - gap, self.rounds - second)
-        return sum((c[k] * c[k + gap] for k in range(last)), Fraction(0))
+            # The blocks of 2^k rounds that contain the round and belong to the binary decomposition
+            # of their own end.
+            blocks = ((place >> k, k) for k in range(self.rounds.bit_length()))
+            return {(i, k): 1 for i, k in blocks if i % 2 == 0 and i + 1 << k <= self.rounds}
+        return dict(zip(range(place, self.rounds), coefficients, strict=False))

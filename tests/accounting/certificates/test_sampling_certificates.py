@@ -210,7 +210,7 @@ def test_what_has_no_certificate_is_refused_by_name() -> None:
 
 
 MUTANTS = [
-    ("run", Correlated, "_column", "2 * k - 1", "2 * k"),
+    ("run", Correlated, "_scaled", "2 * k - 1", "2 * k"),
     ("run", worst_case_neighbours, "_squared", "squared *=", "squared +="),
     ("sample", worst_case_neighbours, "_squared", "step**2", "step"),
     ("sample", worst_case_neighbours, "scenarios", "(False, True) if", "(True,) if"),
