@@ -17,11 +17,12 @@ if TYPE_CHECKING:
         filter_for,
     )
     from accounting.adaptive_composition.privacy_odometer import Odometer
+    from accounting.amplification.shuffling import ShuffledCurve
     from accounting.calibration.calibrate import Calibration, calibrate
     from accounting.calibration.dpsgd_run import TrainingRun, dpsgd
+    from accounting.certificates.certificate_format import Malformed
     from accounting.certificates.certify import Certificate, certify
     from accounting.certificates.deadline import deadline
-    from accounting.certificates.parse_certificate import Malformed
     from accounting.certificates.verify import Allowance, Finding, Status, Verdict, verify
     from accounting.composition.compose import Composition, compose
     from accounting.composition.guarantee_from_json import guarantee_from_json
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
         as_pure,
         as_rdp,
         as_zcdp,
+    )
+    from accounting.derive_guarantee import (
+        FixedSizeSampled,
+        PoissonSampled,
+        guarantee,
     )
     from accounting.descriptions.description import Description
     from accounting.descriptions.real_noise import Gaussian, Laplace
@@ -48,14 +54,8 @@ if TYPE_CHECKING:
         claim_from_json,
     )
     from accounting.ledger import Ledger
-    from accounting.privacy_curves.derive_guarantee import (
-        FixedSizeSampled,
-        PoissonSampled,
-        guarantee,
-    )
     from accounting.privacy_curves.local_report_curve import ReportCurve
     from accounting.privacy_curves.release_curve import PrivacyCurve
-    from accounting.privacy_curves.shuffle_amplification import ShuffledCurve
     from accounting.protocol_guarantees.plan_protocol import Plan, choose, protocol_guarantee
     from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
+    from audit.audit_spec import AuditSpec
     from audit.claims.curve_claim import CurveClaim, read_claim
     from audit.claims.tested_claim import Claim
     from audit.errors import TargetFailed
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from audit.report.audit_record import ExactWitness
     from audit.report.audit_report import AuditReport
     from audit.run_audit import Audit, audit
-    from audit.spec import AuditSpec
     from audit.statistical_tests.event import Witness
     from audit.statistical_tests.sample_outcome import Outcome
     from audit.targets.target_syntax import read_target

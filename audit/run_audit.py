@@ -1,6 +1,6 @@
 r"""Assemble an audit from its spec, and run it; shared by Python, commands, tests and corpus.
 
-spec      the requested audit, as data    audit.spec.AuditSpec
+spec      the requested audit, as data    audit.audit_spec.AuditSpec
 Audit     target, claim, pairs and features, resolved; an error names the invalid field
 run()     the search for a pair, if requested, then the layers of audit.run_layers
 """
@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from audit.audit_spec import AuditSpec
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.tested_claim import Claim
 from audit.claims.verdicts import INTERRUPTED, cause_of, level
@@ -22,7 +23,6 @@ from audit.features.parse_feature import Feature, read_feature
 from audit.report.audit_report import AuditReport
 from audit.run_layers import run_layers
 from audit.runs.draw_plan import Plan
-from audit.spec import AuditSpec
 from audit.targets.neighbours import doubts, pairs_of
 from audit.targets.target import Catalogued, KnownLaw, Target, claim_of
 from audit.targets.target_syntax import Auditable, target_of

@@ -13,7 +13,7 @@ from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.policies.successive_elimination import BatchedElimination
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
 from bandits.privatizers.privatizer import Privatizer
-from bandits.worlds.reward_environment import Bernoulli, Environment, cz_instance
+from bandits.worlds.arm_environments import Bernoulli, Environment, cz_instance
 from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@ r"""Run a bandit algorithm; only this code has access to both rewards and releas
 
 A run proceeds batch by batch. By default every user is new and so in at most one release
 (``bandits.privatizers.privatizer``); for returning users see
-``bandits.privatizers.user_pool``. Proofs: docs/proofs/bandits.md.
+``bandits.privatizers.returning_users``. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum, arms_and_horizon
 from bandits.policies.policy import Policy, Sizes, State
 from bandits.privatizers.privatizer import NEW_USERS, Releasing, RunGuarantee, Users
-from bandits.worlds.reward_environment import Environment
+from bandits.worlds.arm_environments import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
 from dpcore.numbers.parameter import integer
@@ -80,7 +80,7 @@ def play(
     is released. ``checkpoints`` are rounds in [1, T] in increasing order, by default only T.
 
     >>> from bandits.policies.successive_elimination import BatchedElimination
-    >>> from bandits.worlds.reward_environment import Bernoulli
+    >>> from bandits.worlds.arm_environments import Bernoulli
     >>> from bandits.privatizers.batch_sums import SumPrivatizer
     >>> privatizer = SumPrivatizer(trust="pure", epsilon=1, failure="1e-4")
     >>> policy = BatchedElimination(privatizer=privatizer)

@@ -2,7 +2,7 @@ r"""Play combinatorial bandits round by round, many runs in parallel.
 
 The draws of a run do not depend on the other runs: outcomes and ties come from ``world``, noise
 from ``rng``. The policy's estimates use only released sums
-(:mod:`bandits.privatizers.combinatorial_outcomes`); only this module reads rewards. Proofs:
+(:mod:`bandits.privatizers.running_sums`); only this module reads rewards. Proofs:
 docs/proofs/radius.md.
 """
 
@@ -17,10 +17,10 @@ import numpy as np
 
 from bandits.combinatorial_problem import LargestSum, Problem
 from bandits.play import Run, checked_checkpoints
-from bandits.policies.cucb import Cucb, CucbName, cucb
+from bandits.policies.combinatorial_ucb import Cucb, CucbName, cucb
 from bandits.policies.policy_settings import Setting
 from bandits.policies.registry import Algorithm
-from bandits.privatizers.combinatorial_outcomes import Totals, totals_of
+from bandits.privatizers.running_sums import Totals, totals_of
 from bandits.super_arms import Bools, Unions
 from bandits.worlds.combinatorial import BitWorld
 from dpcore.errors import InvalidParameter
@@ -149,7 +149,7 @@ class Game:
 
     def _loop(self, played: Bools, outcomes: Bools, public: Floats, noise: Integers) -> None:
         # Local import: numba is an extra and slow to import.
-        from bandits.policies.compiled_cucb import loop_of, play_rounds
+        from bandits.policies.combinatorial_ucb_compiled import loop_of, play_rounds
 
         whole, found = np.ascontiguousarray, np.ascontiguousarray(played)
         loop, state = loop_of(self.policy, _TIE), (self.bounds, self.sent)

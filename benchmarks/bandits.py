@@ -37,7 +37,7 @@ from bandits.policies.successive_elimination import BatchedElimination, DpSe
 from bandits.privatizers.batch_sums import SumPrivatizer, Trust
 from bandits.privatizers.privatizer import Unprotected
 from bandits.radius.radius import ExactRadius
-from bandits.worlds.reward_environment import ClippedNormal, Environment, cz_instance
+from bandits.worlds.arm_environments import ClippedNormal, Environment, cz_instance
 from benchmarks.machine import write
 from dpcore.sampling.rng import SeededRng
 

@@ -1,7 +1,7 @@
 r"""One release: noise, sensitivity, and scope.
 
 A :class:`Mechanism` combines a noise distribution with the sensitivity of its query and the scope
-of the guarantee. It has no epsilon: ``accounting.privacy_curves.derive_guarantee`` derives its
+of the guarantee. It has no epsilon: ``accounting.derive_guarantee`` derives its
 guarantee.
 """
 

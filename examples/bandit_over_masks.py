@@ -11,7 +11,7 @@ from bandits import BatchedElimination, Bernoulli, play
 from bandits.policies.batch_schedule import Schedule
 from bandits.policies.returning_user_noise import steady_for
 from bandits.privatizers.deployment import Deployment
-from bandits.privatizers.user_pool import Pool
+from bandits.privatizers.returning_users import Pool
 from bandits.radius.radius import ExactRadius
 from dpcore import SeededRng
 

@@ -1,165 +1,395 @@
-r"""The form of a certificate: canonical text, digest, required assumptions, and descriptions.
+r"""Parse an untrusted certificate and check every field.
 
-Writers and checkers of certificates share this file; it defines the format and computes nothing.
+Each value has exactly one encoding. Duplicate keys, unknown or missing fields, floats, and sizes
+beyond the limits raise :class:`Malformed`, the only exception, which names the location.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from itertools import count
 from typing import Any, Final
 
-SCHEMA: Final = "dpcore-certificate/1"
-
-THEOREMS: Final = {
-    "epsilon": "privacy losses of independent rounds add (Koskela, Jalko and Honkela 2020)",
-    "delta": "privacy losses of independent rounds add (Koskela, Jalko and Honkela 2020)",
-    "renyi": "Renyi divergences of independent rounds add (Mironov 2017, Proposition 1)",
-    "zcdp": "rhos of independent rounds add (Bun and Steinke 2016, Lemma 1.7)",
-    "pure": "largest losses of rounds add (Dwork and Roth 2014, Theorem 3.16)",
-}
-"""The composition theorem of each quantity."""
-
-_ALWAYS: Final = (
-    "noise: every draw is fresh, independent and exactly of the law stated",
-    "sensitivity: neighbouring data move each query by no more than declared, under the scope",
-    "rounds: each round keeps its law and sensitivity whatever was released before",
+from accounting.certificates.canonical_text import (
+    SCHEMA,
+    THEOREMS,
+    digest_of,
+    required_assumptions,
 )
-_REALS: Final = ("gaussian", "laplace")
-_NOT_STATED: Final = ("claim", "rounds")
-# The author of the document is not trusted: a description is short for every part.
-_MOST_PARTS: Final = 3
-_MOST_LETTERS: Final = 60
-_IDEAL: Final = "secure aggregation: ideal; nobody sees more of a round than its noisy sum"
+from accounting.kernel.convolution import Plan
+from accounting.kernel.worst_case_neighbours import (
+    LAWS,
+    NORMS,
+    STRATEGIES,
+    Correlated,
+    Part,
+    norms_of,
+)
+
+_MOST_TEXT: Final = 1 << 18
+_MOST_ITEMS: Final = 64
+_MOST_LETTERS: Final = 2000
+_MOST_ROUNDS: Final = 10**7
+MOST_DECIMALS: Final = 400
+_MOST_SLOTS: Final = 1 << 17
+_MOST_PLACES: Final = 1 << 22
+_MOST_AMOUNTS: Final = 1 << 14
+_MOST_MEMBERS: Final = 64
+_MOST_IN_A_RUN: Final = 1 << 16
+_RATIONAL: Final = re.compile(r"(?:0|[1-9][0-9]*)(?:/[1-9][0-9]*)?")
+_DECIMAL: Final = re.compile(r"(?:0|[1-9][0-9]*)(?:\.([0-9]+))?")
+_FIELDS: Final = frozenset(
+    {"schema", "scope", "parts", "assumptions", "claims", "software", "digest"}
+)
+_SCOPES: Final = {"unit": ("contribution", "user"), "relation": ("replace", "add-remove")}
+_STATED: Final = {"pure": ("epsilon",), "approx": ("epsilon", "delta"), "zcdp": ("rho",)}
+_EXACT: Final = {"pure": "epsilon", "zcdp": "rho"}
+_ENCLOSED: Final = {"epsilon": "delta", "delta": "epsilon", "renyi": "order"}
+_WHOLE: Final = frozenset({"count", "trials", "sensitivity", "plateau"})
+_SAMPLINGS: Final = {
+    "poisson": "add-remove",
+    "poisson-group": "add-remove",
+    "poisson-replaced": "replace",
+}
 
 
-def canonical(document: Mapping[str, Any]) -> bytes:
-    r"""The canonical text that is hashed: sorted keys, no spaces, ASCII, without the digest."""
-    kept = {key: value for key, value in document.items() if key != "digest"}
-    return json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+class Malformed(Exception):
+    r"""An invalid certificate: the error, and its location.
+
+    >>> raise Malformed("claims[0].digits", "must be in 0..400")
+    Traceback (most recent call last):
+    ...
+    accounting.certificates.certificate_format.Malformed: claims[0].digits: must be in 0..400
+    """
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(where, reason)
+        self.where = where
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}"
 
 
-def digest_of(document: Mapping[str, Any]) -> str:
-    r"""The SHA-256 of the canonical text; not a signature, since anyone can recompute it."""
-    return f"sha256:{hashlib.sha256(canonical(document)).hexdigest()}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    r"""``quantity`` at ``at`` lies in [lower, upper]; ``unit`` is one unit in the last digit.
+
+    With evidence the bounds may be several units apart, otherwise one. For an exact quantity the
+    bounds are equal, and ``unit`` is 0.
+    """
+
+    quantity: str
+    at: Fraction
+    lower: Fraction
+    upper: Fraction
+    unit: Fraction
 
 
-def ascii_text(text: str) -> str:
-    r"""Escape characters other than plain ASCII, as certificates require."""
-    escaped = (
-        each if each.isascii() and each.isprintable() else ascii(each)[1:-1] for each in text
-    )
-    return "".join(escaped)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    r"""A well-formed certificate; ``complaints`` are errors found without recomputation.
+
+    ``plan`` is its evidence for the kernel, or None.
+    """
+
+    parts: tuple[Part, ...]
+    claims: tuple[Claim, ...]
+    complaints: tuple[tuple[str, str], ...]
+    plan: Plan | None = None
 
 
-def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
-    r"""The assumptions that a certificate with this scope and these parts must contain."""
-    parts, unit = document["parts"], document["scope"]["unit"]
-    found = [*_ALWAYS]
-    for part in parts:
-        if "claim" in part:
-            stated = (f"{k} {v}" for k, v in sorted(part.items()) if k not in _NOT_STATED)
-            found.append(f"claim: {part['claim']} with {', '.join(stated)} is stated, not derived")
-            continue
-        if part["noise"].get("law") in _REALS:
-            found.append(
-                "noise on the reals: what code adds in floats is taken to follow the law exactly"
-            )
-        if "sampling" in part:
-            found.append(
-                f"samples: in each round every {unit} takes part with chance "
-                f"{part['sampling']['rate']}, drawn anew, independently, and kept secret"
-            )
-            if "members" in part["sampling"]:
-                found.append(
-                    f"groups: {part['sampling']['members']} {unit}s differ at most, all of them "
-                    "added or all removed"
-                )
-        if "correlated" in part:
-            found.append(_correlated(part["correlated"], unit))
-        if part.get("honest", "1") != "1":
-            found.append(
-                f"honest parties: they added {part['honest']} of the planned noise, which is the "
-                "law stated"
-            )
-            found.append(_IDEAL)
-    rounds = sum(part["rounds"] for part in parts)
-    returning = f"returning {unit}s: one {unit} takes part in at most {rounds} rounds"
-    unique = f"unique {unit}s: one {unit} takes part in one round"
-    return tuple(dict.fromkeys([*found, unique if rounds == 1 else returning]))
+# -- values ----------------------------------------------------------------------------------------
 
 
-def _correlated(run: Mapping[str, Any], unit: str) -> str:
-    more = run.get("bands", " ".join(run.get("coefficients", ())))
-    strategy = f"{run['strategy']} {more}".rstrip()
-    return (
-        f"correlated noise: {strategy} over {run['rounds']} rounds, "
-        f"counted as one here; one {unit} takes part in at most {run['most']} of them, any two at "
-        f"least {run['apart']} apart; all that is released follows from C x plus the noise"
-    )
+def parsed(text: str | bytes, most: int = _MOST_TEXT) -> Any:
+    r"""Parse at most ``most`` characters of JSON without duplicate keys, floats, NaN or long
+    integers.
+    """
+    if len(text) > most:
+        raise Malformed("certificate", f"must be at most {most} characters")
+    try:
+        plain = text.decode("utf-8") if isinstance(text, bytes) else text
+        return json.loads(
+            plain,
+            object_pairs_hook=_without_twins,
+            parse_float=_refused,
+            parse_constant=_refused,
+            parse_int=_short,
+        )
+    except (ValueError, RecursionError) as error:
+        raise Malformed("certificate", f"must be JSON: {str(error)[:80]}") from None
 
 
-# -- words -----------------------------------------------------------------------------------------
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise Malformed(_printable(key), "is given twice")
+        found[key] = value
+    return found
 
 
-def claim_in_words(claim: Mapping[str, Any]) -> str:
-    r"""A claim as text."""
-    quantity = claim["quantity"]
-    if quantity == "pure":
-        return f"pure epsilon {_short(claim['epsilon'])}"
-    if quantity == "zcdp":
-        return f"zCDP rho {_short(claim['rho'])}"
-    at = {"epsilon": "delta", "delta": "epsilon", "renyi": "order"}[quantity]
-    name = "Renyi divergence" if quantity == "renyi" else quantity
-    ends = f"{_short(claim['lower'])}, {_short(claim['upper'])}"
-    return f"{name} in [{ends}] at {at} {_short(claim[at])}"
+def _printable(key: str) -> str:
+    # A key is untrusted text: it must not contain terminal control characters.
+    return key[:40] if key.isascii() and key.isprintable() else ascii(key[:40])
 
 
-def rounds_in_words(parts: Sequence[Mapping[str, Any]]) -> str:
-    r"""Each kind of round as text: noise, sensitivity, and number of rounds."""
-    more = len(parts) - _MOST_PARTS
-    rest = [f"{more:,} kinds more"] if more > 0 else []
-    return " and ".join([*map(_of_one, parts[:_MOST_PARTS]), *rest])
+def _refused(text: str) -> Any:
+    raise Malformed("certificate", f"{text[:40]} must be an integer, or exact text")
 
 
-def decimal_of(value: Fraction) -> str:
-    r"""Format a decimal number as it was written."""
-    if 10**_MOST_LETTERS % value.denominator:
-        return _short(value)
-    places = next(k for k in count() if 10**k % value.denominator == 0)
-    whole = str(int(value * 10**places)).rjust(places + 1, "0")
-    return f"{whole[:-places]}.{whole[-places:]}" if places else whole
+def _short(text: str) -> int:
+    if len(text) > 20 or text.startswith("-"):
+        raise Malformed("certificate", f"{text[:40]} must be an integer >= 0 of at most 20 digits")
+    return int(text)
 
 
-def _of_one(part: Mapping[str, Any]) -> str:
-    rounds = part["rounds"]
-    count = f"{rounds:,} round{'s' * (rounds != 1)} of"
-    if "noise" not in part:
-        held = (key for key in ("epsilon", "delta", "rho") if key in part)
-        return f"{count} a stated claim ({_pairs(part, held)})"
-    noise, amount = part["noise"], part["sensitivity"]["amount"]
-    law = f"{noise['law']}:{_pairs(noise, (key for key in noise if key != 'law'))}"
-    box = isinstance(amount, Sequence)
-    details = [f"sensitivity {f'a box of {len(amount)} numbers' if box else amount}"]
-    if "sampling" in part:
-        details.append(f"a sample of rate {_short(part['sampling']['rate'])}")
-        if part["sampling"].get("members", 1) > 1:
-            details.append(f"groups of {part['sampling']['members']}")
-    if "correlated" in part:
-        run = part["correlated"]
-        details.append(f"correlated over {run['rounds']:,} rounds by {run['strategy']}")
-    if part["honest"] != "1":
-        details.append(f"share of the honest {_short(part['honest'])}")
-    return f"{count} {law} ({', '.join(details)})"
+def rational(where: str, value: object) -> Fraction:
+    r"""Parse a rational >= 0 in lowest terms, as text of at most 2000 characters."""
+    text = text_of(where, value)
+    if _RATIONAL.fullmatch(text) and str(exact := Fraction(text)) == text:
+        return exact
+    raise Malformed(where, "must be a rational >= 0 in lowest terms")
 
 
-def _pairs(values: Mapping[str, Any], keys: Iterable[str]) -> str:
-    return ",".join(f"{key}={_short(values[key])}" for key in keys)
+def text_of(where: str, value: object) -> str:
+    r"""Parse ASCII text of 1 to 2000 characters."""
+    if not isinstance(value, str) or not 0 < len(value) <= _MOST_LETTERS or not value.isascii():
+        raise Malformed(where, f"must be ASCII text of 1 to {_MOST_LETTERS} characters")
+    return value
 
 
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
+def whole(where: str, value: object, least: int, most: int) -> int:
+    r"""Parse an integer from ``least`` to ``most``; Booleans are refused."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise Malformed(where, f"must be an integer in {least}..{most}")
+    return value
+
+
+def mapping(where: str, value: object) -> Mapping[str, Any]:
+    r"""Check that the value is a JSON object."""
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise Malformed(where, "must be a JSON object")
+    return value
+
+
+def items(where: str, value: object, least: int = 1, most: int = _MOST_ITEMS) -> list[Any]:
+    r"""Check that the value is a JSON array of ``least`` to ``most`` items."""
+    if not isinstance(value, list) or not least <= len(value) <= most:
+        raise Malformed(where, f"must be a list of {least} to {most} items")
+    return value
+
+
+def exactly(where: str, item: Mapping[str, Any], wanted: Iterable[str]) -> None:
+    r"""Refuse missing fields and fields other than ``wanted``."""
+    needed = {*wanted}
+    missing, extra = sorted(needed - set(item)), sorted(set(item) - needed)
+    if missing:
+        raise Malformed(where, f"must have {', '.join(missing)}")
+    if extra:
+        raise Malformed(where, f"must not have {', '.join(_printable(each) for each in extra)}")
+
+
+def _one_of(where: str, value: object, choices: Iterable[str]) -> str:
+    names = [*choices]
+    if not isinstance(value, str) or value not in names:
+        raise Malformed(where, f"must be one of {', '.join(names)}")
+    return value
+
+
+# -- the document ----------------------------------------------------------------------------------
+
+
+def read(document: object) -> Read:
+    r"""Parse the parts and claims of a certificate."""
+    top = mapping("certificate", document)
+    if top.get("schema") != SCHEMA:
+        raise Malformed("schema", f"must be {SCHEMA}")
+    exactly("certificate", top, _FIELDS | ({"evidence"} & top.keys()))
+    plan = _plan("evidence", top["evidence"]) if "evidence" in top else None
+    scope_of("scope", top["scope"])
+    parts = [
+        part_of(f"parts[{i}]", mapping(f"parts[{i}]", item))
+        for i, item in enumerate(items("parts", top["parts"]))
+    ]
+    for i, part in enumerate(parts):
+        needed = _SAMPLINGS.get(part.sampling or "")
+        if needed is not None and top["scope"]["relation"] != needed:
+            raise Malformed(f"parts[{i}].sampling", f"must have a scope with the relation {needed}")
+    if len({part.members for part in parts if part.sampling}) > 1:
+        raise Malformed("parts", "must have the same group size in all sampled parts")
+    claims = [
+        _claim(f"claims[{i}]", mapping(f"claims[{i}]", item), wide=plan is not None)
+        for i, item in enumerate(items("claims", top["claims"]))
+    ]
+    if len(set(claims)) < len(claims):
+        raise Malformed("claims", "must not repeat a claim")
+    software = mapping("software", top["software"])
+    exactly("software", software, {"name", "version"})
+    for key, value in software.items():
+        text_of(f"software.{key}", value)
+    return Read(parts=tuple(parts), claims=tuple(claims), complaints=_complaints(top), plan=plan)
+
+
+def _plan(where: str, value: object) -> Plan:
+    # The resolution of the kernel. No plan makes a false claim hold; the limits bound the work.
+    item = mapping(where, value)
+    exactly(where, item, {"step", "digits", "slots", "cut"})
+    step = rational(f"{where}.step", item["step"])
+    if not Fraction(1, 10**9) <= step <= 1:
+        raise Malformed(f"{where}.step", "must lie in [1/10^9, 1]")
+    digits = whole(f"{where}.digits", item["digits"], 8, MOST_DECIMALS)
+    slots = whole(f"{where}.slots", item["slots"], 64, _MOST_SLOTS)
+    if digits * slots > _MOST_PLACES:
+        raise Malformed(where, f"must have digits x slots <= {_MOST_PLACES}")
+    return Plan(step, digits, slots, whole(f"{where}.cut", item["cut"], 0, 10**20))
+
+
+def scope_of(where: str, value: object) -> Mapping[str, Any]:
+    r"""Parse a scope, the unit and neighbouring relation: the object at ``where``."""
+    scope = mapping(where, value)
+    exactly(where, scope, _SCOPES)
+    for key, choices in _SCOPES.items():
+        _one_of(f"{where}.{key}", scope[key], choices)
+    return scope
+
+
+def _complaints(top: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    stated = [text_of("assumptions", item) for item in items("assumptions", top["assumptions"])]
+    if len(set(stated)) < len(stated):
+        raise Malformed("assumptions", "must not repeat an assumption")
+    required = required_assumptions(top)
+    found = [("assumptions", f"missing: {each}") for each in required if each not in stated]
+    if text_of("digest", top["digest"]) != digest_of(top):
+        found.append(("digest", "does not match the text: the certificate was changed"))
+    return tuple(found)
+
+
+# -- parts and claims ------------------------------------------------------------------------------
+
+
+def part_of(where: str, item: Mapping[str, Any]) -> Part:
+    r"""Parse one kind of round, the object at ``where``."""
+    rounds = whole(f"{where}.rounds", item.get("rounds"), 1, _MOST_ROUNDS)
+    if "claim" in item:
+        word = _one_of(f"{where}.claim", item["claim"], _STATED)
+        exactly(where, item, {"claim", "rounds", *_STATED[word]})
+        values = tuple(rational(f"{where}.{key}", item[key]) for key in _STATED[word])
+        if word == "approx" and values[1] >= 1:
+            raise Malformed(f"{where}.delta", "must be < 1")
+        return Part(law=word, parameters=values, rounds=rounds)
+    scheme = {"sampling", "correlated"} & item.keys()
+    if len(scheme) > 1:
+        raise Malformed(f"{where}.sampling", "is not allowed with correlated noise")
+    exactly(where, item, {"noise", "sensitivity", "rounds", "honest"} | scheme)
+    if not 0 < rational(f"{where}.honest", item["honest"]) <= 1:
+        raise Malformed(f"{where}.honest", "must lie in (0, 1]")
+    more: dict[str, Any] = {}
+    if "sampling" in item:
+        more = _sampling(f"{where}.sampling", item["sampling"])
+    if "correlated" in item:
+        more["correlated"] = _correlated(f"{where}.correlated", item["correlated"])
+    kind = "correlated" if "correlated" in item else more.get("sampling")
+    norm, amounts = _sensitivity(f"{where}.sensitivity", item["sensitivity"])
+    law, parameters = _law(f"{where}.noise", mapping(f"{where}.noise", item["noise"]))
+    covered = norms_of(law, kind, max(amounts))
+    if not covered:
+        field = "correlated" if kind == "correlated" else "sampling.kind"
+        raise Malformed(f"{where}.{field}", f"has no theorem for {law} noise")
+    if norm not in covered:
+        noise = f"{kind} {law}" if kind else law
+        must = f"must be {' or '.join(covered)}: no theorem covers {noise} noise under {norm}"
+        raise Malformed(f"{where}.sensitivity.norm", must)
+    return Part(law=law, parameters=parameters, norm=norm, amounts=amounts, rounds=rounds, **more)
+
+
+def _sensitivity(where: str, value: object) -> tuple[str, tuple[int, ...]]:
+    item = mapping(where, value)
+    exactly(where, item, {"norm", "amount"})
+    norm, amount = _one_of(f"{where}.norm", item["norm"], NORMS), item["amount"]
+    place = f"{where}.amount"
+    listed = items(place, amount, most=_MOST_AMOUNTS) if norm == "box" else [amount]
+    return norm, tuple(whole(place, each, 1, 10**9) for each in listed)
+
+
+def _correlated(where: str, value: object) -> Correlated:
+    item = mapping(where, value)
+    strategy = _one_of(f"{where}.strategy", item.get("strategy"), STRATEGIES)
+    exactly(where, item, {"strategy", "rounds", "most", "apart", *STRATEGIES[strategy]})
+    more: dict[str, Any] = {
+        key: whole(f"{where}.{key}", item[key], 1, _MOST_IN_A_RUN)
+        for key in ("rounds", "most", "apart")
+    }
+    if strategy == "banded":
+        more["bands"] = whole(f"{where}.bands", item["bands"], 1, more["rounds"])
+    if strategy == "toeplitz":
+        place = f"{where}.coefficients"
+        given = tuple(rational(place, each) for each in items(place, item["coefficients"]))
+        if not given[0] or len(given) > more["rounds"]:
+            raise Malformed(place, "the first must be > 0, and there must be at most one per round")
+        more["coefficients"] = given
+    return Correlated(strategy=strategy, **more)
+
+
+def _sampling(where: str, value: object) -> dict[str, Any]:
+    item = mapping(where, value)
+    kind = _one_of(f"{where}.kind", item.get("kind"), _SAMPLINGS)
+    grouped = kind == "poisson-group"
+    exactly(where, item, {"kind", "rate", "members"} if grouped else {"kind", "rate"})
+    members = whole(f"{where}.members", item["members"], 2, _MOST_MEMBERS) if grouped else 1
+    rate = rational(f"{where}.rate", item["rate"])
+    if not 0 < rate < 1:
+        raise Malformed(f"{where}.rate", "must lie in (0, 1)")
+    return {"sampling": kind, "rate": rate, "members": members}
+
+
+def _law(where: str, noise: Mapping[str, Any]) -> tuple[str, tuple[Fraction, ...]]:
+    name = _one_of(f"{where}.law", noise.get("law"), LAWS)
+    exactly(where, noise, {"law", *LAWS[name]})
+    values = tuple(rational(f"{where}.{key}", noise[key]) for key in LAWS[name])
+    for key, value in zip(LAWS[name], values, strict=True):
+        if value <= 0 or (key == "probability" and value >= 1):
+            most = ", and < 1" if key == "probability" else ""
+            raise Malformed(f"{where}.{key}", f"must be > 0{most}")
+        if key in _WHOLE and value.denominator != 1:
+            raise Malformed(f"{where}.{key}", "must be an integer")
+    if name == "staircase" and values[2] > values[1]:
+        raise Malformed(f"{where}.plateau", "must be at most the sensitivity")
+    return name, values
+
+
+def _claim(where: str, item: Mapping[str, Any], *, wide: bool) -> Claim:
+    quantity = _one_of(f"{where}.quantity", item.get("quantity"), THEOREMS)
+    if item.get("theorem") != THEOREMS[quantity]:
+        raise Malformed(f"{where}.theorem", f"must be: {THEOREMS[quantity]}")
+    if quantity in _EXACT:
+        key = _EXACT[quantity]
+        exactly(where, item, {"quantity", "theorem", key})
+        exact = rational(f"{where}.{key}", item[key])
+        return Claim(quantity=quantity, at=exact, lower=exact, upper=exact, unit=Fraction(0))
+    key = _ENCLOSED[quantity]
+    exactly(where, item, {"quantity", "theorem", key, "lower", "upper", "digits"})
+    at = rational(f"{where}.{key}", item[key])
+    if (quantity == "epsilon" and not 0 <= at < 1) or (quantity == "renyi" and at <= 1):
+        allowed = "must be > 1" if quantity == "renyi" else "must lie in [0, 1)"
+        raise Malformed(f"{where}.{key}", allowed)
+    digits = whole(f"{where}.digits", item["digits"], 0, MOST_DECIMALS)
+    lower, upper = (_decimal(f"{where}.{end}", item[end], digits) for end in ("lower", "upper"))
+    unit = Fraction(1, 10**digits)
+    if wide and upper < lower:
+        raise Malformed(where, "upper must be at least lower")
+    if not wide and upper - lower not in (0, unit):
+        raise Malformed(where, "upper must equal lower, or lower plus one unit of the last digit")
+    return Claim(quantity=quantity, at=at, lower=lower, upper=upper, unit=unit)
+
+
+def _decimal(where: str, value: object, digits: int) -> Fraction:
+    text = text_of(where, value)
+    match = _DECIMAL.fullmatch(text)
+    if match and len(match[1] or "") == digits:
+        return Fraction(text)
+    raise Malformed(where, f"must be a decimal >= 0 with {digits} digits after the point")

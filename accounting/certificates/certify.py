@@ -17,15 +17,14 @@ from fractions import Fraction
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from accounting.certificates.certificate_format import (
+from accounting.certificates.canonical_text import (
     SCHEMA,
     THEOREMS,
     ascii_text,
     digest_of,
     required_assumptions,
 )
-from accounting.certificates.deadline import OutOfTime, bounded
-from accounting.certificates.parse_certificate import (
+from accounting.certificates.certificate_format import (
     MOST_DECIMALS,
     Claim,
     Malformed,
@@ -33,8 +32,10 @@ from accounting.certificates.parse_certificate import (
     part_of,
     read,
 )
-from accounting.certificates.prove_claim import ends_of, evidence_of, plan_of
+from accounting.certificates.deadline import OutOfTime, bounded
+from accounting.certificates.decide_claim import ends_of, evidence_of, plan_of
 from accounting.certificates.verify import Status, Verdict, verify
+from accounting.derive_guarantee import guarantee
 from accounting.descriptions.description import Description
 from accounting.descriptions.sampling_schemes import Everyone, Poisson
 from accounting.errors import NotDerived
@@ -45,7 +46,6 @@ from accounting.kernel.law_tables import Refused
 from accounting.kernel.rational_claims import exact_value
 from accounting.kernel.worst_case_neighbours import Part, scenarios
 from accounting.matrix.strategy import Banded, Toeplitz, Tree
-from accounting.privacy_curves.derive_guarantee import guarantee
 from accounting.privacy_curves.matrix_mechanism import MatrixCurve, MatrixMechanism
 from accounting.privacy_curves.release_curve import PrivacyCurve, described
 from dpcore.cli.terminal import html_table

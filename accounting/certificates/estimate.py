@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
+from accounting.certificates.certificate_format import Claim
 from accounting.certificates.deadline import tick
-from accounting.certificates.parse_certificate import Claim
 from accounting.kernel.law_tables import Refused, Round, masses_of, pair_of, size
 from accounting.kernel.series import Fixed
 from accounting.kernel.worst_case_neighbours import Part, scenarios

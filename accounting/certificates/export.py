@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-from accounting.certificates.certificate_format import claim_in_words, rounds_in_words
+from accounting.certificates.canonical_text import claim_in_words, rounds_in_words
 from accounting.certificates.verify import KERNEL, Verdict
 from dpcore.numbers.rounding import up
 

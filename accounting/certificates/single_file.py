@@ -58,7 +58,7 @@ def main(arguments):
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         print(f"not a certificate: {error!r}", file=sys.stderr)
         return 2
-    if schema != sys.modules["accounting.certificates.certificate_format"].SCHEMA:
+    if schema != sys.modules["accounting.certificates.canonical_text"].SCHEMA:
         print(f"not a certificate that this file reads: {schema!r}", file=sys.stderr)
         return 2
     with sys.modules["accounting.certificates.deadline"].deadline(3600):

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Protocol
 
-from accounting.certificates.certificate_format import claim_in_words, rounds_in_words
+from accounting.certificates.canonical_text import claim_in_words, rounds_in_words
+from accounting.certificates.certificate_format import Claim, Malformed, Read, parsed, read
 from accounting.certificates.deadline import OutOfTime, bounded, tick
-from accounting.certificates.parse_certificate import Claim, Malformed, Read, parsed, read
-from accounting.certificates.prove_claim import proven
+from accounting.certificates.decide_claim import proven
 from accounting.kernel.law_tables import Refused
 
 KERNEL: Final = "kernel"

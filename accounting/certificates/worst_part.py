@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
 
-from accounting.certificates.certificate_format import decimal_of, rounds_in_words
+from accounting.certificates.canonical_text import decimal_of, rounds_in_words
+from accounting.certificates.certificate_format import Malformed, read
 from accounting.certificates.deadline import OutOfTime, tick
-from accounting.certificates.parse_certificate import Malformed, read
 from accounting.certificates.verify import Allowance, Finding, Status, Verdict, verify
 from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import ZCdp

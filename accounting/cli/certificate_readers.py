@@ -12,7 +12,7 @@ import json
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from accounting.certificates.certificate_format import SCHEMA
+from accounting.certificates.canonical_text import SCHEMA
 from accounting.certificates.verify import Finding, Status, Verdict, verify
 from dpcore.errors import InvalidParameter
 

@@ -273,8 +273,8 @@ def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
 def _at_random(cut: Truncated, step: Description, delta: Fraction, relative: str) -> Bound:
     # The bound for any truncation, intersected for one example with that of random truncation.
     from accounting.composition.compose import compose, narrower
+    from accounting.derive_guarantee import guarantee
     from accounting.descriptions.sampling_schemes import Poisson, TruncatedPoisson
-    from accounting.privacy_curves.derive_guarantee import guarantee
 
     found = cut.epsilon(delta, relative)
     if step.group > 1 or not isinstance(step.scheme, Poisson):

@@ -17,6 +17,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from accounting.amplification.subsampling import SampledRelease
+from accounting.derive_guarantee import Derivable, guarantee
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import Guarantee, order_above_one, probability, width
@@ -38,10 +40,8 @@ from accounting.law_pairs.bounded_range import BoundedRangePair
 from accounting.law_pairs.laplace import LaplacePair
 from accounting.pairs.ball_arithmetic import BEYOND_FLOATS
 from accounting.privacy_curves.choose_composition_method import ComposedLoss
-from accounting.privacy_curves.derive_guarantee import Derivable, guarantee
 from accounting.privacy_curves.dominating_pairs import DominatingPairs, Laws, over_totals
 from accounting.privacy_curves.release_curve import ByOrder, OneRelease
-from accounting.privacy_curves.subsampling_amplification import SampledRelease
 from dpcore.cli.terminal import html_table
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Scope

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from accounting.composition.compose import compose, for_a_user
+from accounting.derive_guarantee import guarantee
 from accounting.descriptions.description import LOCAL_REPORT, description_from_json
 from accounting.descriptions.real_noise import REAL_LAWS
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import CLAIMS, claim_from_json
 from accounting.matrix.participation import Participation
 from accounting.matrix.strategy import Dense, Strategy, read_strategy
-from accounting.privacy_curves.derive_guarantee import guarantee
 from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
 from dpcore.errors import InvalidParameter

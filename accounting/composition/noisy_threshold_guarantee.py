@@ -14,8 +14,8 @@ from fractions import Fraction
 from typing import Final
 
 from accounting.composition.compose import Composition, compose
+from accounting.derive_guarantee import guarantee
 from accounting.guarantees.stated_guarantees import ApproxBound
-from accounting.privacy_curves.derive_guarantee import guarantee
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.numbers.integer_search import least

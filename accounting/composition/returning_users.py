@@ -14,6 +14,8 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any, Final
 
+from accounting.amplification.random_allocation import AllocatedSample
+from accounting.amplification.subsampling import SampledRelease
 from accounting.composition.compose import Composition, compose, renyi_of
 from accounting.convert_guarantees import as_approx
 from accounting.errors import NotDerived
@@ -21,9 +23,7 @@ from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import Guarantee, golden
 from accounting.guarantees.renyi_to_epsilon import approx_from_renyi, epsilon_at_order, rounded_up
 from accounting.guarantees.stated_guarantees import Approx, Pure, ZCdp
-from accounting.privacy_curves.random_allocation import AllocatedSample
 from accounting.privacy_curves.release_curve import PrivacyCurve
-from accounting.privacy_curves.subsampling_amplification import SampledRelease
 from accounting.published_bounds import gaussian_sum_epsilon, skellam_renyi_bound
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum

@@ -1,6 +1,6 @@
 r"""A release as data: noise, sensitivity, sampling scheme, neighbouring relation and group.
 
-This module only holds data: :func:`accounting.privacy_curves.derive_guarantee.guarantee` derives
+This module only holds data: :func:`accounting.derive_guarantee.guarantee` derives
 the guarantee. Python, commands, events of dp-accounting, certificates and ledgers all use this
 class; :func:`description_from_json` parses the output of :meth:`Description.to_json`. For sampling
 schemes see :mod:`accounting.descriptions.sampling_schemes`.

@@ -1,7 +1,7 @@
 r"""Participation in a round: sampling schemes as data and as text.
 
 A new scheme needs a class here and a case in
-:func:`accounting.privacy_curves.derive_guarantee.guarantee`. :func:`read_scheme` parses the output
+:func:`accounting.derive_guarantee.guarantee`. :func:`read_scheme` parses the output
 of :attr:`Scheme.text`.
 """
 

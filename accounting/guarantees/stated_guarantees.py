@@ -1,6 +1,6 @@
 r"""Stated guarantees as data: pure DP, zCDP, Renyi DP, (epsilon, delta)-DP, or assumed ones.
 
-:func:`accounting.privacy_curves.derive_guarantee.guarantee` derives a claim from a mechanism, and
+:func:`accounting.derive_guarantee.guarantee` derives a claim from a mechanism, and
 theorems convert one claim into another. Any other claim is entered as :class:`Assumed`, with a
 reason that is never dropped.
 """

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from accounting.composition.compose import Composition, compose
+from accounting.derive_guarantee import guarantee
 from accounting.descriptions.description import Description
 from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.descriptions.sampling_schemes import (
@@ -31,7 +32,6 @@ from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import BoundedRange, Pure, ZCdp
 from accounting.interop.export_pld import assumes, at_least, library
 from accounting.interop.import_dp_event import from_dp_event, refused_part, reveals_all
-from accounting.privacy_curves.derive_guarantee import guarantee
 from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.matrix_mechanism import MatrixCurve
 from accounting.privacy_curves.release_curve import OneRelease, described

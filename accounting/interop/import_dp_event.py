@@ -8,7 +8,10 @@ from fractions import Fraction
 from math import gcd, lcm
 from typing import Any, Final, cast
 
+from accounting.amplification.subsampling import MOST_MEMBERS
+from accounting.amplification.truncated_poisson import TruncatedSample
 from accounting.composition.compose import Composition, compose
+from accounting.derive_guarantee import guarantee
 from accounting.descriptions.description import Description
 from accounting.descriptions.real_noise import Gaussian, Laplace, RealNoise
 from accounting.descriptions.sampling_schemes import (
@@ -23,11 +26,8 @@ from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.interop.event_json import Event, event_of
-from accounting.privacy_curves.derive_guarantee import guarantee
 from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.release_curve import described
-from accounting.privacy_curves.subsampling_amplification import MOST_MEMBERS
-from accounting.privacy_curves.truncated_poisson import TruncatedSample
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import InScope, Relation, Scope, Sensitivity

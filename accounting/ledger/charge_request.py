@@ -18,13 +18,13 @@ from accounting.adaptive_composition.privacy_filter import ApproxFilter, Filter,
 from accounting.composition.compose import Composition, Source, compose
 from accounting.composition.noisy_threshold_guarantee import threshold_guarantee
 from accounting.convert_guarantees import as_zcdp
+from accounting.derive_guarantee import Derivable, Reported
+from accounting.derive_guarantee import guarantee as derived
 from accounting.errors import NotDerived
 from accounting.guarantees.renyi_to_epsilon import rounded_up
 from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.ledger.hash_chain import canonical
 from accounting.ledger.user_names import sorted_names
-from accounting.privacy_curves.derive_guarantee import Derivable, Reported
-from accounting.privacy_curves.derive_guarantee import guarantee as derived
 from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.release_curve import OneRelease, PrivacyCurve, described
 from dpcore.errors import ABSENT, InvalidParameter

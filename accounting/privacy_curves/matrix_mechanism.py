@@ -43,7 +43,7 @@ class MatrixMechanism:
     Inputs may depend on earlier releases, and so may the rounds of a unit.
 
     >>> from accounting.matrix.strategy import Banded
-    >>> from accounting.privacy_curves.derive_guarantee import guarantee
+    >>> from accounting.derive_guarantee import guarantee
     >>> training = MatrixMechanism(
     ...     strategy=Banded(rounds=2052, bands=342),
     ...     participation=Participation(most=6, apart=342),

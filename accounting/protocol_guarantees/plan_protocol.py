@@ -16,9 +16,9 @@ from fractions import Fraction
 from functools import partial
 from typing import Final, Literal, TypeAlias, get_args
 
+from accounting.derive_guarantee import guarantee
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
-from accounting.privacy_curves.derive_guarantee import guarantee
 from accounting.protocol_guarantees.paper_parameters import lzj_vector, paper_sum, tkms_bits
 from accounting.protocol_guarantees.pure_shuffle_guarantee import plan_pure_shuffle, purity
 from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits, least_probability

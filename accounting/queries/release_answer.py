@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
+from accounting.derive_guarantee import guarantee
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import ZCdp
 from accounting.ledger.charge_request import cost
 from accounting.ledger.errors import BudgetExhausted, Receipt
-from accounting.privacy_curves.derive_guarantee import guarantee
 from accounting.queries.query import Additive, Answer, Mean, Query, Target, scaled, spread
 from accounting.queries.table import Table, TableScope
 from dpcore.errors import ABSENT, InvalidParameter

@@ -30,13 +30,13 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 
+from audit.audit_spec import AuditSpec
 from audit.broken_mechanisms import Entry, Layer, Subject
 from audit.claims.tested_claim import Claim, format_rational
 from audit.claims.verdicts import level_upper
 from audit.errors import TargetFailed
 from audit.formats.junit_and_sarif import Case, Outcome
 from audit.formats.result import Result, Statement, computed, fact, format_share, members
-from audit.spec import AuditSpec
 from audit.statistical_tests.coverage import unmeasured_pairs
 from audit.statistical_tests.sample_outcome import versions
 from audit.targets.target import Catalogued

@@ -204,7 +204,7 @@ def _on_the_reals(noise: str, sensitivity: str) -> str | None:
 
 
 def _mechanism(noise: Noise, moves: Sensitivity) -> _StatedCurve:
-    from accounting.privacy_curves.derive_guarantee import guarantee
+    from accounting.derive_guarantee import guarantee
     from dpcore.parse_noise import write_noise, write_sensitivity
 
     curve = guarantee(Mechanism(noise=noise, sensitivity=moves))

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from audit.audit_spec import AuditSpec
 from audit.cli.options import named_by_options, read_pair, read_spec, with_spec
 from audit.cli.output import Written, check_files
 from audit.formats.junit_and_sarif import format_of
-from audit.spec import AuditSpec
 from dpcore.cli.options import FORMAT_HELP, Format, flag, option
 from dpcore.cli.progress import progress_bar
 from dpcore.cli.terminal import say

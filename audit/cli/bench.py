@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from audit.audit_spec import read_seed
 from audit.cli.options import spec_of, with_spec
 from audit.cli.output import leave_with
 from audit.formats.junit_and_sarif import format_of
-from audit.spec import read_seed
 from dpcore.cli.options import (
     AsFormat,
     AsJson,

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from audit.audit_spec import read_seed
 from audit.cli.output import leave_with
 from audit.formats.junit_and_sarif import format_of
-from audit.spec import read_seed
 from dpcore.cli.options import AsFormat, AsJson, Format, argument, named, option
 from dpcore.cli.output_file import check_writable, write_whole
 from dpcore.cli.terminal import say

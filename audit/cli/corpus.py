@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from audit.audit_spec import read_seed
 from audit.cli.options import spec_of, with_spec
 from audit.cli.output import leave, leave_with
 from audit.formats.junit_and_sarif import format_of
-from audit.spec import read_seed
 from dpcore.cli.options import (
     AsFormat,
     AsJson,

@@ -1,4 +1,4 @@
-r"""The options of ``dpcore audit``, made from the fields of :class:`audit.spec.AuditSpec`."""
+r"""The options of ``dpcore audit``, made from the fields of :class:`audit.audit_spec.AuditSpec`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from audit.spec import AuditSpec, Option
+from audit.audit_spec import AuditSpec, Option
 from dpcore.cli.options import argument, named, option
 from dpcore.errors import InvalidParameter
 from dpcore.spec_syntax import did_you_mean

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import typer
 
+from audit.audit_spec import AuditSpec
 from audit.claims.tested_claim import Claim
 from audit.formats.result import Result, Statement, aligned, terminal_width
-from audit.spec import AuditSpec
 from dpcore.cli.figure_file import require_matplotlib
 from dpcore.cli.output_file import check_writable, write_whole
 from dpcore.cli.terminal import page, printable, say

@@ -28,6 +28,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import logsumexp, rel_entr
 
+from audit.audit_spec import AuditSpec
 from audit.claims.verdicts import (
     INTERRUPTED,
     LOOKS,
@@ -54,7 +55,6 @@ from audit.fit.statistics import (
 )
 from audit.formats.result import Result, Statement, computed, fact, format_share
 from audit.outputs.call_guard import stdout_to_stderr
-from audit.spec import AuditSpec
 from audit.statistical_tests.sample_outcome import versions
 from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise

@@ -46,9 +46,9 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Final, Literal, TypeAlias
 
+from audit.audit_spec import AuditSpec
 from audit.claims.curve_claim import read_claim
 from audit.features.parse_feature import read_feature
-from audit.spec import AuditSpec
 from audit.targets.neighbours import require_neighbours
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation

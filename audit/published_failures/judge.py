@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
+from audit.audit_spec import AuditSpec
 from audit.formats.junit_and_sarif import Case, Outcome
 from audit.formats.result import Result, Statement, computed, fact, json_text, members, plain
 from audit.formats.result import aligned as named_rows
@@ -30,7 +31,6 @@ from audit.published_failures.environment import (
     environments,
 )
 from audit.run_audit import Audit
-from audit.spec import AuditSpec
 from audit.statistical_tests.sample_outcome import versions
 from dpcore.cli.terminal import aligned
 from dpcore.cli.workers import in_processes

@@ -10,6 +10,7 @@ from fractions import Fraction
 from itertools import chain, combinations
 from typing import Any, Final
 
+from audit.audit_spec import SensitivityNorm
 from audit.claims.tested_claim import format_rational as exact_decimal
 from audit.formats.shorten import distinct
 from audit.outputs.rows import display_path
@@ -18,7 +19,6 @@ from audit.replay.findings import Finding
 from audit.replay.rng_hooks import EARLY, PLAIN
 from audit.replay.run_on_tape import Execution, PairedRuns, is_label
 from audit.replay.tape import Seeded
-from audit.spec import SensitivityNorm
 from dpcore.numbers.rounding import down, up
 
 _MOST_COMPARED: Final = 16

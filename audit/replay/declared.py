@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
+from audit.audit_spec import SensitivityNorm, read_norm
 from audit.outputs.copies import captured
 from audit.outputs.identity import identity
 from audit.replay.distance import difference, numbers_in, root
 from audit.replay.findings import Finding
 from audit.replay.rng_hooks import playing
 from audit.replay.tape import Draw
-from audit.spec import SensitivityNorm, read_norm
 from dpcore.numbers.parameter import RationalLike, at_least_zero, write_rational
 from dpcore.numbers.rounding import down
 

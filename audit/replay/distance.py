@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final, NamedTuple, TypeAlias
 
+from audit.audit_spec import SensitivityNorm
 from audit.outputs.rows import MOST_DIGITS, NUMBER, row_of
-from audit.spec import SensitivityNorm
 
 Number: TypeAlias = int | float
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
+from audit.audit_spec import SensitivityNorm
 from audit.formats.junit_and_sarif import Case
 from audit.formats.result import Facts, Result, Statement, computed, fact
 from audit.formats.shorten import cut, shortened
-from audit.spec import SensitivityNorm
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 ReplayVerdict: TypeAlias = Literal[

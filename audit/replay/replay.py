@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import chain, product
 from typing import Any, Final
 
+from audit.audit_spec import AuditSpec, SensitivityNorm
 from audit.outputs.call_guard import Watchdog, stdout_to_stderr
 from audit.replay.compare_runs import (
     appearances,
@@ -33,7 +34,6 @@ from audit.replay.findings import Finding, ReplayReport, Severity
 from audit.replay.rng_hooks import hooked_rngs
 from audit.replay.run_on_tape import Execution, PairedRuns, Runner, function_of
 from audit.replay.tape import EXTREMES, Changes, Place, Seeded, Tape
-from audit.spec import AuditSpec, SensitivityNorm
 from audit.targets.target import Target
 from audit.targets.target_syntax import target_of
 from dpcore.numbers.parameter import RationalLike, rational

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from audit.audit_spec import AuditSpec
 from audit.claims.tested_claim import Claim
 from audit.claims.verdicts import LOOKS, TRAINING
 from audit.errors import TargetFailed
 from audit.features.parse_feature import Feature, with_time
 from audit.outputs.call_guard import current, reading
 from audit.outputs.output_parser import Outputs, concatenate, draw_worlds, same
-from audit.spec import AuditSpec
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
 

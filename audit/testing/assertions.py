@@ -23,6 +23,7 @@ import numpy as np
 # Imported here, not in the first example of a property, because hypothesis times each example.
 import audit.known_laws.proof
 import audit.sample_layer  # noqa: F401 - as above
+from audit.audit_spec import AuditSpec
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.tested_claim import Claim
 from audit.claims.verdicts import CAUSES, format_p_value
@@ -31,7 +32,6 @@ from audit.outputs.copies import copies
 from audit.report.audit_report import AuditReport
 from audit.report.sentences import leak, values_alone
 from audit.run_audit import Audit
-from audit.spec import AuditSpec
 from audit.statistical_tests.coverage import unmeasured_pairs
 from audit.statistical_tests.event import Witness
 from audit.targets.neighbours import read_pairs

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
+    from audit.audit_spec import AuditSpec
     from audit.claims.curve_claim import CurveClaim
     from audit.claims.tested_claim import Claim
     from audit.fit.fit import FitReport
     from audit.report.audit_report import AuditReport
-    from audit.spec import AuditSpec
     from audit.targets.target_syntax import Auditable
     from audit.testing.alpha_budget import AlphaBudget
     from dpcore.mechanism import Relation
@@ -61,9 +61,9 @@ class Terms:
 
         Raises :class:`dpcore.errors.InvalidParameter`.
         """
+        from audit.audit_spec import AuditSpec
         from audit.claims.tested_claim import Claim
         from audit.features.parse_feature import read_feature
-        from audit.spec import AuditSpec
         from dpcore.errors import InvalidParameter
         from dpcore.numbers.parameter import integer
 

@@ -17,8 +17,8 @@ from accounting.guarantees.guarantee import Guarantee
 from bandits.audit_targets.server_view import ABSENT, ARMS, ServerView, Views, claim_of
 from bandits.combinatorial_problem import Problem
 from bandits.play_combinatorial import Coins, Game
-from bandits.policies.cucb import Cucb
-from bandits.privatizers.combinatorial_outcomes import StreamPrivatizer
+from bandits.policies.combinatorial_ucb import Cucb
+from bandits.privatizers.running_sums import StreamPrivatizer
 from bandits.super_arms import Bools, Unions
 from bandits.worlds.combinatorial import BitWorld
 from dpcore.sampling.rng import Rng

@@ -31,7 +31,7 @@ from bandits.batch import Ask, Encoding
 from bandits.play import play
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.privatizers.averages import AveragePrivatizer, Averages
-from bandits.worlds.reward_environment import Environment
+from bandits.worlds.arm_environments import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import Rng
 

@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from accounting.composition.returning_users import per_user
+from accounting.derive_guarantee import guarantee
 from accounting.guarantees.guarantee import Guarantee
-from accounting.privacy_curves.derive_guarantee import guarantee
 from accounting.protocol_guarantees.plan_protocol import (
     mechanism_guarantee,
     protocol_guarantee,
@@ -37,7 +37,7 @@ from bandits.policies.policy import Policy
 from bandits.policies.successive_elimination import BatchedElimination
 from bandits.privatizers.privatizer import Privatizer, Releasing
 from bandits.radius.radius import ExactRadius
-from bandits.worlds.reward_environment import Environment
+from bandits.worlds.arm_environments import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.numbers.arrays import Integers

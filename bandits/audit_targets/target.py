@@ -28,7 +28,7 @@ from bandits.audit_targets.server_view import (
 )
 from bandits.batch import check_word
 from bandits.play_combinatorial import cucb_of
-from bandits.policies.cucb import FAMILY, Cucb
+from bandits.policies.combinatorial_ucb import FAMILY, Cucb
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
 from bandits.policies.policy_settings import Setting
@@ -36,9 +36,9 @@ from bandits.policies.registry import ALGORITHMS, LINEAR, is_own, own_policy, re
 from bandits.policies.successive_elimination import NAMES, BatchedElimination
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
-from bandits.privatizers.combinatorial_outcomes import StreamRelease
 from bandits.privatizers.deployment import Deployment
-from bandits.privatizers.user_pool import SteadyPrivatizer
+from bandits.privatizers.returning_users import SteadyPrivatizer
+from bandits.privatizers.running_sums import StreamRelease
 from bandits.radius.radius import ExactRadius, PaperRadius, RadiusName
 from dpcore.cli.options import share
 from dpcore.errors import InvalidParameter
@@ -175,7 +175,7 @@ def audit_view(
     The claim is the guarantee of the policy's privatizer for the watched user: its epsilon at
     ``delta`` (by default 0, or 1/100 if the loss is unbounded). ``path`` and ``seeded`` are as in
     :func:`target`. With ``visits=2`` the watched user is in both batches, and the claim is for
-    both; the policy's releases must have one law (``bandits.privatizers.user_pool``).
+    both; the policy's releases must have one law (``bandits.privatizers.returning_users``).
 
     >>> from bandits.privatizers.batch_sums import SumPrivatizer
     >>> pure = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-3")

@@ -17,14 +17,14 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, cast
 
-from accounting.certificates.certificate_format import ascii_text, digest_of
+from accounting.certificates.canonical_text import ascii_text, digest_of
+from accounting.certificates.certificate_format import Malformed
 from accounting.certificates.certify import certify
-from accounting.certificates.parse_certificate import Malformed
 from accounting.composition.compose import Composition, compose
+from accounting.derive_guarantee import guarantee
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import ApproxBound, Assumed, Pure, PureBound, ZCdp
-from accounting.privacy_curves.derive_guarantee import guarantee
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.protocol_guarantees.pure_shuffle_guarantee import CertifiedShuffle
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, cast
 
-from accounting.certificates.certificate_format import ascii_text, digest_of
-from accounting.certificates.parse_certificate import (
+from accounting.certificates.canonical_text import ascii_text, digest_of
+from accounting.certificates.certificate_format import (
     Malformed,
     exactly,
     items,
@@ -31,14 +31,14 @@ from accounting.certificates.verify import Allowance, Finding, Status, Verdict, 
 from accounting.certificates.worst_part import WorstPart, check_certificates, stated_parts, worst_of
 from accounting.composition.compose import compose
 from accounting.guarantees.stated_guarantees import Assumed, Pure
-from bandits.policies.cucb import FAMILY
+from bandits.policies.combinatorial_ucb import FAMILY
 from bandits.policies.registry import LINEAR
 from bandits.policies.successive_elimination import NAMES
 from bandits.privatizers.averages import AveragePrivatizer, Averages
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
-from bandits.privatizers.combinatorial_outcomes import StreamPrivatizer, StreamTrust
 from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, SOME_HONEST
 from bandits.privatizers.privatizer import NEW, POOLED
+from bandits.privatizers.running_sums import StreamPrivatizer, StreamTrust
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.mechanism import Scope

@@ -15,10 +15,10 @@ import typer
 
 from bandits.experiments.experiment import Experiment, limits
 from bandits.policies.registry import read_algorithm
-from bandits.privatizers.combinatorial_outcomes import StreamRelease
 from bandits.privatizers.deployment import AggregationName, Deployment
+from bandits.privatizers.running_sums import StreamRelease
 from bandits.worlds import FromFile, preset_of
-from bandits.worlds.independent_arms import OWN
+from bandits.worlds.arm_presets import OWN
 from bandits.worlds.preset import Preset
 from dpcore.cli.options import argument, flag, named, option, read_jobs, share, with_fields
 from dpcore.cli.output_file import made_folder

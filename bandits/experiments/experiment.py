@@ -21,7 +21,7 @@ from bandits.combinatorial_problem import Problem
 from bandits.play import checked_checkpoints
 from bandits.play_combinatorial import cucb_of
 from bandits.policies.batch_schedule import ScheduleName
-from bandits.policies.cucb import Cucb
+from bandits.policies.combinatorial_ucb import Cucb
 from bandits.policies.policy import Policy
 from bandits.policies.policy_settings import RunParameters, Setting
 from bandits.policies.registry import Algorithm, WorldKind, read_algorithm, source_of
@@ -231,7 +231,7 @@ class Experiment(RunParameters):
         r"""The users of one run, who arrive in an order drawn from ``seed``."""
         if self.max_visits is None:
             return NEW_USERS
-        from bandits.privatizers.user_pool import Pool, SteadyPrivatizer
+        from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
 
         if not isinstance(policy.privatizer, SteadyPrivatizer):
             return NEW_USERS
@@ -349,7 +349,7 @@ def _check_visits(experiment: Experiment, names: Sequence[str]) -> None:
     if not isinstance(plan, Deployment):
         raise InvalidParameter("deployment", plan, "must be a Deployment")
     if visits is not None:
-        from bandits.privatizers.user_pool import people, visits_of
+        from bandits.privatizers.returning_users import people, visits_of
 
         object.__setattr__(experiment, "max_visits", visits_of(visits))
         if experiment.users is not None:

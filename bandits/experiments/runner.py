@@ -28,11 +28,11 @@ from bandits.batch import arms_and_horizon
 from bandits.experiments.experiment import RECIPE, Cell, Experiment, Task
 from bandits.play import Run, play
 from bandits.play_combinatorial import Coins, play_together
-from bandits.policies.cucb import Cucb
+from bandits.policies.combinatorial_ucb import Cucb
 from bandits.policies.registry import read_algorithm
 from bandits.worlds import Worlds, preset_of
+from bandits.worlds.arm_environments import Environment
 from bandits.worlds.combinatorial import BitWorld
-from bandits.worlds.reward_environment import Environment
 from dpcore.cli.state_file import StateFile, open_state
 from dpcore.cli.workers import checked_jobs, in_processes, width_of
 from dpcore.errors import InvalidParameter

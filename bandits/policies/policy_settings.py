@@ -11,9 +11,9 @@ from bandits.batch import FailureProbability, arms_and_horizon, check_word, word
 from bandits.combinatorial_problem import Problem
 from bandits.policies.batch_schedule import OF_PAPERS, Schedule, ScheduleName, exact_schedule
 from bandits.privatizers.averages import Calibrated
-from bandits.privatizers.combinatorial_outcomes import StreamRelease
 from bandits.privatizers.deployment import EVERYONE, NO_NOISE, Deployment
 from bandits.privatizers.privatizer import Privatizer
+from bandits.privatizers.running_sums import StreamRelease
 from bandits.radius.radius import RadiusName, TailName
 from dpcore.numbers.parameter import Exact, Whole, check_fields
 

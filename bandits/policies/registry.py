@@ -24,7 +24,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from bandits.actions import LinearModel
 from bandits.policies.batch_schedule import Schedule
-from bandits.policies.cucb import FAMILY
+from bandits.policies.combinatorial_ucb import FAMILY
 from bandits.policies.linear_phased_elimination import (
     FAMILIES,
     MODELS,

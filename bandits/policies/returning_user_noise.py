@@ -21,7 +21,7 @@ from accounting.errors import NotDerived
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.policies.policy_settings import Setting
 from bandits.privatizers.deployment import EVERYONE, Deployment
-from bandits.privatizers.user_pool import SteadyLaw, SteadyPrivatizer, visits_of
+from bandits.privatizers.returning_users import SteadyLaw, SteadyPrivatizer, visits_of
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.numbers.parameter import RationalLike, rational

@@ -154,7 +154,7 @@ class BatchedElimination(SuccessiveElimination):
     >>> se = BatchedElimination(privatizer=Unprotected(), schedule=RELEASED)
     >>> se.name, se.choose(se.init(3, 1000))
     ('se', Pulls(counts=(4, 4, 4)))
-    >>> from bandits.privatizers.user_pool import SteadyPrivatizer
+    >>> from bandits.privatizers.returning_users import SteadyPrivatizer
     >>> from dpcore import DiscreteLaplace
     >>> steady = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=32, failure="1e-6")
     >>> policy = BatchedElimination(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from bandits.worlds.arm_presets import BINARY, EASY, HARD, MSLR, OBD, OWN
 from bandits.worlds.combinatorial import CSB
-from bandits.worlds.independent_arms import BINARY, EASY, HARD, MSLR, OBD, OWN
 from bandits.worlds.linear import LZJ
 from bandits.worlds.preset import FromFile, Preset, Worlds
 from dpcore.spec_syntax import find_name

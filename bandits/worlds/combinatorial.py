@@ -27,8 +27,8 @@ from bandits.combinatorial_problem import (
     Problem,
 )
 from bandits.super_arms import Bools, Listed, Paths, SpanningTrees, Unions
+from bandits.worlds.arm_environments import Environment
 from bandits.worlds.preset import Preset
-from bandits.worlds.reward_environment import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, positive_rational
 

@@ -20,8 +20,8 @@ import numpy as np
 
 from bandits.actions import Actions, LinearModel, Shape, cover
 from bandits.batch import Ask, Encoding
+from bandits.worlds.arm_environments import Environment
 from bandits.worlds.preset import Preset
-from bandits.worlds.reward_environment import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats

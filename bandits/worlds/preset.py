@@ -13,7 +13,7 @@ import numpy as np
 
 from bandits.policies.batch_schedule import ScheduleName
 from bandits.policies.registry import WorldKind
-from bandits.worlds.reward_environment import Environment, Reordered
+from bandits.worlds.arm_environments import Environment, Reordered
 from dpcore.cli.input_file import require_plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer

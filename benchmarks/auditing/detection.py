@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from audit.audit_spec import AuditSpec
 from audit.broken_mechanisms import ENTRIES, Entry, Layer, Subject
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.tested_claim import Claim
@@ -17,7 +18,6 @@ from audit.replay.replay import replay
 from audit.run_audit import Audit
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import draw, sample
-from audit.spec import AuditSpec
 from audit.statistical_tests.fixed_sample_test import resolution
 from audit.targets.target import Catalogued
 from benchmarks.auditing.harness import ALPHA, Effort, Row, claim_of, share

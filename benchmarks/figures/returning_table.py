@@ -27,9 +27,9 @@ from bandits.experiments.summary import mean_and_error
 from bandits.play import Run, play
 from bandits.policies.batch_schedule import exact_schedule
 from bandits.policies.successive_elimination import BatchedElimination
-from bandits.privatizers.user_pool import Pool, SteadyPrivatizer, visits_of
+from bandits.privatizers.returning_users import Pool, SteadyPrivatizer, visits_of
 from bandits.radius.radius import ExactRadius
-from bandits.worlds.reward_environment import cz_instance
+from bandits.worlds.arm_environments import cz_instance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from bandits.worlds.independent_arms import FEATURES
+from bandits.worlds.arm_presets import FEATURES
 
 __all__ = ["letor_text"]
 

@@ -24,7 +24,7 @@ from bandits.experiments.summary import mean_and_error, paired_ratio
 from bandits.play import Run, play, run_guarantee
 from bandits.policies.policy import Policy
 from bandits.privatizers.privatizer import RunGuarantee
-from bandits.worlds.reward_environment import Environment
+from bandits.worlds.arm_environments import Environment
 from dpcore.cli.workers import in_processes, width_of
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, write_rational
@@ -105,7 +105,7 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
 def best_of(world: Environment) -> frozenset[int]:
     r"""The arms with the largest mean.
 
-    >>> from bandits.worlds.reward_environment import Bernoulli
+    >>> from bandits.worlds.arm_environments import Bernoulli
     >>> sorted(best_of(Bernoulli(means=(0.5, 0.25, 0.5))))
     [0, 2]
     """

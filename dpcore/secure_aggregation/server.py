@@ -36,7 +36,7 @@ from dpcore.secure_aggregation.keys import (
     public_of,
     self_mask_key,
 )
-from dpcore.secure_aggregation.masks import add, mask, subtract
+from dpcore.secure_aggregation.mask_expansion import add, mask, subtract
 from dpcore.secure_aggregation.messages import (
     KEY_BYTES,
     AggregationRefused,

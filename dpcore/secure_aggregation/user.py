@@ -32,7 +32,7 @@ from dpcore.secure_aggregation.keys import (
     seal_shares,
     self_mask_key,
 )
-from dpcore.secure_aggregation.masks import add, mask, subtract
+from dpcore.secure_aggregation.mask_expansion import add, mask, subtract
 from dpcore.secure_aggregation.messages import (
     AggregationRefused,
     KeyAdvertisement,

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from audit.audit_spec import AuditSpec
 from audit.outputs.output_parser import Outputs
 from audit.report.audit_report import AuditReport
 from audit.run_audit import Audit
-from audit.spec import AuditSpec
 from audit.statistical_tests.event import Witness
 from audit.statistical_tests.multiple_testing import LEADER
 from audit.targets.target import Block, Catalogued, NoiseAdded, Scalar, Target

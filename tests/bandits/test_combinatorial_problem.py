@@ -26,8 +26,8 @@ from bandits.combinatorial_problem import (
     Problem,
     Reward,
 )
-from bandits.policies.cucb import bonus_table, cucb, laplace_quantile
-from bandits.privatizers.combinatorial_outcomes import StreamPrivatizer, totals_of
+from bandits.policies.combinatorial_ucb import bonus_table, cucb, laplace_quantile
+from bandits.privatizers.running_sums import StreamPrivatizer, totals_of
 from bandits.super_arms import Bools, Decisions, Listed, Paths, SpanningTrees, Unions
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.floating import Floats

@@ -18,7 +18,7 @@ from bandits.policies.successive_elimination import BatchedElimination, DpSe
 from bandits.privatizers.batch_sums import SumPrivatizer, Trust
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.radius.radius import ExactRadius
-from bandits.worlds.reward_environment import Bernoulli, ClippedNormal, Environment
+from bandits.worlds.arm_environments import Bernoulli, ClippedNormal, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from tests.support.bandits.worlds import Counted, Given

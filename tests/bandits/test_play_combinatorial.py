@@ -13,8 +13,8 @@ from bandits import play_combinatorial
 from bandits.combinatorial_problem import Problem
 from bandits.play import Run
 from bandits.play_combinatorial import Coins, Game, play_together
-from bandits.policies.cucb import Cucb, CucbName, cucb
-from bandits.privatizers.combinatorial_outcomes import StreamRelease, Tables
+from bandits.policies.combinatorial_ucb import Cucb, CucbName, cucb
+from bandits.privatizers.running_sums import StreamRelease, Tables
 from bandits.super_arms import Unions
 from bandits.worlds.combinatorial import (
     BitWorld,

@@ -20,7 +20,7 @@ from bandits import Environment, Policy, Privatizer, cz_instance, play
 from bandits.actions import Actions, LinearModel
 from bandits.batch import Commit, Pulls, Released
 from bandits.combinatorial_problem import AtLeastOne, Problem
-from bandits.policies.cucb import cucb
+from bandits.policies.combinatorial_ucb import cucb
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.policy import Choice
 from bandits.policies.policy_settings import Setting
@@ -28,10 +28,10 @@ from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.policies.successive_elimination import BatchedElimination, DpSe
 from bandits.privatizers.averages import AveragePrivatizer
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
-from bandits.privatizers.combinatorial_outcomes import StreamPrivatizer
 from bandits.privatizers.deployment import ALL_HONEST, SUM_ONLY, Deployment, Relaxed
 from bandits.privatizers.privatizer import Unprotected
-from bandits.privatizers.user_pool import SteadyPrivatizer
+from bandits.privatizers.returning_users import SteadyPrivatizer
+from bandits.privatizers.running_sums import StreamPrivatizer
 from bandits.radius.radius import ExactRadius, PaperRadius
 from bandits.super_arms import Unions
 from bandits.worlds.combinatorial import BitWorld

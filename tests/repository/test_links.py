@@ -118,7 +118,7 @@ def test_every_file_that_a_page_for_contributors_names_is_there(page: Path) -> N
 
 
 def test_a_file_that_is_named_and_absent_is_noticed() -> None:
-    there = "`bandits/privatizers/combinatorial_outcomes.py`, `combinatorial_problem.py`, curve.md"
+    there = "`bandits/privatizers/running_sums.py`, `combinatorial_problem.py`, curve.md"
     assert absent_files(f"{there}, `totals.py` or `docs/proofs/absent.md`") == [
         "totals.py",
         "docs/proofs/absent.md",

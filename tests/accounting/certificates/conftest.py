@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from accounting import deadline
-from accounting.certificates import estimate, prove_claim
+from accounting.certificates import decide_claim, estimate
 from accounting.kernel import law_tables
 from accounting.kernel.rational_claims import exact_value
 
@@ -26,12 +26,12 @@ def forgotten() -> Iterator[None]:
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use coarse tables in the kernel: bounds are wider and fast, and never false."""
     monkeypatch.setattr(law_tables, "_FINE", 64)
-    monkeypatch.setattr(prove_claim, "_FEW_SLOTS", 1 << 8)
+    monkeypatch.setattr(decide_claim, "_FEW_SLOTS", 1 << 8)
 
 
 def clear() -> None:
     for remembered in (
-        exact_value, prove_claim._plan_for, prove_claim._reaches, prove_claim._curve,
-        prove_claim._decided,        estimate._rows, estimate._combined,
+        exact_value, decide_claim._plan_for, decide_claim._reaches, decide_claim._curve,
+        decide_claim._decided,        estimate._rows, estimate._combined,
     ):  # fmt: skip
         remembered.cache_clear()

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve, Pure, Rdp, ZCdp, verify
-from accounting.certificates.certificate_format import digest_of, required_assumptions
+from accounting.certificates.canonical_text import digest_of, required_assumptions
 from accounting.certificates.certify import Certificate, Disagreement, _cell, _decimal, certify
 from accounting.composition.compose import Composition, compose
+from accounting.derive_guarantee import guarantee
 from accounting.descriptions.description import Description
 from accounting.descriptions.real_noise import Gaussian
 from accounting.descriptions.sampling_schemes import TruncatedPoisson
 from accounting.guarantees.bound import Bound
-from accounting.privacy_curves.derive_guarantee import guarantee
 from dpcore import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
 from dpcore.numbers.parameter import RationalLike

@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from accounting import Status, compose, guarantee, verify
 from accounting.certificates import estimate
-from accounting.certificates.parse_certificate import part_of
+from accounting.certificates.certificate_format import part_of
 from dpcore import Mechanism, Skellam
 from tests.accounting.certificates.conftest import clear
 from tests.support.accounting.handwritten_certificates import certificate, enclosed, noise

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from accounting.certificates.certificate_format import digest_of
+from accounting.certificates.canonical_text import digest_of
 from accounting.certificates.certify import Certificate
 from accounting.certificates.export import OPEN, nist_lines, registry_entry, yaml_lines
 from accounting.certificates.verify import Verdict, verify

@@ -12,12 +12,12 @@ import pytest
 
 from accounting import NotDerived, Status, certify, verify
 from accounting.composition.compose import compose
+from accounting.derive_guarantee import FixedSizeSampled, PoissonSampled, guarantee
 from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.kernel import worst_case_neighbours
 from accounting.kernel.worst_case_neighbours import Correlated
 from accounting.matrix.participation import Participation
 from accounting.matrix.strategy import Banded, Dense, Strategy, Tree
-from accounting.privacy_curves.derive_guarantee import FixedSizeSampled, PoissonSampled, guarantee
 from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore import Relation, Scope, Sensitivity

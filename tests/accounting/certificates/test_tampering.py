@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Status, verify
-from accounting.certificates.certificate_format import digest_of
+from accounting.certificates.canonical_text import digest_of
 from accounting.certificates.certify import Certificate
 from tests.accounting.certificates.test_certify import move, resealed
 from tests.effort import effort, spread

@@ -20,14 +20,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Status, deadline, verify
-from accounting.certificates import parse_certificate
+from accounting.certificates import certificate_format
 from accounting.composition.compose import compose
+from accounting.derive_guarantee import PoissonSampled
 from accounting.descriptions.real_noise import REAL_LAWS
 from accounting.errors import NotDerived
 from accounting.kernel.worst_case_neighbours import NORMS
 from accounting.matrix.participation import Participation
 from accounting.matrix.strategy import Toeplitz
-from accounting.privacy_curves.derive_guarantee import PoissonSampled
 from accounting.privacy_curves.matrix_mechanism import MatrixCurve, MatrixMechanism
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import PrivacyCurve
@@ -207,7 +207,7 @@ def test_an_l2_norm_is_no_amount(monkeypatch: pytest.MonkeyPatch) -> None:
     assert math.isclose(shown.pure(), 1.8)
     # Without the table the claim verifies, and the property test finds that it is too small.
     assert (claim, shown.pure()) in claims(shown, [L2_FOR_AN_AMOUNT])
-    monkeypatch.setattr(parse_certificate, "norms_of", lambda *_: NORMS)
+    monkeypatch.setattr(certificate_format, "norms_of", lambda *_: NORMS)
     assert verify(certificate([L2_FOR_AN_AMOUNT], [claim], scope)).holds
     assert too_small(claim, shown.pure())
 

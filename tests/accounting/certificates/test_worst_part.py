@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from accounting import Allowance, Malformed, Status
-from accounting.certificates.certificate_format import digest_of
+from accounting.certificates.canonical_text import digest_of
 from accounting.certificates.certify import certify
 from accounting.certificates.worst_part import WorstPart, check_certificates, stated_parts, worst_of
 from accounting.privacy_curves.release_curve import PrivacyCurve

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from accounting import Finding, Status, Verdict, verify
-from accounting.certificates.certificate_format import digest_of
+from accounting.certificates.canonical_text import digest_of
 from accounting.certificates.certify import certify
 from accounting.cli import certificate_readers
 from accounting.privacy_curves.release_curve import PrivacyCurve

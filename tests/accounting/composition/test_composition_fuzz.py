@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from accounting import Approx, PrivacyCurve, Pure
+from accounting.derive_guarantee import PoissonSampled
 from accounting.guarantees.bound import Bound
 from accounting.law_pairs.gaussian import GaussianPair
 from accounting.law_pairs.laplace import LaplacePair
@@ -32,7 +33,6 @@ from accounting.numerical_composition.few_outcomes import Enumeration
 from accounting.pld.discrete_pld import Listing
 from accounting.privacy_curves import dominating_pairs as ways
 from accounting.privacy_curves.choose_composition_method import ComposedLoss, listed_loss, loss_of
-from accounting.privacy_curves.derive_guarantee import PoissonSampled
 from dpcore import Binomial, DiscreteGaussian, DiscreteLaplace, Poisson, Skellam
 from dpcore.mechanism import Relation, Scope
 from dpcore.noise import Noise

@@ -13,7 +13,7 @@ from mpmath import mp, mpf
 import accounting.composition.returning_users as module
 from accounting import Approx, Assumed, NotDerived, Pure, Rdp, ZCdp, per_user, routes
 from accounting.composition.returning_users import Route
-from accounting.privacy_curves.derive_guarantee import PoissonSampled
+from accounting.derive_guarantee import PoissonSampled
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore import (
     Binomial,

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, ZCdp
+from accounting.amplification.subsampling import FixedSizeSample, PoissonSample
 from accounting.composition.compose import Composition, compose
+from accounting.derive_guarantee import FixedSizeSampled, PoissonSampled
 from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.guarantees.stated_guarantees import BoundedRange
 from accounting.interop.export_dp_event import accountant, to_dp_event
 from accounting.interop.export_pld import MissingExtra, nodes, to_pld
 from accounting.interop.import_dp_event import from_dp_event
 from accounting.pld.discrete_pld import Listing
-from accounting.privacy_curves.derive_guarantee import FixedSizeSampled, PoissonSampled
 from accounting.privacy_curves.real_noise_curve import RealCurve
-from accounting.privacy_curves.subsampling_amplification import FixedSizeSample, PoissonSample
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya_difference import PolyaDifference

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from accounting.certificates.parse_certificate import parsed, read
+from accounting.certificates.certificate_format import parsed, read
 from accounting.kernel.cells import listing
 from accounting.kernel.delta_bounds import Curve, lattice
 from accounting.kernel.worst_case_neighbours import scenarios

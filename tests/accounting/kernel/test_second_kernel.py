@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from accounting import verify
-from accounting.certificates.certificate_format import digest_of
+from accounting.certificates.canonical_text import digest_of
 from accounting.certificates.certify import certify
 from accounting.certificates.single_file import single_file
 from accounting.composition.compose import compose
-from accounting.privacy_curves.derive_guarantee import guarantee
+from accounting.derive_guarantee import guarantee
 from dpcore import DiscreteGaussian, Mechanism
 
 ROOT = Path(__file__).parents[3]

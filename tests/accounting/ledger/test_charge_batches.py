@@ -10,6 +10,7 @@ import pytest
 
 from accounting.adaptive_composition.privacy_filter import SHARES
 from accounting.composition.compose import compose
+from accounting.derive_guarantee import PoissonSampled
 from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.ledger import (
@@ -23,7 +24,6 @@ from accounting.ledger import (
 )
 from accounting.ledger import charge_transaction as book
 from accounting.ledger.charge_transaction import Book, Charged
-from accounting.privacy_curves.derive_guarantee import PoissonSampled
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter

@@ -12,12 +12,12 @@ import pytest
 from accounting.adaptive_composition.privacy_filter import filter_for
 from accounting.composition.compose import Composition, compose
 from accounting.composition.noisy_threshold_guarantee import appearance
+from accounting.derive_guarantee import PoissonSampled, guarantee
 from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure, PureBound, Rdp, ZCdp
 from accounting.ledger import Ledger
 from accounting.ledger.charge_request import Request, cost, for_user
-from accounting.privacy_curves.derive_guarantee import PoissonSampled, guarantee
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore.errors import InvalidParameter

@@ -281,7 +281,7 @@ def test_bytes_that_were_overwritten_are_damage(tmp_path: Path) -> None:
         assert ledger.check()
 
 
-# The table of released values is created with the first release: test_release.py.
+# The table of released values is created with the first release: test_ledger_release.py.
 TABLES = [
     kept for kept in Tables((SHARES,)).metadata.sorted_tables if kept.name != "ledger_released"
 ]

@@ -16,6 +16,7 @@ import pytest
 from flint import arb
 from mpmath import mp, mpf
 
+from accounting.amplification.subsampling import SampledRelease, both_ways
 from accounting.composition.compose import compose
 from accounting.descriptions.description import Description
 from accounting.descriptions.real_noise import Gaussian
@@ -27,7 +28,6 @@ from accounting.pld.real_cells import RealPair
 from accounting.pld.renyi_divergence import renyi
 from accounting.privacy_curves.choose_composition_method import ComposedLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs
-from accounting.privacy_curves.subsampling_amplification import SampledRelease, both_ways
 from dpcore.mechanism import Relation
 from dpcore.numbers.enclosure import ball
 from tests.support.accounting.bound_ends import ends

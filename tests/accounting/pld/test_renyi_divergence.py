@@ -9,12 +9,12 @@ import pytest
 from mpmath import mp, mpf
 
 from accounting.composition.compose import compose
+from accounting.derive_guarantee import PoissonSampled
 from accounting.descriptions.real_noise import Gaussian
 from accounting.pld import renyi_divergence as module
 from accounting.pld.noise_density import IntegerNormalDensity, LaplaceDensity, NormalDensity
 from accounting.pld.real_cells import RealPair
 from accounting.pld.renyi_divergence import renyi
-from accounting.privacy_curves.derive_guarantee import PoissonSampled
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Relation, Scope

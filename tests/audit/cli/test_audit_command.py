@@ -396,7 +396,7 @@ def test_a_sampled_audit_loads_what_it_needs_and_draws_no_run_twice(
 def test_an_audit_that_needs_accounting_is_seen_to_load_it(
     tmp_path: Path, words: tuple[object, ...]
 ) -> None:
-    assert "accounting.privacy_curves.derive_guarantee" in loaded(tmp_path, *words)
+    assert "accounting.derive_guarantee" in loaded(tmp_path, *words)
 
 
 def test_an_audit_of_the_catalogue_loads_no_other_entries(tmp_path: Path) -> None:

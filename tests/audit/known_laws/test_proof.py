@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from audit.audit_spec import AuditSpec
 from audit.claims.curve_claim import read_claim
 from audit.known_laws.divergence import epsilon_at
 from audit.known_laws.proof import prove
 from audit.report.audit_report import AuditReport
 from audit.run_audit import Audit
 from audit.runs.draw_plan import Plan
-from audit.spec import AuditSpec
 from audit.targets.target import NoiseAdded, Shifted
 from audit.targets.target_syntax import read_target
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from audit.audit_spec import AuditSpec
 from audit.claims.tested_claim import Claim
 from audit.claims.verdicts import LayerRun
 from audit.cli.output import show
@@ -20,7 +21,6 @@ from audit.errors import TargetFailed
 from audit.report.audit_record import ExactFinding, ExactWitness
 from audit.report.audit_report import AuditReport
 from audit.run_audit import Audit, audit
-from audit.spec import AuditSpec
 from audit.statistical_tests.event import Witness
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure

@@ -14,12 +14,12 @@ import pytest
 from numpy.typing import NDArray
 
 import audit.testing.assertions
+from audit.audit_spec import AuditSpec
 from audit.claims.tested_claim import Claim
 from audit.errors import TargetFailed
 from audit.report.audit_record import ExactWitness
 from audit.report.audit_report import AuditReport
 from audit.run_audit import Audit
-from audit.spec import AuditSpec
 from audit.statistical_tests.event import Witness
 from audit.testing import Refuted, assert_fits, assert_private, assert_sensitivity
 from audit.testing.alpha_budget import AlphaBudget, BudgetExceeded, equal_share, format_up

@@ -20,11 +20,11 @@ from bandits.play import play
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.registry import ALGORITHMS
 from bandits.policies.successive_elimination import BatchedElimination
-from bandits.privatizers import combinatorial_outcomes as totals
+from bandits.privatizers import running_sums as totals
 from bandits.privatizers.averages import AveragePrivatizer
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
-from bandits.privatizers.combinatorial_outcomes import StreamPrivatizer
 from bandits.privatizers.privatizer import Privatizer
+from bandits.privatizers.running_sums import StreamPrivatizer
 from bandits.worlds.linear import sphere_instance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accounting.certificates.certificate_format import digest_of
+from accounting.certificates.canonical_text import digest_of
 from accounting.composition.compose import compose
 from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Pure
@@ -31,8 +31,8 @@ from bandits.privatizers.batch_sums import (
 )
 from bandits.privatizers.deployment import ALL_HONEST, SOME_HONEST
 from bandits.privatizers.privatizer import NEW_USERS, Privatizer, RunGuarantee, Unprotected, Users
-from bandits.privatizers.user_pool import Pool, SteadyPrivatizer
-from bandits.worlds.reward_environment import Bernoulli
+from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
+from bandits.worlds.arm_environments import Bernoulli
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Release
 from dpcore.sampling.rng import SeededRng

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from accounting import Status
-from accounting.certificates.certificate_format import digest_of
-from accounting.certificates.certificate_format import required_assumptions as ordinary
+from accounting.certificates.canonical_text import digest_of
+from accounting.certificates.canonical_text import required_assumptions as ordinary
 from accounting.certificates.certify import certify
 from accounting.cli.certificate_readers import verdict_of
 from accounting.composition.compose import compose

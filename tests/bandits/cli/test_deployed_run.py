@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from accounting.certificates.certificate_format import digest_of
+from accounting.certificates.canonical_text import digest_of
 from accounting.composition.returning_users import per_user
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.certificates.recheck import recheck

@@ -17,7 +17,7 @@ from bandits.experiments.experiment import RECIPE, Cell, Experiment, Task
 from bandits.experiments.runner import _coins, play_task, run_cells
 from bandits.experiments.summary import guarantee_json, guarantees_of, mean_and_error, rows_of
 from bandits.worlds import Worlds
-from bandits.worlds.reward_environment import Bernoulli, Environment, Reordered, Table
+from bandits.worlds.arm_environments import Bernoulli, Environment, Reordered, Table
 from dpcore.errors import DpcoreError
 from tests.support.dpcore.mutants import mutated, rewired
 

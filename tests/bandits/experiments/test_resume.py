@@ -17,7 +17,7 @@ import pytest
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.runner import SCHEMA, _json, resume, run_cells
 from bandits.worlds import Worlds
-from bandits.worlds.reward_environment import Bernoulli
+from bandits.worlds.arm_environments import Bernoulli
 from dpcore.cli.state_file import next_record, read_records, started
 from dpcore.errors import InvalidParameter
 

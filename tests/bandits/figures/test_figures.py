@@ -14,8 +14,8 @@ import pytest
 from accounting.composition.returning_users import per_user, routes
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.experiments.experiment import Cell
-from bandits.privatizers.user_pool import SteadyPrivatizer
-from bandits.worlds.reward_environment import Bernoulli, Environment
+from bandits.privatizers.returning_users import SteadyPrivatizer
+from bandits.worlds.arm_environments import Bernoulli, Environment
 from benchmarks.figures import section
 from benchmarks.figures.__main__ import QUICK, STUDIES, main, regenerate
 from benchmarks.figures.returning_table import Route, visit_noise

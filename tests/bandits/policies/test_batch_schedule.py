@@ -27,7 +27,7 @@ from bandits.policies.successive_elimination import (
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
 from bandits.privatizers.privatizer import Unprotected
 from bandits.radius.radius import ExactRadius
-from bandits.worlds.reward_environment import Bernoulli
+from bandits.worlds.arm_environments import Bernoulli
 from dpcore.laws.binomial import Binomial
 from dpcore.sampling.rng import SeededRng
 from tests.support.bandits.worlds import Given

@@ -23,7 +23,7 @@ from bandits.policies.successive_elimination import BatchedElimination, DpSe
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
 from bandits.privatizers.privatizer import Unprotected
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius
-from bandits.worlds.reward_environment import Bernoulli
+from bandits.worlds.arm_environments import Bernoulli
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
 from tests.effort import by_day
@@ -169,7 +169,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from bandits.worlds.reward_environment import Bernoulli, Environment
+from bandits.worlds.arm_environments import Bernoulli, Environment
 from bandits.play import play
 from bandits.policies.policy import Choice, Policy
 from bandits.batch import Commit, Pulls, Released

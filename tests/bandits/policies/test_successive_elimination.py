@@ -29,9 +29,9 @@ from bandits.policies.successive_elimination import (
 )
 from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.user_pool import SteadyPrivatizer
+from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius
-from bandits.worlds.reward_environment import Bernoulli
+from bandits.worlds.arm_environments import Bernoulli
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam

@@ -33,7 +33,7 @@ from bandits.privatizers.privatizer import (
     Users,
 )
 from bandits.radius.radius import ExactRadius
-from bandits.worlds.reward_environment import Bernoulli, Environment
+from bandits.worlds.arm_environments import Bernoulli, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam

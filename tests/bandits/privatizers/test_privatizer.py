@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from accounting.derive_guarantee import guarantee
 from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Assumed, Pure
-from accounting.privacy_curves.derive_guarantee import guarantee
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.protocol_guarantees.plan_protocol import choose
 from accounting.protocol_guarantees.pure_shuffle_guarantee import CertifiedShuffle
@@ -29,8 +29,8 @@ from bandits.privatizers.batch_sums import (
 )
 from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, SUM_ONLY
 from bandits.privatizers.privatizer import NEW_USERS, Privatizer, Unprotected, Users
-from bandits.privatizers.user_pool import Pool, SteadyPrivatizer
-from bandits.worlds.reward_environment import Bernoulli
+from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
+from bandits.worlds.arm_environments import Bernoulli
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference

@@ -25,7 +25,7 @@ from bandits.policies.successive_elimination import BatchedElimination, Eliminat
 from bandits.privatizers import deployment
 from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.deployment import Deployment
-from bandits.privatizers.user_pool import (
+from bandits.privatizers.returning_users import (
     Book,
     LedgerBook,
     Names,
@@ -33,7 +33,7 @@ from bandits.privatizers.user_pool import (
     SteadyPrivatizer,
     visits_budget,
 )
-from bandits.worlds.reward_environment import Bernoulli
+from bandits.worlds.arm_environments import Bernoulli
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum

@@ -23,7 +23,7 @@ from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Pure
 from accounting.ledger import Ledger
 from bandits.batch import Pulls
-from bandits.privatizers.user_pool import (
+from bandits.privatizers.returning_users import (
     Book,
     LedgerBook,
     Names,

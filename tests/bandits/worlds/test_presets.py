@@ -10,8 +10,8 @@ import pytest
 
 from bandits.policies.registry import read_algorithm
 from bandits.worlds import PRESETS, preset_of
-from bandits.worlds.independent_arms import FEATURES, letor_arms, obd_arms
-from bandits.worlds.reward_environment import ClippedNormal, Reordered, Table, cz_instance
+from bandits.worlds.arm_environments import ClippedNormal, Reordered, Table, cz_instance
+from bandits.worlds.arm_presets import FEATURES, letor_arms, obd_arms
 from dpcore.errors import InvalidParameter
 from tests.support.run_command import typed
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from accounting.certificates.certificate_format import (
+from accounting.certificates.canonical_text import (
     SCHEMA,
     THEOREMS,
     digest_of,

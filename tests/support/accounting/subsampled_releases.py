@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from accounting.derive_guarantee import sampled
 from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.descriptions.sampling_schemes import (
     Allocation,
@@ -17,7 +18,6 @@ from accounting.descriptions.sampling_schemes import (
 )
 from accounting.pairs.enclose import narrowed
 from accounting.pld.real_cells import RealPair
-from accounting.privacy_curves.derive_guarantee import sampled
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity

@@ -11,7 +11,7 @@ from scipy import stats
 
 from bandits.privatizers.privatizer import Privatizer
 from bandits.radius.radius import Radius
-from bandits.worlds.reward_environment import Bernoulli, Environment
+from bandits.worlds.arm_environments import Bernoulli, Environment
 from dpcore.numbers.parameter import RationalLike
 
 Pulled: TypeAlias = tuple[int, ...]

@@ -14,16 +14,16 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import ClassVar, Final, cast
 
-from accounting.descriptions.sampling_schemes import Poisson, TruncatedPoisson
-from accounting.pld.real_cells import Kinds, RealPair
-from accounting.privacy_curves.dominating_pairs import DominatingPairs
-from accounting.privacy_curves.real_noise_curve import RealCurve
-from accounting.privacy_curves.subsampling_amplification import (
+from accounting.amplification.subsampling import (
     PoissonSample,
     ReplacedSample,
     SampledRelease,
     both_ways,
 )
+from accounting.descriptions.sampling_schemes import Poisson, TruncatedPoisson
+from accounting.pld.real_cells import Kinds, RealPair
+from accounting.privacy_curves.dominating_pairs import DominatingPairs
+from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore.laws.binomial import Binomial
 from dpcore.mechanism import Sensitivity
 from dpcore.numbers.enclosure import Enclosure

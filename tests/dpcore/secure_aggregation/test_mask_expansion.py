@@ -1,4 +1,4 @@
-r"""Tests of `dpcore.secure_aggregation.masks`: AES-256-CTR, uniform residues, no overflow."""
+r"""Tests of `secure_aggregation.mask_expansion`: AES-256-CTR, uniform residues, no overflow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from dpcore.errors import InvalidParameter
-from dpcore.secure_aggregation.masks import LARGEST_MODULUS, add, mask, subtract
+from dpcore.secure_aggregation.mask_expansion import LARGEST_MODULUS, add, mask, subtract
 from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.mutants import mutated
 from tests.support.secure_aggregation.independent_server import residues

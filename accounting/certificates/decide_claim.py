@@ -15,9 +15,9 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any, Final
 
-from accounting.certificates.certificate_format import decimal_of
+from accounting.certificates.canonical_text import decimal_of
+from accounting.certificates.certificate_format import Claim, Read
 from accounting.certificates.deadline import tick
-from accounting.certificates.parse_certificate import Claim, Read
 from accounting.kernel.convolution import Plan
 from accounting.kernel.delta_bounds import Curve, gridless, lattice
 from accounting.kernel.law_tables import REAL, Refused, Round, pair_of

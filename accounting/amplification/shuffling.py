@@ -21,6 +21,7 @@ from typing import ClassVar, Final, cast
 
 from flint import arb
 
+from accounting.amplification.subsampling import DescribedSample
 from accounting.descriptions.sampling_schemes import Shuffled
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import probability
@@ -29,7 +30,6 @@ from accounting.privacy_curves.connect_the_dots import UNSEEN, ConnectTheDotsPai
 from accounting.privacy_curves.dominating_pairs import DominatingPairs, of_table
 from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.release_curve import OneRelease
-from accounting.privacy_curves.subsampling_amplification import DescribedSample
 from dpcore.local import LocalReport, ShuffledReports
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_down, round_up
 from dpcore.numbers.parameter import RationalLike, at_least_zero

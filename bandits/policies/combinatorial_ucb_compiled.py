@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from bandits.policies.cucb import Cucb
-from bandits.privatizers.combinatorial_outcomes import Tables
+from bandits.policies.combinatorial_ucb import Cucb
+from bandits.privatizers.running_sums import Tables
 from bandits.super_arms import Bools, Unions
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers

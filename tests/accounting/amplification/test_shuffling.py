@@ -16,9 +16,9 @@ from scipy.stats import binom
 
 from accounting import Approx, ShuffledCurve, as_approx, compose, guarantee
 from accounting.adaptive_composition.privacy_filter import filter_for
+from accounting.amplification import shuffling
 from accounting.composition.guarantee_from_json import guarantee_from_json
 from accounting.numerical_composition import positive_part
-from accounting.privacy_curves import shuffle_amplification
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter
 from dpcore.local import (
@@ -157,13 +157,13 @@ def _compared(report: LocalReport) -> None:
 def test_a_wrong_curve_is_seen(
     name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shuffle_amplification._delta.cache_clear()
-    written = getattr(shuffle_amplification, name)
+    shuffling._delta.cache_clear()
+    written = getattr(shuffling, name)
     changed = mutated(getattr(written, "__wrapped__", written), old, new)
-    monkeypatch.setattr(shuffle_amplification, name, changed)
+    monkeypatch.setattr(shuffling, name, changed)
     with pytest.raises((AssertionError, ValueError)):
         _compared(RandomisedResponse(epsilon=3, values=3))
-    shuffle_amplification._delta.cache_clear()
+    shuffling._delta.cache_clear()
 
 
 @pytest.mark.parametrize("family", [*FAMILIES])
@@ -237,7 +237,7 @@ def test_a_total_of_shuffles_lies_above_the_law_of_all_reports() -> None:
 def test_the_pure_epsilon_of_a_total_is_that_of_the_reports(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("accounting.privacy_curves.shuffle_amplification._DOTS", 3)
+    monkeypatch.setattr("accounting.amplification.shuffling._DOTS", 3)
     report = RandomisedResponse(epsilon=1, values=3)
     total = compose((guarantee(ShuffledReports(report=report, users=10**6)), 3))
     assert total.pure().upper == pytest.approx(3 * report.loss.upper_float, rel=1e-9)

@@ -37,8 +37,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from bandits.worlds.arm_environments import Bernoulli, Table, cz_instance
 from bandits.worlds.preset import FromFile, Preset
-from bandits.worlds.reward_environment import Bernoulli, Table, cz_instance
 from dpcore.cli.input_file import csv_rows, require_plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer, rational

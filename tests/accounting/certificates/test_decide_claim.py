@@ -1,4 +1,4 @@
-r"""Tests of `accounting.certificates.prove_claim`: kernel laws, false claims, hostile plans."""
+r"""Tests of `accounting.certificates.decide_claim`: kernel laws, false claims, hostile plans."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from accounting import Status, deadline, verify
-from accounting.certificates import prove_claim
-from accounting.certificates.certificate_format import digest_of
+from accounting.certificates import decide_claim
+from accounting.certificates.canonical_text import digest_of
+from accounting.certificates.certificate_format import Malformed, read
 from accounting.certificates.certify import certify
+from accounting.certificates.decide_claim import proven
 from accounting.certificates.estimate import estimated
-from accounting.certificates.parse_certificate import Malformed, read
-from accounting.certificates.prove_claim import proven
 from accounting.composition.compose import compose
+from accounting.derive_guarantee import guarantee
 from accounting.descriptions.description import Description
 from accounting.descriptions.real_noise import Laplace
 from accounting.descriptions.sampling_schemes import Poisson
@@ -28,7 +29,6 @@ from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Approx, ZCdp
 from accounting.kernel import law_tables
 from accounting.kernel.law_tables import Refused
-from accounting.privacy_curves.derive_guarantee import guarantee
 from dpcore import DiscreteGaussian, Mechanism
 from tests.effort import by_day
 from tests.support.dpcore.refusals import refusal
@@ -69,8 +69,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     # Coarse, for speed; the grid affects only the width of the bounds.
     for place, name, value in (
-        (prove_claim, "_SLOTS", 1 << 9),
-        (prove_claim, "_WIDTH", 0.01),
+        (decide_claim, "_SLOTS", 1 << 9),
+        (decide_claim, "_WIDTH", 0.01),
         (law_tables, "_FINE", 64),
     ):
         monkeypatch.setattr(place, name, value)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from accounting import Status, verify
-from accounting.certificates.certificate_format import digest_of
+from accounting.certificates.canonical_text import digest_of
 from accounting.certificates.certify import certify
 from accounting.certificates.worst_part import zcdp_keeps
 from accounting.guarantees.stated_guarantees import ZCdp
@@ -19,10 +19,10 @@ from bandits.certificates.certificate import certificate_of
 from bandits.certificates.recheck import recheck
 from bandits.play import Run, play
 from bandits.play_combinatorial import Coins, play_together
-from bandits.policies.cucb import cucb
+from bandits.policies.combinatorial_ucb import cucb
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.privatizers.averages import AveragePrivatizer, Calibrated, LinearTrust
-from bandits.privatizers.combinatorial_outcomes import StreamRelease
+from bandits.privatizers.running_sums import StreamRelease
 from bandits.worlds import preset_of
 from bandits.worlds.combinatorial import BitWorld
 from bandits.worlds.linear import LinearWorld, sphere_instance

@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from accounting.privacy_curves.derive_guarantee import guarantee
-from bandits.privatizers import combinatorial_outcomes
-from bandits.privatizers.combinatorial_outcomes import (
+from accounting.derive_guarantee import guarantee
+from bandits.privatizers import running_sums
+from bandits.privatizers.running_sums import (
     StreamPrivatizer,
     StreamRelease,
     Totals,
@@ -81,7 +81,7 @@ def test_a_factorised_table_is_the_square_root_stream_of_blocks(
     limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exactly A C^-1 (C x + z) = A x + A C^-1 z, in rational arithmetic."""
-    monkeypatch.setattr(combinatorial_outcomes, "_EXACT_FLOATS", limit)
+    monkeypatch.setattr(running_sums, "_EXACT_FLOATS", limit)
     setting = central("factorisation", horizon=4096)
     assert (setting.block, setting.items) == (4, 1024)
     sums = totals_of(setting, 1, [SeededRng(1)])

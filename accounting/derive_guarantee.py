@@ -10,6 +10,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
+from accounting.amplification.random_allocation import AllocatedSample
+from accounting.amplification.shuffling import ShuffledCurve
+from accounting.amplification.subsampling import (
+    Curve,
+    DescribedSample,
+    FixedSizeSample,
+    MixedSample,
+    PoissonSample,
+    ReplacedSample,
+    curve_of,
+)
+from accounting.amplification.truncated_poisson import TruncatedSample
 from accounting.descriptions.description import Description
 from accounting.descriptions.real_noise import RealNoise
 from accounting.descriptions.sampling_schemes import (
@@ -28,20 +40,8 @@ from accounting.law_pairs.registry import coordinates_of
 from accounting.pairs.shift import heaviest
 from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.matrix_mechanism import MatrixCurve, MatrixMechanism, MatrixOrders
-from accounting.privacy_curves.random_allocation import AllocatedSample
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import OneRelease, PrivacyCurve
-from accounting.privacy_curves.shuffle_amplification import ShuffledCurve
-from accounting.privacy_curves.subsampling_amplification import (
-    Curve,
-    DescribedSample,
-    FixedSizeSample,
-    MixedSample,
-    PoissonSample,
-    ReplacedSample,
-    curve_of,
-)
-from accounting.privacy_curves.truncated_poisson import TruncatedSample
 from dpcore.continual.continual_sum import ContinualSum
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from accounting import Approx, NotDerived, Pure, ZCdp
+from accounting.amplification.truncated_poisson import TruncatedSample
+from accounting.derive_guarantee import PoissonSampled
 from accounting.descriptions.real_noise import Gaussian
 from accounting.interop.event_json import _EVENTS, event_from_json, event_to_json
 from accounting.interop.export_dp_event import accountant, to_dp_event
 from accounting.interop.import_dp_event import from_dp_event
-from accounting.privacy_curves.derive_guarantee import PoissonSampled
 from accounting.privacy_curves.real_noise_curve import RealCurve
-from accounting.privacy_curves.truncated_poisson import TruncatedSample
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from tests.support.accounting.bound_ends import ends

@@ -23,13 +23,13 @@ import numpy as np
 
 from bandits.batch import arms_and_horizon, word
 from bandits.combinatorial_problem import Problem
-from bandits.privatizers.combinatorial_outcomes import (
+from bandits.privatizers.privatizer import RunGuarantee
+from bandits.privatizers.running_sums import (
     StreamPrivatizer,
     StreamRelease,
     StreamTrust,
     inverse,
 )
-from bandits.privatizers.privatizer import RunGuarantee
 from bandits.radius.radius import RadiusName
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

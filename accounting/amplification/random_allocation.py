@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Final, cast
 
+from accounting.amplification.subsampling import DescribedSample
 from accounting.descriptions.sampling_schemes import Allocation
 from accounting.guarantees.bound import Bound
 from accounting.numerical_composition.cell_refinement import AllocatedLoss
@@ -20,7 +21,6 @@ from accounting.pld.noise_density import NormalDensity
 from accounting.privacy_curves.dominating_pairs import DominatingPairs
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import ByOrder, OneRelease
-from accounting.privacy_curves.subsampling_amplification import DescribedSample
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike
 

@@ -1,4 +1,4 @@
-"""Tests of `audit.spec`: invalid specs are refused; file, options and Python give one audit."""
+"""Tests of `audit.audit_spec`: invalid specs are refused; file, options and Python agree."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from audit.audit_spec import AuditSpec
 from audit.cli.options import read_spec
 from audit.published_failures.corpus_entry import entries
 from audit.report.audit_report import AuditReport
 from audit.run_audit import Audit
 from audit.run_audit import audit as audit_in_python
-from audit.spec import AuditSpec
 from audit.testing.assertions import Refuted, check_private
 from tests.support.audit.command import Shell
 from tests.support.dpcore.refusals import refused

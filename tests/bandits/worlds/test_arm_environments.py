@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from bandits.worlds.independent_arms import obd_arms, table_arms
-from bandits.worlds.reward_environment import (
+from bandits.worlds.arm_environments import (
     Bernoulli,
     ClippedNormal,
     Environment,
     Table,
     cz_instance,
 )
+from bandits.worlds.arm_presets import obd_arms, table_arms
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.mutants import mutated

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve, compose
-from accounting.privacy_curves import subsampling_amplification
+from accounting.amplification import subsampling
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Scope, Sensitivity
@@ -203,7 +203,7 @@ def test_mutants_of_one_round_are_caught(old: str, new: str) -> None:
     case, rate = CASES["gaussian"], Fraction(1, 10)
     with mpmath.workdps(DIGITS):
         worlds = [*case.poisson(rate)]
-    broken = mutated(subsampling_amplification._delta, old, new)
+    broken = mutated(subsampling._delta, old, new)
 
     def kept(compute: Any) -> bool:
         try:
@@ -211,7 +211,7 @@ def test_mutants_of_one_round_are_caught(old: str, new: str) -> None:
         except (ArithmeticError, ValueError, InvalidParameter):
             return False
 
-    assert kept(subsampling_amplification._delta)
+    assert kept(subsampling._delta)
     assert not kept(broken)
 
 

@@ -1,0 +1,1 @@
+r"""Privacy amplification: subsampling, random allocation and shuffling."""
