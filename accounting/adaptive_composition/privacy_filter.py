@@ -46,7 +46,7 @@ many small factors, so that ten charges of a tenth use the budget exactly.
 """
 
 _KEPT: Final = 40
-_NOTHING: Final = "must be > 0: a budget of 0 admits no charge"
+_NOTHING: Final = "a budget of 0 admits no charge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,6 +82,7 @@ def certify_command(
     from accounting.certificates.certify import certify as made
     from accounting.composition.returning_users import per_user
 
+    check_writable("--output", output)
     if visits is None:
         total = releases.composed()
     else:
@@ -100,7 +101,6 @@ def certify_command(
     if output is None:
         sys.stdout.write(certificate.text())
     else:
-        check_writable("--output", output)
         text = certificate.text()
         write_whole("--output", output, text)
         show([f"{output}: {len(text)} bytes"])

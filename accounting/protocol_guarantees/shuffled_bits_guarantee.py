@@ -221,4 +221,4 @@ def _ends(found: Bound) -> Enclosure:
 def _width(relative: RationalLike | None) -> Fraction:
     if relative is None:
         return _WIDTH
-    return positive_rational("relative", relative, "must be > 0: an enclosure cannot have width 0")
+    return positive_rational("relative", relative, "an enclosure cannot have width 0")

@@ -22,6 +22,8 @@ def check_writable(option: str, path: Path | None) -> None:
     r"""Raise an error, before any computation, if the path cannot be written."""
     if path is None:
         return
+    if str(path) == "-":
+        raise InvalidParameter(option, "-", "must be a file: standard output is not one of them")
     with file_errors(option, path):
         if path.is_dir():
             raise InvalidParameter(option, str(path), "is a directory")

@@ -14,7 +14,7 @@ POINTS: Final = {
     name: EntryPoint(name, f"accounting.cli.{module}:{name}", "dpcore.commands")
     for name, module in (
         *((name, name) for name in ("budget", "ledger", "protocol", "release")),
-        ("verify", "certificate"),
+        *((name, "certificate") for name in ("certify", "verify")),
     )
 }
 

@@ -302,3 +302,20 @@ def test_a_name_of_no_plain_file_is_refused_at_once(
     monkeypatch.chdir(tmp_path)
     answer = typed(capsys, "verify", name)
     assert (answer.code, answer.out, reason in answer.err) == (2, "", True)
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("the certificate was derived")
+
+    monkeypatch.setattr("accounting.certificates.certify.certify", never)
+    words = ("certify", "--noise", "gaussian:sigma=9")
+    for path in (Path("-"), tmp_path, tmp_path / "no" / "c.json"):
+        refused = typed(capsys, *words, "-o", str(path))
+        assert refused.code == 2
+        assert "--output" in refused.err
+    assert (
+        "the certificate was derived" in typed(capsys, *words, "-o", str(tmp_path / "c.json")).err
+    )

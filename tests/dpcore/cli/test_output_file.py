@@ -41,6 +41,13 @@ def test_what_killed_processes_left_goes_with_the_next_write(tmp_path: Path) -> 
     assert {path.name for path in tmp_path.iterdir()} == {*kept, "rows.json"}
 
 
+def test_a_dash_is_not_a_file_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidParameter, match="--output = -: must be a file"):
+        check_writable("--output", Path("-"))
+    check_writable("--output", Path("--"))
+
+
 def test_a_sweep_that_asks_nobody_is_caught(tmp_path: Path) -> None:
     alive = tmp_path / f".regret.svg.{os.getppid()}.abcd_123"
     alive.touch()
