@@ -83,7 +83,13 @@ class Enumeration:
         r"""The law of the total without outcomes of mass below ``least``; None if there are too
         many.
         """
+        found = self._listed(least)
+        return found and found[0]
+
+    def _listed(self, least: float) -> tuple[Listing, Fraction] | None:
+        # The law of the total, and about the mass that it omits or counts as infinite.
         listed: list[tuple[Listing, int, bool]] = []
+        lost = Fraction(least * least * _MANY)
         for law, count in self.parts:
             # The last product has two halves, each with more outcomes than rounds.
             known, most = law.outputs < math.inf, 2 * math.isqrt(self.most)
@@ -94,15 +100,17 @@ class Enumeration:
             if atoms is None or law.above is None:
                 return None
             listed.append((_without(atoms, least, law.above), count, law.above))
-        return self._sum(listed, least * least)
+            lost += count * Fraction(least + float(atoms.masses[atoms.masses < least].sum()))
+        total = self._sum(listed, least * least)
+        return total and (total, lost)
 
     def _totals(self) -> Iterator[tuple[Listing, Fraction]]:
-        # Totals, and a bound on the mass that their products omitted: it decreases.
+        # The mass that they omit decreases: it only decides which total is narrow enough.
         for least in _NEGLECTED:
-            total = self.listing(least)
-            if total is None:
+            found = self._listed(least)
+            if found is None:
                 return
-            yield total, Fraction(least * least * _MANY)
+            yield found
 
     def _sum(self, listed: list[tuple[Listing, int, bool]], least: float) -> Listing | None:
         # Return None as soon as there are too many outcomes.

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy.special import ndtr
+from scipy.special import ive, ndtr
 from scipy.stats import nbinom
 
 from accounting.composition.compose import compose
@@ -26,7 +26,7 @@ from accounting.privacy_curves.choose_composition_method import ComposedLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs, over_totals
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import PrivacyCurve
-from dpcore import DiscreteGaussian, PolyaDifference, Relation, Scope, Sensitivity
+from dpcore import DiscreteGaussian, PolyaDifference, Relation, Scope, Sensitivity, Skellam
 from dpcore.numbers.enclosure import Enclosure
 from tests.effort import by_day
 from tests.support.accounting import subsampled_releases
@@ -230,3 +230,14 @@ def test_a_few_outcomes_with_the_largest_losses_are_seen() -> None:
     assert sums[0] < found.lower
     assert found.upper < sums[1] < 1.03 * sums[0]
     assert found.upper - found.lower < Fraction(1, 10**6) * found.upper
+
+
+@pytest.mark.parametrize("relative", ["1e-6", "1e-7", "1e-8"])
+def test_a_tiny_delta_is_narrow_at_every_requested_width(relative: str) -> None:
+    # Enumeration first counts a mass as infinite that is six million times this delta.
+    p = np.array([ive(abs(k), 200.0) for k in range(-300, 301)])
+    q = np.array([ive(abs(k + 1), 200.0) for k in range(-300, 301)])
+    truth = float(np.maximum(np.outer(p, p) - math.e * np.outer(q, q), 0).sum())
+    found = ends(compose((curve(Skellam(variance=200)), 2)).delta(1, relative))
+    assert found.lower <= truth * (1 + 1e-9)
+    assert truth * (1 - 1e-9) <= found.upper <= truth * (1 + 1e-5)
