@@ -225,7 +225,7 @@ def test_a_broken_formula_disagrees(
     good = written(kind)
     broken = mutated(getattr(owner, name), old, new)
     monkeypatch.setattr(owner, name, broken)
-    for place in ("prove_claim", "estimate"):
+    for place in ("check_claim_with_kernel", "estimate"):
         if name == "scenarios":
             monkeypatch.setattr(f"accounting.certificates.{place}.scenarios", broken)
     clear()

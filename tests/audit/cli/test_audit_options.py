@@ -17,11 +17,11 @@ HALF = ["half-scale", "-n", 2000, "--seed", 7]
 
 
 def test_several_pairs_come_from_a_file(audit: Shell, here: Path) -> None:
-    (here / "step_functions.py").write_text(
+    (here / "steps.py").write_text(
         "def steps(dataset, rng):\n    return max(dataset, 3) + 2 * int(rng.integers(2))\n"
     )
     (here / "pairs.toml").write_text("[[pair]]\na = 1\nb = 0\n[[pair]]\na = 4\nb = 3\n")
-    words = ("step_functions.py:steps", "-n", 2000, "--seed", 7, "--claim", "epsilon=1")
+    words = ("steps.py:steps", "-n", 2000, "--seed", 7, "--claim", "epsilon=1")
     found = audit(*words, "--pairs", "pairs.toml", "--json").json
     assert found["pairs"] == [[1, 0], [4, 3]]
     assert found["pair"] == [4, 3]

@@ -22,22 +22,22 @@ STATED = [
 
 @pytest.fixture
 def shell(command: Callable[..., Shell]) -> Shell:
-    shutil.copy(training_steps.__file__, "step_functions.py")
+    shutil.copy(training_steps.__file__, "steps.py")
     return command("dpsgd")
 
 
 def test_a_right_step_passes_and_broken_ones_do_not(shell: Shell) -> None:
-    found = shell("step_functions.py:Right", *STATED)
+    found = shell("steps.py:Right", *STATED)
     assert (found.code, found.err) == (0, "")
-    assert found.out.startswith("NOT REFUTED AT THIS RESOLUTION  step_functions.py:Right")
-    found = shell("step_functions.py:ActualSize", *STATED)
+    assert found.out.startswith("NOT REFUTED AT THIS RESOLUTION  steps.py:Right")
+    found = shell("steps.py:ActualSize", *STATED)
     assert found.code == 1
     assert "normaliser     FAULT" in found.out
-    found = shell("step_functions.py:TenthLessNoise", *STATED, "--json")
+    found = shell("steps.py:TenthLessNoise", *STATED, "--json")
     assert found.code == 1
     document = json.loads(found.out)
     assert [c["name"] for c in document["checks"] if c["verdict"] == "refuted"] == ["noise"]
-    assert shell("step_functions.py:OwnNoise", *STATED).code == 4
+    assert shell("steps.py:OwnNoise", *STATED).code == 4
 
 
 @pytest.mark.parametrize(("library", "extra"), [("opacus", "opacus"), ("jax-privacy", "bench")])
@@ -55,10 +55,10 @@ def test_a_library_that_is_missing_is_named_with_its_extra(
 
 
 def test_a_step_that_is_none_or_fails_is_one_line_of_error(shell: Shell) -> None:
-    found = shell("step_functions.py:RECORDS", *STATED)
+    found = shell("steps.py:RECORDS", *STATED)
     assert (found.code, len(found.err.splitlines())) == (2, 1)
     assert found.err.startswith(
-        "error: STEP = step_functions.py:RECORDS: must have a method sample"
+        "error: STEP = steps.py:RECORDS: must have a method sample"
     )
     Path("bad.py").write_text(
         "class Step:\n"

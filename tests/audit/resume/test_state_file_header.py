@@ -64,7 +64,7 @@ def test_a_feature_whose_file_changed_is_refused_by_name(
 def test_a_map_that_a_module_imports_is_read_where_it_is_written(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (here / "neighbour_lower_bounds.py").write_text("from written import mine\n")
+    (here / "shown.py").write_text("from written import mine\n")
     monkeypatch.syspath_prepend(here)
 
     def mapped(text: str) -> Plan:

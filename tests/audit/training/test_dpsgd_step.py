@@ -207,7 +207,7 @@ def test_what_nobody_can_wait_for_is_refused(name: str) -> None:
     ("step", "said"),
     [
         (Failing, "no gradients today"),
-        (Fails, r"no disk at test_dpsgd.py:\d+$"),
+        (Fails, r"no disk at test_dpsgd_step.py:\d+$"),
         # A call that fails before it begins has no line in the step, and must not name a line of
         # ours.
         (Needs, "argument: 'model'$"),
