@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from accounting.certificates.certificate_format import Malformed
     from accounting.certificates.certify import Certificate, certify
     from accounting.certificates.deadline import deadline
-    from accounting.certificates.verify import Allowance, Finding, Status, Verdict, verify
+    from accounting.certificates.verify_certificate import (
+        Allowance,
+        Finding,
+        Status,
+        Verdict,
+        verify,
+    )
     from accounting.composition.compose import Composition, compose
     from accounting.composition.guarantee_from_json import guarantee_from_json
     from accounting.composition.returning_users import per_user, routes

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from audit.errors import TargetFailed
     from audit.fit.fit import FitReport
     from audit.replay.declared import declare
-    from audit.replay.findings import Finding
+    from audit.replay.replay_report import Finding
     from audit.report.audit_record import ExactWitness
     from audit.report.audit_report import AuditReport
     from audit.run_audit import Audit, audit

@@ -1,9 +1,9 @@
 r"""Run the layers of an audit in order, and merge their results in one report.
 
-    exact     both laws are known: a proof or a refutation            audit.known_laws.proof
+    exact     both laws are known: a proof or a refutation            audit.known_laws.exact_verdict
     fit       do the draws follow the law that the proof assumes?      audit.fit.fit
     sample    black box, runs on both datasets                        audit.sample_layer
-    replay    one tape for both datasets                              audit.replay.replay
+    replay    one tape for both datasets                              audit.replay.replay_both
 
 Layers that draw share the false-alarm level. Only evidence against the claim refutes it. A sampler
 that does not follow its law, and a fault found by replay, are findings: they violate the
@@ -32,7 +32,7 @@ from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:
     from audit.fit.fit import FitReport
-    from audit.replay.findings import Finding
+    from audit.replay.replay_report import Finding
     from dpcore.noise import Noise
 
 _REPLAY: Final = LayerRun(
@@ -56,7 +56,7 @@ def run_layers(
     report: AuditReport | None = None
     fitted: FitReport | None = None
     if isinstance(target, KnownLaw) and "exact" in layers:
-        from audit.known_laws.proof import prove  # imports accounting: slow
+        from audit.known_laws.exact_verdict import prove  # imports accounting: slow
 
         report = prove(target, plan)
     if isinstance(target, KnownLaw) and target.noise is not None and "fit" in layers:
@@ -67,7 +67,7 @@ def run_layers(
         if report is None:
             report = sampled
         else:
-            from audit.known_laws.proof import join_layers
+            from audit.known_laws.exact_verdict import join_layers
 
             report = join_layers(report, sampled)
     report = report or _nothing_drawn(target, plan)
@@ -134,7 +134,7 @@ def _with_fit(report: AuditReport, fitted: FitReport) -> AuditReport:
         return replace(report, verdict=None)
     if fitted.verdict != "refuted":
         return report
-    from audit.replay.findings import Finding
+    from audit.replay.replay_report import Finding
     from dpcore.parse_noise import write_noise
 
     found = Finding(
@@ -165,14 +165,14 @@ def _replayed(target: Target, plan: Plan) -> tuple[Finding, ...]:
             subject = read_target(target.spelling)
         return [finding.to_json() for finding in _replay_findings(subject, plan)]
 
-    from audit.replay.findings import Finding
+    from audit.replay.replay_report import Finding
 
     found = run_isolated(target.spelling, there, timeout=plan.timeout)
     return tuple(Finding(**fields) for fields in found)
 
 
 def _replay_findings(target: Target, plan: Plan) -> tuple[Finding, ...]:
-    from audit.replay.replay import replay
+    from audit.replay.replay_both import replay
 
     own = plan.only("norm", "strict", "tapes", "changes", "seed", "timeout", "deadline")
     own["sensitivity"] = _declared(plan.claim) if plan.sensitivity is None else plan.sensitivity

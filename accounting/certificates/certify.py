@@ -32,9 +32,9 @@ from accounting.certificates.certificate_format import (
     part_of,
     read,
 )
+from accounting.certificates.check_claim_with_kernel import ends_of, evidence_of, plan_of
 from accounting.certificates.deadline import OutOfTime, bounded
-from accounting.certificates.decide_claim import ends_of, evidence_of, plan_of
-from accounting.certificates.verify import Status, Verdict, verify
+from accounting.certificates.verify_certificate import Status, Verdict, verify
 from accounting.derive_guarantee import guarantee
 from accounting.descriptions.description import Description
 from accounting.descriptions.sampling_schemes import Everyone, Poisson

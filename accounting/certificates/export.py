@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from accounting.certificates.canonical_text import claim_in_words, rounds_in_words
-from accounting.certificates.verify import KERNEL, Verdict
+from accounting.certificates.verify_certificate import KERNEL, Verdict
 from dpcore.numbers.rounding import up
 
 OPEN: Final = "to be completed"

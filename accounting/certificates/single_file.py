@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 _ROOT: Final = Path(__file__).parents[2]
-_START: Final = "accounting.certificates.verify"
+_START: Final = "accounting.certificates.verify_certificate"
 
 _HEAD: Final = '''#!/usr/bin/env python3
 """Checks certificates of dpcore: python kernel.py certificate.json
@@ -62,7 +62,8 @@ def main(arguments):
         print(f"not a certificate that this file reads: {schema!r}", file=sys.stderr)
         return 2
     with sys.modules["accounting.certificates.deadline"].deadline(3600):
-        found = sys.modules["accounting.certificates.verify"].verify(text, estimates=False)
+        found = sys.modules["accounting.certificates.verify_certificate"].verify(text,
+        estimates=False)
     print(found)
     print("every claim is proven" if found.holds else "REFUSED")
     return 0 if found.holds else 1

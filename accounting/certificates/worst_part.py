@@ -15,7 +15,7 @@ from typing import Any, Final
 from accounting.certificates.canonical_text import decimal_of, rounds_in_words
 from accounting.certificates.certificate_format import Malformed, read
 from accounting.certificates.deadline import OutOfTime, tick
-from accounting.certificates.verify import Allowance, Finding, Status, Verdict, verify
+from accounting.certificates.verify_certificate import Allowance, Finding, Status, Verdict, verify
 from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import ZCdp
 from accounting.protocol_guarantees.pure_shuffle_guarantee import purity

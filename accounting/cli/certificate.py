@@ -22,7 +22,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:
-    from accounting.certificates.verify import Verdict
+    from accounting.certificates.verify_certificate import Verdict
 
 
 FAILED: Final = 1
@@ -177,7 +177,7 @@ def _in_time(seconds: str) -> Iterator[None]:
 
 
 def _word(verdict: Verdict) -> str:
-    from accounting.certificates.verify import Status
+    from accounting.certificates.verify_certificate import Status
 
     found = {finding.status for finding in verdict.findings}
     worst_first = {

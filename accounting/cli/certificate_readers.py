@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from accounting.certificates.canonical_text import SCHEMA
-from accounting.certificates.verify import Finding, Status, Verdict, verify
+from accounting.certificates.verify_certificate import Finding, Status, Verdict, verify
 from dpcore.errors import InvalidParameter
 
 GROUP: Final = "dpcore.certificates"

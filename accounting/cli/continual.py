@@ -26,7 +26,7 @@ from dpcore.parse_noise import read_sensitivity
 from dpcore.spec_syntax import split_name
 
 if TYPE_CHECKING:
-    from accounting.calibration.running_sums import CalibratedSum
+    from accounting.calibration.calibrate_running_sums import CalibratedSum
     from accounting.descriptions.real_noise import Gaussian
     from accounting.matrix.strategy import Strategy
     from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -65,7 +65,11 @@ def continual(
 
     Example: dpcore budget continual --horizon 1024 --epsilon 1 --delta 1e-6
     """
-    from accounting.calibration.running_sums import MECHANISMS, MOST_COMPARED, compare_sums
+    from accounting.calibration.calibrate_running_sums import (
+        MECHANISMS,
+        MOST_COMPARED,
+        compare_sums,
+    )
 
     items = whole_number("--horizon", horizon, at_least=1, at_most=MOST_COMPARED)
     target, most = rational("--epsilon", epsilon), rational("--delta", delta)

@@ -17,7 +17,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.pool import NullPool
 
-from accounting.ledger.charge_transaction import Book
+from accounting.ledger.charge_or_refuse import Book
 from accounting.ledger.database.database_url import PRIVATE, bring_to_disk
 from accounting.ledger.database.transactions import Store, as_stored
 from accounting.ledger.errors import LedgerDamaged

@@ -19,8 +19,8 @@ from itertools import chain
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
+from accounting.ledger.charge_or_refuse import Book, Charged
 from accounting.ledger.charge_request import CheckedRequest
-from accounting.ledger.charge_transaction import Book, Charged
 from accounting.ledger.database.database_url import PRIVATE
 from accounting.ledger.database.transactions import Store
 from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable, Receipt

@@ -21,8 +21,8 @@ from sqlalchemy import Connection, Table
 from accounting.adaptive_composition.privacy_filter import Filter, Price, filter_for
 from accounting.composition.compose import Source
 from accounting.guarantees.stated_guarantees import Assumed, Word, read_claim
+from accounting.ledger.charge_or_refuse import Book, Charged, Head, charged, text_of
 from accounting.ledger.charge_request import CheckedRequest, Drawable, Priceable, Request, cost
-from accounting.ledger.charge_transaction import Book, Charged, Head, charged, text_of
 from accounting.ledger.database.transactions import Store
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
 from accounting.ledger.group_commit import Queue

@@ -27,7 +27,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from accounting.ledger.charge_transaction import Book
+from accounting.ledger.charge_or_refuse import Book
 from accounting.ledger.errors import LedgerDamaged
 from accounting.ledger.hash_chain import Account, Charge, genesis, names_digest, value_digest
 from accounting.ledger.tables import FORMAT, Tables

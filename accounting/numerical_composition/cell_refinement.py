@@ -1,6 +1,6 @@
 r"""The privacy loss of a round with real noise, discretised from above or from below.
 
-The cells of a round (:mod:`accounting.pld.pessimistic_and_optimistic`) are chosen for the requested
+The cells of a round (:mod:`accounting.pld.pessimistic_discretisation`) are chosen for the requested
 tilt, and their number for the requested width. Proofs: docs/proofs/cells.md.
 """
 
@@ -19,10 +19,10 @@ from flint import arb
 from accounting.numerical_composition.discrete_factor import DiscreteFactor, cumulants, tilted
 from accounting.numerical_composition.factor import LossPart
 from accounting.pld.allocation_loss import USUAL_ATOMS, Side, allocated, atoms_for
-from accounting.pld.discrete_pld import Floats, Listing
+from accounting.pld.loss_atoms import Floats, Listing
 from accounting.pld.loss_table import Focus, LossTable, Tables
 from accounting.pld.noise_density import Density
-from accounting.pld.pessimistic_and_optimistic import Cells, listed_above, listed_below
+from accounting.pld.pessimistic_discretisation import Cells, listed_above, listed_below
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 

@@ -16,7 +16,7 @@ import numpy as np
 from flint import arb
 
 from accounting.numerical_composition.complex_intervals import Discs, Floats, Integers
-from accounting.pld.discrete_pld import Listing
+from accounting.pld.loss_atoms import Listing
 from accounting.pld.loss_table import Focus
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure

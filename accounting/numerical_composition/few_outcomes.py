@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from accounting.numerical_composition.factor import LossPart
-from accounting.pld.discrete_pld import Floats, Listing
+from accounting.pld.loss_atoms import Floats, Listing
 from dpcore.numbers.enclosure import Enclosure
 
 MOST_OUTCOMES: Final = 1 << 14

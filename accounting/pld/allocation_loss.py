@@ -15,10 +15,10 @@ from typing import Final
 
 import numpy as np
 
-from accounting.pld.discrete_pld import Floats, Listing
+from accounting.pld.loss_atoms import Floats, Listing
 from accounting.pld.loss_table import Focus
 from accounting.pld.noise_density import Density
-from accounting.pld.pessimistic_and_optimistic import Cells, log_bound
+from accounting.pld.pessimistic_discretisation import Cells, log_bound
 from accounting.pld.real_cells import RealPair
 
 _UNIT: Final = 2.0**-53

@@ -22,9 +22,9 @@ from accounting.errors import NotDerived
 from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.finite import FinitePair
 from accounting.pairs.pair import Pair
-from accounting.pld.discrete_pld import Floats
+from accounting.pld.loss_atoms import Floats
 from accounting.pld.loss_table import FixedTable, LossTable, Sketch, sketch_of
-from accounting.pld.pessimistic_and_optimistic import Approximate, Cells, Integers, Ratios
+from accounting.pld.pessimistic_discretisation import Approximate, Cells, Integers, Ratios
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.noise import FLOAT_ERROR, Noise
 from dpcore.numbers.enclosure import Enclosure, ball, nearest, precision

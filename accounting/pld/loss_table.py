@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 import numpy as np
 from flint import arb
 
-from accounting.pld.discrete_pld import Floats
-from accounting.pld.pessimistic_and_optimistic import Cells
+from accounting.pld.loss_atoms import Floats
+from accounting.pld.pessimistic_discretisation import Cells
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
 
 _EVEN: Final = 0.1

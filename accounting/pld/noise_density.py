@@ -17,9 +17,9 @@ from typing import Final
 import numpy as np
 from flint import arb
 
-from accounting.pld.discrete_pld import Floats
+from accounting.pld.loss_atoms import Floats
 from accounting.pld.normal_loss import upper_tail
-from accounting.pld.pessimistic_and_optimistic import Approximate
+from accounting.pld.pessimistic_discretisation import Approximate
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball, nearest, precision
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg

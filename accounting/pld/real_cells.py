@@ -18,10 +18,10 @@ import numpy as np
 from flint import arb, ctx
 
 from accounting.pairs.enclose import moved
-from accounting.pld.discrete_pld import Floats
+from accounting.pld.loss_atoms import Floats
 from accounting.pld.loss_table import LossTable, Sketch
 from accounting.pld.noise_density import FLOOR, MOST_EXPONENT, Density, NormalDensity
-from accounting.pld.pessimistic_and_optimistic import Approximate, Cells, Ratios
+from accounting.pld.pessimistic_discretisation import Approximate, Cells, Ratios
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg

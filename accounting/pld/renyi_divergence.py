@@ -15,7 +15,7 @@ import numpy as np
 from flint import arb
 
 from accounting.pld.loss_table import Focus, LossTable, Tables
-from accounting.pld.pessimistic_and_optimistic import Approximate, Cells
+from accounting.pld.pessimistic_discretisation import Approximate, Cells
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 
 _BITS: Final = 128

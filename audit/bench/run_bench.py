@@ -421,7 +421,7 @@ class _Task:
         )
 
     def _replayed(self) -> Answer:
-        from audit.replay.replay import replay
+        from audit.replay.replay_both import replay
         from audit.statistical_tests.fixed_sample_test import resolution
 
         subject, claim = self._subject, str(self._target.claim())

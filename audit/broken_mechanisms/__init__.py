@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["ENTRIES", "Entry", "Layer", "Runnable", "Subject", "Twin", "find", "find_subject"]
 
 _MODULES: Final = (
-    "noise", "randomness", "selection", "randomised_response", "composition", "protocols", "papers",
+    "noise", "randomness", "selection", "randomised_response", "composition", "protocols",
+    "false_paper_claims",
 )  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def replay_command(
         return read_target(target, seeded=True)
 
     def audited(subject: Any) -> Result:
-        from audit.replay.replay import replay
+        from audit.replay.replay_both import replay
         from audit.targets.neighbours import pairs_of
 
         return replay(subject, **fields | {"pair": pairs_of(subject, spec.pair)[0]})

@@ -28,7 +28,7 @@ from flint import arb
 from accounting.privacy_curves.release_curve import PairCurve
 from audit.claims.tested_claim import Claim
 from audit.formats.result import computed, fact, members
-from audit.known_laws.direction import Box, NeverWorse, shift_curve, vectors, worst_interval
+from audit.known_laws.shift_curve import Box, NeverWorse, shift_curve, vectors, worst_interval
 from audit.targets.target import Law, Shifted
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial

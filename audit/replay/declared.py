@@ -21,7 +21,7 @@ from audit.audit_spec import SensitivityNorm, read_norm
 from audit.outputs.copies import captured
 from audit.outputs.identity import identity
 from audit.replay.distance import difference, numbers_in, root
-from audit.replay.findings import Finding
+from audit.replay.replay_report import Finding
 from audit.replay.rng_hooks import playing
 from audit.replay.tape import Draw
 from dpcore.numbers.parameter import RationalLike, at_least_zero, write_rational

@@ -31,7 +31,7 @@ from dpcore.numbers.parameter import RationalLike
 if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
     from audit.fit.fit import FitReport
-    from audit.replay.findings import Finding
+    from audit.replay.replay_report import Finding
     from audit.report.figure_data import Histogram, TradeoffBand
     from audit.search.search import SearchResult
     from audit.statistical_tests.clopper_pearson_baselines import BaselineFinding

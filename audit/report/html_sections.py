@@ -25,7 +25,7 @@ from audit.statistical_tests.sample_outcome import Outcome
 from dpcore.numbers.rounding import down, up
 
 if TYPE_CHECKING:
-    from audit.replay.findings import Finding
+    from audit.replay.replay_report import Finding
     from audit.report.figure_data import Histogram, TradeoffBand
     from audit.statistical_tests.clopper_pearson_baselines import BaselineFinding
     from audit.statistical_tests.trace import Trace

@@ -4,9 +4,9 @@ r"""Running sums of a stream as a target.
     continual:square-root,horizon=64,epsilon=1,delta=1e-6,high=3,unit=1/4
 
 The first word is tree, doubling or square-root; the others are arguments of
-``accounting.calibration.running_sums.calibrate_sum``. A dataset is a stream, a list of ``horizon``
-items; the pair differs in the first item, which is in the most noisy sums. An output is the list of
-the sums after each item, in units (for square-root, in units/grid).
+``accounting.calibration.calibrate_running_sums.calibrate_sum``. A dataset is a stream, a list of
+``horizon`` items; the pair differs in the first item, which is in the most noisy sums. An output is
+the list of the sums after each item, in units (for square-root, in units/grid).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.calibration.running_sums import calibrate_sum
+from accounting.calibration.calibrate_running_sums import calibrate_sum
 from audit.targets.target import Catalogued, read_words, typed
 from dpcore.continual import ContinualSum, SquareRootSum
 from dpcore.errors import InvalidParameter

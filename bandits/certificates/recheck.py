@@ -27,7 +27,7 @@ from accounting.certificates.certificate_format import (
     text_of,
     whole,
 )
-from accounting.certificates.verify import Allowance, Finding, Status, Verdict, judged
+from accounting.certificates.verify_certificate import Allowance, Finding, Status, Verdict, judged
 from accounting.certificates.worst_part import WorstPart, check_certificates, stated_parts, worst_of
 from accounting.composition.compose import compose
 from accounting.guarantees.stated_guarantees import Assumed, Pure

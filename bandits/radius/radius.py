@@ -20,7 +20,7 @@ from flint import arb
 from bandits.batch import failure_probability_of, word
 from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.radius.certified import LEAST_FAILURE, certified_gap, certified_width, has_gap
+from bandits.radius.certified_width import LEAST_FAILURE, certified_gap, certified_width, has_gap
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball, narrow
 from dpcore.numbers.parameter import RationalLike, check_fields, integer, make_integers
@@ -65,7 +65,7 @@ class ExactRadius(Radius):
 
     w(b) = 1/``batches`` if the maximum number of batches is known (``Schedule.batches``), otherwise
     1/(b(b+1)), which sums to 1 and is at least the 1/(2 b^2) of the papers. The certified bound
-    (``bandits.radius.certified``) covers reward, noise and wraparound with this failure.
+    (``bandits.radius.certified_width``) covers reward, noise and wraparound with this failure.
     """
 
     batches: int | None = None

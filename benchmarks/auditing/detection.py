@@ -14,7 +14,7 @@ from audit.broken_mechanisms import ENTRIES, Entry, Layer, Subject
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.tested_claim import Claim
 from audit.features.parse_feature import read_feature
-from audit.replay.replay import replay
+from audit.replay.replay_both import replay
 from audit.run_audit import Audit
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import draw, sample

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from bandits.regret_plots import ERROR_NOTE, draw_panels
-from benchmarks.figures.contenders import Player
-from benchmarks.figures.cz import paper_figures
-from benchmarks.figures.lzj import linear_figures
-from benchmarks.figures.lzj_clients import linear_remarks
+from benchmarks.figures.chowdhury_zhou import paper_figures
+from benchmarks.figures.li_zhou_ji import linear_figures
+from benchmarks.figures.li_zhou_ji_clients import linear_remarks
+from benchmarks.figures.mslr_arms import real_rewards
 from benchmarks.figures.page import page
-from benchmarks.figures.real import real_rewards
 from benchmarks.figures.returning import returning_users
 from benchmarks.figures.section import Effort, Section
+from benchmarks.figures.shared_experiments import Player
 from benchmarks.figures.studies import equal_promises, schedules, shuffled_bits, trade_off
 from dpcore.cli.figure_file import check_picture
 from dpcore.errors import DpcoreError, InvalidParameter

@@ -6,9 +6,9 @@ import sys
 from typing import Final, TypeAlias
 
 from bandits.regret_plots import Curve, Panel
-from benchmarks.figures.contenders import Player, power
 from benchmarks.figures.returning_table import ALGORITHMS, ReturningRow, returning_table
 from benchmarks.figures.section import Cell, Check, Picture, Section, Verdict, measured, rounded
+from benchmarks.figures.shared_experiments import Player, power
 from dpcore.numbers.rounding import up
 
 __all__ = ["returning_users"]

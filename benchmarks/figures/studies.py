@@ -11,7 +11,6 @@ from bandits.privatizers.batch_sums import SumPrivatizer, Trust
 from bandits.radius.radius import ExactRadius
 from bandits.regret_plots import Curve, Panel
 from bandits.worlds import preset_of
-from benchmarks.figures.contenders import EXACT, PAPER, RADIUS, Player, curve, label, power
 from benchmarks.figures.section import (
     Cell,
     Check,
@@ -23,6 +22,7 @@ from benchmarks.figures.section import (
     regret_of,
     rounded,
 )
+from benchmarks.figures.shared_experiments import EXACT, PAPER, RADIUS, Player, curve, label, power
 from benchmarks.figures.sweep import DELTA, Contender, Outcome, Outcomes, ratio
 from dpcore.numbers.rounding import up
 

@@ -36,12 +36,12 @@ NEED_A_PROOF = (
     "dpcore.analysis.contour_sums:upper_tail",
     "dpcore.protocols.encoding:FixedPoint",
     "dpcore.secure_aggregation.server:finish",
-    "accounting.pld.discrete_pld:Listing.above",
-    "accounting.pld.discrete_pld:Listing.below",
+    "accounting.pld.loss_atoms:Listing.above",
+    "accounting.pld.loss_atoms:Listing.below",
     "accounting.composition.compose:Composition.epsilon",
-    "accounting.ledger.charge_transaction:charged",
+    "accounting.ledger.charge_or_refuse:charged",
     "audit.statistical_tests.fixed_sample_test:Evidence",
-    "bandits.radius.certified:certified_width",
+    "bandits.radius.certified_width:certified_width",
 )
 
 _HASH_LENGTH = 16

@@ -24,7 +24,7 @@ from accounting.guarantees.bound import Bound
 from audit.known_laws.known_laws_report import curve_points, draw_curve
 from audit.report.figures import tradeoff_figure
 from bandits.regret_plots import Curve, Panel, draw_panels
-from benchmarks.figures.dots import Dots
+from benchmarks.figures.dot_panels import Dots
 from dpcore.cli import figure_file as module
 from tests.effort import by_day, spread
 from tests.support.audit.figure_table import TABLE

@@ -12,9 +12,9 @@ import pytest
 
 from accounting import NotDerived, PrivacyCurve
 from accounting.amplification.subsampling import FixedSizeSample
-from accounting.pld.discrete_pld import Listing
+from accounting.pld.loss_atoms import Listing
 from accounting.pld.loss_table import Focus, Tables
-from accounting.pld.pessimistic_and_optimistic import listed_above
+from accounting.pld.pessimistic_discretisation import listed_above
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Sensitivity

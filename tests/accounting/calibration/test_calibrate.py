@@ -16,9 +16,9 @@ from mpmath import mp
 from accounting import compose, guarantee
 from accounting.calibration import calibrate as module
 from accounting.calibration.calibrate import Calibration, calibrate, noise_multiplier
+from accounting.calibration.calibrate_running_sums import CalibratedSum, calibrate_sum, compare_sums
 from accounting.calibration.dpsgd_run import Sampling, TrainingRun
 from accounting.calibration.parameter_search import Edge, Unknown, search
-from accounting.calibration.running_sums import CalibratedSum, calibrate_sum, compare_sums
 from accounting.descriptions.description import Description
 from accounting.descriptions.sampling_schemes import Allocation, FixedSize, Poisson, Shuffled
 from accounting.errors import NotDerived

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from accounting import deadline
-from accounting.certificates import decide_claim, estimate
+from accounting.certificates import check_claim_with_kernel, estimate
 from accounting.kernel import law_tables
 from accounting.kernel.rational_claims import exact_value
 
@@ -26,12 +26,17 @@ def forgotten() -> Iterator[None]:
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use coarse tables in the kernel: bounds are wider and fast, and never false."""
     monkeypatch.setattr(law_tables, "_FINE", 64)
-    monkeypatch.setattr(decide_claim, "_FEW_SLOTS", 1 << 8)
+    monkeypatch.setattr(check_claim_with_kernel, "_FEW_SLOTS", 1 << 8)
 
 
 def clear() -> None:
     for remembered in (
-        exact_value, decide_claim._plan_for, decide_claim._reaches, decide_claim._curve,
-        decide_claim._decided,        estimate._rows, estimate._combined,
-    ):  # fmt: skip
+        exact_value,
+        check_claim_with_kernel._plan_for,
+        check_claim_with_kernel._reaches,
+        check_claim_with_kernel._curve,
+        check_claim_with_kernel._decided,
+        estimate._rows,
+        estimate._combined,
+    ):
         remembered.cache_clear()

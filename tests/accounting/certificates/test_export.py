@@ -11,7 +11,7 @@ import pytest
 from accounting.certificates.canonical_text import digest_of
 from accounting.certificates.certify import Certificate
 from accounting.certificates.export import OPEN, nist_lines, registry_entry, yaml_lines
-from accounting.certificates.verify import Verdict, verify
+from accounting.certificates.verify_certificate import Verdict, verify
 from tests.support.run_command import typed
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "certificates"

@@ -1,4 +1,4 @@
-"""Tests of `accounting.certificates.verify` on changed certificates: each is rejected by name."""
+"""Tests of `verify_certificate` on changed certificates: each is rejected by name."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from accounting import guarantee, verify
-from accounting.calibration.running_sums import MECHANISMS
+from accounting.calibration.calibrate_running_sums import MECHANISMS
 from accounting.certificates.certify import Certificate
 from accounting.cli import answers, composition_options
 from dpcore.local import FAMILIES

@@ -30,7 +30,7 @@ from accounting.law_pairs.registry import pair_of
 from accounting.numerical_composition import few_outcomes
 from accounting.numerical_composition.cell_refinement import ListedLoss
 from accounting.numerical_composition.few_outcomes import Enumeration
-from accounting.pld.discrete_pld import Listing
+from accounting.pld.loss_atoms import Listing
 from accounting.privacy_curves import dominating_pairs as ways
 from accounting.privacy_curves.choose_composition_method import ComposedLoss, listed_loss, loss_of
 from dpcore import Binomial, DiscreteGaussian, DiscreteLaplace, Poisson, Skellam

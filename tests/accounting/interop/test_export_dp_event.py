@@ -21,7 +21,7 @@ from accounting.guarantees.stated_guarantees import BoundedRange
 from accounting.interop.export_dp_event import accountant, to_dp_event
 from accounting.interop.export_pld import MissingExtra, nodes, to_pld
 from accounting.interop.import_dp_event import from_dp_event
-from accounting.pld.discrete_pld import Listing
+from accounting.pld.loss_atoms import Listing
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.laws.poisson import Poisson

@@ -22,8 +22,8 @@ from accounting.ledger import (
     Request,
     hash_chain,
 )
-from accounting.ledger import charge_transaction as book
-from accounting.ledger.charge_transaction import Book, Charged
+from accounting.ledger import charge_or_refuse as book
+from accounting.ledger.charge_or_refuse import Book, Charged
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter

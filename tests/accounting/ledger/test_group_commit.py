@@ -26,7 +26,7 @@ from accounting.ledger import (
     Request,
     group_commit,
 )
-from accounting.ledger.charge_transaction import Charged
+from accounting.ledger.charge_or_refuse import Charged
 from accounting.ledger.database import transactions
 from accounting.ledger.group_commit import Queue
 from dpcore.errors import InvalidParameter

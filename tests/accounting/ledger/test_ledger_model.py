@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 import accounting.adaptive_composition.privacy_filter
-import accounting.ledger.charge_transaction
+import accounting.ledger.charge_or_refuse
 import accounting.ledger.ledger
 from accounting.adaptive_composition.privacy_filter import SHARES
 from accounting.ledger import (
@@ -26,7 +26,7 @@ from accounting.ledger import (
     LedgerUnavailable,
     hash_chain,
 )
-from accounting.ledger.charge_transaction import Book
+from accounting.ledger.charge_or_refuse import Book
 from tests.effort import by_day, effort
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
@@ -230,7 +230,7 @@ def broken(
             "math.floor(cost * SHARES",
         ),
         # A repeated charge would be paid twice.
-        (accounting.ledger.charge_transaction, "charged", "if request.batch in made", "if False"),
+        (accounting.ledger.charge_or_refuse, "charged", "if request.batch in made", "if False"),
         # The history and the counters differ.
         (Book, "pay", "tuple(h + a for", "tuple(h for"),
         # At the start of a day old spending is not dropped, or is still counted.
@@ -238,7 +238,7 @@ def broken(
         (Book, "accounts", "if head.renewed", "if False"),
         # After the clock is set back, the counters of a later day are found.
         (
-            accounting.ledger.charge_transaction,
+            accounting.ledger.charge_or_refuse,
             "charged",
             "if start.today < start.period",
             "if False",

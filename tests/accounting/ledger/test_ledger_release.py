@@ -24,7 +24,7 @@ from accounting.ledger import (
     ValueLost,
     backup,
 )
-from accounting.ledger.charge_transaction import Book
+from accounting.ledger.charge_or_refuse import Book
 from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.local import (

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from accounting.ledger import Ledger, LedgerUnavailable
-from accounting.ledger.charge_transaction import Book
+from accounting.ledger.charge_or_refuse import Book
 from accounting.ledger.database import transactions
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated

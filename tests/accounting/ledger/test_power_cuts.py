@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from accounting.ledger import AlreadyCharged, Ledger, LedgerDamaged, LedgerUnavailable, Receipt
-from accounting.ledger import charge_transaction as book
+from accounting.ledger import charge_or_refuse as book
 from tests.support.ledger.budget import BUDGET, per_user
 from tests.support.ledger.power_cuts import Change, apply, compiled, cut_after, played
 from tests.support.ledger.server import Server

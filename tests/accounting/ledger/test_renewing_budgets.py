@@ -21,7 +21,7 @@ from accounting.ledger import (
     backup,
     hash_chain,
 )
-from accounting.ledger.charge_transaction import Book, charged
+from accounting.ledger.charge_or_refuse import Book, charged
 from dpcore import DiscreteLaplace, Mechanism
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated

@@ -18,10 +18,10 @@ from accounting.numerical_composition.discrete_factor import (
     turns,
 )
 from accounting.numerical_composition.factor import Grid
-from accounting.pld.discrete_pld import Listing
+from accounting.pld.loss_atoms import Listing
 from accounting.pld.loss_table import Focus
 from accounting.pld.noise_density import NormalDensity
-from accounting.pld.pessimistic_and_optimistic import listed_above, listed_below
+from accounting.pld.pessimistic_discretisation import listed_above, listed_below
 from accounting.pld.real_cells import RealPair
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated

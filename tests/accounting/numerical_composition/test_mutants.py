@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from flint import arb
 
-import accounting.numerical_composition.contour_integral
+import accounting.numerical_composition.compose_plds
 import accounting.numerical_composition.discrete_factor
 import accounting.numerical_composition.error_bounds
 import accounting.numerical_composition.invert_delta
-from accounting.numerical_composition.contour_integral import ContourIntegral
+from accounting.numerical_composition.compose_plds import ContourIntegral
 from accounting.numerical_composition.discrete_factor import DiscreteOnGrid, _factor, turns
 from accounting.numerical_composition.error_bounds import ContourSum, _covered
 from accounting.numerical_composition.factor import Grid
@@ -131,7 +131,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "hidden masses added": (
         hidden_mass,
-        accounting.numerical_composition.contour_integral,
+        accounting.numerical_composition.compose_plds,
         "_hidden",
         lambda parts: sum((count * part.hidden for part, count in parts), arb(0)),
     ),

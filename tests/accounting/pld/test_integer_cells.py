@@ -17,10 +17,10 @@ from accounting import PrivacyCurve, compose
 from accounting.law_pairs.registry import pair_of
 from accounting.pairs.pair import Pair
 from accounting.pld import loss_table
-from accounting.pld.discrete_pld import Listing
 from accounting.pld.integer_cells import IntegerPair
+from accounting.pld.loss_atoms import Listing
 from accounting.pld.loss_table import Focus, LossTable, Sampled
-from accounting.pld.pessimistic_and_optimistic import Cells, Ratios, listed_above, listed_below
+from accounting.pld.pessimistic_discretisation import Cells, Ratios, listed_above, listed_below
 from accounting.published_bounds import real_gaussian_delta
 from dpcore.errors import PrecisionExhausted
 from dpcore.laws.binomial import Binomial

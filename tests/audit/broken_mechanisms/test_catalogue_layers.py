@@ -20,8 +20,8 @@ from audit.broken_mechanisms.selection import MEDIAN, median_scores
 from audit.claims.curve_claim import read_claim
 from audit.features.parse_feature import read_feature
 from audit.outputs.output_parser import draw_worlds, interleave
-from audit.replay.findings import ReplayReport
-from audit.replay.replay import replay
+from audit.replay.replay_both import replay
+from audit.replay.replay_report import ReplayReport
 from audit.statistical_tests.fixed_sample_test import gather, resolution
 from audit.statistical_tests.multiple_testing import weigh_views
 from audit.statistical_tests.view import View

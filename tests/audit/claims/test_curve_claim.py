@@ -24,7 +24,7 @@ from audit.claims.tested_claim import Claim
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.rounding import down
-from tests.audit.known_laws.test_direction import masses
+from tests.audit.known_laws.test_shift_curve import masses
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
 

@@ -57,9 +57,7 @@ def test_a_library_that_is_missing_is_named_with_its_extra(
 def test_a_step_that_is_none_or_fails_is_one_line_of_error(shell: Shell) -> None:
     found = shell("steps.py:RECORDS", *STATED)
     assert (found.code, len(found.err.splitlines())) == (2, 1)
-    assert found.err.startswith(
-        "error: STEP = steps.py:RECORDS: must have a method sample"
-    )
+    assert found.err.startswith("error: STEP = steps.py:RECORDS: must have a method sample")
     Path("bad.py").write_text(
         "class Step:\n"
         "    def sample(self, rng):\n        raise OSError('no data')\n"

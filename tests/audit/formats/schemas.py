@@ -10,7 +10,7 @@ from audit.fit.fit import FitReport
 from audit.formats.result import Result, json_schema
 from audit.known_laws.known_laws_report import ExactReport
 from audit.published_failures.judge import CorpusReport
-from audit.replay.findings import ReplayReport
+from audit.replay.replay_report import ReplayReport
 from audit.report.audit_report import AuditReport
 from audit.training.canary_audit import CanaryReport
 from audit.training.step_report import StepReport

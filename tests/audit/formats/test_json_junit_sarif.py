@@ -34,7 +34,7 @@ from audit.known_laws.known_laws_report import ExactReport
 from audit.known_laws.law_file import read_law
 from audit.published_failures.corpus_entry import entries
 from audit.published_failures.judge import Answer, CorpusReport, Judged
-from audit.replay.findings import Finding, ReplayReport
+from audit.replay.replay_report import Finding, ReplayReport
 from audit.training.canary_audit import canaries
 from dpcore import DiscreteLaplace
 from dpcore.numbers.enclosure import Enclosure

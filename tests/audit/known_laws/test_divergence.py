@@ -14,7 +14,7 @@ import pytest
 from accounting.errors import NotDerived
 from audit.claims.tested_claim import Claim
 from audit.known_laws.divergence import epsilon_at, hockey_stick, renyi, worst_event
-from audit.known_laws.proof import join_layers, prove
+from audit.known_laws.exact_verdict import join_layers, prove
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.targets.target import Law, NoiseAdded, Shifted
@@ -195,7 +195,7 @@ def test_both_layers_make_one_report() -> None:
 def test_a_noise_without_a_theorem_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
     noise = DiscreteLaplace(scale=1)
     monkeypatch.setattr(
-        "audit.known_laws.direction.pair_of",
+        "audit.known_laws.shift_curve.pair_of",
         lambda *_: (_ for _ in ()).throw(NotDerived("the worst shift", "add it")),
     )
     with pytest.raises(NotDerived, match="cannot derive"):

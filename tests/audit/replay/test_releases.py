@@ -15,8 +15,8 @@ import pytest
 import audit
 from audit.outputs.identity import identity
 from audit.outputs.output_parser import kind
-from audit.replay.findings import Finding, ReplayReport
-from audit.replay.replay import replay
+from audit.replay.replay_both import replay
+from audit.replay.replay_report import Finding, ReplayReport
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
 from tests.support.replay_targets import releases

@@ -15,8 +15,8 @@ import pytest
 
 from audit.errors import TargetFailed
 from audit.replay.declared import declare
-from audit.replay.replay import replay
-from audit.replay.run_on_tape import MOST_HANGS
+from audit.replay.replay_both import replay
+from audit.replay.run_once_on_tape import MOST_HANGS
 from dpcore import DiscreteLaplace
 from tests.effort import effort
 from tests.support.replay_targets import faulty
@@ -98,7 +98,7 @@ DEALS = """
 import random, sys
 import numpy as np
 from audit.replay.rng_hooks import hooked_rngs
-from audit.replay.replay import _NEAR
+from audit.replay.replay_both import _NEAR
 from audit.replay.tape import EXTREMES, Tape
 
 steps = int(sys.argv[1])

@@ -19,7 +19,7 @@ from audit.errors import TargetFailed
 from audit.features.parse_feature import own_map
 from audit.outputs.identity import identity
 from audit.replay.declared import declare
-from audit.replay.replay import replay
+from audit.replay.replay_both import replay
 from audit.targets.target_syntax import as_target
 from audit.training.dpsgd_step import dpsgd
 from dpcore import SeededRng

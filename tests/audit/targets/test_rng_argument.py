@@ -11,7 +11,7 @@ import pytest
 
 import audit
 import dpcore
-from audit.replay.replay import replay
+from audit.replay.replay_both import replay
 from audit.targets.target import Scalar, Vectorised
 from audit.targets.target_syntax import as_target
 from dpcore import DiscreteLaplace, Rng

@@ -19,8 +19,8 @@ from bandits.privatizers.batch_sums import BitPrivatizer
 from bandits.radius.radius import RadiusName
 from benchmarks.combinatorial import PARTS, measure
 from benchmarks.figures.__main__ import QUICK, STUDIES, WHOLE, regenerate
+from benchmarks.figures.generated_mslr import letor_text
 from benchmarks.figures.section import guarantee_of, regret_of
-from benchmarks.figures.stand_in import letor_text
 from benchmarks.figures.sweep import Outcomes, of_experiment
 from tests.support.bandits.committed import FIGURES, OTHERS, complaints, results_of, row_of, rows_of
 

@@ -15,8 +15,8 @@ from scipy.stats import binom
 
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.privatizers.privatizer import Unprotected
-from bandits.radius import certified as radius_exact
-from bandits.radius.certified import (
+from bandits.radius import certified_width as radius_exact
+from bandits.radius.certified_width import (
     certified_gap,
     certified_width,
     has_gap,

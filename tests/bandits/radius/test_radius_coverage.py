@@ -19,8 +19,8 @@ from bandits.policies.batch_schedule import Schedule
 from bandits.policies.successive_elimination import BatchedElimination
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.privatizers.privatizer import Privatizer
-from bandits.radius import certified as radius_exact
-from bandits.radius.certified import certified_gap, certified_width
+from bandits.radius import certified_width as radius_exact
+from bandits.radius.certified_width import certified_gap, certified_width
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, Size, tkms_width
 from dpcore import Binomial, DiscreteLaplace, Noise, PolyaDifference, Skellam
 from dpcore.analysis import laplace_sums as laplace_sum

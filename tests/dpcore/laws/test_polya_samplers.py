@@ -20,7 +20,7 @@ from dpcore.noise import batch_of
 from dpcore.sampling.inversion import fixed_enclosure
 from dpcore.sampling.rng import below
 from tests.alpha_budget import buy_alpha
-from tests.dpcore.sampling.test_sample_frequencies import worst
+from tests.dpcore.sampling.test_goodness_of_fit import worst
 from tests.effort import by_day
 from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated

@@ -14,13 +14,13 @@ from flint import arb
 from hypothesis import strategies as st
 
 from accounting.numerical_composition.cell_refinement import TabledLoss
-from accounting.numerical_composition.contour_integral import ContourIntegral
+from accounting.numerical_composition.compose_plds import ContourIntegral
 from accounting.numerical_composition.discrete_factor import DiscreteFactor, cumulants, tilted
 from accounting.numerical_composition.error_bounds import ContourSum, Window, contour_sum
 from accounting.numerical_composition.factor import Grid, LossPart
 from accounting.pairs.pair import Pair
-from accounting.pld.discrete_pld import Listing
 from accounting.pld.integer_cells import IntegerPair
+from accounting.pld.loss_atoms import Listing
 from accounting.pld.loss_table import Focus
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from tests.support.accounting.brute_force import real

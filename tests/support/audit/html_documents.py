@@ -17,8 +17,8 @@ from audit.claims.tested_claim import Claim
 from audit.errors import TargetFailed
 from audit.features.parse_feature import read_feature
 from audit.fit.fit import FitReport
-from audit.known_laws.proof import prove
-from audit.replay.findings import Finding
+from audit.known_laws.exact_verdict import prove
+from audit.replay.replay_report import Finding
 from audit.report.audit_report import AuditReport
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from accounting.ledger.charge_transaction import Charged
+from accounting.ledger.charge_or_refuse import Charged
 
 
 class Held:

@@ -16,7 +16,7 @@ from sqlalchemy import text
 
 from accounting.guarantees.stated_guarantees import ZCdp
 from accounting.ledger import BudgetExhausted, Ledger, LedgerDamaged, LedgerUnavailable
-from accounting.ledger.charge_transaction import Book
+from accounting.ledger.charge_or_refuse import Book
 from accounting.ledger.database.forks import FileConnection
 from accounting.ledger.database.transactions import Store, _write_ahead
 from tests.support.dpcore.mutants import mutated, rewired

@@ -37,7 +37,7 @@ import subprocess, sys
 from accounting.guarantees.stated_guarantees import ZCdp
 from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable
 from accounting.ledger.database import place
-from accounting.ledger.charge_transaction import Book
+from accounting.ledger.charge_or_refuse import Book
 from tests.support.ledger.budget import per_user
 script, path, *rest = sys.argv[1:]
 if "no mounts told" in rest:

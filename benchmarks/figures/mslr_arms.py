@@ -9,7 +9,7 @@ from typing import Final
 
 from bandits.regret_plots import Panel
 from bandits.worlds import preset_of
-from benchmarks.figures.contenders import EXACT, PAPER, Player, curve, label, power
+from benchmarks.figures.generated_mslr import letor_text
 from benchmarks.figures.section import (
     Cell,
     Check,
@@ -20,7 +20,7 @@ from benchmarks.figures.section import (
     of_ratio,
     regret_of,
 )
-from benchmarks.figures.stand_in import letor_text
+from benchmarks.figures.shared_experiments import EXACT, PAPER, Player, curve, label, power
 from benchmarks.figures.sweep import DELTA, Outcomes, ratio
 
 __all__ = ["real_rewards"]

@@ -12,7 +12,6 @@ from bandits.policies.registry import read_algorithm
 from bandits.privatizers.averages import Calibrated
 from bandits.regret_plots import Panel
 from bandits.worlds import preset_of
-from benchmarks.figures.contenders import Player, curve, power
 from benchmarks.figures.section import (
     Cell,
     Check,
@@ -24,6 +23,7 @@ from benchmarks.figures.section import (
     regret_of,
     rounded,
 )
+from benchmarks.figures.shared_experiments import Player, curve, power
 from benchmarks.figures.sweep import Outcome, ratio
 from dpcore.numbers.parameter import rational, write_rational
 

@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from accounting.pld.discrete_pld import Floats, Listing
+from accounting.pld.loss_atoms import Floats, Listing
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.floating import LOG1P_ERROR, log1p
 

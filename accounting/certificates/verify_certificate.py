@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol
 
 from accounting.certificates.canonical_text import claim_in_words, rounds_in_words
 from accounting.certificates.certificate_format import Claim, Malformed, Read, parsed, read
+from accounting.certificates.check_claim_with_kernel import proven
 from accounting.certificates.deadline import OutOfTime, bounded, tick
-from accounting.certificates.decide_claim import proven
 from accounting.kernel.law_tables import Refused
 
 KERNEL: Final = "kernel"
@@ -103,7 +103,8 @@ class Allowance:
     >>> allowance.spend("another", 600)
     Traceback (most recent call last):
     ...
-    accounting.certificates.verify._Exceeded: the claims need more than 1000 values in all
+    accounting.certificates.verify_certificate._Exceeded: the claims need more than 1000 values in
+    all
     """
 
     __slots__ = ("listed", "most")

@@ -15,9 +15,9 @@ from audit.claims.tested_claim import format_rational as exact_decimal
 from audit.formats.shorten import distinct
 from audit.outputs.rows import display_path
 from audit.replay.distance import Number, difference, numbers_in, root
-from audit.replay.findings import Finding
+from audit.replay.replay_report import Finding
 from audit.replay.rng_hooks import EARLY, PLAIN
-from audit.replay.run_on_tape import Execution, PairedRuns, is_label
+from audit.replay.run_once_on_tape import Execution, PairedRuns, is_label
 from audit.replay.tape import Seeded
 from dpcore.numbers.rounding import down, up
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-import audit.replay.replay
+import audit.replay.replay_both
 import audit.replay.rng_hooks
 from audit.broken_mechanisms import find
 from audit.errors import TargetFailed
-from audit.replay.findings import Finding, ReplayReport
-from audit.replay.replay import replay
+from audit.replay.replay_both import replay
+from audit.replay.replay_report import Finding, ReplayReport
 from audit.replay.rng_hooks import hooked_rngs
 from audit.replay.tape import EXTREMES, Tape
 from audit.targets.target import Vectorised
@@ -134,7 +134,7 @@ def test_number_33_is_found_by_adversarial_tapes(function: Callable[..., Any]) -
 def test_without_the_extremes_number_33_is_missed(
     monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr(audit.replay.replay, "EXTREMES", {"middle": EXTREMES["middle"]})
+    monkeypatch.setattr(audit.replay.replay_both, "EXTREMES", {"middle": EXTREMES["middle"]})
     assert kinds(replay(function, AMOUNTS)) == set()
     monkeypatch.undo()
     assert kinds(replay(function, AMOUNTS, changes=0)) == set()

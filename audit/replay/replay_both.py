@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from audit.audit_spec import AuditSpec, SensitivityNorm
 from audit.outputs.call_guard import Watchdog, stdout_to_stderr
-from audit.replay.compare_runs import (
+from audit.replay.declared import declarations
+from audit.replay.findings_from_runs import (
     appearances,
     failures,
     flows,
@@ -29,10 +30,9 @@ from audit.replay.compare_runs import (
     within_reach,
     without_end,
 )
-from audit.replay.declared import declarations
-from audit.replay.findings import Finding, ReplayReport, Severity
+from audit.replay.replay_report import Finding, ReplayReport, Severity
 from audit.replay.rng_hooks import hooked_rngs
-from audit.replay.run_on_tape import Execution, PairedRuns, Runner, function_of
+from audit.replay.run_once_on_tape import Execution, PairedRuns, Runner, function_of
 from audit.replay.tape import EXTREMES, Changes, Place, Seeded, Tape
 from audit.targets.target import Target
 from audit.targets.target_syntax import target_of

@@ -6,18 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
 from bandits.regret_plots import Panel
-from benchmarks.figures.contenders import (
-    CZ,
-    EXACT,
-    PAPER,
-    RADIUS,
-    Player,
-    Version,
-    curve,
-    label,
-    power,
-)
-from benchmarks.figures.dots import Dots
+from benchmarks.figures.dot_panels import Dots
 from benchmarks.figures.section import (
     Cell,
     Check,
@@ -29,6 +18,17 @@ from benchmarks.figures.section import (
     is_same,
     of_ratio,
     regret_of,
+)
+from benchmarks.figures.shared_experiments import (
+    CZ,
+    EXACT,
+    PAPER,
+    RADIUS,
+    Player,
+    Version,
+    curve,
+    label,
+    power,
 )
 from benchmarks.figures.sweep import DELTA, Outcomes, Ratio, ratio
 

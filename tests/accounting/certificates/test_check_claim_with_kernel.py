@@ -1,4 +1,4 @@
-r"""Tests of `accounting.certificates.decide_claim`: kernel laws, false claims, hostile plans."""
+r"""Tests of `check_claim_with_kernel`: kernel laws, false claims, hostile plans."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from accounting import Status, deadline, verify
-from accounting.certificates import decide_claim
+from accounting.certificates import check_claim_with_kernel
 from accounting.certificates.canonical_text import digest_of
 from accounting.certificates.certificate_format import Malformed, read
 from accounting.certificates.certify import certify
-from accounting.certificates.decide_claim import proven
+from accounting.certificates.check_claim_with_kernel import proven
 from accounting.certificates.estimate import estimated
 from accounting.composition.compose import compose
 from accounting.derive_guarantee import guarantee
@@ -69,8 +69,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     # Coarse, for speed; the grid affects only the width of the bounds.
     for place, name, value in (
-        (decide_claim, "_SLOTS", 1 << 9),
-        (decide_claim, "_WIDTH", 0.01),
+        (check_claim_with_kernel, "_SLOTS", 1 << 9),
+        (check_claim_with_kernel, "_WIDTH", 0.01),
         (law_tables, "_FINE", 64),
     ):
         monkeypatch.setattr(place, name, value)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from accounting import PrivacyCurve
 from accounting.law_pairs.registry import pair_of
 from accounting.law_pairs.skellam import SkellamPair
-from accounting.numerical_composition.contour_integral import ContourIntegral
+from accounting.numerical_composition.compose_plds import ContourIntegral
 from accounting.numerical_composition.factor import Grid
 from accounting.numerical_composition.gaussian_factor import GaussianPart
 from dpcore import DiscreteGaussian, DiscreteLaplace

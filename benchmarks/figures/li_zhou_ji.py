@@ -8,7 +8,6 @@ from typing import Final, Literal
 
 from bandits.experiments.experiment import Experiment
 from bandits.regret_plots import Curve, Panel
-from benchmarks.figures.contenders import Player, curve, power
 from benchmarks.figures.section import (
     Cell,
     Check,
@@ -20,6 +19,7 @@ from benchmarks.figures.section import (
     regret_of,
     rounded,
 )
+from benchmarks.figures.shared_experiments import Player, curve, power
 from benchmarks.figures.sweep import Outcome, ratio
 from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import up

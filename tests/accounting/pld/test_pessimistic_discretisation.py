@@ -15,11 +15,11 @@ from flint import arb
 from mpmath import mp, mpf
 from scipy.optimize import brentq
 
-from accounting.pld import pessimistic_and_optimistic as table
-from accounting.pld.discrete_pld import Listing
+from accounting.pld import pessimistic_discretisation as table
+from accounting.pld.loss_atoms import Listing
 from accounting.pld.loss_table import Focus
 from accounting.pld.noise_density import Density, LaplaceDensity, NormalDensity
-from accounting.pld.pessimistic_and_optimistic import Cells, Ratios, listed_above, listed_below
+from accounting.pld.pessimistic_discretisation import Cells, Ratios, listed_above, listed_below
 from accounting.pld.real_cells import RealPair
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
