@@ -13,10 +13,10 @@ from accounting.ledger.errors import (
 from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
-    from accounting.ledger.backup import adopt, backup
     from accounting.ledger.charge_request import Request
     from accounting.ledger.hash_chain import Charge
     from accounting.ledger.ledger import Ledger
+    from accounting.ledger.ledger_copies import adopt, backup
     from accounting.ledger.verify_ledger import Damage
 
 __all__ = [

@@ -84,7 +84,7 @@ class Enumeration:
         many.
         """
         found = self._listed(least)
-        return found and found[0]
+        return None if found is None else found[0]
 
     def _listed(self, least: float) -> tuple[Listing, Fraction] | None:
         # The law of the total, and about the mass that it omits or counts as infinite.
@@ -102,7 +102,7 @@ class Enumeration:
             listed.append((_without(atoms, least, law.above), count, law.above))
             lost += count * Fraction(least + float(atoms.masses[atoms.masses < least].sum()))
         total = self._sum(listed, least * least)
-        return total and (total, lost)
+        return None if total is None else (total, lost)
 
     def _totals(self) -> Iterator[tuple[Listing, Fraction]]:
         # The mass that they omit decreases: it only decides which total is narrow enough.
@@ -209,9 +209,17 @@ def _crossing(total: Listing, delta: Fraction, end: int) -> tuple[float, float]:
 
 
 def _proposed(total: Listing, delta: float) -> float:
-    # Between two losses the curve is hidden + A - e^x B, for the P- and Q-mass A and B above.
-    losses = np.clip(total.losses, -_FAR, _FAR)
-    a = total.hidden + np.cumsum(total.masses[::-1])[::-1] - delta
-    b = np.cumsum((total.masses * np.exp(-losses))[::-1])[::-1]
-    past = np.flatnonzero((a <= b * np.exp(losses)) & (a > 0))
-    return max(math.log(a[past[0]] / b[past[0]]), 0.0) if len(past) else 0.0
+    # Between two losses the curve is hidden + A - e^(x - loss) B: A is the P-mass above, and B the
+    # Q-mass above times e^loss.
+    losses, masses = total.losses, total.masses
+    a = total.hidden + np.cumsum(masses[::-1])[::-1] - delta
+    if len(losses) and np.abs(losses).max() <= _FAR:
+        b = np.cumsum((masses * np.exp(-losses))[::-1])[::-1] * np.exp(losses)
+    else:
+        b, falls = masses.copy(), np.exp(-np.diff(losses))
+        for i in reversed(range(len(falls))):
+            b[i] += b[i + 1] * falls[i]
+    past = np.flatnonzero((a <= b) & (a > 0))
+    return (
+        max(float(losses[past[0]]) + math.log(a[past[0]] / b[past[0]]), 0.0) if len(past) else 0.0
+    )

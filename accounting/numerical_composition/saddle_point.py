@@ -113,9 +113,10 @@ def calm(parts: Sequence[tuple[LossPart, int]], saddle: Saddle) -> Saddle:
     """
     start, lowest, calmed = saddle.tilt, math.inf, saddle
     cancelled = _CANCELLED - math.log(sum(count for _, count in parts)) + saddle.log_delta
+    reach = max(_reach(part) for part, _ in parts)
     for step in range(_CALMINGS):
         c = float(np.float32(start * _CALMER**step))
-        log, moment, inflated = _moments(parts, c)
+        log, moment, inflated = _moments(parts, c, sketched=c * reach < _LARGE)
         # The Chernoff bound at this tilt.
         near = max(saddle.epsilon, 0.0)
         bound = min(max((log - saddle.log_delta) / c, 0.0), saddle.epsilon)
@@ -135,15 +136,22 @@ def calm(parts: Sequence[tuple[LossPart, int]], saddle: Saddle) -> Saddle:
 _LogMoment: TypeAlias = Callable[[Fraction], float]
 
 
-def _moments(parts: Sequence[tuple[LossPart, int]], c: float) -> tuple[float, _LogMoment, bool]:
+def _reach(part: LossPart) -> float:
+    # About the largest loss that matters; a sketch may not contain a single large one.
+    return float(part.largest) if part.largest.is_finite() else part.cumulants(_STEEP)[1]
+
+
+def _moments(
+    parts: Sequence[tuple[LossPart, int]], c: float, *, sketched: bool
+) -> tuple[float, _LogMoment, bool]:
     # The approximate log M(c) and log M((1 + lift) c), and whether masses below all floats, which
     # are listed as the least float, outweigh the law in the tail. If no loss is that large, the
     # sketches suffice.
-    def sketched(tilt: float) -> float:
+    def moment(tilt: float) -> float:
         return sum(k * part.cumulants(tilt)[0] for part, k in parts)
 
-    if c * max(part.cumulants(_STEEP)[1] for part, _ in parts) < _LARGE:
-        return sketched(c), lambda lift: sketched((1 + float(lift)) * c), False
+    if sketched:
+        return moment(c), lambda lift: moment((1 + float(lift)) * c), False
     factors = [(part.factor(Fraction(c), math.inf), count) for part, count in parts]
     pairs = zip(parts, factors, strict=True)
     inflated = any(float(f.log_scale) - p.cumulants(c)[0] > _INFLATED for (p, _), (f, _) in pairs)

@@ -190,7 +190,8 @@ class ComposedLoss:
         named = ask(Enumeration(parts=line.parts))
         found = ask(line) if named is None else named
         assert found is not None  # noqa: S101  # the integral always returns an enclosure
-        if found.lower == math.inf or found.upper - found.lower <= _WIDE * relative * found.upper:
+        width, most = found.upper - found.lower, _WIDE * relative * found.upper
+        if found.lower == math.inf or (found.upper < math.inf and width <= most):
             return found
         named = ask(Enumeration(parts=line.parts, most=MANY_OUTCOMES))
         return found if named is None else named

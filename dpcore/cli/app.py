@@ -376,7 +376,7 @@ def main() -> None:
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  # to the end
-        else:
+        elif mode == "w":
             # A character that the terminal cannot encode is printed as \xe9 instead of raising.
             stream.reconfigure(errors="backslashreplace")
     gc.set_threshold(100_000)  # imported modules stay: scanning them often frees nothing

@@ -276,7 +276,7 @@ def test_who_pays_under_add_remove_is_who_was_asked(tmp_path: Path) -> None:
             release(Count(), table, SCOPE, target, **asked)
         with pytest.raises(InvalidParameter, match="users = eve: has rows, but is not among"):
             release(Count(), table, SCOPE, target, **asked, users=["ada", "bob"])
-        with pytest.raises(InvalidParameter, match="must have the relation of the budget"):
+        with pytest.raises(InvalidParameter, match="mixed scopes never compose"):
             release(Count(), table, REPLACE, target, **asked)
         with pytest.raises(InvalidParameter, match="seed = 1: is not private"):
             release(Count(), table, SCOPE, target, **asked, rng=SeededRng(1))
