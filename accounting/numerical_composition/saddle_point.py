@@ -138,7 +138,8 @@ _LogMoment: TypeAlias = Callable[[Fraction], float]
 
 def _reach(part: LossPart) -> float:
     # About the largest loss that matters; a sketch may not contain a single large one.
-    return float(part.largest) if part.largest.is_finite() else part.cumulants(_STEEP)[1]
+    found = part.cumulants(_STEEP)[1]
+    return float(part.largest) if part.largest.is_finite() else found if found > 0 else math.inf
 
 
 def _moments(
