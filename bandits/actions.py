@@ -103,7 +103,9 @@ class LinearModel:
     def __post_init__(self) -> None:
         check_fields(self)
         if self.bound < 1:
-            raise InvalidParameter("bound", self.bound, "must be >= 1: means lie in [-1, 1]")
+            raise InvalidParameter(
+                "bound", self.bound, "must be >= 1, because mean rewards lie in [-1, 1]"
+            )
 
 
 def cover(shape: Shape, dimension: int, radius: RationalLike) -> Actions:

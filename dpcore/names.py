@@ -1,4 +1,4 @@
-r"""Names of users and batches: which text is one, so that equal-looking names are equal."""
+r"""Names of users and batches: the accepted texts, in which names that look the same are equal."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ def name(argument: str, value: object) -> str:
         raise InvalidParameter(
             argument,
             value,
-            "must be in normal form NFC: otherwise equal-looking names would be two users",
+            "must be in Unicode normal form NFC: otherwise names that look the same would be "
+            "different users",
         )
     return value

@@ -63,12 +63,12 @@ class Unknown:
 
     @property
     def safest(self) -> Fraction | int:
-        r"""The end of the range that is most likely to meet the guarantee."""
+        r"""The end of the range of values that is most likely to meet the guarantee."""
         return self.most if self.power > 0 else self.least
 
     @property
     def riskiest(self) -> Fraction | int:
-        r"""The opposite end of the range."""
+        r"""The end of the range of values that is least likely to meet the guarantee."""
         return self.least if self.power > 0 else self.most
 
     def riskier(self, value: Fraction) -> Fraction | None:

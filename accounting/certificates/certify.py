@@ -239,7 +239,7 @@ def _several(values: Iterable[RationalLike] | RationalLike) -> Iterable[Rational
 
 
 @contextmanager
-def _named(what: str = "a certificate of this composition") -> Iterator[None]:
+def _named(what: str = "a certificate for this composition") -> Iterator[None]:
     # Report an unsupported format, a kernel refusal or a timeout as NotDerived.
     try:
         yield
@@ -257,7 +257,7 @@ def _proven(
     digits: int,
 ) -> Certificate:
     # Each claim is the bound that the kernel proves; the engine's bound must overlap it.
-    what = "a certificate of this composition with evidence"
+    what = "a certificate for this composition with evidence"
     with bounded():
         with _named(what):
             found = [each.ends(_CLOSE) for each in requests]
@@ -292,10 +292,10 @@ def _fewer(verdict: Verdict, counts: list[int]) -> None:
         if finding.status is Status.FAILS:
             raise Disagreement(str(finding))
         if finding.status is Status.UNDECIDED:
-            raise NotDerived(f"a certificate of {finding.where}", finding.reason)
+            raise NotDerived(f"a certificate for {finding.where}", finding.reason)
         if finding.status is Status.UNCHECKED:
             if i >= len(counts) or counts[i] <= _FEWEST_DIGITS:
-                raise NotDerived(f"a certificate of {finding.where}", finding.reason)
+                raise NotDerived(f"a certificate for {finding.where}", finding.reason)
             counts[i] -= 1
 
 
@@ -360,14 +360,14 @@ def _part(source: Any, honest: Fraction, rounds: int) -> dict[str, Any]:
             return {**_of_matrix(source.mechanism), "rounds": rounds}
         case Pure(attained=False) | Approx(attained=False):
             why = "a certificate states lower bounds too: compose a stated Pure or Approx claim"
-            raise NotDerived(f"a certificate of {source!r}", why)
+            raise NotDerived(f"a certificate for {source!r}", why)
         case Pure() | ZCdp() | Approx():
             written = source.to_json()
             return {**{k: v for k, v in written.items() if k != "scope"}, "rounds": rounds}
     description = described(source)
     if description is None or not isinstance(description.scheme, (Everyone, Poisson)):
         why = "verify supports only noise with full-batch or Poisson sampling"
-        raise NotDerived(f"a certificate of {source!r}", why)
+        raise NotDerived(f"a certificate for {source!r}", why)
     everybody = description.scheme.everybody
     moved = description.unsampled.moved if everybody else description.sensitivity
     found = _part_of(description, moved, honest, rounds)

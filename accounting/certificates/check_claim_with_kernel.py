@@ -206,21 +206,27 @@ def _decided(curve: Curve, claim: Claim) -> tuple[bool, str]:
     # delta(epsilon) is non-increasing: it must be at most the target at the upper end, and exceed
     # the target below the lower end.
     most = curve.above(high)
-    bound = f"delta is at most {_up(most)} at {decimal_of(high)}"
+    bound = f"delta is at most {_up(most)} at epsilon = {decimal_of(high)}"
     if most > target:
         least = curve.below(high)
         if least > target:
             return False, f"proven: delta is at least {_down(least)} at the upper end"
-        raise Refused(f"the upper bound is not proven: {bound}")
+        raise Refused(
+            f"the upper bound is not proven: delta at epsilon = {decimal_of(high)} is only known "
+            f"to be at most {_up(most)}"
+        )
     if not low:
         return True, f"proven: {bound}"
     least = curve.below(low)
     if least > target:
-        return True, f"proven: {bound} and at least {_down(least)} at {decimal_of(low)}"
+        return True, f"proven: {bound} and at least {_down(least)} at epsilon = {decimal_of(low)}"
     most = curve.above(low)
     if most < target:
         return False, f"proven: delta is at most {_up(most)} at the lower end"
-    raise Refused(f"the lower bound is not proven: delta is at least {_down(least)} there")
+    raise Refused(
+        f"the lower bound is not proven: delta at epsilon = {decimal_of(low)} is only known to be "
+        f"at least {_down(least)}"
+    )
 
 
 def _rounded(value: Fraction, way: str) -> str:

@@ -42,7 +42,9 @@ def of_least(what: str, least: Edge | None) -> list[Fact]:
 
 
 def beyond_fact(name: str, beyond: str, edge: Edge, quantity: str) -> Fact:
-    r"""The next value on the side where the guarantee fails, and its result."""
+    r"""A line of the answer: the value beyond ``edge``, whether it fails or is not proven, and
+    ``quantity`` there.
+    """
     words = "fails" if edge.proven else "is not proven to satisfy it"
     found = edge.found if edge.found_beyond is None else edge.found_beyond
     return name, f"{beyond} {words}: {quantity} is {between(found)}"

@@ -147,14 +147,14 @@ class Composition(Guarantee):
         return total if len(found) == 1 else replace(total, lower=None)
 
     def to_json(self) -> list[dict[str, Any]] | dict[str, Any]:
-        r"""The parts and their rounds, as text; a :meth:`record` if these imply less."""
+        r"""The parts and their rounds as JSON; :meth:`record` if they imply less than ``self``."""
         found = self.record()
         parts: list[dict[str, Any]] = found["parts"]
         alone = all(source.scope == self.scope for source, _ in self.parts)
         return parts if alone and compose(*self.parts) == self else found
 
     def record(self) -> dict[str, Any]:
-        r"""The parts and their rounds, the scope and the assumptions, as text."""
+        r"""The parts and their rounds, the scope and the assumptions, as JSON."""
         parts = [{"part": source.to_json(), "rounds": rounds} for source, rounds in self.parts]
         found = {"claim": "composition", "parts": parts, "scope": self.scope.to_json()}
         return {**found, "reason": "; ".join(self.assumptions)} if self.assumptions else found

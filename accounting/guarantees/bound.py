@@ -28,7 +28,8 @@ class Bound(Ordered):
     or "basic"; ``theorem`` is the theorem used, ``assumptions`` are the unproven assumptions.
     ``safe`` is the value to report: the upper bound on an epsilon or a delta, the lower bound on a
     type II error. ``float(bound)`` and ``f"{bound:.3f}"`` give that value, rounded to the safe
-    side. A comparison holds for the whole interval or raises :class:`dpcore.Undecided`.
+    side. A comparison has the same result on the whole interval, or raises
+    :class:`dpcore.Undecided`.
 
     >>> from fractions import Fraction
     >>> basic = Bound(upper=Fraction(5, 2), method="basic", theorem="epsilons add")

@@ -45,7 +45,7 @@ def exact_value(parts: tuple[Part, ...], quantity: str, at: Fraction) -> Fractio
 
 def _largest_loss(part: Part) -> Fraction:
     if part.sampling is not None:
-        raise Refused("the largest loss of a sampled part is not rational")
+        raise Refused("the largest loss of a part with subsampling is not rational")
     match part.law, part.parameters:
         case "pure", (epsilon,):
             return epsilon
@@ -60,7 +60,7 @@ def _largest_loss(part: Part) -> Fraction:
 
 def _squared(part: Part) -> Fraction:
     if part.sampling is not None or part.correlated is not None:
-        raise Refused("no exact rho is known for a sampled part or correlated noise")
+        raise Refused("no exact rho is known for a part with subsampling or correlated noise")
     several = part.amounts if part.norm != "l2-squared" else ()
     return Fraction(sum(step**2 for step in several) or part.amounts[0])
 

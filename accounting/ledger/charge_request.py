@@ -163,7 +163,10 @@ def cost(
     scope = keeper.budget.scope
     own = guarantee.scope
     if own.relation is not scope.relation or (own.unit is Unit.USER and own != scope):
-        must = f"must be {scope!r}, of the budget, or of a contribution: mixed scopes never compose"
+        must = (
+            f"must be that of the budget, {scope!r}, or that of a contribution with the same "
+            "relation: mixed scopes never compose"
+        )
         raise InvalidParameter("scope", own, must)
     found = for_user(guarantee, rows_per_user)
     if isinstance(found, Composition):

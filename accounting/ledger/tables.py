@@ -125,7 +125,7 @@ def run(connection: Connection, statement: str, **values: object) -> list[tuple[
 def those(
     connection: Connection, table: Table, key: str, names: Sequence[str]
 ) -> Iterator[tuple[Any, ...]]:
-    r"""The rows of ``table`` whose ``key`` is among ``names``."""
+    r"""The rows of ``table`` in which the column ``key`` has one of the values ``names``."""
     lite = connection.dialect.name == "sqlite"
     among = "IN (SELECT value FROM json_each(:names))" if lite else "= ANY(:names)"
     statement = f"{_all_of(table)} WHERE {key} {among}"

@@ -134,7 +134,7 @@ class GaussianFactor:
         return _peak(self.part.variance, ctx.prec)
 
     def log_moment(self, lift: Fraction) -> arb:
-        r"""The bound log M(c') <= ac'(c'+1), c' = (1 + lift) c, as E e^(wX) <= e^(vw^2/2)."""
+        r"""The bound log M(c') <= ac'(c'+1), c' = (1+lift) c, because E e^(wX) <= e^(vw^2/2)."""
         farther = ball((1 + lift) * self.tilt)
         return ball(self.part.rate) * farther * (farther + 1)
 

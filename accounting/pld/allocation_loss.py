@@ -58,7 +58,7 @@ class Side:
 
     @property
     def mass(self) -> float:
-        r"""The same rounding direction for masses."""
+        r"""The sign 1 if masses are rounded up, -1 if they are rounded down."""
         return 1.0 if self.above else -1.0
 
 

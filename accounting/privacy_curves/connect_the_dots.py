@@ -112,7 +112,9 @@ class ConnectTheDotsPair(FixedTable):
         return cls(corners=tuple(kept))
 
     def largest_loss(self) -> Enclosure:
-        r"""The range [0, log x], x the last corner; infinite if the curve does not reach 0."""
+        r"""The largest loss lies in [0, log x], where x is the last corner; it is infinite if the
+        curve does not reach 0.
+        """
         if self.corners[-1][1] > 0:
             return Enclosure.infinite()
         last = max(self.corners[-1][0], Fraction(1))

@@ -1,4 +1,6 @@
-r"""The privacy curve of a single release: delta, epsilon, Renyi divergences, and tests.
+r"""The privacy curve of a single release.
+
+It gives delta, epsilon, Renyi divergences, zCDP and the trade-off function.
 
 Both bounds on every number are proven, for the exact worst case over all neighbouring data: all
 shifts that the sensitivity permits, in both directions. Proofs: docs/proofs/curve.md.

@@ -237,7 +237,9 @@ def _loss(law: _Law, noise: Sequence[arb], covers: Sequence[arb], lost: arb | in
             worst = worst.max((high + lost + known) / (low + known))
     found = Enclosure.of(worst.log()).upper if worst.is_finite() else math.inf
     if found == math.inf:
-        raise NotDerived("pure DP of shuffled bits", "the loss at some output is unbounded")
+        raise NotDerived(
+            "a pure-DP guarantee for shuffled bits", "the loss at some output is unbounded"
+        )
     return Fraction(found)
 
 

@@ -248,7 +248,7 @@ class Clipped(Query):
     def __post_init__(self) -> None:
         check_fields(self)
         if not self.low < self.high:
-            raise InvalidParameter("clip", f"{self.low} {self.high}", "must be LOW < HIGH")
+            raise InvalidParameter("clip", f"{self.low} {self.high}", "LOW must be below HIGH")
         for end in (self.low, self.high):
             if (end / self.step).denominator != 1:
                 reason = f"must divide both bounds of the range; {end} is not a multiple of it"

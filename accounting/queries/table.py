@@ -167,7 +167,7 @@ class Table:
     # -- what a query reads -------------------------------------------------------------------
 
     def users(self, scope: TableScope) -> list[str]:
-        r"""All users with at least one row, in order."""
+        r"""All users with at least one row, sorted."""
         self._require_line_feeds()
         found = self._frame().select(self._named(scope)).unique().sort(_USER, nulls_last=False)
         users: list[str | None] = self._collected(found)[_USER].to_list()

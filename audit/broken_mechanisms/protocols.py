@@ -138,7 +138,7 @@ def aggregated_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The ones of two users whose noise is redrawn until it fits, without cover messages."""
+    r"""The number of messages 1 from two users: their noise is redrawn until it fits; no cover."""
     drawing = seeded(rng)
     noise = _COVERED.share.sample((n, 2), rng=drawing)
     while (beyond := np.abs(noise) > _COVERED.reach).any():
@@ -148,7 +148,7 @@ def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def covered(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The ones of two users, where at least a third of the messages are cover messages."""
+    r"""The number of messages 1 from two users; at least a third of all messages are cover."""
     if not n:
         return np.zeros(0, dtype=np.int64)
     held = np.repeat([value, 0], n)

@@ -55,7 +55,7 @@ def cuts_of(numbers: Floats) -> Floats:
 
 
 def cell_places(cuts: Floats, numbers: Floats, codes: Codes, cells: int) -> Places:
-    r"""The cell of each value; cells of codes follow the ``cells`` of numbers."""
+    r"""The index of each value's cell; the ``cells`` cells of numbers precede those of codes."""
     place = np.searchsorted(cuts, numbers, side="right")
     return np.where(codes > 0, cells + codes, place).astype(np.int16)
 

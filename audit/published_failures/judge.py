@@ -46,7 +46,7 @@ _WIDTH: Final = 100
 
 
 def listed(entries: Sequence[Entry]) -> list[str]:
-    r"""The entries, one line per entry."""
+    r"""Lines of a table of the corpus: a header, then one line per entry."""
     heads = ("name", "package", "claim", "true", "MB")
     rows = [
         (e.name, f"{e.package} {e.version}", e.broken.claim, true_words(e), f"{e.megabytes}")

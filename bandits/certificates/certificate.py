@@ -126,10 +126,12 @@ def certify_run(  # noqa: PLR0913  # the fields of a certificate
     r"""Certify a run from its guarantee and the counts of its mechanisms."""
     most = integer("most_steps", most_steps, at_least=0)
     if derived is None:
-        raise NotDerived(f"a certificate of {policy}", "a non-private policy has no guarantee")
+        raise NotDerived(f"a certificate for {policy}", "a non-private policy has no guarantee")
     derived = _played(released, derived)
     if not derived.parts:
-        raise NotDerived(f"a certificate of {policy}", "the policy releases nothing before round T")
+        raise NotDerived(
+            f"a certificate for {policy}", "the policy releases nothing before round T"
+        )
     at = _deltas(deltas)
     listed = _released(released, derived)
     if len(derived.parts) > _MOST_CHECKED and any(map(_is_vector, derived.parts)):
@@ -178,7 +180,7 @@ def _check_form(certificate: RunCertificate) -> None:
     except Malformed as error:
         complaints = ((error.where, error.reason),)
     for where, reason in complaints:
-        raise NotDerived(f"a certificate of {certificate.algorithm}", f"{where}: {reason}")
+        raise NotDerived(f"a certificate for {certificate.algorithm}", f"{where}: {reason}")
 
 
 def _part(part: Guarantee, deltas: list[Fraction], most: int) -> dict[str, Any]:
@@ -326,7 +328,7 @@ def _stated(part: Guarantee) -> dict[str, Any]:
             written = part.to_json()
             noise = {key: str(value) for key, value in written["noise"].items()}
             return {**written, "noise": noise}
-    raise NotDerived(f"a certificate of {part!r}", "it is neither a noise law nor an assumption")
+    raise NotDerived(f"a certificate for {part!r}", "it is neither a noise law nor an assumption")
 
 
 def _above(value: End) -> str:

@@ -84,7 +84,7 @@ r"""Keys that :meth:`Experiment.to_json` omits if they have this value."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    r"""A cell to run; ``epsilon`` is the exact text."""
+    r"""A cell of the experiment that is not yet run; ``epsilon`` is its exact text."""
 
     algorithm: str
     epsilon: str

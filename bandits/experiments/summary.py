@@ -125,7 +125,7 @@ def _reason(error: DpcoreError) -> str:
 def rows_of(
     experiment: Experiment, cells: Iterable[Cell], guarantees: Guarantees
 ) -> tuple[Row, ...]:
-    r"""The rows of the document, in the order of the cells."""
+    r"""The rows of the JSON summary: one for each algorithm and epsilon, ordered by first cell."""
     grouped: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         grouped.setdefault((cell.algorithm, cell.epsilon), []).append(cell)

@@ -44,11 +44,12 @@ _NEWTON: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    r"""The plays of a phase: ``times[i]`` rounds of ``design.support[i]``, observed by ``users``.
+    r"""The plays of a phase: ``times[i]`` rounds of action ``design.support[i]``.
 
-    With ``apart``, every round has a new user (LZJ Appendix C) and ``users`` is 1; with ``local``,
-    each user adds noise. ``noise`` and ``rounding`` are the variance proxies of the noise and the
-    rounding of each released average, and ``tails`` are the tail parameters of the noise
+    ``users`` clients observe these rounds; with ``apart``, every round has a new client (LZJ
+    Appendix C) and ``users`` is 1. With ``local``, each client adds noise. ``noise`` and
+    ``rounding`` are the variance proxies of the noise and the rounding of each released average,
+    and ``tails`` are the tail parameters of the noise
     (:meth:`bandits.privatizers.averages.AveragePrivatizer.tail`).
     """
 
@@ -272,9 +273,10 @@ class PhasedElimination(Policy[PhasedState]):
     r"""Phased elimination on ``model`` with averages released by ``privatizer``.
 
     ``alpha`` sets the growth of the number of clients. ``each`` is the fixed number of clients per
-    phase; None gives the same total over T rounds as growing numbers. ``population`` is the number
-    of users, None if unlimited: a client is in only one phase, so ``init`` and ``sizes`` raise an
-    error for a horizon that needs more. ``radius`` decides which actions are dropped.
+    phase; with None, the total over T rounds is that of growing numbers. ``population`` is the
+    number of users, None if unlimited: a client takes part in only one phase, so ``init`` and
+    ``sizes`` raise an error for a horizon that needs more clients. ``radius`` decides which actions
+    are dropped.
     """
 
     model: Of[LinearModel] = Of(LinearModel, "must be a LinearModel")

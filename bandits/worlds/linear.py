@@ -138,14 +138,17 @@ class CoveredWorld(LinearWorld):
 
 
 def sphere_instance(seed: int, actions: int, *, dimension: int = _DIMENSION) -> LinearWorld:
-    """Create instance ``seed`` of Figure 2: k ``actions`` and theta* uniform on the unit sphere."""
+    """Create instance ``seed`` of LZJ Figure 2.
+
+    The points of the ``actions`` actions, and theta*, are uniform on the unit sphere.
+    """
     points, theta = _sphere(seed, actions, dimension)
     model = LinearModel(actions=Actions(points), deviation="0.1")
     return LinearWorld(of=model, theta=theta)
 
 
 def signs_instance(seed: int, actions: int, *, dimension: int = _DIMENSION) -> LinearWorld:
-    r"""Create the same actions and theta* with rewards -1 and 1, where users do not differ."""
+    r"""Create :func:`sphere_instance` with rewards -1 and 1 and the same theta* for all users."""
     points, theta = _sphere(seed, actions, dimension)
     model = LinearModel(actions=Actions(points), deviation=0, bound=1, bounded=True)
     return LinearWorld(of=model, theta=theta)

@@ -23,7 +23,9 @@ def check_writable(option: str, path: Path | None) -> None:
     if path is None:
         return
     if str(path) == "-":
-        raise InvalidParameter(option, "-", "must be a file: standard output is not one of them")
+        raise InvalidParameter(
+            option, "-", "must be a file: this option cannot write to standard output"
+        )
     with file_errors(option, path):
         if path.is_dir():
             raise InvalidParameter(option, str(path), "is a directory")

@@ -222,11 +222,11 @@ class Watch:
 
 @cache
 def watch_over(parent: int) -> Watch:
-    r"""Start to watch ``parent``, the process ID of the parent of this process.
+    r"""Start a thread that ends this process soon after ``parent``, the ID of its parent, ends.
 
-    Workers of a cluster are not managed here and not terminated. joblib's own processes know the ID
-    of their parent and also notice if it ended while they were starting; processes of a fork server
-    do not.
+    In a worker of a cluster no thread is started, so it is not terminated. A process that joblib
+    starts itself also notices a parent that ended during startup; a process of a fork server does
+    not.
     """
     watch = Watch(parent=parent)
     if os.getppid() == parent or current_process().name.startswith("Loky"):

@@ -1,7 +1,8 @@
 r"""Frequency oracles in the local model: users randomise their values, the server estimates counts.
 
 ``local_report`` defines the common base class, ``randomizers`` the mechanisms and their samplers,
-``frequency_estimates`` the estimates with their intervals, ``shuffled`` reports in a random order.
+``frequency_estimates`` the estimates with their intervals, and ``shuffled`` the release of reports
+in a random order.
 """
 
 from dpcore.local.frequency_estimates import Frequencies

@@ -1,4 +1,4 @@
-r"""float64 functions with proven error bounds: e^(-x), log(1+x), and exact products.
+r"""Functions on float64 with proven error bounds: e^(-x), log(1+x), and error-free products.
 
 numpy does not guarantee the last bits of its exp, so the exponential here uses tables rounded once
 from balls and a Taylor polynomial in +, - and *, which IEEE 754 rounds correctly. The bound is

@@ -46,9 +46,10 @@ def _bernoulli_exp_unit(rng: Rng, exponent: Fraction) -> bool:
 def geometric_exp(rng: Rng, exponent: Fraction) -> int:
     r"""Return k >= 0 with probability exactly (1 - e^(-x)) e^(-kx), for a rational x > 0.
 
-    With x = n/d (Algorithm 2, lines 2-9): let U be uniform on {0, ..., d-1}, accepted with
-    probability e^(-U/d), and V the number of successes of Bernoulli(e^(-1)) before the first
-    failure. Then P(U + dV = u) is proportional to e^(-u/d), and floor((U + dV)/n) is geometric.
+    With x = n/d (Canonne, Kamath and Steinke, Algorithm 2, lines 2-9): let U be uniform on
+    {0, ..., d-1}, accepted with probability e^(-U/d), and V the number of successes of
+    Bernoulli(e^(-1)) before the first failure. Then P(U + dV = u) is proportional to e^(-u/d), and
+    floor((U + dV)/n) is geometric.
     """
     if exponent <= 0:
         raise InvalidParameter("exponent", exponent, "must be > 0")

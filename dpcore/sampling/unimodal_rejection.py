@@ -172,7 +172,10 @@ class Centred:
         return accepted
 
     def settle(self, rng: Rng, word: int, cell: int, drawn: int) -> int | None:
-        r"""Decide exactly for a V that starts with ``word``; return the draw or None (rejected)."""
+        r"""Decide acceptance exactly, for a uniform V whose first bits are ``word``.
+
+        Returns the accepted draw, or None.
+        """
         uniform = Uniform(rng, word)
         if cell == 0:
             kept = uniform.below(lambda: self._share(self._law.cdf_ball(self._below), cell))

@@ -75,7 +75,9 @@ def read_element(encoded: bytes) -> int:
     r"""Decode an element from 33 bytes; the encoding is unique."""
     value = int.from_bytes(encoded, "big")
     if len(encoded) != ELEMENT_BYTES or value >= PRIME:
-        raise InvalidParameter("encoded", "(not shown)", "must be 33 bytes of a number < PRIME")
+        raise InvalidParameter(
+            "encoded", "(not shown)", "must be 33 bytes that encode a number below PRIME"
+        )
     return value
 
 

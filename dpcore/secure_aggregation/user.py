@@ -148,7 +148,10 @@ def mask_input(state: Shared, received: bytes, values: IntegersLike) -> tuple[Ma
     inputs = checked_input(values, terms)
     sealed = channel.receive(received, ShareDelivery).sealed
     if not set(sealed) <= set(state.secrets):
-        _refuse("ShareDelivery", "contains a sender who advertised no keys, or its receiver")
+        _refuse(
+            "ShareDelivery",
+            "contains shares from a user who advertised no keys, or from the receiver itself",
+        )
     if len(sealed) + 1 < terms.threshold:
         _refuse(
             "ShareDelivery", f"contains fewer than {terms.threshold} users, including its receiver"

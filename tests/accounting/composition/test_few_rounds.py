@@ -61,7 +61,10 @@ def removed(sigma: str, rate: str, delta: Fraction, rounds: int = 2) -> Enclosur
 
 
 def two_rounds(sigma: str, rate: str, epsilon: Fraction) -> float:
-    r"""int p(x) h(epsilon - l(x)) dx, where h is the curve of one round in closed form."""
+    r"""delta of two rounds: the integral of p(x) h(epsilon - l(x)).
+
+    p and l are the density and the loss of one round, and h is its closed-form curve.
+    """
     s, r = float(Fraction(sigma)), float(Fraction(rate))
 
     def above(x: Floats) -> Floats:

@@ -1,4 +1,7 @@
-"""The Coq proofs compile, assume only the axioms of the reals, and reject a false step or claim."""
+"""Tests of the Coq proofs: they compile and assume only the axioms of the reals.
+
+A copy of a proof with a false step or claim does not compile.
+"""
 
 from __future__ import annotations
 

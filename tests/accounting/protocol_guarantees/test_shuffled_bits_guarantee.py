@@ -178,7 +178,10 @@ def exp_bounds(epsilon: Fraction, terms: int = 60) -> tuple[Fraction, Fraction]:
 
 
 def fair_delta(bits: int, shift: int, epsilon: Fraction) -> tuple[Fraction, Fraction]:
-    r"""max over all rays of P(X < t) - e^epsilon P(X < t - d), between two rationals."""
+    r"""Two rationals around the largest P(X < t) - e^epsilon P(X < t - d) over all t.
+
+    X has the law Bin(``bits``, 1/2), and d = ``shift``.
+    """
     low, high = exp_bounds(epsilon)
     counts, total = [0], 0
     for x in range(bits + 1):

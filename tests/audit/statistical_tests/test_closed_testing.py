@@ -90,7 +90,7 @@ class Chance:
 
 
 def false_alarms(monkeypatch: pytest.MonkeyPatch, repeats: int) -> int:
-    """The number of audits, of three views and three true points each, that refute any point."""
+    """The number of audits that refute a point; each has three views and three true points."""
     rng = np.random.default_rng(5)
     empty = np.zeros(0, dtype=bool)
     views = [View(pair=pair, outputs=empty, worlds=empty) for pair in range(3)]

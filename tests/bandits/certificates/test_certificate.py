@@ -184,7 +184,7 @@ def test_users_who_return_are_certified_for_all_their_visits() -> None:
 
 
 def test_no_protection_is_refused_by_name() -> None:
-    with pytest.raises(NotDerived, match="a certificate of se"):
+    with pytest.raises(NotDerived, match="a certificate for se"):
         certificate_of(run_of(elimination(Unprotected())))
 
 

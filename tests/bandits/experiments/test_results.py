@@ -124,11 +124,11 @@ def test_a_missing_certificate_names_its_reason(
     bandit: Bandit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: Any, **__: Any) -> None:
-        raise NotDerived("a certificate of cdp-se", "parts: must hold at most 1024")
+        raise NotDerived("a certificate for cdp-se", "parts: must hold at most 1024")
 
     monkeypatch.setattr(certificate, "certify_run", refused)
     answer = bandit(*RUN, "--epsilon", "1", "--algorithms", "cdp-se", "--output", str(tmp_path))
-    wanted = "cannot derive a certificate of cdp-se: parts: must hold at most 1024"
+    wanted = "cannot derive a certificate for cdp-se: parts: must hold at most 1024"
     assert f"warning: no certificate-cdp-se-1.json: {wanted}" in answer.err
 
 

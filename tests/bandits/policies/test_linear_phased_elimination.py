@@ -402,7 +402,9 @@ def supports(seed: int, last_bits: int) -> tuple[int, ...]:
 
 
 def test_last_bits_of_sums_choose_no_action(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processors sum in different orders, and all actions on a sphere have the same length."""
+    """Processors sum in different orders, and actions of equal length nearly tie; the design must
+    not depend on the order.
+    """
     for seed in range(5):
         assert len({supports(seed, last_bits) for last_bits in range(5)}) == 1
     monkeypatch.setattr(g_optimal_design, "_ALIKE", 0.0)

@@ -164,7 +164,9 @@ def test_one_outcome_moves_as_much_as_the_running_sums_say(release: StreamReleas
 @by_day(2)
 @pytest.mark.parametrize("sent", [1, 2, 8])
 def test_the_promise_is_derived_from_the_noise(sent: int) -> None:
-    """The guarantee is computed from the noise: a lost factor for the levels or K is detected."""
+    """The guarantee is computed from the noise, so omitting the factor for the levels or for
+    ``sent`` is detected.
+    """
     for trust, release, wanted in (
         ("local", "tree", sent),
         ("central", "tree", 17 * sent),

@@ -1,4 +1,4 @@
-"""Tests of large sums of discrete Gaussians: deviation and rejection decisions, by mpmath."""
+"""Tests of sums of many discrete Gaussians: deviation and rejection decisions against mpmath."""
 
 from __future__ import annotations
 

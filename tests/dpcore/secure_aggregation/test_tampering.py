@@ -339,7 +339,7 @@ def test_the_relay_cannot_add_or_leave_out_too_many() -> None:
     for sealed, said in (
         ({**good, "mal": good["bob"]}, "advertised no keys"),
         ({**good, "mia": good["bob"]}, "advertised no keys"),
-        ({**good, "ann": good["bob"]}, "or its receiver"),
+        ({**good, "ann": good["bob"]}, "or from the receiver itself"),
         ({"bob": good["bob"], "eve": good["eve"]}, "fewer than 4"),
     ):
         assert said in reason(PLAY.step, Step.INPUT, "ann", relay(sealed))

@@ -63,7 +63,10 @@ def masses(shape: Fraction, scale: Fraction, dps: int, far: int) -> tuple[list[R
 
 
 def far_enough(shape: Fraction, scale: Fraction, k: int) -> int:
-    r"""Return a power of two so far above k that e^-(out/s) is below the digits and the growth."""
+    r"""Return a power of two so far above k that the remaining mass is below the last digit.
+
+    At this number e^(-x/s) has outweighed the polynomial growth of the masses.
+    """
     out: int = k + math.ceil((2.4 * mp.dps + 60 + 12 * float(shape)) * float(scale)) + 60
     return 1 << out.bit_length()
 
