@@ -1,6 +1,6 @@
 r"""Run the layers of an audit in order, and merge their results in one report.
 
-    exact     both laws are known: a proof or a refutation            audit.known_laws.exact_verdict
+    exact     both laws are known: a proof or a refutation            audit.known_laws.exact_layer
     fit       do the draws follow the law that the proof assumes?      audit.fit.fit
     sample    black box, runs on both datasets                        audit.sample_layer
     replay    one tape for both datasets                              audit.replay.replay_both
@@ -56,7 +56,7 @@ def run_layers(
     report: AuditReport | None = None
     fitted: FitReport | None = None
     if isinstance(target, KnownLaw) and "exact" in layers:
-        from audit.known_laws.exact_verdict import prove  # imports accounting: slow
+        from audit.known_laws.exact_layer import prove  # imports accounting: slow
 
         report = prove(target, plan)
     if isinstance(target, KnownLaw) and target.noise is not None and "fit" in layers:
@@ -67,7 +67,7 @@ def run_layers(
         if report is None:
             report = sampled
         else:
-            from audit.known_laws.exact_verdict import join_layers
+            from audit.known_laws.exact_layer import join_layers
 
             report = join_layers(report, sampled)
     report = report or _nothing_drawn(target, plan)

@@ -28,7 +28,7 @@ from audit.outputs.output_parser import oddities
 from audit.outputs.rows import added_up
 from audit.report.audit_report import AuditReport
 from audit.runs.draw_plan import Drawing, Plan, Planned, Stream, block_of, probe_of, stream
-from audit.runs.stored_runs import DrawnRuns
+from audit.runs.drawn_runs import DrawnRuns
 from audit.sandbox.parallel_jobs import Drawer, check_reveals, drawer
 from audit.statistical_tests.coverage import unmeasured
 from audit.statistical_tests.event import Witness

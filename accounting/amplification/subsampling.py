@@ -28,7 +28,7 @@ from accounting.descriptions.real_noise import RealNoise
 from accounting.descriptions.sampling_schemes import EVERYONE, FixedSize, Poisson, Shifts
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import order_above_one, probability
-from accounting.law_pairs.gaussian import GaussianPair
+from accounting.law_pairs.discrete_gaussian import GaussianPair
 from accounting.law_pairs.polya import RevealingPair
 from accounting.law_pairs.registry import Coordinates, candidates
 from accounting.pairs.enclose import inverse, narrowed, within

@@ -20,7 +20,7 @@ from typing import Any, Final
 from accounting.composition.compose import Composition
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
-from accounting.law_pairs.gaussian import mills
+from accounting.law_pairs.discrete_gaussian import mills
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.enclosure import End
 

@@ -42,8 +42,8 @@ from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import Guarantee, order_above_one
 from accounting.guarantees.stated_guarantees import Approx, Pure, ZCdp
+from accounting.kernel.exact_values import exact_value
 from accounting.kernel.law_tables import Refused
-from accounting.kernel.rational_claims import exact_value
 from accounting.kernel.worst_case_neighbours import Part, scenarios
 from accounting.matrix.strategy import Banded, Toeplitz, Tree
 from accounting.privacy_curves.matrix_mechanism import MatrixCurve, MatrixMechanism

@@ -20,8 +20,8 @@ from accounting.certificates.certificate_format import Claim, Read
 from accounting.certificates.deadline import tick
 from accounting.kernel.convolution import Plan
 from accounting.kernel.delta_bounds import Curve, gridless, lattice
+from accounting.kernel.exact_values import exact_value
 from accounting.kernel.law_tables import REAL, Refused, Round, pair_of
-from accounting.kernel.rational_claims import exact_value
 from accounting.kernel.series import Fixed
 from accounting.kernel.worst_case_neighbours import Part, scenarios
 

@@ -37,7 +37,7 @@ from accounting.guarantees.stated_guarantees import (
     ZCdp,
 )
 from accounting.law_pairs.bounded_range import BoundedRangePair
-from accounting.law_pairs.laplace import LaplacePair
+from accounting.law_pairs.discrete_laplace import LaplacePair
 from accounting.pairs.ball_arithmetic import BEYOND_FLOATS
 from accounting.privacy_curves.choose_composition_method import ComposedLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs, Laws, over_totals

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from accounting.errors import NotDerived
 from accounting.law_pairs.counts import BinomialPair, PoissonPair, PolyaPair
-from accounting.law_pairs.gaussian import GaussianPair
-from accounting.law_pairs.gaussian_sum import GaussianSumPair
-from accounting.law_pairs.laplace import LaplacePair
+from accounting.law_pairs.discrete_gaussian import GaussianPair
+from accounting.law_pairs.discrete_gaussian_sum import GaussianSumPair
+from accounting.law_pairs.discrete_laplace import LaplacePair
 from accounting.law_pairs.polya import (
     PolyaDifferenceAboveOne,
     PolyaDifferenceBelowOne,

@@ -19,7 +19,7 @@ from typing import Final
 
 from flint import arb, ctx
 
-from accounting.law_pairs.gaussian import real_gaussian_epsilon
+from accounting.law_pairs.discrete_gaussian import real_gaussian_epsilon
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import Cell, RayPair
 from accounting.pairs.symmetric_sum import (

@@ -45,7 +45,7 @@ class Enumeration:
     ``coarse``: for upper bounds, excess outcomes are merged upwards instead of returning None.
 
     >>> from accounting.numerical_composition.cell_refinement import TabledLoss
-    >>> from accounting.law_pairs.laplace import LaplacePair
+    >>> from accounting.law_pairs.discrete_laplace import LaplacePair
     >>> from accounting.pld.integer_cells import IntegerPair
     >>> table = IntegerPair(pair=LaplacePair(scale=Fraction(1), shift=1))
     >>> law = TabledLoss(kinds=((Fraction(1), table),), above=True)

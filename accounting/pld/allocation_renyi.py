@@ -21,7 +21,7 @@ from typing import Final
 
 from flint import arb, arb_series, ctx
 
-from accounting.pld.normal_loss import upper_tail
+from accounting.pld.real_gaussian_loss import upper_tail
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 
 MOST_ORDER: Final = 257

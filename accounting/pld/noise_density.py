@@ -18,8 +18,8 @@ import numpy as np
 from flint import arb
 
 from accounting.pld.loss_atoms import Floats
-from accounting.pld.normal_loss import upper_tail
 from accounting.pld.pessimistic_discretisation import Approximate
+from accounting.pld.real_gaussian_loss import upper_tail
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball, nearest, precision
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg

@@ -20,8 +20,8 @@ from typing import Final, TypeAlias, TypeVar
 from flint import arb
 
 from accounting.errors import NotDerived
-from accounting.law_pairs.gaussian import NEARLY_REAL, GaussianPair
-from accounting.law_pairs.gaussian_sum import GaussianSumPair
+from accounting.law_pairs.discrete_gaussian import NEARLY_REAL, GaussianPair
+from accounting.law_pairs.discrete_gaussian_sum import GaussianSumPair
 from accounting.law_pairs.polya import RevealingPair
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.numerical_composition.compose_plds import ContourIntegral
@@ -33,8 +33,8 @@ from accounting.pairs.pair import ClosedPair, Pair
 from accounting.pld.integer_cells import table_of
 from accounting.pld.loss_table import LossTable
 from accounting.pld.noise_density import NormalDensity
-from accounting.pld.normal_loss import NormalLoss
 from accounting.pld.real_cells import RealPair
+from accounting.pld.real_gaussian_loss import NormalLoss
 from accounting.privacy_curves.connect_the_dots import revealing_or_nothing
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
@@ -77,7 +77,7 @@ class ComposedLoss:
 
     With listings, the total is an upper bound if ``above``, otherwise a lower bound.
 
-    >>> from accounting.law_pairs.laplace import LaplacePair
+    >>> from accounting.law_pairs.discrete_laplace import LaplacePair
     >>> part = LaplacePair(scale=Fraction(20), shift=1)
     >>> ComposedLoss(parts=((part, 100),)).epsilon(Fraction(1, 10**6))
     Enclosure([2.20753270..., 2.20753270...])

@@ -172,7 +172,7 @@ def dominating(products: tuple[Coordinates, ...], most: int = _MOST) -> ConnectT
     about ``most`` dots, up to the loss beyond which a P-mass of 2^-160 remains, which is counted as
     hidden.
 
-    >>> from accounting.law_pairs.laplace import LaplacePair
+    >>> from accounting.law_pairs.discrete_laplace import LaplacePair
     >>> response = dominating((((LaplacePair(scale=Fraction(1), shift=1), 1),),))
     >>> round(response.largest_loss().upper_float, 9), response.infinite(above=True)
     (1.0, 0.0)

@@ -20,8 +20,8 @@ from accounting.guarantees.guarantee import order_above_one, probability
 from accounting.pairs.enclose import narrowed, within
 from accounting.pairs.renyi_supremum import supremum_over_orders
 from accounting.pld.noise_density import Density, LaplaceDensity, NormalDensity
-from accounting.pld.normal_loss import NormalLoss
 from accounting.pld.real_cells import RealPair
+from accounting.pld.real_gaussian_loss import NormalLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs
 from accounting.privacy_curves.release_curve import OneRelease
 from dpcore.errors import InvalidParameter

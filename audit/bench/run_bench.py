@@ -402,7 +402,7 @@ class _Task:
         )
 
     def _decided(self) -> Answer:
-        from audit.known_laws.divergence import decide
+        from audit.known_laws.compare_two_laws import decide
         from audit.known_laws.law_file import read_law
 
         subject, claim = self._subject, self._target.claim()

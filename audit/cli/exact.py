@@ -17,7 +17,7 @@ from dpcore.numbers.parameter import at_least_zero, rational, rational_in
 from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
-    from audit.known_laws.divergence import Order, Point
+    from audit.known_laws.compare_two_laws import Order, Point
     from audit.known_laws.law_file import WrittenLaw
     from audit.targets.target import Shifted
 
@@ -61,7 +61,7 @@ def exact_command(
     """
     printed = format_of(form, as_json=as_json)
     from audit.claims.curve_claim import read_claim
-    from audit.known_laws.divergence import decide
+    from audit.known_laws.compare_two_laws import decide
     from audit.known_laws.known_laws_report import ExactReport
     from audit.statistical_tests.sample_outcome import versions
 
@@ -152,7 +152,7 @@ def _points(
 def _wanted(
     one: WrittenLaw, other: WrittenLaw, quantities: tuple[Sequence[str] | None, ...]
 ) -> list[Callable[[], Point]]:
-    from audit.known_laws.divergence import delta_point, epsilon_point, renyi_point
+    from audit.known_laws.compare_two_laws import delta_point, epsilon_point, renyi_point
 
     epsilons, deltas, orders = (texts or () for texts in quantities)
     p, q = one.law, other.law

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from audit.claims.tested_claim import format_rational
 from audit.formats.result import Result, Statement, computed, fact, format_enclosure, plain
-from audit.known_laws.divergence import (
+from audit.known_laws.compare_two_laws import (
     Decision,
     Direction,
     Order,

@@ -26,7 +26,7 @@ from audit.errors import TargetFailed
 from audit.features.parse_feature import Feature
 from audit.formats.shorten import cut
 from audit.outputs.output_parser import Outputs
-from audit.outputs.stored import Unstorable, encode, pack, unpack
+from audit.outputs.serialise import Unstorable, encode, pack, unpack
 from audit.runs.draw_plan import Plan
 from audit.statistical_tests.sample_outcome import versions
 from audit.targets.content import content_of, files_of

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 # Imported here, not in the first example of a property, because hypothesis times each example.
-import audit.known_laws.exact_verdict
+import audit.known_laws.exact_layer
 import audit.sample_layer  # noqa: F401 - as above
 from audit.audit_spec import AuditSpec
 from audit.claims.curve_claim import CurveClaim

@@ -9,7 +9,7 @@ import pytest
 from accounting import deadline
 from accounting.certificates import check_claim_with_kernel, estimate
 from accounting.kernel import law_tables
-from accounting.kernel.rational_claims import exact_value
+from accounting.kernel.exact_values import exact_value
 
 
 @pytest.fixture(autouse=True)

@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 from accounting import Approx, PrivacyCurve, Pure
 from accounting.derive_guarantee import PoissonSampled
 from accounting.guarantees.bound import Bound
-from accounting.law_pairs.gaussian import GaussianPair
-from accounting.law_pairs.laplace import LaplacePair
+from accounting.law_pairs.discrete_gaussian import GaussianPair
+from accounting.law_pairs.discrete_laplace import LaplacePair
 from accounting.law_pairs.registry import pair_of
 from accounting.numerical_composition import few_outcomes
 from accounting.numerical_composition.cell_refinement import ListedLoss

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve, compose
-from accounting.law_pairs.gaussian import GaussianPair
-from accounting.law_pairs.gaussian_sum import GaussianSumPair
-from accounting.law_pairs.laplace import LaplacePair
+from accounting.law_pairs.discrete_gaussian import GaussianPair
+from accounting.law_pairs.discrete_gaussian_sum import GaussianSumPair
+from accounting.law_pairs.discrete_laplace import LaplacePair
 from accounting.law_pairs.registry import pair_of
 from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.enclose import narrowed

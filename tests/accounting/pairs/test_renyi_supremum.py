@@ -9,7 +9,7 @@ import pytest
 from flint import arb
 
 from accounting import PrivacyCurve
-from accounting.law_pairs.laplace import LaplacePair
+from accounting.law_pairs.discrete_laplace import LaplacePair
 from accounting.pairs.pair import Pair
 from accounting.pairs.renyi_supremum import supremum_over_orders
 from dpcore import DiscreteGaussian, DiscreteLaplace, Sensitivity

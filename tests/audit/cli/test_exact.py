@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from audit.claims.tested_claim import Claim
-from audit.known_laws.divergence import (
+from audit.known_laws.compare_two_laws import (
     decide,
     delta_point,
     epsilon_point,
@@ -297,7 +297,7 @@ def test_what_no_precision_tells_is_undecided(
     def stuck(*_: object, **__: object) -> Any:
         return type(wide)(Fraction(0), Fraction(1, 2))
 
-    monkeypatch.setattr("audit.known_laws.divergence.hockey_stick", stuck)
+    monkeypatch.setattr("audit.known_laws.compare_two_laws.hockey_stick", stuck)
     answer = shell(ONE, TWO, "--claim", "epsilon=1,delta=1/4", "--json")
     assert (answer.code, answer.json["verdict"]) == (4, "undecided")
     assert answer.json["points"][0]["delta"]["worse"] == [0.0, 0.5]
@@ -306,7 +306,7 @@ def test_what_no_precision_tells_is_undecided(
     def tired(*_: object, **__: object) -> Any:
         raise PrecisionExhausted("no more bits")
 
-    monkeypatch.setattr("audit.known_laws.divergence.epsilon_at", tired)
+    monkeypatch.setattr("audit.known_laws.compare_two_laws.epsilon_at", tired)
     answer = shell(ONE, TWO, "--claim", "epsilon=1,delta=1/4")
     assert answer.code == 4
     assert "is discontinuous" in answer.out

@@ -15,7 +15,7 @@ from audit.claims.tested_claim import Claim
 from audit.errors import TargetFailed
 from audit.outputs.call_guard import TimeUp, Watchdog, failure, reading, stdout_to_stderr
 from audit.runs.draw_plan import Plan
-from audit.runs.stored_runs import DrawnRuns
+from audit.runs.drawn_runs import DrawnRuns
 from audit.sample_layer import report_of
 from audit.targets.target import Scalar
 from tests.support.audit.command import ROOT, at

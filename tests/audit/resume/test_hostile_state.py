@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.outputs.stored import pack
+from audit.outputs.serialise import pack
 from audit.resume.checkpoint import SCHEMA, State, header, resume, stored_search, stored_seed
 from audit.runs.draw_plan import Plan
 from audit.statistical_tests.sample_outcome import versions

@@ -17,7 +17,7 @@ from audit.claims.tested_claim import Claim
 from audit.errors import TargetFailed
 from audit.features.parse_feature import read_feature
 from audit.fit.fit import FitReport
-from audit.known_laws.exact_verdict import prove
+from audit.known_laws.exact_layer import prove
 from audit.replay.replay_report import Finding
 from audit.report.audit_report import AuditReport
 from audit.runs.draw_plan import Plan

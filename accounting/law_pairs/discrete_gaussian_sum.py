@@ -21,7 +21,7 @@ from typing import Final
 from flint import arb, ctx
 
 from accounting.errors import NotDerived
-from accounting.law_pairs.gaussian import real_gaussian_epsilon
+from accounting.law_pairs.discrete_gaussian import real_gaussian_epsilon
 from accounting.pairs.ball_arithmetic import hull, middle
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import Cell, RayPair

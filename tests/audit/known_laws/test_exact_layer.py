@@ -9,8 +9,8 @@ import pytest
 
 from audit.audit_spec import AuditSpec
 from audit.claims.curve_claim import read_claim
-from audit.known_laws.divergence import epsilon_at
-from audit.known_laws.exact_verdict import prove
+from audit.known_laws.compare_two_laws import epsilon_at
+from audit.known_laws.exact_layer import prove
 from audit.report.audit_report import AuditReport
 from audit.run_audit import Audit
 from audit.runs.draw_plan import Plan

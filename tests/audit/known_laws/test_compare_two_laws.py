@@ -13,8 +13,8 @@ import pytest
 
 from accounting.errors import NotDerived
 from audit.claims.tested_claim import Claim
-from audit.known_laws.divergence import epsilon_at, hockey_stick, renyi, worst_event
-from audit.known_laws.exact_verdict import join_layers, prove
+from audit.known_laws.compare_two_laws import epsilon_at, hockey_stick, renyi, worst_event
+from audit.known_laws.exact_layer import join_layers, prove
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.targets.target import Law, NoiseAdded, Shifted

@@ -11,7 +11,7 @@ from typing import Any
 
 from audit.claims.tested_claim import Claim
 from audit.claims.verdicts import LayerRun, VerdictWord
-from audit.known_laws.divergence import Decision, decide
+from audit.known_laws.compare_two_laws import Decision, decide
 from audit.report.audit_record import ExactFinding, ExactWitness
 from audit.report.audit_report import AuditReport
 from audit.runs.draw_plan import Plan

@@ -1,4 +1,4 @@
-"""Tests of `audit.outputs.stored`: values survive storage as bytes; no code is executed."""
+"""Tests of `audit.outputs.serialise`: values survive storage as bytes; no code is executed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.outputs.stored import Unstorable, decode, encode, pack, unpack
+from audit.outputs.serialise import Unstorable, decode, encode, pack, unpack
 
 
 class Plain:
