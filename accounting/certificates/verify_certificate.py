@@ -103,8 +103,7 @@ class Allowance:
     >>> allowance.spend("another", 600)
     Traceback (most recent call last):
     ...
-    accounting.certificates.verify_certificate._Exceeded: the claims need more than 1000 values in
-    all
+    accounting..._Exceeded: the claims need more than 1000 values in all
     """
 
     __slots__ = ("listed", "most")
