@@ -143,9 +143,9 @@ def test_another_tools_number(command: Command, tmp_path: Path) -> None:
     above = command(*words, theirs, "--json")
     assert (above.code, above.json["verdict"]) == (0, "an upper bound, proven")
     exact = above.json["epsilon"]
-    # The JSON has the next float at or above the exact upper bound.
+    # The command reads the shortest decimal form; the JSON has a float at or above the exact bound.
     upper = Fraction(math.nextafter(exact["upper"], 0))
-    assert Fraction(above.json["by_at_least"]) <= Fraction(theirs) - upper
+    assert Fraction(above.json["by_at_least"]) <= Fraction(repr(theirs)) - upper
     # Typical mistakes: the rate or the direction is forgotten in a conversion, a digit is lost.
     below = command(*words, exact["lower"] * 0.999)
     assert (below.code, "below the truth" in below.out) == (1, True)
