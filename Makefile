@@ -28,7 +28,8 @@ demo: .venv/.runtime  ## what was proven, what was refuted, with which witness: 
 OPTIONS :=
 # Parts of one test run, the long ones first; a folder is all of it that no other part names. They are
 # processes and not workers of one pytest (pytest-xdist): tests that fork must be alone in their process.
-PARTS := tests/accounting tests/bandits+bandits tests/audit tests+accounting+audit \
+PARTS := tests/accounting tests/accounting/ledger+tests/accounting/queries+tests/accounting/cli \
+    tests/bandits+bandits tests/audit tests+accounting+audit \
     tests/accounting/certificates+tests/accounting/privacy_curves tests/dpcore+dpcore \
     tests/audit/statistical_tests+tests/audit/report+tests/audit/testing tests/audit/broken_mechanisms+tests/audit/cli+tests/audit/targets
 FOLDERS := $(subst +, ,$(PARTS))
