@@ -34,8 +34,9 @@ _EVENLY: Final = 512
 _SAME: Final = 2.0**-48
 _EVEN: Final = 2.0**-44
 _UNIT: Final = 2.0**-53
+_TINY: Final = 2.0**-1040  # above the rounding error of 2^30 products below all normal floats
 _FAR: Final = 700.0
-_MANY: Final = 1e10
+_MANY: Final = 1e10  # about the largest number of outcomes that a product omits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +88,7 @@ class Enumeration:
         return None if found is None else found[0]
 
     def _listed(self, least: float) -> tuple[Listing, Fraction] | None:
-        # The law of the total, and about the mass that it omits or counts as infinite.
+        # The law of the total, and approximately the mass that it omits or counts as infinite.
         listed: list[tuple[Listing, int, bool]] = []
         lost = Fraction(least * least * _MANY)
         for law, count in self.parts:
@@ -105,7 +106,7 @@ class Enumeration:
         return None if total is None else (total, lost)
 
     def _totals(self) -> Iterator[tuple[Listing, Fraction]]:
-        # The mass that they omit decreases: it only decides which total is narrow enough.
+        # The omitted mass decreases. It decides which total is narrow enough; no bound uses it.
         for least in _NEGLECTED:
             found = self._listed(least)
             if found is None:
@@ -136,7 +137,7 @@ class Enumeration:
             masses = np.convolve(one.masses, two.masses)
             # Each mass is a sum of at most this number of products, in any order.
             slip = (min(len(one.masses), len(two.masses)) + 4) * 2 * _UNIT
-            masses = masses * (1 + sign * slip) + (2.0**-1040 if up else 0.0)
+            masses = np.maximum(masses * (1 + sign * slip) + sign * _TINY, 0.0)
             return _without(Listing(losses, masses, hidden), least, up, ends=True)
         if pairs > self.most:
             if not self.coarse:
@@ -144,6 +145,7 @@ class Enumeration:
             one, two = (each.coarser(math.isqrt(self.most)) for each in (one, two))
         losses = np.nextafter(np.add.outer(one.losses, two.losses).ravel(), sign * np.inf)
         masses = np.multiply.outer(one.masses, two.masses).ravel() * (1 + sign * 4 * _UNIT)
+        masses = np.maximum(masses + sign * _TINY, 0.0)
         losses, masses = _merged(losses, masses, up=up)
         return Listing(losses, masses, hidden)
 

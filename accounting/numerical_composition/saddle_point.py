@@ -137,7 +137,7 @@ _LogMoment: TypeAlias = Callable[[Fraction], float]
 
 
 def _reach(part: LossPart) -> float:
-    # About the largest loss that matters; a sketch may not contain a single large one.
+    # Approximately the largest relevant loss. A sketch may omit a single large loss.
     found = part.cumulants(_STEEP)[1]
     return float(part.largest) if part.largest.is_finite() else found if found > 0 else math.inf
 
