@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -20,16 +21,8 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Sensitivity
 from tests.effort import by_day
 from tests.support.accounting import subsampled_releases
-from tests.support.accounting.brute_force import DIGITS, real
-from tests.support.accounting.brute_force_subsampling import (
-    ADDED,
-    AT,
-    CASES,
-    Case,
-    World,
-    hockey_stick,
-    twice,
-)
+from tests.support.accounting.brute_force import DIGITS, World, hockey_stick, real
+from tests.support.accounting.brute_force_subsampling import ADDED, AT, CASES, Case, twice
 from tests.support.dpcore.mutants import mutated
 
 
@@ -130,7 +123,7 @@ def test_one_pair_lies_above_all_worlds(name: str, sample: int, population: int)
 
 
 def test_one_pair_lies_above_two_rounds_in_any_order() -> None:
-    case = Case(noise=CASES["coins"].noise, mass=CASES["coins"].mass, most=1, reach=13)
+    case = replace(CASES["coins"], reach=13)
     pair = subsampled_releases.fixed(curve=case.replaced(), sample=1, population=4).pair()
     with mpmath.workdps(DIGITS):
         worlds = [*case.fixed("1/4")]

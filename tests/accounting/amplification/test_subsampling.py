@@ -19,15 +19,8 @@ from dpcore.mechanism import Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
 from tests.effort import by_day
 from tests.support.accounting import subsampled_releases
-from tests.support.accounting.brute_force import DIGITS, close, real
-from tests.support.accounting.brute_force_subsampling import (
-    ADDED,
-    AT,
-    CASES,
-    Case,
-    World,
-    hockey_stick,
-)
+from tests.support.accounting.brute_force import DIGITS, World, close, hockey_stick, real
+from tests.support.accounting.brute_force_subsampling import ADDED, AT, CASES, Case
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 

@@ -33,18 +33,24 @@ from accounting.numerical_composition.few_outcomes import Enumeration
 from accounting.pld.loss_atoms import Listing
 from accounting.privacy_curves import dominating_pairs as ways
 from accounting.privacy_curves.choose_composition_method import ComposedLoss, listed_loss, loss_of
-from dpcore import Binomial, DiscreteGaussian, DiscreteLaplace, Poisson, Skellam
+from dpcore import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteGaussianSum,
+    DiscreteLaplace,
+    Poisson,
+    PolyaDifference,
+    Skellam,
+)
 from dpcore.mechanism import Relation, Scope
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
-from tests.effort import effort
-from tests.support.accounting.brute_force import gaussian, laplace, real
-from tests.support.accounting.brute_force_pairs import binomial, poisson, skellam
-from tests.support.accounting.brute_force_subsampling import hockey_stick
+from tests.effort import by_day, effort
+from tests.support.accounting.bound_ends import ends
+from tests.support.accounting.brute_force import World, hockey_stick, mass_of, real
 from tests.support.accounting.small_laws import of_pairs
 from tests.support.dpcore.mutants import mutated
 
-World = list[tuple[Any, Any]]
 DIGITS = 50
 # Outcomes below e^-100 are omitted: their mass is far below this.
 ROOM = Fraction(1, 10**25)
@@ -66,8 +72,9 @@ class Round:
     turns: bool = False
 
 
-def shifted(mass: Callable[[int], Any], shift: int, reach: Iterable[int]) -> World:
+def shifted(noise: Noise, shift: int, reach: Iterable[int]) -> World:
     with mpmath.workdps(DIGITS):
+        mass = mass_of(noise)
         found = [(mass(k), mass(k + shift)) for k in reach]
         return [(p, q) for p, q in found if max(p, q) > mpmath.exp(-100)]
 
@@ -90,10 +97,10 @@ def claim(epsilon: Fraction, delta: Fraction) -> Round:
 def laplace_world(scale: Fraction, shift: int) -> World:
     # All outcomes beyond the shift have the same loss: they form one outcome.
     with mpmath.workdps(DIGITS):
-        mass, beta = laplace(scale), mpmath.exp(-1 / real(scale))
-        ends = 1 / (1 + beta), beta**shift / (1 + beta)
+        mass, beta = mass_of(DiscreteLaplace(scale=scale)), mpmath.exp(-1 / real(scale))
+        far = 1 / (1 + beta), beta**shift / (1 + beta)
         inner = [(mass(k), mass(k + shift)) for k in range(1 - shift, 0)]
-        return [ends, *inner, ends[::-1]]
+        return [far, *inner, far[::-1]]
 
 
 def laplaces(scale: Fraction, shift: int) -> Round:
@@ -111,12 +118,12 @@ def sampled(scale: Fraction, shift: int, rate: Fraction) -> Round:
     return Round(part=part, worlds=(present, absent))
 
 
-def thin(noise: Noise, mass: Callable[[int], Any], shift: int) -> Round:
-    return Round(part=curve_of(noise, shift), worlds=(shifted(mass, shift, range(-60, 60)),))
+def thin(noise: Noise, shift: int) -> Round:
+    return Round(part=curve_of(noise, shift), worlds=(shifted(noise, shift, range(-60, 60)),))
 
 
-def turning(noise: Noise, mass: Callable[[int], Any], shift: int) -> Round:
-    there = shifted(mass, shift, range(-shift, 80))
+def turning(noise: Noise, shift: int) -> Round:
+    there = shifted(noise, shift, range(-shift, 80))
     worlds = there, [(q, p) for p, q in there]
     return Round(part=curve_of(noise, shift), worlds=worlds, turns=True)
 
@@ -131,15 +138,10 @@ ROUNDS = st.one_of(
     st.builds(claim, CLAIMED, LOST),
     st.builds(laplaces, SCALES, SHIFTS),
     st.builds(sampled, SCALES, SHIFTS, RATES),
-    st.builds(lambda v, d: thin(DiscreteGaussian(sigma_squared=v), gaussian(v), d), SMALL, SHIFTS),
-    st.builds(lambda v, d: thin(Skellam(variance=v), skellam(v), d), SMALL, SHIFTS),
-    st.builds(lambda v, d: turning(Poisson(mean=v), poisson(v), d), SMALL, SHIFTS),
-    st.builds(
-        lambda n, p, d: turning(Binomial(trials=n, probability=p), binomial(n, p), d),
-        st.integers(1, 4),
-        SMALL,
-        SHIFTS,
-    ),
+    st.builds(thin, st.builds(DiscreteGaussian, sigma_squared=SMALL), SHIFTS),
+    st.builds(thin, st.builds(Skellam, variance=SMALL), SHIFTS),
+    st.builds(turning, st.builds(Poisson, mean=SMALL), SHIFTS),
+    st.builds(turning, st.builds(Binomial, trials=st.integers(1, 4), probability=SMALL), SHIFTS),
 )
 LISTS = st.lists(st.tuples(ROUNDS, st.integers(1, 3)), min_size=1, max_size=3)
 EPSILONS = st.sampled_from([Fraction(0), Fraction(1, 9), Fraction(1), Fraction(3), Fraction(11)])
@@ -150,7 +152,7 @@ DELTAS = st.sampled_from(
 
 def totals(listed: Sequence[tuple[Round, int]]) -> Iterator[World]:
     """Return the products for fixed neighbours: every direction, every turn."""
-    for direction in (0, 1):
+    for direction in range(max(len(one.worlds) for one, _ in listed)):
         choices = []
         for one, count in listed:
             if one.turns:
@@ -207,6 +209,32 @@ def inverts(found: Bound, curve: Callable[[Fraction], Any], delta: Fraction) -> 
     return bool(curve(lower) >= real(delta) - room)
 
 
+NARROW, WIDE = DiscreteGaussian(sigma_squared=1), DiscreteGaussian(sigma_squared=2)
+LAPLACE, SKELLAM = laplaces(Fraction(2), 1), thin(Skellam(variance=2), 1)
+FIXED: dict[str, list[tuple[Round, int]]] = {
+    "laplace x3": [(LAPLACE, 3)],
+    "gaussian x3": [(thin(NARROW, 1), 3)],
+    "skellam x2": [(SKELLAM, 2)],
+    "polya x2": [(thin(PolyaDifference(shape="1/2", scale=1), 1), 2)],
+    "sum x2": [(thin(DiscreteGaussianSum(count=2, sigma_squared="1/2"), 1), 2)],
+    "two gaussians": [(thin(NARROW, 1), 1), (thin(WIDE, 1), 1)],
+    "three laws": [(thin(NARROW, 1), 1), (LAPLACE, 1), (SKELLAM, 1)],
+    "two scales": [(LAPLACE, 1), (laplaces(Fraction(1), 1), 2)],
+}
+
+
+@by_day(5)
+@pytest.mark.parametrize("name", FIXED)
+def test_a_list_is_what_enumeration_says(name: str) -> None:
+    total = compose(*((one.part, count) for one, count in FIXED[name]))
+    with mpmath.workdps(DIGITS):
+        (world,) = totals(FIXED[name])
+        for epsilon in map(Fraction, ("0", "1/2", "1", "3")):
+            found = ends(total.delta(epsilon))
+            assert holds(found, hockey_stick(world, epsilon))
+            assert found.upper - found.lower <= found.upper / 10**7
+
+
 @seed(20)
 @settings(
     max_examples=effort(25, 60), deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
@@ -261,8 +289,8 @@ def test_methods_overlap(
         for above in (False, True)
     ]
     for ask, at in (("delta", epsilon), ("epsilon", delta)):
-        ends = [getattr(total, ask)(at, ROUGH) for total in (low, high)]
-        found = [Enclosure(ends[0].lower, ends[1].upper)]
+        sides = [getattr(total, ask)(at, ROUGH) for total in (low, high)]
+        found = [Enclosure(sides[0].lower, sides[1].upper)]
         found.append(of_pairs(parts, lambda line: getattr(line, ask)(at, ROUGH)))  # noqa: B023 - asked at once
         counted = [getattr(each, ask)(at, ROUGH) for each in named]
         if None not in counted:
@@ -295,7 +323,7 @@ def test_curves_fall_and_rounds_cost(listed: list[tuple[Round, int]]) -> None:
 
 
 def test_hidden_mass_that_is_forgotten_is_seen() -> None:
-    one = turning(Poisson(mean=Fraction(2, 5)), poisson(Fraction(2, 5)), 2)
+    one = turning(Poisson(mean=Fraction(2, 5)), 2)
     pair = pair_of(Poisson(mean=Fraction(2, 5)), 2)
     parts = ((loss_of(pair, above=True), 2),)
     broken = mutated(Enumeration._product, "hidden = one.hidden + two.hidden", "hidden = 0")
@@ -330,7 +358,7 @@ def test_losses_beside_their_line_are_covered() -> None:
 
 def test_a_direction_that_is_dropped_is_seen() -> None:
     noise = Binomial(trials=3, probability="1/7")
-    one = turning(noise, binomial(3, "1/7"), 1)
+    one = turning(noise, 1)
     broken = mutated(
         ways._of_shift,
         "pair if mirror is pair else _tabled(dominating((((pair, 1),), ((mirror, 1),))))",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
-from typing import Any
 
 import mpmath
 import pytest
@@ -18,11 +17,8 @@ from accounting.composition.returning_users import advanced_over_splits
 from accounting.convert_guarantees import as_rdp, as_zcdp
 from dpcore import DiscreteGaussian, InvalidParameter
 from dpcore.numbers.parameter import RationalLike
-from tests.support.accounting.brute_force import real
-from tests.support.accounting.brute_force_subsampling import hockey_stick
+from tests.support.accounting.brute_force import World, hockey_stick, real
 from tests.support.dpcore.mutants import mutated
-
-World = list[tuple[Any, Any]]
 
 
 def round_of(epsilon: RationalLike, delta: RationalLike = 0) -> World:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import mpmath
@@ -27,7 +26,7 @@ from accounting.numerical_composition.gaussian_factor import (
 )
 from dpcore import DiscreteGaussian
 from dpcore.numbers.enclosure import precision
-from tests.support.accounting.brute_force import Mass, gaussian, real
+from tests.support.accounting.brute_force import mass_of, real
 from tests.support.accounting.small_laws import of_pairs
 from tests.support.dpcore.mutants import mutated, rewired
 
@@ -48,7 +47,7 @@ def moment(variance: Fraction, shift: int, c: Fraction, y: float) -> Any:
     """E e^((c+iy)L) as a sum over the outputs, far enough into both tails."""
     v, centre = real(variance), math.floor(c * shift)
     reach = math.isqrt(math.ceil(2 * variance * 150)) + 3
-    mass, z = masses(variance), mpmath.mpc(real(c), y)
+    mass, z = mass_of(DiscreteGaussian(sigma_squared=variance)), mpmath.mpc(real(c), y)
     turn = mpmath.exp(z * shift / v)
     low = centre - reach
     term, total = mpmath.exp(z * (2 * shift * low + shift**2) / (2 * v)), mpmath.mpc(0)
@@ -56,12 +55,6 @@ def moment(variance: Fraction, shift: int, c: Fraction, y: float) -> Any:
         total += mass(m) * term
         term *= turn
     return total
-
-
-@lru_cache(maxsize=16)
-def masses(variance: Fraction) -> Mass:
-    with mpmath.workdps(70):
-        return lru_cache(maxsize=None)(gaussian(variance))
 
 
 def phi(variance: Fraction, shift: int, c: Fraction, y: float) -> Any:

@@ -8,13 +8,13 @@ from fractions import Fraction
 import pytest
 from flint import arb
 
-from accounting import PrivacyCurve
 from accounting.law_pairs.discrete_laplace import LaplacePair
 from accounting.pairs.pair import Pair
 from accounting.pairs.renyi_supremum import supremum_over_orders
-from dpcore import DiscreteGaussian, DiscreteLaplace, Sensitivity
+from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.numbers.enclosure import Enclosure, ball, precision
-from tests.support.accounting.brute_force import Brute, close, laplace
+from tests.support.accounting.brute_force import Worlds, close
+from tests.support.accounting.release_lists import curve
 
 LAPLACES = [("1/4", 1), ("1", 1), ("1", 6), ("10", 1), ("10", 7), ("3", 40), ("100", 1)]
 
@@ -25,9 +25,7 @@ def test_the_search_over_orders_meets_the_theorem(scale: str, shift: int) -> Non
     pair = LaplacePair(scale=Fraction(scale), shift=shift)
     searched = Pair.zcdp(pair)
     assert isinstance(searched, Enclosure)
-    exact = PrivacyCurve(
-        noise=DiscreteLaplace(scale=scale), sensitivity=Sensitivity(shift)
-    ).enclose_zcdp()
+    exact = curve(DiscreteLaplace(scale=scale), shift).enclose_zcdp()
     assert searched.overlaps(exact)
     assert searched.upper - searched.lower <= Fraction(searched.upper) / 10**6
     # Sharper than the bound for any (Delta/s)-pure mechanism (Bun and Steinke, Proposition 1.4).
@@ -38,24 +36,18 @@ def test_the_search_over_orders_meets_the_theorem(scale: str, shift: int) -> Non
 def test_the_limit_at_order_1_is_the_kullback_leibler_divergence(
     scale: str, shift: int, reach: int
 ) -> None:
-    brute = Brute(mass=laplace(scale), shifts=((shift,),), reach=reach)
-    assert close(
-        PrivacyCurve(
-            noise=DiscreteLaplace(scale=scale), sensitivity=Sensitivity(shift)
-        ).enclose_zcdp(),
-        brute.divergence(),
-    )
+    noise = DiscreteLaplace(scale=scale)
+    brute = Worlds(noise=noise, most=shift, low=-reach, high=reach)
+    assert close(curve(noise, shift).enclose_zcdp(), brute.divergence())
 
 
 @pytest.mark.parametrize("sigma_squared", ["1/10", "1/2", "3"])
 def test_discrete_gaussian_orders_lie_below_the_line(sigma_squared: str) -> None:
-    curve = PrivacyCurve(
-        noise=DiscreteGaussian(sigma_squared=sigma_squared), sensitivity=Sensitivity(1)
-    )
-    rho = Fraction(curve.zcdp().upper)
+    ours = curve(DiscreteGaussian(sigma_squared=sigma_squared))
+    rho = Fraction(ours.zcdp().upper)
     assert rho == 1 / (2 * Fraction(sigma_squared))
     for order in (Fraction(n, 4) for n in range(5, 41)):
-        found = curve.enclose_renyi(order)
+        found = ours.enclose_renyi(order)
         assert found.lower <= order * rho
         assert (found.upper == order * rho) == ((order - 1).denominator == 1)
 

@@ -21,7 +21,7 @@ from accounting.privacy_curves.choose_composition_method import ComposedLoss
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, PolyaDifference, Sensitivity, Staircase
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.effort import by_day
-from tests.support.accounting.brute_force import Brute, close, gaussian, laplace, real
+from tests.support.accounting.brute_force import Brute, close, real
 from tests.support.accounting.release_lists import curve
 from tests.support.accounting.unregistered_law import Triangle
 
@@ -119,7 +119,7 @@ def test_the_worst_vector_under_l2_is_not_the_concentrated_one() -> None:
 @pytest.mark.parametrize("epsilon", ["0", "1/3", "2", "4", "17/2"])
 def test_l2_curves_against_sums_over_the_plane(epsilon: str) -> None:
     for vector, moves in (((2, 1), Sensitivity.box((2, 1))), ((1, 1), Sensitivity.l2_squared(2))):
-        brute = Brute(mass=gaussian(1), shifts=(vector,), reach=14)
+        brute = Brute(noise=ONE, shifts=(vector,), reach=14)
         found = curve(ONE, moves).enclose_delta(epsilon)
         assert close(found, brute.delta(epsilon))
         assert found.width <= found.upper / 10**10
@@ -130,7 +130,7 @@ def test_l2_curves_against_sums_over_the_plane(epsilon: str) -> None:
 @pytest.mark.parametrize("vector", [pytest.param(v) for v in ((1, 1), (2, 1), (3, 2))])
 def test_laplace_products_against_sums_over_the_plane(vector: tuple[int, ...]) -> None:
     noise = DiscreteLaplace(scale="1/2")
-    brute = Brute(mass=laplace("1/2"), shifts=(vector,), reach=40)
+    brute = Brute(noise=noise, shifts=(vector,), reach=40)
     found = curve(noise, Sensitivity.box(vector))
     for epsilon in ("0", "1/2", "2", "29/10"):
         assert close(found.enclose_delta(epsilon), brute.delta(epsilon))

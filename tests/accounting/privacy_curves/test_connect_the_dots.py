@@ -36,8 +36,7 @@ from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
 from tests.effort import by_day
-from tests.support.accounting.brute_force import Brute, gaussian, real
-from tests.support.accounting.brute_force_pairs import Worlds, binomial, poisson, polya
+from tests.support.accounting.brute_force import Brute, Worlds, real
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.refusals import refusal
 
@@ -143,24 +142,17 @@ def test_no_pairs_are_refused() -> None:
     assert "at least one pair" in refusal(lambda: dominating(()))
 
 
+def row(noise: Noise, most: int, high: int) -> tuple[Noise, Sensitivity, Any]:
+    return noise, Sensitivity(most), Worlds(noise=noise, most=most, low=0, high=high)
+
+
+PLANE = DiscreteGaussian(sigma_squared=3)
 CASES: list[tuple[Noise, Sensitivity, Any]] = [
-    (Poisson(mean=9), Sensitivity(2), Worlds(mass=poisson(9), most=2, low=0, high=90)),
-    (
-        Binomial(trials=30, probability="1/3"),
-        Sensitivity(1),
-        Worlds(mass=binomial(30, "1/3"), most=1, low=0, high=30),
-    ),
-    (Polya(shape=3, scale=2), Sensitivity(1), Worlds(mass=polya(3, 2), most=1, low=0, high=190)),
-    (
-        Polya(shape="1/2", scale=2),
-        Sensitivity(1),
-        Worlds(mass=polya("1/2", 2), most=1, low=0, high=190),
-    ),
-    (
-        DiscreteGaussian(sigma_squared=3),
-        Sensitivity.l2_squared(2),
-        Brute(mass=gaussian(3), shifts=((1, 1), (1, 0)), reach=22),
-    ),
+    row(Poisson(mean=9), 2, 90),
+    row(Binomial(trials=30, probability="1/3"), 1, 30),
+    row(Polya(shape=3, scale=2), 1, 190),
+    row(Polya(shape="1/2", scale=2), 1, 190),
+    (PLANE, Sensitivity.l2_squared(2), Brute(noise=PLANE, shifts=((1, 1), (1, 0)), reach=22)),
 ]
 AT = ("0", "1/50", "1/10", "1/3", "1", "5/2")
 

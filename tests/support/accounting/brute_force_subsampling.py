@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import mpmath
-
 from accounting import PrivacyCurve
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -18,18 +16,11 @@ from dpcore.laws.poisson import Poisson
 from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Relation, Scope
 from dpcore.noise import Noise
-from tests.support.accounting.brute_force import Mass, gaussian, laplace, real
-from tests.support.accounting.brute_force_pairs import binomial, poisson, skellam
+from tests.support.accounting.brute_force import World, mass_of, real
 from tests.support.accounting.unregistered_law import Triangle
 
 ADDED = Scope(relation=Relation.ADD_REMOVE)
-World = list[tuple[Any, Any]]
 AT = ("0", "1/50", "1/5", "1", "3")
-
-
-def hockey_stick(world: World, epsilon: Fraction | str) -> Any:
-    factor = mpmath.exp(real(epsilon))
-    return mpmath.fsum(max(p - factor * q, 0) for p, q in world)
 
 
 def twice(world: World, other: World) -> World:
@@ -39,13 +30,12 @@ def twice(world: World, other: World) -> World:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     noise: Noise
-    mass: Mass
     most: int
     reach: int
 
     def law(self, shift: int) -> list[Any]:
         window = range(-self.reach - self.most, self.reach + self.most + 1)
-        return [self.mass(k - shift) for k in window]
+        return [mass_of(self.noise)(k - shift) for k in window]
 
     def poisson(self, rate: Fraction | str) -> Iterable[World]:
         """Without the unit the answer is 0; with it, if sampled, any allowed shift."""
@@ -77,14 +67,10 @@ class Case:
 
 
 CASES = {
-    "laplace": Case(noise=DiscreteLaplace(scale=2), mass=laplace(2), most=2, reach=150),
-    "gaussian": Case(noise=DiscreteGaussian(sigma_squared=3), mass=gaussian(3), most=1, reach=30),
-    "skellam": Case(noise=Skellam(variance=2), mass=skellam(2), most=1, reach=45),
-    "coins": Case(
-        noise=Binomial(trials=12, probability="1/2"), mass=binomial(12, "1/2"), most=1, reach=14
-    ),
-    "triangle": Case(
-        noise=Triangle(half=4), mass=lambda k: mpmath.mpf(max(5 - abs(k), 0)) / 25, most=1, reach=6
-    ),
-    "poisson": Case(noise=Poisson(mean=4), mass=poisson(4), most=1, reach=60),
+    "laplace": Case(noise=DiscreteLaplace(scale=2), most=2, reach=150),
+    "gaussian": Case(noise=DiscreteGaussian(sigma_squared=3), most=1, reach=30),
+    "skellam": Case(noise=Skellam(variance=2), most=1, reach=45),
+    "coins": Case(noise=Binomial(trials=12, probability="1/2"), most=1, reach=14),
+    "triangle": Case(noise=Triangle(half=4), most=1, reach=6),
+    "poisson": Case(noise=Poisson(mean=4), most=1, reach=60),
 }

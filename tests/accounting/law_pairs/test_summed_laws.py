@@ -1,30 +1,34 @@
-"""Tests of pairs of sums of discrete Gaussians and of Skellam noise: published bounds, edges."""
+"""Tests of pairs of laws that are sums: Skellam, sums of Gaussians, Polya differences."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import pytest
 from flint import arb
 
-from accounting import PrivacyCurve
+from accounting.convert_guarantees import as_pure
+from accounting.guarantees.stated_guarantees import PureBound
+from accounting.law_pairs.polya import PolyaDifferenceAboveOne, PolyaDifferenceBelowOne
 from accounting.law_pairs.skellam import SkellamPair
+from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.pairs.ball_arithmetic import as_ball
+from accounting.pairs.pair import Coordinates
 from accounting.pairs.symmetric_sum import renyi_by_sum
+from accounting.pld.integer_cells import table_of
+from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.numbers.parameter import RationalLike
 from tests.effort import by_day
-from tests.support.accounting.brute_force import close, real
-from tests.support.accounting.brute_force_pairs import Worlds, skellam
+from tests.support.accounting.brute_force import Worlds, agrees, close, real
+from tests.support.accounting.release_lists import curve
 from tests.support.dpcore.mutants import mutated
-
-
-def curve(variance: RationalLike, shift: int) -> PrivacyCurve:
-    return PrivacyCurve(noise=Skellam(variance=variance), sensitivity=shift)
 
 
 def pair(variance: RationalLike, shift: int, kind: type[SkellamPair] = SkellamPair) -> SkellamPair:
@@ -32,11 +36,13 @@ def pair(variance: RationalLike, shift: int, kind: type[SkellamPair] = SkellamPa
 
 
 def worlds(variance: str, shift: int, reach: int) -> Worlds:
-    return Worlds(mass=skellam(variance), most=shift, low=-reach, high=reach)
+    return Worlds(noise=Skellam(variance=variance), most=shift, low=-reach, high=reach)
 
 
 def test_orders_known_from_elsewhere() -> None:
-    assert curve(16, 4).enclose_renyi(32).lower_float == pytest.approx(5.82614, abs=5e-6)
+    assert curve(Skellam(variance=16), 4).enclose_renyi(32).lower_float == pytest.approx(
+        5.82614, abs=5e-6
+    )
     # Agarwal, Kairouz and Liu (2021), Theorem 3.5, as an upper bound.
     for variance, shift in ((16, 4), (400, 1), (50, 7)):
         for order in (Fraction(3, 2), Fraction(2), Fraction(32), Fraction(1000)):
@@ -44,7 +50,7 @@ def test_orders_known_from_elsewhere() -> None:
                 ((2 * order - 1) * shift**2 + 6 * shift) / Fraction(4 * variance**2),
                 Fraction(3 * shift, 2 * variance),
             )
-            assert curve(variance, shift).renyi(order).upper <= bound
+            assert curve(Skellam(variance=variance), shift).renyi(order).upper <= bound
 
 
 def test_the_loss_lies_above_its_bound_by_asinh() -> None:
@@ -97,7 +103,7 @@ def test_far_from_a_real_gaussian_few_rays_are_tried(
 
     plain = SkellamPair.loss
     monkeypatch.setattr(SkellamPair, "loss", loss)
-    found = curve(variance, shift).enclose_epsilon(delta)
+    found = curve(Skellam(variance=variance), shift).enclose_epsilon(delta)
     assert max(map(abs, tried)) < 10**4
     assert len(tried) < 500
     if delta == "1e-100":
@@ -137,8 +143,7 @@ def test_a_sum_that_forgets_its_rest_is_caught() -> None:
 
 
 def sum_curve(count: int, sigma_squared: RationalLike, shift: int) -> PrivacyCurve:
-    noise = DiscreteGaussianSum(count=count, sigma_squared=sigma_squared)
-    return PrivacyCurve(noise=noise, sensitivity=shift)
+    return curve(DiscreteGaussianSum(count=count, sigma_squared=sigma_squared), shift)
 
 
 def test_a_shift_of_one_in_every_draw_is_gaussian() -> None:
@@ -147,7 +152,7 @@ def test_a_shift_of_one_in_every_draw_is_gaussian() -> None:
     assert whole.enclose_zcdp() == Enclosure.exactly(rho)
     assert whole.enclose_renyi(3) == Enclosure.exactly(3 * rho)
     # Six coordinates that all move by 2; the sum is a function of them.
-    single = PrivacyCurve(noise=one, sensitivity=2)
+    single = curve(one, 2)
     for order in ("5/4", "7/3"):
         assert whole.enclose_renyi(order).overlaps(
             Enclosure(6 * single.enclose_renyi(order).lower, 6 * single.renyi(order).upper)
@@ -178,3 +183,126 @@ def test_zcdp_is_as_good_as_gaussian_from_a_small_variance_on(
     limit = Fraction(1, 2 * count * sigma_squared)
     assert found.lower == limit <= found.upper <= limit * (1 + Fraction(1, 10**9))
     assert sum_curve(count, sigma_squared, 1).enclose_renyi(5).lower <= 5 * found.upper
+
+
+# -- Polya differences: noise after dropouts, shapes below and above one ---------------------------
+
+SHAPES = [("1/2", "1", 2), ("9/10", "3/2", 3), ("1/16", "1", 1), ("2", "1", 2), ("5/2", "3/2", 3)]
+
+
+def difference(shape: RationalLike, scale: RationalLike, shift: int) -> PrivacyCurve:
+    return curve(PolyaDifference(shape=shape, scale=scale), shift)
+
+
+def worlds_of(noise: PolyaDifference, shift: int) -> Worlds:
+    # Beyond 80 scales the remaining mass is below 1e-33.
+    reach = 90 * noise.scale.__ceil__()
+    return Worlds(noise=noise, most=shift, low=-reach, high=reach)
+
+
+@pytest.mark.parametrize(
+    ("honest", "losses"),
+    [("0.9", ("1.09894", "1.17056", "1.18082")), ("0.5", ("1.67514", "2.34343", "2.57808"))],
+)
+def test_the_loss_with_dropouts_known_from_elsewhere(honest: str, losses: tuple[str, ...]) -> None:
+    for shift, loss in zip((1, 10, 32), losses, strict=True):
+        found = difference(honest, shift, shift).enclose_epsilon(0)
+        assert abs(Fraction(found.upper) - Fraction(loss)) <= Fraction(1, 2 * 10**5)
+        assert found.width <= found.upper / 2**64
+
+
+@pytest.mark.parametrize(("shape", "scale", "shift"), SHAPES[:3])
+def test_the_largest_loss_of_a_lean_law_is_at_0(shape: str, scale: str, shift: int) -> None:
+    ours = difference(shape, scale, shift)
+    brute = worlds_of(PolyaDifference(shape=shape, scale=scale), shift)
+    with mpmath.workdps(50):
+        truth = mpmath.log(brute.mass(0) / brute.mass(shift))
+    assert close(ours.enclose_epsilon(0), truth)
+    assert as_pure(ours) == PureBound(Fraction(ours.epsilon(0).upper))
+    assert ours.enclose_delta(Fraction(ours.epsilon(0).upper)) == Enclosure.exactly(0)
+    just_below = ours.enclose_delta(Fraction(ours.enclose_epsilon(0).lower) - Fraction(1, 10**9))
+    assert 0 < just_below.lower <= just_below.upper < Fraction(1, 10**8)
+
+
+@pytest.mark.parametrize(("shape", "scale", "shift"), SHAPES[3:])
+def test_the_loss_of_a_rich_law_nears_its_supremum(shape: str, scale: str, shift: int) -> None:
+    ours, top = difference(shape, scale, shift), Fraction(shift) / Fraction(scale)
+    assert ours.enclose_epsilon(0) == Enclosure.exactly(top)
+    assert as_pure(ours) == PureBound(top)
+    assert ours.enclose_delta(top) == Enclosure.exactly(0)
+    assert Fraction(ours.enclose_delta(top - Fraction(1, 10)).lower) > 0
+
+
+@by_day(1)
+@pytest.mark.parametrize("alpha", ["1e-18", "691/1000", "99999/100000"])
+def test_the_tests_of_a_thin_law_under_a_large_shift(alpha: str) -> None:
+    # p(29) is below 2^-30 of p(0); a 64-bit ball does not bound log p(0)/p(29).
+    shape, scale = Fraction(1, 10**6), Fraction(6)
+    found = difference(shape, scale, 29).enclose_tradeoff(alpha)
+    with mpmath.workdps(50):
+        r, beta = real(shape), mpmath.exp(-1 / real(scale))
+
+        def mass(n: int) -> Any:
+            rising = beta**n * mpmath.rf(r, n) / mpmath.factorial(n)
+            return (1 - beta) ** (2 * r) * rising * mpmath.hyp2f1(r, n + r, n + 1, beta**2)
+
+        missed, left = mpmath.mpf(1), real(alpha)
+        points = [(mass(abs(m)), mass(abs(m + 29))) for m in range(-600, 572)]
+        for here, there in sorted(points, key=lambda both: both[1] / both[0]):
+            share = min(left / there, 1)
+            missed, left = missed - share * here, left - share * there
+        assert close(found, missed, relative="1e-20")
+        assert found.width < Fraction(1, 10**10)
+
+
+def test_epsilon_far_out_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The deciding ray is the 125th: a sequential search tries all rays before it.
+    tried, original = list[int](), PolyaDifferenceAboveOne.tails
+
+    def counted(pair: PolyaDifferenceAboveOne, m: int) -> tuple[arb, arb]:
+        tried.append(m)
+        return original(pair, m)
+
+    monkeypatch.setattr(PolyaDifferenceAboveOne, "tails", counted)
+    wide = difference("1221/997", "4/7", 1)
+    found = wide.enclose_epsilon("1e-100")
+    assert 125 in tried
+    assert len(tried) < 60
+    assert (
+        wide.enclose_delta(found.upper).lower <= Fraction("1e-100") <= wide.delta(found.lower).upper
+    )
+
+
+class WrongShift(PolyaDifferenceBelowOne):
+    def coordinates(self) -> Coordinates:
+        return Coordinates(noise=self.noise, there=self.shift + 1)
+
+
+class WrongMasses(PolyaDifferenceBelowOne):
+    def mass_balls(self, first: int, last: int) -> list[arb]:
+        masses = PolyaDifferenceBelowOne.mass_balls(self, first, last + 1)
+        return masses[:-first] + masses[1 - first :]  # without the peak
+
+
+@by_day(1)
+@pytest.mark.parametrize("kind", [WrongShift, WrongMasses])
+def test_a_broken_lean_pair_is_caught(kind: type[PolyaDifferenceBelowOne]) -> None:
+    noise = PolyaDifference(shape="1/2", scale="3/2")
+    brute = worlds_of(noise, 3)
+    points = ("0", "2/3", "19/10", "199/100", "21/10")
+
+    def found(pair: PolyaDifferenceBelowOne) -> Any:
+        below, above = (
+            TabledLoss(kinds=((Fraction(1), table_of(pair)),), above=side).listing()
+            for side in (False, True)
+        )
+
+        def ask(at: str) -> Enclosure:
+            low, high = below.delta(Fraction(at))[0], above.delta(Fraction(at))[1]
+            return Enclosure(Fraction(low), Fraction(high)) if low <= high else Enclosure.exactly(2)
+
+        return ask
+
+    assert agrees(found(PolyaDifferenceBelowOne(noise=noise, shift=3)), brute.delta, points)
+    assert not agrees(found(kind(noise=noise, shift=3)), brute.delta, points)
+    assert not agrees(difference("1/2", "1.5000001", 3).enclose_delta, brute.delta, points)
