@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
+from audit.claims.tested_claim import read_relation
 from dpcore.cli.workers import checked_jobs
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
@@ -142,14 +143,6 @@ def _switch(name: str, value: Any) -> bool:
     return value
 
 
-def _relation(name: str, value: Any) -> Relation:
-    try:
-        return Relation(value)
-    except ValueError:
-        words = " or ".join(relation.value for relation in Relation)
-        raise InvalidParameter(name, value, f"must be {words}") from None
-
-
 def _claim(name: str, value: Any) -> Any:
     # The claim is parsed later, under the relation of the target; errors are raised here already.
     if isinstance(value, str):
@@ -241,7 +234,7 @@ class AuditSpec:
         "WORD",
         "How neighbouring datasets differ: one record replaced (replace), or added or removed "
         "(add-remove). (default: replace)",
-        read=_relation,
+        read=read_relation,
     )
     features: tuple[str | Feature, ...] = _what(
         "NAME",

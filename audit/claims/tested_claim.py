@@ -9,7 +9,7 @@ from typing import Final
 
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
-from dpcore.numbers.parameter import Exact, at_least_zero, rational_in, write_rational
+from dpcore.numbers.parameter import Exact, check_fields, write_rational
 from dpcore.spec_syntax import pairs_of, read_keys
 
 _MOST_EPSILON: Final = 10**300  # representable as a float, which bounds and statistics need
@@ -29,20 +29,14 @@ class Claim:
     """
 
     epsilon: Exact = Exact()
-    delta: Exact = Exact(0)
+    delta: Exact = Exact(0, within="[0, 1)")
     relation: Relation | str = Relation.REPLACE
 
     def __post_init__(self) -> None:
-        epsilon = at_least_zero("epsilon", self.epsilon)
-        if epsilon > _MOST_EPSILON:
-            raise InvalidParameter("epsilon", self.epsilon, "must be <= 1e300")
-        object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "delta", rational_in("delta", self.delta, "[0, 1)"))
-        try:
-            object.__setattr__(self, "relation", Relation(self.relation))
-        except ValueError:
-            choices = " or ".join(relation.value for relation in Relation)
-            raise InvalidParameter("relation", self.relation, f"must be {choices}") from None
+        check_fields(self)
+        if not 0 <= self.epsilon <= _MOST_EPSILON:
+            raise InvalidParameter("epsilon", self.epsilon, "must be >= 0 and <= 1e300")
+        object.__setattr__(self, "relation", read_relation("relation", self.relation))
 
     @classmethod
     def read(cls, text: str, relation: str | Relation = Relation.REPLACE) -> Claim:
@@ -80,6 +74,15 @@ class Claim:
             "delta": write_rational(delta),
             "relation": Relation(self.relation).value,
         }
+
+
+def read_relation(name: str, value: object) -> Relation:
+    r"""Parse a neighbouring relation, given as a member or by its value."""
+    try:
+        return Relation(value)
+    except ValueError:
+        choices = " or ".join(relation.value for relation in Relation)
+        raise InvalidParameter(name, value, f"must be {choices}") from None
 
 
 def format_rational(value: Fraction) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from audit.audit_spec import read_seed
 from audit.cli.output import leave_with
@@ -16,9 +15,6 @@ from dpcore.cli.terminal import say
 from dpcore.cli.time_limit import with_time_limit
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number
-
-if TYPE_CHECKING:
-    pass
 
 
 @with_time_limit

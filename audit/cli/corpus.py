@@ -3,7 +3,7 @@ r"""The commands ``dpcore audit corpus``: failures of published packages."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from audit.audit_spec import read_seed
 from audit.cli.options import spec_of, with_spec
@@ -23,9 +23,6 @@ from dpcore.cli.output_file import check_writable
 from dpcore.cli.progress import progress_bar
 from dpcore.cli.terminal import page
 from dpcore.errors import ABSENT, InvalidParameter
-
-if TYPE_CHECKING:
-    pass
 
 corpus_commands = command_group(
     "corpus",

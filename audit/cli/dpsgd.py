@@ -2,7 +2,7 @@ r"""The command ``dpcore audit dpsgd``: one training step."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from audit.cli.options import seed_of, spec_of, with_spec
 from audit.cli.output import leave_isolated
@@ -11,9 +11,6 @@ from audit.formats.result import Result
 from dpcore.cli.options import AsFormat, AsJson, Format, argument, named, option
 from dpcore.cli.time_limit import with_optional_time_limit
 from dpcore.numbers.parameter import whole_number
-
-if TYPE_CHECKING:
-    pass
 
 
 @with_optional_time_limit

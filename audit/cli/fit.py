@@ -3,16 +3,13 @@ r"""The command ``dpcore audit fit``: does a sampler draw from its law?"""
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from audit.cli.options import seed_of, spec_of, with_spec
 from audit.cli.output import leave_isolated
 from audit.formats.junit_and_sarif import format_of
 from audit.formats.result import Result
 from dpcore.cli.options import AsFormat, AsJson, Format, argument, named, option, read_law
-
-if TYPE_CHECKING:
-    pass
 
 
 @with_spec("runs", "sequential", "alpha", "seed", "timeout", "deadline")

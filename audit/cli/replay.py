@@ -2,17 +2,13 @@ r"""The command ``dpcore audit replay``: both datasets with the same random draw
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from audit.cli.options import seed_of, spec_of, with_spec
 from audit.cli.output import leave_isolated
 from audit.formats.junit_and_sarif import format_of
 from audit.formats.result import Result
 from dpcore.cli.options import AsFormat, AsJson, Format, argument, named
-
-if TYPE_CHECKING:
-    pass
-
 
 _REPLAYED: Final = (
     "pair", "sensitivity", "norm", "strict", "tapes", "changes", "seed", "timeout", "deadline",

@@ -11,7 +11,6 @@ a Target       of ``audit.targets.target``, on the dataset 0
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,8 +20,8 @@ from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
 from audit.fit.statistics import Integers
-from audit.outputs.call_guard import RAISED, Watchdog, failure
-from audit.targets.target import Block, Catalogued, Target
+from audit.outputs.call_guard import Watchdog
+from audit.targets.target import Block, Catalogued, Target, seeded_rng
 from dpcore.errors import InvalidParameter, Unrepresentable
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import rational
@@ -35,7 +34,7 @@ _FORMS: Final = (
     "must be a callable f(n, rng), f(rng) or f(), a Noise, a mapping from outcomes to "
     "probabilities, or an object with a method rvs"
 )
-_INT64: Final = np.iinfo(np.int64)
+_LEAST, _LARGEST = -(1 << 63), (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,19 +48,7 @@ class Sampler:
 
     def draw(self, n: int) -> Integers:
         r"""Draw n values; values beyond int64 are clipped to its range, so to the far tail."""
-        try:
-            self.watchdog.restart()
-            returned = self.function(n)
-            self.watchdog.stop()
-        except TargetFailed as error:
-            self.watchdog.stop()
-            raise TargetFailed(self.spelling, error.reason, run=error.run) from error
-        except RAISED as error:
-            self.watchdog.stop()
-            raise failure(self.spelling, error) from error
-        return self._read(returned, n)
-
-    def _read(self, returned: Any, n: int) -> Integers:
+        returned = self.watchdog.call(lambda: self.function(n), self.spelling)
         try:
             draws: NDArray[Any] = np.asarray(returned)
         except (ValueError, TypeError, OverflowError):
@@ -75,7 +62,7 @@ class Sampler:
             case "i":
                 return np.asarray(draws, dtype=np.int64)
             case "u":
-                return np.asarray(np.minimum(draws, np.uint64(_INT64.max)), dtype=np.int64)
+                return np.asarray(np.minimum(draws, np.uint64(_LARGEST)), dtype=np.int64)
             case "O":
                 return self._clipped(draws.tolist())
         reason = f"returned {draws.dtype} values such as {draws[0]!s}: integers are required"
@@ -86,8 +73,7 @@ class Sampler:
             if isinstance(x, bool) or not isinstance(x, int | np.integer):
                 reason = f"returned {x!r}: integers are required"
                 raise TargetFailed(self.spelling, reason)
-        ends = (int(_INT64.min), int(_INT64.max))
-        return np.array([min(max(int(x), ends[0]), ends[1]) for x in values], dtype=np.int64)
+        return np.array([min(max(int(x), _LEAST), _LARGEST) for x in values], dtype=np.int64)
 
 
 def sampler_of(
@@ -99,8 +85,7 @@ def sampler_of(
     name, piece = _name(sampler), _MANY
     function: Callable[[int], Any]
     if isinstance(sampler, Noise):
-        coins = SeededRng(int.from_bytes(seed.generate_state(4).tobytes(), sys.byteorder))
-        name, function = repr(sampler), _of_noise(sampler, coins)
+        name, function = repr(sampler), _of_noise(sampler, seeded_rng(seed))
     elif isinstance(sampler, Target):
         name, function = sampler.spelling, _of_target(sampler, seed, timeout)
     elif isinstance(sampler, Mapping):

@@ -225,6 +225,8 @@ def failure(
             reason = f"{error}; a longer limit is set with --timeout"
         case Unreadable():
             reason = str(error)
+        case TargetFailed():
+            reason, run = error.reason, error.run
         case SystemExit():
             reason = f"called sys.exit({error.code!r})"
         case _:

@@ -388,11 +388,9 @@ def claimed_tradeoff(points: Sequence[Claim]) -> list[Point]:
     """
     if not points:
         return []
-    found = []
-    for x in np.linspace(0.0, 1.0, _DRAWN).tolist():
-        lines = [0.0]
-        for epsilon, delta in (map(float, point.exact) for point in points):
-            up = math.exp(min(epsilon, 700.0))
-            lines += [1 - delta - up * x, (1 - delta - x) / up]
-        found.append((x, max(lines)))
-    return found
+    x = np.linspace(0.0, 1.0, _DRAWN)
+    lines = [np.zeros(_DRAWN)]
+    for epsilon, delta in (map(float, point.exact) for point in points):
+        up = math.exp(min(epsilon, 700.0))
+        lines += [1 - delta - up * x, (1 - delta - x) / up]
+    return list(zip(x.tolist(), np.max(lines, axis=0).tolist(), strict=True))

@@ -35,15 +35,9 @@ if TYPE_CHECKING:
 
 
 _WIDTH: Final = 4.8
+# Placeholder colours, which become CSS variables of the page.
 INK, FAINT, A, B, MARK, PAPER = (f"#00000{i}" for i in range(1, 7))
-_VARIABLES: Final = {
-    INK: "var(--ink)",
-    FAINT: "var(--faint)",
-    A: "var(--a)",
-    B: "var(--b)",
-    MARK: "var(--mark)",
-    PAPER: "var(--paper)",
-}
+_NAMES: Final = {INK: "ink", FAINT: "faint", A: "a", B: "b", MARK: "mark", PAPER: "paper"}
 _STYLE: Final = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -106,8 +100,8 @@ def _tag(tag: str, name: str) -> str:
     # target is outside of tags and remains unchanged.
     tag = re.sub(r'\bid="', f'id="{name}-', tag)
     tag = re.sub(r'(url\(|href=")#', rf"\1#{name}-", tag)
-    for colour, variable in _VARIABLES.items():
-        tag = tag.replace(colour, variable)
+    for colour, variable in _NAMES.items():
+        tag = tag.replace(colour, f"var(--{variable})")
     return tag
 
 
@@ -307,11 +301,13 @@ def trace_figure(found: Trace) -> Markup:
         axes.axhline(float(epsilon), label=f"claimed: {_exactly(epsilon)}", gid="claim", **claimed)
         measured: dict[str, Any] = {"color": A, "linewidth": 1.0, "marker": "o", "markersize": 4}
         axes.plot(runs, bounds, label=f"measured: {last}", gid="bounds", **measured)
-        axes.set_xscale("log")
-        axes.set_ylim(0, max(float(epsilon), *bounds) * 1.2 or 1.0)
-        axes.set_xlabel("runs, both datasets together (logarithmic axis)")
-        # A lower bound on epsilon at a delta holds at every smaller delta, too.
-        axes.set_ylabel(f"epsilon at delta = {_exactly(delta)}" if delta else "epsilon")
+        axes.set(
+            xscale="log",
+            ylim=(0, max(float(epsilon), *bounds) * 1.2 or 1.0),
+            xlabel="runs, both datasets together (logarithmic axis)",
+            # A lower bound on epsilon at a delta holds at every smaller delta, too.
+            ylabel=f"epsilon at delta = {_exactly(delta)}" if delta else "epsilon",
+        )
         outside_legend(figure, "outside upper left")
         _rounded(axes.yaxis)
         words = f"{len(runs)} bounds, from {runs[0]:,} to {runs[-1]:,} runs; the last is {last}."
@@ -329,11 +325,8 @@ def line_figure(epsilon: Fraction, bound: float, words: str) -> Markup:
             axes.plot(right, 0, ">", color=A, markersize=9, clip_on=False, gid="infinite")
         mark: dict[str, Any] = {"color": B, "linewidth": 2.5, "gid": "claim"}
         axes.plot([claimed] * 2, [-0.55, 0.55], label=f"claimed: {written}", **mark)
-        axes.set_xlim(0, right)
-        axes.set_ylim(-0.6, 0.6)
-        axes.set_yticks([])
+        axes.set(xlim=(0, right), ylim=(-0.6, 0.6), yticks=[], xlabel="epsilon")
         axes.spines["left"].set_visible(False)
-        axes.set_xlabel("epsilon")
         outside_legend(figure, "outside upper left")
         _rounded(axes.xaxis)
         ruled = "every epsilon" if infinite else f"every epsilon below {down(bound)}"
@@ -378,15 +371,12 @@ def curve_figure(curve: Sequence[tuple[float, float]], tested: Sequence[Outcome]
                     label=labels.get(label, label), gid=f"{kind}-{i}", **style,
                 )  # fmt: skip
                 labels[label] = "_again"
-        axes.set_yscale("log")
-        axes.set_ylim(floor / 1.6, 1.0)
+        axes.set(yscale="log", ylim=(floor / 1.6, 1.0), xlim=(0, right))
+        axes.set(xlabel="epsilon", ylabel="delta (logarithmic axis)")
         every = math.ceil(decades / 12)
         powers = [10.0**-k for k in range(0, decades - every + 1, every)]
         axes.set_yticks([floor, *powers], ["0", *map(tick_number, powers)])
         axes.minorticks_off()
-        axes.set_xlim(0, right)
-        axes.set_xlabel("epsilon")
-        axes.set_ylabel("delta (logarithmic axis)")
         if points or drawn:
             outside_legend(figure, "outside upper left")
         _rounded(axes.xaxis)
@@ -408,10 +398,8 @@ def tradeoff_figure(
             *zip(*band, strict=True), color=A, linewidth=1.2, marker="o", markersize=3,
             label="measured: not above", gid="band",
         )  # fmt: skip
-        axes.set_xlim(0, 1)
-        axes.set_ylim(0, 1)
+        axes.set(xlim=(0, 1), ylim=(0, 1), ylabel="type II error")
         axes.set_xlabel("type I error: a run on A taken for one on B")
-        axes.set_ylabel("type II error")
         outside_legend(figure, "outside upper left")
         words = f"The measured curve has {len(band)} corners, from (0, 1) to (1, 0)."
         return svg(figure, "tradeoff", "The trade-off curve, measured and claimed", words)

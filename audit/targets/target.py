@@ -215,7 +215,8 @@ class Vectorised(Target):
             returned = self.function(dataset, n=block.sizes[world], rng=rng)
             if isinstance(returned, np.ma.MaskedArray):
                 returned = returned.tolist()  # masked items become None
-            if isinstance(returned, list | tuple) or _holds_objects(returned):
+            holds_objects = isinstance(returned, np.ndarray) and returned.dtype.hasobject
+            if isinstance(returned, list | tuple) or (holds_objects and returned.ndim):
                 for output in returned:
                     require_readable(output)
             return captured(returned, {})
@@ -240,11 +241,7 @@ class Vectorised(Target):
 
 
 def _rng_for(seed: np.random.SeedSequence, *, ours: bool) -> np.random.Generator | SeededRng:
-    return SeededRng(_seed_of(seed)) if ours else np.random.default_rng(seed)
-
-
-def _holds_objects(returned: Any) -> bool:
-    return isinstance(returned, np.ndarray) and returned.ndim > 0 and returned.dtype.hasobject
+    return seeded_rng(seed) if ours else np.random.default_rng(seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +281,6 @@ class Catalogued(Vectorised):
 
     @property
     def tells_time(self) -> bool:  # type: ignore[override]  # of a class, and here of each
-        r"""Whether the entry can make one run at a time."""
         return self.subject.call is not None
 
     def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -391,9 +387,7 @@ class NoiseAdded(Target):
         pair = self.check(block.pair)
         sides = []
         for world in (0, 1):
-            rng: Rng = SYSTEM
-            if self.seeded:
-                rng = SeededRng(_seed_of(block.seed(world)))
+            rng: Rng = seeded_rng(block.seed(world)) if self.seeded else SYSTEM
             sides.append(self._side(pair[world], block.sizes[world], rng))
         if isinstance(sides[0], list) != isinstance(sides[1], list):
             # Use Python's integers on both sides if one is too large for an array.
@@ -414,5 +408,6 @@ KnownLaw: TypeAlias = Known | NoiseAdded
 r"""A target whose laws are known."""
 
 
-def _seed_of(seed: np.random.SeedSequence) -> int:
-    return int.from_bytes(seed.generate_state(4).tobytes(), sys.byteorder)
+def seeded_rng(seed: np.random.SeedSequence) -> SeededRng:
+    r"""A dpcore generator with this seed."""
+    return SeededRng(int.from_bytes(seed.generate_state(4).tobytes(), sys.byteorder))

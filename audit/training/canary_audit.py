@@ -311,10 +311,12 @@ def canaries(  # noqa: PLR0913 - each is an option of the command
     shares = zip(found, parts, strict=True)
     p_values = [each.p_value(*seen) / part for (each, seen), part in shares]
     constant = bool((values == values[0]).all())
+    measured: CanaryVerdict = "not_refuted" if able and not constant else "nothing_measured"
+    verdict: CanaryVerdict = "refuted" if refuted[best] else measured
     return CanaryReport(
         claim=stated,
         relation=Relation(getattr(stated, "relation", relation)),
-        verdict=_verdict(refuted=refuted[best], able=able and not constant),
+        verdict=verdict,
         epsilon_lower=bounds[best],
         at_delta=test.delta,
         mu_lower=max(mus, default=None),
@@ -335,12 +337,6 @@ def canaries(  # noqa: PLR0913 - each is an option of the command
     )
 
 
-def _verdict(*, refuted: bool, able: bool) -> CanaryVerdict:
-    if refuted:
-        return "refuted"
-    return "not_refuted" if able else "nothing_measured"
-
-
 def _numbers(argument: str, given: ArrayLike) -> NDArray[np.float64]:
     try:
         return np.asarray(given).astype(np.float64)
@@ -350,7 +346,6 @@ def _numbers(argument: str, given: ArrayLike) -> NDArray[np.float64]:
 
 def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     values, truth = _numbers("scores", scores), _numbers("included", included)
-    given = np.asarray(included)
     if values.ndim != 1 or not len(values):
         raise InvalidParameter("scores", scores, "must be a list of at least one number")
     if truth.shape != values.shape:
@@ -360,7 +355,7 @@ def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], 
         raise InvalidParameter(f"scores[{place}]", float(values[place]), "must be a finite number")
     if not np.isin(truth, (0.0, 1.0)).all():
         place = int(np.flatnonzero(~np.isin(truth, (0.0, 1.0)))[0])
-        raise InvalidParameter(f"included[{place}]", given[place], "must be 0 or 1")
+        raise InvalidParameter(f"included[{place}]", float(truth[place]), "must be 0 or 1")
     inside, total = int(truth.sum()), len(values)
     if inside in {0, total}:
         which = "included" if inside else "excluded"
@@ -549,18 +544,18 @@ _ARRAYS: Final = ".npz"
 _MOST: Final = 1 << 30
 
 
-def read_scores(path: str) -> tuple[list[float], list[bool]]:
+def read_scores(path: str) -> tuple[list[Any], list[Any]]:
     r"""Read the scores and inclusions of a CSV or .npz file; "-" is standard input, as CSV.
 
     Other columns and arrays are ignored. Raises :class:`InvalidParameter` with the line of the
-    error.
+    error in a CSV file; :func:`canaries` checks the values of arrays.
     """
     if path.endswith(_ARRAYS):
         return _read_arrays(path)
     return parsed(read_text("SCORES", path, most=_MOST, stdin=True), path)
 
 
-def _read_arrays(path: str) -> tuple[list[float], list[bool]]:
+def _read_arrays(path: str) -> tuple[list[Any], list[Any]]:
     wrong = partial(InvalidParameter, "SCORES", path)
     try:
         with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
@@ -572,14 +567,9 @@ def _read_arrays(path: str) -> tuple[list[float], list[bool]]:
     shapes = {array.shape for array in found.values()}
     if len(found) != len(_COLUMNS) or len(shapes) != 1 or len(*shapes) != 1:
         raise wrong(f"must contain two arrays of equal length: {' and '.join(_COLUMNS)}")
-    score, included = (found[name] for name in _COLUMNS)
-    if not len(score):
-        raise wrong("has no canaries")
-    if score.dtype.kind not in "iuf" or not bool(np.isfinite(score).all()):
-        raise InvalidParameter(f"{path}: score", score.dtype.name, "must be finite numbers")
-    if included.dtype.kind not in "biuf" or not bool(np.isin(included, (0, 1)).all()):
-        raise InvalidParameter(f"{path}: included", included.dtype.name, "must be 1 or 0")
-    return score.astype(np.float64).tolist(), included.astype(np.bool_).tolist()
+    if any(array.dtype.kind not in "biuf" for array in found.values()):
+        raise wrong("must contain numbers")
+    return found["score"].tolist(), found["included"].tolist()
 
 
 def parsed(text: str, path: str) -> tuple[list[float], list[bool]]:

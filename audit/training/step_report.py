@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 from audit.claims.verdicts import VERDICTS, format_p_value, level_upper
 from audit.formats.junit_and_sarif import Case, Outcome
 from audit.formats.result import Result, Statement, computed, fact, format_share
 from audit.report.sentences import FAULTS
+from dpcore.errors import InvalidParameter
+from dpcore.numbers.parameter import Exact, Whole, check_fields
 
 CheckVerdict: TypeAlias = Literal["refuted", "fault", "passed", "nothing_measured"]
 StepVerdict: TypeAlias = Literal["refuted", "not_refuted", "nothing_measured"]
@@ -29,6 +31,9 @@ ASSUMED: Final = (
 )
 
 
+_LARGEST: Final = Fraction(10**100)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
     r"""The stated DP-SGD parameters of a training step, as exact numbers.
@@ -38,11 +43,26 @@ class Stated:
     noise of standard deviation ``noise_multiplier`` clip in each coordinate) / (rate records).
     """
 
-    records: int
-    rate: Fraction
-    noise_multiplier: Fraction
-    clip: Fraction
+    records: Whole = Whole(at_least=2, at_most=10**9)
+    rate: Exact = Exact(
+        within="(0, 1)", reason="at 0 batches are empty, and at 1 there is no sampling"
+    )
+    noise_multiplier: Exact = Exact(zero="adds no noise")
+    clip: Exact = Exact(zero="clips every gradient to 0")
     sampling: Sampling = "poisson"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name, value in (("noise_multiplier", self.noise_multiplier), ("clip", self.clip)):
+            if not 1 / _LARGEST <= value <= _LARGEST:
+                reason = "must be in [1e-100, 1e100]: gradients are floats"
+                raise InvalidParameter(name, value, reason)
+        if self.sampling not in get_args(Sampling):
+            reason = f"must be {' or '.join(get_args(Sampling))}"
+            raise InvalidParameter("sampling", self.sampling, reason)
+        if self.sampling == "fixed" and self.expected.denominator != 1:
+            reason = "must make rate x records a whole number of records"
+            raise InvalidParameter("rate", self.rate, reason)
 
     @property
     def expected(self) -> Fraction:

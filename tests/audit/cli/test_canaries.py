@@ -104,9 +104,10 @@ def test_arrays_of_numpy_say_what_the_csv_file_says(shell: Shell) -> None:
     [
         ({"score": [1.0]}, "two arrays of equal length: score and included"),
         ({"score": [[1.0]], "included": [[1]]}, "two arrays of equal length"),
-        ({"score": [], "included": []}, "no canaries"),
-        ({"score": [1.0, np.nan], "included": [1, 0]}, "score = float64: must be finite numbers"),
-        ({"score": [1.0, 2.0], "included": [1, 2]}, "included = int64: must be 1 or 0"),
+        ({"score": [], "included": []}, "must be a list of at least one number"),
+        ({"score": [1.0, np.nan], "included": [1, 0]}, "scores[1] = nan: must be a finite number"),
+        ({"score": [1.0, 2.0], "included": [1, 2]}, "included[1] = 2.0: must be 0 or 1"),
+        ({"score": ["1", "2"], "included": [1, 0]}, "must contain numbers"),
         ({"score": [object()], "included": [1]}, "is not an .npz file of numbers"),
     ],
 )

@@ -33,16 +33,6 @@ START = (
 ALPHA = buy_alpha("the audit command keeps true claims", "1e-8") / 100
 
 
-KEYS = {
-    "schema", "target", "claim", "pair", "pairs", "verdict", "epsilon_lower", "at_delta", "alpha",
-    "p_value", "e_value", "runs", "runs_by_world", "stopped", "interrupted", "witness",
-    "resolution", "unresolved", "features", "coverage", "outcomes", "row", "curve", "exact", "fit",
-    "findings", "baselines", "refuted_by",
-    "search", "histogram", "trace", "layers", "seed", "repeatable", "error", "warnings", "versions",
-    "tradeoff_band",
-}  # fmt: skip
-
-
 def arguments(*words: object) -> list[str]:
     return ["audit", *map(str, words)]
 
