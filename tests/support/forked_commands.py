@@ -14,6 +14,7 @@ LOADED = (
     "accounting.cli.budget",
     "accounting.ledger.ledger",
     "audit.cli.audit_command",
+    "audit.testing.assertions",
     "bandits.cli.run",
     "pytest",
 )
@@ -54,8 +55,11 @@ def _command(
     if words[0] == "pytest":
         import pytest
 
-        # pytest rewrites the asserts of plugins when it loads them: ours must not be loaded yet.
-        for name in [name for name in sys.modules if name.split(".")[0] == "audit"]:
+        # pytest rewrites the asserts of plugins when it loads them: ours must not be loaded yet,
+        # nor its package if pytest finds the plugin by its entry point.
+        named = "PYTEST_DISABLE_PLUGIN_AUTOLOAD" in os.environ
+        ours = "audit.testing.pytest_plugin" if named else "audit"
+        for name in [name for name in sys.modules if f"{name}.".startswith(f"{ours}.")]:
             del sys.modules[name]
         sys.path.insert(0, str(folder))  # as python -m pytest does
         sys.exit(pytest.main(words[1:]))

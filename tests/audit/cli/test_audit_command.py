@@ -32,11 +32,11 @@ def test_a_kept_claim_is_not_refuted(audit: Shell) -> None:
     assert answer.out.startswith("NOT REFUTED AT THIS RESOLUTION  targets.py:coin on epsilon=1.2\n")
 
 
-def test_a_broken_claim_is_refuted_with_its_witness(audit: Shell) -> None:
-    answer = audit(*at("coin", epsilon=0.8, n=20_000))
+def test_a_broken_claim_is_refuted_with_its_witness(audit: Shell, here: Path) -> None:
+    answer = audit(*at("coin", epsilon=0.8, n=20_000), "-o", "found.json")
     assert answer.code == 1
     assert answer.out.startswith("REFUTED  targets.py:coin violates epsilon=0.8\n")
-    witness = audit(*at("coin", epsilon=0.8, n=20_000), "--json").json["witness"]
+    witness = json.loads((here / "found.json").read_text())["witness"]
     assert witness["event"] in {"output in {True}", "output in {False}"}
     inside, runs = ("inside_b", "runs_b") if witness["world"] == "B" else ("inside_a", "runs_a")
     assert 0.7 < witness[inside] / witness[runs] < 0.8

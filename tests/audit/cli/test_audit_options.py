@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.effort import spread
+from audit.audit_spec import AuditSpec
+from audit.run_audit import Audit
 from tests.support.audit.command import Shell, at
 
 HALF = ["half-scale", "-n", 2000, "--seed", 7]
@@ -21,33 +24,34 @@ def test_several_pairs_come_from_a_file(audit: Shell, here: Path) -> None:
     )
     (here / "pairs.toml").write_text("[[pair]]\na = 1\nb = 0\n[[pair]]\na = 4\nb = 3\n")
     words = ("steps.py:steps", "-n", 2000, "--seed", 7, "--claim", "epsilon=1")
-    found = audit(*words, "--pairs", "pairs.toml", "--json").json
+    shown = audit(*words, "--pairs", "pairs.toml", "-o", "found.json").out
+    found = json.loads((here / "found.json").read_text())
     assert found["pairs"] == [[1, 0], [4, 3]]
     assert found["pair"] == [4, 3]
     assert [row["refuted"] for row in found["outcomes"]] == [False, True]
     assert sum(found["runs_by_world"].values()) == found["runs"] == 2000
-    shown = audit(*words, "--pairs", "pairs.toml").out
     assert "2 of 2: A = 4, B = 3 (replace)" in shown
     assert "1 of 2 refuted: epsilon=1 on pair 2" in shown
 
 
-def test_a_search_finds_the_pair(audit: Shell) -> None:
+def test_a_search_finds_the_pair(audit: Shell, here: Path) -> None:
     words = ("noisy-max-value", "--search", "vector:dimension=5,low=0,high=2", "-n", 20_000)
-    found = audit(*words, "--seed", 7, "--json").json
+    shown = audit(*words, "--seed", 7, "-o", "found.json").out
+    found = json.loads((here / "found.json").read_text())
     assert found["verdict"] == "refuted"
     assert found["search"]["pair"] == found["pair"]
     assert found["runs"] + found["search"]["runs"] == 20_000
-    assert "further runs in vector:dimension=5,low=0,high=2" in audit(*words, "--seed", 7).out
+    assert "further runs in vector:dimension=5,low=0,high=2" in shown
 
 
-def test_features_and_baselines_are_named(audit: Shell) -> None:
+def test_features_and_baselines_are_named(audit: Shell, here: Path) -> None:
     words = ("--feature", "identity", "--feature", "sign", "--baseline", "dkw")
-    found = audit(*HALF, *words, "--json").json
+    assert "compare" in audit(*HALF, *words, "-o", "found.json").out
+    found = json.loads((here / "found.json").read_text())
     assert [row["feature"] for row in found["outcomes"]] == ["identity", "sign", "leader"]
     assert found["features"] == ["identity", "sign"]
     (baseline,) = found["baselines"]
     assert (baseline["name"], baseline["valid"]) == ("dkw", True)
-    assert "compare" in audit(*HALF, *words).out
 
 
 def test_an_audit_goes_on_from_its_file(audit: Shell, here: Path) -> None:
@@ -103,20 +107,15 @@ def test_an_extra_that_is_missing_is_named(audit: Shell, monkeypatch: pytest.Mon
         assert f"pip install '{extra}'" in answer.err
 
 
-def test_what_was_asked_for_is_never_left_out(audit: Shell) -> None:
+def test_what_was_asked_for_is_never_left_out() -> None:
     """The exact layer decides a noise alone, unless an option needs runs."""
-    words = ("discrete-laplace:scale=1", "--claim", "epsilon=1", "--pair", 0, 1, "--seed", 7)
-    alone = audit(*words, "--json").json
-    assert [layer["layer"] for layer in alone["layers"]] == ["exact"]
-    options: tuple[list[object], ...] = (
-        ["-n", 500],
-        ["--feature", "sign"],
-        ["--baseline", "dkw"],
-        ["--sequential"],
-    )
-    for asked in spread(options, 2):
-        found = audit(*words, *asked, "--json").json
-        assert [layer["layer"] for layer in found["layers"]] == ["exact", "sample"], asked
+    spec = AuditSpec(target="discrete-laplace:scale=1", claim="epsilon=1", pair=(0, 1))
+    assert Audit(spec).layers == ("exact",)
+    options: tuple[dict[str, Any], ...] = (
+        {"runs": 500}, {"features": ("sign",)}, {"baselines": ("dkw",)}, {"sequential": True},
+    )  # fmt: skip
+    for asked in options:
+        assert Audit(replace(spec, **asked)).layers == ("exact", "sample"), asked
 
 
 @pytest.mark.parametrize(

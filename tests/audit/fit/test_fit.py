@@ -118,7 +118,7 @@ def test_residues_are_enclosed(noise: Noise) -> None:
 # -- validity -----------------------------------------------------------------------------------
 
 
-def exact_level(p_of: Callable[[CellCounts], float], level: float, draws: int = 12) -> float:
+def exact_level(p_of: Callable[[CellCounts], float], level: float, draws: int = 8) -> float:
     """P(p <= level) over every outcome, with exact weights."""
     return sum(weight for seen, weight in outcomes(THREE, draws) if p_of(seen) <= level)
 
@@ -208,7 +208,7 @@ def test_cells_off_by_one_raise_false_alarms() -> None:
     noise = DiscreteLaplace(scale=3)
     cells = FitCells.of(noise, 1000)
     rolled = {name: np.roll(getattr(cells, name), 1) for name in ("lower", "nominal", "upper")}
-    assert too_many(false_alarms(noise, replace(cells, **rolled), 40, 1000), 40) < 1e-20
+    assert too_many(false_alarms(noise, replace(cells, **rolled), 16, 1000), 16) < 1e-20
 
 
 @pytest.mark.parametrize("noise", LAWS, ids=repr)

@@ -288,7 +288,7 @@ def test_a_program_that_does_not_read_its_request_is_heard(tmp_path: Path) -> No
 
 
 def test_lines_are_json_where_all_training_lines_are(program: Any) -> None:
-    plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=500)
+    plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=120)
     report = sample(program("for _ in range(n): print(dataset)"), plan)
     assert report.witness is not None
     assert report.to_json()["witness"]["event"] in {"output <= 0", "output >= 1"}

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from audit.testing.alpha_budget import AlphaBudget
+from audit.testing.pytest_plugin import _Run
 from tests.effort import by_day
 from tests.support.audit.plugin_runs import mutant, ran
 
@@ -119,47 +121,9 @@ def test_workers_share_one_seed_and_one_budget(tmp_path: Path) -> None:
     assert (run.code, "@pytest.mark.dp: epsilon = -1" in run.out) == (1, True)
 
 
-def test_a_second_attempt_is_the_first_again(tmp_path: Path) -> None:
-    pytest.importorskip("pytest_rerunfailures")
-    run = ran(tmp_path, SHARED, "-k", "red", "--reruns", "2")
-    spent = (tmp_path / "spent").read_text().splitlines()
-    assert spent == ["1/7000 70"] * 3
-    assert "at most 1.43e-4" in run.line  # fails at the first attempt alone
-
-
-GIVEN = """
-from hypothesis import given, strategies
-@audits
-@given(strategies.integers())
-def test_every_example(dp, value): dp.audit(kept)
-"""
-
-
-def test_given_and_dp_are_refused_with_what_to_write(tmp_path: Path) -> None:
-    answer = ran(tmp_path, GIVEN)
-    assert answer.code == pytest.ExitCode.USAGE_ERROR
-    assert (
-        "test_every_example: @pytest.mark.dp: test = @given: and the fixture dp cannot be combined"
-        in answer.out
-    )
-    assert "audit.assert_private(noise, claim, pairs=[pair])" in answer.out
-    lax = mutant(tmp_path, '"is_hypothesis_test", False', '"is_no_such_thing", False')
-    assert ran(tmp_path, GIVEN, plugin=lax).code == pytest.ExitCode.TESTS_FAILED
-
-
-VACUOUS = """
-@audits
-def test_constant(dp): dp.audit(lambda bit: 3)
-@audits
-def test_nan(dp): dp.audit(lambda bit, n, rng: np.full(n, np.nan))
-@audits
-def test_meant(dp): dp.audit(lambda bit: 3, allow_constant=True)
-"""
-
-
-def test_a_marked_test_in_which_nothing_was_measured_fails(tmp_path: Path) -> None:
-    answer = ran(tmp_path, VACUOUS)
-    assert answer.code == pytest.ExitCode.TESTS_FAILED
-    assert "2 failed, 1 passed" in answer.out
-    assert answer.out.count("NothingMeasured: ") >= 2
-    assert "every output was the same" in answer.out
+def test_a_second_attempt_is_the_first_again() -> None:
+    # A test that is run again after its failure asks for the same audit under the same name.
+    run = _Run(alpha=Fraction(1, 10), effort="quick", seed=1, budget=AlphaBudget("1/10"))
+    first, again = (run.bought("test_red", Fraction(1, 10), 1, 70) for _ in range(2))
+    assert first == again
+    assert run.audited == {"test_red": Fraction(1, 10)}

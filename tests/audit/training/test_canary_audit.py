@@ -32,11 +32,6 @@ Coins: TypeAlias = NDArray[np.bool_]
 Law: TypeAlias = Callable[[Coins, np.random.Generator], Scores]
 
 CONFIDENCE = 0.8
-KEYS = {
-    "schema", "claim", "verdict", "epsilon_lower", "at_delta", "mu_lower", "alpha", "p_value",
-    "canaries", "guesses", "guess", "right", "tried", "method", "assumptions", "needed",
-    "histogram", "trace", "seed", "warnings", "versions",
-}  # fmt: skip
 
 
 def null(coins: Coins, rng: np.random.Generator) -> Scores:
@@ -316,12 +311,10 @@ def test_what_cannot_be_read_is_refused(
         canaries(scores, included, claim, **given)
 
 
-def test_the_report_holds_every_key_and_its_own_numbers() -> None:
+def test_the_report_holds_its_own_numbers() -> None:
     scores, coins = told(1.0, 2000)
     report = canaries(scores, coins, "epsilon=1,delta=1e-5", trace=True)
     found = json.loads(report.to_text())
-    assert set(found) == KEYS
-    assert found["schema"] == CanaryReport.SCHEMA
     assert found["claim"] == Claim(epsilon=1, delta="1e-5", relation="add-remove").to_json()
     assert sum(cell[2] + cell[3] for cell in found["histogram"]) == 2000
     assert [size for size, _ in found["trace"]][-1] == 2000
