@@ -24,9 +24,9 @@ from dpcore.analysis import contour_sums as contour
 from dpcore.analysis.law_floats import normal_guess, pointwise
 from dpcore.noise import Additive
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.enclosure import narrow, nearest, precision
+from dpcore.numbers.enclosure import nearest, precision
 from dpcore.numbers.floating import Floats
-from dpcore.sampling.inversion import FIXED_BITS, InversionTable, fixed_enclosure, table_of_masses
+from dpcore.sampling.inversion import TABLE_BITS, InversionTable, table_of_masses
 
 Ratio = tuple[int, int]
 """A rational >= 0 as numerator and denominator, not in lowest terms."""
@@ -34,8 +34,8 @@ Ratio = tuple[int, int]
 _ROUNDED_VARIANCE: Final = 1 << 20
 _STEEP: Final = Fraction(3, 4)
 _LEAST_FLOAT: Final = 1e-308
-_LEFT_BITS: Final = 80
-_RIGHT_BITS: Final = 60
+_LEFT_MASS: Final = 2.0**-80
+_RIGHT_MASS: Final = 2.0**-60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -199,13 +199,9 @@ class _Rounded(NamedTuple):
 def _rounded(noise: CountNoise) -> _Rounded:
     # P(X = k), P(X <= k), P(X > k) where they exceed 1e-300, each rounded once from a ball.
     with precision(160 + 2 * _size(noise)):
-        middle = noise.pmf_ball(noise._mode)
-        left = [*_walk(middle, noise._downwards(noise._mode))]
-        right = [*_walk(middle, noise._upwards(noise._mode))]
-        first, last = noise._mode - len(left), noise._mode + len(right)
-        balls = [*reversed(left), middle, *right]
+        first, balls = _masses(noise, _LEAST_FLOAT, _LEAST_FLOAT)
         below = [*accumulate(balls, initial=noise.cdf_ball(first - 1))]
-        above = [*accumulate(reversed(balls), initial=noise.sf_ball(last))]
+        above = [*accumulate(reversed(balls), initial=noise.sf_ball(first + len(balls) - 1))]
         return _Rounded(
             first,
             np.array([0.0, *map(nearest, balls), 0.0]),
@@ -214,39 +210,30 @@ def _rounded(noise: CountNoise) -> _Rounded:
         )
 
 
+def table_of_counts(noise: CountNoise) -> InversionTable:
+    r"""Build the table of a law of standard deviation up to about 2^11, from the mode outwards."""
+    with precision(TABLE_BITS + 2 * _size(noise)):
+        first, balls = _masses(noise, _LEFT_MASS, _RIGHT_MASS)
+        return table_of_masses(first, noise.cdf_ball(first - 1), balls, noise.cdf_ball)
+
+
 def _size(noise: CountNoise) -> int:
     # About the number of bits that logarithms of factorials lose.
     return max(noise._mode, noise._last or 0).bit_length()
 
 
-def _walk(mass: arb, ratios: Iterator[Ratio]) -> Iterator[arb]:
+def _masses(noise: CountNoise, least_left: float, least_right: float) -> tuple[int, list[arb]]:
+    # The first value, and the masses from it on, down to these on either side of the mode.
+    mode = noise._mode
+    middle = noise.pmf_ball(mode)
+    left = [*_walk(middle, noise._downwards(mode), least_left)]
+    right = _walk(middle, noise._upwards(mode), least_right)
+    return mode - len(left), [*reversed(left), middle, *right]
+
+
+def _walk(mass: arb, ratios: Iterator[Ratio], least: float) -> Iterator[arb]:
     for above, below in ratios:
         mass = mass * above / below
-        if not mass > _LEAST_FLOAT:
+        if not mass > least:
             return
         yield mass
-
-
-def table_of_counts(noise: CountNoise) -> InversionTable:
-    r"""Build the table of a law of standard deviation up to about 2^11, from the mode outwards."""
-    mode = noise._mode
-    start = fixed_enclosure(narrow(lambda: noise.pmf_ball(mode), FIXED_BITS))
-    left = _outward(start, noise._downwards(mode), _LEFT_BITS)
-    right = _outward(start, noise._upwards(mode), _RIGHT_BITS)
-    first = mode - len(left)
-    below = fixed_enclosure(narrow(lambda: noise.cdf_ball(first - 1), 64))
-    return table_of_masses(first, below, [*reversed(left), start, *right], noise.cdf_ball)
-
-
-def _outward(start: tuple[int, int], ratios: Iterator[Ratio], bits: int) -> list[tuple[int, int]]:
-    # Only a lower end is carried, rounded down. Away from the mode, ratios are at most 1, so each
-    # step adds at most one unit to its distance from the mass. The list ends below 2^-bits.
-    low, high = start
-    short, least, found = high - low, 1 << (FIXED_BITS - bits), []
-    for above, below in ratios:
-        low = low * above // below
-        short += 1
-        if not above or low < least:
-            break
-        found.append((low, low + short))
-    return found

@@ -27,10 +27,9 @@ from dpcore.numbers.parameter import Exact
 from dpcore.sampling.bernoulli import bernoulli_exp
 from dpcore.sampling.inversion import (
     EXTRA,
-    FIXED_BITS,
+    TABLE_BITS,
     Batch,
     InversionTable,
-    fixed_point,
     float_table,
     symmetric_table,
 )
@@ -161,34 +160,23 @@ class DiscreteGaussian(SymmetricNoise):
 @lru_cache(maxsize=64)
 def _tail_table(noise: DiscreteGaussian) -> Floats:
     # P(X > k) for k = 0, 1, ... until underflow, each rounded once from a ball.
-    size = math.ceil(39 * math.sqrt(noise.sigma_squared)) + 2
     with precision(128):
-        total = theta.partition(noise.sigma_squared)
-        squares = (Fraction(k * k) / (2 * noise.sigma_squared) for k in range(size + 1))
-        masses = [(-ball(square)).exp() / total for square in squares]
-        return float_table(masses, theta.upper_tail(noise.sigma_squared, size + 1)).tails
+        return float_table(*_masses(noise.sigma_squared, 1e-310)).tails
 
 
 def _table(noise: DiscreteGaussian) -> InversionTable:
-    with precision(FIXED_BITS + 32):
-        weights = _weights(noise.sigma_squared, theta.partition(noise.sigma_squared))
-        below = fixed_point(theta.upper_tail(noise.sigma_squared, len(weights)))
-    return symmetric_table(weights, below, noise.cdf_ball)
+    # Where w < 2^-80, the tail is also far below 2^-64.
+    with precision(TABLE_BITS):
+        return symmetric_table(*_masses(noise.sigma_squared, 2.0**-80), noise.cdf_ball)
 
 
-def _weights(variance: Fraction, total: arb) -> list[tuple[int, int]]:
-    # w(k)/Z for k = 0, 1, ... by w(k+1) = w(k) r(k), r(k+1) = r(k) q^2, each rounded outwards by
-    # one unit of 2^-192 per step, until w < 2^-80, where the tail is also far below 2^-64. The
-    # values next to 0 are always included, even if the law is narrow.
-    step = (-1 / (2 * ball(variance))).exp()
-    low, high = fixed_point(1 / total)
-    ratio_low, ratio_high = fixed_point(step)
-    shrink_low, shrink_high = fixed_point(step * step)
-    bits = FIXED_BITS
-    found: list[tuple[int, int]] = []
-    while len(found) < EXTRA or high >> (bits - 80):
-        found.append((low, high))
-        low, high = (low * ratio_low) >> bits, ((high * ratio_high) >> bits) + 1
-        ratio_low = (ratio_low * shrink_low) >> bits
-        ratio_high = ((ratio_high * shrink_high) >> bits) + 1
-    return found
+def _masses(variance: Fraction, least: float) -> tuple[list[arb], arb]:
+    # w(k)/Z for k = 0, 1, ..., n by w(k+1) = w(k) r(k), r(k+1) = r(k) q^2, until w < ``least``, and
+    # P(X > n). The values next to 0 are always included, even if the law is narrow.
+    ratio = (-1 / (2 * ball(variance))).exp()
+    mass, shrink = 1 / theta.partition(variance), ratio * ratio
+    found: list[arb] = []
+    while len(found) < EXTRA or mass > least:
+        found.append(mass)
+        mass, ratio = mass * ratio, ratio * shrink
+    return found, theta.upper_tail(variance, len(found))

@@ -38,13 +38,12 @@ from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact, Whole, check_fields
 from dpcore.sampling.inversion import (
     EXTRA,
-    FIXED_BITS,
+    TABLE_BITS,
     Batch,
     FloatTable,
     InversionTable,
     Inverted,
     Uniform,
-    fixed_point,
     float_table,
     in_blocks,
     invert,
@@ -237,36 +236,27 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
 
 def _table(noise: DiscreteGaussianSum) -> InversionTable:
     reach = table_reach(noise._whole)
-    half = min(noise.count // 2, reach)
-    with precision(FIXED_BITS + 32):
-        bases = contour.central_masses(noise._law, half)
-        masses = [fixed_point(mass) for mass in bases]
-        below = fixed_point(noise.sf_ball(reach))
-        step = (-1 / ball(noise.sigma_squared)).exp()
-        # P(X = k) = P(X = |k - n|) e^(-(k - n/2)/v) for k > n/2, where |k - n| < k.
-        # (If `half` is `reach` there is no such k, and the factor is not used.)
-        past = max(half + 1 - Fraction(noise.count, 2), Fraction(0))
-        start = (-ball(past / noise.sigma_squared)).exp()
-        shrink_low, shrink_high = fixed_point(step)
-        low, high = fixed_point(start)
-    for k in range(half + 1, reach + 1):
-        least, most = masses[abs(k - noise.count)]
-        masses.append(((least * low) >> FIXED_BITS, ((most * high) >> FIXED_BITS) + 1))
-        low = (low * shrink_low) >> FIXED_BITS
-        high = ((high * shrink_high) >> FIXED_BITS) + 1
-    return symmetric_table(masses, below, noise.cdf_ball)
+    with precision(TABLE_BITS):
+        bases = contour.central_masses(noise._law, min(noise.count // 2, reach))
+        masses = _extended(noise, bases, reach)
+        return symmetric_table(masses, noise.sf_ball(reach), noise.cdf_ball)
 
 
 @lru_cache(maxsize=16)
 def _rounded(noise: DiscreteGaussianSum) -> FloatTable:
     # The tables extend until masses and tails underflow.
     reach = math.ceil(39 * math.sqrt(noise._whole)) + EXTRA
-    half = min(noise.count // 2, reach)
     with precision(160):
-        balls = [contour.mass(noise._law, k) for k in range(half + 1)]
-        step = (-1 / ball(noise.sigma_squared)).exp()
-        factor = (-ball((half + 1 - Fraction(noise.count, 2)) / noise.sigma_squared)).exp()
-        for k in range(half + 1, reach + 1):
-            balls.append(balls[abs(k - noise.count)] * factor)
-            factor *= step
-        return float_table(balls, noise.sf_ball(reach))
+        bases = [contour.mass(noise._law, k) for k in range(min(noise.count // 2, reach) + 1)]
+        return float_table(_extended(noise, bases, reach), noise.sf_ball(reach))
+
+
+def _extended(noise: DiscreteGaussianSum, masses: list[arb], reach: int) -> list[arb]:
+    # P(X = k) = P(X = |k - n|) e^(-(k - n/2)/v) for n/2 < k <= reach, where |k - n| < k.
+    first = len(masses)
+    step = (-1 / ball(noise.sigma_squared)).exp()
+    factor = (-ball((first - Fraction(noise.count, 2)) / noise.sigma_squared)).exp()
+    for k in range(first, reach + 1):
+        masses.append(masses[abs(k - noise.count)] * factor)
+        factor *= step
+    return masses

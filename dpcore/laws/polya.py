@@ -9,9 +9,10 @@ of two Polya draws of shape 1/n (Goryczka and Xiong 2017). Proofs: docs/proofs/p
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
+from operator import mul
 from typing import ClassVar, Final
 
 import numpy as np
@@ -30,12 +31,10 @@ from dpcore.numbers.parameter import Exact
 from dpcore.sampling.bernoulli import bernoulli, geometric_exp
 from dpcore.sampling.discrete_laplace_batch import LaplaceDigits
 from dpcore.sampling.inversion import (
-    FIXED_BITS,
+    TABLE_BITS,
     Batch,
     InversionTable,
     Inverted,
-    fixed_enclosure,
-    fixed_point,
     invert,
     table_of_masses,
 )
@@ -275,28 +274,7 @@ def _support(shape: Fraction, scale: Fraction) -> tuple[int, int]:
 
 
 def _table(noise: Polya, first: int, last: int) -> InversionTable:
-    start = fixed_enclosure(narrow(lambda: noise.pmf_ball(first), FIXED_BITS))
-    below = (0, 0)
-    if first:
-        below = fixed_enclosure(narrow(lambda: noise.cdf_ball(first - 1), FIXED_BITS))
-    masses = _masses(noise, start, first, last)
-    return table_of_masses(first, below, masses, noise.cdf_ball)
-
-
-def _masses(
-    noise: Polya, start: tuple[int, int], first: int, last: int
-) -> Iterator[tuple[int, int]]:
-    # A lower end is carried, rounded down, and `short` bounds its distance from the mass: a step
-    # multiplies the distance by beta x, x = (k+r)/(k+1), and adds x for beta, x for the first
-    # rounding and 1 for the second. `decay` >= 2^64 beta keeps it small where x > 1.
-    with precision(FIXED_BITS + 32):
-        beta, _ = fixed_point((-1 / ball(noise.scale)).exp())
-    decay = (beta >> (FIXED_BITS - 64)) + 1
-    above, below = noise.shape.numerator, noise.shape.denominator
-    low, high = start
-    short = high - low
-    for k in range(first, last + 1):
-        yield low, low + short
-        top, bottom = k * below + above, (k + 1) * below
-        low = ((low * beta) >> FIXED_BITS) * top // bottom
-        short = ((short * decay >> 64) + 3) * top // bottom + 2
+    with precision(TABLE_BITS):
+        ratios = reversed(noise.ratios(first, last))
+        masses = accumulate(ratios, mul, initial=noise.pmf_ball(first))
+        return table_of_masses(first, noise.cdf_ball(first - 1), masses, noise.cdf_ball)

@@ -8,10 +8,11 @@ divides exactly into shares. Proofs: docs/proofs/laws.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
+from operator import mul
 from typing import ClassVar, Final
 
 from flint import acb, arb
@@ -26,12 +27,11 @@ from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact
 from dpcore.sampling.inversion import (
     EXTRA,
-    FIXED_BITS,
+    TABLE_BITS,
     Batch,
     Difference,
     FloatTable,
     InversionTable,
-    fixed_point,
     float_table,
     symmetric_table,
     table_reach,
@@ -139,30 +139,10 @@ def _asinh(x: Fraction) -> Fraction:
     return far if x > 0 else -far
 
 
-def _ratios(noise: Skellam, reach: int) -> Iterator[tuple[int, int]]:
-    # I_n/I_{n-1} for n = reach, ..., 1 as integer intervals: r(n-1) = 1/(2n'/v + r(n)) with
-    # n' = n-1, from I_{n-1} - I_{n+1} = (2n/v) I_n. The map contracts errors; a step adds one unit.
-    with precision(FIXED_BITS + 32):
-        low, high = fixed_point(noise.pmf_ball(reach) / noise.pmf_ball(reach - 1))
-    square = 1 << (2 * FIXED_BITS)
-    top, bottom = (2 << FIXED_BITS) * noise.variance.denominator, noise.variance.numerator
-    yield low, high
-    for n in range(reach - 1, 0, -1):
-        slope = n * top // bottom
-        low, high = square // (slope + 1 + high), square // (slope + low) + 1
-        yield low, high
-
-
 def _table(noise: Skellam) -> InversionTable:
     reach = table_reach(noise.variance)
-    with precision(FIXED_BITS + 32):
-        low, high = fixed_point(noise.pmf_ball(0))
-        below = fixed_point(noise.sf_ball(reach))
-    masses = [(low, high)]
-    for least, most in reversed([*_ratios(noise, reach)]):
-        low, high = (low * least) >> FIXED_BITS, ((high * most) >> FIXED_BITS) + 1
-        masses.append((low, high))
-    return symmetric_table(masses, below, noise.cdf_ball)
+    with precision(TABLE_BITS):
+        return symmetric_table(_masses(noise, reach), noise.sf_ball(reach), noise.cdf_ball)
 
 
 def _vanishing(v: float) -> int:
@@ -178,14 +158,13 @@ def _rounded(noise: Skellam) -> FloatTable:
     # The tables extend until masses and tails underflow.
     reach = _vanishing(float(noise.variance))
     with precision(160):
-        v = ball(noise.variance)
-        ratio, ratios = noise.pmf_ball(reach) / noise.pmf_ball(reach - 1), []
-        for n in range(reach - 1, -1, -1):
-            ratios.append(ratio)
-            ratio = 1 / (2 * n / v + ratio)
-        mass = noise.pmf_ball(0)
-        balls = [mass]
-        for ratio in reversed(ratios):
-            mass *= ratio
-            balls.append(mass)
-        return float_table(balls, noise.sf_ball(reach))
+        return float_table(_masses(noise, reach), noise.sf_ball(reach))
+
+
+def _masses(noise: Skellam, reach: int) -> list[arb]:
+    # P(X = k) for k = 0, ..., reach, from the ratios r(k) = P(X = k)/P(X = k-1) downwards:
+    # r(k) = 1/(2k/v + r(k+1)), from I_(k-1) - I_(k+1) = (2k/v) I_k. The map contracts errors.
+    v, ratios = ball(noise.variance), [noise.pmf_ball(reach) / noise.pmf_ball(reach - 1)]
+    for k in range(reach - 1, 0, -1):
+        ratios.append(1 / (2 * k / v + ratios[-1]))
+    return [*accumulate(reversed(ratios), mul, initial=noise.pmf_ball(0))]

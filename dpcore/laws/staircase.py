@@ -28,7 +28,7 @@ from dpcore.numbers.floating import Floats, Split, decayed, pair_of, product
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import Exact, Whole
 from dpcore.sampling.bernoulli import geometric_exp
-from dpcore.sampling.inversion import FIXED_BITS, fixed_point, invert, table_of_masses
+from dpcore.sampling.inversion import TABLE_BITS, invert, table_of_sums
 from dpcore.sampling.rng import Rng, below
 
 
@@ -176,10 +176,9 @@ class _Steps:
 
     def __init__(self, noise: Staircase) -> None:
         self._step, self._plateau = noise.sensitivity, noise.plateau
-        with precision(FIXED_BITS + 32):
-            beyond = noise.sf_ball(noise.plateau - 1)
-            masses = [fixed_point(mass) for mass in (beyond, 1 - 2 * beyond, beyond)]
-        self._side = table_of_masses(-1, (0, 0), masses, noise._side)
+        with precision(TABLE_BITS):
+            sums = (noise._side(k) for k in (-1, 0, 1))
+            self._side = table_of_sums(-1, sums, noise._side)
         self._levels = batch_of(DiscreteLaplace(scale=1 / noise.epsilon))
 
     def draw(self, rng: Rng, count: int) -> Integers:

@@ -16,11 +16,12 @@ from flint import arb
 
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball, precision
-from dpcore.sampling.inversion import FIXED_BITS, InversionTable, fixed_point, in_blocks, place
+from dpcore.sampling.inversion import TABLE_BITS, InversionTable, in_blocks, table_of_sums
 from dpcore.sampling.rng import Rng
 
 _TABLE_SCALE: Final = 64
 _DIGIT_BITS: Final = 10
+_WORD: Final = 2.0**-64
 
 
 class LaplaceDigits:
@@ -65,9 +66,8 @@ def _digit(scale: Fraction, size: int) -> InversionTable:
             return arb(1)
         return (rate * max(k + 1, 0)).expm1() / (rate * size).expm1()
 
-    with precision(FIXED_BITS + 32):
-        masses = [fixed_point(cdf(k)) for k in range(size)]
-    return InversionTable(0, place(masses, 0, cdf), cdf)
+    with precision(TABLE_BITS):
+        return table_of_sums(0, map(cdf, range(size)), cdf)
 
 
 def _top(scale: Fraction, unit: int) -> InversionTable:
@@ -80,24 +80,17 @@ def _top(scale: Fraction, unit: int) -> InversionTable:
             return beta * (rate * unit * (-k - 1)).exp() / (1 + beta)
         return 1 - (rate * unit * (k + 1)).exp() / (1 + beta)
 
-    with precision(FIXED_BITS + 32):
+    with precision(TABLE_BITS):
         ratio = (-ball(Fraction(unit)) / ball(scale)).exp()
         beta = (-1 / ball(scale)).exp()
         below = [*_powers(beta / (1 + beta), ratio)]
-        above = [*_powers(ratio / (1 + beta), ratio)]
-    full = 1 << FIXED_BITS
-    masses = [*reversed(below), *((full - high, full - low) for low, high in above)]
-    return InversionTable(-len(below), place(masses, -len(below), cdf), cdf)
+        above = [1 - power for power in _powers(ratio / (1 + beta), ratio)]
+        return table_of_sums(-len(below), [*reversed(below), *above], cdf)
 
 
-def _powers(start: arb, ratio: arb) -> Iterator[tuple[int, int]]:
-    # start * ratio^m for m = 0, 1, ... as integer intervals, until one lies below 2^-64. Each
-    # step rounds outwards by one unit of 2^-192, far from the 64 bits that are used.
-    low, high = fixed_point(start)
-    ratio_low, ratio_high = fixed_point(ratio)
-    last = 1 << (FIXED_BITS - 64)
-    while True:
-        yield low, high
-        if high < last:
-            return
-        low, high = (low * ratio_low) >> FIXED_BITS, ((high * ratio_high) >> FIXED_BITS) + 1
+def _powers(power: arb, ratio: arb) -> Iterator[arb]:
+    # power * ratio^m for m = 0, 1, ..., until one lies below 2^-64.
+    yield power
+    while not power < _WORD:
+        power *= ratio
+        yield power

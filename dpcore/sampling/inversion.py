@@ -21,18 +21,21 @@ from itertools import accumulate
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
-from flint import arb
+from flint import arb, ctx
 
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.enclosure import Enclosure, integer_below, nearest, precision
+from dpcore.numbers.enclosure import integer_below, nearest, precision
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.integer_search import least
 from dpcore.sampling.rng import Rng, Words
 
-FIXED_BITS: Final = 192
+TABLE_BITS: Final = 224
+r"""The precision of the balls from which a table is built."""
+
 BLOCK: Final = 1 << 15
 _FULL: Final = 1 << 64
+_WORDS: Final = arb(_FULL)
 _UNDECIDED: Final = -1
 _MOST_BITS: Final = 1 << 23
 
@@ -81,48 +84,23 @@ class Uniform:
         raise PrecisionExhausted("a uniform real could not be compared with a threshold")
 
 
-def certified_threshold(low: int, high: int, bits: int, exact: Callable[[], arb]) -> int:
-    r"""An integer c with c <= 2^64 F <= c + 1, given low <= 2^bits F <= high.
+def certified_threshold(value: arb, exact: Callable[[], arb]) -> int:
+    r"""An integer c with c <= 2^64 F <= c + 1, for a ball ``value`` around F in [0, 1].
 
-    With this c, u < c implies V < F and u > c implies V >= F. If the interval does not determine c,
-    it is narrowed by ``exact``, which returns the ball of F at the ambient precision.
+    With this c, u < c implies V < F and u > c implies V >= F. If the ball does not determine c,
+    ``exact``, which returns the ball of F at the ambient precision, is called with more of it.
     """
-    threshold = low >> (bits - 64)
-    if high <= (threshold + 1) << (bits - 64):
+    scaled = value * _WORDS
+    threshold = max(integer_below(scaled), 0)
+    if threshold >= _FULL - 1 or scaled <= threshold + 1:
         return min(threshold, _FULL - 1)
-    working = bits
-    while working <= _MOST_BITS:
-        working *= 2
-        with precision(working):
-            scaled = exact() * arb(2) ** 64
-            threshold = integer_below(scaled)
-            if scaled <= threshold + 1:
-                return min(threshold, _FULL - 1)
-    raise PrecisionExhausted(
-        f"a probability is undecided at {_MOST_BITS} bits: change the parameters"
-    )
-
-
-def place(masses: Iterable[tuple[int, int]], first: int, cdf: Callable[[int], arb]) -> list[int]:
-    r"""The thresholds of F(first), F(first + 1), ..., from intervals in units of 2^-FIXED_BITS."""
-    return [
-        certified_threshold(low, high, FIXED_BITS, partial(cdf, k))
-        for k, (low, high) in enumerate(masses, first)
-    ]
-
-
-def fixed_point(value: arb) -> tuple[int, int]:
-    r"""Integers (low, high) with low <= 2^FIXED_BITS x <= high, for a ball around x in [0, 1]."""
-    scaled = value * arb(2) ** FIXED_BITS
-    low = integer_below(scaled)
-    high = -integer_below(-scaled)
-    return max(low, 0), min(high, 1 << FIXED_BITS)
-
-
-def fixed_enclosure(value: Enclosure) -> tuple[int, int]:
-    r"""The integers of :func:`fixed_point`, for an enclosure of x in [0, 1] with rational ends."""
-    unit = 1 << FIXED_BITS
-    return math.floor(value.lower * unit), min(math.ceil(value.upper * unit), unit)
+    bits = 2 * ctx.prec
+    if bits > _MOST_BITS:
+        raise PrecisionExhausted(
+            f"a probability is undecided at {_MOST_BITS} bits: change the parameters"
+        )
+    with precision(bits):
+        return certified_threshold(exact(), exact)
 
 
 class InversionTable:
@@ -235,24 +213,32 @@ class Difference:
         return drawn
 
 
-def table_of_masses(
-    first: int, below: tuple[int, int], masses: Iterable[tuple[int, int]], cdf: Callable[[int], arb]
-) -> InversionTable:
-    r"""Build the table of a law from integer intervals of its masses, in units of 2^-FIXED_BITS.
+def table_of_sums(first: int, values: Iterable[arb], cdf: Callable[[int], arb]) -> InversionTable:
+    r"""Build the table of a law from balls of F(first), F(first + 1), ..."""
+    thresholds = []
+    for k, value in enumerate(values, first):
+        floor = (value * _WORDS).floor().unique_fmpz()  # None if the ball does not determine it
+        exact = _FULL if floor is None else int(floor)
+        if exact >= _FULL:
+            exact = certified_threshold(value, partial(cdf, k))
+        thresholds.append(exact)
+    return InversionTable(first, thresholds, cdf)
 
-    ``masses[i]`` = (low, high) contains P(X = first + i), and ``below`` contains P(X < first). If
-    ``first`` is the smallest value, ``below`` is (0, 0); otherwise F(first) must be below 2^-64. If
-    the masses sum to less than 1 - 2^-64 the table is open above. Narrow intervals are fast: each
-    threshold that they leave undecided costs a ball of F.
+
+def table_of_masses(
+    first: int, below: arb, masses: Iterable[arb], cdf: Callable[[int], arb]
+) -> InversionTable:
+    r"""Build the table of a law from balls of its masses, at the precision ``TABLE_BITS``.
+
+    ``masses[i]`` is P(X = first + i), and ``below`` is P(X < first). If ``first`` is the smallest
+    value, ``below`` is exactly 0; otherwise F(first) must be below 2^-64. If the masses sum to less
+    than 1 - 2^-64 the table is open above. Narrow balls are fast: each threshold that they leave
+    undecided costs a ball of F.
     """
-    low, high = below
-    sums = []
-    for lower, upper in masses:
-        low, high = low + lower, min(high + upper, 1 << FIXED_BITS)
-        sums.append((low, high))
-    if below != (0, 0) and not (sums and sums[0][1] < 1 << (FIXED_BITS - 64)):
+    _, *sums = accumulate(masses, initial=below)
+    if not below.is_zero() and not (sums and sums[0] * _WORDS < 1):
         raise InvalidParameter("first", first, "must satisfy F(first) < 2^-64; use a smaller first")
-    return InversionTable(first, place(sums, first, cdf), cdf)
+    return table_of_sums(first, sums, cdf)
 
 
 EXTRA: Final = 64
@@ -292,11 +278,7 @@ def table_reach(variance: Fraction) -> int:
 
 
 def symmetric_table(
-    masses: Sequence[tuple[int, int]], below: tuple[int, int], cdf: Callable[[int], arb]
+    masses: Sequence[arb], beyond: arb, cdf: Callable[[int], arb]
 ) -> InversionTable:
-    r"""Build the table of a symmetric law on -n, ..., n, with n + 1 = len(``masses``).
-
-    The intervals of P(X = 0), ..., P(X = n) and of P(X < -n) are in units of 2^-FIXED_BITS.
-    """
-    both = [*masses[:0:-1], *masses]
-    return table_of_masses(1 - len(masses), below, both, cdf)
+    r"""Build the table of a symmetric law from balls of P(X = 0), ..., P(X = n) and P(X > n)."""
+    return table_of_masses(1 - len(masses), beyond, [*masses[:0:-1], *masses], cdf)

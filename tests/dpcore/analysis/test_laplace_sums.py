@@ -81,8 +81,8 @@ def interrupted(integrate: Integrate, after: float) -> type[BaseException] | Non
     stop = time.monotonic() + 5
     ended: type[BaseException] | None = None
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, after)
     try:
+        signal.setitimer(signal.ITIMER_REAL, after)
         while time.monotonic() < stop:
             integrate(lambda z, _: z.exp().sin() * z)
     except (KeyboardInterrupt, SystemError) as error:

@@ -11,8 +11,9 @@ import pytest
 from flint import arb
 from mpmath import mp
 
+from dpcore.numbers.enclosure import precision
 from dpcore.numbers.integer_search import least
-from dpcore.sampling.inversion import FIXED_BITS, InversionTable, invert, table_of_masses
+from dpcore.sampling.inversion import TABLE_BITS, InversionTable, invert, table_of_masses
 from dpcore.sampling.rng import SeededRng
 from tests.effort import by_day
 from tests.support.dpcore import mpmath_precision
@@ -169,16 +170,14 @@ def test_a_mutant_of_the_search_is_caught(name: str) -> None:
         assert wrong_inversions("gaussian 400", numbers, [-90, 90], mutant)
 
 
-UNIT = 1 << FIXED_BITS
-
-
-def poisson_masses(mean: int, count: int) -> tuple[list[Any], list[tuple[int, int]]]:
-    r"""Return F(k) of a Poisson law by mpmath, and its masses as intervals a few units wide."""
+def poisson_masses(mean: int, count: int) -> tuple[list[Any], list[arb]]:
+    r"""Return F(k) of a Poisson law by mpmath, and balls of its masses."""
     with mpmath_precision.digits(90):
         masses = [mp.exp(-mean) * mp.mpf(mean) ** k / mp.factorial(k) for k in range(count)]
         sums = [mp.fsum(masses[: k + 1]) for k in range(count)]
-        cells = [int(mp.floor(mass * UNIT)) for mass in masses]
-    return sums, [(max(cell - 2, 0), cell + 3) for cell in cells]
+    with precision(TABLE_BITS):
+        balls = [(-arb(mean)).exp() * arb(mean) ** k / arb(k + 1).gamma() for k in range(count)]
+    return sums, balls
 
 
 def poisson_cdf(mean: int) -> Any:
@@ -195,19 +194,18 @@ def poisson_cdf(mean: int) -> Any:
 @pytest.mark.parametrize(("mean", "count"), [(1, 12), (3, 40), (3, 4), (40, 120)])
 def test_a_table_of_masses_has_the_thresholds_of_mpmath(mean: int, count: int) -> None:
     sums, masses = poisson_masses(mean, count)
-    table = table_of_masses(0, (0, 0), masses, poisson_cdf(mean))
+    table = table_of_masses(0, arb(0), masses, poisson_cdf(mean))
     assert len(table) == count
     assert table.first == 0
     assert misplaced(table.thresholds.tolist(), 0, lambda k: sums[k]) == []
 
 
-def inside(mean: int, count: int) -> tuple[int, tuple[int, int], list[Any], list[Any]]:
+def inside(mean: int, count: int) -> tuple[int, arb, list[Any], list[arb]]:
     r"""Return the place where F first exceeds about 2^-64, and the mass below it."""
     sums, masses = poisson_masses(mean, count)
     start = next(k for k, f in enumerate(sums) if f * WORDS > 1) - 1
-    with mpmath_precision.digits(90):
-        cell = int(mp.floor(sums[start - 1] * UNIT))
-    return start, (cell, cell + 1), sums, masses[start:]
+    with precision(TABLE_BITS):
+        return start, sum(masses[1:start], masses[0]), sums, masses[start:]
 
 
 @pytest.mark.parametrize("mean", [200, 300])
@@ -221,9 +219,9 @@ def test_a_table_of_masses_may_start_inside_the_law(mean: int) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
-        ("what lies below is forgotten", "low, high = below\n", "low, high = 0, 0\n"),
-        ("a mass is skipped", "in masses:", "in [*masses][:9] + [*masses][10:]:"),
-        ("one value late", "place(sums, first, cdf)", "place([(0, 0), *sums], first - 1, cdf)"),
+        ("what lies below is forgotten", "initial=below", "initial=arb(0)"),
+        ("a mass is skipped", "accumulate(masses", "accumulate([*masses][:9] + [*masses][10:]"),
+        ("one value late", "(first, sums, cdf)", "(first - 1, [arb(0), *sums], cdf)"),
     ],
 )  # fmt: skip
 def test_a_mutant_of_the_table_of_masses_is_caught(name: str, old: str, new: str) -> None:
@@ -234,17 +232,16 @@ def test_a_mutant_of_the_table_of_masses_is_caught(name: str, old: str, new: str
 
 
 def test_tables_that_are_none_are_refused() -> None:
-    cdf, half = poisson_cdf(1), (UNIT // 2, UNIT // 2)
+    cdf, word, half = poisson_cdf(1), arb(2) ** -64, arb(1) / 2
     for thresholds in ([], [5, 4], [1 << 63, 3, (1 << 64) - 1]):
         line = refusal(partial(InversionTable, 0, thresholds, cdf))
         assert names(line, "thresholds")
-    word = 1 << (FIXED_BITS - 64)
-    for below in ((0, word), (word, word), (1, UNIT)):
-        line = refusal(partial(table_of_masses, 7, below, [(0, 1), half], cdf))
+    for below in (word, arb(0, word), arb(half, half)):
+        line = refusal(partial(table_of_masses, 7, below, [arb(0), half], cdf))
         assert names(line, "first", 7)
-    assert names(refusal(lambda: table_of_masses(7, (0, 1), [half], cdf)), "first", 7)
-    assert names(refusal(lambda: table_of_masses(7, (0, 1), [], cdf)), "first", 7)
-    assert names(refusal(lambda: table_of_masses(0, (0, 0), [], cdf)), "thresholds")
+    assert names(refusal(lambda: table_of_masses(7, word / 2, [half], cdf)), "first", 7)
+    assert names(refusal(lambda: table_of_masses(7, word / 2, [], cdf)), "first", 7)
+    assert names(refusal(lambda: table_of_masses(0, arb(0), [], cdf)), "thresholds")
     # Valid tables are accepted.
     assert len(InversionTable(0, [5, 5, 6], cdf)) == 3
-    assert len(table_of_masses(7, (0, 1), [(0, 1), half], lambda k: arb(k - 7) / 2)) == 2
+    assert len(table_of_masses(7, word / 2, [arb(0), half], lambda k: arb(k - 7) / 2)) == 2

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from mpmath import mp
 
 from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Noise, PrecisionExhausted
+from dpcore.laws import count_noise as counts
+from dpcore.laws import discrete_gaussian as gaussian
 from dpcore.laws import discrete_gaussian_sum as sums
-from dpcore.laws import skellam
+from dpcore.laws import polya, skellam
 from dpcore.laws.binomial import Binomial
-from dpcore.laws.count_noise import table_of_counts
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya import Polya
@@ -109,56 +110,35 @@ Build = Callable[..., Any]
 
 
 def edited(module: Any, function: str, *edit: str) -> Build:
-    r"""Return the builder of a law's tables, unchanged or with one of its parts edited."""
+    r"""Return the builder of a law's tables with one of its parts edited."""
+    whole = "table_of_counts" if module is counts else "_table"
     mutant = mutated(getattr(module, function), *edit)
-    return mutant if function == "_table" else rewired(module._table, **{function: mutant})
+    return mutant if function == whole else rewired(getattr(module, whole), **{function: mutant})
 
 
-SUM, COUNTS = DiscreteGaussianSum(count=5, sigma_squared=20), Poisson(mean=4096)
+SUM, SKELLAM = DiscreteGaussianSum(count=5, sigma_squared=20), Skellam(variance=100)
+GAUSSIAN, COUNTS = DiscreteGaussian(sigma_squared=100), Poisson(mean=50)
+POLYA = Polya(shape="7/2", scale="3/2")
 MUTANTS: dict[str, tuple[Noise, Callable[[], Build]]] = {
     f"{noise.name}: {name}": (noise, partial(edited, module, function, old, new))
     for noise, module, function, name, old, new in (
-        (SUM, sums, "_table", "the move starts one late", "half + 1 - Fr", "half + 2 - Fr"),
-        (
-            *(SUM, sums, "_table", "the move is not centred"),
-            *("half + 1 - Fraction(noise.count, 2)", "Fraction(half + 1)"),
-        ),
-        (
-            *(SUM, sums, "_table", "the step is constant"),
-            *("low = (low * shrink_low) >> FIXED_BITS", "low = low"),
-        ),
-        (
-            SUM,
-            sums,
-            "_table",
-            "moved by one more",
-            "abs(k - noise.count)",
-            "abs(k - noise.count + 1)",
-        ),
-        (
-            *(Skellam(variance=100), skellam, "_ratios", "another recurrence"),
-            *("slope = n * top", "slope = (n + 1) * top"),
-        ),
-        (
-            *(Skellam(variance=100), skellam, "_ratios", "half the slope"),
-            *("(2 << FIXED_BITS)", "(1 << FIXED_BITS)"),
-        ),
-        (
-            *(Skellam(variance=100), skellam, "_table", "ratios from outside in"),
-            *("reversed([*_ratios(noise, reach)])", "_ratios(noise, reach)"),
-        ),
-        (
-            *(Skellam(variance=100), skellam, "_table", "a wrong start"),
-            *("noise.pmf_ball(0)", "noise.pmf_ball(1)"),
-        ),
-    )
-} | {
-    f"counts: {name}": (COUNTS, partial(mutated, table_of_counts, old, new))
-    for name, old, new in (
-        ("right side starts at the mode", "noise._upwards(mode)", "noise._upwards(mode + 1)"),
-        ("left side starts above it", "noise._downwards(mode)", "noise._downwards(mode + 1)"),
-        ("mode twice", "start, *right]", "start, start, *right]"),
-        ("right tail cut", "_RIGHT_BITS)", "20)"),
+        (SUM, sums, "_extended", "the move starts one late", "(first - Fr", "(first + 1 - Fr"),
+        (SUM, sums, "_extended", "not centred", "first - Fraction(noise.count, 2)", "first"),
+        (SUM, sums, "_extended", "the step is constant", "factor *= step", "pass"),
+        (SUM, sums, "_extended", "moved by one more", "k - noise.count", "k - noise.count + 1"),
+        (SKELLAM, skellam, "_masses", "another recurrence", "2 * k / v", "2 * (k + 1) / v"),
+        (SKELLAM, skellam, "_masses", "half the slope", "2 * k / v", "k / v"),
+        (SKELLAM, skellam, "_masses", "outside in", "reversed(ratios)", "ratios"),
+        (SKELLAM, skellam, "_masses", "a wrong start", "noise.pmf_ball(0)", "noise.pmf_ball(1)"),
+        (GAUSSIAN, gaussian, "_masses", "a constant ratio", "ratio * shrink", "ratio"),
+        (GAUSSIAN, gaussian, "_table", "ends early", "2.0**-80", "2.0**-50"),
+        (COUNTS, counts, "_masses", "rises too late", "upwards(mode)", "upwards(mode + 1)"),
+        (COUNTS, counts, "_masses", "falls too late", "downwards(mode)", "downwards(mode + 1)"),
+        (COUNTS, counts, "_masses", "mode twice", "middle, *right]", "middle, middle, *right]"),
+        (COUNTS, counts, "table_of_counts", "right tail cut", "_RIGHT_MASS", "2.0**-20"),
+        (COUNTS, counts, "table_of_counts", "left tail cut", "_LEFT_MASS", "2.0**-20"),
+        (POLYA, polya, "_table", "a wrong start", "pmf_ball(first)", "pmf_ball(first + 1)"),
+        (POLYA, polya, "_table", "outside in", "reversed(", "iter("),
     )
 }
 
@@ -167,8 +147,9 @@ MUTANTS: dict[str, tuple[Noise, Callable[[], Build]]] = {
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_of_a_table_is_caught(name: str) -> None:
     noise, build = MUTANTS[name]
+    bounds = polya._support(noise.shape, noise.scale) if isinstance(noise, Polya) else ()
     try:
-        table = build()(noise)
+        table = build()(noise, *bounds)
     except InvalidParameter:
         return  # impossible masses are detected when the table is built
     assert wrong_thresholds(noise, table)
@@ -187,14 +168,11 @@ def test_a_moved_threshold_is_caught(place: int, moved: int) -> None:
 
 @given(
     st.integers(0, 2**130).map(lambda n: Fraction(n, 2**130)),
-    st.integers(0, 2**100),
-    st.integers(0, 2**100),
+    st.integers(0, 100),
 )
-def test_a_certified_threshold_separates(f: Fraction, below: int, above: int) -> None:
-    # A wide interval is narrowed, a tight one is taken; at integers either neighbour is right.
-    scaled = int(f * 2**192)
-    low, high = max(scaled - below, 0), min(scaled + above, 1 << 192)
-    c = certified_threshold(low, high, 192, lambda: ball(f))
+def test_a_certified_threshold_separates(f: Fraction, error: int) -> None:
+    # A wide ball is narrowed, a tight one is taken; at integers either neighbour is right.
+    c = certified_threshold(ball(f) + arb(0, 2.0**-error), lambda: ball(f))
     assert 0 <= c <= LAST
     assert c <= f * WORDS <= c + 1
 
@@ -202,7 +180,7 @@ def test_a_certified_threshold_separates(f: Fraction, below: int, above: int) ->
 def test_a_threshold_nobody_can_place_is_refused() -> None:
     blind = arb(0.5, 0.5)
     with pytest.raises(PrecisionExhausted):
-        certified_threshold(0, 1 << 192, 192, lambda: blind)
+        certified_threshold(blind, lambda: blind)
 
 
 def digits_of(x: int, sampler: LaplaceDigits) -> tuple[int, list[int]]:
