@@ -15,6 +15,7 @@ from accounting.amplification.subsampling import DescribedSample
 from accounting.descriptions.sampling_schemes import Allocation
 from accounting.guarantees.bound import Bound
 from accounting.numerical_composition.cell_refinement import AllocatedLoss
+from accounting.pairs.enclose import within
 from accounting.pld.allocation_loss import Side
 from accounting.pld.allocation_renyi import MOST_ORDER, renyi_of_allocation
 from accounting.pld.noise_density import NormalDensity
@@ -109,22 +110,20 @@ class AllocatedSample(ByOrder, DescribedSample):
         found = ByOrder.enclose_delta(self, epsilon, bits)
         if not self.listed:
             return found
-        return _nearer(found, OneRelease.enclose_delta(self, epsilon, _LISTED_BITS))
+        listed = OneRelease.enclose_delta(self, epsilon, _LISTED_BITS)
+        return within(listed, found.lower, found.upper)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Bounds on epsilon from both discretisations, and from the best order."""
         found = ByOrder.enclose_epsilon(self, delta, bits)
         if not self.listed:
             return found
-        return _nearer(found, OneRelease.enclose_epsilon(self, delta, _LISTED_BITS))
+        listed = OneRelease.enclose_epsilon(self, delta, _LISTED_BITS)
+        return within(listed, found.lower, found.upper)
 
     def _both(self, found: Enclosure) -> Bound:
         lower = found.lower if found.lower > 0 else None
         return replace(ByOrder._both(self, found), lower=lower)
-
-
-def _nearer(one: Enclosure, other: Enclosure) -> Enclosure:
-    return Enclosure(max(one.lower, other.lower), min(one.upper, other.upper))
 
 
 def _between(variance: Fraction, rounds: int, order: Fraction) -> End:

@@ -31,7 +31,7 @@ from accounting.guarantees.guarantee import order_above_one, probability
 from accounting.law_pairs.discrete_gaussian import GaussianPair
 from accounting.law_pairs.polya import RevealingPair
 from accounting.law_pairs.registry import Coordinates, candidates
-from accounting.pairs.enclose import inverse, narrowed, within
+from accounting.pairs.enclose import inverse, largest, narrowed, within
 from accounting.pld.integer_cells import table_of
 from accounting.pld.loss_table import Sampled, Tables
 from accounting.pld.noise_density import Density, IntegerNormalDensity
@@ -153,8 +153,7 @@ class SampledRelease(DescribedSample):
         if not cast("RealCurve", self.curve).in_floats:
             return Enclosure(Fraction(0), self.unsampled.enclose_epsilon(most, bits).upper)
         if most == 0:
-            found = [pair.largest_loss() for kinds in self.directions for _, pair in kinds]
-            return Enclosure(max(each.lower for each in found), max(each.upper for each in found))
+            return largest(pair.largest_loss() for kinds in self.directions for _, pair in kinds)
         return inverse(self.at, most, bits)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:

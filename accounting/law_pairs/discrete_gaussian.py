@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import ClassVar, Final
 
 from flint import arb
 
 from accounting.pairs.ball_arithmetic import middle
+from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import Cell, RayPair
-from accounting.pairs.pair import Coordinates
 from dpcore.analysis import theta
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.numbers.enclosure import Enclosure, ball
@@ -33,15 +33,16 @@ _TERMS: Final = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GaussianPair(RayPair):
+class GaussianPair(ShiftedPair):
     r"""The pair (X, X - ``shift``) for a discrete Gaussian X.
 
     >>> GaussianPair(noise=DiscreteGaussian(sigma_squared=400), shift=1).zcdp()
     Fraction(1, 800)
     """
 
+    everywhere: ClassVar[bool] = True
+
     noise: DiscreteGaussian
-    shift: int
 
     def loss(self, m: int) -> Fraction:
         r"""The loss d (2m + d)/2v at m."""
@@ -66,29 +67,17 @@ class GaussianPair(RayPair):
         return self.ray(Fraction(near))[0]
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""A(m) - B(m) and B(m), A(m) = P(X >= m), B(m) = P(X >= m+d); a short gap is summed."""
-        rest = self.noise.sf_ball(m + self.shift - 1)
+        r"""A(m) - B(m) and B(m), with one partition sum for all masses of the gap."""
         if self.shift > _SUMMED:
-            return self.noise.sf_ball(m - 1) - rest, rest
+            return ShiftedPair.tails(self, m)
         rate = 1 / (2 * ball(self.noise.sigma_squared))
         masses = ((-rate * (m + j) ** 2).exp() for j in range(self.shift))
-        return sum(masses, arb(0)) / theta.partition(self.noise.sigma_squared), rest
-
-    def below(self, m: int) -> arb:
-        r"""The mass P(X < m)."""
-        return self.noise.cdf_ball(m - 1)
-
-    def coordinates(self) -> Coordinates:
-        r"""The coordinates with masses p(m) and p(m+d)."""
-        return Coordinates(noise=self.noise, there=self.shift)
+        whole = theta.partition(self.noise.sigma_squared)
+        return sum(masses, arb(0)) / whole, self.noise.sf_ball(m + self.shift - 1)
 
     def largest_loss(self) -> Enclosure:
         r"""The largest loss: infinite, since the loss grows with m."""
         return Enclosure.infinite()
-
-    def hidden(self) -> Fraction:
-        r"""The mass of infinite loss: 0, since every integer has positive mass."""
-        return Fraction(0)
 
     def zcdp(self) -> Fraction:
         r"""The zCDP parameter d^2/2v, attained at order 2."""

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from typing import ClassVar, Final
 
 from flint import arb, ctx
 
@@ -48,6 +48,8 @@ class GaussianSumPair(ShiftedPair):
     (Fraction(2, 1), Fraction(2, 1))
     """
 
+    everywhere: ClassVar[bool] = True
+
     noise: DiscreteGaussianSum
 
     @property
@@ -64,7 +66,7 @@ class GaussianSumPair(ShiftedPair):
     def _on_lattice(self) -> bool:
         return self.shift % self.noise.count == 0
 
-    def loss(self, m: int) -> Fraction | arb:  # type: ignore[override]  # exact where n divides d
+    def loss(self, m: int) -> Fraction | arb:
         r"""The loss d(2m + d)/2V + log phi(m)/phi(m+d) at m."""
         linear = self.shift * (2 * m + self.shift) / (2 * self._whole)
         return linear if self._on_lattice else ball(linear) + self._excess(m)
@@ -89,10 +91,6 @@ class GaussianSumPair(ShiftedPair):
     def largest_loss(self) -> Enclosure:
         r"""The largest loss: infinite, since the loss grows with m."""
         return Enclosure.infinite()
-
-    def hidden(self) -> Fraction:
-        r"""The mass of infinite loss: 0, since every integer has positive mass."""
-        return Fraction(0)
 
     def mass_balls(self, first: int, last: int) -> list[arb]:
         r"""The masses e^(-m^2/2V) phi(m), phi of period n."""
@@ -135,7 +133,7 @@ class GaussianSumPair(ShiftedPair):
             return Enclosure(self._limit, self._limit + Fraction(spread))
         return supremum_over_orders(
             self.renyi,
-            beyond=lambda order: self._limit + Fraction(spread) / order,
+            lambda order: self._limit + Fraction(spread) / order,
             known=self._limit,
             tolerance=_TOLERANCE,
         )

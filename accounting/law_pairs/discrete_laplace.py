@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 from flint import arb
 
@@ -27,6 +28,8 @@ class LaplacePair(RayPair):
     >>> LaplacePair(scale=Fraction(10), shift=1).largest_loss()
     Enclosure([0.1, 0.1])
     """
+
+    everywhere: ClassVar[bool] = True
 
     scale: Fraction
     shift: int
@@ -70,10 +73,6 @@ class LaplacePair(RayPair):
     def largest_loss(self) -> Enclosure:
         r"""The largest loss d/s, attained at every x >= 0."""
         return Enclosure.exactly(self.shift / self.scale)
-
-    def hidden(self) -> Fraction:
-        r"""The mass of infinite loss: 0, since every integer has positive mass."""
-        return Fraction(0)
 
     def renyi(self, order: Fraction) -> arb:
         r"""The closed form in the module docstring."""

@@ -19,11 +19,10 @@ from flint import arb
 
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import Cell
-from accounting.pairs.pair import Coordinates, Loss, Pair
+from accounting.pairs.pair import Loss, Pair
 from dpcore.numbers.enclosure import Enclosure, ball
 from dpcore.numbers.integer_search import least
 
-_SUMMED: Final = 64
 _WIDEST: Final = 8
 _MOST_EXACT: Final = 1 << 12
 
@@ -36,6 +35,10 @@ class OneSidedPair(ShiftedPair):
     """
 
     mirrored: bool = True
+
+    @property
+    def sign(self) -> int:
+        return -1 if self.mirrored else 1
 
     # -- what a law provides ------------------------------------------------------------------
 
@@ -108,19 +111,6 @@ class OneSidedPair(ShiftedPair):
             return False
         return self.odds(-m - self.shift if self.mirrored else m) == 1
 
-    def tails(self, m: int) -> tuple[arb, arb]:
-        r"""The tails P(X >= m) and P(X >= m+d), or P(X <= -m) and P(X <= -m-d) if mirrored."""
-        if not self.mirrored:
-            return ShiftedPair.tails(self, m)
-        rest = self.noise.cdf_ball(-m - self.shift)
-        if self.shift > _SUMMED:
-            return self.noise.cdf_ball(-m) - rest, rest
-        return sum((self.noise.pmf_ball(-m - j) for j in range(self.shift)), arb(0)), rest
-
-    def below(self, m: int) -> arb:
-        r"""The mass P(X < m), or P(X > -m) if mirrored."""
-        return self.noise.sf_ball(-m) if self.mirrored else self.noise.cdf_ball(m - 1)
-
     def hidden(self) -> Loss:
         r"""The mass of infinite loss: P(X > most - d), or P(X < d) if mirrored."""
         if self.most is not None and self.shift > self.most:
@@ -148,8 +138,3 @@ class OneSidedPair(ShiftedPair):
         if self.mirrored:
             return (-self.shift,)
         return () if self.most is None else (self.most - self.shift,)
-
-    def coordinates(self) -> Coordinates:
-        r"""The coordinates with masses p(m) and p(m+d), or p(-m) and p(-m-d) if mirrored."""
-        step, sign = (-self.shift, -1) if self.mirrored else (self.shift, 1)
-        return Coordinates(noise=self.noise, there=step, sign=sign)

@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from typing import ClassVar, Final
 
 from flint import arb, ctx
 
 from accounting.pairs.ball_arithmetic import hull
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import Cell, unknown_probability
-from accounting.pairs.pair import ClosedPair, Coordinates, Pair
-from accounting.pairs.symmetric_sum import from_ratios, renyi_by_sum, zcdp_by_search
+from accounting.pairs.pair import ClosedPair, Coordinates
+from accounting.pairs.symmetric_sum import Masses, SummedPair, from_ratios, log_mass
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
@@ -31,39 +31,27 @@ _BITS: Final = 64
 _BITS_PER_SCALE: Final = Fraction(7, 10)
 
 
-class _Difference(Pair):
+class _Difference(SummedPair):
     # The common part of both kinds of difference, whose losses have different shapes.
     __slots__ = ()
+
+    everywhere: ClassVar[bool] = True
 
     noise: PolyaDifference
     shift: int
 
     def loss(self, m: int) -> arb:
         r"""The loss log p(m)/p(m+d) at m."""
-        here = _log_mass(self.noise, abs(m), ctx.prec)
-        return here - _log_mass(self.noise, abs(m + self.shift), ctx.prec)
+        here = log_mass(self.noise, abs(m), ctx.prec)
+        return here - log_mass(self.noise, abs(m + self.shift), ctx.prec)
 
-    def renyi(self, order: Fraction) -> arb:
-        r"""Summed term by term over the support; refused if more than 2^20 terms are needed."""
-        return renyi_by_sum(self, order)
+    def table(self, reach: int) -> Masses:
+        return _table(self.noise, reach, ctx.prec)
 
-    def zcdp(self) -> Enclosure:
-        r"""Computed by branch and bound, to a relative width of 1e-4."""
-        return zcdp_by_search(self, largest_loss=Fraction(self.largest_loss().upper))
-
-    def logarithms(self, reach: int) -> Sequence[arb]:
-        r"""Computed from the ratios of neighbouring masses."""
-        return _table(self.noise, reach, ctx.prec)[2]
-
-    def mass_balls(self, first: int, last: int) -> list[arb]:
-        r"""Computed from the ratios of neighbouring masses."""
-        masses = _table(self.noise, max(abs(first), abs(last)), ctx.prec)[1]
-        return [masses[abs(n)] for n in range(first, last + 1)]
-
-    def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
+    def beyond(self, first: int, order: Fraction, logs: Sequence[arb]) -> arb:
         r"""The loss lies between L(first) and d/s: the tail times e^(kL) at both losses."""
         excess, tail = ball(order - 1), self.noise.sf_ball(first - 1)
-        near = logarithms[first] - logarithms[first + self.shift]
+        near = logs[first] - logs[first + self.shift]
         far = ball(self.shift / self.noise.scale)
         return tail * hull([(excess * near).exp(), (excess * far).exp()])
 
@@ -82,24 +70,18 @@ class PolyaDifferenceAboveOne(_Difference, ShiftedPair):
     Enclosure([0.1, 0.1])
     """
 
+    strict: ClassVar[bool] = True
+
     noise: PolyaDifference
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""None from d/s on; at epsilon = 0 the first m > -d/2, as p decreases strictly from 0."""
-        if epsilon * self.noise.scale >= self.shift:
-            return None
-        if epsilon == 0:
-            first = -self.shift // 2 + 1
-            return first, first
-        return ShiftedPair.ray(self, epsilon)
+        r"""The ray by bisection; None from d/s on."""
+        beyond = epsilon * self.noise.scale >= self.shift
+        return None if beyond else ShiftedPair.ray(self, epsilon)
 
     def largest_loss(self) -> Enclosure:
         r"""The largest loss d/s: a limit that is not attained for r > 1."""
         return Enclosure.exactly(self.shift / self.noise.scale)
-
-    def hidden(self) -> Fraction:
-        r"""The mass of infinite loss: 0, since every integer has positive mass."""
-        return Fraction(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +108,6 @@ class PolyaDifferenceBelowOne(_Difference):
     def largest_loss(self) -> Enclosure:
         r"""The largest loss L(0) = log p(0)/p(d), attained at 0."""
         return narrow(lambda: self.loss(0), _BITS)
-
-    def hidden(self) -> Fraction:
-        r"""The mass of infinite loss: 0, since every integer has positive mass."""
-        return Fraction(0)
 
     def coordinates(self) -> Coordinates:
         r"""The coordinates with masses p(m) and p(m+d)."""
@@ -255,16 +233,9 @@ def _far(scale: Fraction, bits: int) -> int:
     return math.ceil(scale * (bits + 16) * _BITS_PER_SCALE) + 2
 
 
-@lru_cache(maxsize=1 << 12)
-def _log_mass(noise: Noise, n: int, bits: int) -> arb:
-    # `bits` is the ambient precision, part of the cache key.
-    del bits
-    return noise.pmf_ball(n).log()
-
-
 @lru_cache(maxsize=8)
-def _table(noise: PolyaDifference, reach: int, bits: int) -> tuple[list[arb], list[arb], list[arb]]:
-    # p(n+1)/p(n), p(n) and log p(n) for n = 0..reach, from
+def _table(noise: PolyaDifference, reach: int, bits: int) -> Masses:
+    # p(n) and log p(n) for n = 0..reach, from
     # rho_n = p(n)/p(n-1) = beta (n-1+r)/((1 + beta^2) n - beta (n+1-r) rho_(n+1)), downwards. The
     # first ratio, between beta and beta (n-1+r)/n, is so far in the tail that the recurrence, which
     # multiplies a relative error by about beta^2, reduces its error below 2^-bits; the distance
@@ -286,4 +257,4 @@ def _table(noise: PolyaDifference, reach: int, bits: int) -> tuple[list[arb], li
         ratio = before(n, ratio)
         ratios.append(ratio)
     ratios.reverse()
-    return (ratios, *from_ratios(noise.pmf_ball(0), ratios[:-1]))
+    return from_ratios(noise.pmf_ball(0), ratios[:-1])

@@ -15,19 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from typing import ClassVar, Final
 
 from flint import arb, ctx
 
 from accounting.law_pairs.discrete_gaussian import real_gaussian_epsilon
 from accounting.pairs.log_concave import ShiftedPair
-from accounting.pairs.monotone import Cell, RayPair
-from accounting.pairs.symmetric_sum import (
-    from_ratios,
-    gaussian_reach,
-    renyi_by_sum,
-    zcdp_by_search,
-)
+from accounting.pairs.monotone import RayPair
+from accounting.pairs.symmetric_sum import Masses, SummedPair, from_ratios, log_mass
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, ball
 
@@ -38,13 +33,16 @@ _THINNEST: Final = 1e-290
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SkellamPair(ShiftedPair):
+class SkellamPair(SummedPair, ShiftedPair):
     r"""The pair (X, X - d) for Skellam noise X.
 
     >>> pair = SkellamPair(noise=Skellam(variance=16), shift=4)
     >>> pair.renyi(Fraction(32)).str(6, radius=False)
     '5.82614'
     """
+
+    everywhere: ClassVar[bool] = True
+    strict: ClassVar[bool] = True
 
     noise: Skellam
 
@@ -53,7 +51,7 @@ class SkellamPair(ShiftedPair):
         if 2 * m == -self.shift:
             return arb(0)
         here, there = abs(m), abs(m + self.shift)
-        return _log_mass(self.noise, here, ctx.prec) - _log_mass(self.noise, there, ctx.prec)
+        return log_mass(self.noise, here, ctx.prec) - log_mass(self.noise, there, ctx.prec)
 
     def near(self, epsilon: Fraction) -> int:
         r"""The point v sinh(epsilon/d) - d/2, since L(m) is about d asinh((m + d/2)/v)."""
@@ -62,13 +60,6 @@ class SkellamPair(ShiftedPair):
             return math.floor(self.noise.variance * Fraction(slope) - Fraction(self.shift, 2)) + 1
         except OverflowError:
             return self.lowest()
-
-    def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""The ray by bisection; at epsilon = 0 the first m > -d/2, as p decreases strictly."""
-        if epsilon == 0:
-            first = -self.shift // 2 + 1
-            return first, first
-        return ShiftedPair.ray(self, epsilon)
 
     def guess(self, delta: Fraction) -> int | None:
         r"""The ray of a real Gaussian's curve in floats, or else the ray of the general search."""
@@ -93,14 +84,6 @@ class SkellamPair(ShiftedPair):
         r"""The largest loss: infinite, since L(m) >= d asinh((m + 1/2)/v) for m >= 0."""
         return Enclosure.infinite()
 
-    def hidden(self) -> Fraction:
-        r"""The mass of infinite loss: 0, since every integer has positive mass."""
-        return Fraction(0)
-
-    def zcdp(self) -> Enclosure:
-        r"""The least rho, by branch and bound, to a relative width of 1e-4."""
-        return zcdp_by_search(self, beyond=self.bound_beyond)
-
     def bound_beyond(self, order: Fraction) -> arb:
         r"""An upper bound on D_alpha/alpha for all alpha >= ``order``; +oo for order close to 1.
 
@@ -117,35 +100,24 @@ class SkellamPair(ShiftedPair):
         excess = ball(v / self.shift) * theta * cosh
         return (bound + (-bound).exp()) / excess**2
 
-    # -- orders -------------------------------------------------------------------------------
+    def table(self, reach: int) -> Masses:
+        return _table(self.noise, reach, ctx.prec)
 
-    def renyi(self, order: Fraction) -> arb:
-        r"""Summed term by term over the support; refused if more than 2^20 terms are needed."""
-        return renyi_by_sum(self, order)
-
-    def logarithms(self, reach: int) -> Sequence[arb]:
-        r"""Computed by the stable downward recurrence r_(n-1) = 1/(2n/v + r_n)."""
-        return _table(self.noise, _rounded(reach), ctx.prec)[2]
-
-    def mass_balls(self, first: int, last: int) -> list[arb]:
-        r"""Computed by the same recurrence."""
-        masses = _table(self.noise, max(abs(first), abs(last)), ctx.prec)[1]
-        return [masses[abs(n)] for n in range(first, last + 1)]
-
-    def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
+    def beyond(self, first: int, order: Fraction, logs: Sequence[arb]) -> arb:
         r"""A geometric bound: r_m (r_m/r_(m+d))^k = t(m+1)/t(m) is at most that at ``first``."""
         excess = ball(order - 1)
         ratio = ball(self.noise.variance) / self._amos(first, 1)
         ratio *= (self._amos(first + self.shift, 3) / self._amos(first, 1)) ** excess
         if not ratio < 1:
             return arb("inf")
-        start = (ball(order) * logarithms[first] - excess * logarithms[first + self.shift]).exp()
+        start = (ball(order) * logs[first] - excess * logs[first + self.shift]).exp()
         rest = (start / (1 - ratio)).upper()
         return arb(rest / 2, rest / 2)
 
     def reach(self, order: Fraction, bits: int) -> int:
-        r"""The summation range that suffices for a Gaussian of the same variance."""
-        return gaussian_reach(self.noise.variance, self.shift, order, bits)
+        r"""The range that suffices for a Gaussian of the same variance, tilted by the order."""
+        width = math.isqrt(math.ceil(2 * self.noise.variance * bits))
+        return self.shift * math.ceil(order) + width + 8
 
     def _amos(self, n: int, halves: int) -> arb:
         # x + sqrt(x^2 + v^2) at x = n + halves/2.
@@ -177,22 +149,9 @@ def _root_below(target: Fraction) -> Fraction:
     return Fraction(low * (1 - 1e-12))
 
 
-def _rounded(reach: int) -> int:
-    # Round to a few table sizes, so that similar orders share a table.
-    grain = 1 << max(reach.bit_length() - 3, 5)
-    return -(-reach // grain) * grain
-
-
-@lru_cache(maxsize=1 << 12)
-def _log_mass(noise: Skellam, n: int, bits: int) -> arb:
-    # `bits` is the ambient precision, part of the cache key.
-    del bits
-    return noise.pmf_ball(n).log()
-
-
 @lru_cache(maxsize=8)
-def _table(noise: Skellam, reach: int, bits: int) -> tuple[list[arb], list[arb], list[arb]]:
-    # r_n, p(n) and log p(n) for n = 0..reach, from r_(n-1) = 1/(2n/v + r_n). The recurrence, which
+def _table(noise: Skellam, reach: int, bits: int) -> Masses:
+    # p(n) and log p(n) for n = 0..reach, from r_(n-1) = 1/(2n/v + r_n). The recurrence, which
     # multiplies a relative error by at most about -r_n^2, starts with Amos' bounds so far in the
     # tail that the error decreases below 2^-bits; the distance affects only the width.
     v = ball(noise.variance)
@@ -207,4 +166,4 @@ def _table(noise: Skellam, reach: int, bits: int) -> tuple[list[arb], list[arb],
         if n <= reach + 1:
             ratios.append(ratio)
     ratios.reverse()
-    return (ratios, *from_ratios(noise.pmf_ball(0), ratios[:-1]))
+    return from_ratios(noise.pmf_ball(0), ratios[:-1])

@@ -18,6 +18,7 @@ from flint import arb
 
 from accounting.numerical_composition.discrete_factor import DiscreteFactor, cumulants, tilted
 from accounting.numerical_composition.factor import LossPart
+from accounting.pairs.enclose import largest
 from accounting.pld.allocation_loss import USUAL_ATOMS, Side, allocated, atoms_for
 from accounting.pld.loss_atoms import Floats, Listing
 from accounting.pld.loss_table import Focus, LossTable, Tables
@@ -93,8 +94,7 @@ class TabledLoss(LossPart):
 
     def largest_loss(self) -> Enclosure:
         r"""The largest loss over all kinds."""
-        found = [pair.largest_loss() for _, pair in self.kinds]
-        return Enclosure(max(each.lower for each in found), max(each.upper for each in found))
+        return largest(pair.largest_loss() for _, pair in self.kinds)
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         r"""Approximate cumulants from the sketches."""

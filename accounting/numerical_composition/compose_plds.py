@@ -30,9 +30,10 @@ from accounting.numerical_composition.saddle_point import (
     saddle_at_epsilon,
     window,
 )
+from accounting.pairs.enclose import within
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import one_thread
-from dpcore.numbers.enclosure import Enclosure, End, ball, precision
+from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
 
 # These constants choose the position and resolution of the sums. Every sum is an enclosure, so a
@@ -142,7 +143,7 @@ class ContourIntegral:
         hidden = _hidden(parts)
         known, certain = Enclosure.of(hidden), Fraction(1)
         if hidden >= 1 or _largest(parts) <= ball(exact):
-            return _within(known, Fraction(0), certain), slope
+            return within(known, Fraction(0), certain), slope
 
         saddle = calm(parts, saddle.less(most))
 
@@ -150,7 +151,7 @@ class ContourIntegral:
             nonlocal slope
             slope = -total.logarithm(near, upper=True)[1]
             low, high = total.bounds(exact)
-            return _within(Enclosure.of((hidden + low).union(hidden + high)), Fraction(0), certain)
+            return within(Enclosure.of((hidden + low).union(hidden + high)), Fraction(0), certain)
 
         def aim(found: Enclosure) -> _Aim:
             # The hidden mass is known, so the remainder may have a larger relative error.
@@ -158,7 +159,7 @@ class ContourIntegral:
             error = wanted * (1 + float(hidden) * math.exp(-rest.log_delta))
             return _Aim(rest, error, max(rest.tilt, slope))
 
-        best = _within(Enclosure(known.lower, certain), Fraction(0), certain)
+        best = within(Enclosure(known.lower, certain), Fraction(0), certain)
         excess = partial(_excess, enough * wanted, _NO_MASS)
         return _refined(parts, evaluate, aim, best, excess, self._side), slope
 
@@ -329,17 +330,12 @@ def _joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
     # side of the true value (1: above it, -1: below it): keep the best end of that side; the other
     # end is that of the last law, or of the previous one if the last one is worse.
     if not side:
-        return _within(best, found.lower, found.upper)
+        return within(best, found.lower, found.upper)
     if side > 0:
         upper, lower = min(best.upper, found.upper), max(found.lower, Fraction(0))
         return Enclosure(lower if lower <= upper else best.lower, upper)
     lower = max(best.lower, found.lower)
     return Enclosure(lower, found.upper if found.upper >= lower else best.upper)
-
-
-def _within(found: Enclosure, least: End, most: End) -> Enclosure:
-    # Both enclosures are valid, hence so is their intersection.
-    return Enclosure(max(found.lower, least), min(found.upper, most))
 
 
 def _width(relative: RationalLike) -> float:

@@ -3,7 +3,7 @@ r"""Enclosures of a pair's curve: the precision increases until the enclosure is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import partial
 from typing import Final
@@ -64,6 +64,16 @@ def narrowed(
         missing = bits - found if value.is_finite() and found > 0 else working
         working += max(int(missing), 0) + 16
     raise PrecisionExhausted(f"no enclosure of relative width 2^-{bits} within {working} bits")
+
+
+def largest(found: Iterable[Enclosure]) -> Enclosure:
+    r"""The largest of the enclosed numbers; the others are not computed once one is infinite."""
+    kept: list[Enclosure] = []
+    for each in found:
+        if each.lower == math.inf:
+            return each
+        kept.append(each)
+    return Enclosure(max(each.lower for each in kept), max(each.upper for each in kept))
 
 
 def within(found: Enclosure, least: End, most: End) -> Enclosure:

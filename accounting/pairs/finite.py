@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from flint import arb
 
@@ -27,6 +27,8 @@ _BITS: Final = 64
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinitePair(RayPair):
     r"""P and Q given by their losses; m = 0, 1, ... indexes the outcomes of ``listed()``."""
+
+    everywhere: ClassVar[bool] = True
 
     @abstractmethod
     def listed(self) -> Listed:
@@ -65,10 +67,6 @@ class FinitePair(RayPair):
         if isinstance(last, Fraction):
             return Enclosure.exactly(last)
         return narrow(lambda: as_ball(self.listed()[-1][0]), _BITS)
-
-    def hidden(self) -> Fraction:
-        r"""The mass of infinite loss: 0, since both datasets have every outcome."""
-        return Fraction(0)
 
     def renyi(self, order: Fraction) -> arb:
         r"""The log of the sum of P e^((alpha-1) L), divided by alpha - 1."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import ClassVar, Final
 
 from flint import arb
 
 from accounting.errors import NotDerived
+from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.monotone import Cell, RayPair
-from accounting.pairs.pair import Coordinates
+from accounting.pairs.pair import Coordinates, Loss
 from dpcore.errors import PrecisionExhausted
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball
@@ -35,10 +36,18 @@ class ShiftedPair(RayPair):
     '0.04995837496'
     """
 
+    strict: ClassVar[bool] = False
+    r"""Whether the masses decrease strictly from 0, so that only -d/2 may have a loss of 0."""
+
     noise: Noise
     shift: int
 
-    def loss(self, m: int) -> arb:
+    @property
+    def sign(self) -> int:
+        r"""The sign s of the pair of sX."""
+        return 1
+
+    def loss(self, m: int) -> Loss:
         r"""The loss log p(m)/p(m+d); infinite beyond either end of the support."""
         here, there = self.noise.pmf_ball(m), self.noise.pmf_ball(m + self.shift)
         if here == 0 or there == 0:
@@ -57,11 +66,12 @@ class ShiftedPair(RayPair):
 
     def ray(self, epsilon: Fraction) -> Cell | None:
         r"""The ray by bisection; the cell is wider if balls cannot separate L from epsilon."""
-        level = ball(epsilon)
-        start = self.lowest()
+        if self.strict and epsilon == 0:
+            return (-self.shift // 2 + 1,) * 2
+        level, start = ball(epsilon), self.lowest()
 
         def exceeds(m: int) -> bool:
-            loss = self.loss(m)
+            loss = as_ball(self.loss(m))
             if loss.is_nan() and m > _FAR:
                 raise PrecisionExhausted("the masses are too small for an enclosure")
             return m >= start and bool(loss > level)
@@ -74,25 +84,31 @@ class ShiftedPair(RayPair):
                 "its largest loss is unknown: use a smaller epsilon, or add a pair for this law",
             ) from None
         first = last
-        while first > start and not self.loss(first - 1) <= level and last - first < _WIDEST:
+        while (
+            first > start and not as_ball(self.loss(first - 1)) <= level and last - first < _WIDEST
+        ):
             first -= 1
         return first, last
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""A(m) - B(m) and B(m), for the tails A(m) = P(X >= m) and B(m) = P(X >= m+d)."""
-        rest = self.noise.sf_ball(m + self.shift - 1)
+        r"""A(m) - B(m) and B(m), for the tails A(m) = P(sX >= m) and B(m) = P(sX >= m+d)."""
+        rest = self._above(m + self.shift)
         if self.shift > _SUMMED:
-            return self.noise.sf_ball(m - 1) - rest, rest
-        return sum((self.noise.pmf_ball(m + j) for j in range(self.shift)), arb(0)), rest
+            return self._above(m) - rest, rest
+        masses = (self.noise.pmf_ball(self.sign * (m + j)) for j in range(self.shift))
+        return sum(masses, arb(0)), rest
+
+    def _above(self, m: int) -> arb:
+        return self.noise.sf_ball(m - 1) if self.sign > 0 else self.noise.cdf_ball(-m)
 
     def below(self, m: int) -> arb:
-        r"""The mass P(X < m)."""
-        return self.noise.cdf_ball(m - 1)
+        r"""The mass P(sX < m)."""
+        return self.noise.cdf_ball(m - 1) if self.sign > 0 else self.noise.sf_ball(-m)
 
     def largest_loss(self) -> Enclosure:
         r"""Always raises :class:`NotDerived`: the mass function alone does not determine it."""
         raise NotDerived(f"the largest loss of {self.noise!r}", "use epsilon(delta) with delta > 0")
 
     def coordinates(self) -> Coordinates:
-        r"""The coordinates with masses p(m) and p(m+d)."""
-        return Coordinates(noise=self.noise, there=self.shift)
+        r"""The coordinates with masses p(sm) and p(s(m+d))."""
+        return Coordinates(noise=self.noise, there=self.sign * self.shift, sign=self.sign)

@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from flint import arb
 
@@ -41,6 +41,9 @@ class Coordinates:
 class Pair(ABC):
     r"""The pair (P, Q) of one noise law and one shift. Balls have the ambient precision."""
 
+    everywhere: ClassVar[bool] = False
+    r"""Whether each outcome has mass under both laws, so that no loss is infinite."""
+
     @abstractmethod
     def loss(self, m: int) -> Loss:
         r"""The loss L(m) = log P(m)/Q(m)."""
@@ -55,6 +58,8 @@ class Pair(ABC):
 
     def hidden(self) -> Loss:
         r"""The mass P(L = oo) of outcomes that Q cannot produce; 0 if the supports agree."""
+        if self.everywhere:
+            return Fraction(0)
         raise NotDerived("the mass outside the shifted support of this noise", "use alpha > 0")
 
     def coordinates(self) -> Coordinates:
@@ -97,7 +102,7 @@ class Pair(ABC):
         largest = self.largest_loss().upper
         if not isinstance(largest, Fraction):
             raise NotDerived("the zCDP parameter of this noise", "use the curve")
-        return supremum_over_orders(self.renyi, largest)
+        return supremum_over_orders(self.renyi, lambda order: largest / order)
 
 
 class ClosedPair(Pair):

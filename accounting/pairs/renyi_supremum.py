@@ -22,6 +22,7 @@ from accounting.pairs.ball_arithmetic import as_ball
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 
 _BITS: Final = 192
+_EVALUATIONS: Final = 20_000
 
 
 @dataclass(order=True, slots=True)
@@ -36,73 +37,48 @@ class _Interval:
 
 def supremum_over_orders(
     divergence: Callable[[Fraction], Fraction | arb],
-    largest_loss: Fraction | None = None,
+    beyond: Callable[[Fraction], Fraction | arb],
     *,
-    beyond: Callable[[Fraction], Fraction | arb] | None = None,
     known: Fraction = Fraction(0),
     tolerance: Fraction = Fraction(1, 10**6),
-    evaluations: int = 20_000,
 ) -> Enclosure:
     r"""The supremum of D_alpha/alpha over alpha > 1, to a relative width of ``tolerance``.
 
     ``divergence(alpha)`` is D_alpha of a pair. ``beyond(a)`` bounds D_alpha/alpha for all alpha >=
-    a; if D_oo is finite, ``largest_loss`` = D_oo gives the bound D_oo/a. ``known`` is a lower bound
-    on the supremum. The enclosure is rigorous whenever the search stops; it reaches ``tolerance``
-    only if ``beyond`` decreases to the supremum or below.
+    a, such as D_oo/a. ``known`` is a lower bound on the supremum. The enclosure is rigorous
+    whenever the search stops; it reaches ``tolerance`` only if ``beyond`` decreases to the supremum
+    or below.
 
-    >>> found = supremum_over_orders(lambda order: order / 8, Fraction(4), tolerance=Fraction(1, 9))
+    >>> found = supremum_over_orders(lambda a: a / 8, lambda a: 4 / a, tolerance=Fraction(1, 9))
     >>> Fraction(1, 8) in found
     True
     """
-    if beyond is None:
-        if largest_loss is None:
-            raise TypeError("a search over orders needs largest_loss or beyond")
-        largest = largest_loss
-        beyond = lambda order: largest / order  # noqa: E731 - a one-line function
-    bound = beyond
     with precision(_BITS):
-        return _search(
-            lambda order: as_ball(divergence(order)),
-            lambda order: Enclosure.of(as_ball(bound(order))).upper,
-            known,
-            tolerance,
-            evaluations,
-        )
-
-
-def _search(
-    divergence: Callable[[Fraction], arb],
-    beyond: Callable[[Fraction], Fraction | float],
-    known: Fraction,
-    tolerance: Fraction,
-    evaluations: int,
-) -> Enclosure:
-    least_order = 1 + tolerance / 4
-    first = divergence(least_order)
-    best = max(known, _lower(first / ball(least_order)))
-    # For orders close to 1, D_alpha/alpha <= D_b.
-    ceiling = _upper(first)
-    heap: list[_Interval] = []
-    low, at_low = least_order, first
-    while (rest := beyond(low)) > best * (1 + tolerance):
-        high = 1 + 2 * (low - 1)
-        at_high = divergence(high)
-        best = max(best, _lower(at_high / ball(high)))
-        heapq.heappush(heap, _interval(low, high, at_low, at_high))
-        low, at_low = high, at_high
-    ceiling = max(ceiling, Fraction(rest))
-    if not heap:
-        return Enclosure(best, max(best, ceiling))
-    for _ in range(evaluations):
-        if -heap[0].key <= max(best * (1 + tolerance), ceiling):
-            break
-        widest = heapq.heappop(heap)
-        center = (widest.low + widest.high) / 2
-        at_center = divergence(center)
-        best = max(best, _lower(at_center / ball(center)))
-        heapq.heappush(heap, _interval(widest.low, center, widest.at_low, at_center))
-        heapq.heappush(heap, _interval(center, widest.high, at_center, widest.at_high))
-    return Enclosure(best, max(ceiling, -heap[0].key))
+        low = 1 + tolerance / 4
+        at_low = as_ball(divergence(low))
+        best = max(known, _lower(at_low / ball(low)))
+        # For orders close to 1, D_alpha/alpha <= D_b.
+        ceiling = _upper(at_low)
+        heap: list[_Interval] = []
+        while (rest := Enclosure.of(as_ball(beyond(low))).upper) > best * (1 + tolerance):
+            high = 1 + 2 * (low - 1)
+            at_high = as_ball(divergence(high))
+            best = max(best, _lower(at_high / ball(high)))
+            heapq.heappush(heap, _interval(low, high, at_low, at_high))
+            low, at_low = high, at_high
+        ceiling = max(ceiling, Fraction(rest))
+        if not heap:
+            return Enclosure(best, max(best, ceiling))
+        for _ in range(_EVALUATIONS):
+            if -heap[0].key <= max(best * (1 + tolerance), ceiling):
+                break
+            widest = heapq.heappop(heap)
+            center = (widest.low + widest.high) / 2
+            at_center = as_ball(divergence(center))
+            best = max(best, _lower(at_center / ball(center)))
+            heapq.heappush(heap, _interval(widest.low, center, widest.at_low, at_center))
+            heapq.heappush(heap, _interval(center, widest.high, at_center, widest.at_high))
+        return Enclosure(best, max(ceiling, -heap[0].key))
 
 
 def _interval(low: Fraction, high: Fraction, at_low: arb, at_high: arb) -> _Interval:

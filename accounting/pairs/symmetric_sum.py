@@ -7,14 +7,16 @@ docs/proofs/curve.md.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Final, Protocol
+from functools import lru_cache
+from typing import Final, TypeAlias
 
 from flint import arb, ctx
 
 from accounting.errors import NotDerived
+from accounting.pairs.pair import Loss, Pair
 from accounting.pairs.renyi_supremum import supremum_over_orders
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball
@@ -26,74 +28,84 @@ _SEARCH_BITS: Final = 192
 _SECOND: Final = Fraction(2)
 _TOLERANCE: Final = Fraction(1, 10**4)
 
+Masses: TypeAlias = tuple[list[arb], list[arb]]
+"""p(n) and log p(n) for n = 0, 1, ..."""
 
-class Summed(Protocol):
-    r"""A pair whose masses decrease on both sides of 0 and are given by their logarithms."""
 
-    @property
-    def noise(self) -> Noise:
-        r"""A symmetric law, decreasing in |x|."""
-        ...
+class SummedPair(Pair):
+    r"""A pair (X, X - d) of a symmetric law that decreases on both sides of 0."""
 
-    @property
-    def shift(self) -> int:
-        r"""The shift d >= 1."""
-        ...
+    __slots__ = ()
 
-    def logarithms(self, reach: int) -> Sequence[arb]:
-        r"""The logarithms log p(n) for n = 0..``reach``, or further."""
-        ...
+    noise: Noise
+    shift: int
 
-    def beyond(self, first: int, order: Fraction, logarithms: Sequence[arb]) -> arb:
+    @abstractmethod
+    def table(self, reach: int) -> Masses:
+        r"""The masses and their logarithms for n = 0..``reach``, or further."""
+
+    @abstractmethod
+    def beyond(self, first: int, order: Fraction, logs: Sequence[arb]) -> arb:
         r"""A ball around sum_{m >= first} t(m), for first + d within the table; may be infinite."""
-        ...
 
+    @abstractmethod
     def reach(self, order: Fraction, bits: int) -> int:
         r"""An estimated summation range for ``bits`` of D_alpha; it is doubled if too small."""
-        ...
 
+    def bound_beyond(self, order: Fraction) -> Loss:
+        r"""An upper bound on D_alpha/alpha for all alpha >= ``order``: that of the largest loss."""
+        return Fraction(self.largest_loss().upper) / order
 
-def renyi_by_sum(pair: Summed, order: Fraction) -> arb:
-    r"""The Renyi divergence D_alpha = log(sum_m t(m))/(alpha - 1).
+    def mass_balls(self, first: int, last: int) -> list[arb]:
+        masses, _ = self.table(max(abs(first), abs(last)))
+        return [masses[abs(n)] for n in range(first, last + 1)]
 
-    Raises :class:`NotDerived` if the sum would need more than 2^20 masses.
-    """
-    reach, shift = max(pair.reach(order, ctx.prec), 1), pair.shift
-    while reach + shift < MOST_MASSES:
-        logs = pair.logarithms(reach + shift + 1)
-        # On the left p(n+d) < p(n): t(-d-n) = p(n+d) (p(n+d)/p(n))^k <= p(n+d).
-        left = pair.noise.sf_ball(reach + shift).upper()
-        right = pair.beyond(reach + 1, order, logs)
-        if right.is_finite():
-            total = _within(logs, shift, reach, order)
-            if max(left, right.rad()) <= total * arb(2) ** (-ctx.prec):
-                return (total + right + arb(left / 2, left / 2)).log() / ball(order - 1)
-        reach *= 2
-    raise NotDerived(
-        f"the Renyi divergence of order {order} of {pair.noise!r}",
-        f"it is a sum over more than {MOST_MASSES} masses; use epsilon(delta)",
-    )
+    def renyi(self, order: Fraction) -> arb:
+        r"""The Renyi divergence D_alpha = log(sum_m t(m))/(alpha - 1).
 
-
-def zcdp_by_search(
-    pair: Summed,
-    *,
-    largest_loss: Fraction | None = None,
-    beyond: Callable[[Fraction], Fraction | arb] | None = None,
-) -> Enclosure:
-    r"""The supremum of D_alpha/alpha by branch and bound over sums, to a relative width of 1e-4.
-
-    Raises :class:`NotDerived` if the search needs sums that are too long.
-    """
-    if pair.reach(_SECOND, _SEARCH_BITS) > _MOST_SEARCHED:
+        Raises :class:`NotDerived` if the sum would need more than 2^20 masses.
+        """
+        reach, shift = max(self.reach(order, ctx.prec), 1), self.shift
+        while reach + shift < MOST_MASSES:
+            _, logs = self.table(_rounded(reach + shift + 1))
+            # On the left p(n+d) < p(n): t(-d-n) = p(n+d) (p(n+d)/p(n))^k <= p(n+d).
+            left = self.noise.sf_ball(reach + shift).upper()
+            right = self.beyond(reach + 1, order, logs)
+            if right.is_finite():
+                total = _within(logs, shift, reach, order)
+                if max(left, right.rad()) <= total * arb(2) ** (-ctx.prec):
+                    return (total + right + arb(left / 2, left / 2)).log() / ball(order - 1)
+            reach *= 2
         raise NotDerived(
-            f"the zCDP parameter of {pair.noise!r}",
-            f"no theorem applies, and a search over sums of more than {_MOST_SEARCHED} masses "
-            "takes too long; use renyi(order)",
+            f"the Renyi divergence of order {order} of {self.noise!r}",
+            f"it is a sum over more than {MOST_MASSES} masses; use epsilon(delta)",
         )
-    return supremum_over_orders(
-        lambda order: renyi_by_sum(pair, order), largest_loss, beyond=beyond, tolerance=_TOLERANCE
-    )
+
+    def zcdp(self) -> Enclosure:
+        r"""The supremum of D_alpha/alpha by branch and bound, to a relative width of 1e-4.
+
+        Raises :class:`NotDerived` if the search needs sums that are too long.
+        """
+        if self.reach(_SECOND, _SEARCH_BITS) > _MOST_SEARCHED:
+            raise NotDerived(
+                f"the zCDP parameter of {self.noise!r}",
+                f"no theorem applies, and a search over sums of more than {_MOST_SEARCHED} masses "
+                "takes too long; use renyi(order)",
+            )
+        return supremum_over_orders(self.renyi, self.bound_beyond, tolerance=_TOLERANCE)
+
+
+def _rounded(reach: int) -> int:
+    # Round to a few table sizes, so that similar orders share a table.
+    grain = 1 << max(reach.bit_length() - 3, 5)
+    return -(-reach // grain) * grain
+
+
+@lru_cache(maxsize=1 << 12)
+def log_mass(noise: Noise, n: int, bits: int) -> arb:
+    r"""The logarithm log p(n); ``bits`` is the ambient precision, part of the cache key."""
+    del bits
+    return noise.pmf_ball(n).log()
 
 
 def _within(logs: Sequence[arb], shift: int, reach: int, order: Fraction) -> arb:
@@ -105,15 +117,7 @@ def _within(logs: Sequence[arb], shift: int, reach: int, order: Fraction) -> arb
     return total
 
 
-def gaussian_reach(variance: Fraction, shift: int, order: Fraction, bits: int) -> int:
-    r"""The distance at which a Gaussian of this variance, tilted by the order, has decreased by a
-    factor 2^-``bits``.
-    """
-    center = shift * math.ceil(order)
-    return center + math.isqrt(math.ceil(2 * variance * bits)) + 8
-
-
-def from_ratios(first: arb, ratios: Sequence[arb]) -> tuple[list[arb], list[arb]]:
+def from_ratios(first: arb, ratios: Sequence[arb]) -> Masses:
     r"""Compute p(n) and log p(n) for n = 0, 1, ... from p(0) and the ratios p(n+1)/p(n).
 
     >>> masses, logs = from_ratios(arb(1), [arb(0.5), arb(0.5)])

@@ -110,10 +110,8 @@ class IntegerPair(LossTable):
     @property
     def infinite_ends(self) -> int:
         r"""The number of tails whose losses are unbounded."""
-        window = self._window
         with precision(_BITS):
-            ends = (window.losses_beyond(right=right)[1] for right in (False, True))
-            return sum(end == arb("inf") for end in ends)
+            return len(self._window.unbounded())
 
     def sketch(self) -> Sketch:
         r"""A sketch of every cell, or of some points and the masses between them."""
@@ -144,12 +142,11 @@ class IntegerPair(LossTable):
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
         r"""The Hoelder bound E_Q[R^a; T]^2 <= E_Q[R^(2a)] Q(T) on the tail T of unbounded loss."""
         del edges
-        window, found = self._window, arb(0)
-        for right in (False, True):
-            if window.losses_beyond(right=right)[1] == arb("inf"):
-                _, rest = window.tail(right=right)
-                moment = as_ball(self.pair.renyi(2 * order)) * ball(2 * order - 1)
-                found += (moment.exp() * rest).sqrt()
+        found = arb(0)
+        for right in self._window.unbounded():
+            _, rest = self._window.tail(right=right)
+            moment = as_ball(self.pair.renyi(2 * order)) * ball(2 * order - 1)
+            found += (moment.exp() * rest).sqrt()
         return found
 
 
@@ -199,6 +196,11 @@ class _Window:
 
     def losses_beyond(self, *, right: bool) -> tuple[arb, arb]:
         return self.pair.losses_beyond(self.last if right else self.first - 1, right=right)
+
+    def unbounded(self) -> list[bool]:
+        # The tails, left or right, with unbounded losses.
+        sides = (False, True)
+        return [right for right in sides if self.losses_beyond(right=right)[1] == arb("inf")]
 
     def tail(self, *, right: bool) -> tuple[arb, arb]:
         return _tails(self.pair, self.last if right else self.first, right=right)
@@ -340,15 +342,16 @@ def _listed(window: _Window) -> Cells:
         for x in (here, there)
     )
     moved = Approximate(p.value - q.value, p.error + q.error + np.abs(p.value - q.value) * _UNIT)
-    ratios = Ratios(_divided(moved, q), _divided(p, q))
+    ratios = Ratios(moved.over(q), p.over(q))
     # A float below `_SMALLEST` is only known to be in [0, _SMALLEST]; the loss is computed exactly.
-    for place in np.flatnonzero(np.minimum(here, there) <= _SMALLEST):
-        with precision(_TAIL_BITS):
-            loss = as_ball(window.pair.loss(window.first + int(place)))
+    faint = np.flatnonzero(np.minimum(here, there) <= _SMALLEST)
+    with precision(_TAIL_BITS):
+        losses = [as_ball(window.pair.loss(window.first + place)) for place in faint.tolist()]
+        for place, loss in zip(faint, losses, strict=True):
             for each, infinite in ((p, "-inf"), (q, "inf")):
                 if each.value[place] == 0 and loss == arb(infinite):
                     each.error[place] = 0.0
-            ratios.put(int(place), _ratios([loss]))
+        ratios.put(faint, _ratios(losses))
     return Cells(p=p, q=q, moved=moved, low=ratios, high=ratios)
 
 
@@ -358,9 +361,9 @@ def _grouped(window: _Window, edges: Floats) -> Cells:
     ends = edges[1:].astype(np.int64) - first - 1
     p, q, moved = (_summed(each, starts, ends) for each in (single.p, single.q, single.moved))
     rises = single.low.excess.value[starts] <= single.low.excess.value[ends]
-    low = single.low.at(starts).where(rises, single.low.at(ends))
-    high = single.high.at(ends).where(rises, single.high.at(starts))
-    return _with_tails(window, Cells(p=p, q=q, moved=moved, low=low, high=high))
+    low, high = np.where(rises, starts, ends), np.where(rises, ends, starts)
+    inner = Cells(p=p, q=q, moved=moved, low=single.low[low], high=single.high[high])
+    return _with_tails(window, inner)
 
 
 def _summed(each: Approximate, starts: Integers, ends: Integers) -> Approximate:
@@ -368,15 +371,6 @@ def _summed(each: Approximate, starts: Integers, ends: Integers) -> Approximate:
         np.add.reduceat(x, starts) for x in (each.value, each.error, np.abs(each.value))
     )
     return Approximate(value, (error + size * (ends - starts + 1) * _UNIT) * _UP)
-
-
-def _divided(a: Approximate, b: Approximate) -> Approximate:
-    least = b.value - b.error
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        value = a.value / b.value
-        error = (a.error / least + np.abs(value) * (b.error / least + 3 * _UNIT)) * _UP
-    lost = ~((least > 0) & np.isfinite(value) & np.isfinite(error))
-    return Approximate(np.where(lost, np.inf, value), np.where(lost, 0.0, error))
 
 
 def _with_tails(window: _Window, inner: Cells) -> Cells:

@@ -13,9 +13,10 @@ Proofs: docs/proofs/cells.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,31 @@ _FAR: Final = -0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Approximate:
+class Columns:
+    r"""Columns of equal length, whose rows are selected and joined together."""
+
+    def __getitem__(self, places: Integers | slice) -> Self:
+        return self._each(lambda columns: columns[0][places])
+
+    def joined(self, *others: Self) -> Self:
+        r"""The concatenation with the others."""
+        return self._each(_concatenated, *others)
+
+    def _each(self, make: Callable[[list[Any]], Any], *others: Self) -> Self:
+        # Each column from the columns of the same name.
+        parts = (self, *others)
+        return type(self)(
+            **{f.name: make([getattr(part, f.name) for part in parts]) for f in fields(self)}
+        )
+
+
+def _concatenated(columns: list[Any]) -> Any:
+    first, *others = columns
+    return np.concatenate(columns) if isinstance(first, np.ndarray) else first.joined(*others)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Approximate(Columns):
     r"""Numbers within ``error`` of ``value``."""
 
     value: Floats
@@ -57,61 +82,28 @@ class Approximate:
         r"""Lower bounds on the numbers."""
         return self.value - self.error - np.abs(self.value) * 2 * _UNIT
 
-    def reversed(self) -> Approximate:
-        r"""The numbers in the opposite order."""
-        return Approximate(self.value[::-1], self.error[::-1])
-
-    def joined(self, *others: Approximate) -> Approximate:
-        r"""The concatenation with the others."""
-        parts = (self, *others)
-        return Approximate(
-            np.concatenate([each.value for each in parts]),
-            np.concatenate([each.error for each in parts]),
-        )
-
-    def at(self, places: Integers) -> Approximate:
-        r"""The entries at the indices ``places``."""
-        return Approximate(self.value[places], self.error[places])
+    def over(self, other: Approximate) -> Approximate:
+        r"""The quotients by numbers >= 0; infinite where their enclosure contains 0."""
+        least = other.value - other.error
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            value = self.value / other.value
+            error = self.error / least + np.abs(value) * (other.error / least + 3 * _UNIT)
+        error *= _UP
+        lost = ~((least > 0) & np.isfinite(value) & np.isfinite(error))
+        return Approximate(np.where(lost, np.inf, value), np.where(lost, 0.0, error))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ratios:
+class Ratios(Columns):
     r"""dP/dQ at some outputs: ``excess`` is dP/dQ - 1, ``ratio`` is dP/dQ; both may be infinite."""
 
     excess: Approximate
     ratio: Approximate
 
-    def put(self, place: int, one: Ratios) -> None:
-        r"""Assign the only element of ``one`` to index ``place``."""
-        for mine, theirs in ((self.excess, one.excess), (self.ratio, one.ratio)):
-            mine.value[place], mine.error[place] = theirs.value[0], theirs.error[0]
-
-    def where(self, kept: npt.NDArray[np.bool_], other: Ratios) -> Ratios:
-        r"""These values where ``kept`` is true, otherwise those of ``other``."""
-        return Ratios(
-            *(
-                Approximate(
-                    np.where(kept, mine.value, theirs.value),
-                    np.where(kept, mine.error, theirs.error),
-                )
-                for mine, theirs in ((self.excess, other.excess), (self.ratio, other.ratio))
-            )
-        )
-
-    def at(self, places: Integers) -> Ratios:
-        r"""The entries at the indices ``places``."""
-        return Ratios(self.excess.at(places), self.ratio.at(places))
-
-    def joined(self, *others: Ratios) -> Ratios:
-        r"""The concatenation with the others."""
-        return Ratios(
-            self.excess.joined(*(each.excess for each in others)),
-            self.ratio.joined(*(each.ratio for each in others)),
-        )
-
-    def reversed(self) -> Ratios:
-        r"""The ratios in the opposite order."""
-        return Ratios(self.excess.reversed(), self.ratio.reversed())
+    def put(self, places: Integers, them: Ratios) -> None:
+        r"""Assign other ratios to the rows ``places``."""
+        for mine, theirs in ((self.excess, them.excess), (self.ratio, them.ratio)):
+            mine.value[places], mine.error[places] = theirs.value, theirs.error
 
     def sampled(self, rate: float, rest: float, *, present: bool) -> Ratios:
         r"""The ratios of the mixtures of :meth:`Cells.sampled`; ``rest`` is 1 - ``rate``."""
@@ -155,7 +147,7 @@ class Ratios:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Cells:
+class Cells(Columns):
     r"""Cells in increasing order of dP/dQ, which lies between ``low`` and ``high`` on each cell.
 
     ``p`` and ``q`` are the masses of the cells; ``moved`` is P - Q of each cell, which may be known
@@ -175,21 +167,7 @@ class Cells:
         r"""The cells in increasing order of dP/dQ, reversed if the given order is decreasing."""
         if low.excess.value[0] <= high.excess.value[-1]:
             return cls(p=p, q=q, moved=moved, low=low, high=high)
-        return cls(
-            p=p.reversed(),
-            q=q.reversed(),
-            moved=moved.reversed(),
-            low=high.reversed(),
-            high=low.reversed(),
-        )
-
-    def joined(self, *others: Cells) -> Cells:
-        r"""The concatenation with the others."""
-        rows = {
-            f.name: getattr(self, f.name).joined(*(getattr(each, f.name) for each in others))
-            for f in fields(self)
-        }
-        return Cells(**rows)
+        return cls(p=p, q=q, moved=moved, low=high, high=low)[::-1]
 
     def atoms_above(self) -> tuple[Floats, Floats, float]:
         r"""Upper bounds (losses, masses) on the atoms at the ends, and on the mass at infinity.

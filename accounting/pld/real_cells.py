@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from flint import arb, ctx
 
-from accounting.pairs.enclose import moved
+from accounting.pairs.enclose import largest, moved
 from accounting.pld.loss_atoms import Floats
 from accounting.pld.loss_table import LossTable, Sketch
 from accounting.pld.noise_density import FLOOR, MOST_EXPONENT, Density, NormalDensity
@@ -28,6 +28,7 @@ from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
 _UNIT: Final = 2.0**-53
 _UP: Final = 1 + 2.0**-49
+_BITS: Final = 64
 _POINTS: Final = 3001
 _MOST_LOSS: Final = 680.0
 _MOST_CELLS: Final = 1 << 18
@@ -92,10 +93,12 @@ class RealPair(LossTable):
 
     def largest_loss(self) -> Enclosure:
         r"""The largest loss: log dP/dQ at an end of the real line, as an enclosure."""
-        found = [self._loss_at_end(right=right) for right in (False, True)]
-        return Enclosure(max(each.lower for each in found), max(each.upper for each in found))
+        return self._largest(_BITS)
 
-    def _loss_at_end(self, *, right: bool, bits: int = 64) -> Enclosure:
+    def _largest(self, bits: int) -> Enclosure:
+        return largest(self._loss_at_end(right=right, bits=bits) for right in (False, True))
+
+    def _loss_at_end(self, *, right: bool, bits: int = _BITS) -> Enclosure:
         (here, p), (there, q) = (self.density.leading(t, right=right) for t in (self.p, self.q))
         if here != there:
             return Enclosure.infinite() if here > there else Enclosure.exactly(0)
@@ -152,10 +155,13 @@ class RealPair(LossTable):
         The difference has its maximum at the output with loss epsilon, so a certified interval of
         length h around that output changes the result only by order h^2.
         """
-        growth, largest = epsilon.exp(), self._largest_ball()
-        if not epsilon < largest:
+        growth, end = epsilon.exp(), self._largest(ctx.prec)
+        top = arb("inf")
+        if end.upper < math.inf:
+            top = ball(Fraction(end.lower)).union(ball(Fraction(end.upper)))
+        if not epsilon < top:
             # delta is at most 1 - e^(epsilon - L), where L is the largest loss.
-            return arb(0).union((-(epsilon - largest).expm1()).max(arb(0)))
+            return arb(0).union((-(epsilon - top).expm1()).max(arb(0)))
         sign = 1 if self.rises else -1
         x = self._output(epsilon, growth, sign)
         found = arb(0).union(arb(1)) if x is None else self._beyond(x, growth, sign).max(arb(0))
@@ -229,16 +235,6 @@ class RealPair(LossTable):
 
         return (at(self.p) / (growth * at(self.q))).log()
 
-    def _largest_ball(self) -> arb:
-        ends = [self._loss_at_end(right=right, bits=ctx.prec) for right in (False, True)]
-        balls = [
-            arb("inf")
-            if end.upper == math.inf
-            else ball(Fraction(end.lower)).union(ball(Fraction(end.upper)))
-            for end in ends
-        ]
-        return balls[0].max(balls[1])
-
     # -- floats: they affect only speed and width --------------------------------------------------
 
     def loss(self, x: Floats) -> Floats:
@@ -281,8 +277,8 @@ class RealPair(LossTable):
         ratios = self._ratios(outputs)
         count, last = len(edges), len(outputs) + 1
         places = np.arange(1, count + 1)
-        high = ratios.at(np.append(places, last))
-        low = ratios.at(np.concatenate(([0], places + (count if inset else 0))))
+        high = ratios[np.append(places, last)]
+        low = ratios[np.concatenate(([0], places + (count if inset else 0)))]
         return Cells.rising(p=p, q=q, moved=moved, low=low, high=high)
 
     def _mixed(self, components: list[Approximate]) -> tuple[Approximate, Approximate, Approximate]:
@@ -323,18 +319,10 @@ class RealPair(LossTable):
         here, there, moved = self._mixed(
             [Approximate(*each) for each in zip(grown, error, strict=True)]
         )
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            ratio = here.value / there.value
-            bend = there.error / np.maximum(there.value - there.error, 0.0)
-            slip_ratio = (here.error / there.value + ratio * (bend + 3 * _UNIT)) * _UP
-            excess = moved.value / there.value
-            slip_excess = (moved.error / there.value + np.abs(excess) * (bend + 3 * _UNIT)) * _UP
-        lost = ~np.isfinite(ratio) | ~np.isfinite(slip_ratio)
-        if lost[1:-1].any():
+        found = Ratios(moved.over(there), here.over(there))
+        if np.isinf(found.ratio.value[1:-1]).any():
             raise PrecisionExhausted("a ratio of densities exceeds float64: use more noise")
-        ratio, excess = np.where(lost, np.inf, ratio), np.where(lost, np.inf, excess)
-        slip_ratio, slip_excess = np.where(lost, 0.0, slip_ratio), np.where(lost, 0.0, slip_excess)
-        return Ratios(Approximate(excess, slip_excess), Approximate(ratio, slip_ratio))
+        return found
 
 
 Kinds: TypeAlias = tuple[tuple[Fraction, RealPair], ...]

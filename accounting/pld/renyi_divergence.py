@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 from flint import arb
 
+from accounting.pairs.enclose import largest
 from accounting.pld.loss_table import Focus, LossTable, Tables
 from accounting.pld.pessimistic_discretisation import Approximate, Cells
 from dpcore.numbers.enclosure import Enclosure, ball, precision
@@ -106,5 +107,4 @@ def _growth(w: arb, order: Fraction) -> arb:
 
 def largest_renyi(directions: tuple[Tables, ...], order: Fraction, bits: int) -> Enclosure:
     r"""The largest Renyi divergence over these directions, to 2^-``bits`` or 1e-6."""
-    found = [renyi(kinds, order, max(2.0**-bits, _WIDTH)) for kinds in directions]
-    return Enclosure(max(each.lower for each in found), max(each.upper for each in found))
+    return largest(renyi(kinds, order, max(2.0**-bits, _WIDTH)) for kinds in directions)

@@ -282,7 +282,7 @@ def _corner_cells(pair: ConnectTheDotsPair) -> Cells:
     places = [Fraction(0), *(x for x, _ in inner)]
     ratio, excess = _floats(places), _floats([x - 1 for x in places])
     infinite = Approximate(np.array([np.inf]), np.zeros(1))
-    ratios = Ratios(excess.joined(infinite), ratio.joined(infinite))
+    ratios = Ratios(excess, ratio).joined(Ratios(infinite, infinite))
     return Cells(p=p, q=q, moved=moved, low=ratios, high=ratios)
 
 

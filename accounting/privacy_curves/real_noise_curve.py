@@ -159,7 +159,9 @@ class RealCurve(OneRelease):
         if loss:
             return self._both(Enclosure.exactly(loss.variance / 2))
         del relative
-        return self._both(supremum_over_orders(self._laplace_renyi, self._spread()))
+        return self._both(
+            supremum_over_orders(self._laplace_renyi, lambda order: self._spread() / order)
+        )
 
     def _both(self, found: Enclosure) -> Bound:
         return replace(

@@ -25,7 +25,7 @@ from accounting.guarantees.guarantee import Guarantee, order_above_one, probabil
 from accounting.guarantees.renyi_to_epsilon import approx_from_renyi, delta_from_renyi
 from accounting.law_pairs.registry import Coordinates, candidates, worst
 from accounting.pairs.ball_arithmetic import as_ball
-from accounting.pairs.enclose import MOST_BITS, narrowed, within
+from accounting.pairs.enclose import MOST_BITS, largest, narrowed, within
 from accounting.pairs.pair import Loss, Pair
 from accounting.privacy_curves.choose_composition_method import ComposedLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs, of_noise, over_totals
@@ -235,7 +235,7 @@ class PairCurve(OneRelease):
         (Enclosure([0, 0]), Enclosure([0.049958374957879972, 0.049958374957879973]))
         """
         exact = at_least_zero("epsilon", epsilon)
-        return _largest(self._totals(partial(ComposedLoss.delta, epsilon=exact), bits))
+        return largest(self._totals(partial(ComposedLoss.delta, epsilon=exact), bits))
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least epsilon at ``delta`` in [0, 1].
@@ -250,8 +250,8 @@ class PairCurve(OneRelease):
         exact = probability("delta", delta)
         bits = _checked(bits)
         if exact == 0:
-            return _added(self.worst(), _largest_loss, bits)
-        return _largest(self._totals(partial(ComposedLoss.epsilon, delta=exact), bits))
+            return _added(self.worst(), lambda pair: pair.largest_loss(), bits)
+        return largest(self._totals(partial(ComposedLoss.epsilon, delta=exact), bits))
 
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The least type II error of any test between neighbours with type I error ``alpha``.
@@ -290,8 +290,8 @@ class PairCurve(OneRelease):
         """
         exact = order_above_one(order)
         bits = _checked(bits)
-        return _largest(
-            _added(each, partial(_renyi, order=exact), bits) for each in self.products()
+        return largest(
+            _added(each, lambda pair: pair.renyi(exact), bits) for each in self.products()
         )
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
@@ -303,7 +303,7 @@ class PairCurve(OneRelease):
 
     def enclose_zcdp(self, bits: int = _BITS) -> Enclosure:
         r"""The least rho, to a relative width of 2^-bits."""
-        return _added(self.worst(), _zcdp, _checked(bits))
+        return _added(self.worst(), lambda pair: pair.zcdp(), _checked(bits))
 
     def _totals(self, ask: Callable[..., Enclosure], bits: int) -> Iterator[Enclosure]:
         # Each product: its value, or bounds from the listings of both directions.
@@ -373,18 +373,6 @@ def _added(product: Coordinates, ask: Callable[[Pair], Loss | Enclosure], bits: 
     )
 
 
-def _renyi(pair: Pair, order: Fraction) -> Loss:
-    return pair.renyi(order)
-
-
-def _largest_loss(pair: Pair) -> Enclosure:
-    return pair.largest_loss()
-
-
-def _zcdp(pair: Pair) -> Loss | Enclosure:
-    return pair.zcdp()
-
-
 def _finite_loss(product: Coordinates) -> arb:
     # P(L < oo): the type II error of the best test that never errs under Q.
     finite = ((1 - as_ball(pair.hidden())) ** count for pair, count in product)
@@ -401,18 +389,9 @@ def _loss(compute: Callable[[], Loss | Enclosure], bits: int) -> Enclosure:
     return narrowed(lambda: cast("arb", compute()), bits)
 
 
-def _largest(found: Iterable[Enclosure]) -> Enclosure:
-    enclosures: list[Enclosure] = []
-    for each in found:
-        if each.lower == math.inf:
-            return each  # nothing exceeds infinity: the others need not be computed
-        enclosures.append(each)
-    return Enclosure(max(e.lower for e in enclosures), max(e.upper for e in enclosures))
-
-
 def _smallest(found: Iterable[Enclosure]) -> Enclosure:
-    enclosures = [*found]
-    return Enclosure(min(e.lower for e in enclosures), min(e.upper for e in enclosures))
+    kept = [*found]
+    return Enclosure(min(each.lower for each in kept), min(each.upper for each in kept))
 
 
 def _checked(bits: int) -> int:

@@ -16,7 +16,7 @@ from accounting.law_pairs.skellam import SkellamPair
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.pair import Coordinates
-from accounting.pairs.symmetric_sum import renyi_by_sum
+from accounting.pairs.symmetric_sum import SummedPair
 from accounting.pld.integer_cells import table_of
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore import DiscreteGaussian
@@ -130,6 +130,7 @@ class Short(SkellamPair):
 def test_a_sum_that_forgets_its_rest_is_caught() -> None:
     # Cut far too early: with its remainder the sum is wide and true, without it narrow and wrong.
     brute, indent = worlds("4", 3, 70).renyi("2"), " " * 16
+    renyi_by_sum = SummedPair.renyi
     hasty = mutated(renyi_by_sum, ENOUGH, "if True:")
     forgetful = mutated(
         renyi_by_sum,
