@@ -108,7 +108,7 @@ def _room(claim: Claim, least: Fraction) -> Fraction:
 
 def _decimals(small: Fraction) -> int:
     if small < _LEAST**5:
-        raise Refused("so small a delta needs more digits than the limit allows")
+        raise Refused("so small a delta needs more than 300 decimals, the limit of the kernel")
     return max(math.ceil((math.log2(small.denominator) - math.log2(small.numerator)) / 3.32), 0)
 
 

@@ -198,6 +198,8 @@ def _finding(found: Read, claim: Claim, allowance: Allowance, *, estimates: bool
                 holds, reason = compared(found.parts, claim)
             except Refused as other:
                 raise Refused(f"{error}; {other}") from None
+            except (ArithmeticError, ValueError):
+                raise Refused(f"{error}; its numbers are too extreme for an estimate") from None
             estimated = True
         status = Status.HOLDS if holds else Status.FAILS
     except OutOfTime as error:

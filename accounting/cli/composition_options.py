@@ -257,7 +257,11 @@ def read_names(argument: str, path: str, what: str) -> list[str]:
     text = read_text(argument, path, most=_MOST_NAMES, stdin=True)
     if not text.strip():
         raise InvalidParameter(argument, path, "is empty")
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    names = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    for number, name in enumerate(names, 1):
+        if not name.strip():
+            raise InvalidParameter(argument, path, f"line {number} is empty: remove it")
+    return names
 
 
 def each(argument: str, given: Sequence[_T], count: int, otherwise: _T) -> list[_T]:

@@ -278,12 +278,16 @@ def test_refusals_name_the_option_in_one_line(
 
 
 def test_names_are_split_at_line_ends_alone(opened: Command, tmp_path: Path) -> None:
-    (tmp_path / "users.txt").write_text("ada\N{LINE SEPARATOR}bob\n", encoding="utf-8")
-    answer = opened("charge", "--batch", "one", "--users-file", tmp_path / "users.txt", *GAUSSIAN)
-    assert answer.code == 2
-    assert "--users-file" in answer.err
+    file = tmp_path / "users.txt"
+    for text, named in (
+        ("ada\n\nbob\n", f"{file}: line 2 is empty"),
+        ("ada\N{LINE SEPARATOR}bob\n", ""),
+    ):
+        file.write_text(text, encoding="utf-8")
+        answer = opened("charge", "--batch", "one", "--users-file", file, *GAUSSIAN)
+        assert (answer.code, f"--users-file = {named}" in answer.err) == (2, True)
     splitting = mutated(read_names, 'text.removesuffix("\\n").split("\\n")', "text.splitlines()")
-    assert splitting("--users-file", str(tmp_path / "users.txt"), "user") == ["ada", "bob"]
+    assert splitting("--users-file", str(file), "user") == ["ada", "bob"]
 
 
 def test_a_ledger_that_is_not_there(command: Command, tmp_path: Path) -> None:

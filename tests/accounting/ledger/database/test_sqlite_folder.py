@@ -36,12 +36,12 @@ TWO_PATHS = """
 import subprocess, sys
 from accounting.guarantees.stated_guarantees import ZCdp
 from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable
-from accounting.ledger.database import place
+from accounting.ledger.database import database_url
 from accounting.ledger.charge_or_refuse import Book
 from tests.support.ledger.budget import per_user
 script, path, *rest = sys.argv[1:]
 if "no mounts told" in rest:
-    place._mount_of = lambda path: None
+    database_url._mount_of = lambda path: None
 if "no homes" in rest:
     Book._must_be_home = lambda self, connection: None
 try:
