@@ -130,8 +130,13 @@ def decimal_of(value: Fraction) -> str:
     if 10**_MOST_LETTERS % value.denominator:
         return _short(value)
     places = next(k for k in count() if 10**k % value.denominator == 0)
-    whole = str(int(value * 10**places)).rjust(places + 1, "0")
-    return f"{whole[:-places]}.{whole[-places:]}" if places else whole
+    return with_decimals(int(value * 10**places), places)
+
+
+def with_decimals(scaled: int, places: int) -> str:
+    r"""Format ``scaled / 10**places`` with exactly so many decimals."""
+    text = str(scaled).rjust(places + 1, "0")
+    return f"{text[:-places]}.{text[-places:]}" if places else text
 
 
 def _of_one(part: Mapping[str, Any]) -> str:

@@ -23,6 +23,7 @@ from accounting.certificates.canonical_text import (
     ascii_text,
     digest_of,
     required_assumptions,
+    with_decimals,
 )
 from accounting.certificates.certificate_format import (
     MOST_DECIMALS,
@@ -470,8 +471,8 @@ class _ClaimRequest:
         return {
             "quantity": self.quantity,
             self.key: write_rational(self.at),
-            "lower": _decimal(lower, decimals),
-            "upper": _decimal(upper, decimals),
+            "lower": with_decimals(lower, decimals),
+            "upper": with_decimals(upper, decimals),
             "digits": decimals,
             "theorem": THEOREMS[self.quantity],
         }
@@ -493,13 +494,6 @@ def _cell(lower: Fraction, upper: Fraction, decimals: int) -> tuple[int, int] | 
         return int(low), int(low)
     cell = math.floor(low - _MARGIN)
     return (cell, cell + 1) if cell == math.floor(high + _MARGIN) else None
-
-
-def _decimal(scaled: int, decimals: int) -> str:
-    if decimals == 0:
-        return str(scaled)
-    text = str(scaled).rjust(decimals + 1, "0")
-    return f"{text[:-decimals]}.{text[-decimals:]}"
 
 
 def _exact_claims(parts: tuple[Part, ...]) -> Iterator[dict[str, Any]]:

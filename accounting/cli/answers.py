@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from accounting.calibration.parameter_search import Edge
     from accounting.composition.compose import Composition
     from accounting.guarantees.bound import Bound
-    from accounting.guarantees.guarantee import Guarantee
 
 Fact: TypeAlias = tuple[str, str]
 """A name and its value: one line of the text output."""
@@ -48,11 +47,6 @@ def beyond_fact(name: str, beyond: str, edge: Edge, quantity: str) -> Fact:
     words = "fails" if edge.proven else "is not proven to satisfy it"
     found = edge.found if edge.found_beyond is None else edge.found_beyond
     return name, f"{beyond} {words}: {quantity} is {between(found)}"
-
-
-def format_part(source: Guarantee, rounds: int) -> str:
-    r"""Format one component as command options."""
-    return f"{rounds} x {source.text}"
 
 
 def write_certificate(
@@ -89,7 +83,7 @@ def document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[s
 
 def lines_of(total: Composition, found: Bound) -> list[str]:
     r"""The lines of text for the components, the method, and the assumptions."""
-    facts = [("rounds", format_part(source, count)) for source, count in total.parts]
+    facts = [("rounds", f"{count} x {source.text}") for source, count in total.parts]
     facts += [("method", computed_by(found)), *assumed(total)]
     return lines(facts)
 

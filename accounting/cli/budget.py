@@ -143,7 +143,7 @@ def curve(
             found.append((at, total.epsilon(at, relative)))
             advance(len(found))
     if plot is not None:
-        title = " + ".join(answers.format_part(source, count) for source, count in total.parts)
+        title = " + ".join(f"{count} x {source.text}" for source, count in total.parts)
         draw(plot, [(float(at), bound) for at, bound in found], title=title)
     if as_json:
         rows = [{"delta": answers.exact(at), "epsilon": bound.to_json()} for at, bound in found]

@@ -206,20 +206,17 @@ def matrix(
         show(answers.document(answer, total, found))
         return
     both = f"between {down(size.lower, _DIGITS)} and {up(size.upper, _DIGITS)}"
+    several = f"is in at most {participation.most} rounds, {participation.apart} or more apart"
     facts = [
         *answers.of_least("sigma", least),
         ("epsilon", f"{answers.between(found)} at delta = {delta}"),
         ("sensitivity", f"{both} x {sensitivity} per round, in l2: {moved.how}"),
         ("strategy", f"{mechanism.strategy.written} over {count} rounds"),
-        ("one unit", _rounds(participation.most, participation.apart)),
+        ("one unit", "is in one round" if participation.most == 1 else several),
         ("neighbours", _SAID[relation]),
         ("method", answers.computed_by(found)),
     ]
     show(answers.lines([*facts, *answers.assumed(total)]))
-
-
-def _rounds(most: int, apart: int) -> str:
-    return "is in one round" if most == 1 else f"is in at most {most} rounds, {apart} or more apart"
 
 
 def _noise(written: str) -> Gaussian | DiscreteGaussian:

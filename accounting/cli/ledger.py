@@ -2,8 +2,8 @@ r"""The ``dpcore ledger`` commands: the spent budget of each user, in an SQL dat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from fractions import Fraction
 from functools import partial
@@ -263,12 +263,10 @@ def _counted(number: int, what: str = "charge") -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-@contextmanager
-def _with_option_names(users: str = "--user") -> Iterator[None]:
+def _with_option_names(users: str = "--user") -> AbstractContextManager[None]:
     # Report errors of the ledger under the names of the command's options.
     names = ("budget", "batch", "renews", "relation")
-    with named(*names, scope="--relation", url="--db", user=users, users=users):
-        yield
+    return named(*names, scope="--relation", url="--db", user=users, users=users)
 
 
 def _describe(book: Ledger, *, as_json: bool, damages: list[str] | None = None) -> None:

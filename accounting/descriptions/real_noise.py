@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import ClassVar, Final
 
 from dpcore.noise import LawType
-from dpcore.numbers.parameter import Exact, make_positive, write_rational
+from dpcore.numbers.parameter import Exact, check_fields, write_rational
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,9 @@ class RealNoise(metaclass=LawType):
 
     name: ClassVar[str]
     released_by: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -62,10 +65,7 @@ class Gaussian(RealNoise):
     name: ClassVar[str] = "gaussian"
     released_by: ClassVar[str] = "discrete-gaussian noise"
 
-    sigma: Exact = Exact()
-
-    def __post_init__(self) -> None:
-        make_positive(self, sigma="sigma 0 adds no noise")
+    sigma: Exact = Exact(zero="sigma 0 adds no noise")
 
     @property
     def variance(self) -> Fraction:
@@ -86,10 +86,7 @@ class Laplace(RealNoise):
     name: ClassVar[str] = "laplace"
     released_by: ClassVar[str] = "discrete-laplace noise"
 
-    scale: Exact = Exact()
-
-    def __post_init__(self) -> None:
-        make_positive(self, scale="scale 0 adds no noise")
+    scale: Exact = Exact(zero="scale 0 adds no noise")
 
     @property
     def variance(self) -> Fraction:

@@ -49,6 +49,9 @@ class Scheme:
     reports: ClassVar[bool | None] = False
     whole: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @property
     def most_moves(self) -> int:
         r"""The largest change of the query by one unit, as a multiple of the sensitivity."""
@@ -113,9 +116,6 @@ class Poisson(Scheme):
     grouped: ClassVar[tuple[Relation, ...]] = (_ADDED,)
 
     rate: Exact = Exact(within="(0, 1]", reason="it is a probability")
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def everybody(self) -> bool:
@@ -189,9 +189,6 @@ class TruncatedPoisson(Scheme):
     examples: Whole = Whole()
     most: Whole = Whole()
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
     @property
     def most_moves(self) -> int:
         r"""The value 2, since a unit may replace another one."""
@@ -240,9 +237,6 @@ class Shuffled(Scheme):
     whole: ClassVar[bool] = True
 
     users: Whole = Whole(at_most=1 << 40)
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 EVERYONE: Final = Everyone()

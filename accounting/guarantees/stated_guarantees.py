@@ -271,8 +271,7 @@ class ZCdp(_Stated):
 
     def _delta(self, epsilon: Fraction) -> End:
         rho = self.rho
-        found = delta_from_renyi(lambda a: rho * a, epsilon).upper if rho else Fraction(0)
-        return rounded_up(found)
+        return delta_from_renyi(lambda a: rho * a, epsilon).upper if rho else Fraction(0)
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The bound rho alpha on D_alpha, by definition."""
@@ -365,7 +364,7 @@ class Rdp(_Stated):
         return min(epsilon_at_order(epsilon, a, delta) for a, epsilon in points_of(self))
 
     def _delta(self, epsilon: Fraction) -> End:
-        return rounded_up(min(delta_at_order(bound, a, epsilon) for a, bound in points_of(self)))
+        return min(delta_at_order(bound, a, epsilon) for a, bound in points_of(self))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The bound at ``order``; between stated orders (alpha - 1) D_alpha is below a chord."""

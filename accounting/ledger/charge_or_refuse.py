@@ -117,10 +117,7 @@ class Book:
     @classmethod
     def stored(cls, connection: Connection, *, at_home: bool = True) -> Self:
         r"""The book of the ledger stored in the database."""
-        rows = connection.exec_driver_sql("SELECT * FROM ledger").mappings().all()
-        if len(rows) != 1:
-            raise LedgerDamaged("ledger", "the row of the ledger is missing or not unique")
-        (row,) = rows
+        row = connection.exec_driver_sql("SELECT * FROM ledger").mappings().one()
         if row.get("format") != FORMAT or not isinstance(row.get("identity"), str):
             raise LedgerDamaged("ledger", f"must have format {FORMAT}")
         try:

@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from accounting.ledger.charge_or_refuse import Book
 from accounting.ledger.errors import LedgerDamaged
-from accounting.ledger.hash_chain import Account, Charge, genesis, names_digest, value_digest
+from accounting.ledger.hash_chain import Account, Charge, names_digest, value_digest
 from accounting.ledger.tables import FORMAT, Tables
 
 _ROWS: Final = 10_000
@@ -81,7 +81,7 @@ def _chain(
     receipts: dict[int, set[str]] = {}
     for at, digest in acknowledged:
         receipts.setdefault(at, set()).add(digest)
-    number, previous = 0, genesis(book.text)
+    number, previous = 0, book.start
     for row in _rows(connection, book.tables.charges, "id"):
         if type(row["id"]) is int:
             for missing in range(number + 1, min(row["id"], number + 4)):

@@ -197,7 +197,8 @@ class _Law:
     @classmethod
     def of(cls, protocol: PureShuffle) -> _Law:
         width = protocol.width + 1
-        kept = [ball(1 - protocol.cover) * mass for mass in _masses(protocol.share, protocol.reach)]
+        masses = _masses(protocol.share, protocol.reach, ctx.prec)
+        kept = [ball(1 - protocol.cover) * mass for mass in masses]
         chance = 1 - 2 * sum(kept, arb(0)) + kept[0]
         return cls(
             noise=arb_poly([*kept[:0:-1], *kept]),
@@ -207,12 +208,8 @@ class _Law:
         )
 
 
-def _masses(share: PolyaDifference, reach: int) -> list[arb]:
-    return _masses_at(share, reach, ctx.prec)
-
-
 @lru_cache(maxsize=16)
-def _masses_at(share: PolyaDifference, reach: int, bits: int) -> list[arb]:
+def _masses(share: PolyaDifference, reach: int, bits: int) -> list[arb]:
     # P(Z = j), j = 0, ..., J, of the difference of two Polya draws of shape r <= 1: sums of
     # products of P(X = k), which decreases in k, so the terms omitted from the sum over k < M are
     # at most P(X = M) in total.

@@ -484,7 +484,10 @@ class Quantile(Clipped):
     def factors(self, relation: Relation) -> tuple[tuple[int, ...], int]:
         r"""Factors that make the effects of a row on all scores about equal, and their maximum."""
         replaced = relation is Relation.REPLACE
-        moves = [q.denominator if replaced else _larger(q) for q in self.all]
+        moves = [
+            q.denominator if replaced else max(q.numerator, q.denominator - q.numerator)
+            for q in self.all
+        ]
         most = max(moves) * (_FINE if len(moves) > 1 else 1)
         factors = tuple(most // each for each in moves)
         largest = max(f * each for f, each in zip(factors, moves, strict=True))
@@ -525,10 +528,6 @@ class Quantile(Clipped):
             return Answer(values[0], None, None, note)
         names = [exactly(q) for q in self.all]
         return Answer(dict(zip(names, values, strict=True)), None, dict.fromkeys(names), note)
-
-
-def _larger(q: Fraction) -> int:
-    return max(q.numerator, q.denominator - q.numerator)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -248,13 +248,6 @@ def rational_in(argument: str, value: object, interval: Interval, reason: str = 
     return exact
 
 
-def make_positive(instance: object, **reasons: str) -> None:
-    r"""Convert the named fields of a frozen dataclass to Fractions > 0, in ``__post_init__``."""
-    for name, reason in reasons.items():
-        exact = positive_rational(name, getattr(instance, name), reason)
-        object.__setattr__(instance, name, exact)
-
-
 def make_integers(
     instance: object, *names: str, at_least: int = 1, at_most: int | None = None
 ) -> None:

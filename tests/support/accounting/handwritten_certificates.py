@@ -12,8 +12,8 @@ from accounting.certificates.canonical_text import (
     THEOREMS,
     digest_of,
     required_assumptions,
+    with_decimals,
 )
-from accounting.certificates.certify import _decimal
 
 _KEYS = {"epsilon": "delta", "delta": "epsilon", "renyi": "order"}
 
@@ -70,7 +70,7 @@ def enclosed(quantity: str, at: str, lower: str, upper: str) -> dict[str, Any]:
 
 def cell(quantity: str, at: str, place: int, digits: int, width: int = 1) -> dict[str, Any]:
     """Claim that the quantity lies in cell ``place`` of the grid, or equals its left end."""
-    ends = (_decimal(place, digits), _decimal(place + width, digits))
+    ends = (with_decimals(place, digits), with_decimals(place + width, digits))
     return {**enclosed(quantity, at, *ends), "digits": digits}
 
 
