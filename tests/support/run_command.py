@@ -3,8 +3,9 @@ r"""Run commands as typed, and return exit code, standard output and standard er
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -26,6 +27,10 @@ class Answer:
         return found
 
 
+Command: TypeAlias = Callable[..., Answer]
+"""A fixture that runs a command with these words."""
+
+
 def _refused(word: str) -> None:
     raise AssertionError(f"{word} is not JSON")
 
@@ -36,13 +41,3 @@ def typed(streams: pytest.CaptureFixture[str], *words: object) -> Answer:
     code = dpcore.cli.app.run([*map(str, words)])
     out, err = streams.readouterr()
     return Answer(code=code, out=out, err=err)
-
-
-class Command:
-    """``dpcore budget``, in this process."""
-
-    def __init__(self, streams: pytest.CaptureFixture[str]) -> None:
-        self.streams = streams
-
-    def __call__(self, *words: object) -> Answer:
-        return typed(self.streams, "budget", *words)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -32,7 +33,7 @@ from accounting.kernel.law_tables import Refused
 from dpcore import DiscreteGaussian, Mechanism
 from tests.effort import by_day
 from tests.support.dpcore.refusals import refusal
-from tests.support.run_command import Answer, typed
+from tests.support.run_command import Command, typed
 
 KINDS: Final = {
     "one Gaussian": "gaussian:sigma=2",
@@ -56,13 +57,12 @@ MADE: Final[dict[str, dict[str, Any]]] = {}
 DELTA: Final = "1/10000"
 
 
-Run: TypeAlias = Callable[..., Answer]
 Certified: TypeAlias = Callable[[str], dict[str, Any]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return lambda *words: typed(capsys, *words)
+def run(capsys: pytest.CaptureFixture[str]) -> Command:
+    return partial(typed, capsys)
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +77,7 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def certified(run: Run, tmp_path: Path) -> Certified:
+def certified(run: Command, tmp_path: Path) -> Certified:
     def made(kind: str) -> dict[str, Any]:
         if kind in MADE:
             return copy.deepcopy(MADE[kind])
@@ -230,7 +230,7 @@ def test_beyond_the_largest_finite_loss_no_epsilon_is_a_lower_end() -> None:
         proven(document, false, lambda *_: None)
 
 
-def test_the_command_says_what_decided(run: Run, tmp_path: Path) -> None:
+def test_the_command_says_what_decided(run: Command, tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     words = "budget dpsgd --noise-multiplier 2 --batch-size 512 --examples 25600 --rounds 90"
     answer = run(*words.split(), "--delta", "1e-4", "--certificate", str(file), "--evidence")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import EntryPoint
 from typing import Final
 
 import pytest
 
 import dpcore.cli.app
-from tests.support.run_command import Command
+from tests.support.run_command import Command, typed
 
 POINTS: Final = {
     name: EntryPoint(name, f"accounting.cli.{module}:{name}", "dpcore.commands")
@@ -26,4 +27,4 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Command:
-    return Command(capsys)
+    return partial(typed, capsys, "budget")

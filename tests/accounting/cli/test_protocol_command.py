@@ -5,30 +5,22 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.protocol_guarantees import format_plan
+from accounting.protocol_guarantees.plan_protocol import Instance
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from dpcore import Sensitivity
 from dpcore.laws.sum_of_shares import summed
 from dpcore.parse_noise import read_noise
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated
-from tests.support.run_command import Answer, typed
+from tests.support.run_command import Answer, Command, typed
 
-INSTANCES = (
-    "pure",
-    "renyi",
-    "concentrated",
-    "central",
-    "local",
-    "shuffled-pure",
-    "binary-shuffle",
-    "vector-shuffle",
-)
+INSTANCES = tuple(each for each in get_args(Instance) if each != "pure-shuffle")
 SHUFFLED = ("binary-shuffle", "vector-shuffle")
 PLAN_KEYS = {
     "schema", "instance", "parameters", "users", "honest", "target", "guarantee", "meets_target",
@@ -45,20 +37,13 @@ SIMULATION_KEYS = {
 }  # fmt: skip
 
 
-class Command:
-    """Run the command in this process, from ``dpcore.cli.app.run`` on."""
-
-    def __init__(self, streams: pytest.CaptureFixture[str]) -> None:
-        self.streams = streams
-
-    def __call__(self, verb: str, instance: str, *words: object, users: object = 12) -> Answer:
-        given = ["--instance", instance, "--users", users, "--epsilon", 1, *words]
-        return typed(self.streams, "protocol", verb, *given)
-
-
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Command:
-    return Command(capsys)
+    def run(verb: str, instance: str, *words: object, users: object = 12) -> Answer:
+        given = ["--instance", instance, "--users", users, "--epsilon", 1, *words]
+        return typed(capsys, "protocol", verb, *given)
+
+    return run
 
 
 @pytest.mark.parametrize("instance", INSTANCES)
@@ -131,7 +116,6 @@ def test_no_pure_guarantee_is_infinity_in_words(
     words = ("--dropouts", 11, "--runs", 1, "--json")
     with pytest.raises(json.JSONDecodeError):  # nothing is printed: Infinity is not JSON
         _ = command("simulate", "binary-shuffle", *words).json
-    monkeypatch.undo()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
 from fractions import Fraction
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -26,16 +25,15 @@ from dpcore import DiscreteGaussian, SystemRng
 from dpcore.sampling.rng import SeededRng
 from tests.accounting.certificates.conftest import clear
 from tests.support.accounting.handwritten_certificates import certificate, enclosed, noise
-from tests.support.run_command import Answer, typed
+from tests.support.run_command import Answer, Command, typed
 
 READER = EntryPoint(SCHEMA, "bandits.certificates.recheck:recheck", certificate_readers.GROUP)
-Verify = Callable[..., Answer]
 
 
 @pytest.fixture
 def command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Verify:
+) -> Command:
     def found(*, group: str, name: str) -> list[EntryPoint]:
         return [READER] if (group, name) == (READER.group, READER.name) else []
 
@@ -66,7 +64,7 @@ def of_one_gaussian() -> str:
     return certify(curve, deltas=["1e-6"]).text()
 
 
-def test_an_honest_run_holds(command: Verify) -> None:
+def test_an_honest_run_holds(command: Command) -> None:
     answer = command(of_a_run())
     assert answer.code == 0
     lines = answer.out.splitlines()
@@ -92,7 +90,7 @@ def test_an_honest_run_holds(command: Verify) -> None:
     ],
 )
 def test_what_is_assumed_is_said_first_and_last(
-    command: Verify, options: dict[str, Any], first: str
+    command: Command, options: dict[str, Any], first: str
 ) -> None:
     answer = command(of_a_run(**options))
     assert answer.code == 0
@@ -100,7 +98,7 @@ def test_what_is_assumed_is_said_first_and_last(
     assert answer.out.splitlines()[-1] == "every claim holds under the stated assumptions"
 
 
-def test_a_result_is_told_from_a_certificate(command: Verify) -> None:
+def test_a_result_is_told_from_a_certificate(command: Command) -> None:
     answer = command('{"schema": "dpcore-bandit/2"}')
     assert answer.code == 2
     assert "is a result ('dpcore-bandit/2'), not a certificate: use the" in answer.err
@@ -112,7 +110,7 @@ def test_a_result_is_told_from_a_certificate(command: Verify) -> None:
     assert "certificate-*.json" not in foreign
 
 
-def test_a_changed_run_does_not_hold(command: Verify) -> None:
+def test_a_changed_run_does_not_hold(command: Command) -> None:
     edited = json.loads(of_a_run(trust="renyi", most_steps=1))
     edited["claims"][0]["epsilon"] = "0.1"
     answer = command(json.dumps({**edited, "digest": digest_of(edited)}))
@@ -131,7 +129,7 @@ def of_many_claims() -> str:
 
 
 @pytest.mark.parametrize("text", [of_many_claims(), of_a_run()], ids=["ordinary", "run"])
-def test_what_is_not_decided_in_time_does_not_hold(command: Verify, text: str) -> None:
+def test_what_is_not_decided_in_time_does_not_hold(command: Command, text: str) -> None:
     clear()
     start = time.process_time()
     answer = command(text, "--deadline", "1/1000")
@@ -146,7 +144,7 @@ def test_what_is_not_decided_in_time_does_not_hold(command: Verify, text: str) -
 
 
 def test_a_false_claim_beside_one_that_is_late_is_called_false(
-    command: Verify, monkeypatch: pytest.MonkeyPatch
+    command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = Finding(where="x", status=Status.UNDECIDED, reason="late")
     wrong = Finding(where="y", status=Status.FAILS, reason="wrong")
@@ -155,7 +153,7 @@ def test_a_false_claim_beside_one_that_is_late_is_called_false(
 
 
 @pytest.mark.parametrize("seconds", ["0", "nan", "1e7"])
-def test_a_deadline_that_is_none_is_refused(command: Verify, seconds: str) -> None:
+def test_a_deadline_that_is_none_is_refused(command: Command, seconds: str) -> None:
     answer = command(of_one_gaussian(), "--deadline", seconds)
     assert (answer.code, answer.out) == (2, "")
     assert "--deadline" in answer.err
@@ -177,7 +175,7 @@ NO_SCHEMA = 'is not a certificate: it has no "schema"'
     ids=lambda text: repr(text)[:20],
 )
 def test_what_is_no_certificate_is_refused_by_name(
-    command: Verify, text: bytes, reason: str
+    command: Command, text: bytes, reason: str
 ) -> None:
     for options in ((), ("--json",)):
         answer = command(text, *options)
@@ -210,7 +208,7 @@ def reading(monkeypatch: pytest.MonkeyPatch, schema: str, *values: str) -> None:
     monkeypatch.setattr(certificate_readers, "entry_points", found)
 
 
-def test_a_package_reads_its_own_schema(command: Verify, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_reads_its_own_schema(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     reading(monkeypatch, "alien/1", f"{__name__}:sound")
     answer = command(ALIEN)
     assert (answer.code, answer.out) == (
@@ -220,7 +218,7 @@ def test_a_package_reads_its_own_schema(command: Verify, monkeypatch: pytest.Mon
 
 
 def test_no_package_reads_the_schema_of_this_one(
-    command: Verify, monkeypatch: pytest.MonkeyPatch
+    command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading(monkeypatch, "dpcore-certificate/1", f"{__name__}:sound")
     text = of_one_gaussian().encode()
@@ -244,7 +242,7 @@ def test_no_package_reads_the_schema_of_this_one(
     ],
 )
 def test_a_reader_that_does_not_read_is_named(
-    command: Verify, monkeypatch: pytest.MonkeyPatch, values: tuple[str, ...], reason: str
+    command: Command, monkeypatch: pytest.MonkeyPatch, values: tuple[str, ...], reason: str
 ) -> None:
     reading(monkeypatch, "alien/1", *values)
     answer = command(ALIEN)
@@ -259,7 +257,7 @@ def test_a_reader_that_does_not_read_is_named(
 @pytest.mark.parametrize(
     "text", [b"\0", of_one_gaussian().encode() + b" ", b'{"schema": "alien/1"}']
 )
-def test_a_text_beyond_every_limit_names_the_largest(command: Verify, text: bytes) -> None:
+def test_a_text_beyond_every_limit_names_the_largest(command: Command, text: bytes) -> None:
     answer = command(text.ljust(certificate_readers.MOST_TEXT + 1))
     assert answer.code == 1
     assert answer.out.startswith(
@@ -269,7 +267,7 @@ def test_a_text_beyond_every_limit_names_the_largest(command: Verify, text: byte
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no device of this kind here")
 def test_a_text_without_end_is_not_read_to_the_end(
-    command: Verify, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Path("/dev/zero").open() as endless:
         monkeypatch.setattr("sys.stdin", endless)
@@ -290,7 +288,7 @@ def test_a_text_without_end_is_not_read_to_the_end(
     ],
 )
 def test_a_name_of_no_plain_file_is_refused_at_once(
-    command: Verify,
+    command: Command,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

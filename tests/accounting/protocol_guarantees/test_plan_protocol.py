@@ -124,6 +124,18 @@ def test_a_plan_that_trusts_everyone_is_caught() -> None:
         {"precision": 0},
         {"precision": 8, "parameters": "paper"},
         {"instance": "binary-shuffle", "delta": "1e-6", "precision": 3},
+        *(
+            {"instance": "pure-shuffle", "users": 50, **bad}
+            for bad in (
+                {"epsilon": "nan"},
+                {"failure": 0},
+                {"failure": 1},
+                {"precision": 10**6},
+                {"parameters": "paper"},
+                {"coordinates": 2},
+                {"scaling": 2},
+            )
+        ),
     ],
 )
 def test_bad_arguments_are_refused(bad: dict[str, Any]) -> None:
