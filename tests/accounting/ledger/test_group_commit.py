@@ -31,7 +31,7 @@ from accounting.ledger.database import transactions
 from accounting.ledger.group_commit import Queue
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated
-from tests.support.ledger.budget import BUDGET, per_user
+from tests.support.ledger.budget import BUDGET, per_user, wanted
 from tests.support.ledger.scripts import script
 from tests.support.ledger.waiting import Held, behind
 
@@ -106,10 +106,6 @@ def published(path: Path) -> int:
     said = path.read_bytes()
     _, done = said[: group_commit._HEADER].split()
     return said[int(done) :].count(b'{"asked":')
-
-
-def wanted(users: str, price: str, batch: str, *, skip: bool = False) -> Request:
-    return Request(users=users.split(), guarantee=per_user(price), batch=batch, skip_exhausted=skip)
 
 
 def test_processes_share_a_transaction_and_each_is_told_its_own_outcome(many: list[Ledger]) -> None:

@@ -9,20 +9,21 @@ from pathlib import Path
 
 from accounting.ledger import Ledger, Receipt
 from tests.effort import effort
-from tests.support.ledger.budget import BUDGET
-from tests.support.ledger.workers import charge_on, claim, killed, processes, together
+from tests.support.ledger.workers import WORKERS, charge_on, hammer, killed, processes, together
 
-WORKERS, ROUNDS, AFFORDED = 4, 20, 50
+ROUNDS, AFFORDED = 20, 50
 
 
 def test_processes_overspend_nobody_and_lose_nothing(url: str, tmp_path: Path) -> None:
-    words = together(url, tmp_path, workers=WORKERS, rounds=ROUNDS)
+    words = together(hammer, url, tmp_path, ROUNDS)
     paid = [word for word in words if word[0] == "paid"]
     refused = [word for word in words if word[0] == "refused"]
     assert len(paid) == AFFORDED
     assert len(refused) == WORKERS * ROUNDS - AFFORDED
-    common = {tuple(word[1:]) for word in words if word[0] == "common"}
-    assert len(common) == 3  # every process was given the same three charges
+    # All were given the same common charges, and one of them was told that a charge is new.
+    new = [word[1:] for word in words if word[0] == "new"]
+    assert len(new) == ROUNDS
+    assert all(word[1:] in new for word in words if word[0] == "again")
     receipts = [
         Receipt(batch="", number=int(word[-2]), digest=word[-1], paid=2)
         for word in words
@@ -30,29 +31,12 @@ def test_processes_overspend_nobody_and_lose_nothing(url: str, tmp_path: Path) -
     ]
     with Ledger.open(url) as ledger:
         assert ledger.check(*receipts) == ()
-        assert ledger.charges() == AFFORDED + 3
+        assert ledger.charges() == AFFORDED + ROUNDS
         assert ledger.remaining("shared") == {"rho": 0}
-        assert ledger.remaining("common") == {"rho": 1 - 3 * Fraction(1, AFFORDED)}
+        assert ledger.remaining("common") == {"rho": 1 - Fraction(ROUNDS, AFFORDED)}
         for me in range(WORKERS):
             own = sum(word[1] == str(me) for word in paid)
             assert ledger.remaining(f"own {me}") == {"rho": 1 - Fraction(own, AFFORDED)}
-
-
-def test_one_of_many_processes_is_told_that_its_charge_is_new(url: str, tmp_path: Path) -> None:
-    Ledger.create(url, budget=BUDGET).close()
-    context, path = processes(), tmp_path / "written"
-    barrier = context.Barrier(4)
-    started = [
-        context.Process(target=claim, args=(url, barrier, str(path), 20), daemon=True)
-        for _ in range(4)
-    ]
-    for process in started:
-        process.start()
-    for process in started:
-        process.join(60)
-    assert sorted(map(int, path.read_text(encoding="utf-8").split())) == [*range(20)]
-    with Ledger.open(url) as ledger:
-        assert ledger.charges() == 20
 
 
 def survive(

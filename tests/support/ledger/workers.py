@@ -6,24 +6,20 @@ import multiprocessing
 import os
 import random
 import time
-from contextlib import suppress
+from collections.abc import Callable
 from datetime import date
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from accounting.ledger import (
-    AlreadyCharged,
-    BudgetExhausted,
-    Ledger,
-    Receipt,
-    hash_chain,
-)
+from accounting.ledger import BudgetExhausted, Ledger, Receipt, hash_chain
 from dpcore import DiscreteGaussian, Mechanism
 from tests.support.ledger.budget import BUDGET, PER_USER, per_user
 
 PRICE = per_user("1/50")
 """Fifty of them are the budget."""
+
+WORKERS = 4
 
 
 def processes() -> ForkServerContext:
@@ -40,8 +36,11 @@ def write(path: str, line: str) -> None:
     os.close(target)
 
 
-def hammer(url: str, barrier: Barrier, path: str, me: int, rounds: int) -> None:
-    """Charge a shared user and a user of this process, repeatedly; record acknowledged charges."""
+def hammer(url: str, barrier: Barrier, path: str, rounds: int, me: int) -> None:
+    """Charge a shared user and a user of this process, then the same batches as all the others.
+
+    Acknowledged charges are recorded.
+    """
     barrier.wait(60)
     with Ledger.create(url, budget=BUDGET) as ledger:
         for number in range(rounds):
@@ -51,35 +50,27 @@ def hammer(url: str, barrier: Barrier, path: str, me: int, rounds: int) -> None:
                 write(path, f"refused {me}")
             else:
                 write(path, f"paid {me} {receipt.number} {receipt.digest}")
-        for number in range(3):
+        for number in range(rounds):
+            barrier.wait(60)
             receipt = ledger.charge(["common"], PRICE, batch=f"common:{number}", repeat_ok=True)
-            write(path, f"common {number} {receipt.number} {receipt.digest}")
+            told = "again" if receipt.repeated else "new"
+            write(path, f"{told} {number} {receipt.number} {receipt.digest}")
 
 
-def together(url: str, folder: Path, *, workers: int, rounds: int) -> list[list[str]]:
-    """Return the lines that ``workers`` processes wrote, each split into words."""
+def together(work: Callable[..., None], url: str, folder: Path, rounds: int) -> list[list[str]]:
+    """Return the lines that ``WORKERS`` processes wrote, each split into words."""
     context = processes()
-    barrier, path = context.Barrier(workers), str(folder / "written")
+    barrier, path = context.Barrier(WORKERS), str(folder / "written")
     started = [
-        context.Process(target=hammer, args=(url, barrier, path, me, rounds), daemon=True)
-        for me in range(workers)
+        context.Process(target=work, args=(url, barrier, path, rounds, me), daemon=True)
+        for me in range(WORKERS)
     ]
     for process in started:
         process.start()
     for process in started:
         process.join(120)
-    assert [process.exitcode for process in started] == [0] * workers
+    assert [process.exitcode for process in started] == [0] * WORKERS
     return [line.split() for line in Path(path).read_text(encoding="utf-8").splitlines()]
-
-
-def claim(url: str, barrier: Barrier, path: str, rounds: int) -> None:
-    """Charge the same batches as all other processes at the same time; record the new charges."""
-    with Ledger.open(url) as ledger:
-        for number in range(rounds):
-            barrier.wait(60)
-            with suppress(AlreadyCharged):
-                ledger.charge(["shared"], PRICE, batch=f"{number}")
-                write(path, f"{number}")
 
 
 def charge_on(url: str, path: str, name: str, since: float | None = None) -> None:
@@ -139,7 +130,7 @@ def release_on(url: str, path: str, repeats: int) -> None:
             number += 1
 
 
-def release_at_once(url: str, barrier: Barrier, path: str, rounds: int) -> None:
+def release_at_once(url: str, barrier: Barrier, path: str, rounds: int, _: int) -> None:
     """Release the same batches as all other processes at the same time, and record the values."""
     with Ledger.open(url) as ledger:
         for number in range(rounds):
