@@ -334,8 +334,3 @@ def test_nothing_but_sums_can_be_charged() -> None:
     for budget in BUDGETS:
         with pytest.raises(InvalidParameter, match=r"^guarantee"):
             filter_for(budget).price(Total())  # type: ignore[arg-type]  # what the types forbid
-
-
-def test_a_budget_of_nothing_is_refused_with_one_reason() -> None:
-    with pytest.raises(InvalidParameter, match=r"^epsilon = 0: must be > 0: a budget of 0 admits"):
-        filter_for(Pure(0)).price(Pure(1))

@@ -158,21 +158,22 @@ def test_the_best_adversary_stays_within_an_approximate_budget() -> None:
 
 def most_crossings(budget: ZCdp, readings: Callable[[Fraction], Fraction]) -> float:
     """Return P(the loss ever exceeds the reading) of the best strategy, by induction over all."""
-    unit, most = Fraction(1, 4), Fraction(str(budget.rho))
+    unit = Fraction(1, 4)
+    most = 2 * Fraction(str(budget.rho)) / unit**2
+    odds = {step: 1 / (1 + math.exp(-step * unit)) for step in (1, 2, 3, 5, 8)}
 
     @cache
-    def limit(squares: int) -> Fraction:
-        return readings(squares * unit**2 / 2)
+    def limit(squares: int) -> int:
+        return math.floor(readings(squares * unit**2 / 2) / unit)
 
     @cache
     def crossed(squares: int, loss: int) -> float:
-        if loss * unit > limit(squares):
+        if loss > limit(squares):
             return 1.0
         found = 0.0
-        for step in (1, 2, 3, 5, 8):
+        for step, yes in odds.items():
             after = squares + step * step
-            if after * unit**2 / 2 <= most:
-                yes = 1 / (1 + math.exp(-step * unit))
+            if after <= most:
                 up, down = crossed(after, loss + step), crossed(after, loss - step)
                 found = max(found, yes * up + (1 - yes) * down)
         return found

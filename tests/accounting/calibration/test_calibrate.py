@@ -149,7 +149,7 @@ def test_the_search_is_the_only_thing_that_a_mutant_may_break() -> None:
 
 
 def test_noise_is_calibrated_under_any_scheme() -> None:
-    asked: dict[str, Any] = {"noise": "gaussian", "epsilon": 2, "delta": "1e-6", "rounds": 100}
+    asked: dict[str, Any] = {"noise": "gaussian", "epsilon": 2, "delta": "1e-6", "rounds": 10}
     by_rate, scheme = calibrate(**asked, rate="1/100"), Poisson(rate="1/100")
     assert by_rate == calibrate(**asked, scheme=scheme)
     assert by_rate.to_json()["rate"] == "1/100"
@@ -161,7 +161,7 @@ def test_noise_is_calibrated_under_any_scheme() -> None:
     assert 1 - 1e-3 < ratio < 1.3
     for noise, enough in ((found.noise, True), (found.step_less, False)):
         one = Description(noise=noise, scheme=fixed, sensitivity=2)  # type: ignore[arg-type]  # one step exists
-        assert (compose((one, 100)).delta(2).upper <= Fraction("1e-6")) is enough
+        assert (compose((one, 10)).delta(2).upper <= Fraction("1e-6")) is enough
     with refused("rate"):
         calibrate(**asked, rate="1/100", scheme=fixed)
     with refused("noise"):

@@ -12,7 +12,7 @@ import pytest
 
 from accounting import NotDerived, Status, certify, verify
 from accounting.composition.compose import compose
-from accounting.derive_guarantee import FixedSizeSampled, PoissonSampled, guarantee
+from accounting.derive_guarantee import PoissonSampled, guarantee
 from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.kernel import worst_case_neighbours
 from accounting.kernel.worst_case_neighbours import Correlated
@@ -198,11 +198,6 @@ def test_what_has_no_certificate_is_refused_by_name() -> None:
     for strategy in (Dense(rounds=2, rows=[[1, 0], [1, 1]]), Banded(rounds=8, grid=64)):
         with pytest.raises(NotDerived, match="verify supports trees"):
             certify(guarantee(mechanism(strategy)), deltas=["1e-6"])
-    fixed = FixedSizeSampled(
-        curve=RealCurve(noise=Gaussian(sigma=4), sensitivity=1), sample=1, population=10
-    )
-    with pytest.raises(NotDerived, match="verify supports only"):
-        certify(compose((fixed, 3)), deltas=["1e-6"])
     laplace = RealCurve(noise=Laplace(scale=3), sensitivity=1, scope=ADD_REMOVE)
     replaced = subsampled_releases.replaced(curve=laplace, rate="1/10")
     with pytest.raises(NotDerived, match="no theorem for laplace"):

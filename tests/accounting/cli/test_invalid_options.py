@@ -49,15 +49,9 @@ ALONE: Final = {
 
 TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
     "budget epsilon": [
-        (
-            "--noise unary-encoding:epsilon=1",
-            "--noise = unary-encoding:epsilon=1: values is missing",
-        ),
+        ("--noise unary-encoding:epsilon=1", "unary-encoding:epsilon=1: values is missing"),
         ("--noise local-hashing:epsilon=1,values=1", "values must be >= 2"),
-        (
-            "--noise local-hashing:epsilon=1,values=9 --sensitivity 2",
-            "--sensitivity = 2: must be 1",
-        ),
+        ("--noise local-hashing:epsilon=1,values=9 --sensitivity 2", "--sensitivity = 2: must"),
         ("--noise local-hashing:epsilon=1,values=9 --poisson 1%", "--poisson = "),
         ("--noise local-hashing:epsilon=1,values=9 --relation add-remove", "--relation"),
         (
@@ -65,6 +59,7 @@ TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
             "--scheme = poisson:rate=1/100: must be shuffled:users=N",
         ),
         ("--noise local-hashing:epsilon=1,values=9 --scheme shuffled:users=0", "--scheme"),
+        ("--scheme shuffled:users=2e4", "applies to local reports only"),
         ("--noise normal:sigma=1", ": must start with one of gaussian, laplace, "),
         ("--noise skellam:variance=9 --rounds 2e12", "--rounds = 2000000000000: must be at most"),
         ("--rounds 1 --rounds 2", "--rounds"),
@@ -82,6 +77,15 @@ TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
     "budget calibrate": [
         ("--delta -", "use a delta > 0"),
         ("--rounds most --poisson most", "--poisson"),
+        # 25 rounds meet epsilon = 2 with all of the noise, twelve with half of its variance.
+        ("--noise gaussian:sigma=10 --rounds most --honest 50%", "--honest = 50%"),
+        ("--noise gaussian:sigma=10 --poisson most --honest 50%", "--honest = 50%"),
+        ("--epochs 1", "--batch-size"),
+        ("--batch-size 10", "--examples"),
+        ("--batch-size 10 --examples 100 --epochs 1/1000", "--epochs = 1/1000"),
+        ("--batch-size 10 --examples 100 --poisson 10%", "--poisson = 10%"),
+        ("--batch-size 10 --examples 100 --epochs 1 --rounds 7", "--rounds = 7"),
+        ("--batch-size 11 --examples 10", "--batch-size = 11"),
         ("--noise discrete-gaussian --poisson 1% --relation replace", "--relation"),
         ("--noise gaussian:sigma=2 --poisson most --relation replace", "--relation"),
     ],
@@ -99,11 +103,17 @@ TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
         ("--epochs -", "--epochs: give exactly one of --epochs and --rounds"),
         ("--rounds 1", "--epochs"),
         ("--epochs - --rounds 0", "--rounds"),
+        ("--epsilon 2", "--noise-multiplier = 1.1"),
+        ("--noise-multiplier -", "--noise-multiplier: give"),
+        ("--noise-multiplier - --epsilon 2 --truncate 9", "--truncate = 9"),
     ],
     "budget returning": [("--rounds 2 --visits 1", "--visits")],
     "budget continual": [("--unit 2/3", "--high")],
     "budget matrix": [
-        ("--strategy square-root --noise discrete-gaussian:sigma_squared=4", "--strategy")
+        ("--strategy square-root --noise discrete-gaussian:sigma_squared=4", "--strategy"),
+        ("--noise -", "--noise: give --noise or --epsilon"),
+        ("--noise - --epsilon 0", "--epsilon = 0"),
+        ("--epsilon 3", "--noise = gaussian:sigma=4"),
     ],
     "protocol plan": [
         ("--instance local --parameters paper", "--parameters = "),
