@@ -148,8 +148,7 @@ class Audit:
         else:
             from audit.resume.checkpoint import resume
 
-            searched = None if found is None else found.to_json()
-            with resume(self.spec.resume, self.target, plan, searched) as state:
+            with resume(self.spec.resume, self.target, plan, found) as state:
                 drawn = draw(self.target, plan, progress=progress, state=state)
         report = report_of(drawn)
         if drawn.runs and report.error is None and (self.baselines or figures):
@@ -163,24 +162,22 @@ class Audit:
     def _kept_search(self) -> SearchResult | None:
         # The search result of the first start of a resumed audit: a later start tests the same
         # pair.
-        if self.spec.resume is None or self.space is None:
+        path = self.spec.resume
+        if path is None or self.space is None:
             return None
-        from audit.resume.checkpoint import stored_search, stored_seed
-        from audit.search.search import SearchResult, training_runs
+        from audit.resume.checkpoint import hostile, refused, stored_search, stored_seed
+        from audit.search.search import training_runs
 
-        path = str(self.spec.resume)
-        held = stored_search(path)
-        if held is None:
+        found = stored_search(path)
+        if found is None:
             if stored_seed(path) is None:
                 return None
-            raise InvalidParameter("--resume", path, "was started without a search")
-        found = SearchResult.of_json(held)
+            raise refused(path, "was started without a search")
         if found.space != self.space.spelling:
-            raise InvalidParameter("--resume", path, "was started with another search")
+            raise refused(path, "was started with another search")
         most = training_runs(self.plan.runs)
         if not self.space.neighbours(*found.pair) or not 0 <= found.runs <= most:
-            reason = "is damaged or forged: its search result does not fit this search space"
-            raise InvalidParameter("--resume", path, reason)
+            raise hostile(path, "its search result does not fit this search space")
         self.target.check(found.pair)
         return found
 
@@ -218,7 +215,7 @@ def _seed_of(spec: AuditSpec) -> int:
     if kept is None and spec.resume is not None:
         from audit.resume.checkpoint import stored_seed
 
-        kept = stored_seed(str(spec.resume))
+        kept = stored_seed(spec.resume)
     return secrets.randbits(32) if kept is None else kept
 
 

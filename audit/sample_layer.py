@@ -206,7 +206,7 @@ def report_of(drawn: DrawnRuns) -> AuditReport:
             weighed = _weighed(drawn, alpha)
     except TargetFailed as failed:
         error = error or failed
-        weighed = _weighed(drawn.untested(), alpha)
+        weighed = _weighed(replace(drawn, blocks=[]), alpha)
     try:
         with drawn.reading():
             for i in range(len(plan.pairs)):

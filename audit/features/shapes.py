@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.features.maps import Map, Misread, number_of
-from audit.outputs.identity import without_address
+from audit.outputs.identity import identity
 from audit.outputs.output_parser import Outputs, kind
 from audit.outputs.rows import path_of, paths_of, row_of
 
@@ -223,21 +223,13 @@ def column(written: str) -> Map:
 
 
 def _text(output: object) -> str:
-    # A text that is the same in every process: without addresses and the order of sets; lists,
-    # tuples and arrays are not distinguished.
-    match output:
-        case np.ndarray() | np.generic():
-            return _text(output.tolist())
-        case list() | tuple():
-            return f"({','.join(map(_text, output))})"
-        case set() | frozenset():
-            return f"{{{','.join(sorted(map(_text, output)))}}}"
-        case dict():
-            return f"{{{','.join(f'{_text(k)}:{_text(v)}' for k, v in output.items())}}}"
-        case str() | bytes() | bool() | int() | float() | None:
-            return repr(output)
-        case _:
-            return without_address(repr(output))
+    # The identity, which is the same in every process; lists, tuples and arrays are not
+    # distinguished.
+    if isinstance(output, np.ndarray | np.generic):
+        output = output.tolist()
+    if isinstance(output, list | tuple):
+        return f"({','.join(map(_text, output))})"
+    return str(identity(output))
 
 
 def _hash_of(output: object, cells: int) -> int:

@@ -90,23 +90,44 @@ def heights_of(counts: Floats, codes: int) -> tuple[Floats, Floats]:
 
 def _smooth(leaves: Floats, base: float) -> Floats:
     # The rate of dataset B in each cell, shrunk to its parent's according to the siblings' spread.
-    columns, _, width = leaves.shape
-    size = 1 << max(width - 1, 0).bit_length()
-    levels = [np.pad(leaves, ((0, 0), (0, 0), (0, size - width)))]
-    while levels[-1].shape[2] > 1:
-        levels.append(levels[-1].reshape(columns, 2, -1, 2).sum(axis=3))
-    rate = np.full((columns, 1), base)
-    for counts in reversed(levels):
+    rate = np.full((len(leaves), 1), base)
+    for counts in binary_tree(leaves):
         rate = np.repeat(rate, counts.shape[2] // rate.shape[1], axis=1)
-        total = counts.sum(axis=1)
-        variance = np.maximum(total * rate * (1.0 - rate), _LEAST)
-        surprise = (counts[:, 1] - total * rate) ** 2 / variance
-        # Two siblings share their parent's mean, so only half of the surprise is expected by
-        # chance.
-        noise = np.count_nonzero(total, axis=1) / 2
-        spread = (surprise.sum(axis=1) - noise) / np.maximum(total.sum(axis=1) / 2, 1.0)
-        shrink = 1.0 / np.maximum(spread, _LEAST)[:, None]
-        shrink = np.where(surprise > _DEPARTS, 1.0, shrink)
-        rate = (counts[:, 1] + shrink * rate) / (total + shrink)
-    found: Floats = np.clip(rate[:, :width], _LEAST, 1.0 - _LEAST)
+        rate, _ = shrunk(counts, rate, part=SIBLINGS)
+    found: Floats = np.clip(rate[:, : leaves.shape[2]], _LEAST, 1.0 - _LEAST)
     return found
+
+
+def binary_tree(leaves: NDArray[Any]) -> list[NDArray[Any]]:
+    r"""The sums of pairs of neighbouring cells (the last axis), of pairs of these, ..., the total
+    first; the leaves are padded with zeros to a power of two.
+    """
+    more = (1 << (leaves.shape[-1] - 1).bit_length()) - leaves.shape[-1]
+    levels = [np.pad(leaves, (*[(0, 0)] * (leaves.ndim - 1), (0, more)))]
+    while levels[0].shape[-1] > 1:
+        levels.insert(0, levels[0].reshape(*leaves.shape[:-1], -1, 2).sum(axis=-1))
+    return levels
+
+
+SIBLINGS: Final = 0.5
+r"""The part of the surprise of siblings that chance explains: they share their parent's mean."""
+
+
+def shrunk(
+    counts: NDArray[Any], rate: Floats, *, part: float, forced: NDArray[Any] | tuple[()] = ()
+) -> tuple[Floats, NDArray[np.bool_]]:
+    r"""The rates of dataset B, shrunk towards ``rate`` according to their spread beyond chance,
+    which explains ``part`` of the expected surprise; and whether each departs by more than three
+    standard deviations, so that it is not shrunk, or is ``forced`` to.
+
+    The last two axes of ``counts`` are the datasets and the cells.
+    """
+    total = counts.sum(axis=-2)
+    variance = np.maximum(total * rate * (1.0 - rate), _LEAST)
+    surprise = (counts[..., 1, :] - total * rate) ** 2 / variance
+    noise = np.count_nonzero(total, axis=-1) * part
+    spread = (surprise.sum(axis=-1) - noise) / np.maximum(total.sum(axis=-1) * part, 1.0)
+    departs = surprise > _DEPARTS
+    departs[..., np.asarray(forced, dtype=np.int64)] = True
+    shrink = np.where(departs, 1.0, 1.0 / np.maximum(spread, _LEAST)[..., None])
+    return (counts[..., 1, :] + shrink * rate) / (total + shrink), departs

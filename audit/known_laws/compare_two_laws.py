@@ -80,7 +80,13 @@ def worst_event(p: Law, q: Law, epsilon: RationalLike) -> Event | None:
     level, curve = at_least_zero("epsilon", epsilon), _compare(p, q)
     if isinstance(curve, _Table):
         return curve.event(level)
-    return _interval(p, q, level) if isinstance(p, Shifted) and isinstance(q, Shifted) else None
+    match p, q:
+        case Shifted(noise, int(here)), Shifted(_, int(there)):
+            found = worst_interval(noise, here, there, level)
+            if found is not None:
+                in_p, in_q = (found.probability(noise, at, _BITS) for at in (here, there))
+                return Event(words=found.words, p=in_p, q=in_q)
+    return None
 
 
 def _compare(p: Law, q: Law) -> PairCurve | Box | _Table:
@@ -101,19 +107,6 @@ def _compare(p: Law, q: Law) -> PairCurve | Box | _Table:
             seen = dict.fromkeys([*one, *other])
             return _Table([(x, one.get(x, none), other.get(x, none)) for x in seen])
     raise InvalidParameter("p, q", (p, q), "must be two pmfs or two shifts of one noise")
-
-
-def _interval(p: Shifted, q: Shifted, level: Fraction) -> Event | None:
-    if isinstance(p.shift, tuple) or isinstance(q.shift, tuple):
-        return None
-    found = worst_interval(p.noise, p.shift, q.shift, level)
-    if found is None:
-        return None
-    return Event(
-        words=found.words,
-        p=found.probability(p.noise, p.shift, _BITS),
-        q=found.probability(q.noise, q.shift, _BITS),
-    )
 
 
 def _read_pmf(

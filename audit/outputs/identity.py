@@ -49,9 +49,9 @@ _BARE: Final = frozenset({"int64", "float64", "bool"})
 _JSON_NUMBER: Final = re.compile(r"\s*-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*")
 _WRAPPED: Final = re.compile(r"np\.(?:int64|float64|bool|str|bytes)\((.*)\)", re.DOTALL)
 _STRETCH: Final = 16384
+_CONTAINERS: Final = frozenset({list, tuple, dict, set, frozenset})
 _DEEPEST: Final = 50
 _MOST_OBJECTS: Final = 1000
-_UNREAD: Final = "not read: "
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -98,6 +98,13 @@ def _one_form(array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype.kind == "f" and (odd := np.isnan(array)).any():
         array = np.where(odd, array.dtype.type("nan"), array)
     return array
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    r"""An attribute that is not read, by the name of its class; see :func:`attributes_of`."""
+
+    kind: str
 
 
 class Number(NamedTuple):
@@ -335,6 +342,7 @@ _WRITERS: Final[dict[type, _Writer]] = {
     frozenset: _set,
     np.ndarray: _array,
     Written: lambda value, _: value.text,
+    Unread: lambda value, _: f"not read: {value.kind}",
 }
 
 BASES: Final[dict[type, Callable[[Any], Any]]] = {
@@ -413,7 +421,7 @@ def attributes_of(output: Any) -> dict[str, Any]:
     r"""The attributes of an object as plain data, including those that its repr omits.
 
     An object in an attribute is a dict of its class and its own attributes, up to 1000 objects and
-    50 levels; otherwise, and if it has no data, a text says that it is not read
+    50 levels; otherwise, and if it has no data, it is :class:`Unread`
     (:func:`unread_attributes`). None for classes of Python itself, which may cache a text or a hash
     in an attribute, and for members of an enum.
     """
@@ -427,8 +435,8 @@ def unread_attributes(output: Any) -> list[str]:
     found: list[str] = []
 
     def search(value: Any, path: str) -> None:
-        if isinstance(value, str) and value.startswith(_UNREAD):
-            found.append(f"{path} ({value.removeprefix(_UNREAD)})")
+        if isinstance(value, Unread):
+            found.append(f"{path} ({value.kind})")
         if type(value) in (dict, list, tuple):
             for name, item in value.items() if type(value) is dict else enumerate(value):
                 search(item, f"{path}.{name}")
@@ -467,7 +475,7 @@ def _data(value: Any, seen: _Seen, depth: int) -> Any:
         with suppress(Exception):  # of a class that cannot be read
             if found := _contents(value, seen, depth):
                 return {"__class__": kind.__qualname__, **found}
-    return f"{_UNREAD}{kind.__qualname__}"
+    return Unread(kind.__qualname__)
 
 
 def _contents(value: Any, seen: _Seen, depth: int) -> dict[str, Any]:
@@ -487,7 +495,7 @@ def _is_data(value: Any, depth: int) -> bool:
     kind = type(value)
     if kind is np.ndarray or isinstance(value, np.generic):
         return not value.dtype.hasobject
-    if kind not in _WRITERS or not depth:
+    if kind not in _CONTAINERS or not depth:
         return kind in _BY_REPR
     items = chain(value.keys(), value.values()) if kind is dict else value
     return all(_is_data(item, depth - 1) for item in items)
@@ -509,7 +517,7 @@ def table_of(output: Any) -> Table | None:
     if not is_table(type(output)):
         return None
     index = getattr(output, "index", None)
-    labels = None if index is None or callable(index) else tuple(_plain(index))
+    labels = None if index is None or callable(index) else tuple(index.to_list())
     columns = columns_of(output)
     several = hasattr(output, "columns")
     return Table(
@@ -517,7 +525,7 @@ def table_of(output: Any) -> Table | None:
         columns=tuple(output.columns) if several else (),
         types=tuple(str(column.dtype) for column in columns),
         index=labels,
-        values=tuple(map(_plain, columns)),
+        values=tuple(column.to_list() for column in columns),
         attrs=dict(getattr(output, "attrs", {})),
     )
 
@@ -527,8 +535,3 @@ def columns_of(output: Any) -> list[Any]:
     if hasattr(output, "get_columns"):
         return list(output.get_columns())
     return [column for _, column in output.items()] if hasattr(output, "columns") else [output]
-
-
-def _plain(column: Any) -> list[Any]:
-    found: list[Any] = column.to_list()
-    return found

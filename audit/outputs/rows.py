@@ -21,7 +21,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from itertools import groupby
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 import numpy as np
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from audit.outputs.identity import (
     BASES,
+    Unread,
     attributes_of,
     fields_of,
     identity,
@@ -84,8 +85,7 @@ class Cells(list[tuple[str, Cell]]):
             self.coded.add(path)
 
 
-@dataclasses.dataclass(slots=True)
-class Row:
+class Row(NamedTuple):
     r"""A parsed output: its structure, and its cells by path."""
 
     structure: str
@@ -202,14 +202,14 @@ def _bytes(value: bytes | bytearray, path: str, cells: Cells) -> str:
     return f"{name} of {len(value)}"
 
 
+def _truth(value: bool, path: str, cells: Cells) -> str:  # noqa: FBT001 - a cell's value
+    cells.append((path, int(value)))
+    return "bool"
+
+
 def _label(value: object, path: str, cells: Cells) -> str:
     cells.append((path, str(identity(value))))
     return type(value).__name__
-
-
-def _whole(value: int, name: str, path: str, cells: Cells) -> str:
-    cells.append((path, value))
-    return name
 
 
 def _coded(value: int, name: str, path: str, cells: Cells) -> str:
@@ -278,8 +278,9 @@ def _table(name: str, table: Any, path: str, cells: Cells) -> str:
 
 _Reader: TypeAlias = Callable[[Any, str, Cells], str]
 _READERS: Final[dict[type, _Reader]] = {
-    bool: lambda value, path, cells: _whole(int(value), "bool", path, cells),
+    bool: _truth,
     type(None): _label,
+    Unread: _label,
     str: _text,
     bytes: _bytes,
     bytearray: _bytes,
@@ -312,11 +313,6 @@ def paths_of(shape: tuple[int, ...]) -> tuple[str, ...]:
 def display_path(path: str) -> str:
     r"""Format a path for display."""
     return f"output{path}"
-
-
-def path_text(path: str) -> str:
-    r"""Format a path that is written as for the feature ``column``."""
-    return display_path(path_of(path))
 
 
 def path_of(text: str) -> str:

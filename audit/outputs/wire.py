@@ -29,6 +29,7 @@ from audit.outputs.identity import (
     Name,
     StandIn,
     Table,
+    Unread,
     attributes_of,
     fields_of,
     identity,
@@ -117,6 +118,7 @@ _SENT: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
     complex: lambda value: ("complex", value.real, value.imag),
     Fraction: lambda value: ("Fraction", value.numerator, value.denominator),
     Decimal: lambda value: ("Decimal", str(value)),
+    Unread: lambda value: ("unread", value.kind),
     Table: lambda value: (
         "table", value.name, value.columns, value.types, value.index, value.values, value.attrs,
     ),
@@ -188,6 +190,7 @@ _MADE: Final[dict[str, Callable[..., Any]]] = {
     "complex": complex,
     "Fraction": Fraction,
     "Decimal": Decimal,
+    "unread": Unread,
     "table": lambda name, columns, types, index, values, attrs: Table(
         name=name, columns=columns, types=types, index=index, values=values, attrs=attrs
     ),

@@ -3,7 +3,6 @@ r"""Run a target once on a random tape, and record what it did."""
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -13,7 +12,7 @@ import numpy as np
 from audit.errors import TargetFailed, Unreadable
 from audit.outputs.call_guard import RAISED, TimeUp, Watchdog, failure
 from audit.outputs.copies import captured, copies
-from audit.outputs.identity import identity
+from audit.outputs.identity import identity, without_address
 from audit.outputs.output_parser import kind, require_readable
 from audit.outputs.rows import Cell, Row, row_of
 from audit.replay.rng_hooks import Session
@@ -24,8 +23,6 @@ MOST_HANGS: Final = 12
 r"""The target has failed after this many runs that did not end; each takes the whole time limit."""
 
 _MOST_PARTS: Final = 64
-
-_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +132,7 @@ class Runner:
             if self.hangs >= MOST_HANGS:
                 raise failed from error
             name = "hangs" if hangs else f"raises {type(error).__name__}"
-            message = "" if hangs else _ADDRESS.sub("", str(error))
+            message = "" if hangs else without_address(str(error))
             found = Execution(
                 output=name, key=("failed", name, message), kind=name, tape=tape, error=failed
             )

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from audit.errors import TargetFailed
 from audit.features.parse_feature import Feature
@@ -44,6 +44,9 @@ from dpcore.cli.terminal import printable
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
 
+if TYPE_CHECKING:
+    from audit.search.search import SearchResult
+
 # -- the header -----------------------------------------------------------------------------------
 
 SCHEMA: Final = "dpcore-audit-state/1"
@@ -61,7 +64,7 @@ _WORDS: Final = {
 }
 
 
-def refused(path: str | Path, reason: str) -> InvalidParameter:
+def refused(path: Path, reason: str) -> InvalidParameter:
     r"""The error for a refused file; it names the option."""
     return InvalidParameter("--resume", str(path), reason)
 
@@ -76,7 +79,7 @@ def _plain(text: str) -> str:
     return cut(printable(text[: _SHOWN + 1]), _SHOWN)
 
 
-def header(path: Path, target: Target, plan: Plan, search: dict[str, Any] | None) -> bytes:
+def header(path: Path, target: Target, plan: Plan, search: SearchResult | None) -> bytes:
     r"""The header of this audit; equal audits have equal headers."""
     found = versions()
     try:
@@ -90,7 +93,7 @@ def header(path: Path, target: Target, plan: Plan, search: dict[str, Any] | None
         "content": content_of(target),
         "seeded": target.seeded,
         "claim": {"text": str(plan.claim), **plan.claim.to_json()},
-        "search": search,
+        "search": None if search is None else search.to_json(),
         "pairs": pairs,
         "features": [feature.name for feature in plan.features],
         "floats": plan.floats,
@@ -219,18 +222,17 @@ class State:
 
 @contextmanager
 def resume(
-    path: str | Path, target: Target, plan: Plan, search: dict[str, Any] | None = None
+    path: Path, target: Target, plan: Plan, search: SearchResult | None = None
 ) -> Iterator[State]:
     r"""Open the state of this audit, or create its file.
 
-    ``search`` is the result of the search for a pair as JSON, or None without a search.
+    ``search`` is the result of the search for a pair, or None without a search.
     """
-    place = Path(path)
-    expected = header(place, target, plan, search)
-    with open_state("--resume", place, owner="audit") as file:
-        state = State(path=place, target=target.spelling, file=file)
-        begun = partial(compare, place, expected=expected)
-        file.resume(SCHEMA, expected, begun, partial(_take, place, state))
+    expected = header(path, target, plan, search)
+    with open_state("--resume", path, owner="audit") as file:
+        state = State(path=path, target=target.spelling, file=file)
+        begun = partial(compare, path, expected=expected)
+        file.resume(SCHEMA, expected, begun, partial(_take, state))
         _check_sizes(state, plan)
         yield state
 
@@ -249,34 +251,34 @@ def _check_sizes(state: State, plan: Plan) -> None:
 # -- before an audit continues --------------------------------------------------------------------
 
 
-def stored_seed(path: str | Path) -> int | None:
+def stored_seed(path: Path) -> int | None:
     r"""The seed of the audit in a state file, None if the file has none (yet).
 
     A resumed audit without a given seed uses this one.
     """
-    held = _stored(Path(path))
+    held = _stored(path)
     if held is None:
         return None
     seed = held.get("seed")
     if type(seed) is not int or seed < 0:
-        raise hostile(Path(path), "it has no valid seed")
+        raise hostile(path, "it has no valid seed")
     return seed
 
 
-def stored_search(path: str | Path) -> dict[str, Any] | None:
+def stored_search(path: Path) -> SearchResult | None:
     r"""The search result of a stored audit, None if it had no search or nothing is stored (yet).
 
-    It is the JSON of an :class:`audit.search.search.SearchResult`; a resumed audit tests its pair.
+    A resumed audit tests its pair.
     """
     from audit.search.search import SearchResult
 
-    held = _stored(Path(path))
+    held = _stored(path)
     if held is None or held.get("search") is None:
         return None
     try:
-        return SearchResult.of_json(held["search"]).to_json()
+        return SearchResult.of_json(held["search"])
     except ValueError as error:
-        raise hostile(Path(path), f"its search result is invalid ({error})") from None
+        raise hostile(path, f"its search result is invalid ({error})") from None
 
 
 def _stored(path: Path) -> dict[str, Any] | None:
@@ -295,7 +297,7 @@ def _stored(path: Path) -> dict[str, Any] | None:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def _take(path: Path, state: State, payload: bytes) -> None:
+def _take(state: State, payload: bytes) -> None:
     kind, data = payload[:1], payload[1:]
     try:
         if state.failed is not None:
@@ -307,7 +309,7 @@ def _take(path: Path, state: State, payload: bytes) -> None:
         else:
             raise ValueError("its kind is unknown")
     except (ValueError, RecursionError) as wrong:
-        raise hostile(path, f"a record is invalid ({wrong})") from None
+        raise hostile(state.path, f"a record is invalid ({wrong})") from None
 
 
 def _failure(target: str, held: Any) -> TargetFailed:

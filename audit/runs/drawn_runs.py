@@ -119,10 +119,6 @@ class DrawnRuns:
         ):
             yield
 
-    def untested(self) -> DrawnRuns:
-        r"""A copy without tested runs, for outputs whose own code fails while they are read."""
-        return replace(self, blocks=[])
-
     @property
     def views(self) -> tuple[View, ...]:
         return tuple(

@@ -205,29 +205,6 @@ class _Grid(Space):
         return self._fitted(start, tuple(move))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Integers(_Grid):
-    r"""Pairs of integers with 1 <= \|a - b\| <= ``apart``."""
-
-    apart: int
-
-    def _dataset(self, point: _Point) -> Any:
-        return point[0]
-
-    def _point(self, dataset: Any) -> _Point | None:
-        return _Grid._point(self, [dataset])
-
-    def _moves(self) -> Iterator[_Point]:
-        yield from ((self.apart,), (-self.apart,))
-
-    def _move(self, rng: np.random.Generator) -> _Point:
-        step = self.apart if rng.random() < _OFTEN else int(rng.integers(1, self.apart + 1))
-        return (step if rng.random() < 0.5 else -step,)
-
-    def _may(self, move: _Point) -> bool:
-        return abs(move[0]) <= self.apart
-
-
 def _signs(size: int) -> Iterator[_Point]:
     one_first = (1, *(0,) * (size - 1))
     one_last = one_first[::-1]
@@ -295,6 +272,17 @@ class Vectors(_Grid):
             case _:
                 moved = sum(step * step for step in move)
         return moved <= self.amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Integers(Vectors):
+    r"""Pairs of integers with 1 <= \|a - b\| <= ``amount``."""
+
+    def _dataset(self, point: _Point) -> Any:
+        return point[0]
+
+    def _point(self, dataset: Any) -> _Point | None:
+        return _Grid._point(self, [dataset])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -477,10 +465,9 @@ class Streams(Space):
         return one, other
 
     def patterns(self) -> Iterator[DatasetPair]:
-        last = self.steps - 1
+        last, steps = self.steps - 1, range(self.steps)
         return unique_pairs(
             self._pair([list(event) if others or i in places else None for i in steps], places)
-            for steps in (range(self.steps),)
             for others in (False, True)
             for event in ([0, self.high], [0, self.low])
             for places in self._places(last, others=others)
@@ -545,7 +532,7 @@ def read_space(text: str, relation: Relation | str = Relation.REPLACE) -> Space:
     ends: dict[str, Any] = {"spelling": text, "low": low, "high": high}
     match name:
         case "integer":
-            return Integers(**ends, apart=given.whole("apart", 1, high - low))
+            return Integers(**ends, amount=given.whole("apart", 1, high - low), norm=Norm.BOX)
         case "vector":
             norm = Norm(given.word("norm", NORMS))
             # A step larger than the range is impossible.

@@ -103,7 +103,7 @@ class EProcess(Watched):
     @property
     def log_wealth(self) -> Floats:
         r"""The current log-wealth, one entry per claimed point, averaged over the bets."""
-        return _log_mean(self.wealth.T, _LOG_WEIGHTS)
+        return log_mean(self.wealth.T, _LOG_WEIGHTS)
 
     def update(self, outputs: object, worlds: object) -> EProcess:
         r"""The state after these runs: ``outputs`` and ``worlds`` (True for B) in run order.
@@ -145,8 +145,8 @@ class EProcess(Watched):
                 before[:, None] + np.cumsum(table[:, world, cells[part]], axis=1)
                 for table, before in zip(tables, wealth, strict=True)
             ]
-            mixed = np.stack([_log_mean(walk, _LOG_WEIGHTS) for walk in walks])
-            path.append(_log_mean(mixed, np.full(len(mixed), -math.log(len(mixed)))))
+            mixed = np.stack([log_mean(walk, _LOG_WEIGHTS) for walk in walks])
+            path.append(log_mean(mixed, np.full(len(mixed), -math.log(len(mixed)))))
             wealth = np.stack([walk[:, -1] for walk in walks])
         return np.concatenate(path), wealth
 
@@ -216,8 +216,8 @@ def watch_curve(
     )
 
 
-def _log_mean(logs: Floats, log_weights: Floats) -> Floats:
-    # log sum_i w_i e^(logs_i) over the first axis; nan counts as wealth 0.
+def log_mean(logs: Floats, log_weights: Floats) -> Floats:
+    r"""The logarithm of sum_i w_i e^(logs_i) over the first axis; nan counts as wealth 0."""
     terms = logs + log_weights[:, None]
     terms = np.where(np.isnan(terms), -np.inf, terms)
     top = np.maximum(terms.max(axis=0), -LARGEST_EXPONENT)
@@ -329,7 +329,7 @@ def _best_wealth(
         wealth += np.concatenate(
             gains if zero_cut else [*gains, _kelly_gains(trial, epsilons, delta)]
         )
-        best = np.maximum(best, _log_mean(wealth, _LOG_WEIGHTS[:bets]))
+        best = np.maximum(best, log_mean(wealth, _LOG_WEIGHTS[:bets]))
     return best
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -216,8 +216,6 @@ def plug_in(scores: Scores, parameters: BaselineParameters) -> float:
 
 # -- not valid ------------------------------------------------------------------------------------
 
-_LARGEST: Final = 64.0
-_STEPS: Final = 32
 _NODES: Final = 512
 
 
@@ -235,12 +233,9 @@ def bayes(scores: Scores, parameters: BaselineParameters) -> float:
     if counts is None:
         return 0.0
     other = _posterior_quantiles(counts)
-    low, high = 0.0, _LARGEST
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        below = _allowed(counts, other, middle, parameters.delta) < parameters.alpha
-        low, high = (middle, high) if below else (low, middle)
-    return low
+    return largest_rejected(
+        lambda epsilon: _allowed(counts, other, epsilon, parameters.delta) < parameters.alpha
+    )
 
 
 def _posterior_quantiles(counts: Counts) -> Floats:
@@ -325,15 +320,13 @@ def one_run(scores: Scores, parameters: BaselineParameters) -> float:
     return largest_rejected(rejected)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
+class Baseline(NamedTuple):
     r"""A method that bounds epsilon from below, for outputs that are finite numbers.
 
     ``valid`` means that P(bound > true epsilon) <= alpha for every mechanism. ``says`` is a remark
     for the reader.
     """
 
-    name: str
     says: str
     valid: bool
     bound: Callable[[Scores, BaselineParameters], float]
@@ -365,9 +358,7 @@ _NOT_VALID: Final = {
 
 BASELINES: Final[Mapping[str, Baseline]] = MappingProxyType(
     {
-        (name := bound.__name__.replace("_", "-")): Baseline(
-            name=name, says=says, valid=bound in _VALID, bound=bound
-        )
+        bound.__name__.replace("_", "-"): Baseline(says, bound in _VALID, bound)
         for bound, says in (_VALID | _NOT_VALID).items()
     }
 )
@@ -376,6 +367,9 @@ r"""The baselines by name.
 >>> [name for name, baseline in BASELINES.items() if not baseline.valid]
 ['bayes', 'gaussian-dp', 'plug-in']
 """
+
+
+_NOT_NUMBERS: Final = "does not apply to these outputs: not all of them are finite numbers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -410,16 +404,14 @@ def compare(
     r"""The bounds of these baselines on the same runs, each separately at level alpha."""
     chosen = baseline_names(names)
     parameters = BaselineParameters.read(delta, alpha, seed)
-    if bool((read(outputs).codes >= 0).any()):
-        says = "does not apply to these outputs: not all of them are finite numbers"
-        return tuple(
-            BaselineFinding(name=name, epsilon_lower=None, says=says, valid=BASELINES[name].valid)
-            for name in chosen
-        )
-    scores = Scores.read(outputs, worlds)
+    labelled = bool((read(outputs).codes >= 0).any())
+    scores = None if labelled else Scores.read(outputs, worlds)
     return tuple(
         BaselineFinding(
-            name=b.name, epsilon_lower=b.bound(scores, parameters), says=b.says, valid=b.valid
+            name=name,
+            epsilon_lower=None if scores is None else bound(scores, parameters),
+            says=_NOT_NUMBERS if scores is None else says,
+            valid=valid,
         )
-        for b in map(BASELINES.__getitem__, chosen)
+        for name, (says, valid, bound) in ((name, BASELINES[name]) for name in chosen)
     )

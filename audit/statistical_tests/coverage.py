@@ -54,11 +54,13 @@ class Coverage:
         pair: int = 0,
         feature: str | None = None,
         learned: bool = False,
+        allow_constant: bool = False,
     ) -> Coverage:
         r"""The coverage of all runs of a view, tested at ``level``.
 
         ``measured`` is true if at least half of all runs could be tested, and if these runs would
-        give a bound above 0 when each reveals its dataset.
+        give a bound above 0 when each reveals its dataset. With ``allow_constant`` a constant
+        output counts as measured.
         """
         found = cls(
             runs=tally.runs,
@@ -74,12 +76,8 @@ class Coverage:
         # At epsilon = 0 each guess after the training runs is right with probability 1/2.
         share = WEIGHTS[-1] * level.numerator / level.denominator
         enough = TRAINING + math.ceil(-math.log2(share))
-        return replace(found, measured=tally.looked_at >= enough and not found.blind)
-
-    def accepted(self) -> Coverage:
-        r"""The coverage if a constant output is accepted, so that it counts as measured."""
-        meant = self.constant and not self.learned and not self.blind
-        return replace(self, measured=self.measured or meant)
+        meant = allow_constant and found.constant and not learned
+        return replace(found, measured=not found.blind and (meant or tally.looked_at >= enough))
 
     @property
     def partial(self) -> bool:
@@ -140,25 +138,6 @@ def _unread(tally: Tally, feature: str | None) -> int:
     counts = tally.label_counts.sum(axis=0).tolist()
     labels = zip(tally.labels, counts, strict=True)
     return sum(count for label, count in labels if count > 1 and is_unread(str(label), feature))
-
-
-def coverage_of(
-    tallies: Sequence[Tally],
-    names: Sequence[tuple[int, str | None]],
-    levels: Sequence[Fraction],
-    *,
-    allow_constant: bool = False,
-    learned: Sequence[bool] = (),
-) -> tuple[Coverage, ...]:
-    r"""The coverage of several views, by pair index and feature name, each with its level;
-    ``learned`` marks scores.
-    """
-    scores = learned or [False] * len(tallies)
-    found = (
-        Coverage.of(tally, level, pair=pair, feature=feature, learned=score)
-        for tally, level, (pair, feature), score in zip(tallies, levels, names, scores, strict=True)
-    )
-    return tuple(each.accepted() if allow_constant else each for each in found)
 
 
 def unmeasured_pairs(coverage: Sequence[Coverage]) -> list[Coverage]:

@@ -21,7 +21,7 @@ from audit.formats.result import Facts, fact
 from audit.formats.shorten import shortened
 from audit.outputs.identity import Name, display_name
 from audit.outputs.reading import Integers, NumberLine, Place, Reading
-from audit.outputs.rows import path_text, structure_words
+from audit.outputs.rows import display_path, path_of, structure_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -406,7 +406,8 @@ def _feature_words(feature: str) -> str:
     first, *rest = feature.split("+")
     name, _, path = first.partition(":")
     if name == "column":
-        return "".join((*(f"{each}(" for each in rest[::-1]), path_text(path), ")" * len(rest)))
+        opened = "".join(f"{each}(" for each in rest[::-1])
+        return opened + display_path(path_of(path)) + ")" * len(rest)
     return "output" if feature == "identity" else f"{feature}(output)"
 
 

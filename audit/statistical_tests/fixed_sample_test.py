@@ -98,9 +98,6 @@ class Evidence:
     tally: Tally = field(default_factory=Tally.empty)
     weights: tuple[float, ...] = WEIGHTS
     beside: tuple[tuple[Trial, ...], ...] = ()
-    _found: dict[tuple[float, float, float], dict[str, float]] = field(
-        default_factory=dict, init=False, compare=False, repr=False
-    )
 
     def p_values(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
@@ -112,14 +109,12 @@ class Evidence:
         """
         upper, rate = read_claim(epsilon, delta)
         cost = round_up(rational_in("spend", spend, "(0, 1)")) if rate > 0.0 else 0.0
-        if (key := (upper, rate, cost)) not in self._found:
-            at = np.array([upper])
-            self._found[key] = {
-                name: min(1.0, float(_tail(self._score(i, at, rate, own := share * cost))[0]) + own)
-                for i, (name, share) in enumerate(zip(EXPERTS, self.weights, strict=True))
-                if share
-            }
-        return dict(self._found[key])
+        at = np.array([upper])
+        return {
+            name: min(1.0, float(_tail(self._score(i, at, rate, own := share * cost))[0]) + own)
+            for i, (name, share) in enumerate(zip(EXPERTS, self.weights, strict=True))
+            if share
+        }
 
     def p_value(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
@@ -172,16 +167,12 @@ class Evidence:
                 size = _FIRST_SCAN
         return float(GRID[start - 1]) if start else 0.0
 
-    def witness(
-        self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
-    ) -> Witness | None:
-        r"""The event behind the smallest p-value, from the last block in which it was guessed."""
-        return self.followed(epsilon, delta, spend=spend)[1]
-
     def followed(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
     ) -> tuple[int, Witness | None]:
-        r"""The index of the witness's view (0: its own, then ``beside``), and the witness."""
+        r"""The event behind the smallest p-value, from the last block in which it was guessed, and
+        before it the index of its view (0: its own, then ``beside``).
+        """
         (upper, rate), found = read_claim(epsilon, delta), self._weighted(epsilon, delta, spend)
         best = EXPERTS.index(min(found, key=lambda name: found[name]))
         places = [best] * len(self.trials)

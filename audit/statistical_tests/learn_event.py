@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from audit.features.step_functions import SIBLINGS, binary_tree, shrunk
 from audit.outputs.reading import Integers, Reading
 from audit.statistical_tests.event import Cells, Floats, Tally, Witness, witness_of
 from dpcore.lazy_import import LazyModule
@@ -35,7 +36,6 @@ _LOOSE: Final = 0.1
 FIRM: Final = 0.003
 r"""The level of the reaches of the last tested expert."""
 
-_DEPARTS: Final = 9.0  # three standard deviations, squared
 _LEAST_SPREAD: Final = 1e-9
 # The head start of each expert of a rule, in standard deviations: a small lead among many experts
 # is due to chance. The zero cut adapts least to chance; with a single view it gets an extra start.
@@ -201,7 +201,7 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
         # An empty cell has almost no weight.
         weights = np.maximum(leaves.sum(axis=0), _LEAST_SPREAD)
         lean = special.logit(isotonic_regression(special.expit(lean), weights=weights).x)
-    known, _ = _shrunk(alone, np.full(alone.shape[1], 0.5), part=1.0)
+    known, _ = shrunk(alone, np.full(alone.shape[1], 0.5), part=1.0)
     lean = np.concatenate((lean, special.logit(known)))
     zero = np.where(lean == 0.0, 0.0, np.copysign(math.inf, lean))
     loose, far, firm = (
@@ -238,40 +238,17 @@ def _smooth(
     leaves: Integers, alone: NDArray[np.bool_]
 ) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
     # The lean of each interval, and its reaches: loose, loose with half-lines, firm.
-    width = leaves.shape[1]
-    size = 1 << (width - 1).bit_length()
-    levels = [np.pad(leaves, ((0, 0), (0, size - width)))]
-    while levels[-1].shape[1] > 1:
-        levels.append(levels[-1].reshape(2, -1, 2).sum(axis=2))
+    width, levels = leaves.shape[1], binary_tree(leaves)
     rate, loose, firm = np.full(1, 0.5), np.zeros(1), np.zeros(1)
-    for counts in reversed(levels):
+    for counts in levels:
         copies = counts.shape[1] // len(rate)
-        rate = np.repeat(rate, copies)
-        # Two siblings share their parent's mean, so only half of the surprise is expected from
-        # chance.
-        forced = np.flatnonzero(alone if counts.shape[1] == size else [])
-        rate, departs = _shrunk(counts, rate, part=0.5, forced=forced)
+        forced = np.flatnonzero(alone if counts is levels[-1] else [])
+        rate, departs = shrunk(counts, np.repeat(rate, copies), part=SIBLINGS, forced=forced)
         loose = _pass_down(np.repeat(loose, copies), _reach(counts, _LOOSE), departs)
         firm = _pass_down(np.repeat(firm, copies), _reach(counts, FIRM), departs)
     loose, firm, departs = loose[:width], firm[:width], departs[:width]
     far = _pass_down(_half_lines(leaves, _LOOSE), loose, departs)
     return special.logit(rate)[:width], (loose, far, firm)
-
-
-def _shrunk(
-    counts: Integers, rate: Floats, *, part: float, forced: Sequence[int] | Integers = ()
-) -> tuple[Floats, NDArray[np.bool_]]:
-    # Rates shrunk towards ``rate`` according to their spread beyond chance, which explains ``part``
-    # of the expected surprise; and whether each departs too far to be shrunk, or is ``forced`` to.
-    total = counts.sum(axis=0)
-    variance = np.maximum(total * rate * (1.0 - rate), _LEAST_SPREAD)
-    surprise = (counts[1] - total * rate) ** 2 / variance
-    noise = np.count_nonzero(total) * part
-    spread = (float(surprise.sum()) - noise) / max(float(total.sum()) * part, 1.0)
-    departs = surprise > _DEPARTS
-    departs[np.asarray(forced, dtype=np.int64)] = True
-    shrink = np.where(departs, 1.0, 1.0 / max(spread, _LEAST_SPREAD))
-    return (counts[1] + shrink * rate) / (total + shrink), departs
 
 
 def _half_lines(leaves: Integers, level: float) -> Floats:

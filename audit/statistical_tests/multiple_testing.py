@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.tested_claim import Claim
 from audit.claims.verdicts import LayerRun, log_bar
 from audit.outputs.output_parser import Outputs
-from audit.statistical_tests.coverage import coverage_of
+from audit.statistical_tests.anytime_valid_test import EProcess, log_mean, watch_curve
+from audit.statistical_tests.coverage import Coverage
 from audit.statistical_tests.event import Floats, Tally, Witness
 from audit.statistical_tests.fixed_sample_test import (
     BERGER_BOOS_SHARE,
@@ -60,7 +60,6 @@ from dpcore.numbers.parameter import RationalLike, integer, rational
 
 if TYPE_CHECKING:
     from audit.features.additive import Score
-    from audit.statistical_tests.anytime_valid_test import EProcess
 
 LEADER: Final = "leader"
 r"""The name of a leader, used in place of a feature's name."""
@@ -105,9 +104,15 @@ def weigh(
     view, witness = family.witness(*divmod(row, len(points)), shares[row // len(points)])
     if models and (of_score := models[view]) is not None:
         witness = scored(family.trials(view), at, of_score)
-    views, learned = family.tests[: len(tallies)], family.learned
-    shares = shares[: len(tallies)]
-    coverage = coverage_of(tallies, views, shares, allow_constant=allow_constant, learned=learned)
+    views, shares = family.tests[: len(tallies)], shares[: len(tallies)]
+    coverage = tuple(
+        Coverage.of(
+            tally, share, pair=pair, feature=feature, learned=score, allow_constant=allow_constant
+        )
+        for tally, share, (pair, feature), score in zip(
+            tallies, shares, views, family.learned, strict=True
+        )
+    )
     return Weighed(
         verdict=verdict_of(coverage, refuted=any(found.marked)),
         coverage=coverage,
@@ -340,17 +345,13 @@ class FamilyProcess(Watched):
             before=self.processes, pair=pair, outputs=tuple(outputs_by_feature), worlds=worlds
         )
         processes = self._after(block, len(worlds))
-        fresh = _log_mean(
-            np.stack(
-                [
-                    after.path[before.runs :]
-                    if i in mine
-                    else np.full(len(worlds), before.path[-1] if before.runs else 0.0)
-                    for i, (before, after) in enumerate(zip(self.processes, processes, strict=True))
-                ]
-            ),
-            self.parts,
-        )
+        paths = [
+            after.path[before.runs :]
+            if i in mine
+            else np.full(len(worlds), before.path[-1] if before.runs else 0.0)
+            for i, (before, after) in enumerate(zip(self.processes, processes, strict=True))
+        ]
+        fresh = log_mean(np.stack(paths), np.log([float(part) for part in self.parts]))
         higher = len(fresh) > 0 and float(fresh.max()) > self.log_e
         return replace(
             self,
@@ -423,8 +424,6 @@ def watch_views(
     tests = tuple(product(range(pairs), features))
     if not tests:
         raise InvalidParameter("features", features, "must contain a pair and a feature")
-    from audit.statistical_tests.anytime_valid_test import watch_curve
-
     scores = tuple(learned or [False] * len(features)) * pairs
     exact = [point.exact for point in claim.points]
     return FamilyProcess(
@@ -435,16 +434,6 @@ def watch_views(
         parts=tuple(parts_of(list(weights or [Fraction(1)] * len(features)) * pairs)),
         learned=scores,
     )
-
-
-def _log_mean(paths: Floats, parts: Sequence[Fraction]) -> Floats:
-    # The log of the mean over the first axis; a single path is returned unchanged.
-    if len(paths) == 1:
-        alone: Floats = paths[0]
-        return alone
-    weights = np.array([float(part) for part in parts])
-    mean: Floats = logsumexp(paths, axis=0, b=weights[:, None])
-    return mean
 
 
 PART: Final = Fraction(4, 5)

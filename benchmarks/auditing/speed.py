@@ -110,7 +110,7 @@ def _fixed(outputs: Any, worlds: Any) -> None:
     evidence = gather(outputs, worlds, seed=1)
     evidence.p_value(1)
     evidence.epsilon_lower()
-    evidence.witness(1)
+    evidence.followed(1)
 
 
 def _anytime(outputs: Any, worlds: Any) -> None:

@@ -230,7 +230,7 @@ def test_a_slip_is_refuted(entry: Entry) -> None:
     assert entry.epsilon < evidence.epsilon_lower(LEVEL)
     alpha = buy_alpha(f"catalogue: {entry.name}", "1e-10")
     assert evidence.epsilon_lower(alpha) <= entry.true_epsilon.upper
-    assert evidence.witness(entry.epsilon) is not None
+    assert evidence.followed(entry.epsilon)[1] is not None
 
 
 @by_day(3)

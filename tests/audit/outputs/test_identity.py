@@ -130,7 +130,7 @@ def test_the_report_names_the_attributes_that_were_not_read() -> None:
         found = sample(Scalar(spelling="objects", function=function, seeded=True), PLAN)
         return [each for each in found.warnings if "not measured" in each]
 
-    assert noted(lambda n: Silent(n, inner=Bare(n))) == []
+    assert noted(lambda n: Silent(n, inner=Bare(n), text="not read: lock")) == []
     (found,) = noted(lambda n: Silent(n, lock=threading.Lock(), deep=[Bare(print)]))
     assert "Silent.lock (lock)" in found
     (found,) = noted(lambda n: Silent(n, deep=_chain(60, n)))

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 import os
 import pickle
+import threading
 from collections import namedtuple
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -18,7 +19,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from audit.outputs.identity import StandIn, identity
+from audit.outputs.identity import StandIn, identity, unread_attributes
 from audit.outputs.rows import Schema
 from audit.outputs.wire import Objects, pack, unpack
 
@@ -150,6 +151,8 @@ def test_objects_of_several_processes_differ_if_the_repr_of_their_attributes_omi
 
 
 def test_attributes_that_hold_data_arrive() -> None:
+    (holder,) = through([Holder({"a": threading.Lock()})])
+    assert unread_attributes(holder) == ["Holder.cells.a (lock)"]
     assert through([Kind.ONE])[0].own == {}  # its value is in its repr
     one, same, other = through([Equal(1), Equal(1), Equal(2)])
     assert (one.own, one is same, other.own) == ({"value": 1}, True, {"value": 2})

@@ -174,16 +174,6 @@ def test_blocks_of_another_size_are_refused(tmp_path: Path) -> None:
         audited(path, target, plan())
 
 
-def test_a_file_in_use_is_refused(tmp_path: Path) -> None:
-    target, path = read_target("count"), tmp_path / "state"
-    with (
-        resume(path, target, plan()),
-        pytest.raises(InvalidParameter, match="is in use by another audit"),
-        resume(path, target, plan()),
-    ):
-        pass
-
-
 # -- outputs, failures, interruptions ---------------------------------------------------------
 
 
@@ -236,41 +226,30 @@ def test_an_interrupted_audit_goes_on(tmp_path: Path) -> None:
     assert audited(path, target, planned) == sample(target, planned)
 
 
-def test_a_target_with_its_own_randomness_is_not_asked_again_after_it_failed(
-    tmp_path: Path,
+@pytest.mark.parametrize("seeded", [True, False])
+def test_a_target_that_failed_is_asked_again_only_if_it_keeps_to_its_seed(
+    seeded: bool, tmp_path: Path
 ) -> None:
     calls = {"left": 500}
 
-    def moody(dataset: int) -> int:
+    def moody(dataset: int, rng: Any = None) -> int:
         calls["left"] -= 1
         if calls["left"] < 0:
-            raise OSError("not today")
-        return dataset
+            raise OSError("disk full")
+        return dataset if rng is None else int(rng.integers(9))
 
-    target, path = Scalar(spelling="moody", function=moody, seeded=False), tmp_path / "state"
+    target, path = Scalar(spelling="moody", function=moody, seeded=seeded), tmp_path / "state"
     first = audited(path, target, plan())
     assert first.error is not None
     calls["left"] = 10**6  # a further call would succeed now
     again = audited(path, target, plan())
+    if seeded:
+        assert again == sample(target, plan())
+        return
     assert again.error is not None
     assert again.error.reason == first.error.reason
     assert calls["left"] == 10**6
-    assert "resumed: the target was restarted, and draws its own randomness" in (again.warnings)
-
-
-def test_a_target_that_keeps_to_its_seed_is_asked_again(tmp_path: Path) -> None:
-    calls = {"left": 500}
-
-    def full(dataset: int, rng: np.random.Generator) -> int:
-        calls["left"] -= 1
-        if calls["left"] < 0:
-            raise OSError("disk full")
-        return int(rng.integers(9))
-
-    target, path = Scalar(spelling="full", function=full), tmp_path / "state"
-    assert audited(path, target, plan()).error is not None
-    calls["left"] = 10**6
-    assert audited(path, target, plan()) == sample(target, plan())
+    assert "resumed: the target was restarted, and draws its own randomness" in again.warnings
 
 
 # -- kill -9 ----------------------------------------------------------------------------------
@@ -278,6 +257,7 @@ def test_a_target_that_keeps_to_its_seed_is_asked_again(tmp_path: Path) -> None:
 # Imports once. Each child is a process of its own, killed after it has stored a new record.
 SCRIPT = f"""
 import os, random, signal, sys, time
+from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
 from audit.resume.checkpoint import resume
 from audit.claims.tested_claim import Claim
@@ -292,7 +272,7 @@ rng, sizes = random.Random(5), [0]
 while True:
     child = os.fork()
     if not child:
-        with resume("state", target, plan) as state:
+        with resume(Path("state"), target, plan) as state:
             sys.stdout.write(sample(target, plan, state=state).to_text())
         sys.stdout.flush()
         os._exit(0)

@@ -78,7 +78,6 @@ HEADERS = {
     "other schema": b'{"schema":"other/1"}',
     "nothing": b"",
 }
-SEEDS = ["-3", "true", "1.5", '"7"', "null", "[7]"]
 
 
 @pytest.mark.parametrize("case", HEADERS)
@@ -90,9 +89,9 @@ def test_a_header_that_no_audit_wrote_is_refused(case: str, tmp_path: Path) -> N
             read(path)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_seed_that_is_none_is_refused(seed: str, tmp_path: Path) -> None:
-    path = of_records(tmp_path / "state", BEGUN + b',"seed":' + seed.encode() + b"}")
+@pytest.mark.parametrize("seed", [b"-3", b"true", b"1.5", b'"7"', b"null", b"[7]"])
+def test_a_seed_that_is_none_is_refused(seed: bytes, tmp_path: Path) -> None:
+    path = of_records(tmp_path / "state", BEGUN + b',"seed":' + seed + b"}")
     with pytest.raises(InvalidParameter, match=r"--resume = .*: is damaged .* no valid seed"):
         stored_seed(path)
     refusal(path)
@@ -100,6 +99,8 @@ def test_a_seed_that_is_none_is_refused(seed: str, tmp_path: Path) -> None:
 
 def test_what_a_header_says_never_steers_a_terminal(tmp_path: Path) -> None:
     fields = json.loads(header(tmp_path, TARGET, plan(), None))
+    path = of_records(tmp_path / "state", json.dumps({**fields, "more": 1}).encode())
+    assert refusal(path) == "was started by another audit: use its options, or a new file"
     changes: dict[str, Any] = {
         "claim": {"text": "\x1b[31mRED\nerror: x\u202e", "relation": "\x1b]0;t\x07"},
         "target": "\x1b[31m" + "é" * 10**5,
@@ -114,24 +115,13 @@ def test_what_a_header_says_never_steers_a_terminal(tmp_path: Path) -> None:
         assert len(said) < 300
 
 
-def test_a_header_with_one_more_field_is_another_audit(tmp_path: Path) -> None:
-    fields = json.loads(header(tmp_path, TARGET, plan(), None))
-    path = of_records(tmp_path / "state", json.dumps({**fields, "more": 1}).encode())
-    assert refusal(path) == "was started by another audit: use its options, or a new file"
-
-
 # -- records ----------------------------------------------------------------------------------
 
 RECORDS = {
     "unknown": b"Zx",
     "empty": b"",
-    "deep": b"B" + b"[" * 300 + b"]" * 300,
-    "single value": b'B{"array":["<i8",[],"AAAAAAAAAAA="]}',
-    "hexadecimal": b'B[{"int":"0x' + b"f" * 100_000 + b'"}]',
     "escape": b'B[{"\\u001b[31m":1}]',
     "too few": b"B[1,2]",
-    "huge": b"B"
-    + pack(np.zeros(1, dtype=np.int64)).replace(b"(1,), }     ", b"(1000000000,)}"[:12] + b"}"),
     "failure": b"F[1]",
     "failure is no JSON": b"F{",
     "failure is deep": b"F" + b"[" * 100_000,
@@ -185,29 +175,31 @@ def test_sizes_are_held_against_the_file(tmp_path: Path) -> None:
 # -- paths that are not regular files ---------------------------------------------------------
 
 
+READS = """
+import sys
+from pathlib import Path
+from audit.resume.checkpoint import resume, stored_search, stored_seed
+from audit.targets.target_syntax import read_target
+from dpcore.errors import InvalidParameter
+from tests.support.audit.plans import plan
+for path in map(Path, sys.argv[1:]):
+    opened = lambda path: resume(path, read_target('count'), plan()).__enter__()
+    for read in (stored_seed, stored_search, opened):
+        try:
+            read(path)
+        except InvalidParameter as error:
+            print(error.argument, error.reason)
+"""
+
+
 def test_a_pipe_a_device_or_a_folder_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("pipe")
     paths = [tmp_path / "pipe", tmp_path / "link", Path("/dev/zero"), tmp_path]
     # In a process of its own, because opening a pipe may block for ever.
-    code = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from audit.resume.checkpoint import resume, stored_search, stored_seed\n"
-        "from audit.claims.tested_claim import Claim\n"
-        "from audit.runs.draw_plan import Plan\n"
-        "from audit.targets.target_syntax import read_target\n"
-        "from dpcore.errors import InvalidParameter\n"
-        "plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=600)\n"
-        "opened = lambda path: resume(path, read_target('count'), plan).__enter__()\n"
-        "for path in sys.argv[1:]:\n"
-        "    for read in (stored_seed, stored_search, opened):\n"
-        "        try:\n"
-        "            read(path)\n"
-        "        except InvalidParameter as error:\n"
-        "            print(error.argument, error.reason)\n"
-    )
     ran = subprocess.run(
-        [sys.executable, "-c", code, *map(str, paths)],
+        [sys.executable, "-c", READS, *map(str, paths)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=60,

@@ -54,9 +54,9 @@ def one_block(rule: ThresholdFamily, counts: Any, u: float) -> Evidence:
 
 
 # Uses the production code, with no weight on the other experts.
-def alone(evidence: Evidence, epsilon: float) -> dict[str, float]:
+def alone(evidence: Evidence, epsilon: float) -> float:
     """The p-value of the zero cut with the whole level."""
-    return replace(evidence, weights=(1.0, 0.0, 0.0, 0.0, 0.0)).p_values(epsilon)
+    return replace(evidence, weights=(1.0, 0.0, 0.0, 0.0, 0.0)).p_values(epsilon)["zero cut"]
 
 
 def mass_of_coins(p_of: Callable[[float], float], level: float) -> float:
@@ -106,7 +106,7 @@ def padded(table: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("level", [0.03, 0.2, 0.5, 0.9])
 def test_a_block_is_exactly_honest_at_the_boundary(level: float) -> None:
     def p_of(table: Any, u: float) -> float:
-        return float(alone(one_block(BINARY, padded(table), u), math.log(3))["zero cut"])
+        return alone(one_block(BINARY, padded(table), u), math.log(3))
 
     found = exact_level(6, THIRDS, p_of, level)
     assert found <= level + 1e-8
@@ -125,7 +125,7 @@ def test_a_rule_that_peeks_is_caught() -> None:
     def p_of(table: Any, u: float) -> float:
         coins = np.full((1, len(EXPERTS)), u)
         found = Evidence(trials=(trial(tuple(table.ravel())),), uniforms=coins, runs=6)
-        return float(alone(found, math.log(3))["zero cut"])
+        return alone(found, math.log(3))
 
     assert exact_level(6, THIRDS, p_of, 0.2) > 0.22
 
@@ -177,24 +177,19 @@ def joint_p_values(
     return np.array(found)
 
 
-def joined(evidence: Evidence, epsilon: float) -> float:
-    """The p-value of the zero cut."""
-    return float(alone(evidence, epsilon)["zero cut"])
-
-
 def forgetful(evidence: Evidence, epsilon: float) -> float:
     """The mutant leaves blocks in which the expert is silent out of the sum."""
     loud = [i for i, t in enumerate(evidence.trials) if t.rule.experts[0].reach.any()]
     kept = tuple(evidence.trials[i] for i in loud)
     short = Evidence(trials=kept, uniforms=evidence.uniforms[loud], runs=evidence.runs)
-    return joined(short, epsilon)
+    return alone(short, epsilon)
 
 
 @pytest.mark.nightly
 def test_blocks_join_honestly_when_the_past_decides_what_comes() -> None:
     alpha = buy_alpha("prequential: two blocks, adaptive", "1e-9")
     repeats = effort(500, 1500)
-    found = joint_p_values(repeats, 1, joined)
+    found = joint_p_values(repeats, 1, alone)
     for level in (0.05, 0.2):
         hits = int((found <= level).sum())
         assert stats.binom.sf(hits - 1, len(found), level) > alpha / 2
@@ -222,7 +217,7 @@ def test_the_bound_holds_and_a_plug_in_ratio_does_not() -> None:
     def ours(outputs: np.ndarray, worlds: np.ndarray, seed: int) -> float:
         return gather(outputs, worlds, seed=seed).epsilon_lower()
 
-    repeats = effort(80, 300)
+    repeats = effort(40, 300)
     assert stats.binom.sf(over_claims(ours, repeats) - 1, repeats, 0.05) > alpha
     assert stats.binom.sf(over_claims(plug_in, repeats) - 1, repeats, 0.05) < alpha
 
@@ -267,10 +262,8 @@ def test_epsilon_lower_is_the_scan_it_says(delta: Any) -> None:
     grid = [float(e) for e in GRID if e <= lower]
     spend = "0.001"  # alpha / 50, as epsilon_lower spends
     assert grid[-1] == lower
-    assert all(
-        evidence.p_value(e, delta, spend=spend) <= 0.05 for e in grid[:: max(1, len(grid) // 40)]
-    )
-    assert evidence.p_value(lower, delta, spend=spend) <= 0.05
+    below = [*grid[:: max(1, len(grid) // 40)], lower]
+    assert all(evidence.p_value(e, delta, spend=spend) <= 0.05 for e in below)
     beyond = float(GRID[np.searchsorted(GRID, lower, side="right")])
     assert evidence.p_value(beyond, delta, spend=spend) > 0.05
 
@@ -284,7 +277,7 @@ def test_the_bound_spends_what_the_p_value_spends() -> None:
     def honest(evidence: Evidence) -> float:
         return evidence.epsilon_lower("0.05", "0.1")
 
-    blocks = [one_block(BINARY, [[k, 1, 9], [1, k, 9]], 0.5) for k in range(40, 90)]
+    blocks = [one_block(BINARY, [[k, 1, 9], [1, k, 9]], 0.5) for k in range(40, 90, 5)]
     for bound, kept in ((honest, False), (mutant, True)):
         p = [block.p_value(bound(block), "0.1", spend="0.001") for block in blocks]
         assert (max(p) > 0.05) == kept
@@ -332,7 +325,7 @@ def test_few_runs_prove_nothing(runs: int) -> None:
     if runs < 48:
         assert evidence.p_value(0) == 1.0
         assert evidence.epsilon_lower() == 0.0
-        assert evidence.witness(0) is None
+        assert evidence.followed(0)[1] is None
 
 
 def test_delta_is_needed_for_what_it_allows() -> None:
@@ -343,7 +336,7 @@ def test_delta_is_needed_for_what_it_allows() -> None:
     evidence = gather(outputs, worlds, seed=1)
     assert evidence.p_value(0, "0.05") > 0.01
     assert evidence.p_value(0, "0.02") < 0.01
-    witness = evidence.witness(0, "0.02")
+    witness = evidence.followed(0, "0.02")[1]
     assert witness is not None
     assert witness.event in {"output >= 11", "output in {10}"}
 

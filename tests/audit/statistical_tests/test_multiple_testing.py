@@ -69,13 +69,11 @@ def test_one_view_of_one_point_is_the_plain_test(text: str, runs: int) -> None:
     assert (found.verdict == "refuted") == (found.p_value <= ALPHA)
     bound = evidence.epsilon_lower(ALPHA, claim.delta)
     assert found.epsilon_lower == capped(bound, claim, refuted=found.verdict == "refuted")
-    assert found.witness == evidence.witness(*claim.exact)
+    assert found.witness == evidence.followed(*claim.exact)[1]
     assert (len(found.outcomes), found.layer.method) == (1, "prequential guessing game")
-    process = watch_views(claim)
+    process, alone = watch_views(claim), watch(*claim.exact)
     for part in np.array_split(np.arange(runs), 3):
         process = process.update(0, [outputs[part]], worlds[part])
-    alone = watch(*claim.exact)
-    for part in np.array_split(np.arange(runs), 3):
         alone = alone.update(outputs[part], worlds[part])
     assert process.path.tolist() == alone.path.tolist()
     watched = weigh(process, ALPHA)
@@ -129,11 +127,11 @@ def test_each_bound_has_its_share() -> None:
     assert best in alike
     assert found.epsilon_lower == best.epsilon_lower == max(o.epsilon_lower for o in alike)
     assert best.pair == found.row // 4
-    assert found.witness == evidence[best.pair].witness(*best.claim.exact)
+    assert found.witness == evidence[best.pair].followed(*best.claim.exact)[1]
     assert found.resolution == max(
         min(
-            resolution(1500, *_turned(point, share), crowd=own.tally.crowd)
-            for point in claim.points
+            resolution(1500, epsilon, share, delta, crowd=own.tally.crowd)
+            for epsilon, delta in (point.exact for point in claim.points)
         )
         for own in evidence
     )
@@ -147,34 +145,27 @@ def test_each_bound_has_its_share() -> None:
         assert outcome.epsilon_lower == capped(bound, outcome.claim, refuted=outcome.refuted)
 
 
-def _turned(point: Claim, share: Fraction) -> tuple[Fraction, Fraction, Fraction]:
-    epsilon, delta = point.exact
-    return epsilon, share, delta
-
-
 def test_only_what_fails_is_marked() -> None:
     # Dataset B is revealed on the second pair only, and by the second feature only.
     rng = np.random.default_rng(3)
     process = watch_views(Claim(epsilon="0.5"), pairs=2, features=("sign", "last"))
     views: dict[tuple[int, str], list[Any]] = {}
-    every = []
-    for block in range(6):
-        for pair in (0, 1):
-            worlds = draw_worlds(100, rng)
-            blind, telling = laplace(100, 2, rng), worlds * pair
-            process = process.update(pair, [blind, telling], worlds)
-            for name, outputs in (("sign", blind), ("last", telling)):
-                views.setdefault((pair, name), []).append((outputs, worlds))
-            every.append((block, pair))
+    for pair in (0, 1) * 6:
+        worlds = draw_worlds(100, rng)
+        blind, telling = laplace(100, 2, rng), worlds * pair
+        process = process.update(pair, [blind, telling], worlds)
+        for name, outputs in (("sign", blind), ("last", telling)):
+            views.setdefault((pair, name), []).append((outputs, worlds))
     assert process.runs == 1200
     assert [o.refuted for o in weigh(process, ALPHA).outcomes] == [False, False, False, True]
     weighed = weigh(process, ALPHA)
     assert (weighed.verdict, weighed.row) == ("refuted", 3)
     assert isinstance(weighed.witness, Witness)
     assert weighed.epsilon_lower > 1
-    joined = [
-        View(pair=pair, feature=name, **_joined(parts)) for (pair, name), parts in views.items()
-    ]
+    joined = []
+    for (pair, name), parts in views.items():
+        outputs, worlds = (np.concatenate(side) for side in zip(*parts, strict=True))
+        joined.append(View(pair=pair, feature=name, outputs=outputs, worlds=worlds))
     fixed = weigh_views(joined, Claim(epsilon="0.5"), ALPHA, seed=1)
     marked = {(o.pair, o.feature): o.refuted for o in fixed.outcomes}
     seen = marked.pop((0, LEADER)), marked.pop((1, LEADER))
@@ -182,11 +173,6 @@ def test_only_what_fails_is_marked() -> None:
     assert marked == {(0, "sign"): False, (0, "last"): False, (1, "sign"): False, (1, "last"): True}
     assert fixed.outcomes[fixed.row].refuted
     assert (fixed.p_value or 0.0) <= 0.05
-
-
-def _joined(parts: list[Any]) -> dict[str, Any]:
-    outputs, worlds = (np.concatenate(side) for side in zip(*parts, strict=True))
-    return {"outputs": outputs, "worlds": worlds}
 
 
 # -- one wealth process for all views -------------------------------------------------------------
@@ -253,7 +239,7 @@ def test_the_mean_never_grows_at_the_boundary_and_the_largest_would(
         start = watch_views(Claim(epsilon=math.log(2)), features=("x", "y"))
         states.append(start.update(0, told, worlds))
     assert max(expected_growth(state, two_answers(right)) for state in states) <= 1.0
-    monkeypatch.setattr(multiple_testing, "_log_mean", lambda paths, _: paths.max(axis=0))
+    monkeypatch.setattr(multiple_testing, "log_mean", lambda paths, _: paths.max(axis=0))
     assert max(expected_growth(state, two_answers(right)) for state in states) > 1.05
 
 
@@ -276,7 +262,7 @@ def test_false_alarms_of_a_family_that_is_watched(monkeypatch: pytest.MonkeyPatc
     assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) > alpha
     # The mutant adds the wealths instead of averaging them, a factor of three.
     monkeypatch.setattr(
-        multiple_testing, "_log_mean", lambda paths, _: np.logaddexp.reduce(paths, axis=0)
+        multiple_testing, "log_mean", lambda paths, _: np.logaddexp.reduce(paths, axis=0)
     )
     assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) < alpha
 
@@ -288,9 +274,8 @@ def audits(
     claim: Claim | CurveClaim, variance: float, repeats: int, monkeypatch: pytest.MonkeyPatch
 ) -> int:
     """The number of audits of 10,000 runs that refute discrete Gaussian noise of this variance."""
-    monkeypatch.setattr(
-        Evidence, "epsilon_lower", lambda *_, **__: 0.0
-    )  # does not affect the verdict
+    # This does not affect the verdict.
+    monkeypatch.setattr(Evidence, "epsilon_lower", lambda *_, **__: 0.0)
     count = 0
     for seed in range(repeats):
         rng = np.random.default_rng(seed)
@@ -331,20 +316,9 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "no views": (lambda: weigh_views([], Claim(epsilon=1), ALPHA, seed=1), "views"),
     "no features": (lambda: watch_views(Claim(epsilon=1), features=()), "features"),
     "no pairs": (lambda: watch_views(Claim(epsilon=1), pairs=0), "features"),
-    "a pair that is not there": (
-        lambda: watch_views(Claim(epsilon=1)).update(1, [[1]], np.array([True])),
-        "outputs_by_feature",
-    ),
-    "a feature too few": (
-        lambda: watch_views(Claim(epsilon=1), features=("a", "b")).update(
-            0, [[1]], np.array([True])
-        ),
-        "outputs_by_feature",
-    ),
-    "other features for a pair with runs": (
-        lambda: NOISY.through(0, watch_views(Claim(epsilon=1))),
-        "pair",
-    ),
+    "no such pair": (lambda: NOISY.update(2, [[1]], np.array([True])), "outputs_by_feature"),
+    "a feature too few": (lambda: NOISY.update(0, [], np.array([True])), "outputs_by_feature"),
+    "other features for a pair with runs": (lambda: NOISY.through(0, NOISY), "pair"),
     "epsilon beyond what is bet on": (lambda: watch_views(read_claim("epsilon=600")), "epsilon"),
 }
 

@@ -30,6 +30,7 @@ from tests.support.dpcore.mutants import mutated, rewired
 
 CLAIM = Claim(epsilon=1)
 RUNS = 2000
+HALF_SCALE = next(entry for entry in ENTRIES if entry.name == "half-scale")
 
 
 def drawn(entry: Entry, runs: int = RUNS, seed: int = 1) -> tuple[Outputs, Any]:
@@ -60,7 +61,7 @@ def retold(witness: Witness, outputs: Outputs, worlds: Any, inside: Any) -> bool
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_an_event_read_back_from_its_words_has_the_counts_of_its_witness(entry: Entry) -> None:
     outputs, worlds = drawn(entry)
-    witness = gather(outputs, worlds, seed=7).witness(entry.epsilon, entry.delta)
+    witness = gather(outputs, worlds, seed=7).followed(entry.epsilon, entry.delta)[1]
     if witness is not None:
         assert witness.where is not None
         inside = witness.where.holds(read(outputs))
@@ -73,9 +74,8 @@ def test_an_event_read_back_from_its_words_has_the_counts_of_its_witness(entry: 
 
 
 def test_a_reader_of_events_that_takes_one_sign_for_another_is_caught() -> None:
-    entry = next(entry for entry in ENTRIES if entry.name == "half-scale")
-    outputs, worlds = drawn(entry)
-    witness = gather(outputs, worlds, seed=7).witness(1)
+    outputs, worlds = drawn(HALF_SCALE)
+    witness = gather(outputs, worlds, seed=7).followed(1)[1]
     assert witness is not None
     wrong = rewired(
         holds,
@@ -123,14 +123,9 @@ def test_every_run_is_in_one_bin(outputs: list[Any], random: Any) -> None:
     for cell in found.bins:
         assert 0 <= cell.inside_a <= cell.count_a
         assert 0 <= cell.inside_b <= cell.count_b
-    told = json.loads(json.dumps(plain(found), allow_nan=False))["bins"]
-    for cell in told:
-        cell["covered"] = tuple(map(tuple, cell["covered"]))
-    kinds = [cell.pop("in_witness") for cell in told]
-    assert (tuple(Bin(**cell) for cell in told), kinds) == (
-        found.bins,
-        [cell.in_witness for cell in found.bins],
-    )
+    for told, cell in zip(json.loads(json.dumps(plain(found)))["bins"], found.bins, strict=True):
+        assert told.pop("in_witness") == cell.in_witness
+        assert Bin(**{**told, "covered": tuple(map(tuple, told["covered"]))}) == cell
 
 
 # -0.0 has a bin of its own, so these inputs exclude it.
@@ -162,8 +157,7 @@ def test_few_integers_have_a_bin_each_and_many_share() -> None:
 
 
 def test_the_last_point_is_the_bound_of_the_report() -> None:
-    entry = next(entry for entry in ENTRIES if entry.name == "half-scale")
-    outputs, worlds = drawn(entry)
+    outputs, worlds = drawn(HALF_SCALE)
     for claim in (CLAIM, Claim(epsilon="3")):
         found = traced(outputs, worlds, claim)
         evidence = gather(outputs, worlds, seed=7)
@@ -176,8 +170,7 @@ def test_the_last_point_is_the_bound_of_the_report() -> None:
 
 
 def test_the_anytime_points_hold_together_and_never_fall() -> None:
-    entry = next(entry for entry in ENTRIES if entry.name == "half-scale")
-    outputs, worlds = drawn(entry)
+    outputs, worlds = drawn(HALF_SCALE)
     found = traced(outputs, worlds, watched=True)
     bounds = [bound for _, bound in found.points]
     assert found.holds == "together"
@@ -186,13 +179,11 @@ def test_the_anytime_points_hold_together_and_never_fall() -> None:
     assert 12 <= len(found.points) <= 20
 
 
+@pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize("runs", [0, 1, 31, 64, 65, 100])
-def test_short_audits_have_short_traces(runs: int) -> None:
+def test_short_audits_have_short_traces(runs: int, watched: bool) -> None:
     worlds = np.arange(runs) % 2 == 0
-    for found in (
-        traced(worlds.astype(int), worlds),
-        traced(worlds.astype(int), worlds, watched=True),
-    ):
-        assert [count for count, _ in found.points][-1:] == [runs][: runs and 1]
-        told = json.loads(json.dumps(plain(found), allow_nan=False))["points"]
-        assert [(each["runs"], each["epsilon_lower"]) for each in told] == list(found.points)
+    found = traced(worlds.astype(int), worlds, watched=watched)
+    assert [count for count, _ in found.points][-1:] == [runs][: runs and 1]
+    told = json.loads(json.dumps(plain(found), allow_nan=False))["points"]
+    assert [(each["runs"], each["epsilon_lower"]) for each in told] == list(found.points)
