@@ -10,19 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.audit.command import Shell
-
-ROOT = Path(__file__).parents[2]
+from tests.support.audit.command import ROOT, Shell
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copy(ROOT / "tests" / "support" / "audit" / "misbehaving.py", tmp_path / "targets.py")
-    monkeypatch.chdir(tmp_path)
+def folder(tmp_path: Path) -> Path:
+    """The working folder; a file of tests may share one, and then its worker processes too."""
+    return tmp_path
+
+
+@pytest.fixture
+def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copy(ROOT / "tests" / "support" / "audit" / "misbehaving.py", folder / "targets.py")
+    monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", sys.path[:])
     for name in [name for name in sys.modules if name.partition(".")[0].endswith("targets")]:
         monkeypatch.delitem(sys.modules, name)
-    return tmp_path
+    return folder
 
 
 @pytest.fixture

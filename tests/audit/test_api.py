@@ -24,10 +24,10 @@ from tests.support.dpcore.refusals import refused
 
 ALPHA = buy_alpha("audit.audit: audits of true claims", "1e-9")
 
-LIGHT = "import sys\nimport audit\nprint(*sorted(name.split('.')[0] for name in sys.modules))\n"
-
 
 def loaded(code: str) -> set[str]:
+    """The packages that this code loads, in a process of its own."""
+    code = f"import sys\n{code}\nprint(*(name.split('.')[0] for name in sys.modules))"
     run = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -38,10 +38,12 @@ def loaded(code: str) -> set[str]:
     return set(run.stdout.split())
 
 
-def test_importing_audit_loads_nothing_heavy() -> None:
+def test_importing_audit_loads_nothing_heavy_and_one_job_no_joblib() -> None:
     heavy = {"numpy", "scipy", "accounting", "flint", "typer", "pytest"}
-    assert loaded(LIGHT) & heavy == set()
-    assert loaded(LIGHT.replace("import audit", "import audit; audit.Claim")) & heavy
+    assert loaded("import audit") & heavy == set()
+    after = loaded("import audit; audit.audit('count', runs=100)")
+    assert after & heavy
+    assert after & {"joblib", "cloudpickle"} == set()
 
 
 def test_every_public_name_is_there_and_no_other() -> None:

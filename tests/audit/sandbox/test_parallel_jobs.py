@@ -31,7 +31,14 @@ from tests.support.audit.command import HEARS_CTRL_C, ROOT
 AWK = "exec:awk -F '[:,}]' '{ srand($6); for (i = 0; i < $4; i++) print $2 + int(9 * rand()) }'"
 
 
+pytestmark = pytest.mark.usefixtures("here")
+
 plan = partial(plans.plan, alpha="1e-9", runs=3000)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("jobs")
 
 
 @by_day(1)
@@ -45,15 +52,12 @@ plan = partial(plans.plan, alpha="1e-9", runs=3000)
         (AWK, 200, False),
     ],
 )
-@pytest.mark.usefixtures("here")
 def test_two_jobs_give_the_report_of_one(spelling: str, runs: int, sequential: bool) -> None:
     target = read_target(spelling)
-    one = plan(runs=runs, sequential=sequential)
-    two = plan(runs=runs, sequential=sequential, jobs=2)
+    one, two = (plan(runs=runs, sequential=sequential, jobs=jobs) for jobs in (1, 2))
     assert sample(target, one).to_text() == sample(target, two).to_text()
 
 
-@pytest.mark.usefixtures("here")
 def test_two_jobs_fail_as_one_does() -> None:
     for name in ("raises_in_b", "raises_late", "leaves"):
         target = read_target(f"targets.py:{name}")
@@ -87,20 +91,18 @@ def test_a_target_that_cannot_be_sent_is_refused() -> None:
     assert bad.value.argument == "jobs"
 
 
-@pytest.mark.usefixtures("here")
-def test_objects_stay_where_they_are_made(tmp_path: Path) -> None:
+def test_objects_stay_where_they_are_made(here: Path) -> None:
     # One target would run code when unpickled; the other cannot be pickled.
     for name in ("runs_when_unpickled", "locks"):
         report = sample(read_target(f"targets.py:{name}"), plan(jobs=2, runs=300))
         assert report.error is None
         assert report.runs == 300
-    assert not (tmp_path / "unpickled").exists()
+    assert not (here / "unpickled").exists()
 
 
 # -- workers that fail or are interrupted -----------------------------------------------------
 
 
-@pytest.mark.usefixtures("here")
 def test_a_worker_that_dies_is_the_target_s_failure_and_runs_before_count() -> None:
     report = sample(read_target("targets.py:is_killed_late"), plan(jobs=2))
     assert report.error is not None
@@ -112,7 +114,6 @@ def test_a_worker_that_dies_is_the_target_s_failure_and_runs_before_count() -> N
 
 
 @pytest.mark.nightly
-@pytest.mark.usefixtures("here")
 def test_time_limits_hold_in_workers() -> None:
     begun = time.monotonic()
     for name, more in (("hangs", ""), ("hangs_for_good", ", and its worker had to be killed")):
@@ -122,7 +123,6 @@ def test_time_limits_hold_in_workers() -> None:
     assert time.monotonic() - begun < 20
 
 
-@pytest.mark.usefixtures("here")
 def test_a_feature_is_under_the_time_limit_where_others_draw() -> None:
     target = read_target("discrete-laplace:scale=1")
     hung = read_feature("targets.py:map_hangs")
@@ -132,7 +132,6 @@ def test_a_feature_is_under_the_time_limit_where_others_draw() -> None:
     assert report.error.reason.startswith("no answer within 0.3 s")
 
 
-@pytest.mark.usefixtures("here")
 def test_a_deadline_ends_the_drawing_of_workers() -> None:
     target = read_target("targets.py:tired")
     sample(target, plan(jobs=2, runs=2))  # starts the workers
@@ -150,7 +149,7 @@ from audit.outputs.call_guard import stdout_to_stderr
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.targets.target_syntax import read_target
-plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=int(sys.argv[2]), seed=7, jobs=2)
+plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100_000, seed=7, jobs=2)
 with stdout_to_stderr():
     target = read_target("targets.py:" + sys.argv[1])
 told = lambda runs: print("drawn", runs, file=sys.stderr, flush=True)
@@ -159,36 +158,12 @@ print(json.dumps([report.runs, report.stopped, report.error and report.error.rea
 """
 
 
-def script(name: str, runs: int, here: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", HEARS_CTRL_C + SCRIPT, name, str(runs)],
-        cwd=here,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-@pytest.mark.usefixtures("here")
 def test_a_child_that_returns_in_a_worker_ends_there() -> None:
     assert sample(read_target("targets.py:forks"), plan(jobs=2, runs=60)).runs == 60
 
 
-def children(process: int) -> list[int]:
-    found = subprocess.run(
-        ["ps", "-o", "pid=,stat=", "--ppid", str(process)],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.split("\n")
-    rows = [row.split() for row in found if row.strip()]
-    return [int(row[0]) for row in rows if not row[1].startswith("Z")]
-
-
-def test_ctrl_c_ends_workers_and_keeps_what_was_drawn(here: Path) -> None:
-    running = script("tired_and_loud", 100_000, here)
-    workers, before = at_work(running)
+def test_ctrl_c_ends_workers_and_keeps_what_was_drawn() -> None:
+    running, workers, before = at_work("tired_and_loud")
     os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to the whole process group
     out, err = running.communicate(timeout=20)
     runs, stopped, error = json.loads(out)
@@ -201,24 +176,30 @@ def test_ctrl_c_ends_workers_and_keeps_what_was_drawn(here: Path) -> None:
     await_end(workers)
 
 
-def test_workers_end_with_an_audit_that_is_killed(here: Path) -> None:
-    running = script("tired", 100_000, here)
-    workers, _ = at_work(running)
+def test_workers_end_with_an_audit_that_is_killed() -> None:
+    running, workers, _ = at_work("tired")
     running.kill()
     running.communicate(timeout=20)
     await_end(workers)
 
 
-def at_work(running: subprocess.Popen[str]) -> tuple[list[int], str]:
+def at_work(name: str) -> tuple[subprocess.Popen[str], list[int], str]:
+    """An audit in a process of its own, its workers, and what they printed up to a first block."""
+    running = subprocess.Popen(
+        [sys.executable, "-c", HEARS_CTRL_C + SCRIPT, name], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
     assert running.stderr is not None
     before = ""
     while not before.rpartition("\n")[0].rpartition("\n")[2].startswith("drawn"):
         line = running.stderr.readline()
         assert line
         before += line
-    workers = children(running.pid)
+    words = ["ps", "-o", "pid=,stat=", "--ppid", str(running.pid)]
+    rows = subprocess.run(words, capture_output=True, text=True, check=False).stdout.splitlines()
+    workers = [int(row.split()[0]) for row in rows if not row.split()[1].startswith("Z")]
     assert workers
-    return workers, before
+    return running, workers, before
 
 
 def await_end(workers: list[int]) -> None:
@@ -232,7 +213,6 @@ def await_end(workers: list[int]) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.usefixtures("here")
 def test_a_sequential_audit_draws_little_beyond_its_stop(tmp_path: Path) -> None:
     def counted(dataset: int, n: int, rng: np.random.Generator) -> Any:
         with (tmp_path / "drawn").open("a") as log:
@@ -248,18 +228,6 @@ def test_a_sequential_audit_draws_little_beyond_its_stop(tmp_path: Path) -> None
     ends = [block.drawn + block.runs for block in islice(planned.blocks(), 40)]
     stop = next(i for i, end in enumerate(ends) if end >= report.runs)
     assert drawn <= ends[stop + 6] + 16
-
-
-def test_one_job_needs_no_joblib() -> None:
-    code = (
-        f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
-        "from audit.claims.tested_claim import Claim\nfrom audit.runs.draw_plan import Plan\n"
-        "from audit.sample_layer import sample\n"
-        "from audit.targets.target_syntax import read_target\n"
-        "sample(read_target('count'), Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100))\n"
-        "assert 'joblib' not in sys.modules and 'cloudpickle' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 # -- the source files of a target -------------------------------------------------------------
