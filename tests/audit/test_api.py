@@ -127,24 +127,20 @@ def test_a_callable_in_each_form_and_several_pairs() -> None:
         assert (report.refuted, report.pair) == (True, (0, 3))
 
 
-BAD: list[tuple[str, dict[str, Any]]] = [
-    ("target", {"target": 5}),
-    ("claim", {"claim": None}),
-    ("relation", {"claim": Claim(epsilon=1), "relation": "add-remove"}),
-    ("pair", {"pair": None}),
-    ("pair", {"pair": ([1], [1, 2])}),
-    ("pairs", {"pairs": [(0, 1)]}),
-    ("pairs", {"pair": None, "pairs": []}),
-    ("search", {"search": "integer:low=0,high=3"}),
-    ("feature", {"features": ["nothing"]}),
-    ("confidence", {"confidence": "0.9", "alpha": "0.1"}),
-    ("runs", {"layers": "replay", "runs": 10}),
-    ("layers", {"layers": "exact"}),
-    ("baseline", {"baselines": ["nothing"]}),
-]
-
-
-@pytest.mark.parametrize(("argument", "change"), BAD, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    ("argument", "change"),
+    [
+        ("target", {"target": 5}), ("claim", {"claim": None}),
+        ("relation", {"claim": Claim(epsilon=1), "relation": "add-remove"}),
+        ("pair", {"pair": None}), ("pair", {"pair": ([1], [1, 2])}),
+        ("pairs", {"pairs": [(0, 1)]}), ("pairs", {"pair": None, "pairs": []}),
+        ("search", {"search": "integer:low=0,high=3"}), ("feature", {"features": ["nothing"]}),
+        ("confidence", {"confidence": "0.9", "alpha": "0.1"}),
+        ("runs", {"layers": "replay", "runs": 10}), ("layers", {"layers": "exact"}),
+        ("baseline", {"baselines": ["nothing"]}),
+    ],
+    ids=lambda value: str(value)[:40],
+)  # fmt: skip
 def test_bad_input_is_refused_by_the_name_of_the_argument(
     argument: str, change: dict[str, Any]
 ) -> None:

@@ -17,7 +17,7 @@ from audit.report.audit_report import AuditReport
 from audit.run_audit import Audit
 from audit.statistical_tests.event import Witness
 from audit.statistical_tests.multiple_testing import LEADER
-from audit.targets.target import Block, Catalogued, NoiseAdded, Scalar, Target
+from audit.targets.target import Block, Catalogued, NoiseAdded, Scalar, Target, Vectorised
 from audit.targets.target_syntax import read_target
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
@@ -75,6 +75,7 @@ def test_a_sampler_without_its_law_takes_the_proof_away() -> None:
     # Less noise: the runs refute the claim, whatever is proven for the stated law.
     report = audited(wrong("discrete-laplace:scale=1/3"), "exact", "fit", "sample")
     assert report.verdict == "refuted"
+    assert isinstance(report.witness, Witness)
     assert report.epsilon_lower > 1
     assert report.exact is not None
     assert report.exact.epsilon.upper == 1
@@ -122,22 +123,16 @@ def test_layers_a_target_has_not_are_refused() -> None:
 @by_day(1)
 @pytest.mark.parametrize("sequential", [False, True])
 def test_figures_and_baselines_are_of_what_was_tested(sequential: bool) -> None:
-    def clamped(dataset: int, rng: np.random.Generator) -> int:
+    def clamped(dataset: int, n: int, rng: np.random.Generator) -> Any:
         # Half of the scale that the claim needs; datasets above 1 count as 1.
-        noise = rng.geometric(1 - np.exp(-2), 2)
-        return min(dataset, 1) + int(noise[0] - noise[1])
+        p = 1 - np.exp(-2)
+        return min(dataset, 1) + rng.geometric(p, n) - rng.geometric(p, n)
 
     report = audited(
-        Scalar(spelling="clamped", function=clamped, seeded=True),
-        "sample",
-        claim=f"{LAPLACE}@1",
-        pair=None,
-        pairs=[(0, 1), (3, 2)],
-        features=("identity", "sign"),
-        sequential=sequential,
-        baselines=("dkw",),
-        figures=True,
-    )
+        Vectorised(spelling="clamped", function=clamped), "sample", claim=f"{LAPLACE}@1", pair=None,
+        pairs=[(0, 1), (3, 2)], features=("identity", "sign"), sequential=sequential,
+        baselines=("dkw",), figures=True,
+    )  # fmt: skip
     assert report.verdict == "refuted"
     shown = report.outcomes[report.row]
     assert report.pair == report.pairs[shown.pair] == (0, 1)

@@ -14,9 +14,8 @@ import pytest
 from accounting.errors import NotDerived
 from audit.claims.tested_claim import Claim
 from audit.known_laws.compare_two_laws import epsilon_at, hockey_stick, renyi, worst_event
-from audit.known_laws.exact_layer import join_layers, prove
+from audit.known_laws.exact_layer import prove
 from audit.runs.draw_plan import Plan
-from audit.sample_layer import sample
 from audit.targets.target import Law, NoiseAdded, Shifted
 from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
@@ -173,23 +172,6 @@ def test_a_claim_on_the_boundary_is_proven_and_any_less_is_refuted() -> None:
     assert decided("discrete-gaussian:sigma_squared=4", "epsilon=99", (0, 1)).verdict == "refuted"
     equal = decided("discrete-gaussian:sigma_squared=4", "epsilon=0", (3, 3))
     assert (equal.verdict, equal.exact.delta) == ("proven", Enclosure.exactly(0))
-
-
-def test_both_layers_make_one_report() -> None:
-    plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=500, alpha="1e-9")
-    target = read_target("discrete-laplace:scale=1")
-    assert isinstance(target, NoiseAdded)
-    proven, sampled = prove(target, plan), sample(target, plan)
-    assert join_layers(proven, sampled).verdict == "proven"
-    # The law satisfies the claim but the sampler does not: the sampler decides, since it is what
-    # runs.
-    wrong = sample(read_target("discrete-laplace:scale=1/4"), plan)
-    joined = join_layers(proven, wrong)
-    assert (joined.verdict, joined.witness) == ("refuted", wrong.witness)
-    # A sampler that was not refuted does not excuse a law that violates the claim.
-    loose = read_target("discrete-laplace:scale=9/10")
-    assert isinstance(loose, NoiseAdded)
-    assert join_layers(prove(loose, plan), sampled).verdict == "refuted"
 
 
 def test_a_noise_without_a_theorem_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from audit.audit_spec import AuditSpec
 from audit.claims.curve_claim import read_claim
 from audit.known_laws.compare_two_laws import epsilon_at
 from audit.known_laws.exact_layer import prove
 from audit.report.audit_report import AuditReport
-from audit.run_audit import Audit
+from audit.run_audit import audit
 from audit.runs.draw_plan import Plan
 from audit.targets.target import NoiseAdded, Shifted
 from audit.targets.target_syntax import read_target
@@ -80,16 +79,10 @@ def test_curves_that_cross_need_the_larger_of_both_directions() -> None:
 
 
 def joined(claim: str, alpha: str, seed: int, *, features: tuple[str, ...] = ()) -> AuditReport:
-    spec = AuditSpec(
-        target="discrete-laplace:scale=1",
-        claim=claim,
-        pair=(0, 1),
-        runs=1000,
-        alpha=alpha,
-        seed=seed,
+    return audit(
+        "discrete-laplace:scale=1", claim, pair=(0, 1), runs=1000, alpha=alpha, seed=seed,
         features=features,
-    )
-    return Audit(spec).run()
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("features", [(), ("identity", "sign")])

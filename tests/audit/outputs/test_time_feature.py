@@ -3,7 +3,6 @@ r"""Tests of the feature ``time``, the duration of a call as an output."""
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,16 +14,15 @@ import audit.targets.target
 from audit.claims.tested_claim import Claim
 from audit.features.parse_feature import read_feature
 from audit.outputs.output_parser import draw_worlds
-from audit.runs.draw_plan import Plan
 from audit.sample_layer import draw
 from audit.targets.target import Scalar
 from audit.targets.target_syntax import as_target
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
-from tests.support.audit.command import Shell
+from tests.support.audit import plans
+from tests.support.audit.command import ROOT, Shell
 from tests.support.dpcore.mutants import mutated
 
-ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "telling_time.py"
 ALPHA = buy_alpha("time: an even clock refutes nothing", "1e-9")
 
@@ -78,9 +76,8 @@ def test_other_features_read_the_output_as_before(clock: Clock) -> None:
         clock.now += int(rng.integers(1000))
         return value - 0.5
 
-    report = audit.audit(
-        leaking, "epsilon=1", pair=(0, 1), runs=1000, seed=7, features=["time", "sign"]
-    )
+    options: Any = {"pair": (0, 1), "runs": 1000, "seed": 7, "features": ["time", "sign"]}
+    report = audit.audit(leaking, "epsilon=1", **options)
     assert report.refuted
     assert "sign(output)" in str(report.witness)
 
@@ -93,10 +90,7 @@ def test_calls_of_both_datasets_take_turns_at_random(clock: Clock) -> None:
         clock.now += 1
         return int(rng.integers(2))
 
-    plan = Plan(
-        claim=audit.Claim(epsilon=1), pair=(0, 1), runs=600, seed=7,
-        features=(read_feature("time"),),
-    )  # fmt: skip
+    plan = plans.plan(runs=600, features=(read_feature("time"),))
     drawn = draw(as_target("noted", noted), plan)
     assert seen == [int(world) for world in drawn.worlds(0)]
     changes = sum(a != b for a, b in pairwise(seen))
@@ -111,21 +105,13 @@ def test_targets_of_many_outputs_a_call_are_refused(target: str) -> None:
         )
 
 
-def test_a_chain_that_means_two_features_says_how_to_name_them() -> None:
+def test_a_search_and_a_chain_that_means_two_features_are_refused() -> None:
+    options: Any = {"search": "integer:low=0,high=3", "features": ["time"], "runs": 400}
+    with pytest.raises(InvalidParameter, match="not a search"):
+        audit.audit(lambda value, rng: value + rng.laplace(), "epsilon=1", **options)
     with pytest.raises(InvalidParameter, match="--feature time --feature identity"):
         read_feature("time+identity")
     assert read_feature("time+sign").apply([("x", 90)]) == [1]
-
-
-def test_a_search_is_refused() -> None:
-    with pytest.raises(InvalidParameter, match="not a search"):
-        audit.audit(
-            lambda value, rng: value + rng.laplace(),
-            "epsilon=1",
-            search="integer:low=0,high=3",
-            features=["time"],
-            runs=400,
-        )
 
 
 def test_the_example_is_refuted_by_the_command(audit: Shell) -> None:
@@ -151,7 +137,7 @@ def test_what_is_timed_draws_from_one_generator(timed: bool) -> None:
         return float(rng.random())
 
     features = (read_feature("time"),) if timed else ()
-    plan = Plan(claim=Claim(epsilon=0), pair=(0, 1), runs=32, seed=1, features=features)
+    plan = plans.plan(claim=Claim(epsilon=0), runs=32, features=features)
     drawn = draw(as_target("noted", noted), plan)
     assert (handed[0] is handed[1]) == timed
     outputs = [each[0] if timed else each for each in drawn.outputs()]

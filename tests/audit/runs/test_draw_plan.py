@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from audit.claims.verdicts import LOOKS, TRAINING
+from audit.errors import TargetFailed
 from audit.features.parse_feature import Feature, read_feature
 from audit.outputs.output_parser import draw_worlds, interleave
-from audit.runs.draw_plan import Stream, block_of, probe_of, stream, worlds_of
+from audit.runs.draw_plan import Stream, block_of, draw_block, probe_of, stream, worlds_of
 from audit.sample_layer import draw, sample
 from audit.statistical_tests.fixed_sample_test import gather
 from audit.targets.target import Vectorised
@@ -52,16 +53,11 @@ def test_no_run_of_a_pair_s_first_block_is_tested(runs: int) -> None:
     assert sum(trial.runs for trial in gather(coins, coins, seed=7).trials) <= runs - first
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ({"runs": 2, "pairs": PAIRS}, "runs"),
-        ({"features": (read_feature("sign"), read_feature("sign"))}, "features"),
-    ],
-)
-def test_a_plan_that_is_none_is_refused_by_name(arguments: dict[str, Any], named: str) -> None:
-    with refused(named):
-        plan(**arguments)
+def test_a_plan_that_is_none_is_refused_by_name() -> None:
+    with refused("runs"):
+        plan(runs=2, pairs=PAIRS)
+    with refused("features"):
+        plan(features=(read_feature("sign"), read_feature("sign")))
 
 
 # -- the randomness of a block ----------------------------------------------------------------
@@ -97,13 +93,11 @@ def test_a_block_does_not_depend_on_the_blocks_before_it() -> None:
     target = read_target("discrete-laplace:scale=1")
     whole = draw(target, planned)
     *_, last = planned.blocks()
-    from audit.runs.draw_plan import draw_block
-
     alone = draw_block(target, block_of(planned, last))
     assert np.array_equal(alone.outputs, whole.outputs()[last.drawn :])
 
 
-# -- several pairs and features ---------------------------------------------------------------
+# -- several pairs, and features ---------------------------------------------------------------
 
 
 def shows_five(dataset: int, n: int, rng: np.random.Generator) -> Any:
@@ -132,23 +126,6 @@ def test_the_pair_that_tells_is_found_among_several(sequential: bool) -> None:
         assert report.stopped.startswith("the evidence sufficed at run ")
 
 
-def hides(dataset: int, n: int, rng: np.random.Generator) -> Any:
-    """The dataset is the sign of a fresh random number."""
-    return rng.random(n) * (2 * dataset - 1)
-
-
-@pytest.mark.parametrize("sequential", [False, True])
-def test_a_feature_shows_what_outputs_hide(sequential: bool) -> None:
-    alpha = buy_alpha(f"a feature that tells, sequential={sequential}", "1e-9")
-    features = (read_feature("kind"), read_feature("sign"))
-    planned = plan(runs=2000, features=features, sequential=sequential, alpha=alpha)
-    report = sample(Vectorised(spelling="hides", function=hides), planned)
-    assert report.verdict == "refuted"
-    told = [(o.feature, o.refuted) for o in report.outcomes]
-    led = [] if sequential else [("leader", True)]  # views watched sequentially have no leader
-    assert told == [("kind", False), ("sign", True), *led]
-
-
 def test_a_feature_that_is_no_fixed_map_is_refused() -> None:
     counter = itertools.count()
     bad = Feature(name="when", apply=lambda outputs: [next(counter) for _ in outputs])
@@ -157,8 +134,6 @@ def test_a_feature_that_is_no_fixed_map_is_refused() -> None:
 
 
 def test_runs_count_that_a_failing_feature_could_not_read() -> None:
-    from audit.errors import TargetFailed
-
     def fails(outputs: Any) -> Any:
         if len(outputs) > 100:
             raise TargetFailed("feature short", "too many")

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.broken_mechanisms import find
 from audit.claims.tested_claim import Claim
 from audit.errors import TargetFailed
 from audit.features.parse_feature import read_feature
@@ -48,13 +47,12 @@ def search(target: Target, space: Space, progress: Any = None, **more: Any) -> S
 
 def p_value(name: str, found: SearchResult, runs: int, seed: int) -> float:
     r"""The p-value of the claim on the found pair, from ``runs`` fresh runs."""
-    entry = find(name)
-    assert entry is not None
+    target: Any = read_target(name)
     rng = np.random.default_rng(seed)
     worlds = draw_worlds(runs, rng)
     in_b = int(worlds.sum())
-    side_a = entry.run(found.pair[0], runs - in_b, rng)
-    side_b = entry.run(found.pair[1], in_b, rng)
+    side_a = target.function(found.pair[0], runs - in_b, rng)
+    side_b = target.function(found.pair[1], in_b, rng)
     return gather(interleave(side_a, side_b, worlds, rng), worlds, seed=seed).p_value(1)
 
 
@@ -85,12 +83,7 @@ def test_a_correct_twin_is_not_refuted(name: str) -> None:
     target = read_target(name)
     space = read_space("vector:dimension=4,low=-1,high=1")
     found = search(target, space, runs=20_000)
-    rng = np.random.default_rng(7)
-    worlds = draw_worlds(15_000, rng)
-    in_b = int(worlds.sum())
-    sides = [target.function(found.pair[i], n, rng) for i, n in ((0, 15_000 - in_b), (1, in_b))]  # type: ignore[attr-defined]  # a name of the catalogue is vectorised
-    outputs = interleave(sides[0], sides[1], worlds, rng)
-    assert gather(outputs, worlds, seed=7).p_value(1) > alpha
+    assert p_value(name, found, 15_000, 7) > alpha
 
 
 def sharper_near_37(dataset: int, n: int, rng: np.random.Generator) -> Any:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.search.spaces import key, read_space
+from audit.search.spaces import Space, key, read_space
 from audit.testing.strategies import (
     neighbouring_datasets,
     neighbouring_histograms,
@@ -111,6 +111,15 @@ SPACES: dict[str, tuple[Neighbours, tuple[int, int]]] = {
 BOTH = ["replace", "add-remove"]
 
 
+def _check(
+    space: Space, pair: Any, relation: str, neighbours: Neighbours, bounds: tuple[int, int]
+) -> None:
+    assert pair[0] != pair[1]
+    assert neighbours(*pair, relation), pair
+    assert space.neighbours(*pair)
+    assert all(map(_within(*bounds), pair))
+
+
 @by_day(11)
 @pytest.mark.parametrize("relation", BOTH)
 @pytest.mark.parametrize("text", SPACES)
@@ -121,13 +130,8 @@ def test_candidates_are_neighbours(text: str, relation: str, seed: int) -> None:
     neighbours, bounds = SPACES[text]
     rng = np.random.default_rng(seed)
     pair = space.draw(rng)
-    inside = _within(*bounds)
     for step in range(8):
-        assert pair[0] != pair[1]
-        assert neighbours(*pair, relation), pair
-        assert inside(pair[0])
-        assert inside(pair[1])
-        assert space.neighbours(*pair)
+        _check(space, pair, relation, neighbours, bounds)
         assert space.neighbours(*pair[::-1])
         assert json.loads(json.dumps(pair)) == list(pair)
         pair = space.mutate(pair, rng) if step % 4 else space.draw(rng)
@@ -137,17 +141,12 @@ def test_candidates_are_neighbours(text: str, relation: str, seed: int) -> None:
 @pytest.mark.parametrize("text", SPACES)
 def test_patterns_are_different_neighbours_in_a_fixed_order(text: str, relation: str) -> None:
     space = read_space(text, relation)
-    neighbours, bounds = SPACES[text]
-    inside = _within(*bounds)
     found = list(space.patterns())
     assert found
     assert found == list(space.patterns())
     assert len({key(pair) for pair in found}) == len(found)
     for pair in found:
-        assert neighbours(*pair, relation)
-        assert space.neighbours(*pair)
-        assert inside(pair[0])
-        assert inside(pair[1])
+        _check(space, pair, relation, *SPACES[text])
 
 
 def test_the_patterns_of_the_literature() -> None:
@@ -184,7 +183,7 @@ def answers(relation: str) -> dict[str, st.SearchStrategy[Any]]:
 
 
 @pytest.mark.parametrize("relation", BOTH)
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_answers_are_neighbours_as_the_strategies_say(relation: str, data: st.DataObject) -> None:
     for text, pairs in answers(relation).items():
