@@ -298,9 +298,6 @@ _SEEDS: Final = 1 << 32
 _Role: TypeAlias = Literal["broken", "twin"]
 _ROLES: Final[tuple[_Role, ...]] = ("broken", "twin")
 
-Done: TypeAlias = Callable[[int], None]
-r"""A function that is called with the number of completed audits."""
-
 
 def bench(
     entries: Sequence[Entry],
@@ -308,12 +305,13 @@ def bench(
     alpha: RationalLike = "0.001",
     seed: int = 1,
     jobs: int = 1,
-    done: Done | None = None,
+    done: Callable[[int], None] | None = None,
 ) -> Bench:
     r"""Audit each entry and its twin.
 
     The result of an entry depends only on ``seed`` and its name, not on the other entries or on
-    ``jobs``, the number of processes (-1: one per core).
+    ``jobs``, the number of processes (-1: one per core). ``done`` is called with the number of
+    completed audits.
     """
     exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)
     ordered = sorted(entries, key=lambda entry: entry.number)

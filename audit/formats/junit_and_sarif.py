@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,10 +60,8 @@ def formatted(name: str, *, text: str, document: str, cases: Iterable[Case]) -> 
 def _junit(cases: Sequence[Case]) -> str:
     from xml.etree import ElementTree as ET
 
-    counts = {"tests": len(cases)} | {
-        f"{word}s": sum(case.outcome == kind for case in cases)
-        for word, kind in (("failure", "failed"), ("error", "error"))
-    }
+    seen = Counter(case.outcome for case in cases)
+    counts = {"tests": len(cases), "failures": seen["failed"], "errors": seen["error"]}
     counted = {name: str(count) for name, count in counts.items()}
     root = ET.Element("testsuites", counted)
     time = f"{sum(case.seconds for case in cases):.3f}"

@@ -24,7 +24,7 @@ from typing import IO, Any, ClassVar, Final, Self
 
 from audit.errors import TargetFailed
 from audit.outputs.output_parser import Outputs, join
-from audit.targets.program import seed_of
+from audit.targets.program import request_of
 from audit.targets.target import Block, Target
 from dpcore.errors import DpcoreError
 
@@ -203,20 +203,14 @@ class Worker:
 
     def begin(self) -> str | None:
         r"""Run the code; return the claim that the package computes, if the entry defines it."""
-        (line,) = self._ask({"code": self._code}, 1, None, _ANSWERED_WITHIN)
+        (line,) = self.ask({"code": self._code}, 1, None, _ANSWERED_WITHIN)
         claimed = json.loads(line)["claimed"]
         return None if claimed is None else str(claimed)
 
-    def draw(
-        self, dataset: Any, runs: int, seed: int, *, label: str, seconds: float | None
-    ) -> list[str]:
-        r"""Draw the outputs of ``runs`` runs, as lines of JSON."""
-        request = {"dataset": dataset, "n": runs, "seed": seed}
-        return self._ask(request, runs, label, seconds)
-
-    def _ask(
+    def ask(
         self, request: dict[str, Any], lines: int, label: str | None, seconds: float | None
     ) -> list[str]:
+        r"""The lines that answer a request, such as the outputs of n runs as JSON."""
         assert self._process.stdin is not None  # noqa: S101 - both are pipes
         assert self._process.stdout is not None  # noqa: S101 - both are pipes
         late = threading.Event()
@@ -255,16 +249,9 @@ class Installed(Target):
     limits_itself: ClassVar[bool] = True
 
     def draw(self, block: Block) -> Iterator[Outputs]:
-        sides = [
-            self.worker.draw(
-                block.pair[world],
-                block.sizes[world],
-                seed_of(block.seeds[world]),
-                label="AB"[world],
-                seconds=block.timeout,
-            )
-            if block.sizes[world]
-            else []
-            for world in (0, 1)
-        ]
+        sides = [self._side(block, world) if block.sizes[world] else [] for world in (0, 1)]
         yield join(sides[0], sides[1], block.worlds, block.coins)
+
+    def _side(self, block: Block, world: int) -> list[str]:
+        request = request_of(block, world)
+        return self.worker.ask(request, block.sizes[world], "AB"[world], block.timeout)

@@ -73,8 +73,8 @@ class Program(Target):
 
     def _side(self, block: Block, world: int) -> list[str]:
         runs = block.sizes[world]
-        request = {"dataset": block.pair[world], "n": runs, "seed": seed_of(block.seeds[world])}
-        found = self._answer(json.dumps(request) + "\n", runs, "AB"[world], block.timeout)
+        request = json.dumps(request_of(block, world)) + "\n"
+        found = self._answer(request, runs, "AB"[world], block.timeout)
         lines = found.split("\n")
         if lines[-1] == "":
             lines.pop()
@@ -231,9 +231,10 @@ def _last_words(stderr: bytearray) -> str:
     return f": {words if len(words) <= _SHOWN else '...' + words[-_SHOWN:]}"
 
 
-def seed_of(seed: np.random.SeedSequence) -> int:
-    r"""The seed of a request, an integer that every JSON reader represents exactly."""
-    return int(seed.generate_state(1, np.uint64)[0]) >> (64 - _SEED_BITS)
+def request_of(block: Block, world: int) -> dict[str, Any]:
+    r"""The request for a dataset's runs; every JSON reader represents its seed exactly."""
+    seed = int(block.seeds[world].generate_state(1, np.uint64)[0]) >> (64 - _SEED_BITS)
+    return {"dataset": block.pair[world], "n": block.sizes[world], "seed": seed}
 
 
 def read_program(spelling: str, text: str) -> Program:

@@ -14,7 +14,6 @@ message of that user; for a central one, the published sum.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from fractions import Fraction
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -164,13 +163,7 @@ def _functionality(plan: Plan, name: str) -> Aggregation | Shuffler | RelaxedAgg
     return IdealAggregation(modulus=protocol.modulus, per_user=name == "per-user")
 
 
-def _seen(
-    plan: Plan,
-    held: Held,
-    below: Aggregation | Shuffler | RelaxedAggregation,
-    n: int,
-    rng: Rng,
-) -> NDArray[np.int64]:
+def _seen(plan: Plan, held: Held, below: Any, n: int, rng: Rng) -> NDArray[np.int64]:
     # The server's view of n independent rounds, one per row.
     protocol = plan.protocol
     if isinstance(protocol, LocalSum):
@@ -180,22 +173,14 @@ def _seen(
     names = [str(i) for i in range(protocol.users)]
     values = {name: rest if i else one for i, name in enumerate(names)}
     vanish = dict.fromkeys(names[plan.honest :], Step.INPUT)
-    sums = [_round(protocol, values, below, vanish, rng) for _ in range(n)]
     offset, steps = protocol.bias(plan.honest), protocol.precision
-    rows = [[int(z * steps + offset) for z in row] for row in sums]
+    rows = []
+    for _ in range(n):
+        estimate = run(protocol, values, below, batch="audit", vanish=vanish, rng=rng).estimate
+        sums = estimate if isinstance(estimate, tuple) else (estimate,)
+        rows.append([int(z * steps + offset) for z in sums])
     seen = np.array(rows, dtype=np.int64).reshape(n, len(held))
     return seen if isinstance(protocol, VectorShuffle) else seen[:, 0]
-
-
-def _round(
-    protocol: Protocol,
-    values: Mapping[str, Any],
-    below: Any,
-    vanish: Mapping[str, Step],
-    rng: Rng,
-) -> tuple[Fraction, ...]:
-    estimate = run(protocol, values, below, batch="audit", vanish=vanish, rng=rng).estimate
-    return estimate if isinstance(estimate, tuple) else (estimate,)
 
 
 def _messages(protocol: LocalSum, x: Fraction, n: int, rng: Rng) -> Integers:

@@ -11,7 +11,7 @@ The two datasets of a pair always differ, and either may be the larger. Requires
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final
@@ -28,7 +28,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.laws.staircase import Staircase
 from dpcore.mechanism import Norm, Relation, Sensitivity, Unit
 from dpcore.noise import Noise
-from dpcore.numbers.parameter import RationalLike, integer, rational
+from dpcore.numbers.parameter import Choice, RationalLike, integer, rational
 
 try:
     from hypothesis import strategies as st
@@ -136,28 +136,13 @@ def sensitivities(
     amounts = st.integers(1, integer("at_most", at_most, at_least=1))
     size = integer("dimension", dimension, at_least=1)
     bounds = st.lists(amounts, min_size=size, max_size=size).map(tuple)
-    chosen = [_member("norm", Norm, norm) for norm in norms] or list(Norm)
+    chosen = [Choice(Norm).read("norm", norm) for norm in norms] or list(Norm)
     return st.one_of(
         [
             st.builds(Sensitivity, bounds if norm is Norm.BOX else amounts, st.just(norm))
             for norm in chosen
         ]
     )
-
-
-def _member(argument: str, kind: Any, value: Any) -> Any:
-    try:
-        return kind(value)
-    except ValueError:
-        choices = ", ".join(repr(member.value) for member in kind)
-        raise InvalidParameter(argument, value, f"must be one of {choices}") from None
-
-
-@st.composite
-def _integers_apart(draw: st.DrawFn, apart: int, at_least: int, at_most: int) -> tuple[int, int]:
-    step = draw(st.integers(1, apart))
-    low = draw(st.integers(at_least, at_most - step))
-    return (low, low + step) if draw(st.booleans()) else (low + step, low)
 
 
 def neighbouring_integers(
@@ -174,7 +159,14 @@ def neighbouring_integers(
     low, high = integer("at_least", at_least), integer("at_most", at_most)
     if high - low < most:
         raise InvalidParameter("at_most", at_most, f"must be >= at_least + apart = {low + most}")
-    return _integers_apart(most, low, high)
+
+    @st.composite
+    def pairs(draw: st.DrawFn) -> tuple[int, int]:
+        step = draw(st.integers(1, most))
+        one = draw(st.integers(low, high - step))
+        return (one, one + step) if draw(st.booleans()) else (one + step, one)
+
+    return pairs()
 
 
 @st.composite
@@ -233,20 +225,6 @@ def _either_way(draw: st.DrawFn, one: list[Any], other: list[Any]) -> _Pair:
     return (one, other) if draw(st.booleans()) else (other, one)
 
 
-@st.composite
-def _datasets(
-    draw: st.DrawFn, records: SearchStrategy[Any], relation: Relation, most: int
-) -> _Pair:
-    shorter = draw(st.lists(records, max_size=most - 1))
-    place = draw(st.integers(0, len(shorter)))
-    record = draw(records)
-    longer = [*shorter[:place], record, *shorter[place:]]
-    if relation is Relation.ADD_REMOVE:
-        return _either_way(draw, shorter, longer)
-    replaced = draw(records.filter(lambda other: other != record))
-    return longer, [*shorter[:place], replaced, *shorter[place:]]
-
-
 def neighbouring_datasets(
     records: SearchStrategy[Any], *, relation: Relation | str = Relation.REPLACE, most: int = 20
 ) -> SearchStrategy[_Pair]:
@@ -257,20 +235,20 @@ def neighbouring_datasets(
     >>> abs(len(one) - len(other))
     1
     """
-    size = integer("most", most, at_least=1)
-    return _datasets(records, _member("relation", Relation, relation), size)
+    size, kind = integer("most", most, at_least=1), Choice(Relation).read("relation", relation)
 
+    @st.composite
+    def pairs(draw: st.DrawFn) -> _Pair:
+        shorter = draw(st.lists(records, max_size=size - 1))
+        place = draw(st.integers(0, len(shorter)))
+        record = draw(records)
+        longer = [*shorter[:place], record, *shorter[place:]]
+        if kind is Relation.ADD_REMOVE:
+            return _either_way(draw, shorter, longer)
+        replaced = draw(records.filter(lambda other: other != record))
+        return longer, [*shorter[:place], replaced, *shorter[place:]]
 
-@st.composite
-def _histograms(draw: st.DrawFn, bins: int, relation: Relation, most: int) -> _Pair:
-    one = draw(st.lists(st.integers(0, most), min_size=bins, max_size=bins))
-    place = draw(st.integers(0, bins - 1))
-    other = list(one)
-    other[place] += 1
-    if relation is Relation.REPLACE:
-        there = (place + draw(st.integers(1, bins - 1))) % bins
-        one[there] += 1  # one person moves from ``there`` to ``place``
-    return _either_way(draw, one, other)
+    return pairs()
 
 
 def neighbouring_histograms(
@@ -283,34 +261,22 @@ def neighbouring_histograms(
     >>> sorted(x - y for x, y in zip(one, other, strict=True))
     [-1, 1]
     """
-    kind = _member("relation", Relation, relation)
+    kind = Choice(Relation).read("relation", relation)
     size = integer("bins", bins, at_least=2 if kind is Relation.REPLACE else 1)
-    return _histograms(size, kind, integer("most", most, at_least=0))
+    counts = st.integers(0, integer("most", most, at_least=0))
 
+    @st.composite
+    def pairs(draw: st.DrawFn) -> _Pair:
+        one = draw(st.lists(counts, min_size=size, max_size=size))
+        place = draw(st.integers(0, size - 1))
+        other = list(one)
+        other[place] += 1
+        if kind is Relation.REPLACE:
+            there = (place + draw(st.integers(1, size - 1))) % size
+            one[there] += 1  # one person moves from ``there`` to ``place``
+        return _either_way(draw, one, other)
 
-@st.composite
-def _streams(
-    draw: st.DrawFn,
-    events: SearchStrategy[Any],
-    shape: tuple[int, int],
-    unit: Unit,
-    relation: Relation,
-) -> _Pair:
-    steps, users = shape
-    place = draw(st.integers(0, steps - 1))
-    who = draw(st.integers(0, users - 1))
-    step = st.one_of(st.none(), st.tuples(st.integers(0, users - 1), events).map(list))
-    one = draw(st.lists(step, min_size=steps, max_size=steps))
-    one[place] = [who, draw(events)]
-    mine: Sequence[int] = [place]
-    if unit is Unit.USER:
-        mine = [i for i, entry in enumerate(one) if entry is not None and entry[0] == who]
-    other = list(one)
-    happened = one[place][1]
-    for i in mine:
-        instead = events.filter(lambda event: event != happened) if i == place else events
-        other[i] = None if relation is Relation.ADD_REMOVE else [who, draw(instead)]
-    return _either_way(draw, one, other)
+    return pairs()
 
 
 def neighbouring_streams(
@@ -332,7 +298,22 @@ def neighbouring_streams(
     >>> [x is None or y is None for x, y in zip(one, other, strict=True) if x != y]
     [True]
     """
-    shape = (integer("steps", steps, at_least=1), integer("users", users, at_least=1))
-    return _streams(
-        events, shape, _member("unit", Unit, unit), _member("relation", Relation, relation)
-    )
+    size, most = integer("steps", steps, at_least=1), integer("users", users, at_least=1) - 1
+    by_user = Choice(Unit).read("unit", unit) is Unit.USER
+    removed = Choice(Relation).read("relation", relation) is Relation.ADD_REMOVE
+
+    @st.composite
+    def pairs(draw: st.DrawFn) -> _Pair:
+        place, who = draw(st.integers(0, size - 1)), draw(st.integers(0, most))
+        step = st.one_of(st.none(), st.tuples(st.integers(0, most), events).map(list))
+        one = draw(st.lists(step, min_size=size, max_size=size))
+        happened = draw(events)
+        one[place] = [who, happened]
+        other = list(one)
+        for i, entry in enumerate(one):
+            if i == place or (by_user and entry is not None and entry[0] == who):
+                instead = events.filter(lambda event: event != happened) if i == place else events
+                other[i] = None if removed else [who, draw(instead)]
+        return _either_way(draw, one, other)
+
+    return pairs()

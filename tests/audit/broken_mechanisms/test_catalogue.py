@@ -207,13 +207,18 @@ def test_the_fit_tells_a_slip_from_its_twin(entry: Entry, fit_alpha: float) -> N
 # -- the audit refutes the broken mechanism and not its twin -------------------------------------
 
 
-def audited(subject: Subject, runs: int, seed: int) -> Evidence:
+def drawn(subject: Subject, runs: int, seed: int) -> tuple[Any, Any]:
+    """The outputs of these runs, mapped as above, and their datasets."""
     rng = np.random.default_rng([seed, *subject.name.encode()])
     worlds = draw_worlds(runs, rng)
     in_b = int(worlds.sum())
     side_a = looked_at(subject, subject.pair[0], runs - in_b, rng)
     side_b = looked_at(subject, subject.pair[1], in_b, rng)
-    return gather(interleave(side_a, side_b, worlds, rng), worlds, seed=seed)
+    return interleave(side_a, side_b, worlds, rng), worlds
+
+
+def audited(subject: Subject, runs: int, seed: int) -> Evidence:
+    return gather(*drawn(subject, runs, seed), seed=seed)
 
 
 def refutations(subject: Subject, runs: int, repeats: int = REPEATS) -> int:

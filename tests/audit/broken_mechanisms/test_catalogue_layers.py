@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -19,10 +20,9 @@ from audit.broken_mechanisms.randomness import float_laplace, grid
 from audit.broken_mechanisms.selection import MEDIAN, median_scores
 from audit.claims.curve_claim import read_claim
 from audit.features.parse_feature import read_feature
-from audit.outputs.output_parser import draw_worlds, interleave
 from audit.replay.replay_both import replay
 from audit.replay.replay_report import ReplayReport
-from audit.statistical_tests.fixed_sample_test import gather, resolution
+from audit.statistical_tests.fixed_sample_test import resolution
 from audit.statistical_tests.multiple_testing import weigh_views
 from audit.statistical_tests.view import View
 from audit.targets.target import Known
@@ -31,11 +31,10 @@ from dpcore.local import HadamardResponse, LocalHashing
 from dpcore.numbers.parameter import RationalLike
 from dpcore.selection import Selection
 from tests.alpha_budget import buy_alpha
+from tests.audit.broken_mechanisms.test_catalogue import LEVEL, audited, drawn
 from tests.effort import by_day
 from tests.support.audit.catalogue_laws import epsilon_between
 from tests.support.audit.laws import LAWS
-
-LEVEL = 0.05
 
 
 def entry_of(name: str) -> Entry:
@@ -170,15 +169,6 @@ def test_the_median_among_public_candidates_is_that_of_a_release() -> None:
 # -- a claimed curve -----------------------------------------------------------------------------
 
 
-def seen(subject: Subject, runs: int, seed: int) -> tuple[Any, Any]:
-    rng = np.random.default_rng([seed, *subject.name.encode()])
-    worlds = draw_worlds(runs, rng)
-    in_b = int(worlds.sum())
-    side_a = subject.run(subject.pair[0], runs - in_b, rng)
-    side_b = subject.run(subject.pair[1], in_b, rng)
-    return interleave(side_a, side_b, worlds, rng), worlds
-
-
 @pytest.mark.nightly
 def test_the_sigma_is_refuted_on_its_curve_long_before_its_point() -> None:
     entry = entry_of("sigma-for-its-square")
@@ -187,7 +177,7 @@ def test_the_sigma_is_refuted_on_its_curve_long_before_its_point() -> None:
     claim = read_claim(entry.curve)
     for subject, verdict in ((entry, "refuted"), (entry.twin, "not_refuted")):
         for seed in range(2):
-            outputs, worlds = seen(subject, 10_000, seed)
+            outputs, worlds = drawn(subject, 10_000, seed)
             view = View(outputs=outputs, worlds=worlds)
             assert weigh_views([view], claim, "0.05", seed=seed).verdict == verdict
 
@@ -235,22 +225,19 @@ def test_no_sum_with_one_is_finer() -> None:
 def test_floats_pass_where_only_their_size_is_looked_at() -> None:
     # The fault is in the last bits only: rounded outputs satisfy the claim.
     entry = entry_of("float-laplace")
-    p_values = []
-    for name in (*entry.features, "round:0"):
-        outputs, worlds = seen(entry, entry.runs, seed=1)
-        looked = read_feature(name).apply(outputs)
-        p_values.append(gather(looked, worlds, seed=1).p_value(entry.epsilon))
-    assert p_values[0] < 1e-6
-    assert p_values[1] > LEVEL
+    lowest, rounded = (
+        audited(replace(entry, features=features), entry.runs, seed=1).p_value(entry.epsilon)
+        for features in (entry.features, ("round:0",))
+    )
+    assert lowest < 1e-6
+    assert rounded > LEVEL
 
 
 def test_the_twin_gives_the_same_floats_whatever_the_data() -> None:
     outputs = grid(0.3, 10_000, np.random.default_rng(2))
     assert (outputs * 8 == np.rint(outputs * 8)).all()
-    twin = entry_of("float-laplace").twin
-    drawn, worlds = seen(twin, 10_000, seed=4)
-    looked = read_feature("lowest-bit").apply(drawn)
-    assert gather(looked, worlds, seed=4).p_value(twin.epsilon) > LEVEL
+    twin = replace(entry_of("float-laplace").twin, features=("lowest-bit",))
+    assert audited(twin, 10_000, seed=4).p_value(twin.epsilon) > LEVEL
 
 
 # -- probabilities in thousandths ----------------------------------------------------------------

@@ -128,7 +128,7 @@ def test_a_worker_that_does_not_answer_is_ended(cache: Path) -> None:
     with Worker("slow", python, code) as worker:
         assert worker.begin() is None
         with pytest.raises(TargetFailed, match=r"no answer within 0\.2 s"):
-            worker.draw([], 3, 1, label="A", seconds=0.2)
+            worker.ask({"dataset": [], "n": 3, "seed": 1}, 3, "A", 0.2)
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_a_package_is_installed_alone_where_asked(tmp_path: Path) -> None:
     python = Environment(requires=("needy==1.0",), alone=True).make(tmp_path)
     with Worker("needy", python, "import needy\ndef output(names):\n    return needy.X") as worker:
         worker.begin()
-        assert worker.draw([], 2, 1, label="A", seconds=30) == ["1", "1"]
+        assert worker.ask({"dataset": [], "n": 2, "seed": 1}, 2, "A", 30) == ["1", "1"]
 
 
 def test_a_python_that_is_too_new_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

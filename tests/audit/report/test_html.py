@@ -268,7 +268,12 @@ def test_a_rare_witness_is_drawn_on_a_logarithmic_axis_which_says_so() -> None:
 
 def test_figures_name_their_axes_and_their_signs() -> None:
     found = histogram_of(refuted())
-    for words in (">output<", ">runs<", ">witness<", f">A: {found.runs_a:,} runs<"):
+    for words in (
+        ">output, read through identity<",
+        ">runs<",
+        ">witness<",
+        f">A: {found.runs_a:,} runs<",
+    ):
         assert words in histogram_figure(found)
     trace = refuted().trace
     assert trace is not None

@@ -61,32 +61,30 @@ def test_local_reports_are_proven_and_cannot_claim_less(words: str, epsilon: str
     assert audit(target, pairs=[(0, 1), (3, 2)]).verdict == "proven"
 
 
-class BoldResponse(RandomisedResponse):
-    """Broken: uses the probability of a true answer for two values."""
+class Bold:
+    """Broken: the probability of a true answer is that of two values."""
+
+    epsilon: Fraction
 
     @property
     def own(self) -> Fraction:
         return RandomisedResponse(epsilon=self.epsilon, values=2).own
 
 
-class BoldBits(UnaryEncoding):
-    """Broken: spends epsilon on each of the two bits in which values differ."""
+class BoldResponse(Bold, RandomisedResponse):
+    pass
 
-    @property
-    def own(self) -> Fraction:
-        return RandomisedResponse(epsilon=self.epsilon, values=2).own
+
+class BoldHashing(Bold, LocalHashing):
+    """The hash has three values."""
+
+
+class BoldBits(Bold, UnaryEncoding):
+    """Spends epsilon on each of the two bits in which values differ."""
 
     @property
     def other(self) -> Fraction:
         return 1 - self.own
-
-
-class BoldHashing(LocalHashing):
-    """Broken: uses the probability for two symbols, but the hash has three."""
-
-    @property
-    def own(self) -> Fraction:
-        return RandomisedResponse(epsilon=self.epsilon, values=2).own
 
 
 class BoldHadamard(HadamardResponse):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import audit
@@ -25,15 +26,8 @@ SPACES = (
 )
 
 
-class Frame:
-    # The attributes of a DataFrame that are read here.
-    columns = ("age",)
-
-    def __init__(self, ages: list[int]) -> None:
-        self.ages = ages
-
-    def to_numpy(self) -> Any:
-        return np.array(self.ages).reshape(-1, 1)
+def frame(*ages: int) -> pd.DataFrame:
+    return pd.DataFrame({"age": ages})
 
 
 @pytest.mark.parametrize(
@@ -46,7 +40,7 @@ class Frame:
         (({"age": [3, 4], "of": [0, 1]}, {"age": [7, 9], "of": [0, 1]}), "replace", "2 of 2 items"),
         (({"rows": [3, 9], "top": 1}, {"rows": [7, 5], "top": 1}), "replace", "rows: the datasets"),
         (({"ada": 3, "ben": 9}, {"ada": 7, "ben": 5}), "replace", "differ in 2 of 2 items"),
-        ((Frame([1, 9]), Frame([5, 3])), "replace", "differ in 2 of 2 items"),
+        ((frame(1, 9), frame(5, 3)), "replace", "differ in 2 of 2 items"),
         (([1, 2, 3], [1, 2, 6]), "add-remove", "differ in 1 of 3 items"),
         ((["ada"], ["ben"]), "add-remove", "the other plus one record"),
         (({"ada": 3, "ben": 9}, {"ada": 7, "ben": 5}), "add-remove", "differ in 2 of 2 items"),
@@ -80,7 +74,7 @@ def test_what_a_usual_reading_does_not_allow_is_said(pair: Any, relation: str, s
         (({"ada": 40}, {"ada": 40, "ben": 77}), "add-remove"),
         (({"ada": [1, 2, 3]}, {"ada": [1, 2]}), "replace"),  # the events of one person
         ((np.array([1, 2]), np.array([1, 9])), "replace"),
-        ((Frame([1, 2]), Frame([1, 9])), "replace"),
+        ((frame(1, 2), frame(1, 9)), "replace"),
     ],
 )
 def test_nothing_is_said_of_usual_pairs(pair: Any, relation: str) -> None:
@@ -94,7 +88,7 @@ def test_nothing_is_said_of_usual_pairs(pair: Any, relation: str) -> None:
     [
         (np.arange(3), np.arange(2)),
         ((1, 2, 3), (1, 2)),
-        (Frame([1, 2]), Frame([1])),
+        (frame(1, 2), frame(1)),
         ({"age": [3, 4], "of": [0, 1]}, {"age": [3], "of": [0]}),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -38,8 +39,8 @@ from tests.support.audit.command import Shell
 
 
 @pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(monkeypatch, capsys)
+def shell(command: Callable[..., Shell]) -> Shell:
+    return command()
 
 
 # -- the instances -------------------------------------------------------------------------------

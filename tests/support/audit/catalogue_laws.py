@@ -79,9 +79,13 @@ def wrapped_noise(value: int) -> Masses:
     return {value + k: mass for k, mass in wrapped_sum(0).items()}
 
 
-def gaussian(value: int) -> Masses:
-    total = mpmath.fsum(mpmath.exp(-mpf(k * k) / 2) for k in range(-60, 61))
-    return {k: mpmath.exp(-mpf((k - value) ** 2) / 2) / total for k in range(-40, 41)}
+def gaussian(sigma_squared: int, step: int, reach: int) -> Law:
+    """A value in steps plus discrete Gaussian noise."""
+    window = range(-reach, reach + 1)
+    density = [mpmath.exp(-mpf(k * k) / (2 * sigma_squared)) for k in window]
+    total = mpmath.fsum(density)
+    noise = {k: mass / total for k, mass in zip(window, density, strict=True)}
+    return lambda value: {k + step * value: mass for k, mass in noise.items()}
 
 
 def rounded(scale: Any) -> Law:
@@ -94,9 +98,15 @@ def rounded(scale: Any) -> Law:
     return law
 
 
-def raw_in_a_hundred(amount: float) -> Masses:
-    masses = {float(k): mpf(99) / 100 * m for k, m in number(1, round)(amount).items()}
-    return {**masses, amount: mpf(1) / 100}
+def raw_once_in(runs: int) -> Law:
+    """The amount rounded and with noise, or rarely as it is."""
+
+    def law(amount: float) -> Masses:
+        rare = mpf(1) / runs
+        masses = {float(k): (1 - rare) * m for k, m in number(1, round)(amount).items()}
+        return {**masses, amount: rare}
+
+    return law
 
 
 def fixed_seed(value: int) -> Masses:
@@ -227,9 +237,15 @@ LAWS: Final[dict[str, Law]] = {
     "rounded": rounded(1),
     "returning-user": vector(1, 9, twice),
     "returning-user-composed": vector(2, 12, twice),
-    "gaussian-as-pure": gaussian,
-    "gaussian-with-delta": gaussian,
-    "raw-in-a-hundred": raw_in_a_hundred,
+    "gaussian-as-pure": gaussian(1, 1, 60),
+    "gaussian-with-delta": gaussian(1, 1, 60),
+    "sigma-for-its-square": gaussian(2, 1, 60),
+    "gaussian-of-four": gaussian(4, 1, 80),
+    "classical-gaussian": gaussian(322, 100, 700),
+    "exact-gaussian": gaussian(611, 100, 900),
+    "raw-in-a-hundred": raw_once_in(100),
+    "raw-in-a-thousand": raw_once_in(1000),
+    "raw-in-a-hundred-thousand": raw_once_in(100_000),
     "rounded-amount": number(1, round),
     "fixed-seed": fixed_seed,
     "inverted-odds": number(-1 / mpmath.log(1 - BETA)),
@@ -252,7 +268,7 @@ r"""One law a name, broken or twin."""
 
 GROWING: Final[dict[str, Callable[[int], Any]]] = {
     # |ln ratio| = k + 1/2 at output -k.
-    "gaussian-as-pure": within(gaussian),
+    "gaussian-as-pure": within(gaussian(1, 1, 60)),
     # Ratios of Bessel functions, which grow like (m/v)^4.
     "skellam-mean-as-variance": within(skellam(8)),
 }

@@ -8,75 +8,32 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-import numpy as np
-
-from audit.broken_mechanisms import find
-from audit.broken_mechanisms.catalogue_entry import Subject
+from audit.audit_spec import AuditSpec
 from audit.claims.curve_claim import CurveClaim
 from audit.claims.tested_claim import Claim
 from audit.errors import TargetFailed
-from audit.features.parse_feature import read_feature
 from audit.fit.fit import FitReport
 from audit.known_laws.exact_layer import prove
 from audit.replay.replay_report import Finding
 from audit.report.audit_report import AuditReport
+from audit.run_audit import Audit
 from audit.runs.draw_plan import Plan
-from audit.sample_layer import sample
 from audit.search.search import SearchResult
 from audit.statistical_tests.clopper_pearson_baselines import BaselineFinding
 from audit.statistical_tests.sample_outcome import Outcome
-from audit.statistical_tests.trace import trace
-from audit.statistical_tests.view import View
-from audit.targets.target import Vectorised
 from audit.targets.target_syntax import read_target
 from dpcore import DiscreteLaplace
-from tests.support.audit.parse_witness import worded
 
 RUNS = 4000
 COMMAND = "dpcore audit half-scale --claim epsilon=1 --pair 0 1 -n 4000 --seed 7"
 NASTY = "<script>alert('x')</script>&\"quoted\".py:f"
 
 
-def subject(name: str, *, twin: bool = False) -> Subject:
-    entry = find(name)
-    assert entry is not None
-    return entry.twin if twin else entry
-
-
 @cache
-def sampled(name: str, *, twin: bool = False, sequential: bool = False) -> AuditReport:
+def sampled(name: str, *, sequential: bool = False) -> AuditReport:
     """An audit with figures of the same runs that were tested."""
-    tested = subject(name, twin=twin)
-    kept: list[tuple[bool, Any]] = []
-
-    def run(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-        kept.append((dataset == tested.pair[1], tested.run(dataset, n, rng)))
-        return kept[-1][1]
-
-    target = Vectorised(spelling=name, function=run)
-    claim = Claim(epsilon=tested.epsilon, delta=tested.delta, relation=tested.relation)
-    plan = Plan(
-        claim=claim,
-        pair=tested.pair,
-        features=(read_feature("identity"),),
-        runs=RUNS,
-        seed=8,
-        sequential=sequential,
-    )
-    report = sample(target, plan)
-    # The last runs; the runs before them were the probe's, which are never tested.
-    tested_runs: list[tuple[bool, Any]] = []
-    while sum(len(outputs) for _, outputs in tested_runs) < report.runs:
-        tested_runs.append(kept.pop())
-    outputs = np.concatenate([outputs for _, outputs in tested_runs])
-    worlds = np.concatenate([np.full(len(outputs), in_b) for in_b, outputs in tested_runs])
-    assert len(outputs) == report.runs
-    order = np.random.default_rng(7).permutation(len(outputs))
-    outputs, worlds = outputs[order], worlds[order]
-    view = View(outputs=outputs, worlds=worlds)
-    traced = trace([view], claim, seed=8, watched=sequential)
-    event = None if report.witness is None else report.witness.event
-    return replace(report, histogram=worded(outputs, worlds, event), trace=traced)
+    spec = AuditSpec(target=name, features=("identity",), runs=RUNS, seed=8, sequential=sequential)
+    return replace(Audit(spec).run(figures=True), tradeoff_band=None)
 
 
 def refuted() -> AuditReport:
@@ -90,7 +47,7 @@ def refuted() -> AuditReport:
 
 
 def kept() -> AuditReport:
-    return replace(sampled("half-scale", twin=True), warnings=("12 outputs are nan",))
+    return replace(sampled("count"), warnings=("12 outputs are nan",))
 
 
 def sequential() -> AuditReport:

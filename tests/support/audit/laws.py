@@ -237,16 +237,7 @@ def bounded_total(values: Sequence[int]) -> int:
     return sum(min(max(value, 0), 1) for value in values)
 
 
-# -- Gaussian noise, and claims of papers as mechanisms --------------------------------------------
-
-
-def gaussian(sigma_squared: int, step: int, reach: int) -> Law:
-    """A value in steps plus discrete Gaussian noise."""
-    window = range(-reach, reach + 1)
-    density = [mpmath.exp(-mpf(k * k) / (2 * sigma_squared)) for k in window]
-    total = mpmath.fsum(density)
-    noise = {k: mass / total for k, mass in zip(window, density, strict=True)}
-    return lambda value: {k + step * value: mass for k, mass in noise.items()}
+# -- claims of papers as mechanisms ----------------------------------------------------------------
 
 
 def bits(chance: str) -> Law:
@@ -493,15 +484,6 @@ def in_eighths(amount: float) -> Masses:
     return {k / 8: laplace(k - steps, 80) for k in range(-400, 409)}
 
 
-def raw_once_in(runs: int) -> Law:
-    def law(amount: float) -> Masses:
-        rare = mpf(1) / runs
-        masses = {float(k): (1 - rare) * m for k, m in number(1, round)(amount).items()}
-        return {**masses, amount: rare}
-
-    return law
-
-
 def staircase(step: int, plateau: int) -> Law:
     """One integer plus staircase noise of epsilon = 1: a step has 1/e of the mass of the last."""
 
@@ -536,10 +518,6 @@ LAWS: Final[dict[str, Law]] = FIRST | {
     "redrawn-noise": redrawn_noise,
     "bounds-from-data": number(1, sum),
     "public-bounds": number(1, bounded_total),
-    "sigma-for-its-square": gaussian(2, 1, 60),
-    "gaussian-of-four": gaussian(4, 1, 80),
-    "classical-gaussian": gaussian(322, 100, 700),
-    "exact-gaussian": gaussian(611, 100, 900),
     "lemma-bits": bits("0.726"),
     "fair-bits": bits("0.5"),
     "relaxed-sum": sum_and_coin(2),
@@ -580,8 +558,6 @@ LAWS: Final[dict[str, Law]] = FIRST | {
     "lower-bound-twice": certain,
     "sparse-vector-told-for-free": found_and_told,
     "integer-laplace": in_eighths,
-    "raw-in-a-thousand": raw_once_in(1_000),
-    "raw-in-a-hundred-thousand": raw_once_in(100_000),
     "float-laplace": float_laplace,  # the law of its lowest bit
 }
 r"""One law a name, broken or twin; of ``catalogue_laws`` as well."""
