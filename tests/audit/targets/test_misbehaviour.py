@@ -41,7 +41,7 @@ FAILS = r"""read request
 case $request in *'"dataset": 1'*) exit 5;; esac
 seq $(echo "$request" | sed 's/.*"n": \([0-9]*\).*/\1/')
 """
-REVEALS = "dataset B failed in 4 of 4 more runs, dataset A in none: the error itself reveals the"
+REVEALS = "dataset . failed in 4 of 4 more runs, dataset . in none: the error itself reveals the"
 
 
 @by_day(3)
@@ -67,11 +67,18 @@ def test_an_error_of_one_dataset_alone_reveals_it(
         del words[words.index("--pair") : words.index("--pair") + 3]
     answer = audit(*words, *more, "--json")
     error = failed(answer)
-    assert (error["reveals_dataset"], error["dataset"]) == (True, "B")
+    assert error["reveals_dataset"] is True
+    assert re.search(REVEALS, answer.err.splitlines()[-1])
     if name == "raises_in_b" and not more:
         assert re.match(r"raised ValueError: .* at targets\.py:\d+", error["reason"])
-        assert error["run"] == 2
-    assert REVEALS in answer.err.splitlines()[-1]
+        assert (error["dataset"], error["run"]) == ("B", 2)
+
+
+def test_a_search_says_that_an_error_reveals_the_dataset(audit: Shell) -> None:
+    words = ["targets.py:raises_in_b", "--claim", "epsilon=1", "--search", "integer:low=0,high=1"]
+    answer = audit(*words, "-n", 4000)
+    assert answer.code == 3
+    assert re.search(REVEALS, answer.err)
 
 
 @pytest.mark.parametrize("name", ["out_of_memory", "raises_at_random", "hangs"])
@@ -81,21 +88,13 @@ def test_an_error_that_any_dataset_may_meet_reveals_none(audit: Shell, name: str
     assert "reveals" not in answer.err
 
 
-def test_a_search_says_that_an_error_reveals_the_dataset(audit: Shell) -> None:
-    words = ["targets.py:raises_in_b", "--claim", "epsilon=1", "--search", "integer:low=0,high=1"]
-    answer = audit(*words, "-n", 4000)
-    assert answer.code == 3
-    assert "the error itself reveals the dataset" in answer.err
-
-
-def test_what_was_drawn_before_an_exception_is_kept(audit: Shell) -> None:
-    answer = audit(*at("raises_late", n=50_000), "--json")
-    assert failed(answer)["reason"].startswith("raised MemoryError: too many")
+def test_what_was_drawn_before_an_exception_is_kept(audit: Shell, here: Path) -> None:
+    shown = audit(*at("raises_late", n=50_000), "-o", "found.json")
+    found = json.loads((here / "found.json").read_text())
     # Blocks grow by a quarter; these runs end before the first block with over 2,000 runs of A.
-    assert answer.json["runs"] == 17_246
-    assert answer.json["p_value"] <= 1
-    assert answer.json["witness"] is not None
-    shown = audit(*at("raises_late", n=50_000))
+    assert (found["verdict"], found["runs"]) == (None, 17_246)
+    assert found["p_value"] <= 1
+    assert found["witness"] is not None
     assert shown.code == 3
     assert shown.out.startswith("THE TARGET FAILED")
     assert "17,246: the target failed" in shown.out
@@ -124,6 +123,9 @@ def test_what_was_drawn_before_an_exception_is_kept(audit: Shell) -> None:
         ("out_of_memory", "raised MemoryError at targets.py:"),
         ("too_deep", "raised RecursionError: maximum recursion depth exceeded"),
         ("colours", r"raised ValueError: \x1b[31mred at targets.py:"),
+        ("raises_GeneratorExit", "raised GeneratorExit at targets.py:"),
+        ("raises_BaseException", "raised BaseException: of no kind at targets.py:"),
+        ("raises_Rare", "raised audited_targets.Rare at targets.py:"),
     ],
 )
 def test_a_target_that_gives_no_outputs(audit: Shell, name: str, reason: str) -> None:
@@ -162,12 +164,6 @@ def test_what_is_the_target_s_does_not_hang_on_how_the_command_was_started(
     assert (ignored.code, ignored.out) == (heard.code, heard.out)
 
 
-@pytest.mark.parametrize("name", ["GeneratorExit", "BaseException", "Rare"])
-def test_whatever_a_target_raises_is_its_failure(audit: Shell, name: str) -> None:
-    error = failed(audit(*at(f"raises_{name}"), "--json"))
-    assert re.match(rf"raised (audited_targets\.)?{name}.* at targets\.py:", error["reason"])
-
-
 def test_a_feature_is_under_the_same_limits(audit: Shell) -> None:
     begun = time.monotonic()
     hung = audit(*at("coin"), "--feature", "targets.py:map_hangs", "--timeout", 0.3, "--json")
@@ -188,8 +184,9 @@ def test_masked_values_are_seen_as_none_and_not_as_what_they_hide(audit: Shell) 
 def test_nan_is_an_output(audit: Shell) -> None:
     answer = audit(*at("nan_sometimes"), "--json")
     assert answer.code == 0
-    assert "outputs are nan (" in answer.json["warnings"][0]
-    assert answer.json["warnings"][0] in answer.err
+    (warning,) = answer.json["warnings"]  # no two outputs are equal, but these are numbers
+    assert "outputs are nan (" in warning
+    assert warning in answer.err
     assert audit(*at("nan_in_b"), "--json").code == 1
 
 
@@ -266,10 +263,8 @@ def test_bulky_outputs_are_told_apart_whole_and_shown_short(
 
 def test_objects_that_equal_nothing_are_warned_of(audit: Shell) -> None:
     answer = audit(*at("objects"), "--json")
-    (warning,) = [text for text in answer.json["warnings"] if "are equal" in text]
-    assert warning == "no two outputs of type Plain are equal: return plain values"
     assert answer.code == 4
-    assert not any("are equal" in text for text in audit(*at("coin"), "--json").json["warnings"])
+    assert "no two outputs of type Plain are equal: return plain values" in answer.json["warnings"]
 
 
 def test_a_child_that_returns_does_not_audit_too(audit: Shell) -> None:
