@@ -68,13 +68,10 @@ def test_refuted_twins_are_judged_by_their_exact_probability() -> None:
     assert not made(*[True] * 6, *[False] * 14).passed
 
 
-def test_one_slip_that_is_missed_fails_the_bench() -> None:
+def test_one_slip_or_twin_that_chance_does_not_excuse_fails_the_bench() -> None:
     assert made(False).passed
     assert not made(False, broken=False).passed
     assert not made(False, broken=None).passed
-
-
-def test_a_twin_that_fails_or_that_chance_does_not_excuse_fails_the_bench() -> None:
     assert not made(None).passed
     assert made(True).passed
     assert made(True, layer=Layer.TIME).passed
@@ -114,16 +111,12 @@ def test_what_an_entry_gives_depends_on_nothing_but_its_name_and_the_seed() -> N
     others = [entry("fixed-seed"), entry("exact-size")]
     alone, among = bench([HALF]), bench([*others, HALF], jobs=2)
 
-    def untimed(row: BenchRow) -> BenchRow:
-        return replace(
-            row, broken=replace(row.broken, seconds=0), twin=replace(row.twin, seconds=0)
-        )
+    def untimed(found: Bench) -> list[Answer]:
+        row = found.rows[0]
+        return [replace(answer, seconds=0) for answer in (row.broken, row.twin)]
 
-    assert untimed(alone.rows[0]) == untimed(among.rows[0])
-    again = bench([HALF], seed=2)
-    assert again.rows[0].twin.p_value != alone.rows[0].twin.p_value or (
-        again.rows[0].broken.p_value != alone.rows[0].broken.p_value
-    )
+    assert untimed(alone) == untimed(among)
+    assert bench([HALF], seed=2).rows[0].broken.p_value != alone.rows[0].broken.p_value
 
 
 def test_a_slip_has_three_tries_of_growing_size_at_a_third_of_alpha(
@@ -215,23 +208,23 @@ def test_the_command_prints_a_table(shell: Shell, tmp_path: Path) -> None:
     assert (answer.code, answer.err) == (0, "")
     lines = answer.out.splitlines()
     assert lines[0].split() == [
-        "broken", "claim", "true", "runs", "verdict", "lower", "layer", "twin",
-    ]  # fmt: skip
+        "broken",
+        "claim",
+        "true",
+        "runs",
+        "verdict",
+        "lower",
+        "layer",
+        "twin",
+    ]
     words = lines[1].split()
     assert words[:6] == ["1", "half-scale", "1", "2", "300", "caught"]
     assert words[7:] == ["sample", "not", "refuted"]
     assert lines[2].split()[3] == "infinite"
-    assert (
-        lines[3]
-        == "caught: 2 of 2; a true claim would be refuted in at most 1 of 1,000 such audits"
-    )
+    alarms = "a true claim would be refuted in at most 1 of 1,000 such audits"
+    assert lines[3] == f"caught: 2 of 2; {alarms}"
     assert lines[-1] == "PASSED; repeat with --seed 1"
     found = json.loads((tmp_path / "bench.json").read_text())
-    assert list(found) == [
-        "schema", "passed", "alpha", "seed", "caught", "entries", "twins", "rows", "left_out",
-        "versions",
-    ]  # fmt: skip
-    assert found["schema"] == "dpcore-bench/1"
     assert found["twins"] == {"sampled": 2, "refuted": 0, "chance": 1.0, "least_chance": 0.001}
     for row in found["rows"]:
         assert list(row) == [

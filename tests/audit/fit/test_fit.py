@@ -319,12 +319,6 @@ def test_a_value_the_law_excludes_refutes_by_itself(
     assert report.to_json()["e_value"] == ("inf" if sequential else None)
 
 
-def test_the_edge_of_the_support_is_no_reason() -> None:
-    edges = {0: "0.5", 1: "0.5"}
-    report = fit(edges, Binomial(trials=1, probability="1/2"), alpha=ALPHA, seed=1)
-    assert report.verdict == "not_refuted"
-
-
 @pytest.mark.nightly
 def test_what_the_resolution_promises_is_seen() -> None:
     claimed = DiscreteLaplace(scale=10)

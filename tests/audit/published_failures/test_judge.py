@@ -82,11 +82,7 @@ def test_what_is_judged_wrong_is_seen(judged: Callable[[Entry], Judged]) -> None
     one = entry()
     assert one.twin is not None
     # Swapped: the repaired package as the failure, and the failure as the twin.
-    swapped = replace(
-        one,
-        broken=replace(one.broken, requires=one.twin.requires),
-        twin=replace(one.twin, requires=one.broken.requires),
-    )
+    swapped = replace(one, broken=one.twin, twin=one.broken)
     found = judged(swapped)
     assert not found.right
     assert [result.right for result in found.results.values()] == [False, False]

@@ -130,8 +130,8 @@ def canaries_right(scores: Scores, coins: Coins, size: int) -> int:
 
 
 def test_a_number_of_guesses_chosen_on_the_coins_over_claims() -> None:
-    wrong = sum(repeated(null, "epsilon=0", best_guesses, repeats=120))
-    assert p_value(wrong, 120) < 1e-10
+    wrong = sum(repeated(null, "epsilon=0", best_guesses, repeats=60))
+    assert p_value(wrong, 60) < 1e-10
 
 
 def test_a_curve_whose_delta_is_forgotten_over_claims() -> None:
@@ -220,13 +220,6 @@ def test_too_few_canaries_measure_nothing_and_say_how_many_would() -> None:
     assert report.epsilon_lower > 2.5
 
 
-def test_equal_scores_measure_nothing() -> None:
-    report = canaries(np.zeros(1000), np.arange(1000) % 2, "epsilon=1")
-    assert report.verdict == "nothing_measured"
-    (warning,) = report.warnings
-    assert warning == "all scores are equal: they contain no information about the canaries"
-
-
 @pytest.mark.parametrize("scale", [1.0, 2.0**60, 1e308])
 def test_scores_in_the_wrong_direction_are_named_and_any_floats_are_read(scale: float) -> None:
     # Every score reveals its canary, but in the wrong direction (larger means not included), so the
@@ -240,7 +233,10 @@ def test_scores_in_the_wrong_direction_are_named_and_any_floats_are_read(scale: 
     report = canaries(near, coins, claim="epsilon=1")
     assert report.refuted
     assert sum(cell.included for cell in report.histogram) == coins.sum()
-    assert canaries(np.full(500, scale), coins, claim="epsilon=1").verdict == "nothing_measured"
+    equal = canaries(np.full(500, scale), coins, claim="epsilon=1")
+    assert equal.verdict == "nothing_measured"
+    (warning,) = equal.warnings
+    assert warning == "all scores are equal: they contain no information about the canaries"
 
 
 def test_guesses_are_planned_from_what_could_refute() -> None:
