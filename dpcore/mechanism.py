@@ -19,7 +19,7 @@ from dpcore.errors import InvalidParameter, Unrepresentable
 from dpcore.names import name
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields, integer
+from dpcore.numbers.parameter import Choice, Declared, Exact, Of, Whole, check_fields, integer
 from dpcore.sampling.rng import SYSTEM, Rng
 
 A_NOISE: Final = "must be a Noise, e.g. DiscreteLaplace"
@@ -121,20 +121,18 @@ class Sensitivity:
     """
 
     amount: int | tuple[int, ...]
-    norm: Norm = Norm.ABSOLUTE
+    norm: Choice[Norm] = Choice(Norm, Norm.ABSOLUTE)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.norm, Norm):
-            raise InvalidParameter(
-                "norm", self.norm, "must be a Norm: use a constructor such as Sensitivity.l1(d)"
-            )
-        if self.norm is Norm.BOX:
-            if not isinstance(self.amount, tuple) or not self.amount:
-                raise InvalidParameter("sensitivity", self.amount, "must have at least one bound")
-            checked: int | tuple[int, ...] = tuple(_moves(bound) for bound in self.amount)
+        check_fields(self)
+        amount: object = self.amount
+        if self.norm is not Norm.BOX:
+            amount = _moves(amount)
+        elif isinstance(amount, tuple | list) and amount:
+            amount = tuple(map(_moves, amount))
         else:
-            checked = _moves(self.amount)
-        object.__setattr__(self, "amount", checked)
+            raise InvalidParameter("sensitivity", amount, "must be a tuple of one or more bounds")
+        object.__setattr__(self, "amount", amount)
 
     @classmethod
     def l1(cls, amount: int) -> Sensitivity:
@@ -149,9 +147,7 @@ class Sensitivity:
     @classmethod
     def box(cls, bounds: tuple[int, ...]) -> Sensitivity:
         r"""The sensitivity bound |q_i - q'_i| <= ``bounds[i]`` for every coordinate i."""
-        if not isinstance(bounds, (tuple, list)):
-            raise InvalidParameter("sensitivity", bounds, "a box must be a tuple of bounds")
-        return cls(tuple(bounds), Norm.BOX)
+        return cls(bounds, Norm.BOX)
 
     @classmethod
     def of(cls, value: Sensitivity | int) -> Sensitivity:
@@ -196,22 +192,19 @@ class Sensitivity:
         return {"norm": self.norm.value, "amount": amount}
 
     def __repr__(self) -> str:
-        match self.norm:
-            case Norm.ABSOLUTE:
-                return f"Sensitivity({self.amount})"
-            case Norm.L1:
-                return f"Sensitivity.l1({self.amount})"
-            case Norm.L2_SQUARED:
-                return f"Sensitivity.l2_squared({self.amount})"
-            case Norm.BOX:
-                return f"Sensitivity.box({self.amount})"
+        made = "" if self.norm is Norm.ABSOLUTE else f".{self.norm.name.lower()}"
+        return f"Sensitivity{made}({self.amount})"
 
 
 def _moves(amount: object) -> int:
-    exact = integer("sensitivity", amount)
-    if exact < 1:
-        raise InvalidParameter("sensitivity", amount, "must be an integer >= 1")
-    return exact
+    return integer("sensitivity", amount, at_least=1)
+
+
+class Moved(Declared[Sensitivity | int, Sensitivity]):
+    r"""A field that is a :class:`Sensitivity`, which may be given as a plain integer."""
+
+    def read(self, argument: str, value: object) -> Sensitivity:
+        return value if isinstance(value, Sensitivity) else Sensitivity(integer(argument, value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,12 +224,11 @@ class Mechanism:
     """
 
     noise: Of[Noise] = Of(Noise, A_NOISE)
-    sensitivity: Sensitivity | int
+    sensitivity: Moved = Moved()
     scope: InScope = InScope()
 
     def __post_init__(self) -> None:
         check_fields(self)
-        object.__setattr__(self, "sensitivity", Sensitivity.of(self.sensitivity))
 
     @overload
     def release(self, value: int, *, rng: Rng = ...) -> int: ...
@@ -279,7 +271,7 @@ class Mechanism:
         return noisy
 
     def _must_fit(self, value: object, shape: tuple[int, ...]) -> None:
-        declared = Sensitivity.of(self.sensitivity)
+        declared = self.sensitivity
         if isinstance(declared.amount, tuple):
             size = len(declared.amount)
             if shape != (size,) and (size, shape) != (1, ()):

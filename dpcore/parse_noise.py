@@ -96,13 +96,8 @@ def read_noise(text: str, more: Mapping[str, type[Any]] = NO_MORE) -> Any:
     """
     text = plain_text("noise", text, "must be text: discrete-laplace:scale=10")
     name, rest = split_name(text)
-    law = _law(name, dict(pairs_of(rest)), text, more)
-    wanted = parameter_names(law)
-    hint = None if name in more else partial(_did_you_mean, name)
-    needed = required_names(law)
-    return from_words(
-        law, read_keys("noise", text, rest, wanted, owner=name, needed=needed, hint=hint)
-    )
+    law, keys = _law(name, dict(pairs_of(rest)), text, more)
+    return from_words(law, read_keys("noise", text, rest, **keys))
 
 
 class _Law(Protocol):
@@ -137,10 +132,8 @@ def noise_from_json(data: Mapping[str, str], more: Mapping[str, type[Any]] = NO_
     if "law" not in given:
         raise InvalidParameter("law", given, "is missing: the object needs a key law")
     name, text = given.pop("law"), str(dict(data))
-    law = _law(name, given, text, more)
-    wanted = parameter_names(law)
-    hint = None if name in more else partial(_did_you_mean, name)
-    check_keys("noise", text, given, wanted, owner=name, needed=required_names(law), hint=hint)
+    law, keys = _law(name, given, text, more)
+    check_keys("noise", text, given, **keys)
     return from_words(law, given)
 
 
@@ -155,14 +148,7 @@ def read_sensitivity(argument: str, text: str) -> Sensitivity:
     if "" in bounds:
         raise InvalidParameter(argument, text, "must be 3, l1=3, l2-squared=4 or box=1x2x2")
     moves = tuple(whole_number(argument, bound, at_least=1, at_most=_FARTHEST) for bound in bounds)
-    match norm:
-        case "l1":
-            return Sensitivity.l1(moves[0])
-        case "l2-squared":
-            return Sensitivity.l2_squared(moves[0])
-        case "box":
-            return Sensitivity.box(moves)
-    return Sensitivity(moves[0])
+    return Sensitivity(moves if norm == "box" else moves[0], Norm(norm or "absolute"))
 
 
 def write_sensitivity(sensitivity: Sensitivity) -> str:
@@ -176,24 +162,21 @@ def sensitivity_from_json(data: object) -> Sensitivity:
     r"""Parse the result of ``Sensitivity.to_json``."""
     if not isinstance(data, Mapping) or set(data) != {"norm", "amount"}:
         raise InvalidParameter("sensitivity", data, "must have the fields norm, amount")
-    amount = data["amount"]
-    try:
-        norm = Norm(data["norm"])
-    except ValueError:
-        known = ", ".join(each.value for each in Norm)
-        raise InvalidParameter("norm", data["norm"], f"must be one of {known}") from None
-    return Sensitivity(tuple(amount) if isinstance(amount, list) else amount, norm)
+    return Sensitivity(**data)
 
 
 def _law(
     name: str, given: Mapping[str, str], text: str, more: Mapping[str, type[Any]]
-) -> type[Any]:
+) -> tuple[type[Any], dict[str, Any]]:
+    # The law, and what `read_keys` and `check_keys` need to know about its parameters.
     laws = {**more, **LAWS}
     law = laws.get(name) if isinstance(name, str) else None
     if law is None:
         reason = f"must start with one of {', '.join(laws)}{_did_you_mean(name, given)}"
         raise InvalidParameter("noise", text, reason)
-    return law
+    hint = None if name in more else partial(_did_you_mean, name)
+    wanted, needed = parameter_names(law), required_names(law)
+    return law, {"known": wanted, "owner": name, "needed": needed, "hint": hint}
 
 
 def law_meant(name: str) -> str | None:

@@ -27,11 +27,13 @@ E = TypeVar("E", bound=Enum)
 Interval: TypeAlias = Literal["(0, 1)", "(0, 1]", "[0, 1)", "[0, 1]", "[0, oo)"]
 
 
-class _Declared(Generic[Given, T]):
+class Declared(Generic[Given, T]):
+    r"""A field of a frozen dataclass with slots that :func:`check_fields` reads and validates."""
+
     # The slot replaces this object, so that reading a field costs nothing extra; the class keeps
     # the declarations for `check_fields`.
 
-    def __init__(self, default: Any) -> None:
+    def __init__(self, default: Any = None) -> None:
         self._default = default
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -51,7 +53,7 @@ class _Declared(Generic[Given, T]):
         raise AttributeError(f"the field type {type(self).__name__} needs a dataclass with slots")
 
 
-class Exact(_Declared[RationalLike, Fraction]):
+class Exact(Declared[RationalLike, Fraction]):
     r"""A field of a frozen dataclass that accepts any rational and stores a :class:`Fraction`.
 
     ``scale: Exact = Exact()`` has no default, ``Exact("1/2")`` has one. :func:`check_fields` in
@@ -78,7 +80,7 @@ class Exact(_Declared[RationalLike, Fraction]):
         return rational(argument, value)
 
 
-class Whole(_Declared[int, int]):
+class Whole(Declared[int, int]):
     r"""A field of a frozen dataclass that is an ``int`` from ``at_least`` to ``at_most``."""
 
     def __init__(
@@ -91,7 +93,7 @@ class Whole(_Declared[int, int]):
         return integer(argument, value, at_least=self._least, at_most=self._most)
 
 
-class Of(_Declared[T, T]):
+class Of(Declared[T, T]):
     """A field that must be an instance of ``kind``; ``reason`` is the error message."""
 
     def __init__(self, kind: Callable[..., T], reason: str, default: T | None = None) -> None:
@@ -106,7 +108,7 @@ class Of(_Declared[T, T]):
         return held
 
 
-class Choice(_Declared[E, E]):
+class Choice(Declared[E, E]):
     """A field that is a member of an enumeration, given as a member or by its value."""
 
     def __init__(self, kind: type[E], default: E | None = None) -> None:
@@ -126,7 +128,7 @@ _DECLARED = "_declared_fields"
 
 def check_fields(instance: object) -> None:
     r"""Validate every declared field of a frozen dataclass, in ``__post_init__``, bases first."""
-    declared: dict[str, _Declared[Any, Any]] = {}
+    declared: dict[str, Declared[Any, Any]] = {}
     for kind in reversed(type(instance).__mro__):
         declared |= kind.__dict__.get(_DECLARED, {})
     for name, field in declared.items():

@@ -198,7 +198,7 @@ def test_the_guarantee_is_that_of_the_record(trust: Trust, n: int) -> None:
     assert record is not None
     assert (record.batch, record.honest) == ("one", Fraction(1))
     assert guarantee(record.mechanism) == promised
-    assert record.mechanism.sensitivity.amount == privatizer.precision(n)  # type: ignore[union-attr]  # made one
+    assert record.mechanism.sensitivity.amount == privatizer.precision(n)
     assert isinstance(promised, PrivacyCurve)
     assert promised.pure().upper == (Fraction(1, 2) if trust in PURE else math.inf)
 
