@@ -36,16 +36,6 @@ from tests.support.laws import (
 from tests.support.laws.discrete_gaussian import total
 
 
-def holds(enclosure: Enclosure, value: Any) -> bool:
-    r"""lower <= value <= upper, to the 60 digits of the value; an exact 0 must be known exactly."""
-    slack = abs(value) * mpf(10) ** -55
-    lower, upper = Fraction(enclosure.lower), Fraction(enclosure.upper)
-    return bool(
-        mpmath_precision.real(lower) <= value + slack
-        and value - slack <= mpmath_precision.real(upper)
-    )
-
-
 def tight(enclosure: Enclosure, bits: int) -> bool:
     return Fraction(enclosure.width) <= Fraction(enclosure.upper) / (1 << bits)
 
@@ -59,7 +49,7 @@ def test_enclosures_hold_what_mpmath_finds(noise: Noise, function: str) -> None:
             if not spelled(noise, k):
                 continue
             enclosure = getattr(noise, f"enclose_{function}")(k)
-            assert holds(enclosure, second(noise, function, k)), k
+            assert mpmath_precision.holds(enclosure, second(noise, function, k)), k
             assert tight(enclosure, 127), k
 
 
@@ -152,7 +142,7 @@ def test_far_places_are_enclosed_too(noise: Noise, k: int) -> None:
     assert noise.enclose_cdf(abs(k)).upper <= 1 + Fraction(1, 1 << 100)
     if spelled(noise, k):
         with mpmath_precision.digits(60):
-            assert holds(noise.enclose_pmf(k), second(noise, "pmf", k))
+            assert mpmath_precision.holds(noise.enclose_pmf(k), second(noise, "pmf", k))
 
 
 def brute_moments(noise: Noise) -> tuple[Any, Any] | None:
@@ -189,10 +179,10 @@ def test_moments_are_those_of_mpmath(noise: Noise) -> None:
         if noise.symmetric:
             assert noise.mean == 0
         elif mean > mpf(2) ** -100_000:
-            assert holds(around(noise.mean), mean)
+            assert mpmath_precision.holds(around(noise.mean), mean)
             assert tight(around(noise.mean), 127)
         if variance > mpf(2) ** -100_000:
-            assert holds(around(noise.variance), variance)
+            assert mpmath_precision.holds(around(noise.variance), variance)
             assert tight(around(noise.variance), 127)
 
 
@@ -318,7 +308,7 @@ def test_a_wrong_partition_is_seen() -> None:
         DiscreteGaussian.pmf_ball, "theta.partition(v)", "(2 * arb.pi() * ball(v)).sqrt()"
     )
     with mpmath_precision.digits(60), precision(200):
-        assert not holds(Enclosure.of(wrong(noise, 0)), second(noise, "pmf", 0))
+        assert not mpmath_precision.holds(Enclosure.of(wrong(noise, 0)), second(noise, "pmf", 0))
 
 
 @pytest.mark.parametrize("variance", ["16400.5", "1000000", "12582913"])
@@ -333,4 +323,4 @@ def test_a_contour_sum_without_its_error_term_would_be_seen(variance: str) -> No
     with mpmath_precision.digits(60), precision(200):
         for code, right in ((blind, False), (seeing, True)):
             tail = rewired(contour.upper_tail, _contour=code)(theta.ThetaSum(variance=exact), 1)
-            assert holds(Enclosure.of(tail), second(noise, "sf", 0)) == right
+            assert mpmath_precision.holds(Enclosure.of(tail), second(noise, "sf", 0)) == right

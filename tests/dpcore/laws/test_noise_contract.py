@@ -39,12 +39,6 @@ def fresh(noise: Noise) -> Noise:
     return type(noise)(**noise.parameters)
 
 
-@pytest.mark.parametrize("text", SPELLED + BEYOND_INT64)
-def test_a_repr_evaluates_back(text: str) -> None:
-    noise = read_noise(text)
-    assert eval(repr(noise), NAMES) == noise  # noqa: S307 - what a repr is for
-
-
 def test_another_parameter_or_law_is_another_value(noise: Noise) -> None:
     for name, value in noise.parameters.items():
         # A probability stays below 1, a count stays an integer.
@@ -104,8 +98,9 @@ def test_parameters_cannot_be_changed(noise: Noise) -> None:
 
 
 @pytest.mark.parametrize("text", SPELLED + BEYOND_INT64)
-def test_a_spelling_reads_back(text: str) -> None:
+def test_a_law_reads_back(text: str) -> None:
     noise = read_noise(text)
+    assert eval(repr(noise), NAMES) == noise  # noqa: S307 - what a repr is for
     assert read_noise(write_noise(noise)) == noise
     assert noise_from_json(json.loads(json.dumps(noise.to_json()))) == noise
 
@@ -253,7 +248,6 @@ def test_quantiles_keep_the_shape_of_their_levels() -> None:
 
 def test_the_public_list_is_what_the_package_offers() -> None:
     assert sorted(dpcore.__all__) == list(dpcore.__all__)
-    assert all(hasattr(dpcore, name) for name in dpcore.__all__)
     assert {law.__name__ for law in LAWS.values()} <= set(dpcore.__all__)
     assert all(inspect.getdoc(getattr(dpcore, name)) for name in dpcore.__all__)
     assert {"run", "IdealAggregation", "MaskedAggregation", "Shuffler"} <= set(dpcore.__all__)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 from flint import acb, arb
-from mpmath import mp
 
 from dpcore import DiscreteGaussian, DiscreteLaplace, Enclosure, Noise, SeededRng
 from dpcore.analysis import polya_integral as branch_contour
@@ -29,19 +28,12 @@ from dpcore.numbers.enclosure import ball, narrow, precision
 from dpcore.sampling.inversion import Difference
 from tests.effort import by_day
 from tests.support.dpcore import mpmath_precision
-from tests.support.dpcore.mpmath_precision import real
+from tests.support.dpcore.mpmath_precision import holds
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.scripted_rng import NeverAsked
 from tests.support.laws import polya as one_sided
 from tests.support.laws import polya_difference as two_sided
 from tests.support.laws import reach
-
-
-def holds(enclosure: Enclosure, value: Any) -> bool:
-    slack = abs(value) * mp.mpf(10) ** -45
-    lower, upper = Fraction(enclosure.lower), Fraction(enclosure.upper)
-    return bool(real(lower) <= value + slack and value - slack <= real(upper))
-
 
 BRANCHES = [
     (Fraction(r), Fraction(s))
@@ -57,16 +49,14 @@ def test_contours_hold_what_plain_sums_find(shape: Fraction, scale: Fraction) ->
     law, difference = Polya(shape=shape, scale=scale), PolyaDifference(shape=shape, scale=scale)
     with mpmath_precision.digits(50):
         for k in (0, 1, 2, 9, 60, 300):
-            found = narrow(partial(branch_contour.mass, one, k), 100)
-            assert holds(found, one_sided.pmf(law, k)), k
-            found = narrow(partial(branch_contour.mass, two, k), 100)
-            assert holds(found, two_sided.pmf(difference, k)), k
-            found = narrow(partial(branch_contour.upper_tail, one, k + 1), 100)
-            assert holds(found, one_sided.sf(law, k)), k
-            found = narrow(partial(branch_contour.upper_tail, two, k + 1), 100)
-            assert holds(found, two_sided.sf(difference, k)), k
-            found = narrow(partial(branch_contour.lower_tail, one, k), 60)
-            assert holds(found, one_sided.cdf(law, k)), k
+            for contour, branch, place, exact in (
+                (branch_contour.mass, one, k, one_sided.pmf(law, k)),
+                (branch_contour.mass, two, k, two_sided.pmf(difference, k)),
+                (branch_contour.upper_tail, one, k + 1, one_sided.sf(law, k)),
+                (branch_contour.upper_tail, two, k + 1, two_sided.sf(difference, k)),
+                (branch_contour.lower_tail, one, k, one_sided.cdf(law, k)),
+            ):
+                assert holds(narrow(partial(contour, branch, place), 100), exact, 45), k
 
 
 @by_day(2)
@@ -111,7 +101,7 @@ def test_a_mutant_of_the_contour_is_caught(name: str) -> None:
     with precision(200), mpmath_precision.digits(50):
         gap = branch_contour._saddle(two, 7)
         found = Enclosure.of(mutant(two, 7, gap, lambda _: acb(1)))
-        assert not holds(found, two_sided.pmf(law, 7))
+        assert not holds(found, two_sided.pmf(law, 7), 45)
 
 
 def test_a_contour_that_ignores_the_cut_may_not_be_trusted() -> None:
@@ -282,13 +272,13 @@ def test_falling_sums_hold_their_limit() -> None:
         assert 1 / (1 - ratio) in narrow(partial(_geometric, pair), 100)
     # If stopped early, the sum must include the omitted remainder.
     early = SimpleNamespace(prec=8)
-    for code, holds in (
+    for code, right in (
         (rewired(falling_sum, ctx=early), True),
         (mutated(falling_sum, "arb(rest / 2, rest / 2)", "0", ctx=early), False),
     ):
         with precision(64):
             found = Enclosure.of(code(arb(1), repeat((1, 2))))
-        assert (2 in found) == holds
+        assert (2 in found) == right
 
 
 @pytest.mark.parametrize("noise", [Poisson(mean="10/3"), Poisson(mean=2**80)], ids=repr)

@@ -138,14 +138,6 @@ def test_dropouts_only_lower_the_tail(share: Noise) -> None:
         assert all(a.upper <= b.lower for a, b in pairwise(tails))
 
 
-def test_without_a_single_peak_dropouts_can_raise_the_tail() -> None:
-    # One fair sign is never 0, two are 0 half of the time: the theorem needs its hypothesis.
-    def tail(signs: int) -> Fraction:
-        return 1 - Fraction(sum(1 for k in range(2**signs) if 2 * k.bit_count() == signs), 2**signs)
-
-    assert tail(1) > tail(2)
-
-
 def test_the_papers_threshold_is_larger() -> None:
     # CZ, Theorem 1: tau = ceil((g/epsilon) ln(2/p)); here g = 32, epsilon = 1, p = 1e-6.
     size = size_protocol(users=1024, precision=32, noise=DiscreteLaplace(scale=32), failure="1e-6")

@@ -4,39 +4,29 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 from collections.abc import Callable
 
 import pytest
 
 from dpcore.secure_aggregation import network_round as masked_device
 from dpcore.secure_aggregation.masked_aggregation import Step
-from dpcore.secure_aggregation.messages import AggregationRefused
 from dpcore.secure_aggregation.network_round import AggregationServer
 from tests.dpcore.secure_aggregation.test_network_round import PLAY, Ann
-from tests.dpcore.test_forks import native_fork
+from tests.dpcore.test_forks import Fork, in_child, native_fork
+from tests.support.secure_aggregation.recorded_round import refusal
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
-def child_answers(act: Callable[[], object], fork: Callable[[], int] = os.fork) -> bool:
-    r"""Whether ``act`` replies in a forked child; fails if the child does not end by itself."""
-    with warnings.catch_warnings():
-        # Since 3.12 Python warns when a process with threads forks, which is intended here.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = fork()
-    if child == 0:
-        status = 3
-        try:
-            act()
-            status = 1
-        except AggregationRefused as error:
-            status = 0 if error.reason.startswith("has no state") else 2
-        finally:
-            os._exit(status)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status in (0, 1), status
-    return status == 1
+def child_answers(act: Callable[[], object], fork: Fork = os.fork) -> bool:
+    r"""Whether ``act`` replies in a forked child; another refusal than for a lost state fails."""
+
+    def answered() -> list[int]:
+        refused = refusal(act)
+        assert refused is None or refused.reason.startswith("has no state")
+        return [refused is None]
+
+    return bool(in_child(answered, fork=fork)[0])
 
 
 def test_the_child_of_a_fork_has_no_state(monkeypatch: pytest.MonkeyPatch) -> None:

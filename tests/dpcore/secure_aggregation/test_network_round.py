@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import pickle
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -19,25 +18,18 @@ from dpcore.secure_aggregation.masked_aggregation import Step
 from dpcore.secure_aggregation.messages import AggregationRefused
 from dpcore.secure_aggregation.network_round import AggregationServer, Device
 from tests.support.dpcore.mutants import mutated
-from tests.support.secure_aggregation.recorded_round import GRAPHS, refusal, rehearse
+from tests.support.secure_aggregation.recorded_round import over_each_graph, refusal, rehearsed
 
-PLAYS = {graph: rehearse(vanish={"eve": Step.INPUT}, **how) for graph, how in GRAPHS.items()}
-PLAY = PLAYS["everyone"]
+PLAY = rehearsed()
 ANN = PLAY.users[Step.KEYS]["ann"]
 STEPS = ("advertise_keys", "share_keys", "mask_input", "unmask")
 
 
-@pytest.fixture(autouse=True, params=GRAPHS)
-def over_each_graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    r"""Run each test with the complete graph and with neighbourhoods."""
-    play = PLAYS[request.param]
-    new = {
-        "PLAY": play,
-        "ANN": play.users[Step.KEYS]["ann"],
-        "GIVEN": play.given[Step.UNMASK]["ann"],
-    }
-    for name, value in new.items():
-        monkeypatch.setattr(sys.modules[__name__], name, value)
+over_graph = over_each_graph(
+    __name__,
+    ANN=lambda graph: rehearsed(graph).users[Step.KEYS]["ann"],
+    GIVEN=lambda graph: rehearsed(graph).given[Step.UNMASK]["ann"],
+)
 
 
 class Ann:

@@ -26,6 +26,7 @@ from dpcore.secure_aggregation.round_parameters import (
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated, rewired
+from tests.support.dpcore.scripted_rng import NeverAsked
 
 Graph = dict[int, set[int]]
 
@@ -150,19 +151,8 @@ def test_the_graph_is_the_circle_in_some_order() -> None:
             )
             == 1
         )
-    everyone = neighbours_of(names, None, NeverDrawn())
+    everyone = neighbours_of(names, None, NeverAsked())
     assert everyone == dict.fromkeys(names, tuple(names))
-
-
-class NeverDrawn(SeededRng):
-    def __init__(self) -> None:
-        super().__init__(0)
-
-    def words(self, count: int) -> Any:
-        raise AssertionError(count)
-
-    def bits(self, count: int) -> Any:
-        raise AssertionError(count)
 
 
 RUNS = 1500

@@ -2,7 +2,6 @@ r"""Tests of the server with threads: each step is closed once, and no message i
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import Any
 
@@ -11,17 +10,18 @@ import pytest
 from dpcore.secure_aggregation import server as masked_server
 from dpcore.secure_aggregation.masked_aggregation import Step
 from dpcore.secure_aggregation.network_round import AggregationServer
-from tests.support.secure_aggregation.recorded_round import GRAPHS, plain_sum, refusal, rehearse
+from tests.support.secure_aggregation.recorded_round import (
+    over_each_graph,
+    plain_sum,
+    refusal,
+    rehearsed,
+)
 
-PLAYS = {graph: rehearse(vanish={"eve": Step.INPUT}, **how) for graph, how in GRAPHS.items()}
-PLAY = PLAYS["everyone"]
+PLAY = rehearsed()
 CLOSERS = ("close_keys", "close_shares", "close_inputs", "finish")
 
 
-@pytest.fixture(autouse=True, params=GRAPHS)
-def over_each_graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    r"""Run each test with the complete graph and with neighbourhoods."""
-    monkeypatch.setattr(sys.modules[__name__], "PLAY", PLAYS[request.param])
+over_graph = over_each_graph(__name__)
 
 
 def closed(desk: AggregationServer, step: Step) -> Any:

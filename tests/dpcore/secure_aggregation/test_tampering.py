@@ -3,7 +3,6 @@ r"""Tests of changed messages: all are refused by name, and the state does not c
 from __future__ import annotations
 
 import hmac
-import sys
 from typing import Any
 
 import pytest
@@ -29,23 +28,21 @@ from tests.support.secure_aggregation.recorded_round import (
     GRAPHS,
     NAMES,
     Rehearsal,
+    over_each_graph,
     plain_sum,
     refusal,
     rehearse,
+    rehearsed,
 )
 
 EVE: dict[str, Any] = {"vanish": {"eve": Step.INPUT}}
-PLAYS = {graph: rehearse(**EVE, **how) for graph, how in GRAPHS.items()}
-OTHERS = {graph: rehearse(name="another round", **EVE, **how) for graph, how in GRAPHS.items()}
-PLAY, OTHER, GRAPH = PLAYS["everyone"], OTHERS["everyone"], GRAPHS["everyone"]
+PLAY, OTHER, GRAPH = rehearsed(), rehearsed(name="another round"), GRAPHS["everyone"]
 LATER = [step for step in Step if step > Step.KEYS]
 
 
-@pytest.fixture(autouse=True, params=GRAPHS)
-def over_each_graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    r"""Run each test with the complete graph and with neighbourhoods."""
-    for name, table in (("PLAY", PLAYS), ("OTHER", OTHERS), ("GRAPH", GRAPHS)):
-        monkeypatch.setattr(sys.modules[__name__], name, table[request.param])
+over_graph = over_each_graph(
+    __name__, OTHER=lambda graph: rehearsed(graph, "another round"), GRAPH=GRAPHS.__getitem__
+)
 
 
 def flips(data: bytes, places: Any) -> list[bytes]:

@@ -2,7 +2,6 @@ r"""Tests of unmasking: users reveal one half of each user, and refuse a request
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pytest
@@ -12,10 +11,9 @@ from dpcore.secure_aggregation.keys import Channel
 from dpcore.secure_aggregation.masked_aggregation import Step
 from dpcore.secure_aggregation.messages import UnmaskReply, UnmaskRequest
 from tests.support.dpcore.mutants import mutated
-from tests.support.secure_aggregation.recorded_round import GRAPHS, refusal, rehearse
+from tests.support.secure_aggregation.recorded_round import over_each_graph, refusal, rehearsed
 
-PLAYS = {graph: rehearse(vanish={"eve": Step.INPUT}, **how) for graph, how in GRAPHS.items()}
-PLAY = PLAYS["everyone"]
+PLAY = rehearsed()
 STATE = PLAY.users[Step.UNMASK]["ann"]
 REQUESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     "both": (("ann", "bob", "eve", "joe", "zoë"), ("eve",), "'eve' both as surviving"),
@@ -32,12 +30,9 @@ REQUESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
 }
 
 
-@pytest.fixture(autouse=True, params=GRAPHS)
-def over_each_graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    r"""Run each test with the complete graph and with neighbourhoods."""
-    play = PLAYS[request.param]
-    monkeypatch.setattr(sys.modules[__name__], "PLAY", play)
-    monkeypatch.setattr(sys.modules[__name__], "STATE", play.users[Step.UNMASK]["ann"])
+over_graph = over_each_graph(
+    __name__, STATE=lambda graph: rehearsed(graph).users[Step.UNMASK]["ann"]
+)
 
 
 def ask(survivors: tuple[str, ...], dropped: tuple[str, ...]) -> bytes:

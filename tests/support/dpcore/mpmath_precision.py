@@ -9,6 +9,8 @@ from typing import Any
 
 from mpmath import mp, mpf
 
+from dpcore import Enclosure
+
 Real = Any  # mpmath ships no types
 
 
@@ -23,6 +25,13 @@ def real(value: Fraction | int | str) -> Real:
     r"""A rational as an mpf, rounded once."""
     exact = Fraction(value)
     return mpf(exact.numerator) / exact.denominator
+
+
+def holds(enclosure: Enclosure, value: Real, digits: int = 55) -> bool:
+    r"""lower <= value <= upper, to so many digits; an exact 0 must be known exactly."""
+    slack = abs(value) * mpf(10) ** -digits
+    lower, upper = Fraction(enclosure.lower), Fraction(enclosure.upper)
+    return bool(real(lower) <= value + slack and value - slack <= real(upper))
 
 
 def floor_to(value: Real, bits: int) -> Fraction:

@@ -2,11 +2,14 @@ r"""A recorded seeded round: each state, each message, and the users present at 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import Rng, SeededRng
@@ -135,3 +138,24 @@ def refusal(act: Any, *arguments: Any) -> AggregationRefused | None:
     except AggregationRefused as error:
         return error
     return None
+
+
+@cache
+def rehearsed(graph: str = "everyone", name: str = "rehearsal") -> Rehearsal:
+    r"""Return the round over this graph; Eve vanishes before her input."""
+    return rehearse(vanish={"eve": Step.INPUT}, name=name, **GRAPHS[graph])
+
+
+def over_each_graph(module: str, **derived: Callable[[str], Any]) -> Any:
+    r"""A fixture that runs each test of a module for each graph.
+
+    It sets the globals of the module: ``PLAY`` is the round, ``derived`` finds others by the name
+    of the graph.
+    """
+
+    @pytest.fixture(autouse=True, params=GRAPHS)
+    def over_graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, find in {"PLAY": rehearsed, **derived}.items():
+            monkeypatch.setattr(sys.modules[module], name, find(request.param))
+
+    return over_graph
