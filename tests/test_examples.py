@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -21,8 +20,8 @@ from accounting import guarantee
 from dpcore import DiscreteGaussian, Mechanism, Sensitivity
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
+from tests.support.run_command import ROOT, python
 
-ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 PEERS = "examples/peers.py"
 AWK = "exec:awk -f examples/audit_a_program/noisy_count.awk"
@@ -69,15 +68,7 @@ AUDITS: dict[str, Audited] = {
 
 
 def dpcore(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "dpcore.cli.app", *arguments],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return python("-m", "dpcore.cli.app", *arguments, **environment)
 
 
 def audit(case: Audited, target: str, claim: str, alpha: float) -> tuple[int, dict[str, Any]]:
@@ -145,7 +136,7 @@ def test_a_missing_library_names_the_extra(tmp_path: Path, function: str, librar
     (tmp_path / f"{library}.py").touch()
     claim = ["--claim", "epsilon=1", "--pair", "0", "1", "-n", "1000"]
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    run = dpcore("audit", f"{PEERS}:{function}", *claim, PYTHONPATH=path)
+    run = dpcore("audit", f"{PEERS}:{function}", *claim, path=path)
     assert run.returncode == 3, run.stdout + run.stderr
     assert "pip install 'dpcore[peers]'" in run.stdout + run.stderr
     assert "Traceback" not in run.stderr
@@ -163,14 +154,7 @@ def test_a_program_refuses_a_request_it_cannot_read() -> None:
 
 def printed(name: str) -> dict[str, str]:
     """Return the output of an example: ``label: text`` lines, by label."""
-    run = subprocess.run(
-        [sys.executable, f"examples/{name}"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = python(f"examples/{name}")
     assert run.returncode == 0, run.stderr
     lines = (line.partition(":") for line in run.stdout.splitlines())
     return {label: text.strip() for label, _, text in lines}

@@ -6,12 +6,10 @@ import ctypes
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +18,7 @@ from dpcore.numbers.enclosure import precision
 from dpcore.sampling import reservoir, rng
 from dpcore.sampling.rng import _LOCAL, _ForkSafe
 from tests.effort import by_day, effort
+from tests.support.run_command import python
 
 BLOCK_WORDS = rng._BLOCK_WORDS
 
@@ -168,14 +167,7 @@ print(repeats)
 
 
 def storm(what: str, times: int) -> int:
-    done = subprocess.run(
-        [sys.executable, "-c", STORM, what, str(times)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )
+    done = python("-c", STORM, what, str(times))
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 

@@ -13,7 +13,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["COMMANDS", "HOSTILE", "SECONDS", "Row", "line"]
+__all__ = ["COMMANDS", "HOSTILE", "Row", "line"]
 
 HOSTILE: Final = (
     "0", "-0", "-1", "nan", "inf", "-inf", "1e309", "-1e309", "1e-400", "1e3999", "1e-3999",

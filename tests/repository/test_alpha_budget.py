@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from tests.alpha_budget import BUDGET, TOTAL
 from tests.effort import by_day
+from tests.support.run_command import pytest_alone
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,18 +33,7 @@ def test_a_run_that_overspends_fails_and_every_run_prints_its_account(
     )
     for name, alpha in {"first": "5e-7", "second": second}.items():
         (tmp_path / f"test_{name}.py").write_text(body.format(name=name, alpha=alpha))
-    run = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest"),
-            *("-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")),
-            *("--rootdir", str(ROOT), str(tmp_path)),
-        ],
-        cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if name != "ALPHA_SHARE"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = pytest_alone(tmp_path)
     assert run.returncode == (0 if passed else 1), run.stdout + run.stderr
     account = "2 purchases spent 9e-7" if passed else "1 purchase spent 5e-7"
     assert account in run.stdout

@@ -2,16 +2,14 @@ r"""Fuzz tests of ``dpcore``: every line gives a result or a one-line error; no 
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from random import Random
 
 import pytest
 
 import dpcore.cli.app
 from tests.effort import by_day
-from tests.repository.command_grammar import COMMANDS, HOSTILE, SECONDS, Row, line
-from tests.support.run_command import Answer, typed
+from tests.repository.command_grammar import COMMANDS, HOSTILE, Row, line
+from tests.support.run_command import Answer, python, typed
 
 SHORT, LONG = 2, 100
 
@@ -83,15 +81,6 @@ def test_hostile_lines_in_real_processes(seed: int) -> None:
     rng = Random(seed)
     row = rng.choice(COMMANDS)
     words = line(rng, row)
-    ended = subprocess.run(
-        [sys.executable, "-c", start, *words],
-        capture_output=True,
-        timeout=60 + 10 * int(SECONDS),
-        check=False,
-    )
-    answer = Answer(
-        code=ended.returncode,
-        out=ended.stdout.decode(errors="replace"),
-        err=ended.stderr.decode(errors="replace"),
-    )
+    ended = python("-c", start, *words)
+    answer = Answer(code=ended.returncode, out=ended.stdout, err=ended.stderr)
     assert (wrong(answer, row.answers), words) == (None, words)

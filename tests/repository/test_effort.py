@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.run_command import pytest_alone
 
 CASES = """
 import pytest
@@ -38,17 +36,7 @@ def test_a_run_without_a_choice_of_marks_runs_everything(
     tmp_path: Path, marks: str, told: str, cases: set[str]
 ) -> None:
     (tmp_path / "test_it.py").write_text(CASES.replace("EXPECTED", "1" if marks else "9"))
-    run = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "-q", "-s", "-p", "tests.conftest", "-m", marks),
-            *("-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")),
-            *("--rootdir", str(ROOT), str(tmp_path)),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = pytest_alone(tmp_path, "-s", "-m", marks)
     assert told in run.stdout, run.stdout + run.stderr
     assert ("wait for the night" in run.stdout) is bool(marks)
     assert {line[-1] for line in run.stdout.splitlines() if "case " in line} == cases

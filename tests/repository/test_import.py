@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.effort import by_day
-
-ROOT = Path(__file__).parents[2]
+from tests.support.run_command import ROOT, python
 
 # Modules that drawing noise must not load.
 HEAVY = (
@@ -48,14 +44,7 @@ if loaded:
 def noise_of_import(module: str, heavy: tuple[str, ...], folder: Path = ROOT) -> str:
     """Return the output of a new interpreter that imports ``module``, with warnings as errors."""
     probe = PROBE.replace("HEAVY_MODULES", repr(heavy)).replace("MODULE", module)
-    run = subprocess.run(
-        [sys.executable, "-B", "-W", "error", "-c", probe],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = python("-B", "-W", "error", "-c", probe, folder=folder, path=folder)
     return run.stdout + run.stderr
 
 
@@ -103,10 +92,9 @@ def test_what_few_need_is_loaded_when_it_is_asked_for(
     watched: str, first: str, later: tuple[str, ...]
 ) -> None:
     package = first.rpartition(" ")[2]
-    words = [sys.executable, "-B", "-c", LOADS, watched, first]
-    words += [f"from {package} import {name}" for name in later]
-    run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["False", *["True" for _ in later]]
+    asked = [f"from {package} import {name}" for name in later]
+    run = python("-B", "-c", LOADS, watched, first, *asked)
+    assert run.stdout.split() == ["False", *["True" for _ in later]], run.stderr
 
 
 @pytest.mark.parametrize("package", ["dpcore", "accounting", "audit", "bandits"])
@@ -165,10 +153,6 @@ print([name for name in sys.modules if name not in before and not name.startswit
 def test_the_first_call_of_an_assertion_imports_nothing(call: str, light: bool) -> None:
     # Hypothesis has a deadline of 0.2 s for each example, including the first one.
     code = FIRST_CALLS.replace("CALL", call).replace("NAME", call.partition("(")[0])
-    run = subprocess.run(
-        [sys.executable, "-B", "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    run = python("-B", "-c", code)
+    assert run.returncode == 0, run.stderr
     assert (run.stdout == "[]\n") is light

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
+
+from tests.support.run_command import python
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("dpcore", "accounting", "audit", "bandits")
@@ -31,14 +31,8 @@ KEPT = f"Contracts: {2 + len(PACKAGES)} kept, 0 broken."
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the project's own contracts on the packages in ``folder``."""
     probe = "import sys; from importlinter.cli import lint_imports_command as run; run()"
-    return subprocess.run(
-        [sys.executable, "-c", probe, "--no-cache", "--config", str(ROOT / "pyproject.toml")],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    config = ("--no-cache", "--config", str(ROOT / "pyproject.toml"))
+    return python("-c", probe, *config, folder=folder, path=folder)
 
 
 def plant(folder: Path, imports: set[tuple[str, str]], *more: str) -> list[str]:

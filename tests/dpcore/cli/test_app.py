@@ -1,4 +1,4 @@
-"""Tests of the top-level command: sample, pmf, --version, --debug, and every exit code."""
+"""Tests of the top-level command: sample, pmf, options, variables, and every exit code."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from dpcore import DiscreteLaplace, SeededRng
 from dpcore.cli import time_limit as module
 from dpcore.cli.time_limit import OutOfTime, time_limit
 from tests.effort import by_day
-from tests.support.run_command import typed
+from tests.support.run_command import ROOT, python, typed
 
-ROOT = Path(__file__).parents[3]
 LAPLACE = "discrete-laplace:scale=10"
 START = (
     f"import sys; sys.path.insert(0, {str(ROOT)!r}); import dpcore.cli.app; dpcore.cli.app.main()"
@@ -248,8 +247,47 @@ main()
 
 
 def test_ctrl_c_while_the_command_is_imported_gives_its_exit_code() -> None:
-    words = [sys.executable, "-c", INTERRUPTED_IMPORT]
-    run = subprocess.run(words, capture_output=True, text=True, check=False)
+    run = python("-c", INTERRUPTED_IMPORT)
     assert (run.returncode, run.stdout, run.stderr) == (130, "", "")
     # The console script starts there.
     assert 'dpcore = "dpcore.__main__:main"' in (ROOT / "pyproject.toml").read_text("utf-8")
+
+
+DRAW = ["sample", LAPLACE, "--seed", "1"]
+LEFT_OVER = [
+    *("", "_", "1", "nonsense", "bash_source", "complete_", "source_nonsense", "\x1b[31m_bash"),
+    *("complete_bash", "complete_bash ", "x_complete_bash"),
+]
+
+
+@pytest.mark.parametrize("left", LEFT_OVER)
+def test_a_request_for_completions_that_no_shell_made_is_ignored(
+    left: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    assert dpcore.cli.app.run(DRAW) == 0
+    wanted = capsys.readouterr()
+    monkeypatch.setenv("_DPCORE_COMPLETE", left)
+    assert dpcore.cli.app.run(DRAW) == 0
+    assert capsys.readouterr() == wanted
+
+
+def test_a_shell_is_answered(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setenv("_DPCORE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "dpcore sam")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert dpcore.cli.app.run([]) == 0
+    assert capsys.readouterr().out == "sample\n"
+
+
+def test_variables_that_are_believed_are_seen(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(dpcore.cli.app, "_ignore_wrong_variables", lambda: None)
+    monkeypatch.setenv("_DPCORE_COMPLETE", "nonsense")
+    assert dpcore.cli.app.run(DRAW) != 0
+    monkeypatch.setenv("_DPCORE_COMPLETE", "complete_bash")
+    assert dpcore.cli.app.run(DRAW) == dpcore.cli.app.DEFECT
+    monkeypatch.delenv("_DPCORE_COMPLETE")
+    monkeypatch.setenv("COLUMNS", "99999999999999999999")
+    assert dpcore.cli.app.run(["--help"]) == dpcore.cli.app.DEFECT
+    capsys.readouterr()

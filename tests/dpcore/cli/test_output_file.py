@@ -18,8 +18,7 @@ from dpcore.cli.output_file import (
 )
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import rewired
-
-ROOT = Path(__file__).parents[3]
+from tests.support.run_command import python
 
 
 def gone() -> int:
@@ -58,9 +57,8 @@ def test_a_sweep_that_asks_nobody_is_caught(tmp_path: Path) -> None:
 
 
 KILLED = """
-import os, signal, sys
+import os, signal
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
 from dpcore.cli import output_file
 output_file.os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
 output_file.write_whole("--output", Path("it.svg"), "text")
@@ -68,8 +66,7 @@ output_file.write_whole("--output", Path("it.svg"), "text")
 
 
 def test_kill_9_within_a_write_leaves_nothing_for_long(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", KILLED, str(ROOT)]
-    subprocess.run(words, cwd=tmp_path, timeout=60, check=False)
+    python("-c", KILLED, folder=tmp_path)
     assert len([*tmp_path.iterdir()]) == 1
     write_whole("--output", tmp_path / "it.svg", "whole")
     assert [path.name for path in tmp_path.iterdir()] == ["it.svg"]

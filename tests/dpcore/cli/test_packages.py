@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import subprocess
 import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -21,8 +20,8 @@ from dpcore.cli.packages import (
     require_own_packages,
 )
 from tests.effort import by_day
+from tests.support.run_command import ROOT, python
 
-ROOT = Path(__file__).parents[3]
 BUDGET = ["budget", "epsilon", "--noise", "discrete-laplace:scale=1", "--delta", "1e-6"]
 AUDIT = ["--claim", "epsilon=1", "--pair", "0", "1", "-n", "400", "--seed", "1"]
 Capture = pytest.CaptureFixture[str]
@@ -39,14 +38,8 @@ def test_a_module_in_front_of_ours_is_named(where: str, way: str, tmp_path: Path
     (tmp_path / where).parent.mkdir(exist_ok=True)
     (tmp_path / where).write_text("x = 1\n")
     kept = [str(tmp_path), str(ROOT)] if way == "the path" else [str(ROOT)]
-    done = subprocess.run(
-        [sys.executable, "-m", "dpcore", *BUDGET],
-        cwd=tmp_path if way == "the folder" else ROOT.parent,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(kept)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    folder = tmp_path if way == "the folder" else ROOT.parent
+    done = python("-m", "dpcore", *BUDGET, folder=folder, path=os.pathsep.join(kept))
     assert done.returncode == 2
     name = Path(where).parts[0].removesuffix(".py")
     assert f"dpcore's own package {name}: {tmp_path / where} shadows it" in done.stderr

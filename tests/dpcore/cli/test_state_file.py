@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +11,7 @@ from dpcore.cli.input_file import require_plain
 from dpcore.cli.state_file import StateFile, open_state
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated
-
-ROOT = Path(__file__).parents[3]
+from tests.support.run_command import python
 
 
 def test_what_is_appended_follows_what_was_there(tmp_path: Path) -> None:
@@ -106,8 +103,7 @@ def test_a_refused_block_leaves_no_empty_file(tmp_path: Path) -> None:
 
 
 FULL = """
-import resource, signal, sys
-sys.path.insert(0, sys.argv[1])
+import resource, signal
 from dpcore.cli.state_file import open_state
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
@@ -121,14 +117,7 @@ except Exception as error:
 
 
 def test_a_full_disk_names_the_file_and_not_standard_output(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", FULL, str(ROOT)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    ran = python("-c", FULL, folder=tmp_path)
     assert ran.stdout == "InvalidParameter --resume = state: File too large\n"
     assert ran.stderr == ""
     assert (tmp_path / "state").stat().st_size == 1000

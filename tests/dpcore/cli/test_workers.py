@@ -18,6 +18,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import positive_rational
 from tests.effort import by_day, effort
 from tests.support.bandits.command import MAIN, ROOT
+from tests.support.run_command import python
 
 PARENT = f"""
 import os, sys, time
@@ -136,9 +137,8 @@ def test_what_a_call_raises_is_told_apart_from_a_lost_worker() -> None:
 
 # joblib's thread is held after each result until work is cancelled: a call that the result allowed
 # it to send is then on no worker's queue yet.
-GIVES_UP = f"""
+GIVES_UP = """
 import sys, threading, time
-sys.path.insert(0, {str(ROOT)!r})
 from joblib.externals.loky import process_executor
 from dpcore.cli import workers
 manager = process_executor._ExecutorManagerThread
@@ -166,13 +166,7 @@ print(told)
 @by_day(1)
 @pytest.mark.parametrize(("whose", "told"), [("ours", []), ("theirs", ["KeyError"])])
 def test_giving_work_up_leaves_no_traceback_of_joblib(whose: str, told: list[str]) -> None:
-    found = subprocess.run(
-        [sys.executable, "-c", GIVES_UP, whose],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    found = python("-c", GIVES_UP, whose)
     assert found.stdout == f"{told}\n"
     # On a busy machine joblib's resource tracker may find that a semaphore was already removed.
     assert "Traceback" not in found.stderr
