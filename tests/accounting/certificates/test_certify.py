@@ -49,7 +49,7 @@ SINGLES: list[tuple[str, Sensitivity | int, list[str]]] = [
 ]
 
 
-@by_day(6)
+@by_day(4)
 @pytest.mark.parametrize(("text", "sensitivity", "orders"), SINGLES, ids=str)
 def test_one_release(text: str, sensitivity: Sensitivity | int, orders: list[str]) -> None:
     found = certify(curve(text, sensitivity), epsilons=["0", "1/3"], orders=orders)

@@ -114,7 +114,7 @@ TWINS: list[tuple[str, Callable[[dict[str, Any]], Any]]] = [
 ]  # fmt: skip
 
 
-@by_day(9)
+@by_day(6)
 @pytest.mark.parametrize(("kind", "change"), TWINS, ids=range(len(TWINS)))
 def test_another_parameter_with_everything_made_to_fit_is_caught(kind: str, change: Any) -> None:
     changed = document(kind)

@@ -168,7 +168,7 @@ def faults(
 
 
 def test_no_false_claim_holds() -> None:
-    bad, seen = faults(1, 18)
+    bad, seen = faults(1, 9)
     assert bad == []
     assert seen[Status.HOLDS] > 20
     assert seen[Status.FAILS] > 100

@@ -160,7 +160,7 @@ class Renewing(Against):
 @pytest.mark.parametrize("model", [Against, Renewing])
 def test_the_ledger_does_what_a_dictionary_does(model: type[Against]) -> None:
     run_state_machine_as_test(
-        model, settings=settings(max_examples=effort(5, 15), stateful_step_count=10)
+        model, settings=settings(max_examples=effort(3, 15), stateful_step_count=10)
     )
 
 

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ def encoded(query: Query, rows: Any, relation: Relation) -> list[int]:
     return numbers
 
 
+@cache
 def reached(query: Query, relation: Relation) -> tuple[int, int, int]:
     """Return the largest change by one user's rows: of one number, in l1 and in l2 squared."""
     most = (0, 0, 0)

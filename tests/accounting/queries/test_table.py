@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import date, timedelta
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -57,9 +61,12 @@ def written(tmp_path: Path, text: str, name: str = "data.csv") -> Table:
     return Table.open(path)
 
 
-def pay(tmp_path: Path, text: str, ledger: Ledger) -> None:
-    table = written(tmp_path, text)
-    release(AMOUNT, table, REPLACE, Target(epsilon=1), ledger=ledger, batch="one")
+@pytest.fixture(scope="module")
+def unspent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+    """A ledger for what is refused and charges nobody."""
+    folder = tmp_path_factory.mktemp("unspent")
+    with Ledger.create(str(folder / "l.db"), budget="epsilon=9,delta=1/2") as ledger:
+        yield ledger
 
 
 def frames(tmp_path: Path) -> dict[str, Any]:
@@ -115,12 +122,15 @@ def test_every_kind_of_table_gives_the_same_answers(tmp_path: Path) -> None:
         ("user,x\n", "has no row"),
     ],
 )
-def test_a_bad_table_is_one_line_and_charges_nothing(tmp_path: Path, text: str, match: str) -> None:
-    with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=1") as ledger:
-        with pytest.raises(InvalidParameter, match=match) as refused:
-            pay(tmp_path, text, ledger)
-        assert "\n" not in str(refused.value)
-        assert ledger.charges() == 0
+def test_a_bad_table_is_one_line_and_charges_nothing(
+    unspent: Ledger, tmp_path: Path, text: str, match: str
+) -> None:
+    paid: dict[str, Any] = {"ledger": unspent, "batch": "one"}
+    said = refusal(
+        lambda: release(AMOUNT, written(tmp_path, text), REPLACE, Target(epsilon="1/8"), **paid)
+    )
+    assert re.search(match, said)
+    assert unspent.charges() == 0
 
 
 ONE: dict[str, list[Any]] = {"user": ["ada", "bob"], "x": [1, 2]}
@@ -181,7 +191,12 @@ def test_two_spellings_of_a_name_are_no_two_users(
 
 @pytest.mark.parametrize(("column", "values", "refusing", "match"), BAD)
 def test_a_frame_that_holds_something_else_is_one_line_and_charges_nothing(
-    column: str, values: list[Any], refusing: tuple[str, ...], match: str, tmp_path: Path
+    column: str,
+    values: list[Any],
+    refusing: tuple[str, ...],
+    match: str,
+    unspent: Ledger,
+    tmp_path: Path,
 ) -> None:
     data = {**ONE, column: values}
     pl.DataFrame(data).write_parquet(tmp_path / "a.parquet")
@@ -191,15 +206,12 @@ def test_a_frame_that_holds_something_else_is_one_line_and_charges_nothing(
         "pyarrow": pa.table(data),
         "parquet": Table.open(tmp_path / "a.parquet"),
     }
-    with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=9,delta=1/2") as ledger:
-        for library, table in tables.items():
-            for name in refusing:
-                delta = "1/4" if name == "unknown" else 0
-                target = Target(epsilon="1/8", delta=delta)
-                with pytest.raises(InvalidParameter, match=match) as refused:
-                    release(QUESTIONS[name], table, REPLACE, target, ledger=ledger, batch="one")
-                assert "\n" not in str(refused.value), (library, name)
-        assert ledger.charges() == 0
+    for library, name in itertools.product(tables, refusing):
+        target = Target(epsilon="1/8", delta="1/4" if name == "unknown" else 0)
+        asked = partial(release, QUESTIONS[name], tables[library], REPLACE, target)
+        said = refusal(partial(asked, ledger=unspent, batch="one"))
+        assert re.search(match, said), (library, name)
+    assert unspent.charges() == 0
 
 
 def test_a_frame_with_values_of_several_types_names_the_column() -> None:
@@ -334,9 +346,8 @@ def test_a_session_is_read_at_all_times_and_certified(
 
 def test_two_columns_of_one_name_are_refused_in_one_line() -> None:
     pandas = pytest.importorskip("pandas")
-    with pytest.raises(InvalidParameter, match="unique") as found:
-        Table.of(pandas.DataFrame([[1, 2]], columns=["user", "user"]))
-    assert "\n" not in str(found.value)
+    frame = pandas.DataFrame([[1, 2]], columns=["user", "user"])
+    assert "unique" in refusal(lambda: Table.of(frame))
 
 
 def test_threads_do_not_overspend_a_session() -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from datetime import date
 from multiprocessing.context import ForkServerContext, ForkServerProcess
-from multiprocessing.synchronize import Barrier
+from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
 
 from accounting.ledger import BudgetExhausted, Ledger, Receipt, hash_chain
@@ -71,6 +71,14 @@ def together(work: Callable[..., None], url: str, folder: Path, rounds: int) -> 
         process.join(120)
     assert [process.exitcode for process in started] == [0] * WORKERS
     return [line.split() for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def hold(url: str, held: Event, enough: Event) -> None:
+    """Keep the lock of a ledger until ``enough`` is set."""
+    with Ledger.open(url) as ledger, ledger._store.writing() as connection:
+        ledger._book.head(connection, lock=True)
+        held.set()
+        enough.wait(60)
 
 
 def charge_on(url: str, path: str, name: str, since: float | None = None) -> None:
