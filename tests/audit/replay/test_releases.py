@@ -6,7 +6,6 @@ import datetime as dt
 import json
 import struct
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,37 +39,25 @@ TABLES: list[tuple[Callable[..., Any], Callable[..., Any], Any, str, str]] = [
 ]
 OTHERS: list[tuple[Callable[..., Any], Callable[..., Any], Any, str, str]] = [
     (releases.array_type, releases.array_type_fixed, ([1, 2], [1, 2.5]), "structure", "of int"),
-    (
-        releases.mean_with_nan,
-        releases.mean_without_nan,
-        ([1.0, 2.0], [1.0, float("nan")]),
-        "unnoised-part",
-        "output[0] is some number for dataset A and nan for dataset B",
-    ),
+    (releases.mean_with_nan, releases.mean_without_nan, ([1.0, 2.0], [1.0, float("nan")]),
+     "unnoised-part", "output[0] is some number for dataset A and nan for dataset B"),
     (releases.record, releases.noisy_record, ([1], [1, 1]), "unnoised-part", "output.people is 1 "),
     (releases.names_of_the_data, releases.names_known, NAMES, "structure", "'eve': int"),
-    (
-        releases.set_of_the_data,
-        releases.set_of_the_public,
-        NAMES,
-        "unnoised-part",
-        "who{'ada'} is 1",
-    ),
+    (releases.set_of_the_data, releases.set_of_the_public, NAMES,
+     "unnoised-part", "who{'ada'} is 1"),
     (releases.told, releases.told_in_words, NAMES, "unnoised-part", "visitors, the first is ben"),
     (releases.fails_on_data, releases.clips, ([1, 2], [1, 900]), "raises", "other dataset does"),
-    (
-        releases.fails_with_the_data,
-        releases.fails_in_fixed_words,
-        NAMES,
-        "raises",
-        "the text of the error depends on the data",
-    ),
-]
+    (releases.fails_with_the_data, releases.fails_in_fixed_words, NAMES,
+     "raises", "the text of the error depends on the data"),
+]  # fmt: skip
 
 
-def _one_fault(
+@by_day(4)
+@pytest.mark.parametrize(("fault", "twin", "pair", "name", "said"), [*OTHERS, *TABLES])
+def test_what_a_reader_sees_beside_values(
     fault: Callable[..., Any], twin: Callable[..., Any], pair: Any, name: str, said: str
 ) -> None:
+    pytest.importorskip("pandas")
     found = _errors(replay(fault, pair, changes=40, tapes=12))
     assert name in found, found
     assert said in found[name].statement
@@ -78,48 +65,24 @@ def _one_fault(
     assert _errors(replay(twin, pair, changes=40, tapes=12)) == {}
 
 
-@by_day(3)
-@pytest.mark.parametrize(("fault", "twin", "pair", "name", "said"), OTHERS)
-def test_what_a_reader_sees_beside_values(
-    fault: Callable[..., Any], twin: Callable[..., Any], pair: Any, name: str, said: str
-) -> None:
-    _one_fault(fault, twin, pair, name, said)
-
-
-@by_day(1)
-@pytest.mark.parametrize(("fault", "twin", "pair", "name", "said"), TABLES)
-def test_what_a_reader_sees_of_a_table(
-    fault: Callable[..., Any], twin: Callable[..., Any], pair: Any, name: str, said: str
-) -> None:
-    pytest.importorskip("pandas")
-    _one_fault(fault, twin, pair, name, said)
-
-
-def test_a_column_without_noise_is_named() -> None:
-    pytest.importorskip("pandas")
-    pair = (ROWS, [*ROWS, ["wed", 7.0]])
-    found = _errors(replay(releases.exact_beside_noise, pair, changes=20))["unnoised-part"]
-    assert found.statement.startswith("output.days[0] is 3 for dataset A and 4 for")
-
-
 def test_sensitivity_of_a_table_a_record_and_a_text() -> None:
     pytest.importorskip("pandas")
+    days: Any = (ROWS, [*ROWS, ["wed", 7.0]])
+    few: Any = {"changes": 5, "tapes": 8}
+    found = _errors(replay(releases.exact_beside_noise, days, **few))["unnoised-part"]
+    assert found.statement.startswith("output.days[0] is 3 for dataset A and 4 for")
     for function, pair in (
-        (releases.by_day, (ROWS, [*ROWS, ["wed", 7.0]])),
+        (releases.by_day, days),
         (releases.told_unclipped, ([3, 4], [3, 5])),
         (releases.names_known, (["ada"], ["ada", "ben"])),
     ):
-        assert replay(function, pair, sensitivity=1, changes=20).verdict == "nothing_found"
-        below = replay(function, pair, sensitivity="1/4", changes=20)
+        assert replay(function, pair, sensitivity=1, **few).verdict == "nothing_found"
+        below = replay(function, pair, sensitivity="1/4", **few)
         # Numbers in a text are rounded to a unit of their last digit, and 1/4 is within that unit.
         told = function is releases.told_unclipped
         assert (below.verdict == "refuted") is not told
-    far = replay(releases.told_unclipped, ([3, 4], [3, 40]), sensitivity=1, changes=20)
+    far = replay(releases.told_unclipped, ([3, 4], [3, 40]), sensitivity=1, **few)
     assert far.verdict == "refuted"
-
-
-def _beside(of: Callable[[float], object], x: float, rng: np.random.Generator) -> object:
-    return x + rng.laplace(), of(x)
 
 
 def test_bytes_dates_and_complex_numbers_are_labels_and_numbers_in_json_are_rounded() -> None:
@@ -130,8 +93,9 @@ def test_bytes_dates_and_complex_numbers_are_labels_and_numbers_in_json_are_roun
         lambda x: complex(0, 10 * x),
     ]
     for of in shown:
-        target = partial(_beside, of)
-        report = replay(target, (0, 1), sensitivity=1, changes=5)
+        report = replay(
+            lambda x, rng, of=of: (x + rng.laplace(), of(x)), (0, 1), sensitivity=1, changes=5
+        )
         assert "sensitivity-not-compared" in {found.kind for found in report.findings}
 
     def rounded(x: float, rng: np.random.Generator) -> str:
@@ -143,37 +107,24 @@ def test_bytes_dates_and_complex_numbers_are_labels_and_numbers_in_json_are_roun
 
 def test_strict_refutes_an_index_that_depends_on_the_data() -> None:
     pytest.importorskip("pandas")
-    report = replay(releases.index_of_the_data, LAST, strict=True, changes=10)
+    few: Any = {"strict": True, "changes": 5, "tapes": 8}
+    report = replay(releases.index_of_the_data, LAST, **few)
     assert report.verdict == "refuted"
     assert "the declared output shape" in str(report).splitlines()[0]
-    assert replay(releases.index_forgotten, LAST, strict=True, changes=10).exit_code == 0
+    assert replay(releases.index_forgotten, LAST, **few).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("function", "pair", "name", "said"),
-    [
-        (
-            releases.declares_the_largest,
-            ([3, 4], [3, 400]),
-            "declared-equal",
-            "clipping bound differs",
-        ),
-        (
-            releases.declares_unclipped,
-            ([3, 4], [3, 400]),
-            "declared-sensitivity",
-            "clipped sum changes by 396 (l1), more than the declared 10",
-        ),
-    ],
-)
-def test_what_code_declares_is_checked(
-    function: Callable[..., Any], pair: Any, name: str, said: str
-) -> None:
-    report = replay(function, pair, changes=20)
-    found = _errors(report)[name]
-    assert found.refutes
-    assert said in found.statement
-    assert report.verdict == "refuted"
+def test_what_code_declares_is_checked() -> None:
+    pair = ([3, 4], [3, 400])
+    changed = "clipped sum changes by 396 (l1), more than the declared 10"
+    for function, name, said in (
+        (releases.declares_the_largest, "declared-equal", "clipping bound differs"),
+        (releases.declares_unclipped, "declared-sensitivity", changed),
+    ):
+        report = replay(function, pair, changes=20)
+        found = _errors(report)[name]
+        assert (report.verdict, found.refutes) == ("refuted", True)
+        assert said in found.statement
     assert replay(releases.declares_clipped, pair, changes=20).verdict == "nothing_found"
 
 
@@ -188,16 +139,11 @@ def test_declare_gives_the_value_back_and_refuses_what_is_out_of_range() -> None
 
 
 def test_nothing_drawn_is_nothing_measured() -> None:
-    report = replay(lambda _: 3, (0, 1), changes=5)
-    assert (report.verdict, report.exit_code) == ("nothing_measured", 4)
-    meant = replay(lambda _: 3, (0, 1), changes=5, allow_constant=True)
-    assert (meant.verdict, meant.exit_code) == ("nothing_found", 0)
-    alone = audit.audit(lambda _: 3, "epsilon=1", pair=(0, 1), layers="replay")
-    assert (alone.verdict, alone.exit_code) == ("nothing_measured", 4)
-    meant_too = audit.audit(
-        lambda _: 3, "epsilon=1", pair=(0, 1), layers="replay", allow_constant=True
-    )
-    assert meant_too.exit_code == 0
+    for allowed, verdict, code in ((False, "nothing_measured", 4), (True, "nothing_found", 0)):
+        report = replay(lambda _: 3, (0, 1), changes=5, allow_constant=allowed)
+        assert (report.verdict, report.exit_code) == (verdict, code)
+        options: Any = {"pair": (0, 1), "layers": "replay", "allow_constant": allowed}
+        assert audit.audit(lambda _: 3, "epsilon=1", **options).exit_code == code
 
 
 def test_tables_that_differ_beyond_what_is_printed_are_different() -> None:

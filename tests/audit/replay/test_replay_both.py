@@ -12,13 +12,11 @@ import pytest
 
 import audit.replay.replay_both
 import audit.replay.rng_hooks
-from audit.broken_mechanisms import find
 from audit.errors import TargetFailed
 from audit.replay.replay_both import replay
 from audit.replay.replay_report import Finding, ReplayReport
 from audit.replay.rng_hooks import hooked_rngs
 from audit.replay.tape import EXTREMES, Tape
-from audit.targets.target import Vectorised
 from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
 from tests.effort import by_day
@@ -71,28 +69,13 @@ def test_a_correct_mechanism_gives_no_error(
     assert report.exit_code == 0
 
 
-def named(name: str, **options: Any) -> ReplayReport:
-    entry = find(name)
-    twins = [e.twin for e in audit.broken_mechanisms.ENTRIES]
-    subject = entry or next(twin for twin in twins if twin.name == name)
-    target = Vectorised(spelling=name, function=subject.run)
-    return replay(target, subject.pair, **options)
-
-
-@by_day(1)
-@pytest.mark.parametrize(
-    "name",
-    ["count", "clipped-to-one", "histogram", "sparse-vector", "noisy-max", "two-days", "arms",
-     "rounded-amount", "rounded", "polya-shares", "wrapped-sum"],
-)  # fmt: skip
-def test_a_correct_twin_gives_no_error(name: str) -> None:
-    assert kinds(named(name, changes=150)) == set()
-
-
-def test_a_noise_of_the_toolkit_is_replayed() -> None:
+def test_a_noise_of_the_toolkit_is_replayed_and_another_process_cannot_be() -> None:
     report = replay(read_target("discrete-laplace:scale=1"), (0, 1), sensitivity=1, strict=True)
     assert report.verdict == "nothing_found"
     assert "at most 1 " in only(report, "sensitivity").statement
+    report = replay(read_target("exec:awk 'BEGIN { print 1 }'"), (0, 1))
+    assert (report.verdict, report.runs) == ("not_replayable", 0)
+    assert only(report, "elsewhere")
 
 
 # -- the catalogue -----------------------------------------------------------------------------
@@ -129,7 +112,7 @@ def test_number_33_is_found_by_adversarial_tapes(function: Callable[..., Any]) -
         assert session.play(tape, lambda: function(0.25, **rng)) == 0.25
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("function", LEAKS)
 def test_without_the_extremes_number_33_is_missed(
     monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any]
@@ -157,12 +140,10 @@ def test_bounds_from_the_data_exceed_the_declared_sensitivity() -> None:
 @pytest.mark.nightly
 def test_the_norm_is_the_declared_one() -> None:
     pair = ([0, 0], [3, 4])
-    verdicts = {
-        norm: replay(faulty.one_noise, pair, sensitivity=5, norm=norm).findings
-        for norm in ("l1", "l2", "linf")
-    }
-    exceeded = {n: any(f.kind == "sensitivity-exceeded" for f in v) for n, v in verdicts.items()}
-    assert exceeded == {"l1": True, "l2": False, "linf": False}
+    for norm, exceeded in (("l1", True), ("l2", False), ("linf", False)):
+        own: Any = {"sensitivity": 5, "norm": norm}
+        found = kinds(replay(faulty.one_noise, pair, **own))
+        assert ("sensitivity-exceeded" in found) is exceeded
     below = replay(faulty.one_noise, pair, sensitivity="4.99", norm="l2")
     assert only(below, "sensitivity-exceeded").witness["difference"] == "sqrt(25)"
 
@@ -241,13 +222,13 @@ def test_a_fixed_seed_beside_other_noise_is_a_warning() -> None:
     assert "fixed-seed" in kinds(report, "warning")
 
 
-@by_day(2)
+@by_day(4)
 @pytest.mark.parametrize(
     ("function", "pair", "kind"),
     [
+        (faulty.early, (0, 1), "made-early"),
         (faulty.shared, ([0, 1], [1, 1]), "shared-seed"),
         (faulty.clock, (0, 1), "outside-seed"),
-        (faulty.early, (0, 1), "made-early"),
         (faulty.seeded_early, (0, 1), "made-early"),
         (faulty.by_random, (0, 1), "not-cryptographic"),
         (faulty.by_numpy, (0, 1), "not-cryptographic"),
@@ -256,22 +237,17 @@ def test_a_fixed_seed_beside_other_noise_is_a_warning() -> None:
 def test_a_source_to_be_warned_of(
     function: Callable[..., Any], pair: tuple[Any, Any], kind: str
 ) -> None:
+    states = faulty.MADE_EARLY, faulty.SEEDED_EARLY._stream
     report = replay(function, pair, changes=20)
     assert kind in kinds(report, "warning")
     assert report.replayable
+    # What a module made early is as before.
+    assert (faulty.MADE_EARLY, faulty.SEEDED_EARLY._stream) == states
 
 
 def test_good_sources_are_not_warned_of() -> None:
     for function in (correct.counter, correct.numpy_counter):
         assert kinds(replay(function, (0, 1), changes=20), "warning") == set()
-
-
-def test_what_a_module_made_early_is_as_before() -> None:
-    states = faulty.MADE_EARLY, faulty.SEEDED_EARLY._stream
-    replay(faulty.early, (0, 1), changes=0)
-    replay(faulty.seeded_early, (0, 1), changes=0)
-    assert faulty.MADE_EARLY is states[0]
-    assert faulty.SEEDED_EARLY._stream is states[1]
 
 
 # -- targets that cannot be replayed, and failures ---------------------------------------------
@@ -291,12 +267,6 @@ def test_native_code_with_its_own_entropy_is_said() -> None:
     space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
     report = replay(dp.m.make_laplace(*space, scale=10.0).__call__, (0, 1))
     assert report.verdict == "not_replayable"
-
-
-def test_another_process_cannot_be_replayed() -> None:
-    report = replay(read_target("exec:awk 'BEGIN { print 1 }'"), (0, 1))
-    assert (report.verdict, report.runs) == ("not_replayable", 0)
-    assert only(report, "elsewhere")
 
 
 def test_a_door_left_out_makes_a_target_unreplayable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,9 +316,7 @@ def test_what_is_out_of_range_is_refused() -> None:
             replay(correct.counter, (0, 1), **options)
     with pytest.raises(ValueError, match="refutes"):
         Finding(kind="x", severity="note", statement="x", refutes=True)
-
-
-def test_a_deadline_is_said() -> None:
+    # A deadline is said.
     report = replay(correct.counter, (0, 1), deadline=1e-9)
     assert report.changed == 0
     assert only(report, "not-all-draws")

@@ -148,20 +148,15 @@ def test_tapes_on_which_neither_dataset_ends_are_skipped_and_reported() -> None:
         assert report.changed < 20
 
 
-def test_a_hang_on_one_dataset_alone_is_a_fault() -> None:
+def test_a_hang_on_one_dataset_alone_is_a_fault_and_many_end_the_replay() -> None:
     def hangs(value: int) -> int:
-        while random.random() < 2**-20 and value:
-            random.seed(1)
+        if random.random() < 2**-20 and value:
             while True:
                 pass
         return random.getrandbits(4)
 
-    (found,) = (each for each in replay(hangs, (0, 1), timeout=0.3, changes=3).findings
-                if each.kind == "hangs")  # fmt: skip
-    assert found.severity == "error"
-
-
-def test_a_target_that_seldom_ends_is_given_up() -> None:
+    findings = replay(hangs, (0, 1), timeout=0.3, changes=3).findings
+    assert [each.severity for each in findings if each.kind == "hangs"] == ["error"]
     calls = []
 
     def seldom(value: int) -> int:
