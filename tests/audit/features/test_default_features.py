@@ -28,11 +28,6 @@ _FLOAT_VECTORS = ["identity", "coordinates", "learned", "grid"]
 _VECTORS = ["identity", "coordinates", "learned"]
 
 
-def _cut(number: float) -> float | int:
-    # Clipping as in a library whose bound is an int.
-    return max(min(number, 2), -2)
-
-
 @pytest.mark.parametrize(
     ("outputs", "features"),
     [
@@ -51,6 +46,7 @@ def _cut(number: float) -> float | int:
         pytest.param([0.5, 1.5] * 16, [], id="floats that come again"),
         pytest.param(_NOISE[:, 0].tolist(), _FLOATS, id="floats"),
         pytest.param(_NOISE[:, 0], _FLOATS, id="an array of floats"),
+        pytest.param([max(min(x, 2), -2) for x in _NOISE[:, 0].tolist()], _FLOATS, id="cut off"),
         pytest.param([*_NOISE[:30, 0].tolist(), 10**400, None], _FLOATS, id="with a few others"),
         pytest.param(_NOISE, _FLOAT_VECTORS, id="float vectors"),
         pytest.param(np.tile(_NOISE, 22)[:, :64], _FLOAT_VECTORS, id="64 floats"),
@@ -75,12 +71,6 @@ def test_floats_in_steps_are_read_by_what_remains_after_whole_ones() -> None:
     family = {each.name: each.share for each in default_features(moved, floats=True)}
     assert list(family) == ["identity", "precision", "modulo:0.3"]
     assert (family["identity"], sum(family.values())) == (Fraction(4, 5), 1)
-
-
-def test_a_float_cut_off_at_an_integer_is_a_float() -> None:
-    cut = [_cut(number) for number in _NOISE[:, 0].tolist()]
-    assert 0 < sum(isinstance(number, int) for number in cut) < 8
-    assert [*default_family(cut)] == _FLOATS
 
 
 def _textbook(scale: float, after: Callable[[Floats], Floats] = lambda y: y) -> Law:

@@ -164,19 +164,6 @@ def test_digits_of_a_float_against_its_hexadecimal_form(x: float) -> None:
     assert list(read_feature("precision").apply([x])) == [float(exact)]
 
 
-@given(*[st.floats(allow_nan=False, allow_infinity=False).filter(bool)] * 2)
-def test_precision_orders_by_the_lowest_bit_and_then_by_the_number(x: float, y: float) -> None:
-    def plain(number: float) -> tuple[int, int, int]:
-        (lowest,), (exponent,) = (
-            read_feature(name).apply([number]) for name in ("lowest-bit", "exponent")
-        )
-        side = 1 if number > 0 else -1
-        return -lowest, side, side * exponent
-
-    (mine,), (other,) = (read_feature("precision").apply([number]) for number in (x, y))
-    assert (mine < other, mine == other) == (plain(x) < plain(y), plain(x) == plain(y))
-
-
 @pytest.mark.parametrize(
     ("name", "outputs", "expected"),
     [

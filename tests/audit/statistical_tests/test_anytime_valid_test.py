@@ -126,14 +126,6 @@ def test_abstention_that_does_not_pay_is_caught(monkeypatch: pytest.MonkeyPatch)
     assert max(growing(plain, "revealing atom only")) > 1.01
 
 
-def test_worlds_swapped_after_looking_are_caught() -> None:
-    def swapping(state: EProcess, output: Any, world: bool) -> EProcess:
-        ends = [state.update([output], [w]) for w in (world, not world)]
-        return max(ends, key=lambda end: float(end.path[-1]))
-
-    assert max(growing(swapping, "randomised response")) > 1.01
-
-
 def test_a_revealing_atom_that_delta_allows_is_not_refuted() -> None:
     # Exactly (0, 1/20)-DP. A mutant without the gain in silent runs rejects this with certainty.
     law, _ = LAWS["revealing atom only"]
@@ -221,17 +213,6 @@ def test_it_holds_with_a_look_at_every_run() -> None:
         q = 1 / (1 + math.exp(-1))
         caught += bool(np.any(stats.binom.sf(right - 1, runs, q)[20:] <= 0.05))
     assert stats.binom.sf(caught - 1, repeats, 0.05) < alpha
-
-
-def test_a_curve_is_the_average_of_its_points() -> None:
-    rng = np.random.default_rng(5)
-    worlds = draw_worlds(400, rng)
-    outputs = 3 * worlds + laplace(400, 1, rng)
-    points: list[tuple[Any, Any]] = [(1, 0), ("1/2", "1/10"), (2, "1/100")]
-    alone = [watch(*point).update(outputs, worlds).path for point in points]
-    together = watch_curve(points).update(outputs, worlds)
-    np.testing.assert_allclose(together.path, np.log(np.mean(np.exp(alone), axis=0)), atol=1e-9)
-    assert together.witness() is not None
 
 
 def test_what_is_not_a_number_is_ruin_and_what_overflows_stays_finite() -> None:

@@ -110,16 +110,13 @@ def test_labels_never_seen_share_the_cell_of_those_seen_once() -> None:
     assert cells.counts[:, 4].tolist() == [0, 2]
 
 
-@pytest.mark.parametrize("outputs", ["text", b"bytes", 3, np.array(3.0), None, {1, 2}])
-def test_what_has_no_runs_is_refused(outputs: Any) -> None:
-    with pytest.raises(InvalidParameter, match="outputs"):
-        read(outputs)
-
-
-@pytest.mark.parametrize("worlds", [[0, 1], [0.5, 1.0], [[True]], [True], "ab", [None, None]])
-def test_worlds_are_one_truth_value_a_run(worlds: Any) -> None:
-    with pytest.raises(InvalidParameter, match="worlds"):
-        read_worlds(worlds, 2)
+def test_what_has_no_runs_is_refused_and_worlds_are_one_truth_value_a_run() -> None:
+    for outputs in ("text", b"bytes", 3, np.array(3.0), None, {1, 2}):
+        with pytest.raises(InvalidParameter, match="outputs"):
+            read(outputs)
+    for worlds in ([0, 1], [0.5, 1.0], [[True]], [True], "ab", [None, None]):
+        with pytest.raises(InvalidParameter, match="worlds"):
+            read_worlds(worlds, 2)
 
 
 @settings(max_examples=effort(8, 1000))

@@ -90,15 +90,13 @@ def test_one_view_of_a_curve_is_the_average_over_its_points() -> None:
     process = watch_views(CURVE).update(0, [outputs], worlds)
     alone = watch_curve([point.exact for point in CURVE.points]).update(outputs, worlds)
     assert process.path.tolist() == alone.path.tolist()
+    paths = [watch(*point.exact).update(outputs, worlds).path for point in CURVE.points]
+    np.testing.assert_allclose(alone.path, np.log(np.mean(np.exp(paths), axis=0)), atol=1e-9)
     # The wealth of each point at the run with the largest mean wealth.
-    at = int(np.argmax(alone.path)) + 1
-    each = [
-        watch(*point.exact).update(outputs[:at], worlds[:at]).path[-1] for point in CURVE.points
-    ]
+    each = [path[int(np.argmax(alone.path))] for path in paths]
     np.testing.assert_allclose(process.log_wealth(), each, atol=1e-9)
-    assert [o.e_value for o in weigh(process, ALPHA).outcomes] == pytest.approx(
-        np.exp(each).tolist()
-    )
+    found = [outcome.e_value for outcome in weigh(process, ALPHA).outcomes]
+    assert found == pytest.approx(np.exp(each).tolist())
 
 
 # -- sharing a level ------------------------------------------------------------------------------
