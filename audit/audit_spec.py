@@ -86,10 +86,7 @@ def read_seconds(name: str, value: Any) -> float:
 
 
 def _jobs(name: str, value: Any) -> int:
-    try:
-        return checked_jobs(whole_number(name, value))
-    except InvalidParameter as error:
-        raise InvalidParameter(name, value, error.reason) from None
+    return checked_jobs(whole_number(name, value))
 
 
 def _alpha(name: str, value: Any) -> Fraction:

@@ -38,7 +38,8 @@ _CHANCE: Final = 4.0  # two standard deviations, squared
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    r"""A sum over columns of weight * step function, and over coordinates of slope * (x - center).
+    r"""A sum over columns of weight * step function, and over coordinates of slope * (x - center);
+    larger values favour dataset B.
 
     ``center`` and ``slope`` apply to numbers that are not flags; otherwise that term is 0. ``most``
     are the columns with the largest influence, with their shares of it. The sum is rounded to
@@ -51,14 +52,6 @@ class Score:
     slope: Floats
     most: tuple[tuple[str, float], ...] = ()
     unit: float = 0.0
-
-    def __call__(self, table: Table) -> Floats:
-        r"""The score of each run; larger values favour dataset B."""
-        plain = self.reader.plain(table)
-        total = np.nan_to_num(plain - self.center) @ self.slope
-        for column, weight, steps in self.columns:
-            total += weight * steps(*self.reader.read(column, table, plain))
-        return rounded(total, self.unit)
 
     def words(self, threshold: float, *, above: bool) -> str | None:
         r"""Describe, by the only column, outputs of score >= ``threshold`` (< if not ``above``).

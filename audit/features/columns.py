@@ -116,8 +116,6 @@ class Reader:
                 return numbers, column.own(codes)
             case "structure":
                 return np.full(len(table), np.nan), column.own(table.structures)
-            case "number":
-                return _coded(plain[:, column.place])
             case "difference":
                 return _coded(plain[:, column.place] - plain[:, column.place - 1])
             case "lowest-bit":

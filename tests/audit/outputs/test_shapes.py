@@ -216,7 +216,7 @@ def audited(name: str, *, broken: bool) -> AuditReport:
     return audit(lambda d, rng: shape(d, rng, broken), "epsilon=1", pair=(0, 1), runs=runs, seed=1)
 
 
-@by_day(13)
+@by_day(9)
 @pytest.mark.parametrize("broken", [True, False], ids=["broken", "correct"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_an_output_of_any_shape_is_read(name: str, broken: bool) -> None:

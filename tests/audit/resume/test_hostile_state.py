@@ -232,7 +232,7 @@ def test_a_file_cut_at_every_length_keeps_its_whole_blocks(
             state.append(block)
             sizes.append(path.stat().st_size)
     data = path.read_bytes()
-    for cut in spread(range(len(data) + 1), 150):
+    for cut in spread(range(len(data) + 1), 80):
         torn = [data[:cut]]
         if cut >= sizes[-2]:
             # After a power cut the file has its full size but zeros in place of bytes.
