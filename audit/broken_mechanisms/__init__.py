@@ -31,16 +31,12 @@ def _each() -> Iterator[Entry]:
         yield from import_module(f"audit.broken_mechanisms.{name}").ENTRIES
 
 
+@cache
 def __getattr__(name: str) -> Any:
     # ``ENTRIES``: all entries, in the order of their numbers.
     if name == "ENTRIES":
-        return _entries()
+        return tuple(sorted(_each(), key=lambda entry: entry.number))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-@cache
-def _entries() -> tuple[Entry, ...]:
-    return tuple(sorted(_each(), key=lambda entry: entry.number))
 
 
 def find(name: str) -> Entry | None:

@@ -18,7 +18,6 @@ from typing import Final
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from audit.broken_mechanisms.catalogue_entry import Entry, Twin, seeded
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -82,14 +81,12 @@ def reduced_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
     r"""The integer sum of messages; users reduce the noise mod m, then add the value."""
     sent = _messages(_TWO, 0, 2, n, rng) % _TWO.modulus
     sent[:, 0] += value * _TWO.precision
-    total: Integers = sent.sum(axis=1)
-    return total
+    return np.asarray(sent.sum(axis=1))
 
 
 def reduced_messages(value: int, n: int, rng: np.random.Generator) -> Integers:
     r"""The sum of values and noise, mod m, where the reduction is post-processing."""
-    total: Integers = _messages(_TWO, value, 2, n, rng).sum(axis=1) % _TWO.modulus
-    return total
+    return np.asarray(_messages(_TWO, value, 2, n, rng).sum(axis=1) % _TWO.modulus)
 
 
 def skellam(value: int, n: int, rng: np.random.Generator, *, variance: int) -> Integers:
@@ -132,7 +129,7 @@ def shuffled_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
 def aggregated_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
     r"""The sum mod m of the same messages in the first column, and 0 in the others."""
     sent = _messages(_THREE, value, 3, n, rng)
-    seen: NDArray[np.int64] = np.zeros((n, 3), dtype=np.int64)
+    seen = np.zeros((n, 3), dtype=np.int64)
     seen[:, 0] = sent.sum(axis=1) % _THREE.modulus
     return seen
 
@@ -143,8 +140,7 @@ def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
     noise = _COVERED.share.sample((n, 2), rng=drawing)
     while (beyond := np.abs(noise) > _COVERED.reach).any():
         noise[beyond] = _COVERED.share.sample(int(beyond.sum()), rng=drawing)
-    total: Integers = noise.sum(axis=1) + value + 2 * _COVERED.reach
-    return total
+    return np.asarray(noise.sum(axis=1) + value + 2 * _COVERED.reach)
 
 
 def covered(value: int, n: int, rng: np.random.Generator) -> Integers:
@@ -153,8 +149,7 @@ def covered(value: int, n: int, rng: np.random.Generator) -> Integers:
         return np.zeros(0, dtype=np.int64)
     held = np.repeat([value, 0], n)
     ones = replace(_COVERED, users=2 * n).values(held, rng=seeded(rng))
-    total: Integers = ones[:n] + ones[n:]
-    return total
+    return np.asarray(ones[:n] + ones[n:])
 
 
 def _largest_loss(noise: Noise, steps: int) -> Enclosure:
@@ -255,8 +250,7 @@ def polya(value: int, n: int, rng: np.random.Generator, *, odds: float) -> Integ
     the noise has scale 1/ln(1/(1 - beta)), 0.29 instead of 32.
     """
     plus, minus = rng.poisson(rng.gamma(1 / PARTIES, odds, (2, n, PARTIES))).sum(axis=2)
-    noisy: Integers = value + (plus - minus)
-    return noisy
+    return np.asarray(value + (plus - minus))
 
 
 def _true_epsilon() -> arb:

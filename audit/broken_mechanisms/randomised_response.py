@@ -60,9 +60,8 @@ def permanent(
     for the two bits in which values differ; 0.269 costs epsilon for each bit, so 2 epsilon for a
     value.
     """
-    bits: Integers = (np.arange(width) == value).astype(np.int64)
-    response: Integers = bits ^ _happens(flipped, (n, width), rng)
-    return response
+    bits = (np.arange(width) == value).astype(np.int64)
+    return np.asarray(bits ^ _happens(flipped, (n, width), rng))
 
 
 def memoised(value: int, n: int, rng: np.random.Generator) -> Integers:

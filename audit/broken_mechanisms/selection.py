@@ -256,15 +256,13 @@ def noisy_max(
     between neighbours one may grow while the others fall.
     """
     noisy: Integers = np.asarray(counts) + laplace(scale, (n, 1 if shared else len(counts)), rng)
-    first: Integers = noisy.argmax(axis=1)
-    return first
+    return np.asarray(noisy.argmax(axis=1))
 
 
 def noisy_max_value(counts: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
     r"""The largest noisy count itself, with the same noise."""
     noisy: Integers = np.asarray(counts) + laplace(2, (n, len(counts)), rng)
-    largest: Integers = noisy.max(axis=1)
-    return largest
+    return np.asarray(noisy.max(axis=1))
 
 
 def _half_noise() -> arb:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
@@ -82,11 +83,8 @@ def _excerpt(text: str, part: int, most: int) -> str:
 
 def _common(one: str, other: str) -> int:
     # The length of the common prefix, by bisection: comparing slices is fast, characters is slow.
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)
-    return low
+    places = range(min(len(one), len(other)))
+    return bisect_left(places, 1, key=lambda k: int(one[: k + 1] != other[: k + 1]))
 
 
 def _digest(text: str) -> str:
