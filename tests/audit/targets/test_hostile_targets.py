@@ -59,40 +59,31 @@ for line in sys.stdin:
 """
 
 
-class Found:
-    """The result of the audit of a case."""
-
-    def __init__(self, case: Hostile, folder: Path, code: int) -> None:
-        self.case = case
-        self.code = code
-        self.out = (folder / "out").read_text(errors="replace")
-        self.err = (folder / "err").read_text(errors="replace")
-
-    @property
-    def wrong(self) -> str:
-        """The deviation from the expected result; empty if the case ended as expected."""
-        try:
-            document = json.loads(self.out)
-        except ValueError:
-            document = None
-        on_import = "on import" in self.case.name
-        if self.code != self.case.code:
-            found = f"exit code {self.code}"
-        elif "Traceback" in self.err:
-            found = "a traceback"
-        elif not re.search(self.case.reason, self.err):
-            found = f"another reason than {self.case.reason}"
-        elif document is None and not on_import:
-            found = "no document"
-        elif self.code == NOT_MEASURED and document["error"] is not None:
-            found = "an error"
-        else:
-            return ""
-        return f"{self.case.name}: {found}: {self.err[-300:]}"
+def wrong(case: Hostile, folder: Path, code: int) -> str:
+    """The deviation from the expected result; empty if the case ended as expected."""
+    out, err = ((folder / name).read_text(errors="replace") for name in ("out", "err"))
+    try:
+        document = json.loads(out)
+    except ValueError:
+        document = None
+    if code != case.code:
+        found = f"exit code {code}"
+    elif "Traceback" in err:
+        found = "a traceback"
+    elif not re.search(case.reason, err):
+        found = f"another reason than {case.reason}"
+    elif document is None and "on import" not in case.name:
+        found = "no document"
+    elif code == NOT_MEASURED and document["error"] is not None:
+        found = "an error"
+    else:
+        return ""
+    return f"{case.name}: {found}: {err[-300:]}"
 
 
-def audited(cases: tuple[Hostile, ...], folder: Path, *how: str) -> list[Found]:
-    found = []
+def audited(cases: list[Hostile], folder: Path, *how: str) -> dict[str, tuple[int, str]]:
+    """The exit code of each case, and its deviation."""
+    found = {}
     with subprocess.Popen(
         [sys.executable, "-c", STARTS, *how],
         start_new_session=True,
@@ -111,19 +102,20 @@ def audited(cases: tuple[Hostile, ...], folder: Path, *how: str) -> list[Found]:
             print(json.dumps([str(place), words]), file=running.stdin, flush=True)
             code = running.stdout.readline()
             assert code, f"{case.name} left processes behind"
-            found.append(Found(case, place, int(code)))
+            found[case.name] = int(code), wrong(case, place, int(code))
     return found
 
 
 def test_an_audit_ends_with_its_own_exit_code(tmp_path: Path) -> None:
-    found = audited(tuple(spread(HOSTILE, 6)), tmp_path, "apart")
-    assert not [each.wrong for each in found if each.wrong]
+    found = audited(spread(HOSTILE, 6), tmp_path, "apart")
+    assert [told for _, told in found.values() if told] == []
 
 
 @pytest.mark.nightly
 def test_within_the_auditor_they_are_not_held(tmp_path: Path) -> None:
     names = {"leaves", "crashes", "leaves on import", "leaves when it is shown",
              "leaves in a feature", "becomes another", "breaks the auditor"}  # fmt: skip
-    found = audited(tuple(case for case in HOSTILE if case.name in names), tmp_path, "within")
-    assert {each.case.name for each in found if each.wrong} == names
-    assert 0 in {each.code for each in found if each.case.code}
+    cases = [case for case in HOSTILE if case.name in names]
+    found = audited(cases, tmp_path, "within")
+    assert {name for name, (_, told) in found.items() if told} == names
+    assert 0 in {found[case.name][0] for case in cases if case.code}

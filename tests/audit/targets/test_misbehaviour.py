@@ -123,9 +123,9 @@ def test_what_was_drawn_before_an_exception_is_kept(audit: Shell, here: Path) ->
         ("out_of_memory", "raised MemoryError at targets.py:"),
         ("too_deep", "raised RecursionError: maximum recursion depth exceeded"),
         ("colours", r"raised ValueError: \x1b[31mred at targets.py:"),
-        ("raises_GeneratorExit", "raised GeneratorExit at targets.py:"),
-        ("raises_BaseException", "raised BaseException: of no kind at targets.py:"),
-        ("raises_Rare", "raised audited_targets.Rare at targets.py:"),
+        ("raises_generator_exit", "raised GeneratorExit at targets.py:"),
+        ("raises_base_exception", "raised BaseException: of no kind at targets.py:"),
+        ("raises_rare", "raised audited_targets.Rare at targets.py:"),
     ],
 )
 def test_a_target_that_gives_no_outputs(audit: Shell, name: str, reason: str) -> None:

@@ -67,26 +67,6 @@ def raises_late(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     return laplace(dataset, n, rng)
 
 
-class Rare(BaseException):
-    pass
-
-
-def raises_GeneratorExit(dataset: Any) -> Any:
-    raise GeneratorExit
-
-
-def raises_BaseException(dataset: Any) -> Any:
-    raise BaseException("of no kind")
-
-
-def raises_Rare(dataset: Any) -> Any:
-    raise Rare
-
-
-def out_of_memory(dataset: Any) -> Any:
-    raise MemoryError
-
-
 def too_deep(dataset: Any) -> Any:
     return too_deep(dataset)
 
@@ -166,14 +146,6 @@ def masked_in_b(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     return np.ma.masked_array(rng.integers(3, size=n), mask=rng.random(n) < 0.9 * dataset)
 
 
-def huge(dataset: Any) -> Any:
-    return 10**5000
-
-
-def huge_within(dataset: Any) -> Any:
-    return {"count": (10**5000,)}
-
-
 def huge_objects(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     return np.array([10**5000] * n, dtype=object)
 
@@ -198,10 +170,6 @@ def float_in_b(dataset: Any, rng: np.random.Generator) -> Any:
     return int(rng.integers(3)) if dataset == 0 else float(rng.integers(3))
 
 
-def nothing(dataset: Any) -> Any:
-    pass
-
-
 def nothing_at_once(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     pass
 
@@ -222,16 +190,8 @@ def bulky(dataset: Any) -> Any:
     return "x" * 20_000 + str(dataset)
 
 
-def bulky_constant(dataset: Any) -> Any:
-    return "x" * 200_000
-
-
 def bulky_dict(dataset: Any) -> Any:
     return {str(i): i for i in range(200)} | {"199": dataset}
-
-
-def bulky_error(dataset: Any) -> Any:
-    raise ValueError("x" * 200_000)
 
 
 def spoils(dataset: Any, rng: np.random.Generator) -> Any:
@@ -297,18 +257,6 @@ class ShowsFor(Plain):
             pass
 
 
-def has_no_hash(dataset: Any) -> Any:
-    return [NoHash()]
-
-
-def has_no_equal(dataset: Any) -> Any:
-    return NoEqual()
-
-
-def shows_for_ever(dataset: Any) -> Any:
-    return ShowsFor()
-
-
 def map_hangs(output: Any) -> Any:
     while output is not None:
         pass
@@ -354,16 +302,8 @@ def objects(dataset: Any) -> Any:
     return Plain()
 
 
-def shows_nothing(dataset: Any) -> Any:
-    return Silent()
-
-
 def shows_nothing_at_once(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     return [Silent() for _ in range(n)]
-
-
-def colours(dataset: Any) -> Any:
-    raise ValueError("\x1b[31mred")
 
 
 def forks(dataset: Any, rng: np.random.Generator) -> Any:
@@ -378,4 +318,38 @@ def three(a: Any, b: Any, c: Any) -> Any:
     return a
 
 
+class Rare(BaseException):
+    pass
+
+
+def raising(error: BaseException) -> Any:
+    def raises(dataset: Any) -> Any:
+        raise error
+
+    return raises
+
+
+raises_generator_exit = raising(GeneratorExit())
+raises_base_exception = raising(BaseException("of no kind"))
+raises_rare = raising(Rare())
+out_of_memory = raising(MemoryError())
+bulky_error = raising(ValueError("x" * 200_000))
+colours = raising(ValueError("\x1b[31mred"))
+
+
+def returning(output: Any) -> Any:
+    def returns(dataset: Any) -> Any:
+        return output
+
+    return returns
+
+
+nothing = returning(None)
+huge = returning(10**5000)
+huge_within = returning({"count": (10**5000,)})
+bulky_constant = returning("x" * 200_000)
+has_no_hash = returning([NoHash()])
+has_no_equal = returning(NoEqual())
+shows_for_ever = returning(ShowsFor())
+shows_nothing = returning(Silent())
 word = "not callable"
