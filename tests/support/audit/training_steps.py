@@ -15,8 +15,16 @@ STATED: dict[str, Any] = {
 }  # fmt: skip
 
 
+BROKEN: dict[type[Right], str] = {}
+
+
 class Right:
     """Correct: Poisson batches, clipped sum, Gaussian noise, divided by the expected batch size."""
+
+    def __init_subclass__(cls, fails: str | None = None) -> None:
+        # The check that a step with a fault must fail.
+        if fails is not None:
+            BROKEN[cls] = fails
 
     def sample(self, rng: np.random.Generator) -> Any:
         return np.flatnonzero(rng.random(RECORDS) < RATE)
@@ -60,7 +68,7 @@ class ScaledUp(Right):
         return np.asarray(gradients * CLIP / (norms + 0.01))
 
 
-class ScaledBelow(Right):
+class ScaledBelow(Right, fails="clipping"):
     """Broken: gradients within the norm are scaled up beyond it; larger ones are clipped."""
 
     def clipped(self, gradients: Floats) -> Floats:
@@ -68,14 +76,14 @@ class ScaledBelow(Right):
         return np.where(norms > CLIP * 1.001, super().clipped(gradients), gradients * 1.9)
 
 
-class Fixed(Right):
+class Fixed(Right, fails="batch sizes"):
     """Batches of a fixed size, each drawn anew."""
 
     def sample(self, rng: np.random.Generator) -> Any:
         return rng.choice(RECORDS, round(RATE * RECORDS), replace=False)
 
 
-class Shuffled(Right):
+class Shuffled(Right, fails="record counts"):
     """Epochs, each shuffled once and cut into batches."""
 
     def __init__(self) -> None:
@@ -87,7 +95,7 @@ class Shuffled(Right):
         return self.waiting.pop()
 
 
-class ScaledBeyond(Right):
+class ScaledBeyond(Right, fails="normaliser"):
     """Broken: small gradients are scaled up beyond the norm."""
 
     def clipped(self, gradients: Floats) -> Floats:
@@ -95,7 +103,7 @@ class ScaledBeyond(Right):
         return np.asarray(super().clipped(gradients) * np.where(norms < 0.9 * CLIP, 3, 1))
 
 
-class Lagged(Right):
+class Lagged(Right, fails="overlap"):
     """Broken: each batch keeps half of the previous one."""
 
     def __init__(self) -> None:
@@ -109,7 +117,7 @@ class Lagged(Right):
         return np.flatnonzero(fresh)
 
 
-class Truncated(Right):
+class Truncated(Right, fails="batch sizes"):
     """Broken: batches are cut to one size, which one in ten exceeds."""
 
     def sample(self, rng: np.random.Generator) -> Any:
@@ -117,7 +125,7 @@ class Truncated(Right):
         return rng.permutation(batch)[:112]
 
 
-class CappedVisits(Right):
+class CappedVisits(Right, fails="record counts"):
     """Broken: a record is in at most 25 batches."""
 
     def __init__(self) -> None:
@@ -130,14 +138,14 @@ class CappedVisits(Right):
         return batch
 
 
-class TooOften(Right):
+class TooOften(Right, fails="rate"):
     """Broken: the sampling rate is 5% too large."""
 
     def sample(self, rng: np.random.Generator) -> Any:
         return np.flatnonzero(rng.random(RECORDS) < 1.05 * RATE)
 
 
-class OneMoreOften(Right):
+class OneMoreOften(Right, fails="each record"):
     """Broken: one record is drawn five times as often as the others."""
 
     def sample(self, rng: np.random.Generator) -> Any:
@@ -146,42 +154,42 @@ class OneMoreOften(Right):
         return np.flatnonzero(rng.random(RECORDS) < rates)
 
 
-class Twice(Right):
+class Twice(Right, fails="no repeats"):
     """Broken: records are drawn with replacement, so a record may be in a batch twice."""
 
     def sample(self, rng: np.random.Generator) -> Any:
         return rng.integers(0, RECORDS, rng.binomial(RECORDS, RATE))
 
 
-class NoiseWithoutClip(Right):
+class NoiseWithoutClip(Right, fails="noise"):
     """Broken: noise of standard deviation sigma instead of sigma times the norm."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         return rng.normal(scale=SIGMA, size=size)
 
 
-class TenthLessNoise(Right):
+class TenthLessNoise(Right, fails="noise"):
     """Broken: nine tenths of the standard deviation."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         return rng.normal(scale=0.9 * SIGMA * CLIP, size=size)
 
 
-class LaplaceNoise(Right):
+class LaplaceNoise(Right, fails="noise"):
     """Broken: Laplace noise of the same variance."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         return rng.laplace(scale=SIGMA * CLIP / np.sqrt(2), size=size)
 
 
-class SeededNoise(Right):
+class SeededNoise(Right, fails="noise"):
     """Broken: the same noise at every step."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         return np.random.default_rng(0).normal(scale=SIGMA * CLIP, size=size)
 
 
-class LayerWithoutNoise(Right):
+class LayerWithoutNoise(Right, fails="coordinates"):
     """Broken: one coordinate in two hundred has no noise."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
@@ -190,7 +198,7 @@ class LayerWithoutNoise(Right):
         return found
 
 
-class QuietLayer(LayerWithoutNoise):
+class QuietLayer(LayerWithoutNoise, fails="coordinates"):
     """Broken: one coordinate in two hundred has a quarter of the noise."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
@@ -199,7 +207,7 @@ class QuietLayer(LayerWithoutNoise):
         return found
 
 
-class SeededLayers(Right):
+class SeededLayers(Right, fails="noise"):
     """Broken: the generator is seeded anew for each of two layers, which get the same noise."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
@@ -207,7 +215,7 @@ class SeededLayers(Right):
         return np.concatenate([half, -half])[:size]
 
 
-class CentredNoise(Right):
+class CentredNoise(Right, fails="coordinates"):
     """Broken: the mean of the noise is subtracted, so the sum of all coordinates has none."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
@@ -215,7 +223,7 @@ class CentredNoise(Right):
         return np.asarray(found - found.mean())
 
 
-class CommonNoise(Right):
+class CommonNoise(Right, fails="coordinates"):
     """Broken: a fifth of the variance of each coordinate is common to all."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
@@ -223,14 +231,14 @@ class CommonNoise(Right):
         return np.asarray(0.8**0.5 * own + 0.2**0.5 * common)
 
 
-class RareNoNoise(Right):
+class RareNoNoise(Right, fails="each update"):
     """One step in fifty has no noise."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         return super().noise(size, rng) * (rng.random() >= 0.02)
 
 
-class EveryHundredth(Right):
+class EveryHundredth(Right, fails="each update"):
     """Every hundredth update has half of the noise."""
 
     updates = 0
@@ -240,7 +248,7 @@ class EveryHundredth(Right):
         return super().noise(size, rng) * (0.5 if self.updates % 100 == 0 else 1)
 
 
-class BalancedNoise(Right):
+class BalancedNoise(Right, fails="each update"):
     """Each update takes back the noise of the one before: the sum of all has little."""
 
     last: Floats | None = None
@@ -253,14 +261,14 @@ class BalancedNoise(Right):
         return np.asarray((found - before) / 2**0.5)
 
 
-class ShuffledNoise(Right):
+class ShuffledNoise(Right, fails="noise"):
     """Broken: the same noise at every step, in another order."""
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         return rng.permutation(np.random.default_rng(0).normal(scale=SIGMA * CLIP, size=size))
 
 
-class NoiseOfFullBatches(Right):
+class NoiseOfFullBatches(Right, fails="noise"):
     """Broken: a small batch gets less noise."""
 
     def update(self, gradients: Floats, rng: np.random.Generator) -> Any:
@@ -270,7 +278,7 @@ class NoiseOfFullBatches(Right):
         return (total + (0.5 * noise if full else noise)) / self.divisor(len(gradients))
 
 
-class LastUnclipped(Right):
+class LastUnclipped(Right, fails="clipping"):
     """Broken: the rest of a batch that does not fill a microbatch is not clipped."""
 
     def clipped(self, gradients: Floats) -> Floats:
@@ -279,14 +287,14 @@ class LastUnclipped(Right):
         return found
 
 
-class ClippedByCoordinate(Right):
+class ClippedByCoordinate(Right, fails="clipping"):
     """Broken: each coordinate is clipped instead of the norm."""
 
     def clipped(self, gradients: Floats) -> Floats:
         return np.clip(gradients, -CLIP, CLIP)
 
 
-class ClippedByLayer(Right):
+class ClippedByLayer(Right, fails="clipping"):
     """Broken: two layers, each clipped to the whole norm."""
 
     def clipped(self, gradients: Floats) -> Floats:
@@ -294,42 +302,42 @@ class ClippedByLayer(Right):
         return np.concatenate([super(ClippedByLayer, self).clipped(half) for half in halves], 1)
 
 
-class ClippedTogether(Right):
+class ClippedTogether(Right, fails="clipping"):
     """Broken: the sum is clipped instead of each gradient."""
 
     def clipped(self, gradients: Floats) -> Floats:
         return gradients
 
 
-class InfAndNan(Right):
+class InfAndNan(Right, fails="inf and nan"):
     """Broken: divides by the norm of every gradient, so inf / inf and nan reach the sum."""
 
     def finite(self, gradients: Floats) -> Floats:
         return gradients
 
 
-class OnlyNan(Right):
+class OnlyNan(Right, fails="inf and nan"):
     """Broken: keeps infinite gradients."""
 
     def finite(self, gradients: Floats) -> Floats:
         return np.where(np.isnan(gradients), 0.0, gradients)
 
 
-class SkipsTheBatch(Right):
+class SkipsTheBatch(Right, fails="inf and nan"):
     """Broken: one gradient that is not finite removes those of all other records."""
 
     def finite(self, gradients: Floats) -> Floats:
         return gradients if np.isfinite(gradients).all() else np.zeros_like(gradients)
 
 
-class NonFiniteRaises(Right):
+class NonFiniteRaises(Right, fails="inf and nan"):
     """Broken: an error reveals that some gradient was not finite."""
 
     def finite(self, gradients: Floats) -> Floats:
         return np.asarray_chkfinite(gradients)
 
 
-class NotANumber(Right):
+class NotANumber(Right, fails="noise"):
     """Broken: divides by the norm of a gradient of zeros."""
 
     def clipped(self, gradients: Floats) -> Floats:
@@ -338,21 +346,21 @@ class NotANumber(Right):
             return np.asarray(gradients * np.minimum(CLIP, norms) / norms)
 
 
-class ActualSize(Right):
+class ActualSize(Right, fails="normaliser"):
     """Broken: divides by the size of this batch."""
 
     def divisor(self, batch: int) -> float:
         return max(batch, 1)
 
 
-class Floored(Right):
+class Floored(Right, fails="normaliser"):
     """Broken: divides by an expected size that was rounded down twice."""
 
     def divisor(self, batch: int) -> float:
         return RECORDS // (1 / RATE) - 1
 
 
-class EmptyWithoutNoise(Right):
+class EmptyWithoutNoise(Right, fails="empty batch"):
     """Broken: adds no noise to an empty batch."""
 
     def update(self, gradients: Floats, rng: np.random.Generator) -> Any:
@@ -361,7 +369,7 @@ class EmptyWithoutNoise(Right):
         return super().update(gradients, rng)
 
 
-class EmptyRaises(Right):
+class EmptyRaises(Right, fails="empty batch"):
     """Broken: raises for an empty batch."""
 
     def update(self, gradients: Floats, rng: np.random.Generator) -> Any:
@@ -375,44 +383,3 @@ class OwnNoise(Right):
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         return np.random.default_rng().normal(scale=SIGMA * CLIP, size=size)
-
-
-BROKEN: dict[type[Right], str] = {
-    Fixed: "batch sizes",
-    Shuffled: "record counts",
-    Lagged: "overlap",
-    Truncated: "batch sizes",
-    CappedVisits: "record counts",
-    TooOften: "rate",
-    OneMoreOften: "each record",
-    Twice: "no repeats",
-    NoiseWithoutClip: "noise",
-    TenthLessNoise: "noise",
-    LaplaceNoise: "noise",
-    SeededNoise: "noise",
-    LayerWithoutNoise: "coordinates",
-    QuietLayer: "coordinates",
-    SeededLayers: "noise",
-    CentredNoise: "coordinates",
-    CommonNoise: "coordinates",
-    ShuffledNoise: "noise",
-    RareNoNoise: "each update",
-    EveryHundredth: "each update",
-    BalancedNoise: "each update",
-    NoiseOfFullBatches: "noise",
-    LastUnclipped: "clipping",
-    ScaledBelow: "clipping",
-    ClippedByCoordinate: "clipping",
-    ClippedByLayer: "clipping",
-    ClippedTogether: "clipping",
-    InfAndNan: "inf and nan",
-    OnlyNan: "inf and nan",
-    SkipsTheBatch: "inf and nan",
-    NonFiniteRaises: "inf and nan",
-    NotANumber: "noise",
-    ActualSize: "normaliser",
-    ScaledBeyond: "normaliser",
-    Floored: "normaliser",
-    EmptyWithoutNoise: "empty batch",
-    EmptyRaises: "empty batch",
-}
