@@ -184,14 +184,13 @@ def _rows(report: FitReport) -> Iterator[tuple[str, str]]:
     if report.witness is not None and report.verdict == "refuted":
         yield "witness", str(report.witness)
     yield "draws", f"{report.runs:,}: {report.stopped}"
+    missed = "a wrong spread of any size: there are too few draws to detect it"
     if report.resolution < 1:
         percent = up(100 * report.resolution, 2)
-        yield (
-            "blind spot",
-            f"a mean absolute deviation that is wrong by less than {percent}% could go unnoticed",
+        missed = (
+            f"a mean absolute deviation that is wrong by less than {percent}% could go unnoticed"
         )
-    else:
-        yield "blind spot", "a wrong spread of any size: there are too few draws to detect it"
+    yield "blind spot", missed
     cases = format_share(alpha, 6)
     yield (
         "trust",
@@ -394,36 +393,30 @@ def witness(cells: FitCells, seen: CellCounts, alpha: Fraction) -> FitWitness:
     spans = [(i, i) for i in range(last + 1)]
     spans += [span for i in inner for span in ((0, i), (i, last))]
     first, end = np.array(spans).T
-    count, low, high = (
-        np.concatenate(([0], np.cumsum(values)))[end + 1]
-        - np.concatenate(([0], np.cumsum(values)))[first]
-        for values in (seen.counts, cells.lower, cells.upper)
-    )
+    sums = (np.append(0, np.cumsum(each)) for each in (seen.counts, cells.lower, cells.upper))
+    count, low, high = (upto[end + 1] - upto[first] for upto in sums)
     # Sums over cells have rounding errors: round outwards.
     low, high = np.maximum(low - _ROUNDING, 0.0), np.minimum(high + _ROUNDING, 1.0)
     low[: last + 1], high[: last + 1] = cells.lower, cells.upper
     words = [partial(cells.words, *span) for span in spans]
     for modulus, counts in zip(cells.moduli, seen.residues, strict=True):
-        bounds = cells.residue(modulus)
-        count = np.concatenate((count, counts))
-        low = np.concatenate((low, np.full(modulus, bounds[0])))
-        high = np.concatenate((high, np.full(modulus, bounds[1])))
+        least, most = cells.residue(modulus)
+        count, low = np.append(count, counts), np.append(low, [least] * modulus)
+        high = np.append(high, [most] * modulus)
         words += [partial("x mod {} = {}".format, modulus, r) for r in range(modulus)]
     share = count / seen.draws
     p = np.clip(share, low, high)
     best = int(np.argmax(rel_entr(share, p) + rel_entr(1 - share, 1 - p)))
-    tail = float(alpha) / 2
-    probability = (float(low[best]), float(high[best]))
-    expected = (
-        int(stats.binom.ppf(tail, seen.draws, probability[0])),
-        int(stats.binom.isf(tail, seen.draws, probability[1])),
-    )
+    tail, least, most = float(alpha) / 2, float(low[best]), float(high[best])
+    fewest, largest = (
+        stats.binom.ppf(tail, seen.draws, least), stats.binom.isf(tail, seen.draws, most),
+    )  # fmt: skip
     return FitWitness(
         event=words[best](),
         count=int(count[best]),
         draws=seen.draws,
-        expected=expected,
-        probability=probability,
+        expected=(int(fewest), int(largest)),
+        probability=(least, most),
     )
 
 

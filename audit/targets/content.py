@@ -38,14 +38,11 @@ def content_of(target: Target) -> str | None:
         own = name if target.named and name.endswith(".py") else None
         source = source_of(getattr(target, "function", None)) or getattr(target, "source", None)
         paths = [path for path in (own or source,) if path is not None]
-    digest = hashlib.sha256()
-    found = False
+    digests: list[bytes] = []
     for path in paths:
-        with contextlib.suppress(OSError):
-            with Path(target.folder, path).open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-            found = True
-    return digest.hexdigest() if found else None
+        with contextlib.suppress(OSError), Path(target.folder, path).open("rb") as file:
+            digests.append(hashlib.file_digest(file, "sha256").digest())
+    return hashlib.sha256(b"".join(digests)).hexdigest() if digests else None
 
 
 def files_of(step: str, feature: Feature) -> list[str]:

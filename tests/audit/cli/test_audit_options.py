@@ -66,36 +66,6 @@ def test_an_audit_goes_on_from_its_file(audit: Shell, here: Path) -> None:
     assert "claim" in other.err
 
 
-REFUSED: dict[str, tuple[list[Any], str]] = {
-    "a pair and a file": (["--pair", 0, 1, "--pairs", "x.toml"], "--pairs = "),
-    "a pair and a search": (["--pair", 0, 1, "--search", "integer:low=0,high=1"], "--search"),
-    "no file": (["--pairs", "none.toml"], "none.toml"),
-    "no space": (["--search", "nowhere"], "nowhere"),
-    "no feature": (["--feature", "shape"], "--feature = shape"),
-    "a feature twice": (["--feature", "sign", "--feature", "sign"], "--feature = sign"),
-    "no baseline": (["--baseline", "guess"], "--baseline = guess"),
-    "no jobs": (["-j", 0], "--jobs = 0"),
-    "part of a job": (["-j", "1.5"], "--jobs = 1.5"),
-    "a layer twice": (["--layers", "sample,sample"], "--layers = sample,sample"),
-    "a curve of nothing": (["--claim", "rho=0"], "rho"),
-    "a folder for a page": (["--html", "."], ": is a directory"),
-    "no address": (["--scheduler", "here"], "--scheduler = here: cannot be reached: missing port"),
-    "no scheduler": (["--scheduler", "tcp://127.0.0.1:1"], "--scheduler = tcp://127.0.0.1:1"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_is_refused_by_name(
-    audit: Shell, case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("audit.sandbox.parallel_jobs._PATIENCE", 0.5)
-    words, told = REFUSED[case]
-    answer = audit("half-scale", *words)
-    assert answer.code == 2, answer.err
-    assert told in answer.err
-    assert answer.out == ""
-
-
 def test_an_extra_that_is_missing_is_named(audit: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     for missing, words, extra in (
         ("distributed", ("--scheduler", "tcp://127.0.0.1:1"), "dpcore[cluster]"),
