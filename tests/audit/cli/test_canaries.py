@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -34,9 +33,8 @@ def test_a_leak_is_refuted_and_null_scores_are_not(shell: Shell) -> None:
     assert found.out.startswith("REFUTED  the training violates epsilon=1,delta=0.00001")
     found = shell("null.csv", "--claim", "epsilon=1,delta=1e-5", "--json")
     assert (found.code, found.err) == (0, "")
-    document = json.loads(found.out)
-    assert document["verdict"] == "not_refuted"
-    assert document["epsilon_lower"] < 0.5
+    assert found.json["verdict"] == "not_refuted"
+    assert found.json["epsilon_lower"] < 0.5
 
 
 def test_a_claim_beyond_reach_ends_with_four(shell: Shell) -> None:
@@ -44,15 +42,15 @@ def test_a_claim_beyond_reach_ends_with_four(shell: Shell) -> None:
     assert found.code == 4
     assert found.out.startswith("NOTHING MEASURED")
     assert "2,000 canaries cannot refute epsilon=9" in found.err
+    found = shell("null.csv", "--claim", "epsilon=1", "--alpha", "1e-400")
+    assert "at most 1 of 10^400 such audits" in " ".join(found.out.split())
 
 
 def test_standard_input_is_read(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     text = Path("leaking.csv").read_text()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     piped = shell("-", "--claim", "gdp=1", "--json")
-    assert json.loads(piped.out) == json.loads(
-        shell("leaking.csv", "--claim", "gdp=1", "--json").out
-    )
+    assert piped.json == shell("leaking.csv", "--claim", "gdp=1", "--json").json
 
 
 @pytest.mark.parametrize(
@@ -74,11 +72,6 @@ def test_a_bad_file_is_one_line_of_error(shell: Shell, text: str, said: str) -> 
     assert (found.code, found.out) == (2, "")
     assert said in found.err
     assert len(found.err.splitlines()) == 1
-
-
-def test_an_alpha_beyond_floats_is_told_by_its_power(shell: Shell) -> None:
-    found = shell("null.csv", "--claim", "epsilon=1", "--alpha", "1e-400")
-    assert "at most 1 of 10^400 such audits" in " ".join(found.out.split())
 
 
 def saved(**arrays: Any) -> str:
@@ -126,7 +119,7 @@ def test_what_is_no_archive_is_refused(shell: Shell) -> None:
 
 def test_the_page_says_what_the_report_says(shell: Shell) -> None:
     found = shell("leaking.csv", "--claim", "epsilon=1", "--html", "page.html", "--json")
-    report, shown = json.loads(found.out), Path("page.html").read_text()
+    report, shown = found.json, Path("page.html").read_text()
     assert "<strong>REFUTED</strong>" in shown
     assert f"{report['right']:,} of {report['guesses']:,} right" in shown
     assert all(escape(sentence) in shown for sentence in report["assumptions"])
@@ -135,8 +128,6 @@ def test_the_page_says_what_the_report_says(shell: Shell) -> None:
     assert "src=" not in shown
     before = Path("leaking.csv").read_text()
     found = shell("leaking.csv", "--claim", "epsilon=1", "--html", "leaking.csv")
-    assert (found.code, found.err) == (
-        2,
-        "error: --html = leaking.csv: would overwrite the file of SCORES: choose another path\n",
-    )
+    why = "would overwrite the file of SCORES: choose another path"
+    assert (found.code, found.err) == (2, f"error: --html = leaking.csv: {why}\n")
     assert Path("leaking.csv").read_text() == before

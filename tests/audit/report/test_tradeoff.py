@@ -110,12 +110,9 @@ def test_labels_are_events_too() -> None:
     assert middle[1] == pytest.approx(0.25, abs=0.06)
 
 
-def test_the_hull_is_convex_and_below_its_points() -> None:
+def test_the_hull_is_convex_and_the_claimed_curve_is_that_of_its_points() -> None:
     points = [(0.2, 0.6), (0.3, 0.55), (0.5, 0.2), (0.5, 0.4), (0.9, 0.3)]
     assert _hull(points) == [(0.0, 1.0), (0.2, 0.6), (0.5, 0.2), (1.0, 0.0)]
-
-
-def test_the_claimed_curve_is_that_of_the_points() -> None:
     found = claimed_tradeoff([Claim(epsilon=1, delta="0.1"), Claim(epsilon=0, delta="0.3")])
     for x, y in found:
         lines = [0.0, 0.9 - math.e * x, (0.9 - x) / math.e, 0.7 - x]

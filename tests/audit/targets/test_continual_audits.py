@@ -39,11 +39,6 @@ def test_the_derived_epsilon_is_not_refuted(spelled: str) -> None:
     assert (report.error, report.verdict) == (None, "not_refuted")
 
 
-def test_a_level_without_noise_is_refuted() -> None:
-    tree = BareLevelTree(horizon=8, noise=DiscreteLaplace(scale=4))
-    assert report_of(target_of(tree, Fraction(1), spelling="bare"), 200).verdict == "refuted"
-
-
 def redrawn(T: int, *, anew: bool) -> Catalogued:
     """A tree over T items, in arrays; if ``anew``, a node gets new noise each time it is used."""
     noise = DiscreteLaplace(scale=Fraction(T.bit_length(), 4))
@@ -62,7 +57,9 @@ def redrawn(T: int, *, anew: bool) -> Catalogued:
     return replace(claimed, function=run, subject=replace(claimed.subject, run=run))
 
 
-def test_noise_drawn_anew_is_refuted_and_the_same_tree_with_noise_drawn_once_is_not() -> None:
+def test_missing_noise_and_noise_drawn_anew_are_refuted_and_noise_drawn_once_is_not() -> None:
+    bare = BareLevelTree(horizon=8, noise=DiscreteLaplace(scale=4))
+    assert report_of(target_of(bare, Fraction(1), spelling="bare"), 200).verdict == "refuted"
     alpha = buy_alpha("audit of a tree in arrays", "1e-9")
     assert report_of(redrawn(255, anew=True), 4000).verdict == "refuted"
     assert report_of(redrawn(255, anew=False), 1000, alpha).verdict == "not_refuted"

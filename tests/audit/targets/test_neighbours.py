@@ -184,12 +184,9 @@ def written(folder: Path, name: str, text: str) -> Path:
     return file
 
 
-def test_toml(tmp_path: Path) -> None:
+def test_pairs_are_read_from_toml_and_from_json(tmp_path: Path) -> None:
     pairs = read_pairs_file(written(tmp_path, "pairs.toml", TOML))
     assert pairs == (([0, 0.5, "x"], {"age": [3, True]}), (3, 4))
-
-
-def test_json_can_also_say_null(tmp_path: Path) -> None:
     pairs = read_pairs_file(written(tmp_path, "pairs.JSON", "[[[[0, 1], null], [null, null]]]"))
     assert pairs == (([[0, 1], None], [None, None]),)
 

@@ -130,13 +130,10 @@ def test_a_module_of_the_working_folder_is_found(
 # -- noises -----------------------------------------------------------------------------------
 
 
-def test_a_noise_is_added_exactly_to_integers_of_any_size() -> None:
+def test_a_noise_is_added_exactly_and_seeded_or_private() -> None:
     target = read_target("discrete-laplace:scale=1/1000")  # nonzero with probability about e^-1000
     for value in (0, 3, -(2**62), 2**80):
         assert set(drawn(target, (value, value))) == {value}
-
-
-def test_a_noise_is_seeded_or_private() -> None:
     seeded = read_target("discrete-gaussian:sigma_squared=10000")
     private = read_target("discrete-gaussian:sigma_squared=10000", seeded=False)
     assert drawn(seeded) == drawn(seeded)

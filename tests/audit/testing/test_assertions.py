@@ -232,8 +232,8 @@ def test_what_has_no_integer_sensitivity_is_refused(query: Any, bound: Any, told
 
 def test_the_budget_sells_what_it_has_and_no_more() -> None:
     own = AlphaBudget("1e-3")
-    for name in range(500):
-        assert own.buy(f"test {name}", equal_share("1e-3", 500)) == Fraction(1, 500_000)
+    for i in range(500):
+        assert own.buy(f"test {i}", equal_share("1e-3", 500)) == Fraction(1, 500_000)
     for name, alpha, told in (
         ("test 1", "1e-9", "already been used"),
         (" ", "1e-9", "the name of a test"),
@@ -242,7 +242,7 @@ def test_the_budget_sells_what_it_has_and_no_more() -> None:
         ("one more", "1e-100", r"needs alpha = 1e-100, but only 0 of 1e-3 is left"),
     ):
         with pytest.raises(BudgetExceeded, match=told):
-            own.buy(name, alpha)  # type: ignore[arg-type]  # text or a number
+            own.buy(name, alpha)
     assert own.left == 0
     assert own.spent == sum(own.bought.values()) == own.total
     assert own.statement() == "500 purchases spent 1e-3 of 1e-3"
