@@ -250,34 +250,27 @@ class Noise(metaclass=LawType):
         k = self._quantile_guess(levels)
         # k is the quantile iff F(k) >= p > F(k-1). Floats decide only by margins that cover the
         # error of both sides; enclosures decide the other cases.
-        enough, short = self._certainly_reached(k, levels), self._certainly_short(k - 1, levels)
-        for place in np.flatnonzero(~(enough & short)):
+        enough = self._excess(k, levels, 2 * FLOAT_ERROR) >= 0
+        short = self._excess(k - 1, levels, -2 * FLOAT_ERROR) < 0
+        for place in np.flatnonzero(~(enough & short & (levels > 1e-290))):
             k[place] = self._settle(int(k[place]), Fraction(float(levels[place])))
         return k
 
-    def _certainly_reached(self, k: Integers, levels: Floats) -> npt.NDArray[np.bool_]:
-        # 1 - p is exact for p >= 1/2, and the smaller tail is accurate relative to its size.
-        low = self._cdf(k) * (1 - 2 * FLOAT_ERROR) >= levels
-        high = self._sf(k) * (1 + 2 * FLOAT_ERROR) <= 1 - levels
-        return np.where(levels < 0.5, low, high) & (levels > 1e-290)
-
-    def _certainly_short(self, k: Integers, levels: Floats) -> npt.NDArray[np.bool_]:
-        low = self._cdf(k) * (1 + 2 * FLOAT_ERROR) < levels
-        high = self._sf(k) * (1 - 2 * FLOAT_ERROR) > 1 - levels
-        return np.where(levels < 0.5, low, high) & (levels > 1e-290)
+    def _excess(self, k: Integers, levels: Floats, error: float) -> Floats:
+        # F(k) - p, lowered by a relative error of the smaller tail; 1 - p is exact for p >= 1/2.
+        low = self._cdf(k) * (1 - error) - levels
+        high = 1 - levels - self._sf(k) * (1 + error)
+        return np.where(levels < 0.5, low, high)
 
     def _settle(self, guess: int, p: Fraction) -> int:
         return least(lambda k: self._reaches(k, p), guess)
 
     def _reaches(self, k: int, p: Fraction) -> bool:
-        bits = 128
+        bits, small = 128, p < Fraction(1, 2)
         while True:
-            value = self.enclose_cdf(k, bits) if p < Fraction(1, 2) else self.enclose_sf(k, bits)
-            least, most = (
-                (value.lower, value.upper)
-                if p < Fraction(1, 2)
-                else (1 - value.upper, 1 - value.lower)
-            )
+            value = self.enclose_cdf(k, bits) if small else self.enclose_sf(k, bits)
+            ends = value.lower, value.upper
+            least, most = ends if small else (1 - ends[1], 1 - ends[0])
             if least >= p:
                 return True
             if most < p:

@@ -30,10 +30,10 @@ T = TypeVar("T")
 class _SingleUse:
     # One state and the step that is due. The state is None while a step runs (a signal handler or
     # an Rng may call back), after a step was interrupted by anything but an AggregationRefused, and
-    # in the child of a fork; then every step raises an error. A signal can interrupt fork hooks,
-    # so the process ID is compared at each use, before taking the lock, which no thread of a child
-    # may be left to release.
-    __slots__ = ("__weakref__", "_forgotten", "_lock", "_name", "_process", "_state")
+    # in the child of a fork; then every step raises an error. A signal can interrupt fork hooks, so
+    # a fork is looked for at each use, before taking the lock, which no thread of a child may be
+    # left to release.
+    __slots__ = ("__weakref__", "_forgotten", "_lock", "_name", "_state")
 
     _DUE: ClassVar[Mapping[type, str]]
 

@@ -19,6 +19,7 @@ import hashlib
 import re
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -91,14 +92,19 @@ def code_hash(name: str, root: Path = ROOT) -> str:
     source = next((p for p in (stem.with_suffix(".py"), stem / "__init__.py") if p.is_file()), None)
     if source is None:
         raise ProofError(f"{module}: no such module")
-    tree = ast.parse(source.read_text(encoding="utf-8"))
+    tree = _parsed(source.read_text(encoding="utf-8"))
     found = _leaned_on(path, tree)
     if not found[path]:
         raise ProofError(f"{module} defines no {path}")
     # Overloads and a property with its setter are several definitions of one name: all are hashed.
     nodes = found.pop(path) + [node for name in sorted(found) for node in found[name]]
-    normal = "\n".join(map(_normal, nodes))
+    normal = "\n".join(map(_normal_definition, nodes))
     return hashlib.sha256(normal.encode()).hexdigest()[:_HASH_LENGTH]
+
+
+@cache
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
 
 
 def _leaned_on(path: str, tree: ast.Module) -> dict[str, list[ast.AST]]:
@@ -124,6 +130,7 @@ def _leaned_on(path: str, tree: ast.Module) -> dict[str, list[ast.AST]]:
     return found
 
 
+@cache
 def _definitions(path: str, tree: ast.Module) -> list[ast.AST]:
     scope: list[ast.AST] = [tree]
     for part in path.split("."):
@@ -142,6 +149,7 @@ def _members(owner: str, name: str, tree: ast.Module) -> list[str]:
     return []
 
 
+@cache
 def _names(node: ast.AST) -> set[str]:
     """Return the names that a definition uses, outside of annotations; its members as self.name."""
     found = set()
@@ -174,6 +182,11 @@ def _defines(node: ast.AST) -> set[str]:
             return {name}
         case _:
             return set()
+
+
+@cache
+def _normal_definition(node: ast.AST) -> str:
+    return _normal(node)
 
 
 def _normal(node: object) -> str:

@@ -23,7 +23,7 @@ from tests.dpcore.sampling.test_goodness_of_fit import worst
 from tests.effort import by_day
 from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated
-from tests.support.dpcore.scripted_rng import Digits
+from tests.support.dpcore.scripted_rng import Dealt, Digits
 
 
 def sampler(scale: Fraction) -> LogJumps:
@@ -112,26 +112,12 @@ def test_long_runs_are_counted_bit_by_bit() -> None:
         assert batch.jumps(rng, 1).tolist() == [kept]
 
 
-class HalfWords(Digits):
-    r"""Deals the given half words."""
-
-    __slots__ = ("_halves",)
-
-    def __init__(self, halves: list[int]) -> None:
-        super().__init__([])
-        self._halves = halves
-
-    def words(self, count: int) -> Any:
-        dealt, self._halves = self._halves[:count], self._halves[count:]
-        return np.array(dealt, dtype=np.uint64) << np.uint64(32)
-
-
 def wrongly_kept(bound: int, code: Callable[..., Any] = below) -> bool:
     # Half words of complete cycles are kept: the first one beyond them is drawn again.
     edge = (1 << 32) // bound * bound
     over = [edge, (1 << 32) - 1] if edge < 1 << 32 else []
     halves = [*over, edge - 1, 0, 5, 6, 7, 8]
-    found: list[int] = code(HalfWords(halves), bound, 4).tolist()
+    found: list[int] = code(Dealt(*(half << 32 for half in halves)), bound, 4).tolist()
     return found != [bound - 1, 0, 5 % bound, 6 % bound]
 
 

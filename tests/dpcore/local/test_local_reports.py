@@ -26,11 +26,11 @@ from dpcore.local import (
     frequency_estimates,
     randomizers,
 )
-from dpcore.local import randomizers as draws
 from dpcore.local.randomizers import GRID, below, flip, inner_product_counts
 from dpcore.numbers.clopper_pearson import proven_upper_end
-from dpcore.sampling.rng import Rng, SeededRng, Words
+from dpcore.sampling.rng import SeededRng
 from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.scripted_rng import Dealt
 from tests.support.enumerate_random_choices import Forking, unroll
 
 
@@ -162,25 +162,10 @@ def test_a_coin_compares_32_random_bits(threshold: int) -> None:
     for drawn in {0, threshold - 1, threshold, threshold ^ 0x01000000, GRID - 1}:
         if not 0 <= drawn < GRID:
             continue
-        rng = Scripted(drawn >> 24, (drawn & 0xFFFFFF) << 40 | 0xABCD)
+        rng = Dealt(drawn >> 24, (drawn & 0xFFFFFF) << 40 | 0xABCD)
         assert flip(Fraction(threshold, GRID), 1, rng).tolist() == [drawn < threshold]
     wrong = mutated(flip, "< rest", "<= rest")
-    assert wrong(Fraction(0x101, GRID), 1, Scripted(0, 0x101 << 40)).tolist() == [True]
-
-
-class Scripted(Rng):
-    """Deals the scripted words, in order."""
-
-    def __init__(self, *words: int) -> None:
-        self.left = list(words)
-
-    def bits(self, count: int) -> int:
-        raise AssertionError("arrays draw words")
-
-    def words(self, count: int) -> Words:
-        given, self.left = self.left[:count], self.left[count:]
-        assert len(given) == count
-        return np.array(given, dtype=np.uint64)
+    assert wrong(Fraction(0x101, GRID), 1, Dealt(0, 0x101 << 40)).tolist() == [True]
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 10, 65537, (1 << 31) + 1])
@@ -192,15 +177,15 @@ def test_every_integer_below_a_bound_has_as_many_words(bound: int) -> None:
         last = first + each - 1
         sent = 0xFFFFFFFF  # accepted for any bound: the second draw
         for drawn in (first, last):
-            assert below(bound, 1, Scripted(drawn, sent << 32)).tolist() == [i]
+            assert below(bound, 1, Dealt(drawn, sent << 32)).tolist() == [i]
         if refused and first:
             # The neighbour belongs to i - 1, or is refused and drawn again.
-            again = below(bound, 1, Scripted(first - 1, sent << 32)).tolist()
+            again = below(bound, 1, Dealt(first - 1, sent << 32)).tolist()
             assert again in ([i - 1], [bound - 1])
     loose = mutated(below, "GRID % bound", "0")
     if bound == 3:
-        assert loose(bound, 1, Scripted(0)).tolist() == [0]
-        assert below(bound, 1, Scripted(0, 0xFFFFFFFF << 32)).tolist() == [2]
+        assert loose(bound, 1, Dealt(0)).tolist() == [0]
+        assert below(bound, 1, Dealt(0, 0xFFFFFFFF << 32)).tolist() == [2]
 
 
 @pytest.mark.parametrize(("base", "digits"), [(2, 4), (3, 3), (5, 2), (7, 1)])
@@ -302,4 +287,3 @@ def test_what_cannot_be_is_refused() -> None:
     for other in (UnaryEncoding, LocalHashing):
         with pytest.raises(InvalidParameter, match="reports"):
             other(epsilon=1, values=3).estimate(np.array([[9, 9, 9]]))
-    assert draws.GRID == GRID

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -18,11 +17,11 @@ from dpcore.protocols.ideal_aggregation import IdealAggregation, Shuffler
 from dpcore.protocols.noisy_sums import AggregatedSum
 from dpcore.protocols.run_protocol import run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, BitMessages, BitSum, VectorShuffle
-from dpcore.sampling.rng import Rng, Words, permutation
+from dpcore.sampling.rng import permutation
 from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal
-from tests.support.dpcore.scripted_rng import NeverAsked
+from tests.support.dpcore.scripted_rng import Dealt, NeverAsked
 from tests.support.enumerate_random_choices import unroll
 
 BINARY = BinaryShuffle(users=6, noise_bits=2, probability="1/2")
@@ -35,32 +34,13 @@ def uniform(order: Any, count: int) -> bool:
     return law.lower == dict.fromkeys(every, Fraction(1, math.factorial(count)))
 
 
-class Keys(Rng):
-    r"""Deals the given keys, then records that more were requested."""
-
-    __slots__ = ("_left",)
-
-    def __init__(self, keys: Iterable[int]) -> None:
-        self._left: list[int] | None = list(keys)
-
-    def bits(self, count: int) -> int:
-        raise AssertionError(count)
-
-    def words(self, count: int) -> Words:
-        if self._left is None:
-            raise EOFError
-        keys, self._left = self._left, None
-        assert len(keys) == count
-        return np.array(keys, dtype=np.uint64)
-
-
 def orders(order: Any, count: int, values: int) -> Counter[tuple[int, ...] | None]:
     r"""Count each order over all keys of few values; None where keys are redrawn."""
     found: Counter[tuple[int, ...] | None] = Counter()
     for keys in itertools.product(range(values), repeat=count):
         try:
-            found[tuple(order(count, Keys(keys)).tolist())] += 1
-        except EOFError:
+            found[tuple(order(count, Dealt(*keys)).tolist())] += 1
+        except AssertionError:
             found[None] += 1
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -29,7 +30,8 @@ MECHANISMS = {
 WITH, AGAINST = (0, 1), (-1, 0, 1)
 
 
-def law(mechanism: Any, scores: Sequence[int]) -> dict[Any, Fraction]:
+@cache
+def law(mechanism: Any, scores: tuple[int, ...]) -> dict[Any, Fraction]:
     found = law_of(mechanism, [*scores], scores)
     return {outcome: Fraction(mass.enclose(96).upper) for outcome, mass in found.items()}
 
@@ -37,14 +39,12 @@ def law(mechanism: Any, scores: Sequence[int]) -> dict[Any, Fraction]:
 def worst(mechanism: Any, steps: Sequence[int]) -> float:
     """The largest privacy loss over small scores, and all changes of each by one of ``steps``."""
     size = 2 if getattr(mechanism, "gap", False) else 3
-    seen: dict[tuple[int, ...], dict[Any, Fraction]] = {}
     ratios = [Fraction(1)]
     for scores, move in product(product((0, 2), repeat=size), product(steps, repeat=size)):
-        moved = tuple(map(sum, zip(scores, move, strict=True)))
-        for each in (scores, moved):
-            if each not in seen:
-                seen[each] = law(mechanism, each)
-        p, q = seen[scores], seen[moved]
+        p, q = (
+            law(mechanism, scores),
+            law(mechanism, tuple(map(sum, zip(scores, move, strict=True)))),
+        )
         ratios += [p[x] / q[x] for x in p] + [q[x] / p[x] for x in p]
     return math.log(max(ratios))
 

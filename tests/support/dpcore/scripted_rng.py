@@ -22,6 +22,23 @@ class NeverAsked(Rng):
         raise AssertionError(f"{count} words were drawn")
 
 
+class Dealt(Rng):
+    r"""Deals the given words in order, all of them at most once, and no bits."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, *words: int) -> None:
+        self.left = list(words)
+
+    def bits(self, count: int) -> int:
+        raise AssertionError("arrays draw words")
+
+    def words(self, count: int) -> Words:
+        given, self.left = self.left[:count], self.left[count:]
+        assert len(given) == count, "more words were drawn than written"
+        return np.array(given, dtype=np.uint64)
+
+
 class Digits(Rng):
     r"""Binary digits of real numbers in [0, 1): first words, then bits of the current number.
 
