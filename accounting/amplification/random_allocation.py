@@ -88,20 +88,14 @@ class AllocatedSample(ByOrder, DescribedSample):
         r"""The discretised pairs of an epoch with one pick; raises for several picks."""
         if not self.listed:
             return ByOrder.dominating_pairs(self)
+        sides = {end: [Side(above=end, present=at) for at in _SIDES] for end in _SIDES}
         density, rounds = self.density, self.scheme.rounds
         above, below = (
             tuple(
-                (
-                    (
-                        AllocatedLoss(
-                            density=density, rounds=rounds, side=Side(above=end, present=at)
-                        ),
-                        1,
-                    ),
-                )
-                for at in _SIDES
+                ((AllocatedLoss(density=density, rounds=rounds, side=side), 1),)
+                for side in sides[end]
             )
-            for end in (True, False)
+            for end in _SIDES
         )
         return DominatingPairs(above=above, attained=below, aligned=True)
 

@@ -43,7 +43,7 @@ from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import NO_RENYI, OneRelease, PrivacyCurve
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope, Sensitivity
-from dpcore.numbers.enclosure import Enclosure, End, ball, precision
+from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.parameter import RationalLike, at_least_zero
 
 Curve: TypeAlias = PrivacyCurve | RealCurve
@@ -69,7 +69,6 @@ class DescribedSample(OneRelease):
 
     @property
     def scope(self) -> Scope:
-        r"""The scope of the description."""
         return self.description.scope
 
     @property
@@ -90,7 +89,6 @@ class DescribedSample(OneRelease):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""The assumptions about the noise."""
         return self.curve.assumptions
 
     def __repr__(self) -> str:
@@ -178,12 +176,32 @@ class AmplifiedSample(SampledRelease):
     )
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least delta at ``epsilon`` >= 0."""
-        return _delta(self.curve, self.rate, epsilon, bits)
+        at, rate, working = at_least_zero("epsilon", epsilon), self.rate, bits + _SPARE
+        while True:
+            with precision(working):
+                inner = Enclosure.of((ball(at).expm1() / ball(rate)).log1p())
+            # delta is non-increasing in epsilon.
+            most, least = (
+                self.curve.enclose_delta(Fraction(end), bits + 8)
+                for end in (inner.lower, inner.upper)
+            )
+            found = within(Enclosure(least.lower, most.upper), Fraction(0), Fraction(1))
+            narrow = found.upper - found.lower <= found.upper / 2**bits
+            if narrow or working > _TRIES * (bits + _SPARE):
+                return Enclosure(rate * found.lower, rate * found.upper)
+            working *= 2
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least epsilon at ``delta`` in [0, 1]."""
-        return _epsilon(self.curve, self.rate, delta, bits)
+        share = min(probability("delta", delta) / self.rate, Fraction(1))
+        inner = self.curve.enclose_epsilon(share, bits + 8)
+        with precision(bits + _SPARE):
+            least, most = (
+                Enclosure.of((ball(self.rate) * ball(end).expm1()).log1p())
+                if isinstance(end, Fraction)
+                else Enclosure.infinite()
+                for end in (inner.lower, inner.upper)
+            )
+        return within(Enclosure(least.lower, most.upper), Fraction(0), math.inf)
 
 
 class PoissonSample(AmplifiedSample):
@@ -335,35 +353,3 @@ def both_ways(
 
 def _candidates(curve: PrivacyCurve) -> tuple[Coordinates, ...]:
     return candidates(curve.noise, Sensitivity.of(curve.sensitivity))
-
-
-def _delta(curve: Curve, rate: Fraction, epsilon: RationalLike, bits: int) -> Enclosure:
-    at = at_least_zero("epsilon", epsilon)
-    working = bits + _SPARE
-    while True:
-        with precision(working):
-            inner = Enclosure.of((ball(at).expm1() / ball(rate)).log1p())
-        # delta is non-increasing in epsilon.
-        most, least = (
-            curve.enclose_delta(Fraction(end), bits + 8) for end in (inner.lower, inner.upper)
-        )
-        found = within(Enclosure(least.lower, most.upper), Fraction(0), Fraction(1))
-        narrow = found.upper - found.lower <= found.upper / 2**bits
-        if narrow or working > _TRIES * (bits + _SPARE):
-            return Enclosure(rate * found.lower, rate * found.upper)
-        working *= 2
-
-
-def _epsilon(curve: Curve, rate: Fraction, delta: RationalLike, bits: int) -> Enclosure:
-    at = probability("delta", delta)
-    inner = curve.enclose_epsilon(min(at / rate, Fraction(1)), bits + 8)
-    with precision(bits + _SPARE):
-        least, most = (_amplified(end, rate) for end in (inner.lower, inner.upper))
-    return within(Enclosure(least.lower, most.upper), Fraction(0), math.inf)
-
-
-def _amplified(epsilon: End, rate: Fraction) -> Enclosure:
-    # The amplified epsilon log(1 + gamma (e^epsilon - 1)).
-    if not isinstance(epsilon, Fraction):
-        return Enclosure.infinite()
-    return Enclosure.of((ball(rate) * ball(epsilon).expm1()).log1p())

@@ -122,18 +122,16 @@ class TruncatedSample(SampledRelease):
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Enclose delta: from :attr:`least` below, from the mixture of :meth:`parts` above."""
-        upper = SampledRelease.enclose_delta(self, epsilon, bits).upper
-        return Enclosure(self.least.enclose_delta(epsilon, bits).lower, upper)
+        low = self.least.enclose_delta(epsilon, bits)
+        return Enclosure(low.lower, SampledRelease.enclose_delta(self, epsilon, bits).upper)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Enclose D_alpha: from :attr:`least` below, from the mixture of :meth:`parts` above."""
-        upper = SampledRelease.enclose_renyi(self, order, bits).upper
-        return Enclosure(self.least.enclose_renyi(order, bits).lower, upper)
+        low = self.least.enclose_renyi(order, bits)
+        return Enclosure(low.lower, SampledRelease.enclose_renyi(self, order, bits).upper)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Enclose epsilon: from :attr:`least` below, from the kinds of rounds above."""
-        upper = SampledRelease.enclose_epsilon(self, delta, bits).upper
-        return Enclosure(self.least.enclose_epsilon(delta, bits).lower, upper)
+        low = self.least.enclose_epsilon(delta, bits)
+        return Enclosure(low.lower, SampledRelease.enclose_epsilon(self, delta, bits).upper)
 
     def _more_than(self, count: int, units: int) -> Enclosure:
         # The probability that more than `count` of `units` units are sampled.

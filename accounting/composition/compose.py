@@ -100,14 +100,12 @@ class Composition(Guarantee):
         most, near = probability("delta", delta), width(relative, RELATIVE)
         if self._alone is not None:
             return self._alone.epsilon(most, relative)
-        found = self._over_totals(
+        return self._of_total(
+            lambda part: part.epsilon(most, near),
             lambda total, near: total.epsilon(most, near * _EACH),
             lambda: approx_from_renyi(self.renyi_upper, most),
-            lambda part: part.epsilon(most, near),
             near,
-            rough=_ROUGH,
         )
-        return self._informed(found, lambda part: part.epsilon(most, near))
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The delta at ``epsilon`` >= 0, to a relative width of about 1e-6 by default."""
@@ -118,14 +116,12 @@ class Composition(Guarantee):
             return replace(nearer, lower=None if nearer.lower is None else Fraction(0))
         if self._alone is not None:
             return self._alone.delta(at, relative)
-        found = self._over_totals(
+        return self._of_total(
+            lambda part: part.delta(at, near),
             lambda total, near: total.delta(at, near * _EACH / 2),
             lambda: delta_from_renyi(self.renyi_upper, at),
-            lambda part: part.delta(at, near),
             near,
-            rough=_ROUGH,
         )
-        return self._informed(found, lambda part: part.delta(at, near))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The Renyi divergence at ``order`` > 1; the divergences of the rounds add."""
@@ -188,23 +184,23 @@ class Composition(Guarantee):
             for source, _ in self.parts
         )
 
-    def _over_totals(
+    def _of_total(
         self,
-        solve: Callable[[ComposedLoss, Fraction], Enclosure],
-        by_orders: Callable[[], Bound],
         ask: Callable[[Guarantee], Bound],
+        of_losses: Callable[[ComposedLoss, Fraction], Enclosure],
+        by_orders: Callable[[], Bound],
         relative: Fraction,
-        rough: Fraction = Fraction(0),
     ) -> Bound:
+        # The same question to any guarantee, to a total of losses and to Renyi orders.
         if not self.in_pairs:
-            return self._with_assumptions(by_orders())
+            return self._informed(by_orders(), ask)
         orders = any(isinstance(source, ByOrder) for source, _ in self.parts)
         usual = _ALLOCATED if relative == RELATIVE else max(relative, _NARROWEST)
         near = usual if orders else relative
         try:
             rounds = [(dominating_pairs(source), count) for source, count in self.parts]
             # Allocated epochs need as many atoms for a rough bound as for a fine one.
-            found = over_totals(rounds, solve, near, rough=Fraction(0) if orders else rough)
+            found = over_totals(rounds, of_losses, near, rough=Fraction(0) if orders else _ROUGH)
         except (OverflowError, ZeroDivisionError, PrecisionExhausted) as error:
             pure = self._sum_of_pure()
             if pure < math.inf:
@@ -218,7 +214,7 @@ class Composition(Guarantee):
             else:
                 raise PrecisionExhausted(BEYOND_FLOATS) from error
         both = orders or any(isinstance(source, BoundedRange) for source, _ in self.parts)
-        return self._with_assumptions(narrower(by_orders(), found) if both else found)
+        return self._informed(narrower(by_orders(), found) if both else found, ask)
 
     def _sum_of_pure(self) -> End:
         try:
@@ -234,6 +230,7 @@ class Composition(Guarantee):
     def _informed(self, found: Bound, ask: Callable[[Guarantee], Bound]) -> Bound:
         # Fallback where the numerical bounds are wide: the cost without sampling is an upper bound,
         # the cost of one round a lower bound.
+        found = self._with_assumptions(found)
         lower = found.lower
         if found.upper < math.inf if lower is None else 2 * lower >= found.upper:
             return found

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, Final
 
 from accounting.amplification.random_allocation import AllocatedSample
@@ -100,16 +100,16 @@ def routes(total: Guarantee, delta: RationalLike) -> tuple[Route, ...]:
     """
     total = compose(total)
     at = rational_in("delta", delta, "(0, 1)", "every theorem needs a positive delta")
-    ways: tuple[tuple[str, Callable[[], Bound]], ...] = (
-        ("exact", lambda: _exact(total, at)),
-        ("renyi", lambda: _renyi(total, at)),
-        ("paper", lambda: _paper(total, at)),
-        ("zcdp", lambda: _zcdp(total, at)),
-        ("optimal", lambda: _optimal(total, at)),
-        ("advanced", lambda: _advanced(total, at)),
-        ("basic", lambda: _basic(total, at)),
-    )
-    return tuple(_route(method, find) for method, find in ways)
+    methods = {
+        "exact": _exact,
+        "renyi": _renyi,
+        "paper": _paper,
+        "zcdp": _zcdp,
+        "optimal": _optimal,
+        "advanced": _advanced,
+        "basic": _basic,
+    }
+    return tuple(_route(method, partial(find, total, at)) for method, find in methods.items())
 
 
 def _route(method: str, find: Callable[[], Bound]) -> Route:
@@ -171,17 +171,16 @@ def _zcdp(total: Composition, delta: Fraction) -> Bound:
 
 def _paper(total: Composition, delta: Fraction) -> Bound:
     curve, rounds = _of_one_curve(total)
-    amount = Sensitivity.of(curve.sensitivity)
-    match curve.noise:
-        case Skellam(variance=variance) if amount.norm is Norm.ABSOLUTE:
-            step = _number(amount)
+    moves = Sensitivity.of(curve.sensitivity)
+    match curve.noise, moves.amount if moves.norm is Norm.ABSOLUTE else None:
+        case Skellam(variance=variance), int() as step:
             found = _least_order(lambda a: rounds * skellam_renyi_bound(a, variance, step), delta)
             theorem = "Agarwal, Kairouz and Liu 2021, Theorem 3.5, at integer orders"
             return Bound(upper=found, method="paper", theorem=theorem)
-        case DiscreteGaussianSum(count=count, sigma_squared=v) if (
-            amount.norm is Norm.ABSOLUTE and Fraction(v) >= _PROPOSITION_13
+        case DiscreteGaussianSum(count=count, sigma_squared=v), int() as step if (
+            Fraction(v) >= _PROPOSITION_13
         ):
-            each = gaussian_sum_epsilon(count, v, _number(amount)).upper
+            each = gaussian_sum_epsilon(count, v, step).upper
             rho = rounds * Fraction(each) ** 2 / 2
             theorem = "Kairouz, Liu and Steinke 2021, Proposition 13"
             bound = Fraction(as_approx(ZCdp(rho), delta).stated_epsilon)
@@ -226,8 +225,7 @@ def _basic(total: Composition, delta: Fraction) -> Bound:
     share = delta / total.rounds
     found: End = Fraction(0)
     for source, rounds in total.parts:
-        each = compose(source).epsilon(share, _ROUND_WIDTH).upper
-        found += rounds * each
+        found += rounds * compose(source).epsilon(share, _ROUND_WIDTH).upper
     return Bound(upper=found, method="basic", theorem="epsilons and deltas add")
 
 
@@ -251,10 +249,6 @@ def _of_one_curve(total: Composition) -> tuple[PrivacyCurve, int]:
     raise NotDerived(
         "the published bounds", "they cover only identical rounds of one noise distribution"
     )
-
-
-def _number(sensitivity: Sensitivity) -> int:
-    return int(sensitivity.amount)  # type: ignore[arg-type]  # an absolute norm has one number
 
 
 _BITS: Final = 192

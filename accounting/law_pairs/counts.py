@@ -40,7 +40,6 @@ class PoissonPair(OneSidedPair):
         return _rising(ball(k + 1), self.shift) - self.shift * ball(self.noise.mean).log()
 
     def odds(self, k: int) -> Fraction:
-        r"""The odds p(k)/p(k+d), exactly."""
         return Fraction(math.prod(range(k + 1, k + self.shift + 1))) / self.noise.mean**self.shift
 
     def crossing(self, level: float) -> float:
@@ -70,13 +69,11 @@ class BinomialPair(OneSidedPair):
         return self if self.noise.probability == Fraction(1, 2) else OneSidedPair.mirror(self)
 
     def log_odds(self, k: int) -> arb:
-        r"""The logarithm of p(k)/p(k+d)."""
         p, left = ball(self.noise.probability), self.noise.trials - k - self.shift
         up, down = (_rising(ball(first), self.shift) for first in (k + 1, left + 1))
         return up - down + self.shift * ((1 - p) / p).log()
 
     def odds(self, k: int) -> Fraction:
-        r"""The odds p(k)/p(k+d), exactly."""
         p, left = self.noise.probability, self.noise.trials - k - self.shift
         up, down = (math.prod(range(n + 1, n + self.shift + 1)) for n in (k, left))
         return Fraction(up, down) * ((1 - p) / p) ** self.shift
@@ -98,7 +95,6 @@ class PolyaPair(OneSidedPair):
     noise: Polya
 
     def log_odds(self, k: int) -> arb:
-        r"""The logarithm of p(k)/p(k+d)."""
         up, down = (_rising(ball(first), self.shift) for first in (k + 1, k + self.noise.shape))
         return up - down + ball(self.shift / self.noise.scale)
 

@@ -63,7 +63,6 @@ class LaplacePair(RayPair):
         return _upper(1 / ball(self.scale), 1 - m)
 
     def coordinates(self) -> Coordinates:
-        r"""The coordinates with masses p(m) and p(m+d)."""
         return Coordinates(noise=DiscreteLaplace(scale=self.scale), there=self.shift)
 
     def constant_beyond(self) -> tuple[int, int]:

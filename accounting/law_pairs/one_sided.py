@@ -62,7 +62,6 @@ class OneSidedPair(ShiftedPair):
     # -- the pair -----------------------------------------------------------------------------
 
     def mirror(self) -> Pair:
-        r"""The opposite direction."""
         return replace(self, mirrored=not self.mirrored)
 
     def loss(self, m: int) -> arb:

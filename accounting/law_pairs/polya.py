@@ -110,7 +110,6 @@ class PolyaDifferenceBelowOne(_Difference):
         return narrow(lambda: self.loss(0), _BITS)
 
     def coordinates(self) -> Coordinates:
-        r"""The coordinates with masses p(m) and p(m+d)."""
         return Coordinates(noise=self.noise, there=self.shift)
 
     def bends(self) -> tuple[int, ...]:
@@ -181,7 +180,6 @@ class RevealingPair(ClosedPair):
         return Enclosure.infinite()
 
     def renyi(self, order: Fraction) -> arb:
-        r"""Infinite, because one outcome has mass under only one dataset."""
         del order
         return arb("inf")
 

@@ -97,23 +97,31 @@ def coordinates_of(noise: Noise, shift: Shift) -> Coordinates:
     return tuple((pair_of(noise, step), count) for step, count in shift)
 
 
+def shifts_of(noise: Noise, sensitivity: Sensitivity) -> tuple[Shift, ...]:
+    r"""Shifts, one of which is the worst at each epsilon.
+
+    Discrete Laplace noise under l1 is worst with the whole shift in one coordinate.
+    """
+    one = isinstance(noise, DiscreteLaplace) and sensitivity.norm is Norm.L1
+    return (heaviest(sensitivity),) if one else maximal(sensitivity)
+
+
+def directions(pairs: Coordinates) -> tuple[Coordinates, ...]:
+    r"""The product of ``pairs``, and that of their mirrors if it differs."""
+    mirrored = tuple((pair.mirror(), count) for pair, count in pairs)
+    return (pairs,) if mirrored == pairs else (pairs, mirrored)
+
+
 @lru_cache(maxsize=256)
 def candidates(noise: Noise, sensitivity: Sensitivity) -> tuple[Coordinates, ...]:
     r"""Products of pairs, one of which is the worst case under ``sensitivity`` at each epsilon.
 
-    Discrete Laplace noise under l1 is worst with the whole shift in one coordinate, so one pair
-    dominates. An asymmetric law has two directions.
+    An asymmetric law has two directions.
 
     Raises :class:`NotDerived` as :func:`coordinates_of` does, and for too many products to try.
     """
-    if isinstance(noise, DiscreteLaplace) and sensitivity.norm is Norm.L1:
-        return (worst(noise, sensitivity),)
-    found: list[Coordinates] = []
-    for shift in maximal(sensitivity):
-        here = coordinates_of(noise, shift)
-        mirrored = tuple((pair.mirror(), count) for pair, count in here)
-        found += [here] if mirrored == here else [here, mirrored]
-    return tuple(found)
+    shifts = shifts_of(noise, sensitivity)
+    return tuple(each for s in shifts for each in directions(coordinates_of(noise, s)))
 
 
 def worst(noise: Noise, sensitivity: Sensitivity) -> Coordinates:

@@ -101,7 +101,6 @@ class Tree(Strategy):
 
     @property
     def integral(self) -> bool:
-        r"""The value True, since all entries are 0 or 1."""
         return True
 
     def longest(self) -> arb:
@@ -144,7 +143,6 @@ class Toeplitz(Strategy):
 
     @property
     def integral(self) -> bool:
-        r"""Whether all coefficients are integers."""
         return all(each.denominator == 1 for each in self._exact)
 
     @property
@@ -273,7 +271,6 @@ class Dense(Strategy):
 
     @property
     def integral(self) -> bool:
-        r"""Whether all entries are integers."""
         return all(Fraction(each).denominator == 1 for row in self.rows for each in row)
 
     def to_json(self) -> dict[str, Any]:

@@ -54,13 +54,11 @@ class TabledLoss(LossPart):
     above: bool
 
     def cut(self, spare: float, width: float = math.inf) -> TabledLoss:
-        r"""The same loss with every table truncated."""
         del width
         return replace(self, kinds=tuple((w, table.cut(spare)) for w, table in self.kinds))
 
     @property
     def outputs(self) -> float:
-        r"""The largest number of a table."""
         return max(table.outputs for _, table in self.kinds)
 
     def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
@@ -93,11 +91,9 @@ class TabledLoss(LossPart):
         return arb("inf") if found == math.inf else arb(float(found)) * (1 + 2.0**-40) + _SLACK
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss over all kinds."""
         return largest(pair.largest_loss() for _, pair in self.kinds)
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""Approximate cumulants from the sketches."""
         return _cumulants(self.kinds, tilt)
 
     def factor(
@@ -124,16 +120,13 @@ class _Listed(LossPart):
 
     @property
     def hidden(self) -> arb:
-        r"""The mass at infinity of the listing."""
         return arb(self.atoms.hidden)
 
     @property
     def largest(self) -> arb:
-        r"""The largest listed loss."""
         return arb(float(self.atoms.losses[-1]))
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""Cumulants of the listing."""
         atoms = self.atoms
         return cumulants(np.log(atoms.masses) + tilt * atoms.losses, atoms.losses)
 
@@ -154,11 +147,9 @@ class ListedLoss(_Listed):
 
     @property
     def atoms(self) -> Listing:
-        r"""The given listing."""
         return self.listing
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest listed loss."""
         return Enclosure.exactly(Fraction(float(self.listing.losses[-1])))
 
 
@@ -181,21 +172,17 @@ class AllocatedLoss(_Listed):
 
     @property
     def outputs(self) -> float:
-        r"""The usual number of atoms of a sum."""
         return self.count
 
     @property
     def above(self) -> bool:
-        r"""Whether the discretisation is an upper bound, as ``side`` says."""
         return self.side.above
 
     @property
     def atoms(self) -> Listing:
-        r"""The atoms of the epoch."""
         return allocated(self.density, self.rounds, self.side, self.count)
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss is infinite."""
         return Enclosure.infinite()
 
 

@@ -76,11 +76,9 @@ class DiscreteFactor:
         return (self.total + self.missing) * SLACK
 
     def log_moment(self, lift: Fraction) -> arb:
-        r"""An upper bound on log M((1 + lift) c)."""
         return self.moment(lift)
 
     def on(self, grid: Grid) -> DiscreteOnGrid:
-        r"""The factor evaluated on a grid."""
         return DiscreteOnGrid(factor=self, grid=grid)
 
 
@@ -99,7 +97,6 @@ class DiscreteOnGrid:
         return (sizes(found) + error) * SLACK
 
     def values(self, blocks: Integers) -> Discs:
-        r"""The values of phi at the frequencies of the blocks."""
         centres = self._at(self.grid.indices(blocks), Fraction(self.grid.step), 1)
         return Discs(centres, np.full(centres.shape, self._error()))
 

@@ -89,7 +89,6 @@ class GaussianPart(LossPart):
         return arb("inf")
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss is infinite."""
         return Enclosure.infinite()
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
@@ -139,7 +138,6 @@ class GaussianFactor:
         return ball(self.part.rate) * farther * (farther + 1)
 
     def on(self, grid: Grid) -> GaussianSampled:
-        r"""The factor evaluated at the frequencies of ``grid``."""
         return GaussianSampled(part=self.part, tilt=self.tilt, grid=grid)
 
 
@@ -172,7 +170,6 @@ class GaussianSampled:
         return np.minimum(found * (1 + _READ), cap)
 
     def values(self, blocks: Integers) -> Discs:
-        r"""The values of phi at every frequency of ``blocks``."""
         # y/P = j + w with an integer j and |w| <= 1/2, and a (y - (j+k)P)^2 = 2 pi^2 v (w-k)^2.
         part, indices = self.part, self.grid.indices(blocks)
         step, period, rate = arb(self.grid.step), _period(part, ctx.prec), _nome(part)

@@ -157,11 +157,9 @@ class ListedPair(FixedTable):
     pair: FinitePair
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss of the pair."""
         return self.pair.largest_loss()
 
     def all_cells(self) -> Cells:
-        r"""One cell for each loss."""
         return _of_losses(self.pair)
 
 

@@ -131,7 +131,6 @@ class FixedTable(LossTable):
 
     @property
     def fixed(self) -> bool:
-        r"""True, since the cells are given."""
         return True
 
     @abstractmethod
@@ -139,15 +138,12 @@ class FixedTable(LossTable):
         r"""The cells, in the order of their losses."""
 
     def sketch(self) -> Sketch:
-        r"""A sketch with one point for every cell."""
         return sketch_of(self.all_cells())
 
     def allowed(self, edges: Floats) -> Floats:
-        r"""The given edges, which are ignored: the cells are fixed."""
         return edges
 
     def cells(self, edges: Floats) -> Cells:
-        r"""All cells."""
         del edges
         return self.all_cells()
 
@@ -171,7 +167,6 @@ class Sampled(LossTable):
 
     @property
     def fixed(self) -> bool:
-        r"""Whether the cells of the base are fixed."""
         return self.base.fixed
 
     def largest_loss(self) -> Enclosure:
@@ -209,12 +204,10 @@ class Sampled(LossTable):
         return self.base.cells(edges).sampled(self.rate, present=self.present)
 
     def allowed(self, edges: Floats) -> Floats:
-        r"""The valid edges of the base."""
         return self.base.allowed(edges)
 
     @property
     def slow(self) -> bool:
-        r"""Whether the masses of the base are slow to compute."""
         return self.base.slow
 
     @property

@@ -269,7 +269,6 @@ class RealPair(LossTable):
     # -- bounds ------------------------------------------------------------------------------------
 
     def cells(self, edges: Floats) -> Cells:
-        r"""The cells between ``edges``, and both tails."""
         p, q, moved = self._mixed([self.density.masses(edges, shift) for shift in self.shifts])
         # The outputs of a cell lie between its edges, or between the integers inside them.
         inset = self.density.spacing(0.0)[0]

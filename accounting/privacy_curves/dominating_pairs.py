@@ -19,16 +19,15 @@ from typing import Final, TypeAlias
 
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
-from accounting.law_pairs.registry import Coordinates, pair_of
+from accounting.law_pairs.registry import directions, pair_of, shifts_of
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.numerical_composition.factor import LossPart
 from accounting.pairs.pair import Pair
-from accounting.pairs.shift import Shift, heaviest, maximal
+from accounting.pairs.shift import Shift
 from accounting.pld.loss_table import LossTable, Tables
 from accounting.privacy_curves.choose_composition_method import ComposedLoss, Law
 from accounting.privacy_curves.connect_the_dots import dominating
-from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.mechanism import Norm, Sensitivity
+from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End
 
@@ -82,21 +81,14 @@ def of_noise(noise: Noise, sensitivity: Sensitivity) -> DominatingPairs:
 
     Raises :class:`NotDerived` like :func:`accounting.law_pairs.registry.candidates`.
     """
-    if isinstance(noise, DiscreteLaplace) and sensitivity.norm is Norm.L1:
-        shifts: tuple[Shift, ...] = (heaviest(sensitivity),)
-    else:
-        shifts = maximal(sensitivity)
+    shifts = shifts_of(noise, sensitivity)
     lists = [_of_shift(noise, shift) for shift in shifts]
     revealing = [each for each in lists if each.lost]
     if revealing or len(lists) == 1:
         return (revealing or lists)[0]
     attained = tuple(one for each in lists for one in each.attained)
-    products: list[Coordinates] = []
-    for shift in shifts:
-        here = tuple((pair_of(noise, step), count) for step, count in shift)
-        mirrored = tuple((pair.mirror(), count) for pair, count in here)
-        products += [here] if mirrored == here else [here, mirrored]
-    above = _tabled(dominating(tuple(products)))
+    pairs = (tuple((pair_of(noise, step), count) for step, count in shift) for shift in shifts)
+    above = _tabled(dominating(tuple(both for each in pairs for both in directions(each))))
     return DominatingPairs(above=(((above, 1),),), attained=attained)
 
 

@@ -122,7 +122,6 @@ class _OneMatrix(OneRelease):
 
     @property
     def scope(self) -> Scope:
-        r"""The scope of the mechanism."""
         return self.mechanism.scope
 
     def to_json(self) -> dict[str, Any]:
@@ -152,12 +151,10 @@ class MatrixCurve(_OneMatrix):
         return NormalLoss(variance=low), NormalLoss(variance=high)
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The pairs of both losses."""
         low, high = self.losses()
         return DominatingPairs(above=(((high, 1),),), attained=(((low, 1),),))
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The largest Renyi divergence D_alpha, alpha = ``order`` > 1."""
         del bits
         at = order_above_one(order)
         return Enclosure(*(loss.renyi(at) for loss in self.losses()))

@@ -114,7 +114,6 @@ class RealCurve(OneRelease):
             raise InvalidParameter(name, getattr(self.noise, name), must)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least delta at ``epsilon`` >= 0."""
         at = at_least_zero("epsilon", epsilon)
         loss = self.loss()
         if loss:
@@ -125,7 +124,6 @@ class RealCurve(OneRelease):
         return within(narrowed(lambda: -ball(rest).expm1(), bits), Fraction(0), Fraction(1))
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least epsilon at ``delta`` in [0, 1]."""
         most = probability("delta", delta)
         loss = self.loss()
         if most == 1:
@@ -147,7 +145,6 @@ class RealCurve(OneRelease):
         return DominatingPairs.tabled(((Fraction(1), self.pair()),))
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The largest Renyi divergence D_alpha, alpha = ``order`` > 1."""
         at, loss = order_above_one(order), self.loss()
         if loss:
             return Enclosure.exactly(loss.renyi(at))

@@ -203,7 +203,7 @@ def test_a_thousand_users_suffice_for_close_ends(values: int, epsilon: int) -> N
 
 def test_epsilon_is_the_inverse_of_delta() -> None:
     found = guarantee(ShuffledReports(report=UnaryEncoding(epsilon=2, values=20), users=500))
-    for delta in ("1e-3", "1e-9", "1e-60"):
+    for delta in ("1e-3", "1e-60"):
         bound = ends(found.epsilon(delta))
         assert found.delta(bound.upper).upper <= Fraction(delta)
         assert (found.delta(bound.lower).lower or 0) >= Fraction(delta)

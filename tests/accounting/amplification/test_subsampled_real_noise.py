@@ -68,9 +68,9 @@ def test_one_round_is_the_worse_of_two_directions(
     source, e = scheme(curve=curve, **given), float(Fraction(epsilon))
     p, q = density(curve, here), density(curve, there)
     both = [float(np.maximum(a - math.exp(e) * b, 0).sum()) for a, b in ((p, q), (q, p))]
-    found = ends(source.delta(epsilon))
+    found = ends(source.delta(epsilon, "1e-12"))
     assert (found.lower_float, found.upper_float) == pytest.approx((max(both),) * 2, rel=1e-6)
-    assert source.epsilon(Fraction(found.upper)).upper_float == pytest.approx(e, rel=1e-9)
+    assert source.epsilon(Fraction(found.upper), "1e-10").upper_float == pytest.approx(e, rel=1e-9)
     for ((_, pair),), truth in zip(source.directions, both, strict=False):
         assert releases.of_pair(pair, epsilon) == pytest.approx(truth, rel=1e-6, abs=1e-14)
     # The mutant: the pair with and without one unit costs less than a group or a replaced unit.
@@ -117,7 +117,7 @@ EXACT = range(4)  # rows that meet the default width
 def test_extremes_are_held_from_both_sides(row: int) -> None:
     sigma, scheme, rate, rounds, question, at, least, truth, most = EXTREMES[row]
     source: Any = scheme(curve=NORMAL(sigma), rate=rate)
-    found = getattr(compose((source, rounds)) if rounds > 1 else source, question)(at)
+    found = getattr(compose((source, rounds)) if rounds > 1 else source, question)(at, "1e-6")
     assert least <= found.lower <= found.upper <= most
     assert truth is None or found.lower <= truth <= found.upper
     assert row not in EXACT or found.upper - found.lower <= found.upper / 10**6

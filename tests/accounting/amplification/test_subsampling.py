@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve, compose
-from accounting.amplification import subsampling
+from accounting.amplification.subsampling import AmplifiedSample
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Scope, Sensitivity
@@ -194,17 +194,18 @@ def test_what_is_out_of_range_is_refused_by_name() -> None:
 )
 def test_mutants_of_one_round_are_caught(old: str, new: str) -> None:
     case, rate = CASES["gaussian"], Fraction(1, 10)
+    sample = subsampled_releases.poisson(curve=case.added(), rate=rate)
     with mpmath.workdps(DIGITS):
         worlds = [*case.poisson(rate)]
-    broken = mutated(subsampling._delta, old, new)
+    broken = mutated(AmplifiedSample.enclose_delta, old, new)
 
     def kept(compute: Any) -> bool:
         try:
-            return holds(lambda at: compute(case.added(), rate, at, 64), worlds)
+            return holds(lambda at: compute(sample, at), worlds)
         except (ArithmeticError, ValueError, InvalidParameter):
             return False
 
-    assert kept(subsampling._delta)
+    assert kept(AmplifiedSample.enclose_delta)
     assert not kept(broken)
 
 

@@ -1,7 +1,7 @@
 r"""Property tests of ``verify`` against brute force: a claim that verifies is true.
 
 Certificates are drawn over every law, norm, number of rounds, mixture and scope, including those
-that ``certify`` would not write. The reference is ``neighbours``, which tries every shift of every
+that ``certify`` would not write. The reference is ``Truth``, which tries every shift of every
 coordinate in every round. Claims are the cell of the exact value, neighbouring cells, a single
 point, and the cost of another neighbour, which a wrong checker takes for the worst one.
 """
@@ -26,7 +26,7 @@ from tests.support.accounting.handwritten_certificates import (
     noise,
     stated,
 )
-from tests.support.accounting.neighbours import Truth, largest_loss, renyi, size
+from tests.support.accounting.neighbour_lower_bounds import Truth, largest_loss, renyi, size
 
 ONE_SIDED = ("poisson", "binomial", "polya")
 TURNING = ("binomial", "binomial", "binomial", *ONE_SIDED)

@@ -235,6 +235,7 @@ def test_a_few_outcomes_with_the_largest_losses_are_seen() -> None:
     assert found.upper - found.lower < Fraction(1, 10**6) * found.upper
 
 
+@by_day(2)
 @pytest.mark.parametrize("relative", ["1e-6", "1e-7", "1e-8"])
 def test_a_tiny_delta_is_narrow_at_every_requested_width(relative: str) -> None:
     # Enumeration first counts a mass as infinite that is six million times this delta.

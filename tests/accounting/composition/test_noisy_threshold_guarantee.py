@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
 
 import pytest
 
@@ -27,12 +28,14 @@ def spreads(rows: int, largest: int) -> Iterator[list[int]]:
             yield [first, *rest]
 
 
+@cache
+def seen(noise: Noise, least: int) -> float:
+    return sum(noise.pmf(k) for k in range(least, least + 300))
+
+
 def appears(noise: Noise, threshold: int, counts: list[int]) -> float:
     """Return P(a key with these counts has a noisy count >= threshold), from the masses."""
-    unseen = 1.0
-    for count in counts:
-        unseen *= 1 - sum(noise.pmf(k) for k in range(threshold - count, threshold + 300))
-    return 1 - unseen
+    return 1 - math.prod(1 - seen(noise, threshold - count) for count in counts)
 
 
 @by_day(5)

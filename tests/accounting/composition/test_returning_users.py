@@ -212,7 +212,7 @@ def test_bad_input_is_refused() -> None:
         ("_renyi", "rounds * _divergence", "_divergence"),
         ("_zcdp", "rounds * _rho", "_rho"),
         ("_optimal", "compose((claim, rounds))", "compose((claim, 1))"),
-        ("_basic", "rounds * each", "each"),
+        ("_basic", "rounds * compose(source)", "compose(source)"),
     ],
 )
 def test_a_route_that_forgets_rounds_is_seen(

@@ -3,6 +3,7 @@ r"""Tests of `numerical_composition.discrete_factor` against mpmath; mutants mus
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -38,8 +39,9 @@ GRIDS = (
 TILT = Fraction(5)
 
 
+@cache
 def listing(*, above: bool = True) -> Listing:
-    edges = PAIR.edges(Focus(float(TILT)), 512)
+    edges = PAIR.edges(Focus(float(TILT)), 160)
     return (listed_above if above else listed_below)((1.0, PAIR.cells(edges)))
 
 
@@ -109,7 +111,7 @@ def test_broken_values_are_seen(
 ) -> None:
     monkeypatch.setattr(module, name, mutated(getattr(module, name), old, new))
     try:
-        assert max(worst(listing(), grid) for grid in GRIDS) > 1
+        assert any(worst(listing(), grid) > 1 for grid in GRIDS)
     except (IndexError, ValueError):
         assert name == "summed_by_label"
 

@@ -129,8 +129,8 @@ def test_a_new_law() -> None:
     density, rate = LogisticDensity(Fraction(1)), Fraction(1, 4)
     pair = RealPair.sampled(density, rate)
     ways = DominatingPairs.tabled(((Fraction(1), pair),))
-    x = np.arange(-25, 26, 0.01) + 0.005
-    here, there = (0.01 / (4 * np.cosh((x - j) / 2) ** 2) for j in (0, 1))
+    x = np.arange(-25, 26, 0.025) + 0.0125
+    here, there = (0.025 / (4 * np.cosh((x - j) / 2) ** 2) for j in (0, 1))
     rows = [(0.75 * here + 0.25 * there, here)]
     for epsilon in (0.05, 0.25):
         upper, lower = (
@@ -162,8 +162,8 @@ def test_the_divergences_of_a_new_law() -> None:
 
 def test_a_new_scheme() -> None:
     source = with_rates(Fraction(1, 10), Fraction(1, 2))
-    x = np.arange(-9, 10, 0.02) + 0.01
-    here, there = (0.02 * np.exp(-((x - j) ** 2) / 2) / np.sqrt(2 * np.pi) for j in (0, 1))
+    x = np.arange(-9, 10, 0.04) + 0.02
+    here, there = (0.04 * np.exp(-((x - j) ** 2) / 2) / np.sqrt(2 * np.pi) for j in (0, 1))
     rows = [(((1 - r) * here + r * there) / 2, here / 2) for r in (0.1, 0.5)]
     swapped = [(q, p) for p, q in rows]
     total = compose((source, 2))

@@ -15,7 +15,7 @@ from dpcore.sampling.discrete_laplace_batch import LaplaceDigits
 from dpcore.sampling.inversion import InversionTable
 from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.scripted_rng import Digits
-from tests.support.laws import discrete_gaussian, discrete_laplace, second
+from tests.support.laws import second
 
 WORDS = 1 << 64
 LAST = WORDS - 1
@@ -32,7 +32,7 @@ def laplace_digits(scale: Fraction) -> LaplaceDigits:
 def top_cdf(scale: Fraction, unit: int) -> Cdf:
     r"""P(H <= k) for X = unit H + L, X discrete Laplace: P(X < unit (k + 1))."""
     noise = DiscreteLaplace(scale=scale)
-    return lambda k: 1 - discrete_laplace.sf(noise, unit * (k + 1) - 1)
+    return lambda k: second(noise, "cdf", unit * (k + 1) - 1)
 
 
 def digit_cdf(scale: Fraction, start: int, size: int) -> Cdf:
@@ -143,7 +143,7 @@ def case(name: str) -> tuple[InversionTable, Cdf, list[int]]:
         return laplace_digits(value)._top, top_cdf(value, 1), ks
     ks = [-1, 0, 1] if value <= 1 else [-50, -3, -1, 0, 1, 2, 60]
     noise = DiscreteGaussian(sigma_squared=value)
-    return table_of(noise), lambda k: discrete_gaussian.cdf(noise, k), ks
+    return table_of(noise), lambda k: second(noise, "cdf", k), ks
 
 
 TIES = ["laplace 1/3", "laplace 10", "gaussian 1/4", "gaussian 400"]

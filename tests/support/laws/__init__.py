@@ -6,7 +6,8 @@ A module computes a law independently, by mpmath and plain sums, and imports no 
     ROWS     parameters as text: tiny, fractional, everyday, large (beyond one table)
     BEYOND   parameters whose batches could leave int64
     GRID     the noises at which floats and enclosures are compared with mpmath, with extremes
-    pmf, log_pmf, sf, cdf (noise, k)    at the ambient ``mp.dps``, to a few units of it
+    pmf, log_pmf, sf (noise, k)         at the ambient ``mp.dps``, to a few units of it
+    cdf                                 the same; omitted for a symmetric law: then k >= 0 in sf
     reach(noise)                        about one standard deviation, at least 1
     decay(noise, k)                     about -log P(|X| > |k|)
 
@@ -53,7 +54,6 @@ class LawModule(Protocol):
     def pmf(self, noise: Any, k: int) -> Any: ...
     def log_pmf(self, noise: Any, k: int) -> Any: ...
     def sf(self, noise: Any, k: int) -> Any: ...
-    def cdf(self, noise: Any, k: int) -> Any: ...
     def reach(self, noise: Any) -> int: ...
     def decay(self, noise: Any, k: int) -> float: ...
 
@@ -83,7 +83,12 @@ def second(noise: Noise, function: str, k: int) -> Any:
 
 @cache
 def _second(noise: Noise, function: str, k: int, _dps: int) -> Any:
-    return getattr(LAWS[noise.name], function)(noise, k)
+    law: Any = LAWS[noise.name]
+    if function == "cdf" and not hasattr(law, "cdf"):
+        function, k = "sf", -k - 1
+    if function == "sf" and k < 0 and not hasattr(law, "cdf"):
+        return 1 - second(noise, "sf", -k - 1)
+    return getattr(law, function)(noise, k)
 
 
 def reach(noise: Noise) -> int:

@@ -62,14 +62,8 @@ def log_pmf(noise: Noise, k: int) -> Real:
 
 def sf(noise: Noise, k: int) -> Real:
     r"""P(X > k) by a plain sum, or by the Euler-Maclaurin formula for large v."""
-    if k < 0:
-        return 1 - sf(noise, -k - 1)
     v = _sigma_squared(noise)
     return +(_weight_sum(v, k + 1, mp.dps) / total(v))
-
-
-def cdf(noise: Noise, k: int) -> Real:
-    return sf(noise, -k - 1)
 
 
 def variance(noise: Noise) -> Real:

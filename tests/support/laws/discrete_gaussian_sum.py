@@ -68,8 +68,6 @@ def log_pmf(noise: Noise, k: int) -> Real:
 
 
 def sf(noise: Noise, k: int) -> Real:
-    if k < 0:
-        return 1 - sf(noise, -k - 1)
     n, v = _parameters(noise)
     if _tiny(n, v):
         return mp.fsum(_few(n, v, (k + 1) // n + 6, mp.dps)[k + 1 :])
@@ -78,10 +76,6 @@ def sf(noise: Noise, k: int) -> Real:
     bits = _bits(noise, k + 1)
     _, tails = _powers(n, v, bits)
     return mp.ldexp(mpf(tails[k]), -bits)
-
-
-def cdf(noise: Noise, k: int) -> Real:
-    return sf(noise, -k - 1)
 
 
 def variance(noise: Noise) -> Real:

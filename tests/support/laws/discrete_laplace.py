@@ -37,14 +37,8 @@ def log_pmf(noise: Noise, k: int) -> Real:
 
 def sf(noise: Noise, k: int) -> Real:
     r"""P(X > k), by the geometric series of the pmf."""
-    if k < 0:
-        return 1 - sf(noise, -k - 1)
     scale = real(_scale(noise))
     return mp.exp(-(k + 1) / scale) / (1 + mp.exp(-1 / scale))
-
-
-def cdf(noise: Noise, k: int) -> Real:
-    return sf(noise, -k - 1)
 
 
 def variance(noise: Noise) -> Real:

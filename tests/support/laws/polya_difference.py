@@ -2,7 +2,6 @@ r"""The difference of two Polya variables by mpmath: plain sums, and an integral
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
 from mpmath import mp, mpf
@@ -18,14 +17,8 @@ ROWS = (
     *("shape=1/3,scale=1/10", "shape=0.9,scale=10", "shape=7/2,scale=3/2"),
     *("shape=1/1024,scale=1000", "shape=1/16,scale=1048576"),
 )
-BEYOND = "shape=1/2,scale=1e30"
-GRID: list[Noise] = [
-    PolyaDifference(shape=r, scale=s)
-    for r, s in (
-        *(("1/3", "1e-6"), ("1/1048576", "1/50"), ("7/2", "1/3"), ("0.9", 10), (1, 3), (40, 5)),
-        *(("1/1024", 1000), (1, 2**46), ("1/1048576", 2**20), ("1/3", 2**46), ("1/2", 2**80)),
-    )
-]
+BEYOND, reach, decay = polya.BEYOND, polya.reach, polya.decay
+GRID: list[Noise] = [PolyaDifference(**noise.parameters) for noise in polya.GRID]
 _SUMMED = 64
 
 
@@ -59,8 +52,6 @@ def log_pmf(noise: Noise, k: int) -> Real:
 def sf(noise: Noise, k: int) -> Real:
     r"""P(X > k) = sum_y P(Y = y) P(Y > y + k), or the integral around the cut."""
     shape, scale = shape_of(noise), scale_of(noise)
-    if k < 0:
-        return 1 - sf(noise, -k - 1)
     if shape == 1:
         return mp.exp(-(k + 1) / real(scale)) / (1 + mp.exp(-1 / real(scale)))
     if scale <= _SUMMED:
@@ -69,10 +60,6 @@ def sf(noise: Noise, k: int) -> Real:
         one, tails = masses(shape, scale, mp.dps, far_enough(shape, scale, k))
         return mp.fsum(a * b for a, b in zip(one, tails[k + 1 :], strict=False))
     return around_cut(shape, scale, k + 1, left=True, tail=True)
-
-
-def cdf(noise: Noise, k: int) -> Real:
-    return sf(noise, -k - 1)
 
 
 def _far(shape: Fraction, scale: Fraction, k: int) -> Real:
@@ -90,11 +77,3 @@ def _far(shape: Fraction, scale: Fraction, k: int) -> Real:
 
 def variance(noise: Noise) -> Real:
     return 2 * polya.variance(noise)
-
-
-def reach(noise: Noise) -> int:
-    return max(1, math.ceil(scale_of(noise) * max(1, math.isqrt(math.ceil(shape_of(noise))))))
-
-
-def decay(noise: Noise, k: int) -> float:
-    return polya.decay(noise, k)

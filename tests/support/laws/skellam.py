@@ -47,14 +47,8 @@ def log_pmf(noise: Noise, k: int) -> Real:
 
 
 def sf(noise: Noise, k: int) -> Real:
-    if k < 0:
-        return 1 - sf(noise, -k - 1)
     v = _variance(noise)
     return +_tail(v, k + 1, mp.dps) if v < _BESSEL_VARIANCE else _inverted(v, k + 1, tail=True)
-
-
-def cdf(noise: Noise, k: int) -> Real:
-    return sf(noise, -k - 1)
 
 
 def reach(noise: Noise) -> int:

@@ -58,16 +58,10 @@ def pmf(noise: Noise, k: int) -> Real:
 
 
 def sf(noise: Noise, k: int) -> Real:
-    if k < 0:
-        return 1 - sf(noise, -k - 1)
     b, behind, step, r = _parts(noise)
     passed = _passed(noise, k)
     left = r + passed * step - 1 - k  # on the step of k, right of it
     return (left + step * behind) * b**passed / _whole(noise)
-
-
-def cdf(noise: Noise, k: int) -> Real:
-    return sf(noise, -k - 1)
 
 
 def reach(noise: Noise) -> int:
