@@ -23,7 +23,7 @@ from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import Assumed
 from accounting.numerical_composition.cell_refinement import AllocatedLoss, TabledLoss
 from accounting.pld.loss_atoms import Listing
-from accounting.privacy_curves.choose_composition_method import Law, listed_loss
+from accounting.privacy_curves.choose_composition_method import Law, loss_of
 from accounting.privacy_curves.connect_the_dots import UNSEEN
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision, round_up
@@ -118,7 +118,7 @@ def _round(kind: Any, source: Guarantee, step: float) -> Any:
 
 
 def _nodes_of(law: Law, step: float) -> tuple[dict[int, float], float]:
-    match listed_loss(law, above=True):
+    match loss_of(law, above=True):
         case TabledLoss() as part:
             listing = part.cut(float(UNSEEN)).listing()
         case AllocatedLoss() as part:

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from flint import arb
@@ -45,13 +45,18 @@ class TabledLoss(LossPart):
     >>> from accounting.pld.noise_density import NormalDensity
     >>> from accounting.pld.real_cells import RealPair
     >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))
-    >>> law = TabledLoss(kinds=((Fraction(1), pair),), above=True)
+    >>> law = TabledLoss.of(pair, above=True)
     >>> round(law.cumulants(1.0)[0], 8)  # M(1) = 1 + gamma^2 (e - 1)
     0.00017181
     """
 
     kinds: Tables
     above: bool
+
+    @classmethod
+    def of(cls, table: LossTable, *, above: bool) -> Self:
+        r"""The loss of a round of one kind."""
+        return cls(kinds=((Fraction(1), table),), above=above)
 
     def cut(self, spare: float, width: float = math.inf) -> TabledLoss:
         del width

@@ -49,7 +49,7 @@ class Enumeration:
     >>> from accounting.law_pairs.discrete_laplace import LaplacePair
     >>> from accounting.pld.integer_cells import IntegerPair
     >>> table = IntegerPair(pair=LaplacePair(scale=Fraction(1), shift=1))
-    >>> law = TabledLoss(kinds=((Fraction(1), table),), above=True)
+    >>> law = TabledLoss.of(table, above=True)
     >>> Enumeration(parts=((law, 2),)).delta(Fraction(1), Fraction(1, 10**9)).upper_float
     0.33783...
     """

@@ -130,7 +130,7 @@ class GaussianFactor:
     @property
     def peak(self) -> float:
         r"""Theta, rounded up: by Poisson summation |phi| is largest at y = 0."""
-        return _peak(self.part.variance, ctx.prec)
+        return _peak(self.part.variance)
 
     def log_moment(self, lift: Fraction) -> arb:
         r"""The bound log M(c') <= ac'(c'+1), c' = (1+lift) c, because E e^(wX) <= e^(vw^2/2)."""
@@ -172,7 +172,7 @@ class GaussianSampled:
     def values(self, blocks: Integers) -> Discs:
         # y/P = j + w with an integer j and |w| <= 1/2, and a (y - (j+k)P)^2 = 2 pi^2 v (w-k)^2.
         part, indices = self.part, self.grid.indices(blocks)
-        step, period, rate = arb(self.grid.step), _period(part, ctx.prec), _nome(part)
+        step, period, rate = arb(self.grid.step), _period(part), _nome(part)
         lobes, lost = _lobes(part, ctx.prec)
         sides = range(-lobes, lobes + 1)
         drift = ball(part.rate * (2 * self.tilt + 1)) * step / (2 * arb.pi())
@@ -197,7 +197,7 @@ class GaussianSampled:
 
     def _unknown(self, count: int) -> Discs:
         # The bound |phi| <= Theta, for numbers too large for 128-bit fixed point.
-        peak = _peak(self.part.variance, ctx.prec)
+        peak = _peak(self.part.variance)
         return Discs(np.zeros(count, np.complex128), np.full(count, peak))
 
 
@@ -208,14 +208,11 @@ def _whole(variance: Fraction, bits: int) -> arb:
     return theta.partition(variance) / (2 * arb.pi() * ball(variance)).sqrt()
 
 
-@lru_cache(maxsize=1 << 10)
-def _peak(variance: Fraction, bits: int) -> float:
-    return upward(_whole(variance, bits))
+def _peak(variance: Fraction) -> float:
+    return upward(_whole(variance, ctx.prec))
 
 
-@lru_cache(maxsize=1 << 10)
-def _period(part: GaussianPart, bits: int) -> arb:
-    del bits
+def _period(part: GaussianPart) -> arb:
     return 2 * arb.pi() * ball(part.variance / part.shift)
 
 
@@ -240,11 +237,12 @@ def _cover(part: GaussianPart, grid: Grid, bits: int) -> tuple[float, float, flo
     # (a, P, Theta, a bound on all lobes but the nearest two), rounded down, to nearest, up and up.
     # The other lobes are at distances >= P - h, 3P/2 - h, 2P - h, ..., where h is the reach of a
     # block: a geometric series, which is useless for h >= P/2.
-    period = _period(part, bits)
+    del bits
+    period = _period(part)
     far = arb(grid.length) * (grid.blocks + 1) + period
     reach = arb(grid.length) / 2 + 2 * far * _BLUR
     rate = float(ball(part.rate).lower()) * (1 - _READ)
-    rest = cap = _peak(part.variance, bits)
+    rest = cap = _peak(part.variance)
     if reach < period / 2:
         first = (-ball(part.rate) * (period - reach) ** 2).exp()
         ratio = (-ball(part.rate) * period * (period * 5 / 4 - reach)).exp()

@@ -54,11 +54,14 @@ Law: TypeAlias = Pair | NormalLoss | LossPart
 """An independent part of a round: a pair of laws, or a loss that bounds it from one side."""
 
 
-def loss_of(law: Law, *, above: bool) -> LossPart:
-    r"""The loss of a law as a factor of a contour integral, exact or bounded from one side."""
+def loss_of(law: Law, *, above: bool, closed: bool = False) -> LossPart:
+    r"""The loss of a law as a factor of a contour integral, bounded from one side.
+
+    It is exact if ``closed`` and a closed form exists.
+    """
     table: LossTable
     match law:
-        case GaussianPair(noise=noise) if float(noise.sigma_squared) >= LEAST_VARIANCE:
+        case GaussianPair(noise=noise) if closed and float(noise.sigma_squared) >= LEAST_VARIANCE:
             return GaussianPart(variance=noise.sigma_squared, shift=law.shift)
         case NormalLoss():
             table = RealPair.sampled(NormalDensity(1 / law.variance), Fraction(1))
@@ -68,7 +71,7 @@ def loss_of(law: Law, *, above: bool) -> LossPart:
             table = table_of(law)
         case _:
             return law
-    return TabledLoss(kinds=((Fraction(1), table),), above=above)
+    return TabledLoss.of(table, above=above)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +209,7 @@ class ComposedLoss:
             return narrowed(partial(engine.tradeoff, alpha), _bits(relative))
         ends = []
         for above in (True, False):
-            parts = tuple((listed_loss(law, above=above), count) for law, count in self.parts)
+            parts = tuple((loss_of(law, above=above), count) for law, count in self.parts)
             named = Enumeration(parts=parts, most=MANY_OUTCOMES).listing(_UNSEEN)
             if named is None:
                 reason = "they have too many outcomes: use delta(epsilon)"
@@ -264,17 +267,9 @@ class ComposedLoss:
             for law, _ in self.parts
             if isinstance(law, GaussianPair)
         )
-        loss = listed_loss if few else loss_of
-        return ContourIntegral(
-            parts=tuple((loss(law, above=self.above), k) for law, k in self.parts)
-        )
-
-
-def listed_loss(law: Law, *, above: bool) -> LossPart:
-    r"""The discretised loss, even if a closed form exists."""
-    if isinstance(law, GaussianPair):
-        return TabledLoss(kinds=((Fraction(1), table_of(law)),), above=above)
-    return loss_of(law, above=above)
+        losses = (loss_of(law, above=self.above, closed=not few) for law, _ in self.parts)
+        counts = (count for _, count in self.parts)
+        return ContourIntegral(parts=tuple(zip(losses, counts, strict=True)))
 
 
 def _merged(parts: Iterable[tuple[_Counted, int]]) -> tuple[tuple[_Counted, int], ...]:

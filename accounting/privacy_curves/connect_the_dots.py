@@ -189,10 +189,7 @@ def _above(product: Coordinates, most: int) -> ConnectTheDotsPair:
             return revealing_or_nothing(pair, above=True)
         case ((pair, 1),):
             return above_table(table_of(pair), most)
-    parts = tuple(
-        (TabledLoss(kinds=((Fraction(1), table_of(pair)),), above=True), count)
-        for pair, count in product
-    )
+    parts = tuple((TabledLoss.of(table_of(pair), above=True), count) for pair, count in product)
     listing = Enumeration(parts=parts, most=_OUTCOMES, coarse=True).listing(float(UNSEEN))
     if listing is None:
         raise NotDerived(f"a pair that dominates {product!r}", "it has too many coordinates")

@@ -11,7 +11,7 @@ dataset has the added unit), it is the same in every round. Proofs: docs/proofs/
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import product
@@ -21,7 +21,6 @@ from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.law_pairs.registry import directions, pair_of, shifts_of
 from accounting.numerical_composition.cell_refinement import TabledLoss
-from accounting.numerical_composition.factor import LossPart
 from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift
 from accounting.pld.loss_table import LossTable, Tables
@@ -72,7 +71,7 @@ class DominatingPairs:
 
 def of_table(table: LossTable) -> DominatingPairs:
     r"""A pair that dominates every round but need not be attained."""
-    return DominatingPairs(above=(((_tabled(table), 1),),), attained=())
+    return DominatingPairs(above=(((TabledLoss.of(table, above=True), 1),),), attained=())
 
 
 @lru_cache(maxsize=256)
@@ -88,8 +87,8 @@ def of_noise(noise: Noise, sensitivity: Sensitivity) -> DominatingPairs:
         return (revealing or lists)[0]
     attained = tuple(one for each in lists for one in each.attained)
     pairs = (tuple((pair_of(noise, step), count) for step, count in shift) for shift in shifts)
-    above = _tabled(dominating(tuple(both for each in pairs for both in directions(each))))
-    return DominatingPairs(above=(((above, 1),),), attained=attained)
+    table = dominating(tuple(both for each in pairs for both in directions(each)))
+    return replace(of_table(table), attained=attained)
 
 
 def _of_shift(noise: Noise, shift: Shift) -> DominatingPairs:
@@ -102,8 +101,11 @@ def _of_shift(noise: Noise, shift: Shift) -> DominatingPairs:
         pair = pair_of(noise, step)
         mirror = pair.mirror()
         each.append((pair, mirror, count))
-        either = pair if mirror is pair else _tabled(dominating((((pair, 1),), ((mirror, 1),))))
-        above.append((either, count))
+        if mirror is pair:
+            above.append((pair, count))
+        else:
+            either = dominating((((pair, 1),), ((mirror, 1),)))
+            above.append((TabledLoss.of(either, above=True), count))
     if all(pair == mirror for pair, mirror, _ in each) and above == [(p, k) for p, _, k in each]:
         return DominatingPairs.exactly(tuple(above))
     return DominatingPairs(above=(tuple(above),), attained=_signed(each))
@@ -133,10 +135,6 @@ def _signed(each: list[tuple[Law, Law, int]]) -> tuple[Laws, ...]:
         )
         found[tuple(part for part in parts if part[1])] = None
     return tuple(found)
-
-
-def _tabled(table: LossTable) -> LossPart:
-    return TabledLoss(kinds=((Fraction(1), table),), above=True)
 
 
 def over_totals(

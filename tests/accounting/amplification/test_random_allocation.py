@@ -17,15 +17,13 @@ from accounting.pld.allocation_loss import Side, allocated
 from accounting.pld.allocation_renyi import renyi_of_allocation
 from accounting.pld.noise_density import NormalDensity
 from tests.effort import by_day
-from tests.support.accounting import subsampled_releases
+from tests.support.accounting import subsampled_releases as releases
 from tests.support.accounting.bound_ends import ends
 from tests.support.dpcore.mutants import mutated
 
 
 def epoch_of(sigma: Any, rounds: int, picks: int = 1) -> Any:
-    return subsampled_releases.allocated(
-        curve=subsampled_releases.gaussian(sigma), rounds=rounds, picks=picks
-    )
+    return releases.allocated(curve=releases.gaussian(sigma), rounds=rounds, picks=picks)
 
 
 def ratio(sigma: float, rounds: int, picks: int = 1) -> tuple[Any, Any]:
@@ -87,7 +85,7 @@ def test_epsilon_is_above_the_hockey_stick() -> None:
     assert (
         0.2
         < epoch.epsilon("1e-6").upper
-        < subsampled_releases.gaussian("1").epsilon("1e-6").upper * Fraction(11, 10)
+        < releases.gaussian("1").epsilon("1e-6").upper * Fraction(11, 10)
     )
 
 
@@ -215,7 +213,7 @@ def test_broken_listings_are_seen(
 
     def holds(present: bool, epsilon: float) -> bool:
         truth = of_two_rounds(1.0, epsilon, present=present)
-        density = subsampled_releases.gaussian("1").density
+        density = releases.gaussian("1").density
         low, high = (
             make(density, 2, Side(above=above, present=present), 200).delta(Fraction(epsilon))[
                 above

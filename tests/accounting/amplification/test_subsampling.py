@@ -1,8 +1,11 @@
-"""Tests of subsampling, one round: enumerated neighbours, every shift, both directions."""
+"""Tests of subsampling: enumerated neighbours, every shift, both directions, several rounds."""
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,15 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve, compose
-from accounting.amplification.subsampling import AmplifiedSample
+from accounting.amplification.subsampling import AmplifiedSample, FixedSizeSample
+from accounting.pld.loss_atoms import Listing
+from accounting.pld.loss_table import Focus, Tables
+from accounting.pld.pessimistic_discretisation import listed_above
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
 from tests.effort import by_day
-from tests.support.accounting import subsampled_releases
+from tests.support.accounting import subsampled_releases as releases
 from tests.support.accounting.brute_force import DIGITS, World, close, hockey_stick, real
-from tests.support.accounting.brute_force_subsampling import ADDED, AT, CASES, Case
+from tests.support.accounting.brute_force_subsampling import ADDED, AT, CASES, Case, twice
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 
@@ -45,8 +51,8 @@ def test_delta_is_the_worst_over_all_worlds(case: Case, rate: str) -> None:
     exact = Fraction(rate)
     with mpmath.workdps(DIGITS):
         added, replaced = [*case.poisson(rate)], [*case.fixed(rate)]
-    assert holds(subsampled_releases.poisson(curve=case.added(), rate=rate).enclose_delta, added)
-    fixed = subsampled_releases.fixed(
+    assert holds(releases.poisson(curve=case.added(), rate=rate).enclose_delta, added)
+    fixed = releases.fixed(
         curve=case.replaced(), sample=exact.numerator, population=exact.denominator
     )
     assert holds(fixed.enclose_delta, replaced)
@@ -57,7 +63,7 @@ rates = st.fractions(min_value=Fraction(1, 200), max_value=1, max_denominator=30
 
 @given(rates, st.fractions(min_value=0, max_value=4, max_denominator=100))
 def test_epsilon_is_the_inverse_of_delta(rate: Fraction, epsilon: Fraction) -> None:
-    sampled = subsampled_releases.poisson(curve=CASES["gaussian"].added(), rate=rate)
+    sampled = releases.poisson(curve=CASES["gaussian"].added(), rate=rate)
     at = sampled.enclose_delta(epsilon)
     assert at.upper - at.lower <= at.upper / 2**60
     assert sampled.enclose_epsilon(at.upper).lower <= epsilon
@@ -68,7 +74,7 @@ def test_epsilon_is_the_inverse_of_delta(rate: Fraction, epsilon: Fraction) -> N
 @given(rates, rates, st.fractions(min_value=0, max_value=3, max_denominator=50))
 def test_a_larger_sample_costs_more(one: Fraction, two: Fraction, epsilon: Fraction) -> None:
     curve = CASES["skellam"].added()
-    small, large = (subsampled_releases.poisson(curve=curve, rate=r) for r in sorted((one, two)))
+    small, large = (releases.poisson(curve=curve, rate=r) for r in sorted((one, two)))
     assert small.enclose_delta(epsilon).lower <= large.delta(epsilon).upper
     assert small.enclose_epsilon("1e-6").lower <= large.epsilon("1e-6").upper
     assert large.enclose_delta(epsilon).lower <= curve.delta(epsilon).upper
@@ -76,8 +82,8 @@ def test_a_larger_sample_costs_more(one: Fraction, two: Fraction, epsilon: Fract
 
 @each_case
 def test_everyone_is_the_release_itself_and_nobody_costs_nothing(case: Case) -> None:
-    whole = subsampled_releases.poisson(curve=case.added(), rate=1)
-    all_of = subsampled_releases.fixed(curve=case.replaced(), sample=7, population=7)
+    whole = releases.poisson(curve=case.added(), rate=1)
+    all_of = releases.fixed(curve=case.replaced(), sample=7, population=7)
     for at in AT:
         assert whole.enclose_delta(at) == case.added().enclose_delta(at) == all_of.enclose_delta(at)
     assert (
@@ -85,21 +91,21 @@ def test_everyone_is_the_release_itself_and_nobody_costs_nothing(case: Case) -> 
         == case.added().enclose_epsilon("1e-3")
         == all_of.enclose_epsilon("1e-3")
     )
-    nobody = subsampled_releases.poisson(curve=case.added(), rate="1e-30")
+    nobody = releases.poisson(curve=case.added(), rate="1e-30")
     assert nobody.delta(0).upper <= Fraction(1, 10**30)
     assert nobody.enclose_epsilon("1e-29") == Enclosure.exactly(0)
 
 
 def test_the_ends_of_delta() -> None:
     case = CASES["laplace"]
-    sampled = subsampled_releases.poisson(curve=case.added(), rate="1/10")
+    sampled = releases.poisson(curve=case.added(), rate="1/10")
     with mpmath.workdps(DIGITS):
         # The largest loss is 1: log(1 + (e - 1)/10).
         assert close(sampled.enclose_epsilon(0), mpmath.log(1 + (mpmath.e - 1) / 10))
     assert sampled.enclose_epsilon(1) == Enclosure.exactly(0)
     assert sampled.enclose_delta(2) == Enclosure.exactly(0)
     assert (
-        subsampled_releases.poisson(curve=CASES["gaussian"].added(), rate="1/2").enclose_epsilon(0)
+        releases.poisson(curve=CASES["gaussian"].added(), rate="1/2").enclose_epsilon(0)
         == Enclosure.infinite()
     )
 
@@ -108,7 +114,7 @@ def test_the_ends_of_delta() -> None:
 @pytest.mark.parametrize("order", ["3/2", "2", "7"])
 def test_renyi_is_the_worst_over_all_worlds(name: str, order: str) -> None:
     case, alpha = CASES[name], Fraction(order)
-    found = subsampled_releases.poisson(curve=case.added(), rate="1/5").enclose_renyi(order)
+    found = releases.poisson(curve=case.added(), rate="1/5").enclose_renyi(order)
     with mpmath.workdps(DIGITS):
         truth = max(
             mpmath.log(mpmath.fsum(p ** real(alpha) * q ** real(1 - alpha) for p, q in world))
@@ -120,57 +126,41 @@ def test_renyi_is_the_worst_over_all_worlds(name: str, order: str) -> None:
 
 
 def test_renyi_at_the_ends() -> None:
-    hidden = subsampled_releases.poisson(curve=CASES["coins"].added(), rate="1/5")
+    hidden = releases.poisson(curve=CASES["coins"].added(), rate="1/5")
     assert hidden.enclose_renyi(2) == Enclosure.infinite()
     gaussian_curve = CASES["gaussian"].added()
-    assert subsampled_releases.poisson(curve=gaussian_curve, rate=1).enclose_renyi(
+    assert releases.poisson(curve=gaussian_curve, rate=1).enclose_renyi(
         3
     ) == gaussian_curve.enclose_renyi(3)
     assert "must be > 1" in refusal(lambda: hidden.enclose_renyi(1))
-    fixed = subsampled_releases.fixed(curve=CASES["gaussian"].replaced(), sample=1, population=4)
+    fixed = releases.fixed(curve=CASES["gaussian"].replaced(), sample=1, population=4)
     assert "order 2" in refusal(lambda: fixed.enclose_renyi(2), NotDerived)
 
 
 def test_words() -> None:
-    sampled = subsampled_releases.poisson(curve=CASES["gaussian"].added(), rate=0.25)
+    sampled = releases.poisson(curve=CASES["gaussian"].added(), rate=0.25)
     assert sampled.scope == ADDED
     assert repr(sampled).endswith("--sensitivity 1 --poisson 1/4')")
-    fixed = subsampled_releases.fixed(curve=CASES["gaussian"].replaced(), sample=2, population=8)
+    fixed = releases.fixed(curve=CASES["gaussian"].replaced(), sample=2, population=8)
     assert (fixed.scope, fixed.rate) == (Scope(), Fraction(1, 4))
     assert repr(fixed).endswith("--scheme fixed-size:sample=2,population=8')")
-    assert (
-        len({sampled, subsampled_releases.poisson(curve=CASES["gaussian"].added(), rate="1/4")})
-        == 1
-    )
+    assert len({sampled, releases.poisson(curve=CASES["gaussian"].added(), rate="1/4")}) == 1
 
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
-    (lambda: subsampled_releases.poisson(curve=CASES["gaussian"].replaced(), rate="1/2"), "scope"),
-    (lambda: subsampled_releases.poisson(curve=3, rate="1/2"), "curve"),
-    (lambda: subsampled_releases.poisson(curve=CASES["gaussian"].added(), rate=0), "rate"),
-    (lambda: subsampled_releases.poisson(curve=CASES["gaussian"].added(), rate="11/10"), "rate"),
+    (lambda: releases.poisson(curve=CASES["gaussian"].replaced(), rate="1/2"), "scope"),
+    (lambda: releases.poisson(curve=3, rate="1/2"), "curve"),
+    (lambda: releases.poisson(curve=CASES["gaussian"].added(), rate=0), "rate"),
+    (lambda: releases.poisson(curve=CASES["gaussian"].added(), rate="11/10"), "rate"),
+    (lambda: releases.fixed(curve=CASES["gaussian"].added(), sample=1, population=2), "scope"),
+    (lambda: releases.fixed(curve=CASES["coins"].replaced(), sample=3, population=2), "sample"),
+    (lambda: releases.fixed(curve=CASES["coins"].replaced(), sample=0, population=2), "sample"),
     (
-        lambda: subsampled_releases.fixed(curve=CASES["gaussian"].added(), sample=1, population=2),
-        "scope",
-    ),
-    (
-        lambda: subsampled_releases.fixed(curve=CASES["coins"].replaced(), sample=3, population=2),
-        "sample",
-    ),
-    (
-        lambda: subsampled_releases.fixed(curve=CASES["coins"].replaced(), sample=0, population=2),
-        "sample",
-    ),
-    (
-        lambda: subsampled_releases.poisson(
-            curve=CASES["gaussian"].added(), rate="1/2"
-        ).enclose_delta(-1),
+        lambda: releases.poisson(curve=CASES["gaussian"].added(), rate="1/2").enclose_delta(-1),
         "epsilon",
     ),
     (
-        lambda: subsampled_releases.poisson(
-            curve=CASES["gaussian"].added(), rate="1/2"
-        ).enclose_epsilon(2),
+        lambda: releases.poisson(curve=CASES["gaussian"].added(), rate="1/2").enclose_epsilon(2),
         "delta",
     ),
 ]
@@ -194,7 +184,7 @@ def test_what_is_out_of_range_is_refused_by_name() -> None:
 )
 def test_mutants_of_one_round_are_caught(old: str, new: str) -> None:
     case, rate = CASES["gaussian"], Fraction(1, 10)
-    sample = subsampled_releases.poisson(curve=case.added(), rate=rate)
+    sample = releases.poisson(curve=case.added(), rate=rate)
     with mpmath.workdps(DIGITS):
         worlds = [*case.poisson(rate)]
     broken = mutated(AmplifiedSample.enclose_delta, old, new)
@@ -215,8 +205,8 @@ def test_a_sample_without_renyi_divergences_says_what_to_ask_for() -> None:
         noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity.l2_squared(4), scope=ADDED
     )
     sources = (
-        subsampled_releases.poisson(curve=ways, rate="1/10"),
-        subsampled_releases.fixed(curve=fixed, sample=1, population=10),
+        releases.poisson(curve=ways, rate="1/10"),
+        releases.fixed(curve=fixed, sample=1, population=10),
     )
     for sampled in sources:
         for asked in (sampled, compose((sampled, 3))):
@@ -224,3 +214,137 @@ def test_a_sample_without_renyi_divergences_says_what_to_ask_for() -> None:
                 asked.renyi(2)
             # The method that the message names exists.
             assert 0 < asked.epsilon("1/1000").upper_float < 2
+
+
+# -- pairs of each direction, several rounds, fixed-size samples -----------------------------------
+
+
+def listing_of(kinds: Tables) -> Listing:
+    ((_, table),) = kinds
+    return listed_above((1.0, table.cells(table.edges(Focus(1.0), 1 << 12))))
+
+
+def world_of(listing: Listing) -> World:
+    """Return the two laws of a listing, in mpmath; hidden mass has no partner."""
+    rows = zip(listing.masses.tolist(), listing.losses.tolist(), strict=True)
+    points = [(mpmath.mpf(p), mpmath.mpf(p) * mpmath.exp(-mpmath.mpf(l))) for p, l in rows]
+    return [*points, (mpmath.mpf(listing.hidden), mpmath.mpf(0))]
+
+
+def composed(kinds: Tables, rounds: int, epsilon: str) -> Any:
+    world = [(p, q) for p, q in world_of(listing_of(kinds)) if p > mpmath.mpf("1e-16")]
+    total = world
+    for _ in range(rounds - 1):
+        total = twice(total, world)
+    return hockey_stick(total, epsilon)
+
+
+def same(one: Any, two: Any) -> bool:
+    return bool(abs(one - two) <= mpmath.mpf("1e-12"))
+
+
+def test_each_direction_is_its_own() -> None:
+    case, rate = CASES["coins"], "1/3"
+    present, absent = releases.poisson(curve=case.added(), rate=rate).directions
+    with mpmath.workdps(DIGITS):
+        worlds = [*case.poisson(rate)]
+        for at in AT:
+            ahead, behind = (hockey_stick(world, at) for world in worlds[:2])
+            assert same(composed(present, 1, at), ahead)
+            assert same(composed(absent, 1, at), behind)
+    # The unit is hidden with probability 2/3, and no output reveals its absence.
+    listing = listing_of(absent)
+    assert listing.losses[-1] == pytest.approx(math.log(1.5), abs=1e-12)
+    assert listing.hidden == 0
+
+
+def test_several_shifts_or_directions_are_sampled_from_above() -> None:
+    case, rate = CASES["poisson"], "1/4"
+    sampled = releases.poisson(curve=case.added(), rate=rate)
+    assert not sampled.attained
+    with mpmath.workdps(DIGITS):
+        worlds = [*case.poisson(rate)]
+        for at in AT:
+            truth = max(hockey_stick(world, at) for world in worlds)
+            bound = max(composed(kinds, 1, at) for kinds in sampled.directions)
+            assert truth - mpmath.mpf("1e-14") <= bound <= truth * (1 + mpmath.mpf("1e-9"))
+    with pytest.raises(
+        NotDerived, match=r"no Renyi divergence is proven for such samples; use epsilon\(delta\)"
+    ):
+        sampled.enclose_renyi(2)
+
+
+def test_a_product_of_coordinates_is_sampled_too() -> None:
+    curve = PrivacyCurve(
+        noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity.box((1, 1)), scope=ADDED
+    )
+    sampled = releases.poisson(curve=curve, rate="1/10")
+    present, _ = sampled.directions
+    assert not sampled.attained
+    with mpmath.workdps(DIGITS):
+        for at in AT:
+            exact = real(Fraction(sampled.delta(at).upper))
+            found = composed(present, 1, at)
+            assert exact - mpmath.mpf("1e-14") <= found
+            assert found <= exact * mpmath.mpf("1.0001") + mpmath.mpf("1e-12")
+
+
+def fixed_pair_holds(case: Case, sample: int, population: int) -> bool:
+    """Whether one pair is above all neighbouring datasets at every epsilon of either sign, and
+    close to them at 0 and above.
+    """
+    pair = releases.fixed(curve=case.replaced(), sample=sample, population=population).pair()
+    kinds: Tables = ((Fraction(1), pair),)
+    small = mpmath.mpf("1e-12")
+    with mpmath.workdps(DIGITS):
+        worlds = [*case.fixed(Fraction(sample, population))]
+        for at in (*AT, "-1/50", "-1/3", "-2"):
+            truth = max(hockey_stick(world, at) for world in worlds)
+            bound = composed(kinds, 1, at)
+            if not truth - small <= bound <= truth * (1 + mpmath.mpf("1e-9")) + small:
+                return False
+    return True
+
+
+@by_day(2)
+@pytest.mark.parametrize("name", ["laplace", "gaussian", "coins", "poisson"])
+@pytest.mark.parametrize(("sample", "population"), [(1, 10), (3, 4)])
+def test_one_pair_lies_above_all_worlds(name: str, sample: int, population: int) -> None:
+    assert fixed_pair_holds(CASES[name], sample, population)
+
+
+def test_one_pair_lies_above_two_rounds_in_any_order() -> None:
+    case = replace(CASES["coins"], reach=13)
+    pair = releases.fixed(curve=case.replaced(), sample=1, population=4).pair()
+    with mpmath.workdps(DIGITS):
+        worlds = [*case.fixed("1/4")]
+        for at in ("1/50", "1/3"):
+            truth = max(
+                hockey_stick(twice(one, two), at) for one, two in itertools.product(worlds, worlds)
+            )
+            bound = composed(((Fraction(1), pair),), 2, at)
+            assert truth <= bound + mpmath.mpf("1e-12")
+            assert bound <= truth * mpmath.mpf("1.2")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("1 + rate * (x - 1)", "rate * (x - 1) + rate"),
+        ("rate * base.height(x)", "rate * rate * base.height(x)"),
+        ("1 - (1 - high) / x", "high / x"),
+        ("left + right", "right"),
+    ],
+)
+def test_mutants_of_the_fixed_pair_are_caught(
+    monkeypatch: pytest.MonkeyPatch, old: str, new: str
+) -> None:
+    def kept() -> bool:
+        try:
+            return fixed_pair_holds(CASES["gaussian"], 1, 10)
+        except InvalidParameter:
+            return False
+
+    assert kept()
+    monkeypatch.setattr(FixedSizeSample, "pair", mutated(FixedSizeSample.pair, old, new))
+    assert not kept()

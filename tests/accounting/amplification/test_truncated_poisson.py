@@ -15,15 +15,15 @@ from scipy import stats
 
 from accounting import compose
 from dpcore.mechanism import Relation
-from tests.support.accounting import subsampled_releases
+from tests.support.accounting import subsampled_releases as releases
 from tests.support.accounting.bound_ends import ends
 
-CURVE = subsampled_releases.gaussian(1)
+CURVE = releases.gaussian(1)
 X = np.arange(-14, 14, 0.01)
 
 
 def truncated(rate: str, examples: int, most: int, relation: Relation = Relation.ADD_REMOVE) -> Any:
-    return subsampled_releases.truncated(
+    return releases.truncated(
         curve=CURVE, rate=rate, examples=examples, most=most, relation=relation
     )
 
@@ -59,7 +59,7 @@ def test_every_small_dataset_stays_below(relation: Relation) -> None:
         source, q = truncated(rate, 4, most, relation), float(Fraction(rate))
         # The mutant: a unit that replaces another one moves the sum once.
         mutant = [
-            (w, subsampled_releases.poisson(curve=CURVE, rate=share, relation=relation))
+            (w, releases.poisson(curve=CURVE, rate=share, relation=relation))
             for w, share, _ in source.parts()
             if w > 0.01
         ]
@@ -78,11 +78,11 @@ def test_every_small_dataset_stays_below(relation: Relation) -> None:
 
 
 def test_a_batch_that_is_never_cut_is_a_poisson_sample() -> None:
-    plain = subsampled_releases.poisson(curve=CURVE, rate="1/10")
+    plain = releases.poisson(curve=CURVE, rate="1/10")
     whole = truncated("1/10", 50, 50)
     assert whole.directions == plain.directions
     assert compose((whole, 20)).epsilon("1e-5") == compose((plain, 20)).epsilon("1e-5")
-    swapped = subsampled_releases.replaced(curve=CURVE, rate="1/10")
+    swapped = releases.replaced(curve=CURVE, rate="1/10")
     assert truncated("1/10", 50, 50, Relation.REPLACE).directions == swapped.directions
     # Every unit is always present, and half of them are kept.
     ((chance, rate, _),) = truncated("1", 50, 25).parts()
@@ -142,7 +142,7 @@ def test_one_round_lies_within_its_ends() -> None:
         assert back.upper_float == pytest.approx(float(Fraction(epsilon)), rel=1e-9)
         assert back.lower < back.upper
     assert source.epsilon(0).upper == math.inf
-    assert source.scope == subsampled_releases.ADD_REMOVE
+    assert source.scope == releases.ADD_REMOVE
     assert source.assumptions == CURVE.assumptions
     found, least = source.renyi(2), source.least.renyi(2)
     assert found.lower == least.lower

@@ -32,7 +32,7 @@ from accounting.numerical_composition.cell_refinement import ListedLoss
 from accounting.numerical_composition.few_outcomes import Enumeration
 from accounting.pld.loss_atoms import Listing
 from accounting.privacy_curves import dominating_pairs as ways
-from accounting.privacy_curves.choose_composition_method import ComposedLoss, listed_loss, loss_of
+from accounting.privacy_curves.choose_composition_method import ComposedLoss, loss_of
 from dpcore import (
     Binomial,
     DiscreteGaussian,
@@ -283,7 +283,7 @@ def test_methods_overlap(
     low, high = (ComposedLoss.of(parts, above=above) for above in (False, True))
     named = [
         Enumeration(
-            parts=tuple((listed_loss(pair, above=above), count) for pair, count in parts),
+            parts=tuple((loss_of(pair, above=above), count) for pair, count in parts),
             most=1 << 18,
         )
         for above in (False, True)
@@ -371,8 +371,8 @@ def test_a_direction_that_is_dropped_is_seen() -> None:
     one = turning(noise, 1)
     broken = mutated(
         ways._of_shift,
-        "pair if mirror is pair else _tabled(dominating((((pair, 1),), ((mirror, 1),))))",
-        "mirror",
+        "above.append((TabledLoss.of(either, above=True), count))",
+        "above.append((mirror, count))",
     )
     at = Fraction(2)
     with mpmath.workdps(DIGITS):

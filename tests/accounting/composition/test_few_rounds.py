@@ -29,7 +29,7 @@ from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore import DiscreteGaussian, PolyaDifference, Relation, Scope, Sensitivity, Skellam
 from dpcore.numbers.enclosure import Enclosure
 from tests.effort import by_day
-from tests.support.accounting import subsampled_releases
+from tests.support.accounting import subsampled_releases as releases
 from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.release_lists import curve
 
@@ -44,17 +44,15 @@ def sample(sigma: str, rate: str, members: int = 1) -> Any:
     scope = Scope(relation=Relation.ADD_REMOVE)
     curve = RealCurve(noise=Gaussian(sigma=sigma), sensitivity=1, scope=scope)
     if members == 1:
-        return subsampled_releases.poisson(curve=curve, rate=rate)
-    return subsampled_releases.poisson(curve=curve, rate=rate, members=members)
+        return releases.poisson(curve=curve, rate=rate)
+    return releases.poisson(curve=curve, rate=rate, members=members)
 
 
 def removed(sigma: str, rate: str, delta: Fraction, rounds: int = 2) -> Enclosure:
     """Return epsilon for removing one unit, at the default width."""
     pair = sample(sigma, rate).directions[0][0][1]
     low, high = (
-        ComposedLoss.of([(TabledLoss(kinds=((Fraction(1), pair),), above=above), rounds)]).epsilon(
-            delta, NEAR
-        )
+        ComposedLoss.of([(TabledLoss.of(pair, above=above), rounds)]).epsilon(delta, NEAR)
         for above in (False, True)
     )
     return Enclosure(low.lower, high.upper)
@@ -130,7 +128,7 @@ AT = Fraction(1, 10**6)
 
 def wide(sigma: int, shift: int, rate: str) -> Any:
     noise = DiscreteGaussian(sigma_squared=sigma**2)
-    return subsampled_releases.poisson(
+    return releases.poisson(
         curve=PrivacyCurve(noise=noise, sensitivity=shift, scope=SCOPE), rate=rate
     )
 
@@ -168,7 +166,7 @@ def test_it_meets_the_engine_that_lists_outcomes(
     assert found.upper - found.lower <= 4 * near * found.upper
     # The interval of a sigma that differs by 1e-4 is disjoint.
     other = RealCurve(noise=Gaussian(sigma="1.0001"), sensitivity=1, scope=SCOPE)
-    less = compose((subsampled_releases.poisson(curve=other, rate=rate), rounds)).epsilon(AT, near)
+    less = compose((releases.poisson(curve=other, rate=rate), rounds)).epsilon(AT, near)
     assert less.upper < found.lower
 
 
@@ -178,7 +176,7 @@ def test_wide_noise_is_as_narrow_as_noise_on_the_reals(shift: int) -> None:
     rate, rounds, near = "1/100", 2000, Fraction(1, 10**6)
     found = ends(compose((wide(5000, shift, rate), rounds)).epsilon(AT))
     real = RealCurve(noise=Gaussian(sigma=Fraction(5000, shift)), sensitivity=1, scope=SCOPE)
-    beside = ends(compose((subsampled_releases.poisson(curve=real, rate=rate), rounds)).epsilon(AT))
+    beside = ends(compose((releases.poisson(curve=real, rate=rate), rounds)).epsilon(AT))
     assert found.upper - found.lower <= 2 * near * found.upper
     # The exact values differ by at most 1e-12, so both intervals contain both up to that.
     assert max(found.lower, beside.lower) <= min(found.upper, beside.upper)
@@ -210,9 +208,7 @@ def test_of_few_rounds_both_engines_hold_the_same_truth() -> None:
     assert found.lower <= truth.lower <= truth.upper <= found.upper
     assert found.upper - found.lower < Fraction(1, 10**4) * found.upper
     real = RealCurve(noise=Gaussian(sigma=Fraction(50, 12)), sensitivity=1, scope=SCOPE)
-    beside = ends(
-        compose((subsampled_releases.poisson(curve=real, rate="1/2"), 2)).epsilon(AT, "1e-7")
-    )
+    beside = ends(compose((releases.poisson(curve=real, rate="1/2"), 2)).epsilon(AT, "1e-7"))
     assert beside.lower > truth.upper
 
 

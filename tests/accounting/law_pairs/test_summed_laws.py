@@ -294,8 +294,7 @@ def test_a_broken_lean_pair_is_caught(kind: type[PolyaDifferenceBelowOne]) -> No
 
     def found(pair: PolyaDifferenceBelowOne) -> Any:
         below, above = (
-            TabledLoss(kinds=((Fraction(1), table_of(pair)),), above=side).listing()
-            for side in (False, True)
+            TabledLoss.of(table_of(pair), above=side).listing() for side in (False, True)
         )
 
         def ask(at: str) -> Enclosure:

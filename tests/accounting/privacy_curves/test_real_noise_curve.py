@@ -18,13 +18,13 @@ from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope, Sensitivity
-from tests.support.accounting import subsampled_releases
+from tests.support.accounting import subsampled_releases as releases
 from tests.support.accounting.bound_ends import ends
 from tests.support.dpcore.refusals import refusal
 
 
 def sampled(sigma: str, rate: str | Fraction, rounds: int) -> Composition:
-    part = subsampled_releases.poisson(curve=subsampled_releases.gaussian(sigma), rate=rate)
+    part = releases.poisson(curve=releases.gaussian(sigma), rate=rate)
     return compose((part, rounds))
 
 
@@ -42,9 +42,7 @@ def test_the_design_table() -> None:
     assert 6.9073 < found.lower < found.upper < 6.907385  # dp-accounting at a grid of 1e-5
     assert found.upper - found.lower <= found.upper / 10**8
     # The mutant: the direction is forgotten; the unit present is the worse one here.
-    away = subsampled_releases.poisson(
-        curve=subsampled_releases.gaussian(1), rate="1/100"
-    ).directions[1]
+    away = releases.poisson(curve=releases.gaussian(1), rate="1/100").directions[1]
     other = ContourIntegral(parts=((TabledLoss(kinds=away, above=True), 10**4),))
     assert other.epsilon("1e-6", "1e-6").upper < found.lower
     # The mutant: q and 1 - q are swapped.
@@ -52,39 +50,33 @@ def test_the_design_table() -> None:
 
 
 def test_vectors_cost_what_their_length_costs() -> None:
-    one = subsampled_releases.gaussian(1).epsilon("1e-6")
+    one = releases.gaussian(1).epsilon("1e-6")
     for noise, moves in ((4, Sensitivity.l2_squared(16)), (5, Sensitivity.box((3, 4)))):
-        found = subsampled_releases.gaussian(noise, moves).epsilon("1e-6")
+        found = releases.gaussian(noise, moves).epsilon("1e-6")
         assert (found.lower, found.upper) == (one.lower, one.upper)
     # The mutant: an l2 shift is used as an l1 shift: 7 for (3, 4).
-    assert subsampled_releases.gaussian(5, Sensitivity.l1(7)).epsilon("1e-6") > one.upper
+    assert releases.gaussian(5, Sensitivity.l1(7)).epsilon("1e-6") > one.upper
 
 
 def test_laplace_in_closed_form() -> None:
-    found = subsampled_releases.laplace(2).delta("1/4")
+    found = releases.laplace(2).delta("1/4")
     assert float(found.upper) == pytest.approx(-math.expm1((0.25 - 0.5) / 2), rel=1e-15)
-    assert subsampled_releases.laplace(2).epsilon(0).upper == Fraction(1, 2)
-    assert subsampled_releases.laplace(2).delta("1/2").upper == 0
+    assert releases.laplace(2).epsilon(0).upper == Fraction(1, 2)
+    assert releases.laplace(2).delta("1/2").upper == 0
     # At order 2: log((2 e^l + e^-2l)/3).
     l = 0.5
     renyi = math.log((2 * math.exp(l) + math.exp(-2 * l)) / 3)
-    assert float(subsampled_releases.laplace(2).renyi(2).upper) == pytest.approx(renyi)
+    assert float(releases.laplace(2).renyi(2).upper) == pytest.approx(renyi)
     # Many rounds against integer noise on a fine grid.
-    real = compose((subsampled_releases.laplace(20), 200)).epsilon("1e-6", "1e-6")
-    fine = PrivacyCurve(
-        noise=DiscreteLaplace(scale=800), sensitivity=40, scope=subsampled_releases.ADD_REMOVE
-    )
+    real = compose((releases.laplace(20), 200)).epsilon("1e-6", "1e-6")
+    fine = PrivacyCurve(noise=DiscreteLaplace(scale=800), sensitivity=40, scope=releases.ADD_REMOVE)
     whole = compose((fine, 200)).epsilon("1e-6", "1e-6")
     assert float(whole.upper) == pytest.approx(float(real.upper), rel=1e-3)
 
 
 def test_among_other_parts_and_assumptions() -> None:
-    part = subsampled_releases.poisson(curve=subsampled_releases.gaussian(2), rate="1/10")
-    total = compose(
-        (part, 10),
-        subsampled_releases.laplace(3),
-        Pure("1/10", scope=subsampled_releases.ADD_REMOVE),
-    )
+    part = releases.poisson(curve=releases.gaussian(2), rate="1/10")
+    total = compose((part, 10), releases.laplace(3), Pure("1/10", scope=releases.ADD_REMOVE))
     found = total.epsilon("1e-6", "1e-6")
     assert len(found.assumptions) == 3
     alone = compose((part, 10)).epsilon("1e-6", "1e-6")
@@ -102,19 +94,15 @@ def test_sizes_that_are_none(value: object) -> None:
 def test_what_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="noise"):
         RealCurve(noise=DiscreteGaussian(sigma_squared=1), sensitivity=1)  # type: ignore[arg-type]  # what a caller without types may give
-    assert "l1" in refusal(
-        lambda: subsampled_releases.laplace(1, Sensitivity.l2_squared(2)), NotDerived
-    )
+    assert "l1" in refusal(lambda: releases.laplace(1, Sensitivity.l2_squared(2)), NotDerived)
     with pytest.raises(InvalidParameter, match=r"scale = .*must be at least the sensitivity"):
-        subsampled_releases.laplace("1e-6")
-    assert subsampled_releases.laplace("1/2048").epsilon(0).upper == 2048
+        releases.laplace("1e-6")
+    assert releases.laplace("1/2048").epsilon(0).upper == 2048
     with pytest.raises(InvalidParameter, match="scope"):
-        subsampled_releases.poisson(
-            curve=subsampled_releases.gaussian(1, scope=Scope()), rate="1/2"
-        )
+        releases.poisson(curve=releases.gaussian(1, scope=Scope()), rate="1/2")
     for rate in (0, "1.1", -1):
         with pytest.raises(InvalidParameter, match="rate"):
-            subsampled_releases.poisson(curve=subsampled_releases.gaussian(1), rate=rate)
+            releases.poisson(curve=releases.gaussian(1), rate=rate)
     assert not hasattr(Gaussian(sigma=1), "sample")
 
 
@@ -127,8 +115,8 @@ def test_a_delta_of_1e_300() -> None:
 
 @pytest.mark.parametrize("sigma", ["1e300", "1e20", "1e-11", "1e-20"])
 def test_sizes_beyond_floats_cost_what_everybody_and_one_round_do(sigma: str) -> None:
-    moved = subsampled_releases.gaussian(sigma)
-    for kind in (subsampled_releases.poisson, subsampled_releases.replaced):
+    moved = releases.gaussian(sigma)
+    for kind in (releases.poisson, releases.replaced):
         step = kind(curve=moved, rate="1/100")
         for found, one, everybody in (
             (compose((step, 100)).epsilon("1e-6"), step.epsilon("1e-6", "1e-6"), math.inf),
@@ -140,8 +128,8 @@ def test_sizes_beyond_floats_cost_what_everybody_and_one_round_do(sigma: str) ->
     whole = compose((moved, 100)).epsilon("1e-6")
     assert sampled(sigma, "1/100", 100).epsilon("1e-6").upper <= whole.upper < math.inf
     for make, given in (
-        (subsampled_releases.poisson, {"rate": "1/100", "members": 2}),
-        (subsampled_releases.allocated, {"rounds": 10}),
+        (releases.poisson, {"rate": "1/100", "members": 2}),
+        (releases.allocated, {"rounds": 10}),
     ):
         with pytest.raises(InvalidParameter, match="between 1e-10 and 1e15"):
             make(curve=moved, **given)

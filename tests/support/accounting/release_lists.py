@@ -8,7 +8,7 @@ from typing import Any
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore import Scope, Sensitivity
 from dpcore.noise import Noise
-from tests.support.accounting import subsampled_releases
+from tests.support.accounting import subsampled_releases as releases
 
 
 def curve(noise: Noise, sensitivity: Sensitivity | int = 1) -> PrivacyCurve:
@@ -18,4 +18,4 @@ def curve(noise: Noise, sensitivity: Sensitivity | int = 1) -> PrivacyCurve:
 def sampled(noise: Noise, rate: str) -> Any:
     scope = Scope(relation="add-remove")  # type: ignore[arg-type]  # read by value
     base = PrivacyCurve(noise=noise, sensitivity=1, scope=scope)
-    return subsampled_releases.poisson(curve=base, rate=Fraction(rate))
+    return releases.poisson(curve=base, rate=Fraction(rate))

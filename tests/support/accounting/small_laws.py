@@ -175,7 +175,7 @@ def of_pairs(
         ask(
             ContourIntegral(
                 parts=tuple(
-                    (TabledLoss(kinds=((Fraction(1), IntegerPair(pair=pair)),), above=side), count)
+                    (TabledLoss.of(IntegerPair(pair=pair), above=side), count)
                     for pair, count in parts
                 )
             )
