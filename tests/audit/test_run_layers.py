@@ -99,7 +99,7 @@ def test_layers_that_draw_share_the_level() -> None:
 def test_replay_finds_what_no_sample_could_and_refutes_no_claim() -> None:
     rare = read_target("raw-in-a-hundred-thousand")
     assert isinstance(rare, Catalogued)
-    report = audited(rare, "replay", "sample", pair=rare.subject.pair)
+    report = audited(rare, "replay", "sample", pair=rare.subject.pair, changes=60)
     assert (report.verdict, report.exit_code) == ("not_refuted", 1)
     assert report.faults
     moved = audited(

@@ -29,6 +29,7 @@ from audit.runs.draw_plan import Plan
 from audit.sample_layer import draw, report_of, sample
 from audit.statistical_tests.fixed_sample_test import block_ends, gather
 from audit.targets.target import Target, Vectorised
+from dpcore.numbers.arrays import one_thread
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day, effort
 
@@ -314,7 +315,8 @@ def test_what_is_said_of_a_run_was_learned_from_others() -> None:
     rng = np.random.default_rng(2)
     columns = rng.normal(size=(400, 150))
     y: Any = (rng.random(400) < 0.5) - 0.5
-    slope, crossed = learn_linear(Stretches.of(columns), y, np.arange(400) % 2 == 0)
+    with one_thread():
+        slope, crossed = learn_linear(Stretches.of(columns), y, np.arange(400) % 2 == 0)
     # On pure noise: five standard deviations, and the correlation that a peeking learner would
     # have.
     assert abs(np.corrcoef(crossed, y)[0, 1]) < 5 / 20

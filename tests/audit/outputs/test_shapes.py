@@ -206,7 +206,7 @@ SHAPES: Final[dict[str, Shape]] = {
 
 
 def runs_of(name: str) -> int:
-    return 300 if name == "many" else 1000 if name.startswith("frame") else 3000
+    return 300 if name == "many" else 1000 if name.startswith("frame") else 2000
 
 
 @cache

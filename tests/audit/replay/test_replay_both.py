@@ -13,7 +13,6 @@ import pytest
 import audit.replay.replay_both
 import audit.replay.rng_hooks
 from audit.errors import TargetFailed
-from audit.replay.replay_both import replay
 from audit.replay.replay_report import Finding, ReplayReport
 from audit.replay.rng_hooks import hooked_rngs
 from audit.replay.tape import EXTREMES, Tape
@@ -24,6 +23,10 @@ from tests.support.dpcore.mutants import mutated
 from tests.support.replay_targets import correct, faulty
 
 AMOUNTS = (0.25, 0.75)
+
+
+def replay(*given: Any, changes: int = 60, **options: Any) -> ReplayReport:
+    return audit.replay.replay_both.replay(*given, changes=changes, **options)
 
 
 def kinds(report: ReplayReport, severity: str = "error") -> set[str]:
@@ -95,7 +98,7 @@ LEAKS = [
 @by_day(1)
 @pytest.mark.parametrize("function", LEAKS)
 def test_number_33_is_found_by_adversarial_tapes(function: Callable[..., Any]) -> None:
-    report = replay(function, AMOUNTS)
+    report = replay(function, AMOUNTS, changes=500)
     found = only(report, "unnoised-branch")
     assert (found.severity, found.refutes) == ("error", False)
     assert report.verdict == "found"
@@ -166,12 +169,10 @@ def test_draws_that_shift_are_not_compared() -> None:
 
 def test_strict_declares_that_draws_do_not_depend_on_data() -> None:
     pair = ([-50, 50], [50, -50])
-    report = replay(correct.sparse_vector, pair, strict=True, changes=20)
+    report = replay(correct.sparse_vector, pair, strict=True)
     assert only(report, "draws").refutes
     assert report.verdict == "refuted"
-    assert "draws" not in kinds(
-        replay(correct.noisy_max, ([0, 1], [1, 0]), strict=True, changes=20)
-    )
+    assert "draws" not in kinds(replay(correct.noisy_max, ([0, 1], [1, 0]), strict=True))
 
 
 def test_a_shape_that_depends_on_data() -> None:
@@ -238,7 +239,7 @@ def test_a_source_to_be_warned_of(
     function: Callable[..., Any], pair: tuple[Any, Any], kind: str
 ) -> None:
     states = faulty.MADE_EARLY, faulty.SEEDED_EARLY._stream
-    report = replay(function, pair, changes=20)
+    report = replay(function, pair)
     assert kind in kinds(report, "warning")
     assert report.replayable
     # What a module made early is as before.
@@ -247,7 +248,7 @@ def test_a_source_to_be_warned_of(
 
 def test_good_sources_are_not_warned_of() -> None:
     for function in (correct.counter, correct.numpy_counter):
-        assert kinds(replay(function, (0, 1), changes=20), "warning") == set()
+        assert kinds(replay(function, (0, 1)), "warning") == set()
 
 
 # -- targets that cannot be replayed, and failures ---------------------------------------------

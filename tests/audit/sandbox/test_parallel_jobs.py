@@ -100,6 +100,47 @@ def test_objects_stay_where_they_are_made(here: Path) -> None:
     assert not (here / "unpickled").exists()
 
 
+# -- the source files of a target -------------------------------------------------------------
+
+
+def test_a_changed_file_is_read_anew_by_workers_that_are_already_there(here: Path) -> None:
+    source = "def f(dataset, n, rng):\n    return rng.integers(9, size=n) + {offset}\n"
+    found = []
+    for offset in (0, "9 * dataset"):
+        (here / "changing.py").write_text(source.format(offset=offset))
+        found.append(sample(read_target("changing.py:f"), plan(jobs=2)).verdict)
+    assert found == ["not_refuted", "refuted"]
+
+
+def test_a_block_draws_the_same_twice() -> None:
+    # Spawning changes a seed sequence; repeated draws of a block must not depend on this.
+    planned = plan(runs=64)
+    block = block_of(planned, next(planned.blocks()))
+    states = [block.seed(0).spawn(1)[0].generate_state(1)[0] for _ in range(2)]
+    assert states[0] == states[1]
+
+
+# -- how far workers draw ahead ---------------------------------------------------------------
+
+
+@pytest.mark.nightly
+def test_a_sequential_audit_draws_little_beyond_its_stop(tmp_path: Path) -> None:
+    def counted(dataset: int, n: int, rng: np.random.Generator) -> Any:
+        with (tmp_path / "drawn").open("a") as log:
+            log.write(f"{n}\n")
+        return np.full(n, dataset)
+
+    target = Vectorised(spelling="counted", function=counted)
+    planned = plan(jobs=2, runs=10**6, sequential=True)
+    report = sample(target, planned)
+    drawn = sum(map(int, (tmp_path / "drawn").read_text().split()))
+    assert report.verdict == "refuted"
+    # At most six blocks beyond the deciding one, and the runs that check reproducibility by seed.
+    ends = [block.drawn + block.runs for block in islice(planned.blocks(), 40)]
+    stop = next(i for i, end in enumerate(ends) if end >= report.runs)
+    assert drawn <= ends[stop + 6] + 16
+
+
 # -- workers that fail or are interrupted -----------------------------------------------------
 
 
@@ -209,30 +250,6 @@ def await_end(workers: list[int]) -> None:
         time.sleep(0.05)
 
 
-# -- how far workers draw ahead ---------------------------------------------------------------
-
-
-@pytest.mark.nightly
-def test_a_sequential_audit_draws_little_beyond_its_stop(tmp_path: Path) -> None:
-    def counted(dataset: int, n: int, rng: np.random.Generator) -> Any:
-        with (tmp_path / "drawn").open("a") as log:
-            log.write(f"{n}\n")
-        return np.full(n, dataset)
-
-    target = Vectorised(spelling="counted", function=counted)
-    planned = plan(jobs=2, runs=10**6, sequential=True)
-    report = sample(target, planned)
-    drawn = sum(map(int, (tmp_path / "drawn").read_text().split()))
-    assert report.verdict == "refuted"
-    # At most six blocks beyond the deciding one, and the runs that check reproducibility by seed.
-    ends = [block.drawn + block.runs for block in islice(planned.blocks(), 40)]
-    stop = next(i for i, end in enumerate(ends) if end >= report.runs)
-    assert drawn <= ends[stop + 6] + 16
-
-
-# -- the source files of a target -------------------------------------------------------------
-
-
 def test_a_target_that_goes_to_another_folder_is_still_found(here: Path) -> None:
     (here / "moving.py").write_text(
         "import os\nos.chdir('/')\ndef f(dataset, n, rng):\n    return rng.integers(9, size=n)\n"
@@ -241,20 +258,3 @@ def test_a_target_that_goes_to_another_folder_is_still_found(here: Path) -> None
     assert Path.cwd() == Path("/")
     assert content_of(target) is not None
     assert sample(target, plan(jobs=2, runs=100)).error is None
-
-
-def test_a_changed_file_is_read_anew_by_workers_that_are_already_there(here: Path) -> None:
-    source = "def f(dataset, n, rng):\n    return rng.integers(9, size=n) + {offset}\n"
-    found = []
-    for offset in (0, "9 * dataset"):
-        (here / "changing.py").write_text(source.format(offset=offset))
-        found.append(sample(read_target("changing.py:f"), plan(jobs=2)).verdict)
-    assert found == ["not_refuted", "refuted"]
-
-
-def test_a_block_draws_the_same_twice() -> None:
-    # Spawning changes a seed sequence; repeated draws of a block must not depend on this.
-    planned = plan(runs=64)
-    block = block_of(planned, next(planned.blocks()))
-    states = [block.seed(0).spawn(1)[0].generate_state(1)[0] for _ in range(2)]
-    assert states[0] == states[1]

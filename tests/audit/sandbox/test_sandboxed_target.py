@@ -10,6 +10,7 @@ import signal
 import struct
 import subprocess
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,50 +30,42 @@ from tests.support.audit.command import Shell, at, process
 plan = partial(plans.plan, alpha="1e-9", runs=1000)
 
 
-@by_day(4)
+@pytest.fixture
+def sandbox(here: Path) -> Iterator[Sandbox]:
+    with Sandbox(60.0) as made:
+        yield made
+
+
 @pytest.mark.parametrize("name", ["coin", "raises_late", "masked_in_b"])
-@pytest.mark.usefixtures("here")
-def test_a_room_gives_the_report_of_this_process(name: str) -> None:
+def test_a_room_gives_the_report_of_this_process(sandbox: Sandbox, name: str) -> None:
     runs = 50_000 if name == "raises_late" else 1000
     within = sample(read_target(f"targets.py:{name}"), plan(runs=runs))
-    with Sandbox(60.0) as sandbox:
-        target = sandbox.target(f"targets.py:{name}")
-        assert isinstance(target, Remote)
-        assert sample(target, plan(runs=runs)).to_text() == within.to_text()
+    target = sandbox.target(f"targets.py:{name}")
+    assert isinstance(target, Remote)
+    assert sample(target, plan(runs=runs)).to_text() == within.to_text()
 
 
-@pytest.mark.usefixtures("here")
-def test_what_is_built_in_needs_no_room() -> None:
-    with Sandbox(60.0) as sandbox:
-        assert sandbox.target("count") == read_target("count")
-        assert sandbox.feature("sign") == sandbox.feature("sign")
-        assert sandbox._process.process is None
+def test_what_is_built_in_needs_no_room_and_what_is_not_there_is_refused(sandbox: Sandbox) -> None:
+    assert sandbox.target("count") == read_target("count")
+    assert sandbox.feature("sign") == sandbox.feature("sign")
+    assert sandbox._process.process is None
+    for name in ("word", "three", "nobody"):
+        with pytest.raises(InvalidParameter) as within:
+            read_target(f"targets.py:{name}")
+        with pytest.raises(InvalidParameter) as there:
+            sandbox.target(f"targets.py:{name}")
+        assert str(there.value) == str(within.value)
 
 
-@pytest.mark.usefixtures("here")
-def test_what_is_not_there_is_refused_as_ever() -> None:
-    with Sandbox(60.0) as sandbox:
-        for name in ("word", "three", "nobody"):
-            with pytest.raises(InvalidParameter) as within:
-                read_target(f"targets.py:{name}")
-            with pytest.raises(InvalidParameter) as there:
-                sandbox.target(f"targets.py:{name}")
-            assert str(there.value) == str(within.value)
-
-
-@pytest.mark.usefixtures("here")
-def test_a_process_that_ended_says_in_which_run() -> None:
-    with Sandbox(60.0) as sandbox:
-        report = sample(sandbox.target("targets.py:exits_late"), plan(runs=3000))
-        assert report.error is not None
-        assert report.error.reason == (
-            "ended its process with exit code 7, for example by os._exit or os.exec"
-        )
-        assert report.error.dataset in {"A", "B"}
-        assert 0 < report.runs < 3000
-        # A map is still applied, by another process.
-        doubled = sandbox.feature("targets.py:coin_of")
-        assert doubled.apply([1, 2]) == [2, 4]
+def test_a_process_that_ended_says_in_which_run(sandbox: Sandbox) -> None:
+    report = sample(sandbox.target("targets.py:exits_late"), plan(runs=3000))
+    assert report.error is not None
+    reason = "ended its process with exit code 7, for example by os._exit or os.exec"
+    assert report.error.reason == reason
+    assert report.error.dataset in {"A", "B"}
+    assert 0 < report.runs < 3000
+    # A map is still applied, by another process.
+    assert sandbox.feature("targets.py:coin_of").apply([1, 2]) == [2, 4]
 
 
 def test_a_map_sees_the_objects_themselves(audit: Shell) -> None:
@@ -258,15 +251,10 @@ def pressed(here: Path, *words: object, times: int = 1) -> tuple[int, str, str, 
     [
         (["targets.py:hangs_for_good", "--claim", "epsilon=1", "--pair", 0, 1], 2),
         (["importing.py:f", "--claim", "epsilon=1", "--pair", 0, 1], 1),
-        *(
-            pytest.param(words, times, marks=pytest.mark.nightly)
-            for words, times in (
-                (["targets.py:coin", "--feature", "targets.py:map_waits", "--claim", "epsilon=1",
-                  "--pair", 0, 1], 1),
-                (["replay", "targets.py:hangs_for_good", "--pair", 0, 1], 2),
-                (["fit", "targets.py:sampler_hangs", "--law", "discrete-laplace:scale=1"], 1),
-            )
-        ),
+        (["targets.py:coin", "--feature", "targets.py:map_waits", "--claim", "epsilon=1",
+          "--pair", 0, 1], 1),
+        (["replay", "targets.py:hangs_for_good", "--pair", 0, 1], 2),
+        (["fit", "targets.py:sampler_hangs", "--law", "discrete-laplace:scale=1"], 1),
     ],
     ids=["catches", "import", "feature", "replay", "fit"],
 )  # fmt: skip

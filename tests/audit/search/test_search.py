@@ -141,11 +141,8 @@ def test_spends_its_share_and_counts_what_it_spent() -> None:
     # Each candidate is tried once, and the chosen one comes first.
     assert len({key(tried.pair) for tried in found.tried}) == len(found.tried)
     assert found.tried[0].pair == found.pair
-
-
-def test_one_pair_alone() -> None:
-    found = search(Recorder(spelling="recorder"), read_space("integer:low=0,high=1"), runs=1000)
-    assert found.pair == (0, 1)
+    alone = search(recorder, read_space("integer:low=0,high=1"), runs=1000)
+    assert alone.pair == (0, 1)
 
 
 def fails_at_two(dataset: Sequence[int], n: int, rng: np.random.Generator) -> Any:
@@ -162,12 +159,8 @@ def test_a_failing_target_names_the_dataset() -> None:
     shown = str(caught.value)
     assert "in the search, on the dataset [1, 1]: raised KeyError: 'two'" in shown
     assert caught.value.dataset == "B"
-
-
-def test_a_dataset_that_the_target_does_not_take_is_refused() -> None:
-    target = read_target("discrete-laplace:scale=1")
     with pytest.raises(InvalidParameter, match=r"dataset A .* must be an integer"):
-        search(target, read_space("vector:dimension=2,low=0,high=1"), runs=1000)
+        search(read_target("discrete-laplace:scale=1"), space, runs=1000)
 
 
 def hides_in_the_sum(dataset: int, n: int, rng: np.random.Generator) -> Any:
@@ -190,7 +183,7 @@ def test_too_few_runs_are_refused(runs: int) -> None:
 
 
 def test_the_score_is_near_zero_where_nothing_is_to_be_found() -> None:
-    r"""The score that chance explains is subtracted; a mutant without this reports a finding."""
+    r"""What chance explains is subtracted; a mutant without this reports a finding."""
     rng = np.random.default_rng(7)
     per_cell = rng.multinomial(4000, [1 / 200] * 200)
     counts = np.stack((in_a := rng.binomial(per_cell, 0.5), per_cell - in_a))
@@ -198,11 +191,8 @@ def test_the_score_is_near_zero_where_nothing_is_to_be_found() -> None:
     greedy = mutated(module._advantage, "+ by_chance", "+ 0 * by_chance")
     assert abs(score) < 0.002
     assert greedy(counts, ONE.points, rng) > 5 * abs(score)
-
-
-def test_delta_is_allowed() -> None:
+    # A delta is allowed.
     counts = np.array([[500, 0], [450, 50]])
-    rng = np.random.default_rng(7)
     pure = module._advantage(counts, ONE.points, rng)
     assert pure > 0
     assert module._advantage(counts, Claim(epsilon=1, delta="0.2").points, rng) < 0 < pure

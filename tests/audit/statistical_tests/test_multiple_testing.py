@@ -103,7 +103,7 @@ def test_one_view_of_a_curve_is_the_average_over_its_points() -> None:
 
 
 def test_each_bound_has_its_share() -> None:
-    halves = [noisy(1500, 0.7, seed) for seed in (1, 2)]
+    halves = [noisy(1000, 0.7, seed) for seed in (1, 2)]
     views = [View(pair=i, outputs=o, worlds=w) for i, (o, w) in enumerate(halves)]
     claim = LAPLACE
     found = weigh_views(views, claim, ALPHA, seed=7)
@@ -128,7 +128,7 @@ def test_each_bound_has_its_share() -> None:
     assert found.witness == evidence[best.pair].followed(*best.claim.exact)[1]
     assert found.resolution == max(
         min(
-            resolution(1500, epsilon, share, delta, crowd=own.tally.crowd)
+            resolution(1000, epsilon, share, delta, crowd=own.tally.crowd)
             for epsilon, delta in (point.exact for point in claim.points)
         )
         for own in evidence
