@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.search.spaces import Space, key, read_space
+from audit.search.spaces import DatasetPair, Space, key, read_space
 from audit.testing.strategies import (
     neighbouring_datasets,
     neighbouring_histograms,
@@ -111,9 +111,8 @@ SPACES: dict[str, tuple[Neighbours, tuple[int, int]]] = {
 BOTH = ["replace", "add-remove"]
 
 
-def _check(
-    space: Space, pair: Any, relation: str, neighbours: Neighbours, bounds: tuple[int, int]
-) -> None:
+def _check(space: Space, pair: DatasetPair, relation: str) -> None:
+    neighbours, bounds = SPACES[space.spelling]
     assert pair[0] != pair[1]
     assert neighbours(*pair, relation), pair
     assert space.neighbours(*pair)
@@ -127,11 +126,10 @@ def _check(
 @given(seed=st.integers(0, 2**32))
 def test_candidates_are_neighbours(text: str, relation: str, seed: int) -> None:
     space = read_space(text, relation)
-    neighbours, bounds = SPACES[text]
     rng = np.random.default_rng(seed)
     pair = space.draw(rng)
     for step in range(8):
-        _check(space, pair, relation, neighbours, bounds)
+        _check(space, pair, relation)
         assert space.neighbours(*pair[::-1])
         assert json.loads(json.dumps(pair)) == list(pair)
         pair = space.mutate(pair, rng) if step % 4 else space.draw(rng)
@@ -146,7 +144,7 @@ def test_patterns_are_different_neighbours_in_a_fixed_order(text: str, relation:
     assert found == list(space.patterns())
     assert len({key(pair) for pair in found}) == len(found)
     for pair in found:
-        _check(space, pair, relation, *SPACES[text])
+        _check(space, pair, relation)
 
 
 def test_the_patterns_of_the_literature() -> None:
