@@ -235,7 +235,7 @@ def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:
     if kind not in {".toml", ".json"}:
         raise wrong("must be a file that ends in .toml or .json")
     found = read_document("--pairs", Path(path))
-    pairs = tuple((_from_toml if kind == ".toml" else _from_json)(found, wrong))
+    pairs = tuple(_listed(found, wrong, toml=kind == ".toml"))
     if not pairs:
         raise wrong("contains no pair")
     return pairs
@@ -257,31 +257,23 @@ def read_document(option: str, path: Path) -> Any:
 _Wrong: TypeAlias = Callable[[str], InvalidParameter]
 
 
-def _from_toml(found: Any, wrong: _Wrong) -> Iterator[tuple[Any, Any]]:
-    tables = found.get("pair", [])
-    if set(found) - {"pair"} or not isinstance(tables, list):
-        raise wrong(_TOML)
-    for number, table in enumerate(tables, 1):
-        if not isinstance(table, dict) or set(table) != {"a", "b"}:
-            raise wrong(f"pair {number}: {_TOML}")
-        yield _checked(table["a"], table["b"], number, wrong)
-
-
-def _from_json(found: Any, wrong: _Wrong) -> Iterator[tuple[Any, Any]]:
-    if not isinstance(found, list):
-        raise wrong(_JSON)
-    for number, pair in enumerate(found, 1):
-        if not isinstance(pair, list) or len(pair) != 2:
-            raise wrong(f"pair {number}: {_JSON}")
-        yield _checked(pair[0], pair[1], number, wrong)
-
-
-def _checked(a: Any, b: Any, number: int, wrong: _Wrong) -> tuple[Any, Any]:
-    for place, value in (*_leaves(a, "a"), *_leaves(b, "b")):
-        finite = not isinstance(value, float) or math.isfinite(value)
-        if not finite or not isinstance(value, int | float | str | None):
-            raise wrong(f"pair {number}: {place} = {value} is not a JSON value")
-    return a, b
+def _listed(found: Any, wrong: _Wrong, *, toml: bool) -> Iterator[tuple[Any, Any]]:
+    form, pairs = (_TOML, found.get("pair", [])) if toml else (_JSON, found)
+    if not isinstance(pairs, list) or (toml and set(found) - {"pair"}):
+        raise wrong(form)
+    for number, pair in enumerate(pairs, 1):
+        match pair:
+            case {"a": a, "b": b} if toml and len(pair) == 2:
+                pass
+            case [a, b] if not toml:
+                pass
+            case _:
+                raise wrong(f"pair {number}: {form}")
+        for place, value in (*_leaves(a, "a"), *_leaves(b, "b")):
+            finite = not isinstance(value, float) or math.isfinite(value)
+            if not finite or not isinstance(value, int | float | str | None):
+                raise wrong(f"pair {number}: {place} = {value} is not a JSON value")
+        yield a, b
 
 
 def _leaves(value: Any, place: str) -> Iterator[tuple[str, Any]]:

@@ -2,6 +2,7 @@ r"""Tests of `audit.published_failures.judge` on a package built here, without a
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,6 @@ from audit.published_failures.judge import Judged, judge
 from tests.alpha_budget import buy_alpha
 from tests.audit.published_failures.test_corpus_entry import TEXT
 from tests.support.audit.command import Shell
-from tests.support.audit.wheels import write_wheel
 
 ALPHA = buy_alpha("the corpus judges a package made here", "1e-8") / 10
 
@@ -52,6 +52,21 @@ def entry(code: str = CODE, twin: str = CODE) -> Entry:
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("environments")
+
+
+def write_wheel(folder: Path, name: str, version: str, source: str, needs: str = "") -> None:
+    """Write a wheel with one module; ``needs`` is a declared requirement."""
+    about = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    files = {
+        f"{name}.py": source,
+        f"{about}/METADATA": metadata + (f"Requires-Dist: {needs}\n" if needs else ""),
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{about}/RECORD"] = "".join(f"{path},,\n" for path in (*files, f"{about}/RECORD"))
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
 
 
 @pytest.fixture(scope="module")

@@ -114,26 +114,22 @@ def rounds(target: Known, alpha: float, runs: int, claim: str | None = None) -> 
     return sample(target, plan)
 
 
-@by_day(1)
-@each_instance
-def test_rounds_do_not_refute_the_derived_guarantee(words: str, alpha: float) -> None:
-    target = instance(words)
-    report = rounds(target, alpha, RUNS)
-    assert report.error is None
-    assert report.verdict == "not_refuted"
-    assert report.repeatable
-    assert (
-        join_layers(decided(target, claimed(target), (target.subject.pair)), report).verdict
-        == "proven"
-    )
+DROPS = "pure,users=3,epsilon=1,honest_fraction=2/3"
 
 
-@by_day(1)
-@pytest.mark.parametrize("functionality", ["per-user", "masked"])
-def test_rounds_of_every_functionality_do_not(functionality: str, alpha: float) -> None:
-    target = instance("pure,users=3,epsilon=1,honest_fraction=2/3", functionality)
+@by_day(2)
+@pytest.mark.parametrize(
+    ("words", "functionality"),
+    [*((words, "ideal") for words in INSTANCES), (DROPS, "masked"), (DROPS, "per-user")],
+)
+def test_rounds_do_not_refute_the_derived_guarantee(
+    words: str, functionality: str, alpha: float
+) -> None:
+    target = instance(words, functionality)
     report = rounds(target, alpha, 120 if functionality == "masked" else RUNS)
     assert (report.error, report.verdict, report.repeatable) == (None, "not_refuted", True)
+    exact = decided(target, claimed(target), target.subject.pair)
+    assert join_layers(exact, report).verdict == "proven"
 
 
 def test_the_dropout_blind_round_is_refuted() -> None:
