@@ -67,8 +67,8 @@ AUDITS: dict[str, Audited] = {
 }
 
 
-def dpcore(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return python("-m", "dpcore.cli.app", *arguments, **environment)
+def dpcore(*arguments: str, path: object = ROOT) -> subprocess.CompletedProcess[str]:
+    return python("-m", "dpcore.cli.app", *arguments, path=path)
 
 
 def audit(case: Audited, target: str, claim: str, alpha: float) -> tuple[int, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ def test_one_residue_less_cannot_be_read_back() -> None:
         need = protocol.users * protocol.precision + 2 * protocol.threshold + 1
         sums = {k % (need - 1) for k in range(need)}
         assert len(sums) < need  # two sums share a residue
-        line = refusal(lambda p=protocol, n=need: dataclasses.replace(p, modulus=n - 1))  # type: ignore[misc]  # a default binds the loop variable
+        line = refusal(partial(dataclasses.replace, protocol, modulus=need - 1))
         assert names(line, "modulus", need - 1)
 
 
@@ -195,8 +196,8 @@ def test_honest_users_are_among_the_users(honest: Any) -> None:
         LocalSum(users=3, precision=1, threshold=1, noise=LAPLACE),
         CentralSum(users=3, precision=1, threshold=1, noise=LAPLACE),
     ):
-        assert names(refusal(lambda p=protocol: p.observed_noise(honest)), "honest", honest)  # type: ignore[misc]  # a default binds the loop variable
-        assert names(refusal(lambda p=protocol: p.mechanism(honest)), "honest", honest)  # type: ignore[misc]  # as above
+        for act in (protocol.observed_noise, protocol.mechanism):
+            assert names(refusal(partial(act, honest)), "honest", honest)
 
 
 @pytest.mark.parametrize("y", [-1, 4, 1.0, None, np.array([4]), np.array([0.5])])
@@ -209,24 +210,21 @@ def test_a_sum_outside_the_residues(y: Any) -> None:
 def test_noise_that_would_bias_or_has_no_sum() -> None:
     biased = Poisson(mean=3)
     wrong: Any = 3
-    for noise in (biased, wrong):
-        line = refusal(lambda n=noise: AggregatedSum(users=2, precision=1, threshold=1, share=n))  # type: ignore[misc]  # a default binds the loop variable
-        assert names(line, "share")
-        line = refusal(lambda n=noise: LocalSum(users=2, precision=1, threshold=1, noise=n))  # type: ignore[misc]  # as above
-        assert names(line, "noise")
-        line = refusal(lambda n=noise: CentralSum(users=2, precision=1, threshold=1, noise=n))  # type: ignore[misc]  # as above
-        assert names(line, "noise")
-    skellam = Skellam(variance=4)
-    line = refusal(lambda: ShuffledPure(users=2, precision=1, threshold=1, share=skellam))
-    assert names(line, "share")
+    kinds: list[tuple[Any, str]] = [
+        *((AggregatedSum, "share"), (LocalSum, "noise"), (CentralSum, "noise"))
+    ]
+    refused = [(kind, name, noise) for kind, name in kinds for noise in (biased, wrong)]
+    for kind, name, noise in (*refused, (ShuffledPure, "share", Skellam(variance=4))):
+        line = refusal(partial(kind, users=2, precision=1, threshold=1, **{name: noise}))
+        assert names(line, name)
 
 
 def test_values_that_draw_nothing() -> None:
     protocol = aggregated(2, 1, 1)
     for x in ([0.5, 2.0], [0.1, 0.2, 0.3], [[1], [1, 0]], 1.5):
         value: Any = x
-        assert names(refusal(lambda v=value: protocol.randomize(v, rng=NeverAsked())), "x")  # type: ignore[misc]  # a default binds the loop variable
-        assert names(refusal(lambda v=[x, x, x]: protocol.sum_at_once(v, rng=NeverAsked())), "x")  # type: ignore[misc]  # as above
+        assert names(refusal(partial(protocol.randomize, value, rng=NeverAsked())), "x")
+        assert names(refusal(partial(protocol.sum_at_once, [x, x, x], rng=NeverAsked())), "x")
     wide = LocalSum(users=2, precision=1, threshold=1, noise=DiscreteLaplace(scale=10**30))
     with pytest.raises(Unrepresentable):
         wide.randomize([0.5, 0.5], rng=NeverAsked())

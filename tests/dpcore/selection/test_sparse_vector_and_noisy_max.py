@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations, product
@@ -67,19 +67,25 @@ def sparse_listed(answers: Sequence[int], count: int, *, gap: bool = False) -> d
     return found
 
 
+def unrolled(release: Any, *given: Any, open_mass: Fraction = Fraction(0)) -> Any:
+    """Return the law of a release; several answers are a tuple."""
+
+    def sampler(rng: Forking) -> Any:
+        found = release(*given, rng=rng)
+        return tuple(found) if isinstance(found, Iterable) else found
+
+    return unroll(sampler, open_mass=open_mass)
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_the_sparse_vector_is_the_algorithm(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sparse_vector_and_noisy_max, "DiscreteLaplace", Finite)
     above = AboveThreshold(epsilon=1, sensitivity=1, threshold=5, count=count)
     for answers in ([5, 4, 6], [3, 7], [5]):
-        law = unroll(lambda rng, a=answers: tuple(above.release(a, rng=rng)), open_mass=Fraction(0))  # type: ignore[misc]  # a sampler
-        assert law.lower == sparse_listed(answers, count)
+        assert unrolled(above.release, answers).lower == sparse_listed(answers, count)
         for old, new in (("gap >= 0", "gap > 0"), ("if not left", "if left < -9")):
             wrong = mutated(AboveThreshold.stream, old, new, DiscreteLaplace=Finite)
-            other = unroll(
-                lambda rng, a=answers, w=wrong: tuple(w(above, a, rng=rng)),  # type: ignore[misc]  # a sampler
-                open_mass=Fraction(0),
-            )
+            other = unrolled(wrong, above, answers)
             if old != "if not left" or len(answers) > count:
                 assert other.lower != sparse_listed(answers, count)
 
@@ -90,11 +96,7 @@ def test_the_gap_is_the_lead_of_the_noisy_answer(monkeypatch: pytest.MonkeyPatch
         above = AboveThreshold(epsilon=1, sensitivity=1, threshold=5, count=count, gap=True)
         for answers in ([5, 4, 6], [3, 7]):
             listed = sparse_listed(answers, count, gap=True)
-            law = unroll(
-                lambda rng, a=answers, m=above: tuple(m.release(a, rng=rng)),  # type: ignore[misc]  # a sampler
-                open_mass=Fraction(0),
-            )
-            assert law.lower == listed
+            assert unrolled(above.release, answers).lower == listed
             # The gap to the threshold without its noise.
             wrong = mutated(
                 AboveThreshold.stream,
@@ -102,11 +104,7 @@ def test_the_gap_is_the_lead_of_the_noisy_answer(monkeypatch: pytest.MonkeyPatch
                 "(gap + bar - self.threshold if above",
                 DiscreteLaplace=Finite,
             )
-            other = unroll(
-                lambda rng, a=answers, w=wrong, m=above: tuple(w(m, a, rng=rng)),  # type: ignore[misc]  # a sampler
-                open_mass=Fraction(0),
-            )
-            assert other.lower != listed
+            assert unrolled(wrong, above, answers).lower != listed
 
 
 def keeps_epsilon(unit: str, answers: Sequence[int]) -> bool:
@@ -184,11 +182,11 @@ def test_noisy_max_is_the_algorithm(kind: MaxNoise, monkeypatch: pytest.MonkeyPa
         kept = 1 - SMALL[-1]
         law = {z: mass / kept for z, mass in SMALL.items() if z >= 0}
     for scores in ([0, 0], [1, 0, 0]):
-        found = unroll(lambda rng, s=scores: best.release(s, rng=rng), open_mass=Fraction(1, 10**6))  # type: ignore[misc]  # a sampler
+        found = unrolled(best.release, scores, open_mass=Fraction(1, 10**6))
         for index, mass in enumerate(largest_listed(scores, law)):
             assert mass in found.bounds(index)
     first = mutated(NoisyMax.release, "rng.below(len(best))", "0", DiscreteLaplace=Finite)
-    wrong = unroll(lambda rng: first(best, [0, 0], rng=rng), open_mass=Fraction(1, 10**6))
+    wrong = unrolled(first, best, [0, 0], open_mass=Fraction(1, 10**6))
     assert Fraction(1, 2) not in wrong.bounds(0)
 
 
@@ -290,19 +288,13 @@ def test_the_lead_is_that_over_the_least_score_that_wins(monkeypatch: pytest.Mon
     monkeypatch.setattr(sparse_vector_and_noisy_max, "DiscreteLaplace", Finite)
     leading = NoisyMax(epsilon=1, sensitivity=1, noise=MaxNoise.LAPLACE, gap=True)
     for scores in ([0, 0], [1, 0], [0, 1, 1]):
-        found = unroll(
-            lambda rng, s=scores: leading.release(s, rng=rng),  # type: ignore[misc]  # a sampler
-            open_mass=Fraction(1, 1000),
-        )
+        found = unrolled(leading.release, scores, open_mass=Fraction(1, 1000))
         listed = lead_listed(scores, SMALL)
         assert set(found.lower) <= set(listed)
         assert all(mass in found.bounds(key) for key, mass in listed.items())
         # The mutant: the difference to the second largest score, which ignores ties.
         plain = mutated(NoisyMax.release, "(lead > 0 and", "(False and", DiscreteLaplace=Finite)
-        wrong = unroll(
-            lambda rng, s=scores, p=plain: p(leading, s, rng=rng),  # type: ignore[misc]  # a sampler
-            open_mass=Fraction(1, 1000),
-        )
+        wrong = unrolled(plain, leading, scores, open_mass=Fraction(1, 1000))
         assert not all(mass in wrong.bounds(key) for key, mass in listed.items())
 
 

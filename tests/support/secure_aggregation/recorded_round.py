@@ -155,7 +155,8 @@ def over_each_graph(module: str, **derived: Callable[[str], Any]) -> Any:
 
     @pytest.fixture(autouse=True, params=GRAPHS)
     def over_graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name, find in {"PLAY": rehearsed, **derived}.items():
+        globals_of: dict[str, Callable[[str], Any]] = {"PLAY": rehearsed, **derived}
+        for name, find in globals_of.items():
             monkeypatch.setattr(sys.modules[module], name, find(request.param))
 
     return over_graph
