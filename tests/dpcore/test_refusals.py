@@ -12,13 +12,16 @@ import pytest
 
 from dpcore import (
     DiscreteGaussian,
+    DiscreteGaussianSum,
     DiscreteLaplace,
     Mechanism,
     Noise,
+    Polya,
     Release,
     Scope,
     SeededRng,
     Sensitivity,
+    Skellam,
     SystemRng,
     Unrepresentable,
     read_noise,
@@ -235,19 +238,25 @@ def test_a_level_lies_strictly_between_0_and_1(p: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("noise", "argument"),
+    ("noise", "argument", "range_of"),
     [
-        (DiscreteLaplace(scale="9e-7"), "scale"),
-        (DiscreteLaplace(scale=2**46 + 1), "scale"),
-        (DiscreteGaussian(sigma_squared="9e-13"), "sigma_squared"),
-        (DiscreteGaussian(sigma_squared=2**92 + 1), "sigma_squared"),
-        *((Poisson(mean=m), "mean") for m in ("1e-10", 2**61)),
-        (Binomial(trials=2**62 + 1, probability="1e-9"), "trials"),
-        (Binomial(trials=3, probability="1e-10"), "probability"),
+        (DiscreteLaplace(scale="9e-7"), "scale", "1e-6 <= scale <= 2^46"),
+        (DiscreteLaplace(scale=2**46 + 1), "scale", "1e-6 <= scale <= 2^46"),
+        (DiscreteGaussian(sigma_squared="9e-13"), "sigma_squared", "sigma_squared"),
+        (DiscreteGaussian(sigma_squared=2**92 + 1), "sigma_squared", "sigma_squared"),
+        *((Poisson(mean=m), "mean", "mean") for m in ("1e-10", 2**61)),
+        (Skellam(variance="9e-10"), "variance", "1e-9 <= variance <= 2^60"),
+        (Skellam(variance=2**60 + 1), "variance", "1e-9 <= variance <= 2^60"),
+        (Polya(shape=Fraction(1, 2**31), scale=1), "shape", "2^-30 <= shape <= 2^10"),
+        (Binomial(trials=2**62 + 1, probability="1e-18"), "trials", "trials <= 2^62"),
+        (Binomial(trials=3, probability="1e-10"), "probability", "1e-9 <= trials p (1-p) <= 2^60"),
+        (DiscreteGaussianSum(count=5, sigma_squared=2**58), "sigma_squared", "count sigma_squared"),
     ],
     ids=str,
 )
-def test_floats_outside_their_range_point_to_the_enclosures(noise: Noise, argument: str) -> None:
+def test_floats_outside_their_range_point_to_the_enclosures(
+    noise: Noise, argument: str, range_of: str
+) -> None:
     for act in (
         lambda: noise.pmf(0),
         lambda: noise.log_pmf(0),
@@ -257,6 +266,7 @@ def test_floats_outside_their_range_point_to_the_enclosures(noise: Noise, argume
     ):
         line = refusal(act)
         assert names(line, argument)
+        assert range_of in line
         assert "enclose_pmf" in line
     assert noise.enclose_pmf(centre(noise)).lower > 0
 

@@ -3,7 +3,6 @@ r"""Tests of `dpcore.analysis.contour_sums`: enclosures of masses and tails, for
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -111,31 +110,6 @@ def test_masses_beyond_the_sum_are_held() -> None:
         old = "arb(0, (growth - ball(gap) * (near + 1)).exp().upper())"
         found = mutated(contour.central_masses, old, "arb(0)", **stand_ins)(WIDER, 60)
         assert not all(holds(one, truth.get(k, Fraction(0))) for k, one in enumerate(found))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Counted:
-    r"""A law that counts the evaluated frequencies."""
-
-    law: Coins
-    asked: list[arb] = field(default_factory=list)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.law, name)
-
-    def tilted_characteristic(self, c: arb, theta: arb) -> acb:
-        self.asked.append(theta)
-        return self.law.tilted_characteristic(c, theta)
-
-
-def frequencies(code: Callable[..., list[arb]], reach: int) -> int:
-    r"""Count the frequencies for the masses of a narrow law up to ``reach``; all are checked."""
-    truth, counted = RARE.masses(), Counted(law=RARE)
-    with precision(90):
-        for k, found in enumerate(code(counted, reach)):
-            assert holds(found, truth.get(k, Fraction(0)))
-            assert found.rad() < arb(2) ** -80
-    return len(counted.asked)
 
 
 Sum = Callable[..., arb]

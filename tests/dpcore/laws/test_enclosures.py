@@ -12,14 +12,13 @@ from flint import fmpz_poly
 from mpmath import mp, mpf
 
 from dpcore import DiscreteGaussian, DiscreteLaplace, Enclosure, InvalidParameter, Noise
-from dpcore.analysis import contour_sums as contour
 from dpcore.analysis import theta
 from dpcore.laws.sum_of_shares import summed
 from dpcore.noise import Divisible
 from dpcore.numbers.enclosure import ball, precision
 from tests.effort import by_day
 from tests.support.dpcore import mpmath_precision
-from tests.support.dpcore.mutants import mutated, rewired
+from tests.support.dpcore.mutants import mutated
 from tests.support.enumerate_random_choices import coarser
 from tests.support.laws import (
     EXAMPLES,
@@ -309,18 +308,3 @@ def test_a_wrong_partition_is_seen() -> None:
     )
     with mpmath_precision.digits(60), precision(200):
         assert not mpmath_precision.holds(Enclosure.of(wrong(noise, 0)), second(noise, "pmf", 0))
-
-
-@pytest.mark.parametrize("variance", ["16400.5", "1000000", "12582913"])
-def test_a_contour_sum_without_its_error_term_would_be_seen(variance: str) -> None:
-    # The alias term of the trapezoidal rule makes the ball true: with too few points the error of
-    # the sum exceeds mpmath's digits.
-    exact = Fraction(variance)
-    noise = DiscreteGaussian(sigma_squared=exact)
-    term = "real += arb(0, (alias * decay / (1 - decay) * points).upper())"
-    blind = mutated(contour._contour, term, "pass", _GUARD=-150)
-    seeing = rewired(contour._contour, _GUARD=-150)
-    with mpmath_precision.digits(60), precision(200):
-        for code, right in ((blind, False), (seeing, True)):
-            tail = rewired(contour.upper_tail, _contour=code)(theta.ThetaSum(variance=exact), 1)
-            assert mpmath_precision.holds(Enclosure.of(tail), second(noise, "sf", 0)) == right

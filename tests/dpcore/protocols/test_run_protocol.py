@@ -68,7 +68,7 @@ def expected(protocol: AggregatedSum, x: list[Fraction]) -> list[float]:
 
 TINY = AggregatedSum(users=3, precision=2, threshold=1, share=Skellam(variance="1/2"))
 HELD = [Fraction(1, 4), Fraction(1), Fraction(5, 8)]
-RUNS = 3000
+RUNS = 1500
 
 ROUTES: dict[str, Aggregation] = {
     "at once": IdealAggregation(modulus=TINY.modulus),

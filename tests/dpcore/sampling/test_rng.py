@@ -1,4 +1,4 @@
-r"""Tests of `dpcore.sampling.rng`: uniform output, each word dealt once and erased."""
+r"""Tests of `dpcore.sampling.rng`: the documented stream, each word dealt once and erased."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from dpcore import DiscreteGaussian, SeededRng, SystemRng
 from dpcore.noise import batch_of
 from dpcore.sampling import rng
 from dpcore.sampling.rng import Rng, Words, _Keystream
-from tests.alpha_budget import buy_alpha
 from tests.dpcore.test_forks import FORK_DRAWS, WIDE
 from tests.support.dpcore.mutants import mutated
 
@@ -199,57 +197,6 @@ def test_a_forgetful_stream_has_no_key_and_no_words() -> None:
     stream.forget()
     assert state(stream) == ([0] * BLOCK_WORDS, [])
     assert stream._encryptor is None
-
-
-def chi_square(counts: Any, cells: int) -> float:
-    total = sum(counts)
-    expected = total / cells
-    statistic = sum((seen - expected) ** 2 / expected for seen in counts)
-    return float(stats.chi2.sf(statistic, cells - 1))
-
-
-def test_bytes_of_words_are_uniform() -> None:
-    alpha = buy_alpha("rng: bytes of words", "1e-9")
-    words = SeededRng(101).words(1 << 17)
-    for byte in range(8):
-        counts = np.bincount((words >> np.uint64(8 * byte) & np.uint64(255)).astype(int))
-        assert chi_square(counts, 256) > alpha / 8
-
-
-def test_bits_are_uniform_and_follow_nothing() -> None:
-    alpha = buy_alpha("rng: bits and neighbours", "1e-9")
-    words = SeededRng(102).words(1 << 16)
-    bits = np.unpackbits(words.view(np.uint8))
-    for lag in (1, 2, 8, 63, 64, 65):
-        repeats = int(np.count_nonzero(bits[:-lag] == bits[lag:]))
-        assert stats.binomtest(repeats, len(bits) - lag).pvalue > alpha / 7
-    assert stats.binomtest(int(bits.sum()), len(bits)).pvalue > alpha / 7
-
-
-BOUNDS = (2, 3, 5, 6, 7, 10, 48)
-
-
-def below_p_values(source: Rng, draw: Callable[[Rng, int], int]) -> list[float]:
-    found = []
-    for bound in BOUNDS:
-        counts = np.bincount([draw(source, bound) for _ in range(4000)], minlength=bound)
-        found.append(chi_square(counts, bound))
-    return found
-
-
-def test_below_is_uniform() -> None:
-    alpha = buy_alpha("rng: below", "1e-9")
-    assert min(below_p_values(SeededRng(103), Rng.below)) > alpha / len(BOUNDS)
-
-
-def test_a_biased_below_is_seen() -> None:
-    # Five values from three bits, folded: probabilities 1/4 and 1/8 instead of 1/5.
-    biased = mutated(
-        Rng.below,
-        "if candidate < bound:\n            return candidate",
-        "return candidate % bound",
-    )
-    assert min(below_p_values(SeededRng(103), biased)) < 1e-9 / len(BOUNDS)
 
 
 def test_a_source_implements_two_methods_and_has_the_rest() -> None:

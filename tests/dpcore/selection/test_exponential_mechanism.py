@@ -63,7 +63,7 @@ def test_the_reference_has_that_law(rule: Rule) -> None:
 
 @BOTH
 def test_the_fast_sampler_has_that_law(rule: Rule) -> None:
-    choice, scores, runs = Selection(epsilon=2, sensitivity=1, rule=rule), [0, 1, 3, 3], 6_000
+    choice, scores, runs = Selection(epsilon=2, sensitivity=1, rule=rule), [0, 1, 3, 3], 2_000
     rng = SeededRng(5)
     outputs: list[Any] = [choice.release(scores, rng=rng) for _ in range(runs)]
     drawn = np.bincount(outputs, minlength=4)
