@@ -70,19 +70,14 @@ class OneSidedPair(ShiftedPair):
         if not self._possible(here):
             # Outside the support of P, any loss that keeps the order is valid: to the left of all
             # its values -infinity, to the right +infinity.
-            return arb("-inf") if self._left_of_all(m) else arb("inf")
+            least = 0 if not self.mirrored else -math.inf if self.most is None else -self.most
+            return arb("-inf") if m < least else arb("inf")
         if not self._possible(there):
             return arb("inf")
         return -self.log_odds(there) if self.mirrored else self.log_odds(here)
 
     def _possible(self, k: int) -> bool:
         return k >= 0 and (self.most is None or k <= self.most)
-
-    def _left_of_all(self, m: int) -> bool:
-        # P has mass on 0..most, or on -most..0 if mirrored.
-        if not self.mirrored:
-            return m < 0
-        return self.most is not None and m < -self.most
 
     def near(self, epsilon: Fraction) -> int:
         r"""The first m by the inverse of log_odds in floats; any integer is sound."""

@@ -20,7 +20,7 @@ from accounting.numerical_composition.discrete_factor import DiscreteFactor, cum
 from accounting.numerical_composition.factor import LossPart
 from accounting.pairs.enclose import largest
 from accounting.pld.allocation_loss import USUAL_ATOMS, Side, allocated, atoms_for
-from accounting.pld.loss_atoms import Floats, Listing
+from accounting.pld.loss_atoms import Listing
 from accounting.pld.loss_table import Focus, LossTable, Tables
 from accounting.pld.noise_density import Density
 from accounting.pld.pessimistic_discretisation import Cells, listed_above, listed_below
@@ -193,14 +193,10 @@ class AllocatedLoss(_Listed):
 
 @lru_cache(maxsize=256)
 def _cumulants(kinds: Tables, tilt: float) -> tuple[float, float, float]:
-    return cumulants(*_sketches(kinds, tilt))
-
-
-def _sketches(kinds: Tables, tilt: float) -> tuple[Floats, Floats]:
     found = [(math.log(chance), *pair.sketch()[1:]) for chance, pair in kinds]
     losses = np.concatenate([losses for _, losses, _ in found])
     logs = np.concatenate([logs + chance for chance, _, logs in found])
-    return logs + tilt * losses, losses
+    return cumulants(logs + tilt * losses, losses)
 
 
 def _count(law: TabledLoss, focus: Focus, variance: float) -> int:

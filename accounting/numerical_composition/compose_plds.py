@@ -172,9 +172,9 @@ class ContourIntegral:
         with precision(_BITS), one_thread():
             line = self._cut(float(exact), wanted)
             parts = line.parts
-            saddle = _saddle_at_delta(exact, parts)
-            most = max(USUAL_TILT, _BEYOND * saddle.tilt)
             goal = ball(exact) - _hidden(parts)
+            saddle = saddle_at_delta(float(goal.log()) if goal > 0 else -math.inf, parts)
+            most = max(USUAL_TILT, _BEYOND * saddle.tilt)
             if goal < 0:
                 return Enclosure.infinite()
             largest = Enclosure.of(_largest(parts)).upper if goal >= 0 else math.inf
@@ -311,11 +311,6 @@ def _hidden(parts: _Parts) -> arb:
 
 def _largest(parts: _Parts) -> arb:
     return sum((count * part.largest for part, count in parts), arb(0))
-
-
-def _saddle_at_delta(delta: Fraction, parts: _Parts) -> Saddle:
-    rest = ball(delta) - _hidden(parts)
-    return saddle_at_delta(float(rest.log()) if rest > 0 else -math.inf, parts)
 
 
 def _excess(wanted: float, least: Fraction, found: Enclosure) -> float:

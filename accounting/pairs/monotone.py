@@ -69,11 +69,8 @@ class RayPair(ClosedPair):
             return unknown_probability()
         # The payoff of a ray increases up to the best ray and decreases after it: the best ray is
         # in the cell, and the hull of the cell's payoffs contains its payoff.
-        return hull(self._payoff(m, epsilon) for m in range(cell[0], cell[1] + 1))
-
-    def _payoff(self, m: int, epsilon: Fraction) -> arb:
-        gap, rest = self.tails(m)
-        return gap - ball(epsilon).expm1() * rest
+        tails = (self.tails(m) for m in range(cell[0], cell[1] + 1))
+        return hull(gap - ball(epsilon).expm1() * rest for gap, rest in tails)
 
     # -- epsilon(delta) -----------------------------------------------------------------------
 

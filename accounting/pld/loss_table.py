@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -184,7 +184,7 @@ class Sampled(LossTable):
             if self.present:
                 return Enclosure.infinite()
             return narrow(lambda: -(-ball(self.rate)).log1p(), _BITS)
-        return narrow(partial(_sampled_loss, self.rate, sign, end), _BITS)
+        return narrow(lambda: sign * (ball(self.rate) * (sign * ball(end)).expm1()).log1p(), _BITS)
 
     def sketch(self) -> Sketch:
         r"""The sketch of the base, or of the cells if they are fixed."""
@@ -253,7 +253,3 @@ def _infinite(table: LossTable, above: bool) -> float:  # noqa: FBT001  # a key 
     cells = table.cells(table.allowed(table.sketch()[0][:1]))
     found = cells.atoms_above()[2] if above else cells.atoms_below()[3]
     return found * (1 + 2.0**-40) if above else found * (1 - 2.0**-40)
-
-
-def _sampled_loss(rate: Fraction, sign: int, end: Fraction) -> arb:
-    return sign * (ball(rate) * (sign * ball(end)).expm1()).log1p()

@@ -16,7 +16,7 @@ from flint import arb
 
 from accounting.pairs.enclose import largest
 from accounting.pld.loss_table import Focus, LossTable, Tables
-from accounting.pld.pessimistic_discretisation import Approximate, Cells
+from accounting.pld.pessimistic_discretisation import Approximate
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 
 _BITS: Final = 128
@@ -65,7 +65,9 @@ def _excess(pair: LossTable, order: Fraction, count: int) -> tuple[arb, arb]:
     low, high = arb(0), arb(0)
     if np.isinf(cells.high.excess.value).sum() > pair.infinite_ends:
         high = arb("inf")  # a ratio is finite, but outside the range of floats
-    for q, moved, bottom, top in zip(*_balls(cells), strict=True):
+    for q, moved, bottom, top in zip(
+        *map(_balls, (cells.q, cells.moved, cells.low.excess, cells.high.excess)), strict=True
+    ):
         if not top.is_finite():
             continue
         below = _growth(bottom, order)
@@ -82,17 +84,9 @@ def _excess(pair: LossTable, order: Fraction, count: int) -> tuple[arb, arb]:
     return low.lower().max(least.lower()), (high + tail).upper()
 
 
-def _balls(cells: Cells) -> tuple[list[arb], ...]:
-    rows = (cells.q, cells.moved, cells.low.excess, cells.high.excess)
-    return tuple([_ball(x, e) for x, e in _pairs(each)] for each in rows)
-
-
-def _pairs(numbers: Approximate) -> list[tuple[float, float]]:
-    return list(zip(numbers.value.tolist(), numbers.error.tolist(), strict=True))
-
-
-def _ball(value: float, error: float) -> arb:
-    return arb(value, error) if math.isfinite(value) else arb("inf")
+def _balls(numbers: Approximate) -> list[arb]:
+    pairs = zip(numbers.value.tolist(), numbers.error.tolist(), strict=True)
+    return [arb(value, error) if math.isfinite(value) else arb("inf") for value, error in pairs]
 
 
 def _growth(w: arb, order: Fraction) -> arb:
