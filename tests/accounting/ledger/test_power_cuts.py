@@ -18,7 +18,7 @@ from accounting.ledger import charge_or_refuse as book
 from tests.support.ledger.budget import BUDGET, per_user
 from tests.support.ledger.power_cuts import Change, apply, compiled, cut_after, played
 from tests.support.ledger.server import Server
-from tests.support.ledger.workers import charge_on, processes
+from tests.support.ledger.workers import charge_on, processes, told
 
 pytestmark = pytest.mark.nightly
 
@@ -141,15 +141,9 @@ def test_eight_writers_are_killed_again_and_again(tmp_path: Path) -> None:
     for process in running:
         process.kill()
         process.join(30)
-    begun, paid = set(), []
-    for path in tmp_path.glob("*.said"):
-        words = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
-        begun |= {word[1] for word in words if word[0] == "begun"}
-        paid += [
-            Receipt(batch=word[1], number=int(word[2]), digest=word[3], paid=400)
-            for word in words
-            if word[0] == "paid"
-        ]
+    each = [told(path) for path in tmp_path.glob("*.said")]
+    begun = {batch for batches, _ in each for batch in batches}
+    paid = [receipt for _, receipts in each for receipt in receipts]
     with Ledger.open(url, budget=BUDGET) as ledger:
         assert ledger.check(*paid) == ()
         batches = [charge.batch for charge in ledger.history()]

@@ -113,15 +113,20 @@ def killed(
     time.sleep(generator.expovariate(1 / pause))
     process.kill()
     process.join(30)
+    begun, paid = told(path)
+    path.unlink()
+    return begun[-1], paid
+
+
+def told(path: Path) -> tuple[list[str], list[Receipt]]:
+    """Return the batches that a process in ``charge_on`` began, and the receipts it was given."""
     words = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
     paid = [
         Receipt(batch=word[1], number=int(word[2]), digest=word[3], paid=400)
         for word in words
         if word[0] == "paid"
     ]
-    begun = [word[1] for word in words if word[0] == "begun"]
-    path.unlink()
-    return begun[-1], paid
+    return [word[1] for word in words if word[0] == "begun"], paid
 
 
 NOISY = Mechanism(noise=DiscreteGaussian(sigma_squared=40000), sensitivity=1, scope=PER_USER)
