@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from accounting.certificates.canonical_text import digest_of
 from accounting.certificates.certify import Certificate
 from accounting.certificates.export import OPEN, nist_lines, registry_entry, yaml_lines
 from accounting.certificates.verify_certificate import Verdict, verify
+from tests.accounting.certificates.test_certify import resealed
 from tests.support.run_command import typed
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "certificates"
@@ -49,17 +49,13 @@ def test_a_changed_certificate_is_called_so() -> None:
     document = json.loads((VECTORS / "one_gaussian.json").read_text())
     good = verify(json.dumps(document))
     document["claims"][0]["upper"] = "0.18920733"
-    bad = Certificate.from_text(json.dumps({**document, "digest": _digest(document)}))
+    bad = Certificate.from_text(json.dumps(resealed(document)))
     verdict = verify(bad)
     assert (good.holds, verdict.holds) == (True, False)
     rows = dict(nist_lines(bad.to_json(), verdict))
     assert "NOT verified" in rows["verification"]
     assert "NOT" not in dict(nist_lines(document, good))["verification"]
     assert rows["trust model"] == OPEN
-
-
-def _digest(document: dict[str, object]) -> str:
-    return digest_of({key: value for key, value in document.items() if key != "digest"})
 
 
 def test_the_formats_of_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
