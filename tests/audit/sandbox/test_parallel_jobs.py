@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -9,6 +10,8 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -20,6 +23,7 @@ import pytest
 from audit.features.parse_feature import read_feature
 from audit.runs.draw_plan import block_of
 from audit.sample_layer import sample
+from audit.sandbox.parallel_jobs import dask_cluster
 from audit.targets.content import content_of
 from audit.targets.target import Scalar, Vectorised
 from audit.targets.target_syntax import read_target
@@ -258,3 +262,67 @@ def test_a_target_that_goes_to_another_folder_is_still_found(here: Path) -> None
     assert Path.cwd() == Path("/")
     assert content_of(target) is not None
     assert sample(target, plan(jobs=2, runs=100)).error is None
+
+
+# -- a Dask cluster --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    if importlib.util.find_spec("distributed") is None:
+        pytest.skip("distributed is not installed: pip install 'dpcore[cluster]'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from distributed import LocalCluster
+
+        make: Any = LocalCluster  # Dask has no type annotations
+        with make(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            silence_logs=50,
+        ) as made:
+            yield str(made.scheduler_address)
+
+
+@pytest.mark.nightly  # a cluster takes seconds to start
+@pytest.mark.filterwarnings("ignore")
+def test_a_dask_cluster_gives_the_report_of_one_job(cluster: str) -> None:
+    target = read_target("targets.py:laplace")
+    for sequential in (False, True):
+        one = sample(target, plan(runs=20_000, sequential=sequential, timeout=None))
+        many = plan(runs=20_000, sequential=sequential, timeout=None, jobs=-1)
+        with dask_cluster(cluster):
+            assert sample(target, many).to_text() == one.to_text()
+
+
+@pytest.mark.nightly  # a cluster takes seconds to start
+@pytest.mark.filterwarnings("ignore")
+def test_on_a_dask_cluster_failures_are_kept_and_missing_limits_said(cluster: str) -> None:
+    with dask_cluster(cluster):
+        report = sample(read_target("targets.py:raises_late"), plan(runs=50_000, jobs=-1))
+    assert report.error is not None
+    assert report.error.reason.startswith("raised MemoryError: too many")
+    assert report.runs == 17_246
+    assert "drawn in threads: calls of the target had no time limit" in report.warnings
+    with dask_cluster(cluster):
+        program = sample(read_target(AWK), plan(runs=100, jobs=-1))
+    assert program.error is None
+    assert not program.warnings
+
+
+@pytest.mark.nightly  # a cluster takes seconds to start
+@pytest.mark.filterwarnings("ignore")
+def test_a_joblib_configuration_of_one_s_own_is_kept_to(cluster: str) -> None:
+    from distributed import Client
+    from joblib import parallel_config
+
+    target = read_target("discrete-laplace:scale=1")
+    connect: Any = Client
+    with connect(cluster, set_as_default=False) as client:
+        before = len(client.run(os.getpid))
+        with parallel_config(backend="dask", client=client):
+            report = sample(target, plan(jobs=-1, timeout=None))
+    assert before == 2
+    assert report.to_text() == sample(target, plan(timeout=None)).to_text()
