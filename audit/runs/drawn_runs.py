@@ -2,7 +2,7 @@ r"""The runs of an audit: raw outputs, and the values of each feature."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -81,8 +81,14 @@ class DrawnRuns:
     @property
     def process(self) -> FamilyProcess | None:
         r"""The anytime-valid evidence so far, None for a fixed number of runs."""
+        if not self.plan.sequential:
+            return None
         found = next((kept.process for kept in reversed(self.blocks) if kept.process), None)
-        return _no_evidence(self.plan, self._by_pair) if found is None else found
+        if found is None:
+            found = watch_views(self.plan.claim, pairs=len(self.plan.pairs))
+            for pair, features in enumerate(self._by_pair):
+                found = _through(found, pair, features)
+        return found
 
     @property
     def rejected_at(self) -> int | None:
@@ -286,15 +292,6 @@ def _holds_floats(value: object) -> bool:
 def _source(feature: Feature) -> str:
     # The input of a learner: the steps before it.
     return feature.name.rpartition("+")[0]
-
-
-def _no_evidence(plan: Plan, features: Sequence[tuple[Feature, ...]]) -> FamilyProcess | None:
-    if not plan.sequential:
-        return None
-    process = watch_views(plan.claim, pairs=len(plan.pairs))
-    for pair, of_pair in enumerate(features):
-        process = _through(process, pair, of_pair)
-    return process
 
 
 def _through(process: FamilyProcess, pair: int, features: tuple[Feature, ...]) -> FamilyProcess:

@@ -154,11 +154,10 @@ class _Grid(Space):
         middle = (self.low + self.high) // 2
         # 0 if it is in range, because thresholds are often at 0.
         levels = (min(max(0, self.low), self.high), middle, self.low, self.high)
-        for start in range(len(levels) + 1):
+        # Constant starts, and one at which the coordinates swap their order (X shape).
+        for level in (*levels, None):
             for move in self._moves():
-                # Constant starts, and one at which the coordinates swap their order (X shape).
-                level = levels[min(start, len(levels) - 1)]
-                wide = [middle + max(-step, 0) if start == len(levels) else level for step in move]
+                wide = [middle + max(-step, 0) if level is None else level for step in move]
                 yield self._fitted(wide, move)
 
     def _fitted(self, start: list[int], move: _Point) -> DatasetPair:
