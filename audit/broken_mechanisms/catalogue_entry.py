@@ -3,7 +3,7 @@ r"""A catalogue entry: a broken mechanism, its correct twin, and how to distingu
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from typing import Any, Final, TypeAlias
@@ -64,9 +64,15 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Twin(Subject):
-    r"""The correct implementation. Its claim holds for every pair and is nearly tight on its own
-    pair.
+    r"""The correct implementation, by default with the pair and the claim of its entry. Its claim
+    holds for every pair and is nearly tight on its own pair.
     """
+
+    pair: Any = None
+    epsilon: Any = None
+    delta: Any = None
+    relation: Any = None
+    curve: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +94,14 @@ class Entry(Subject):
     runs: int
     twin: Twin
     layer: Layer = Layer.SAMPLE
+
+    def __post_init__(self) -> None:
+        same = {
+            name: getattr(self, name)
+            for name in ("pair", "epsilon", "delta", "relation", "curve")
+            if getattr(self.twin, name) is None
+        }
+        object.__setattr__(self, "twin", replace(self.twin, **same))
 
 
 def seeded(rng: np.random.Generator) -> SeededRng:

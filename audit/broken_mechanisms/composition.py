@@ -99,7 +99,7 @@ def tree(stream: Sequence[int], n: int, rng: np.random.Generator, *, scale: int)
     return np.cumsum(stream)[[0, 1, 3]] + laplace(scale, (n, 3), rng)
 
 
-TREE: Final = Twin(name="tree-sums", run=partial(tree, scale=3), pair=FIRST_EVENT)
+TREE: Final = Twin(name="tree-sums", run=partial(tree, scale=3))
 
 _CONTINUAL: Final = (
     Entry(
@@ -111,7 +111,7 @@ _CONTINUAL: Final = (
         pair=FIRST_EVENT,
         true_epsilon=Enclosure.exactly(4),
         runs=1500,
-        twin=Twin(name="prefix-sums", run=partial(prefix_sums, scale=4), pair=FIRST_EVENT),
+        twin=Twin(name="prefix-sums", run=partial(prefix_sums, scale=4)),
     ),
     Entry(
         name="tree-unsplit",
@@ -156,13 +156,7 @@ _SAMPLING: Final = (
         relation=Relation.ADD_REMOVE,
         true_epsilon=Enclosure.exactly(1),
         runs=1000,
-        twin=Twin(
-            name="subsampled",
-            run=sampled,
-            pair=_PAIR,
-            epsilon=Fraction(1, 2),
-            relation=Relation.ADD_REMOVE,
-        ),
+        twin=Twin(name="subsampled", run=sampled),
     ),
 )
 
@@ -195,7 +189,7 @@ _RELEASE: Final = (
         relation=Relation.ADD_REMOVE,
         true_epsilon=Enclosure.infinite(),
         runs=100,
-        twin=Twin(name="noisy-size", run=noisy_size, pair=_USERS, relation=Relation.ADD_REMOVE),
+        twin=Twin(name="noisy-size", run=noisy_size),
     ),
 )
 

@@ -110,8 +110,6 @@ ENTRIES: Final = (
             name="exact-gaussian",
             run=partial(gaussian, sigma_squared=611),
             laws=_gaussians(611),
-            epsilon=Fraction(10),
-            delta=Fraction(1, 4),
         ),
     ),
     Entry(
@@ -134,7 +132,6 @@ ENTRIES: Final = (
             name="fair-bits",
             run=partial(noisy_bits, chance=Fraction(1, 2)),
             laws=("binomial:trials=8,probability=1/2@0", "binomial:trials=8,probability=1/2@3"),
-            epsilon=_SPENT,
             delta=Fraction("0.145"),
         ),
     ),

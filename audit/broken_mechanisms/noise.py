@@ -82,7 +82,6 @@ _SCALE: Final = (
         twin=Twin(
             name="staircase",
             run=partial(score, moves=3),
-            pair=(0, 3),
             laws=("staircase:epsilon=1,sensitivity=3@0", "staircase:epsilon=1,sensitivity=3@3"),
         ),
         laws=("staircase:epsilon=1,sensitivity=2@0", "staircase:epsilon=1,sensitivity=2@3"),
@@ -98,13 +97,7 @@ _SCALE: Final = (
         relation=Relation.ADD_REMOVE,
         true_epsilon=Enclosure.exactly(2),
         runs=200,
-        twin=Twin(
-            name="histogram",
-            run=histogram,
-            pair=([0, 0, 1], [0, 0, 1, 1]),
-            epsilon=Fraction(1, 2),
-            relation=Relation.ADD_REMOVE,
-        ),
+        twin=Twin(name="histogram", run=histogram),
     ),
 )
 
@@ -207,17 +200,11 @@ _NOISE_SHAPE: Final = (
         true_epsilon=Enclosure.infinite(),
         runs=20_000,
         # The smallest delta at epsilon = 2 is P(X >= 2) - e^2 P(X >= 3) = 0.0248...
-        twin=Twin(
-            name="gaussian-with-delta", run=gaussian, epsilon=Fraction(2), delta=Fraction("0.025")
-        ),
+        twin=Twin(name="gaussian-with-delta", run=gaussian, delta=Fraction("0.025")),
     ),
 )
 
 # -- gaussian -------------------------------------------------------------------------------------
-
-_EPSILON: Final = Fraction("2.02")
-_DELTA: Final = Fraction("1e-5")
-_CURVE: Final = "discrete-gaussian:sigma_squared=4@1"
 
 _GAUSSIAN: Final = (
     Entry(
@@ -227,20 +214,14 @@ _GAUSSIAN: Final = (
         "is 2.942.",
         source="samplers that take sigma in one library and sigma squared in another",
         run=partial(gaussian, sigma_squared=2),
-        epsilon=_EPSILON,
-        delta=_DELTA,
-        curve=_CURVE,
+        epsilon=Fraction("2.02"),
+        delta=Fraction("1e-5"),
+        curve="discrete-gaussian:sigma_squared=4@1",
         # At delta = 1e-5.
         true_epsilon=Enclosure(Fraction("2.942006"), Fraction("2.942007")),
         # For the claimed point; for the curve, 10,000 runs suffice.
         runs=1_000_000,
-        twin=Twin(
-            name="gaussian-of-four",
-            run=partial(gaussian, sigma_squared=4),
-            epsilon=_EPSILON,
-            delta=_DELTA,
-            curve=_CURVE,
-        ),
+        twin=Twin(name="gaussian-of-four", run=partial(gaussian, sigma_squared=4)),
     ),
 )
 
@@ -287,7 +268,7 @@ _SENSITIVITY: Final = (
         pair=(0, 2),
         true_epsilon=Enclosure.exactly(2),
         runs=300,
-        twin=Twin(name="clipped-to-one", run=partial(clipped, most=1)),
+        twin=Twin(name="clipped-to-one", run=partial(clipped, most=1), pair=(0, 1)),
     ),
     Entry(
         name="bounds-from-data",
@@ -302,7 +283,7 @@ _SENSITIVITY: Final = (
         pair=([0, 1, 0, 1], [0, 1, 5, 1]),
         true_epsilon=Enclosure.exactly(5),
         runs=100,
-        twin=Twin(name="public-bounds", run=clamped_total, pair=([0, 1, 0, 1], [0, 1, 5, 1])),
+        twin=Twin(name="public-bounds", run=clamped_total),
     ),
     Entry(
         name="rounded-sensitivity",
@@ -315,7 +296,7 @@ _SENSITIVITY: Final = (
         pair=(0, 0.5),
         true_epsilon=narrow(_half_rounded, 64),
         runs=3000,
-        twin=Twin(name="rounded", run=rounded),
+        twin=Twin(name="rounded", run=rounded, pair=(0, 1)),
     ),
 )
 
@@ -346,7 +327,7 @@ def lower_twice(values: Sequence[int], n: int, rng: np.random.Generator) -> Inte
     return total + (laplace(sensitivity, n, rng) if sensitivity else np.zeros(n, dtype=np.int64))
 
 
-_CLIPPED: Final = Twin(name="clipped-sum", run=clipped_sum, pair=_PAIR)
+_CLIPPED: Final = Twin(name="clipped-sum", run=clipped_sum)
 
 _BOUNDS: Final = (
     Entry(

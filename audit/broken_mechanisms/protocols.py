@@ -34,7 +34,6 @@ from dpcore.protocols.shuffled_bits import BinaryShuffle, BitMessages, Bits
 # -- protocols ------------------------------------------------------------------------------------
 
 _STEPS: Final = 10
-_CLAIMED: Final = Fraction("0.13")
 
 
 def _pure(users: int, precision: int, threshold: int) -> AggregatedSum:
@@ -171,7 +170,7 @@ _PROTOCOLS: Final = (
         delta=Fraction("0.161"),
         true_epsilon=Enclosure.infinite(),
         runs=500,
-        twin=Twin(name="binary-shuffle", run=shuffled, delta=Fraction("0.161")),
+        twin=Twin(name="binary-shuffle", run=shuffled),
     ),
     Entry(
         name="skellam-mean-as-variance",
@@ -180,10 +179,10 @@ _PROTOCOLS: Final = (
         "parts: half the variance needed.",
         source="Skellam laws parameterised by two means in one library and a variance in another",
         run=partial(skellam, variance=8),
-        delta=_CLAIMED,
+        delta=Fraction("0.13"),
         true_epsilon=Enclosure.infinite(),
         runs=3_000,
-        twin=Twin(name="skellam-sum", run=partial(skellam, variance=16), delta=_CLAIMED),
+        twin=Twin(name="skellam-sum", run=partial(skellam, variance=16)),
     ),
     Entry(
         name="dropout-blind",
@@ -271,12 +270,7 @@ _SHARES: Final = (
         epsilon=Fraction(1, 2),
         true_epsilon=narrow(_true_epsilon, 64),
         runs=100,
-        twin=Twin(
-            name="polya-shares",
-            run=partial(polya, odds=_BETA / (1 - _BETA)),
-            pair=(0, _SENSITIVITY),
-            epsilon=Fraction(1, 2),
-        ),
+        twin=Twin(name="polya-shares", run=partial(polya, odds=_BETA / (1 - _BETA))),
     ),
 )
 

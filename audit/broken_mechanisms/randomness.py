@@ -64,7 +64,8 @@ def fixed_seed(value: int, n: int, rng: np.random.Generator) -> Integers:  # noq
     return np.full(n, value + noise, dtype=np.int64)
 
 
-AMOUNT: Final = Twin(name="rounded-amount", run=rounded_amount, pair=(0.25, 0.75))
+_AMOUNTS: Final = (0.25, 0.75)
+AMOUNT: Final = Twin(name="rounded-amount", run=rounded_amount)
 
 _RANDOMNESS: Final = (
     Entry(
@@ -88,7 +89,7 @@ _RANDOMNESS: Final = (
         pair=([5, 4, 3], [6, 4, 3]),
         true_epsilon=Enclosure.infinite(),
         runs=100,
-        twin=Twin(name="arms", run=arms, pair=([5, 4, 3], [6, 4, 3])),
+        twin=Twin(name="arms", run=arms),
     ),
     Entry(
         name="raw-in-a-hundred",
@@ -96,7 +97,7 @@ _RANDOMNESS: Final = (
         sentence="One run in a hundred returns the amount unrounded and without noise.",
         source="an exception handler or a debug path that returns its input",
         run=partial(leaking, rate=1e-2),
-        pair=AMOUNT.pair,
+        pair=_AMOUNTS,
         true_epsilon=Enclosure.infinite(),
         runs=20_000,
         twin=AMOUNT,
@@ -123,7 +124,7 @@ _RARE: Final = (
         sentence="One run in a thousand returns the amount unrounded and without noise.",
         source="a timeout, a retry or a cache that falls back to the input",
         run=partial(leaking, rate=1e-3),
-        pair=AMOUNT.pair,
+        pair=_AMOUNTS,
         true_epsilon=Enclosure.infinite(),
         runs=200_000,
         twin=AMOUNT,
@@ -135,7 +136,7 @@ _RARE: Final = (
         "resolution of a sample.",
         source="an error path that tests never reach",
         run=partial(leaking, rate=1e-5),
-        pair=AMOUNT.pair,
+        pair=_AMOUNTS,
         true_epsilon=Enclosure.infinite(),
         runs=200_000,
         layer=Layer.REPLAY,
@@ -181,7 +182,7 @@ _FLOATING_POINT: Final = (
         true_epsilon=Enclosure.infinite(),
         runs=10_000,
         features=("lowest-bit",),
-        twin=Twin(name="integer-laplace", run=grid, pair=(0.0, 1.0), epsilon=Fraction(1, 10)),
+        twin=Twin(name="integer-laplace", run=grid),
     ),
 )
 

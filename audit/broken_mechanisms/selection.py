@@ -227,7 +227,7 @@ _SPARSE_VECTOR: Final = (
         # Five answers below and a gap, each with a factor e^(1/2); with m answers below, (m + 1)/2.
         true_epsilon=Enclosure.exactly(3),
         runs=5000,
-        twin=Twin(name="sparse-vector-gap", run=sparse_vector_gap, pair=_VALUE_PAIR),
+        twin=Twin(name="sparse-vector-gap", run=sparse_vector_gap),
     ),
     Entry(
         name="sparse-vector-endless",
@@ -395,7 +395,7 @@ _EXPONENTIAL: Final = (
         pair=_PAIR,
         true_epsilon=narrow(_undivided, 64),
         runs=3000,
-        twin=Twin(name="exponential", run=exponential, pair=_PAIR),
+        twin=Twin(name="exponential", run=exponential),
     ),
     Entry(
         name="permute-and-flip-undivided",
@@ -409,9 +409,7 @@ _EXPONENTIAL: Final = (
         true_epsilon=narrow(_coins_undivided, 64),
         runs=1000,
         twin=Twin(
-            name="permute-and-flip",
-            run=partial(selected, by=Selection(epsilon=1, sensitivity=1)),
-            pair=_PAIR,
+            name="permute-and-flip", run=partial(selected, by=Selection(epsilon=1, sensitivity=1))
         ),
     ),
     Entry(
@@ -424,7 +422,7 @@ _EXPONENTIAL: Final = (
         pair=_MEDIAN_PAIR,
         true_epsilon=Enclosure.infinite(),
         runs=300,
-        twin=Twin(name="median", run=median, pair=_MEDIAN_PAIR),
+        twin=Twin(name="median", run=median),
     ),
 )
 

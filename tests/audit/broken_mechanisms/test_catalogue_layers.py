@@ -55,11 +55,11 @@ def errors(report: ReplayReport) -> set[str]:
 # -- replay --------------------------------------------------------------------------------------
 
 FOUND = {
+    "raw-in-a-hundred": "unnoised-branch",
     "noisy-max-one-draw": "unnoised-part",
     "noise-reused": "unnoised-part",
     "broadcast-draw": "unnoised-part",
     "exact-size": "unnoised-part",
-    "raw-in-a-hundred": "unnoised-branch",
     "raw-in-a-thousand": "unnoised-branch",
     "raw-in-a-hundred-thousand": "unnoised-branch",
     "fixed-seed": "fixed-seed",

@@ -27,7 +27,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.rounding import down, up
 from tests.audit.known_laws.test_shift_curve import masses
-from tests.effort import by_day
+from tests.effort import by_day, effort
 from tests.support.dpcore.mutants import mutated
 
 DIGITS = 40
@@ -83,7 +83,7 @@ def exact(claim: CurveClaim | Claim) -> list[tuple[Fraction, Fraction]]:
     return [point.exact for point in claim.points]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=effort(15, 100), deadline=None)
 @given(st.fractions(Fraction(1, 4), 60, max_denominator=8), st.integers(1, 3))
 def test_points_of_a_discrete_gaussian_lie_just_above_its_curve(v: Fraction, shift: int) -> None:
     with mpmath.workdps(DIGITS):

@@ -151,9 +151,9 @@ def test_what_an_output_prints_is_not_the_report(audit: Shell, here: Path) -> No
         "    def __repr__(self): print('shown'); return f'Loud({self.x})'\n"
         "def loud(bit, rng): return Loud(bit + int(rng.integers(3)))\n"
     )
-    words = ("loud.py:loud", "--claim", "epsilon=9", "--pair", 0, 1, "-n", 300, "--seed", 1)
+    words = ("loud.py:loud", "--claim", "epsilon=9", "--pair", 0, 1, "-n", 100, "--seed", 1)
     answer = audit(*words, "--json", "--html", "page.html")
-    assert answer.json["runs"] == 300
+    assert answer.json["runs"] == 100
     assert "hashed" in answer.err
 
 

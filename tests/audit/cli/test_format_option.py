@@ -84,13 +84,11 @@ def test_the_action_runs_the_audit_and_ends_as_it_does(claim: str, code: int) ->
     assert (len(json.loads(report)["runs"][0]["results"]) == code) if code < 2 else report == ""
 
 
-def test_the_hook_names_a_command_that_exists() -> None:
+def test_the_hook_names_a_command_that_exists(shell: Shell) -> None:
     (hook,) = read(".pre-commit-hooks.yaml")
     about = (hook["id"], hook["language"], hook["pass_filenames"])
     assert about == ("dpcore-audit", "python", False)
-    program, *words = hook["entry"].split()
-    done = subprocess.run(
-        [Path(sys.executable).parent / program, *words, *ASKED], capture_output=True, check=False
-    )
-    assert done.returncode == 1
-    assert done.stdout.startswith(b"REFUTED")
+    program, group, *words = hook["entry"].split()
+    assert (program, group) == ("dpcore", "audit")
+    found = shell(*words, *ASKED)
+    assert (found.code, found.out[:7]) == (1, "REFUTED")

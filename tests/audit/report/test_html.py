@@ -43,6 +43,7 @@ from tests.support.dpcore.mutants import mutated, rewired
 every = pytest.mark.parametrize("name", DOCUMENTS)
 
 
+@by_day(5)
 @every
 def test_the_verdict_comes_first_and_no_page_says_private(name: str) -> None:
     words = Visible.of(shown_of(name)).words
@@ -53,6 +54,7 @@ def test_the_verdict_comes_first_and_no_page_says_private(name: str) -> None:
     assert re.search(r"\bprivate\b", words, re.IGNORECASE) is None
 
 
+@by_day(5)
 @every
 def test_a_page_is_whole_and_asks_for_nothing(name: str) -> None:
     shown = shown_of(name)

@@ -48,6 +48,7 @@ LOCAL = (
 )
 
 
+@by_day(6)
 @pytest.mark.parametrize("words", LOCAL)
 @pytest.mark.parametrize("epsilon", ["1/2", "3/2"])
 def test_local_reports_are_proven_and_cannot_claim_less(words: str, epsilon: str) -> None:
@@ -159,7 +160,7 @@ CHOICES = (
 )
 
 
-@by_day(4)
+@by_day(3)
 @pytest.mark.parametrize("words", CHOICES)
 def test_choices_are_proven_and_the_least_epsilon_is_decided(words: str) -> None:
     target = f"select:{words},epsilon=1"

@@ -40,7 +40,7 @@ CHOICES = (
 )
 
 
-@by_day(12)
+@by_day(8)
 @pytest.mark.parametrize("relation", ["replace", "add-remove"])
 @pytest.mark.parametrize(
     ("query", "price"), [*product(NOISY, PRICES), *product(CHOICES, PRICES[:2])]
@@ -63,7 +63,7 @@ def test_thresholds_and_choices_among_many_are_not_refuted() -> None:
         "histogram,delta=1e-2",
         "histogram,delta=1e-2,relation=replace",
     ):
-        report = audit(f"release:{words},rows_per_user=2,epsilon=1", runs=4000, seed=3)
+        report = audit(f"release:{words},rows_per_user=2,epsilon=1", runs=2000, seed=3)
         assert report.verdict == "not_refuted"
 
 
