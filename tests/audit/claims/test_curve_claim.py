@@ -269,6 +269,8 @@ def test_a_claim_is_text_under_a_relation() -> None:
         read_claim(None)  # type: ignore[arg-type]  # what a caller without types may hand in
     with pytest.raises(InvalidParameter, match="relation"):
         read_claim("rho=1", "neighbours")
+    with pytest.raises(InvalidParameter, match="must be >= 0 and <= 1e300"):
+        read_claim("epsilon=1e301")
 
 
 def test_accounting_is_imported_only_for_a_curve() -> None:

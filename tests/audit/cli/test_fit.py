@@ -73,7 +73,7 @@ def test_a_noise_and_a_program_are_targets(shell: Shell, tmp_path: Path) -> None
     program.write_text("#!/bin/sh\nyes zero | head -n 500\n")
     answer = shell("exec:./zeros", "--law", TWO, "-n", 500)
     assert answer.code == 3
-    assert "wrote 'zero': one integer per line is required" in answer.err
+    assert "error: exec:./zeros: wrote 'zero': one integer per line is required" in answer.err
 
 
 def test_a_target_that_fails_exits_with_three(shell: Shell) -> None:

@@ -149,6 +149,7 @@ def test_the_most_extreme_range_of_sizes_is_paid_for() -> None:
         ({"rate": "nan"}, "rate"),
         ({"noise_multiplier": 0}, "noise_multiplier"),
         ({"clip": -1}, "clip"),
+        ({"clip": "1e101"}, "clip = .*: gradients are floats"),
         ({"sampling": "x"}, "sampling"),
         ({"sampling": "fixed", "rate": "0.00001"}, "rate"),
         ({"dimension": 1}, "dimension"),
