@@ -11,7 +11,6 @@ from audit.cli.output import leave_with
 from audit.formats.junit_and_sarif import format_of
 from dpcore.cli.options import AsFormat, AsJson, Format, argument, named, option
 from dpcore.cli.output_file import check_writable, write_whole
-from dpcore.cli.terminal import say
 from dpcore.cli.time_limit import with_time_limit
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number
@@ -88,5 +87,4 @@ def canaries_command(
     if html is not None:
         command = shlex.join(["dpcore", *sys.argv[1:]])
         write_whole("--html", html, report.to_html(command=command))
-    say((f"warning: {warning}" for warning in report.warnings), sys.stderr)
     leave_with(report, printed)

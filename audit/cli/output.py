@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +26,17 @@ if TYPE_CHECKING:
     from audit.report.audit_report import AuditReport
 
 
-def leave(text: str, exit_code: int) -> NoReturn:
-    r"""Print the result of a command, and exit."""
+def print_report(text: str, warnings: Iterable[str] = ()) -> None:
+    r"""Print warnings to standard error, then a report to standard output."""
+    say((f"warning: {warning}" for warning in warnings), sys.stderr)
+    sys.stderr.flush()
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def leave(text: str, exit_code: int, warnings: Iterable[str] = ()) -> NoReturn:
+    r"""Print the result of a command, and exit."""
+    print_report(text, warnings)
     raise typer.Exit(exit_code)
 
 
@@ -41,7 +48,7 @@ def leave_with(result: Result, form: str, output: Path | None = None) -> NoRetur
     """
     if output is not None:
         write_whole("--output", output, result.to_text())
-    leave(result.to_format(form), result.exit_code)
+    leave(result.to_format(form), result.exit_code, result.warnings)
 
 
 def leave_isolated(
@@ -68,9 +75,7 @@ def leave_isolated(
 
     with options:
         warnings, text, code, failed = run_isolated(target, there, timeout=spec.timeout)
-    say((f"warning: {warning}" for warning in warnings), sys.stderr)
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    print_report(text, warnings)
     if failed is not None:
         raise error_from_fields(failed)
     raise typer.Exit(code)
@@ -132,14 +137,10 @@ class Written:
                     write_whole(option, path, text)
             except InvalidParameter as error:
                 unwritten = error
-        for warning in self.report.warnings:
-            say([f"warning: {warning}"], sys.stderr)
-        sys.stderr.flush()
-        if form == "text" and sys.stdout.isatty() and self.formatted:
+        coloured = form == "text" and sys.stdout.isatty() and self.formatted
+        print_report("" if coloured else self.formatted, self.report.warnings)
+        if coloured:
             show(self.report.statement(), sys.stdout)
-        else:
-            sys.stdout.write(self.formatted)
-        sys.stdout.flush()
         if unwritten is not None:
             raise unwritten
 
