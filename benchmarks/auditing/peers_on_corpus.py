@@ -56,9 +56,8 @@ def drawn(entry: Entry, role: Role, python: Path) -> tuple[list[str], list[str]]
             while len(side) < entry.runs // 2:
                 size = min(_BLOCK, entry.runs // 2 - len(side))
                 seed = _SEED + 2 * len(side) + world
-                side.extend(
-                    worker.draw(entry.pair[world], size, seed, label="AB"[world], seconds=None)
-                )
+                request = {"dataset": entry.pair[world], "n": size, "seed": seed}
+                side.extend(worker.ask(request, size, "AB"[world], None))
     return sides
 
 
