@@ -66,11 +66,6 @@ class Actions:
         r"""The dimension d."""
         return int(self.points.shape[1])
 
-    @property
-    def digest(self) -> str:
-        r"""The SHA-256 hash of the shape and the numbers."""
-        return hashlib.sha256(repr(self.points.shape).encode() + self.points.tobytes()).hexdigest()
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Actions) and np.array_equal(self.points, other.points)
 
@@ -81,7 +76,8 @@ class Actions:
         return f"Actions({self.count} of dimension {self.dimension})"
 
     def __str__(self) -> str:
-        return self.digest
+        # Identifies the shape and the numbers in the digest of a world.
+        return hashlib.sha256(repr(self.points.shape).encode() + self.points.tobytes()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,10 @@ class Ask:
 
     def __post_init__(self) -> None:
         make_integers(self, "users")
-        object.__setattr__(self, "actions", _actions(self.actions))
+        actions = tuple(integer("actions", action, at_least=0) for action in self.actions)
+        if not actions or len(set(actions)) < len(actions):
+            raise InvalidParameter("actions", self.actions, "must be non-empty without duplicates")
+        object.__setattr__(self, "actions", actions)
         if self.times is None:
             return
         times = tuple(integer("times", count, at_least=1) for count in self.times)
@@ -64,13 +67,6 @@ class Ask:
     def plays(self) -> tuple[int, ...]:
         r"""The number of plays of each action."""
         return self.times or (self.users,) * len(self.actions)
-
-
-def _actions(given: tuple[int, ...]) -> tuple[int, ...]:
-    actions = tuple(integer("actions", action, at_least=0) for action in given)
-    if not actions or len(set(actions)) < len(actions):
-        raise InvalidParameter("actions", given, "must be non-empty without duplicates")
-    return actions
 
 
 @dataclass(frozen=True, slots=True)

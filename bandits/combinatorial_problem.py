@@ -21,7 +21,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from bandits.super_arms import Bools, Decisions, Listed, Unions
+from bandits.super_arms import Bools, Decisions, Listed, Unions, group_matrix
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
@@ -267,10 +267,7 @@ class GreedyCoverage(Oracle):
         left = np.ones((len(values), count))
         chosen = np.zeros(values.shape, dtype=np.bool_)
         free = np.ones(missed.shape[:2], dtype=np.bool_)
-        members = [list(group) for group in groups]
-        inside = np.zeros((len(groups), values.shape[1]), dtype=np.bool_)
-        for g, held in enumerate(members):
-            inside[g, held] = True
+        inside = group_matrix(groups).T > 0
         for _ in range(self.decisions.chosen):
             gain = (left[:, None, :] * (1 - missed)).sum(axis=2)
             best = np.where(free, gain, -1.0).argmax(axis=1)

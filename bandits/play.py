@@ -7,10 +7,8 @@ A run proceeds batch by batch. By default every user is new and so in at most on
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,10 +16,10 @@ import numpy as np
 from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum, arms_and_horizon
 from bandits.policies.policy import Policy, Sizes, State
 from bandits.privatizers.privatizer import NEW_USERS, Releasing, RunGuarantee, Users
+from bandits.regret import ArmRegret, checked_checkpoints
 from bandits.worlds.arm_environments import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
-from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import SYSTEM, Rng, SystemRng
 
 
@@ -110,7 +108,7 @@ def play(
     if not all(environment.lowest <= mean <= 1 for mean in environment.means):
         reason = f"must have means in [{environment.lowest}, 1]"
         raise InvalidParameter("environment", environment, reason)
-    score = _Score(environment.gaps, checked_checkpoints(checkpoints, horizon))
+    score = ArmRegret(environment.gaps, checked_checkpoints(checkpoints, horizon))
     privatizer, sizes = policy.privatizer, policy.sizes(arms, horizon)
     if not isinstance(privatizer, Releasing):
         reason = f"must have a Privatizer, not {privatizer!r}; use Unprotected() for no privacy"
@@ -229,41 +227,6 @@ class _Sent:
             self.numbers += ask.users * len(ask.actions)
             self.bits += ask.users * bits
         return Released(tuple(sums))
-
-
-class _Score:
-    # The pseudo-regret at the checkpoints, updated with the pulls of each arm.
-
-    def __init__(self, gaps: tuple[float, ...], checkpoints: tuple[int, ...]) -> None:
-        self.gaps, self.checkpoints = gaps, checkpoints
-        self.pulls = [0] * len(gaps)
-        self.played: dict[int, None] = {}  # any order: fsum does not depend on it
-        self.rounds = 0
-        self.regret: list[float] = []
-
-    def add(self, counts: tuple[int, ...]) -> None:
-        for arm, count in enumerate(counts):
-            before = self.pulls[arm]
-            for checkpoint in self.checkpoints[len(self.regret) :]:
-                if checkpoint > self.rounds + count:
-                    break
-                self.pulls[arm] = before + checkpoint - self.rounds
-                self.played.setdefault(arm)
-                spent = (self.gaps[each] * self.pulls[each] for each in self.played)
-                self.regret.append(math.fsum(spent))
-            self.pulls[arm] = before + count
-            if count:
-                self.played.setdefault(arm)
-            self.rounds += count
-
-
-def checked_checkpoints(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
-    r"""Check the rounds at which regret is recorded; the default is only T."""
-    exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints) or (horizon,)
-    if any(b <= a for a, b in pairwise(exact)) or exact[-1] > horizon:
-        reason = f"must be increasing and at most the horizon, {horizon}"
-        raise InvalidParameter("checkpoints", checkpoints, reason)
-    return exact
 
 
 def run_guarantee(policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:

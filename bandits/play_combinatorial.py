@@ -16,11 +16,12 @@ from typing import Final, cast
 import numpy as np
 
 from bandits.combinatorial_problem import LargestSum, Problem
-from bandits.play import Run, checked_checkpoints
+from bandits.play import Run
 from bandits.policies.combinatorial_ucb import Cucb, CucbName, cucb
 from bandits.policies.policy_settings import Setting
 from bandits.policies.registry import Algorithm
 from bandits.privatizers.running_sums import Totals, totals_of
+from bandits.regret import SuperArmRegret, checked_checkpoints
 from bandits.super_arms import Bools, Unions
 from bandits.worlds.combinatorial import BitWorld
 from dpcore.errors import InvalidParameter
@@ -68,7 +69,7 @@ def play_together(
     # Fewer rounds take less time than the import of numba.
     many = policy.privatizer.horizon * len(worlds) >= _MANY_ROUNDS
     game = Game(policy, worlds, coins, compiled=many)
-    score = _Score(policy, worlds, at)
+    score = SuperArmRegret(policy.problem, worlds, at)
     for start in range(0, policy.privatizer.horizon, _BLOCK):
         score.add(game.play(min(_BLOCK, policy.privatizer.horizon - start)))
     return _runs(policy, game, score)
@@ -201,34 +202,7 @@ def _compiles(policy: Cucb) -> bool:
     return sums and isinstance(policy.problem.decisions, Unions) and find_spec("numba") is not None
 
 
-class _Score:
-    # The regret at the checkpoints, and the number of plays of each base arm.
-
-    def __init__(
-        self, policy: Cucb, worlds: Sequence[BitWorld], checkpoints: tuple[int, ...]
-    ) -> None:
-        self.reward, self.checkpoints = policy.problem.reward, checkpoints
-        self.means = np.array([world.means for world in worlds])
-        best = [policy.problem.best(means) for means in self.means]
-        self.target = policy.problem.share * np.array(best)
-        self.spent = np.zeros(len(worlds))
-        self.pulls = np.zeros(self.means.shape, dtype=np.int64)
-        self.regret: list[Floats] = []
-        self.rounds = 0
-
-    def add(self, played: Bools) -> None:
-        each = self.spent + np.cumsum(self.target - self.reward.of(self.means, played), axis=0)
-        for checkpoint in self.checkpoints[len(self.regret) :]:
-            if checkpoint > self.rounds + len(played):
-                break
-            self.regret.append(each[checkpoint - self.rounds - 1])
-        self.spent = each[-1]
-        # With one byte per boolean and few rounds, sums of 16-bit integers are fast.
-        self.pulls += played.view(np.uint8).sum(axis=0, dtype=np.uint16)
-        self.rounds += len(played)
-
-
-def _runs(policy: Cucb, game: Game, score: _Score) -> tuple[Run, ...]:
+def _runs(policy: Cucb, game: Game, score: SuperArmRegret) -> tuple[Run, ...]:
     privatizer, mechanism = policy.privatizer, policy.privatizer.mechanism
     # Local model: one release per user. Central model: one release of all users per run.
     count = privatizer.horizon if privatizer.trust == "local" else 1

@@ -139,7 +139,24 @@ class Panel:
 
     def draw(self, axes: Axes, looks: dict[str, Look]) -> None:
         r"""Draw everything except the title, the x-label and the legend."""
-        _draw(axes, self, looks)
+        axes.set_xscale("log")
+        axes.set_yscale(self.y_scale)
+        low, high = _range(self)
+        lasts = max(curve.x[-1] for curve in self.curves)
+        firsts = min(curve.x[0] for curve in self.curves)
+        few = all(len(curve.x) <= _FEW for curve in self.curves)
+        margin = 1.15 if few else 1.0  # room for the marks at both ends
+        axes.set_xlim(firsts / margin, lasts * margin)
+        axes.set_ylim(low, high)
+        for i, curve in sorted(enumerate(self.curves), key=lambda item: -item[1].y[-1]):
+            beside = i - (len(self.curves) - 1) / 2
+            _line(axes, curve, _moved(axes, curve, beside), *looks[curve.label], floor=low)
+        if self.y_scale == "log":
+            log_ticks(axes.yaxis)
+        if self.ticks:
+            axes.set_xticks(self.ticks, [f"{tick:g}" for tick in self.ticks])
+            axes.set_xticks([], minor=True)
+        axes.set_ylabel(self.y_label)
 
 
 def draw_panels(path: Path, panels: Sequence[Panel], *, title: str, note: str = ERROR_NOTE) -> None:
@@ -167,28 +184,6 @@ def draw_panels(path: Path, panels: Sequence[Panel], *, title: str, note: str = 
             legend = axes.legend(**beside, title=panel.legend)
             for text in legend.get_texts():
                 fold(text, _NAMES * figure.bbox.width, lines=1)
-
-
-def _draw(axes: Axes, panel: Panel, looks: dict[str, Look]) -> None:
-    axes.set_xscale("log")
-    axes.set_yscale(panel.y_scale)
-    low, high = _range(panel)
-    lasts = max(curve.x[-1] for curve in panel.curves)
-    firsts = min(curve.x[0] for curve in panel.curves)
-    few = all(len(curve.x) <= _FEW for curve in panel.curves)
-    margin = 1.15 if few else 1.0  # room for the marks at both ends
-    axes.set_xlim(firsts / margin, lasts * margin)
-    axes.set_ylim(low, high)
-    listed = sorted(enumerate(panel.curves), key=lambda item: -item[1].y[-1])
-    for i, curve in listed:
-        beside = i - (len(panel.curves) - 1) / 2
-        _line(axes, curve, _moved(axes, curve, beside), *looks[curve.label], floor=low)
-    if panel.y_scale == "log":
-        log_ticks(axes.yaxis)
-    if panel.ticks:
-        axes.set_xticks(panel.ticks, [f"{tick:g}" for tick in panel.ticks])
-        axes.set_xticks([], minor=True)
-    axes.set_ylabel(panel.y_label)
 
 
 def log_ticks(axis: Axis) -> None:

@@ -99,13 +99,13 @@ class Unions(Decisions):
             top = np.argsort(-sums, axis=1, kind="stable")[:, : self.chosen]
             picked = np.zeros(sums.shape, dtype=np.bool_)
             picked[np.arange(len(values))[:, None], top] = True
-        return picked if single else picked @ _inside(groups).T > 0
+        return picked if single else picked @ group_matrix(groups).T > 0
 
     def contains(self, chosen: Bools) -> Bools:
         if len(self.groups) == chosen.shape[1]:
             few: Bools = chosen.sum(axis=1) == self.chosen
             return few
-        inside = _inside(self.groups)
+        inside = group_matrix(self.groups)
         held = chosen @ inside
         whole = held == inside.sum(axis=0)
         found: Bools = ((held == 0) | whole).all(axis=1) & (whole.sum(axis=1) == self.chosen)
@@ -324,8 +324,8 @@ def _listed(count: int, sets: tuple[tuple[int, ...], ...]) -> Bools:
 
 
 @lru_cache(maxsize=1 << 8)
-def _inside(groups: tuple[tuple[int, ...], ...]) -> Floats:
-    # An indicator matrix with a column for each group.
+def group_matrix(groups: tuple[tuple[int, ...], ...]) -> Floats:
+    r"""The indicator matrix of ``groups``: a row for each base arm, a column for each group."""
     found = np.zeros((sum(map(len, groups)), len(groups)))
     for at, group in enumerate(groups):
         found[list(group), at] = 1

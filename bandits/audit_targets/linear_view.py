@@ -19,16 +19,12 @@ from bandits.actions import Actions, LinearModel
 from bandits.audit_targets.server_view import (
     ABSENT,
     ARMS,
-    BATCHES,
-    PolicyStep,
-    RecordingPolicy,
     ServerView,
     Views,
     claim_of,
-    steps_of,
+    play_short,
 )
 from bandits.batch import Ask, Encoding
-from bandits.play import play
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.privatizers.averages import AveragePrivatizer, Averages
 from bandits.worlds.arm_environments import Environment
@@ -70,28 +66,12 @@ class LinearView(ServerView):
         return self.privatizer.size_of(ask)
 
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
-        world = np.random.default_rng(0)  # nothing is drawn from it
         rows = []
         for _ in range(runs):
-            watching = RecordingPolicy(of=self.policy, privatizer=self.privatizer)
             fixed = _Fixed(reward=reward)
-            run = play(watching, fixed, horizon=self.horizon, world=world, rng=rng)
-            seen = watching.seen[:BATCHES]
-            row = [steps for step in seen for steps in self._sums(step)]
-            row += [ABSENT] * (BATCHES * ARMS - len(row))
-            left = seen[-1].after.active if seen else run.active
-            rows.append([*row, sum(1 << action for action in left)])
+            sums, left = play_short(self.policy, self.privatizer, fixed, self.horizon, rng)
+            rows.append([*sums, left])
         return np.array(rows, dtype=np.int64)
-
-    def _sums(self, step: PolicyStep) -> list[int]:
-        # The released sums of one phase, in steps.
-        found = [ABSENT] * ARMS
-        for ask in self.policy.choose(step.before).asks:  # type: ignore[union-attr]  # not a Commit
-            size = self.privatizer.size_of(ask)
-            for action in ask.actions:
-                total = step.released.sums[action]
-                found[action] = steps_of(self.privatizer, size, size.users, total)
-        return found
 
     def curve(self) -> Guarantee:
         held = self.privatizer

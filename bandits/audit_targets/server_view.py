@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.protocols.ideal_aggregation import IdealAggregation, Shuffler
 from dpcore.protocols.noisy_sums import LocalSum, ShuffledPure
 from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run_protocol import run
+from dpcore.protocols.run_protocol import run as run_protocol
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.secure_aggregation.masked_aggregation import Step
@@ -109,22 +109,6 @@ def claim_of(name: str, found: Guarantee | None) -> Guarantee:
     return found
 
 
-def steps_of(privatizer: Any, size: Any, users: int, released: Fraction | None) -> int:
-    r"""Convert a released sum over ``users`` to the integer that the server saw.
-
-    The integer is the sum of encodings plus noise, or ``ABSENT`` if nothing was released. A
-    released sum that is not a multiple of a step raises an error.
-    """
-    if released is None:
-        return ABSENT
-    unit, noise = privatizer.encoding(size), privatizer.noise(size)
-    centre = noise.mean if isinstance(noise, Binomial) else Fraction(0)
-    steps = (released - users * unit.low) / unit.step + centre
-    if steps.denominator != 1:
-        raise InvalidParameter("released", released, "must be a whole number of steps")
-    return int(steps)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View(ServerView):
     r"""The view of a small instance: a policy, the users per arm in each batch, and the rewards.
@@ -162,7 +146,6 @@ class View(ServerView):
         return ARMS * sum(self.sizes) + 1
 
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
-        world = np.random.default_rng(0)  # nothing is drawn from it: rewards are fixed
         privatizer = self.privatizer
         units = [privatizer.precision(size) for size in self.sizes]
         protocol = privatizer.protocol(self.sizes[0])
@@ -170,20 +153,15 @@ class View(ServerView):
         rows = []
         for _ in range(runs):
             by = Devices(of=privatizer) if self.path == "devices" else privatizer
-            watching = RecordingPolicy(of=self.policy, privatizer=by)
             present = tuple(map(privatizer.reporting, self.sizes))
             fixed = _Fixed(sizes=present, ones=self.ones, reward=reward, visits=self.visits)
-            run = play(watching, fixed, horizon=self.horizon, world=world, rng=rng)
-            row = []
+            sums, left = play_short(self.policy, by, fixed, self.horizon, rng)
+            message = []
             if local is not None and isinstance(by, Devices):
                 # The message is known mod m; the representative around 0 is used.
                 half = local.modulus // 2
-                row.append((by.messages[0] + half) % local.modulus - half)
-            for batch, size in enumerate(self.sizes):
-                there = batch < len(watching.seen)
-                sums = watching.seen[batch].released.sums if there else (None,) * ARMS
-                row += [steps_of(privatizer, size, size, total) for total in sums]
-            rows.append([*row, *units, sum(1 << arm for arm in run.active)])
+                message.append((by.messages[0] + half) % local.modulus - half)
+            rows.append([*message, *sums, *units, left])
         return np.array(rows, dtype=np.int64)
 
     def curve(self) -> Guarantee:
@@ -223,19 +201,16 @@ def _short_view(policy: Policy[Any], path: PathName) -> View:
         most = _MOST_DEVICES
     else:
         most = 1 if local else _MOST_PULLS
-    first = 1
-    while True:
-        found = _view(_shortened(policy, first), path)
-        if first == most or found.ones[0][1] >= (1 - _WIDEST) * first:
-            return found
-        first *= 2
-
-
-def _shortened(policy: BatchedElimination, first: int) -> BatchedElimination:
     radius = policy.radius
     if isinstance(radius, ExactRadius):
         radius = ExactRadius(batches=BATCHES)
-    return replace(policy, schedule=Schedule(first=first, growth=2), radius=radius)
+    first = 1
+    while True:
+        schedule = Schedule(first=first, growth=2)
+        found = _view(replace(policy, schedule=schedule, radius=radius), path)
+        if first == most or found.ones[0][1] >= (1 - _WIDEST) * first:
+            return found
+        first *= 2
 
 
 def _view(policy: Policy[Any], path: PathName) -> View:
@@ -245,9 +220,12 @@ def _view(policy: Policy[Any], path: PathName) -> View:
     state = policy.init(ARMS, _FAR)
     sizes: list[int] = []
     for _ in range(BATCHES):
-        size = _size(policy, state)
-        sizes.append(size)
-        state = policy.observe(state, _released(reporting(size), reporting(size)))
+        choice = policy.choose(state)
+        if not isinstance(choice, Pulls) or len({*choice.counts}) > 1:
+            raise InvalidParameter("policy", policy.name, "must pull both arms equally often")
+        sizes.append(choice.counts[0])
+        stay = reporting(sizes[-1])
+        state = policy.observe(state, _released(stay, stay))
     state = policy.init(ARMS, ARMS * sum(sizes) + 1)
     ones = []
     for size in sizes:
@@ -256,13 +234,6 @@ def _view(policy: Policy[Any], path: PathName) -> View:
         ones.append((stay, _most_dropped(policy, state, stay)))
         state = policy.observe(state, _released(stay, stay))
     return View(policy=policy, sizes=tuple(sizes), ones=tuple(ones), path=path)
-
-
-def _size(policy: Policy[Any], state: Any) -> int:
-    choice = policy.choose(state)
-    if isinstance(choice, Pulls) and len({*choice.counts}) == 1:
-        return choice.counts[0]
-    raise InvalidParameter("policy", policy.name, "must pull both arms equally often")
 
 
 def _released(first: int, second: int) -> Released:
@@ -312,14 +283,6 @@ class _Fixed(Environment):
         return held * precision
 
 
-class PolicyStep(NamedTuple):
-    r"""One step of a policy: the state before, the released sums, and the state after."""
-
-    before: Any
-    released: Released
-    after: Any
-
-
 def _of(name: str) -> Any:
     # The attribute or method of this name of the wrapped object ``of``.
     return property(lambda self: getattr(self.of, name))
@@ -327,11 +290,11 @@ def _of(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingPolicy(Policy[Any]):
-    r"""A wrapper of the policy ``of`` that records each step of a run, with its own privatizer."""
+    r"""A wrapper of the policy ``of`` that records what it observes, with its own privatizer."""
 
     of: Policy[Any]
     privatizer: Releasing[Any] = field()
-    seen: list[PolicyStep] = field(default_factory=list)
+    seen: list[tuple[Any, Released]] = field(default_factory=list)
 
     name = _of("name")
     init = _of("init")
@@ -339,9 +302,40 @@ class RecordingPolicy(Policy[Any]):
     sizes = _of("sizes")
 
     def observe(self, state: Any, released: Released) -> Any:
-        after = self.of.observe(state, released)
-        self.seen.append(PolicyStep(state, released, after))
-        return after
+        self.seen.append((state, released))
+        return self.of.observe(state, released)
+
+    def steps(self) -> list[int]:
+        r"""The sum of each action in each batch as the server saw it, or ``ABSENT``.
+
+        It is an integer, the sum of encodings plus noise; any other released sum raises an error.
+        """
+        privatizer: Any = self.privatizer
+        found = [ABSENT] * (BATCHES * ARMS)
+        for batch, (state, released) in enumerate(self.seen[:BATCHES]):
+            for ask in self.of.choose(state).asks:  # type: ignore[union-attr]  # not a Commit
+                size = privatizer.size_of(ask)
+                unit, noise = privatizer.encoding(size), privatizer.noise(size)
+                centre = noise.mean if isinstance(noise, Binomial) else Fraction(0)
+                for action in ask.actions:
+                    total = released.sums[action]
+                    steps = (total - ask.users * unit.low) / unit.step + centre
+                    if steps.denominator != 1:
+                        raise InvalidParameter("released", total, "must be a whole number of steps")
+                    found[batch * ARMS + action] = int(steps)
+        return found
+
+
+_WORLD: Final = np.random.default_rng(0)  # nothing is drawn from it: rewards are fixed
+
+
+def play_short(
+    policy: Policy[Any], privatizer: Releasing[Any], fixed: Environment, horizon: int, rng: Rng
+) -> tuple[list[int], int]:
+    r"""Run ``policy`` in the world ``fixed``; return the steps of its sums and the last arms."""
+    watching = RecordingPolicy(of=policy, privatizer=privatizer)
+    run = play(watching, fixed, horizon=horizon, world=_WORLD, rng=rng)
+    return watching.steps(), sum(1 << arm for arm in run.active)
 
 
 _BATCH: Final = "devices"
@@ -380,7 +374,9 @@ class Devices(Privatizer):
                     "of", self.of.name, "must be private: others have no devices to simulate"
                 )
             case BinaryShuffle() | PureShuffle():
-                shuffled = run(protocol, held, Shuffler(), batch=_BATCH, vanish=vanish, rng=rng)
+                shuffled = run_protocol(
+                    protocol, held, Shuffler(), batch=_BATCH, vanish=vanish, rng=rng
+                )
                 return ReleasedSum(cast(Fraction, shuffled.estimate))  # of one coordinate
             case ShuffledPure():
                 # The relaxed aggregation is assumed and not implemented; the exact sum is one.
@@ -389,7 +385,7 @@ class Devices(Privatizer):
                 return ReleasedSum(protocol.analyze(sum(sent.tolist()) % protocol.modulus))
             case _:
                 seen = _Seen(modulus=protocol.modulus, per_user=True, noted=self.messages)
-                outcome = run(protocol, held, seen, batch=_BATCH, vanish=vanish, rng=rng)
+                outcome = run_protocol(protocol, held, seen, batch=_BATCH, vanish=vanish, rng=rng)
                 return ReleasedSum(cast(Fraction, outcome.estimate))  # a sum has one estimate
 
 

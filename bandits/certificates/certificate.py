@@ -194,10 +194,7 @@ def _part(part: Guarantee, deltas: list[Fraction], most: int) -> dict[str, Any]:
             raise NotDerived(wanted, f"the bound of {part!r} is infinite")
         claims.append({"delta": write_rational(delta), "epsilon": _above(epsilon)})
     document: dict[str, Any] = {"is": _stated(part), "claims": claims}
-    if isinstance(part, CertifiedShuffle):
-        found: dict[str, Any] | str = "the server's view is not described by one sum with noise"
-    else:
-        found = _own_certificate(part, claims, deltas, most)
+    found = _own_certificate(part, claims, deltas, most)
     if isinstance(found, str):
         exact = _exact_claims(part, claims)
         if exact is None:
@@ -217,6 +214,8 @@ def _own_certificate(
 ) -> dict[str, Any] | str:
     # The certificate of a single part, or the reason why it has none.
     most, digits = _limits(part, most)
+    if isinstance(part, CertifiedShuffle):
+        return "the server's view is not described by one sum with noise"
     if isinstance(part, BinomialBox) and len(part.bounds) > 1:
         return "verify does not support binomial noise of several numbers"
     if most == 0:
@@ -226,12 +225,16 @@ def _own_certificate(
         return f"more than {most} steps"
     if len(set(amounts)) > _MOST_MOVES:  # each needs a separate law
         return f"more than {_MOST_MOVES} distinct changes"
+    # For a pure law epsilon(delta) is below the largest loss, often a decimal, by about delta:
+    # to separate them, the number of digits must be about that of the zeros of delta.
     largest = _largest(part)
     close = largest is not None and _above(largest) in [each["epsilon"] for each in claims]
-    try:
-        return _certified(_certifiable(part), deltas, (digits, *(_MORE_DIGITS if close else ())))
-    except NotDerived as error:
-        return ascii_text(str(error))[:_MOST_LETTERS]
+    for count in (digits, *(_MORE_DIGITS if close else ())):
+        try:
+            return certify(_certifiable(part), deltas=deltas, digits=count).to_json()
+        except NotDerived as error:
+            reason = ascii_text(str(error))[:_MOST_LETTERS]
+    return reason
 
 
 def _exact_claims(part: Guarantee, claims: list[dict[str, str]]) -> list[dict[str, str]] | None:
@@ -258,18 +261,6 @@ def _amounts(part: Guarantee) -> list[int]:
 def _largest(part: Guarantee) -> Fraction | None:
     found = part.pure().upper
     return found if isinstance(found, Fraction) else None
-
-
-def _certified(subject: Any, deltas: list[Fraction], digits: tuple[int, ...]) -> dict[str, Any]:
-    # For a pure law epsilon(delta) is below the largest loss, often a decimal, by about delta:
-    # to separate them, the number of digits must be about that of the zeros of delta.
-    *first, last = digits
-    for count in first:
-        try:
-            return certify(subject, deltas=[*deltas], digits=count).to_json()
-        except NotDerived:
-            continue
-    return certify(subject, deltas=[*deltas], digits=last).to_json()
 
 
 def _limits(part: Guarantee, most: int) -> tuple[int, int]:

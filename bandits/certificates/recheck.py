@@ -334,16 +334,15 @@ def _shuffled(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
     exactly(where, item, {"claim", "epsilon", "scope", *counts, *ratios})
     n, h, g, reach = (whole(f"{where}.{key}", item[key], 1, 10**9) for key in counts)
     cover, shape, scale = (rational(f"{where}.{key}", item[key]) for key in ratios)
-    for key, held, most in (
+    positive = zip(ratios, (cover, shape, scale), strict=True)
+    for key, held, range_of in (
         ("cover", cover < 1, "< 1"),
         ("shape", shape <= 1, "<= 1"),
         ("honest", h <= n, "<= users"),
+        *((key, value > 0, "> 0") for key, value in positive),
     ):
         if not held:
-            raise Malformed(f"{where}.{key}", f"must be {most}")
-    for key, value in (("cover", cover), ("shape", shape), ("scale", scale)):
-        if value <= 0:
-            raise Malformed(f"{where}.{key}", "must be > 0")
+            raise Malformed(f"{where}.{key}", f"must be {range_of}")
     inner = {"claim": "pure", "epsilon": item["epsilon"], "rounds": 1}
     part_of(where, inner)
     share = PolyaDifference(shape=shape, scale=scale)

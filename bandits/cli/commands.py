@@ -102,12 +102,7 @@ def plot(
     The plot has one panel per epsilon and, for a folder, the lower bound of a hard instance, which
     regret.csv does not contain. It needs matplotlib (dpcore\[plot]). Exit code: 0 done, 2 usage.
     """
-    from bandits.experiments.regret_table import (
-        bounds_of,
-        draw_results,
-        read_lines,
-        without_regret,
-    )
+    from bandits.experiments.regret_table import bounds_of, draw_results, read_lines
     from bandits.experiments.results import TABLE
     from bandits.experiments.summary import read_document
 
@@ -116,7 +111,6 @@ def plot(
         document = read_document(source) if source.is_dir() else {}
         lines = read_lines(source / TABLE if source.is_dir() else source)
         bounds = bounds_of(document, lines)
-    draw_results(lines, output, bounds)
-    for warning in without_regret(lines):
+    for warning in draw_results(lines, output, bounds):
         say([f"warning: {warning}"], sys.stderr)
     say([str(output)])

@@ -29,6 +29,7 @@ def papers_command(
     """
     from bandits.papers.table import lines, replay, rows, to_json
 
-    with progress_bar("theorems", len(rows(quick=quick))) as advance:
-        found = replay(quick=quick, progress=lambda done, _: advance(done))
+    todo = rows(quick=quick)
+    with progress_bar("theorems", len(todo)) as advance:
+        found = replay(todo, advance)
     show({"schema": "dpcore-claims/1", **to_json(found)} if as_json else list(lines(found)))

@@ -16,10 +16,8 @@ import typer
 from bandits.experiments.experiment import Experiment, limits
 from bandits.policies.registry import read_algorithm
 from bandits.privatizers.deployment import AggregationName, Deployment
-from bandits.privatizers.running_sums import StreamRelease
 from bandits.worlds import FromFile, preset_of
 from bandits.worlds.arm_presets import OWN
-from bandits.worlds.preset import Preset
 from dpcore.cli.options import argument, flag, named, option, read_jobs, share, with_fields
 from dpcore.cli.output_file import made_folder
 from dpcore.cli.progress import progress_bar
@@ -316,11 +314,13 @@ def read_experiment(
             fields["failure_probability"] = confidence
         given: dict[str, Any] = {name: text for name, text in fields.items() if text is not None}
         given |= {name: whole_number(name, given[name]) for name in _COUNTS if name in given}
+        combinatorial, radius = own.kind == "combinatorial", given.get("radius", "exact")
         usual: dict[str, Any] = {
             "delta": own.delta,
             "horizon": own.horizon,
             "instances": own.instances,
-            "release": _release(own, given.get("radius", "exact")),
+            # The paper has the tree and its bonuses; doubling blocks have a seventh of the regret.
+            "release": "doubling" if combinatorial and radius == "exact" else "tree",
         }
         options = usual | given
         if options.get("failure_probability", "").strip() == "1/T":  # as in the theorems
@@ -329,7 +329,7 @@ def read_experiment(
             preset=OWN.name if rewards else own.name,
             algorithms=_playable(own.algorithms, most, plan)
             if algorithms is None
-            else _names(algorithms),
+            else tuple(name.strip() for name in algorithms.split(",") if name.strip()),
             epsilons=tuple(epsilon) if epsilon else own.epsilons,
             max_visits=most,
             deployment=plan,
@@ -368,11 +368,6 @@ def as_options(**others: str) -> AbstractContextManager[None]:
     return named(*_SAME, **_OPTIONS, **others)
 
 
-def _release(preset: Preset, radius: str) -> StreamRelease:
-    # The paper has the tree and its bonuses; doubling blocks have a seventh of the regret.
-    return "doubling" if preset.kind == "combinatorial" and radius == "exact" else "tree"
-
-
 def _playable(
     algorithms: tuple[str, ...], max_visits: int | None, plan: Deployment
 ) -> tuple[str, ...]:
@@ -380,7 +375,3 @@ def _playable(
     able = [names for _, names in limits(max_visits, plan)]
     found = (name for name in algorithms if all(name in (*names, "se") for names in able))
     return tuple(found) or algorithms
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -18,16 +18,16 @@ import numpy as np
 from bandits.actions import LinearModel
 from bandits.batch import arms_and_horizon, check_word
 from bandits.combinatorial_problem import Problem
-from bandits.play import checked_checkpoints
 from bandits.play_combinatorial import cucb_of
 from bandits.policies.batch_schedule import ScheduleName
 from bandits.policies.combinatorial_ucb import Cucb
 from bandits.policies.policy import Policy
 from bandits.policies.policy_settings import RunParameters, Setting
-from bandits.policies.registry import Algorithm, WorldKind, read_algorithm, source_of
+from bandits.policies.registry import WorldKind, read_algorithm, source_of
 from bandits.policies.successive_elimination import NAMES
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.privatizer import NEW_USERS, RunGuarantee, Users
+from bandits.regret import checked_checkpoints
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.preset import MOST_INSTANCES, Data
 from dpcore.errors import ABSENT, InvalidParameter
@@ -173,9 +173,12 @@ class Experiment(RunParameters):
         delta = self.delta  # as given, for the message
         RunParameters.__post_init__(self)
         names = [each.entry.name for each in read]
-        _check_worlds(read, preset.kind)
+        for entry in (each.entry for each in read):
+            if entry.world != preset.kind:
+                reason = f"is played in worlds with {_PLAYED_IN[entry.world]}"
+                raise InvalidParameter("algorithms", entry.name, reason)
         _check_visits(self, names)
-        _check_epsilons(self.epsilons, names, self.radius)
+        _check_epsilons(self.epsilons, epsilons, names, self.radius)
         for name in names:
             if name in _BITS and self.delta < _LEAST_DELTA_OF_BITS:
                 raise InvalidParameter("delta", delta, f"must be >= 1e-30 for {name}")
@@ -363,29 +366,22 @@ def _check_visits(experiment: Experiment, names: Sequence[str]) -> None:
                 raise InvalidParameter("algorithms", name, f"{why}: {', '.join(able)}")
 
 
-def _check_worlds(algorithms: Sequence[Algorithm], kind: WorldKind) -> None:
-    # Raises an error for an algorithm that is played in another kind of world.
-    for entry in (each.entry for each in algorithms):
-        if entry.world != kind:
-            reason = f"is played in worlds with {_PLAYED_IN[entry.world]}"
-            raise InvalidParameter("algorithms", entry.name, reason)
-
-
-def _check_epsilons(epsilons: Sequence[RationalLike], names: Sequence[str], radius: str) -> None:
+def _check_epsilons(
+    given: Sequence[RationalLike], exact: Sequence[Fraction], names: Sequence[str], radius: str
+) -> None:
     # Raises an error for epsilons that an algorithm does not support or that are equal floats.
     least = {name: _LEAST_OF_BITS for name in names if name in _BITS}
     if radius == "exact" and _PURE_SHUFFLE in names:
         least[_PURE_SHUFFLE] = _LEAST_OF_MESSAGES
-    for given in epsilons:
-        epsilon = rational("epsilon", given)
+    for text, epsilon in zip(given, exact, strict=True):
         if not _LEAST_EPSILON <= epsilon <= _MOST_EPSILON:
-            raise InvalidParameter("epsilon", given, "must lie in [1e-6, 1000]")
+            raise InvalidParameter("epsilon", text, "must lie in [1e-6, 1000]")
         for name, end in least.items():
             if epsilon < end:
-                raise InvalidParameter("epsilon", given, f"must be >= {float(end):g} for {name}")
-    if len({float_up(rational("epsilon", given)) for given in epsilons}) < len(epsilons):
+                raise InvalidParameter("epsilon", text, f"must be >= {float(end):g} for {name}")
+    if len(set(map(float_up, exact))) < len(exact):
         reason = "must not have two epsilons that are printed as the same float"
-        raise InvalidParameter("epsilon", ", ".join(map(str, epsilons)), reason)
+        raise InvalidParameter("epsilon", ", ".join(map(str, given)), reason)
 
 
 def spaced_checkpoints(horizon: int) -> tuple[int, ...]:

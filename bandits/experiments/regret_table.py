@@ -98,7 +98,8 @@ def read_lines(path: Path) -> tuple[PlotLine, ...]:
     begun: dict[_Key, tuple[int, tuple[str, ...]]] = {}
     curves: dict[_Key, dict[int, dict[int, float]]] = {}
     for number, row in _rows(path):
-        key, setting = _key(row), tuple(row[name] for name in _SETTING)
+        key = row["preset"], row["algorithm"], row["epsilon"]
+        setting = tuple(row[name] for name in _SETTING)
         first, own = begun.setdefault(key, (number, setting))
         if setting != own:
             raise refused(
@@ -106,10 +107,10 @@ def read_lines(path: Path) -> tuple[PlotLine, ...]:
             )
         try:
             instance, t, regret = int(row["instance"]), int(row["t"]), float(row["regret"])
+            if t < 1 or not math.isfinite(regret):
+                raise ValueError(regret)
         except ValueError:
             raise refused(f"line {number} has no valid round and regret") from None
-        if t < 1 or not math.isfinite(regret):
-            raise refused(f"line {number} has no valid round and regret")
         run = curves.setdefault(key, {}).setdefault(instance, {})
         if t in run:
             raise refused(f"line {number} repeats instance {instance} at t = {t}")
@@ -121,10 +122,6 @@ def read_lines(path: Path) -> tuple[PlotLine, ...]:
 
 _Key: TypeAlias = tuple[str, str, str]
 _SETTING: Final = ("delta", "radius", "schedule", "horizon", "seed")
-
-
-def _key(row: Mapping[str, str]) -> _Key:
-    return row["preset"], row["algorithm"], row["epsilon"]
 
 
 def _line(
@@ -167,14 +164,23 @@ def title_of(preset: str, epsilon: str) -> str:
 
 def draw_results(
     lines: Sequence[PlotLine], path: Path, bounds: Mapping[str, Curve] = MappingProxyType({})
-) -> None:
-    """Plot Reg(t)/t of all algorithms, one panel per epsilon; curves without regret are omitted."""
+) -> list[str]:
+    r"""Plot Reg(t)/t of all algorithms, one panel per epsilon.
+
+    Curves without regret are omitted; returns a message for each of them.
+    """
     from bandits.regret_plots import Panel, draw_panels
 
     groups: dict[tuple[str, str], list[Curve]] = {}
+    omitted = []
     for line in lines:
         if max(line.mean) > 0:
             groups.setdefault((line.preset, line.epsilon), []).append(_curve(line))
+        else:
+            omitted.append(
+                f"{line.algorithm} at epsilon {line.epsilon} is omitted from the plot: it has "
+                "no positive regret for the logarithmic axis"
+            )
     if not groups:
         raise InvalidParameter("path", str(path), "has no positive regret for the logarithmic axis")
     for (_, epsilon), curves in groups.items():
@@ -185,6 +191,7 @@ def draw_results(
         for (preset, epsilon), curves in groups.items()
     ]
     draw_panels(path, panels, title="")
+    return omitted
 
 
 def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[str, Curve]:
@@ -206,16 +213,6 @@ def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[st
         reason = f"contains invalid data ({wrong})"
         raise InvalidParameter("path", "rows.json", reason) from None
     return found
-
-
-def without_regret(lines: Sequence[PlotLine]) -> Iterator[str]:
-    r"""Yield a message for each curve that :func:`draw_results` omits."""
-    for line in lines:
-        if not max(line.mean) > 0:
-            yield (
-                f"{line.algorithm} at epsilon {line.epsilon} is omitted from the plot: it has "
-                "no positive regret for the logarithmic axis"
-            )
 
 
 def _curve(line: PlotLine) -> Curve:

@@ -26,7 +26,6 @@ from bandits.experiments.regret_table import (
     draw_results,
     read_lines,
     title_of,
-    without_regret,
     write_csv,
 )
 from bandits.experiments.summary import ROWS, SCHEMA, write_json
@@ -149,8 +148,7 @@ def _write_picture(folder: Path, document: Mapping[str, Any]) -> Iterator[str]:
         return
     lines = read_lines(folder / TABLE)
     if any(max(line.mean) > 0 for line in lines):
-        draw_results(lines, folder / PICTURE, bounds_of(document, lines))
-        yield from without_regret(lines)
+        yield from draw_results(lines, folder / PICTURE, bounds_of(document, lines))
     else:
         yield f"no {PICTURE}: no algorithm has positive regret for the logarithmic axis"
 
@@ -173,7 +171,10 @@ def certificates(
             found = certify_run(
                 experiment.policy(cell.algorithm, cell.epsilon, arms).name,
                 derived,
-                {_mechanism(*each): times for *each, times in cell.released},
+                {
+                    Mechanism(noise=read_noise(n), sensitivity=read_sensitivity("released", s)): k
+                    for n, s, k in cell.released
+                },
                 arms=arms,
                 horizon=experiment.horizon,
                 simulated=True,
@@ -183,11 +184,6 @@ def certificates(
             yield name, reason
             continue
         yield name, found.text()
-
-
-def _mechanism(noise: str, sensitivity: str) -> Mechanism:
-    moved = read_sensitivity("released", sensitivity)
-    return Mechanism(noise=read_noise(noise), sensitivity=moved)
 
 
 def remove_earlier(folder: Path) -> None:

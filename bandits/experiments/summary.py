@@ -107,10 +107,10 @@ def _labelled(
     if derived is None:
         return {"delta_upper": None}
     true = derived.delta(epsilon).upper
-    if true <= Fraction(written["delta"]):
-        return {"delta_upper": float_up(Fraction(true))}
-    words = f"{written['text']}; at epsilon {epsilon} the true delta is {up(true)}"
-    return {"delta_upper": float_up(Fraction(true)), "text": words}
+    found: dict[str, Any] = {"delta_upper": float_up(Fraction(true))}
+    if true > Fraction(written["delta"]):
+        found["text"] = f"{written['text']}; at epsilon {epsilon} the true delta is {up(true)}"
+    return found
 
 
 def _reason(error: DpcoreError) -> str:
@@ -183,30 +183,23 @@ def guarantee_json(
     numbers in the text are rounded up.
     """
     exact = rational("delta", delta)
-    if derived is None:
-        return {
-            "text": "none: rewards are released as they are",
-            "pure": None,
-            "delta": write_rational(exact),
-            "epsilon_upper": None,
-            "assumptions": [],
-        }
-    bound = derived.epsilon(exact)
-    upper = bound.upper_float
-    largest = derived.pure().upper
-    pure = largest if isinstance(largest, Fraction) else None
-    if pure is not None and (max_visits is None or pure <= bound.upper):
-        words = f"{written_up(pure)}-DP"
-    elif math.isfinite(upper):
-        words = f"({up(bound.upper)}, {written_up(exact)})-DP"
-    else:
-        words = f"no finite epsilon at delta {written_up(exact)}"
+    text, pure, upper = "none: rewards are released as they are", None, math.inf
+    if derived is not None:
+        bound, largest = derived.epsilon(exact), derived.pure().upper
+        pure, upper = largest if isinstance(largest, Fraction) else None, bound.upper_float
+        if pure is not None and (max_visits is None or pure <= bound.upper):
+            words = f"{written_up(pure)}-DP"
+        elif math.isfinite(upper):
+            words = f"({up(bound.upper)}, {written_up(exact)})-DP"
+        else:
+            words = f"no finite epsilon at delta {written_up(exact)}"
+        text = f"{words}{for_each_user(max_visits)}"
     return {
-        "text": f"{words}{for_each_user(max_visits)}",
+        "text": text,
         "pure": None if pure is None else write_rational(pure),
         "delta": write_rational(exact),
         "epsilon_upper": upper if math.isfinite(upper) else None,
-        "assumptions": [*derived.assumptions],
+        "assumptions": [] if derived is None else [*derived.assumptions],
     }
 
 
@@ -251,16 +244,14 @@ def remarks(rows: Sequence[Row]) -> list[str]:
             f"{row.horizon:,}. Use a longer --horizon."
             for name, row in silent.items()
         ),
-        *(_out_of_users(row) for row in rows if row.out_of_users),
+        *(
+            f"{row.algorithm} at epsilon {up(Fraction(repr(row.epsilon)), _SHORT)} ran out of "
+            f"users: nothing was learned from {row.out_of_users:,.0f} of {row.horizon:,} rounds. "
+            "Use more --users or --visits."
+            for row in rows
+            if row.out_of_users
+        ),
     ]
-
-
-def _out_of_users(row: Row) -> str:
-    epsilon = up(Fraction(repr(row.epsilon)), _SHORT)
-    return (
-        f"{row.algorithm} at epsilon {epsilon} ran out of users: nothing was learned from "
-        f"{row.out_of_users:,.0f} of {row.horizon:,} rounds. Use more --users or --visits."
-    )
 
 
 def lower_bounds(experiment: Experiment) -> list[dict[str, Any]]:
@@ -327,7 +318,12 @@ def read_document(path: Path, *, argument: str = "path") -> dict[str, Any]:
         if len(set(rows)) < len(rows):
             raise ValueError("two rows with the same algorithm and epsilon")
         for row in found["rows"]:
-            _check_regret(row["by_instance"])
+            values = row["by_instance"]
+            if not isinstance(values, list) or not values:
+                raise ValueError("a row without regret")
+            # It may exceed 1 for super arms, and be negative for an approximate oracle.
+            if not all(type(each) in (int, float) and abs(each) <= _MOST for each in values):
+                raise ValueError(f"a regret per round outside [-{_MOST}, {_MOST}]")
         _ = [found[name] for name in _SAME]
     except (KeyError, TypeError, ValueError, OverflowError) as wrong:
         reason = f"contains invalid data ({wrong})"
@@ -350,15 +346,6 @@ def _key(row: dict[str, Any]) -> tuple[str, float]:
     if type(epsilon) not in (int, float) or not 0 < epsilon < math.inf:
         raise ValueError("an epsilon that is not a number > 0")
     return algorithm, float(epsilon)
-
-
-def _check_regret(values: Any) -> None:
-    if not isinstance(values, list) or not values:
-        raise ValueError("a row without regret")
-    for value in values:
-        # It may exceed 1 for super arms, and be negative for an approximate oracle.
-        if type(value) not in (int, float) or not abs(value) <= _MOST:
-            raise ValueError(f"a regret per round outside [-{_MOST}, {_MOST}]")
 
 
 def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:

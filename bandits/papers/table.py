@@ -34,17 +34,13 @@ def rows(*, quick: bool = False) -> tuple[LaterRow, ...]:
 
 
 def replay(
-    *, quick: bool = False, progress: Callable[[int, int], None] | None = None
+    todo: Iterable[LaterRow], progress: Callable[[int], None] = lambda _: None
 ) -> tuple[Judgement, ...]:
-    r"""Compute all rows; ``progress(done, of)`` is called before the first and after each row."""
-    todo = rows(quick=quick)
+    r"""Compute the rows ``todo``; ``progress(done)`` is called after each of them."""
     found: list[Judgement] = []
-    if progress is not None:
-        progress(0, len(todo))
     for row in todo:
         found.append(row())
-        if progress is not None:
-            progress(len(found), len(todo))
+        progress(len(found))
     return tuple(found)
 
 

@@ -10,7 +10,6 @@ docs/proofs/radius.md.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
@@ -52,8 +51,6 @@ class Schedule:
         raise AssertionError  # the loop ends, because lengths grow
 
 
-A_SCHEDULE: Final = "must be a Schedule, e.g. PAPER"
-
 PAPER: Final = Schedule(first=2, growth=2)
 r"""The schedule of CZ Algorithm 1: l(b) = 2^b."""
 
@@ -73,7 +70,9 @@ def exact_schedule(
     """
     arms, rounds = arms_and_horizon(arms, horizon)
     chance = failure_probability_of(failure, argument="failure")
-    lengths = _lengths(max(rounds // (2 * arms), 1))
+    most = max(rounds // (2 * arms), 1)
+    powers = [1 << i for i in range(most.bit_length())]
+    lengths = sorted({*powers, *(3 * p for p in powers if 3 * p <= most)})
 
     def sure(length: int) -> bool:
         schedule = Schedule(first=length, growth=EXACT_GROWTH)
@@ -84,11 +83,6 @@ def exact_schedule(
     # Gaps decrease with the length: the smallest sufficient length, or the longest.
     place = bisect_left(lengths, x=True, hi=len(lengths) - 1, key=sure)
     return Schedule(first=lengths[place], growth=EXACT_GROWTH)
-
-
-def _lengths(most: int) -> list[int]:
-    powers = [1 << i for i in range(math.floor(math.log2(most)) + 1)]
-    return sorted({*powers, *(3 * p for p in powers if 3 * p <= most)})
 
 
 ScheduleName: TypeAlias = Literal["exact", "paper", "released"]

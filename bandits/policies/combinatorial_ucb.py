@@ -21,7 +21,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from bandits.batch import arms_and_horizon, word
+from bandits.batch import arms_and_horizon, check_word, word
 from bandits.combinatorial_problem import Problem
 from bandits.privatizers.privatizer import RunGuarantee
 from bandits.privatizers.running_sums import (
@@ -104,8 +104,7 @@ def cucb(  # noqa: PLR0913  # one for each parameter of a run
     c: RationalLike = 4,
 ) -> Cucb:
     r"""Build the algorithm ``name`` with noise for ``epsilon``."""
-    if name not in FAMILY:
-        raise InvalidParameter("name", name, f"must be one of {', '.join(FAMILY)}")
+    check_word("name", name, CucbName)
     if not isinstance(problem, Problem):
         raise InvalidParameter("problem", problem, "must be a Problem")
     privatizer = StreamPrivatizer(

@@ -342,7 +342,8 @@ class PhasedElimination(Policy[PhasedState]):
         return PhasedState(active=tuple(range(arms)), phase=1, horizon=horizon)
 
     def choose(self, state: PhasedState) -> Choice:
-        if len(state.active) == 1 or self._hopeless(state):
+        points = self.model.actions.points[list(state.active)]
+        if (points == points[0]).all():  # no release distinguishes equal actions
             return Commit(state.active[0])
         design = _design(self.model.actions, state.active)
         times = design.times(self.h(state.phase))
@@ -400,11 +401,6 @@ class PhasedElimination(Policy[PhasedState]):
             return AverageSizes(users=self.h(last), coordinates=1)
         most = max(self.users(phase, horizon) for phase in (1, last))
         return AverageSizes(users=most, coordinates=most_support(self.model.actions.dimension))
-
-    def _hopeless(self, state: PhasedState) -> bool:
-        # All remaining actions are equal (possibly 0), so no release distinguishes them.
-        points = self.model.actions.points[list(state.active)]
-        return bool((points == points[0]).all())
 
     def _check_population(self, horizon: int) -> None:
         needed = clients_needed(self, horizon)

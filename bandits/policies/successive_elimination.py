@@ -28,7 +28,7 @@ from functools import lru_cache
 from typing import ClassVar, Final
 
 from bandits.batch import Commit, FailureProbability, Pulls, Released, arms_and_horizon
-from bandits.policies.batch_schedule import A_SCHEDULE, PAPER, Schedule
+from bandits.policies.batch_schedule import PAPER, Schedule
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.deployment import NO_NOISE
@@ -168,7 +168,7 @@ class BatchedElimination(SuccessiveElimination):
     """
 
     privatizer: Of[Privatizer] = Of(Privatizer, "must be a Privatizer")
-    schedule: Of[Schedule] = Of(Schedule, A_SCHEDULE, PAPER)
+    schedule: Of[Schedule] = Of(Schedule, "must be a Schedule, e.g. PAPER", PAPER)
     most: int | None = None
 
     def __post_init__(self) -> None:

@@ -30,7 +30,13 @@ from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from accounting.published_bounds import real_gaussian_ratio
 from bandits.batch import Ask, Encoding, ReleasedSum, word
 from bandits.papers.li_zhou_ji import lzj_classical_gaussian
-from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, NO_NOISE, TRUSTED
+from bandits.privatizers.deployment import (
+    ALL_HONEST,
+    BITS_ONLY,
+    NO_NOISE,
+    TRUSTED,
+    noise_by_user,
+)
 from bandits.privatizers.privatizer import Releasing
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
@@ -175,14 +181,8 @@ class AveragePrivatizer(Releasing[Averages]):
             return [_ones(noise.trials, rng) for _ in range(s)]
         if self.trust != "local":
             return [int(each) for each in noise.sample(s, rng=rng)]
-        # The noise of each message is drawn: the law of the sum would need a table for every n.
-        own, rows = self._added(size), max(_AT_ONCE // s, 1)
-        parts = [
-            own.sample((min(rows, size.users - start), s), rng=rng).sum(axis=0)
-            for start in range(0, size.users, rows)
-        ]
-        drawn: list[int] = sum(parts).tolist()
-        return drawn
+        own = self._added(size)
+        return noise_by_user(own, users=size.users, sums=s, rng=rng, at_once=_AT_ONCE)
 
     def guarantee(self, size: Averages) -> Guarantee | None:
         r"""The target if the noise is calibrated to it, otherwise derived from the noise."""
@@ -238,8 +238,9 @@ class AveragePrivatizer(Releasing[Averages]):
             return self.shuffle(size).planned_noise
         if self.calibration == "pure":
             return DiscreteLaplace(scale=size.coordinates * STEPS / self.epsilon)
-        chosen = paper_gaussian if self.calibration == "paper" else least_gaussian
-        return chosen(self.epsilon, self.delta, size.coordinates)
+        if self.calibration == "paper":
+            return paper_gaussian(self.epsilon, self.delta, size.coordinates)
+        return least_gaussian(self.epsilon, self.delta, moves(size.coordinates))
 
 
 def _proxy(noise: DiscreteGaussian | DiscreteLaplace | Binomial) -> Fraction:
@@ -277,10 +278,12 @@ def moves(s: int) -> Sensitivity:
 
 
 @lru_cache(maxsize=1 << 12)
-def least_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> DiscreteGaussian:
+def least_gaussian(
+    epsilon: Fraction, delta: Fraction, sensitivity: Sensitivity
+) -> DiscreteGaussian:
     r"""The smallest discrete Gaussian noise that is proven to give (epsilon, delta)."""
     found = calibrate(
-        noise="discrete-gaussian", epsilon=epsilon, delta=delta, sensitivity=moves(s)
+        noise="discrete-gaussian", epsilon=epsilon, delta=delta, sensitivity=sensitivity
     ).noise
     if not isinstance(found, DiscreteGaussian):
         raise NotDerived("discrete Gaussian noise", f"the calibration gave {found!r}")

@@ -25,12 +25,12 @@ from accounting.protocol_guarantees.plan_protocol import (
 from accounting.protocol_guarantees.pure_shuffle_guarantee import plan_pure_shuffle
 from bandits.batch import word
 from bandits.privatizers.deployment import (
-    A_DEPLOYMENT,
+    EVERYONE,
     NO_NOISE,
+    AnyProtocol,
     Deployment,
     Relaxed,
     SumProtocol,
-    check_planned,
 )
 from bandits.privatizers.privatizer import Privatizer
 from dpcore.analysis.laplace_sums import FEWEST_DRAWS, quick_tail
@@ -47,17 +47,20 @@ Trust: TypeAlias = Literal["central", "local", "pure", "renyi", "concentrated", 
 _TAIL_BITS: Final = 32
 
 
-_Run = TypeVar("_Run", SumProtocol, BinaryShuffle, PureShuffle)
+_Run = TypeVar("_Run", bound=AnyProtocol)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Planned(Privatizer, Generic[_Run]):
-    # The protocol of n users is planned for an epsilon, once for each n.
-    deployment: Of[Deployment] = A_DEPLOYMENT
+class Planned(Privatizer, Generic[_Run]):
+    r"""Base class: the protocol of n users is planned once for each n."""
+
+    deployment: Of[Deployment] = Of(Deployment, "must be a Deployment", EVERYONE)
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_planned(self.deployment, getattr(self, "parameters", "exact"))
+        if self.deployment.factor != 1 and getattr(self, "parameters", "exact") == "paper":
+            reason = "must be 'exact': the papers assume honest users without dropouts"
+            raise InvalidParameter("parameters", "paper", reason)
 
     @abstractmethod
     def plan(self, n: int) -> _Run:
@@ -69,12 +72,12 @@ class _Planned(Privatizer, Generic[_Run]):
 
 
 @lru_cache(maxsize=1 << 11)
-def _protocol(privatizer: _Planned[Any], n: int) -> Any:
+def _protocol(privatizer: Planned[Any], n: int) -> Any:
     return privatizer.plan(n)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SumPrivatizer(_Planned[SumProtocol]):
+class SumPrivatizer(Planned[SumProtocol]):
     r"""Release a sum of rewards with noise for ``epsilon``; ``trust`` is the trust model.
 
     Let g = ceil(s epsilon sqrt n), s = ``scaling``. The noise is discrete Laplace of scale
@@ -110,7 +113,7 @@ class SumPrivatizer(_Planned[SumProtocol]):
     parameters: Parameters = word(Parameters, "exact")
 
     def __post_init__(self) -> None:
-        _Planned.__post_init__(self)
+        Planned.__post_init__(self)
         if self.delta and (self.trust not in SCALED or self.parameters == "paper"):
             reason = "must be 0 unless trust is renyi or concentrated with exact parameters"
             raise InvalidParameter("delta", self.delta, reason)
@@ -180,7 +183,7 @@ def laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BitPrivatizer(_Planned[BinaryShuffle]):
+class BitPrivatizer(Planned[BinaryShuffle]):
     r"""Release the sum of n bits shuffled with random bits, (epsilon, delta)-DP for each user.
 
     Rewards other than 0 and 1 are rounded to a bit at random (g = 1). ``parameters="exact"`` uses
@@ -220,7 +223,7 @@ class BitPrivatizer(_Planned[BinaryShuffle]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PureShufflePrivatizer(_Planned[PureShuffle]):
+class PureShufflePrivatizer(Planned[PureShuffle]):
     r"""Release the sum of n bits from shuffled messages, epsilon-DP for each user.
 
     Rewards other than 0 and 1 are rounded to a bit at random (g = 1). ``failure`` is approximately

@@ -8,7 +8,6 @@ protocol and its deployment. Proofs: docs/proofs/bandits.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -26,8 +25,7 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
-from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import Exact, Of, check_fields, integer
+from dpcore.numbers.parameter import Exact, check_fields, integer
 from dpcore.protocols.noisy_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run_protocol import run
@@ -111,15 +109,7 @@ class Deployment:
 
 
 EVERYONE: Final = Deployment()
-A_DEPLOYMENT: Final = Of(Deployment, "must be a Deployment", EVERYONE)
 NO_NOISE: Final = "epsilon 0 needs infinite noise"
-
-
-def check_planned(plan: Deployment, parameters: str) -> None:
-    r"""Raise an error for the parameters of a paper if it does not cover this deployment."""
-    if parameters == "paper" and plan.factor != 1:
-        reason = "must be 'exact': the papers assume honest users without dropouts"
-        raise InvalidParameter("parameters", parameters, reason)
 
 
 def masked_sum(
@@ -167,8 +157,6 @@ BitProtocol: TypeAlias = BinaryShuffle | PureShuffle
 """The protocols whose messages are bits, in shuffled order."""
 
 AnyProtocol: TypeAlias = SumProtocol | BitProtocol
-
-_AT_ONCE: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,13 +236,15 @@ def guarantee_of(
     return Assumed(Pure(spent), reason=str(relaxed))
 
 
-def noise_by_user(noise: Noise, *, users: int, runs: int, rng: Rng) -> Iterator[Integers]:
-    r"""Yield the noise of each of ``users`` in each of ``runs`` batches, in the local model.
+def noise_by_user(
+    noise: Noise, *, users: int, sums: int, rng: Rng, at_once: int = 1 << 16
+) -> list[int]:
+    r"""Draw the noise of released ``sums`` in the local model: the total over ``users``.
 
-    The arrays have shape (users in this part, runs); the parts cover all users once. The sum over
-    users is the noise of the released sums.
+    The draws of every user are made, ``at_once`` at a time: a table of the law of a total for each
+    number of users would take longer.
     """
-    rows = max(_AT_ONCE // runs, 1)
-    for start in range(0, users, rows):
-        count = min(rows, users - start)
-        yield noise.sample(count * runs, rng=rng).reshape(count, runs)
+    rows = max(at_once // sums, 1)
+    counts = (min(rows, users - start) for start in range(0, users, rows))
+    parts = (noise.sample((count, sums), rng=rng).sum(axis=0) for count in counts)
+    return [sum(map(int, each)) for each in zip(*parts, strict=True)]

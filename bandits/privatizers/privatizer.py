@@ -354,9 +354,7 @@ class Privatizer(Releasing[int]):
                 ones = protocol.ones_of_bits(total, present, rng=rng)
                 return ReleasedSum(protocol.estimate(ones, present))
             case LocalSum():
-                # The law of the sum is known, but building its tables would take longer.
-                drawn = noise_by_user(protocol.noise, users=present, runs=1, rng=rng)
-                total += sum(int(part.sum()) for part in drawn)
+                total += noise_by_user(protocol.noise, users=present, sums=1, rng=rng)[0]
             case AggregatedSum() if self.deployment.aggregation == "masked":
                 return ReleasedSum(masked_sum(protocol, total, self.deployment, rng))
             case AggregatedSum() | ShuffledPure():

@@ -29,20 +29,19 @@ from accounting.guarantees.stated_guarantees import Pure, Rdp, Word
 from accounting.ledger import AlreadyCharged, Ledger
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.batch import Plays, Pulls
-from bandits.privatizers.deployment import A_DEPLOYMENT, Deployment
-from bandits.privatizers.privatizer import POOLED, Privatizer, Releasing, RunGuarantee, Users
+from bandits.privatizers.batch_sums import Planned
+from bandits.privatizers.privatizer import POOLED, Releasing, RunGuarantee, Users
 from dpcore.continual.continual_sum import variance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.laws.sum_of_shares import summed
 from dpcore.mechanism import Mechanism, Scope, Unit
 from dpcore.names import name
-from dpcore.noise import Noise
+from dpcore.noise import Additive, Noise
 from dpcore.numbers.enclosure import ball, narrow
 from dpcore.numbers.integer_search import ceil_sqrt
 from dpcore.numbers.parameter import Exact, Of, Whole, check_fields, integer
@@ -56,7 +55,7 @@ _ROUNDED: Final = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SteadyPrivatizer(Privatizer):
+class SteadyPrivatizer(Planned[AggregatedSum | BinaryShuffle]):
     r"""Release sums with noise of the same ``law``, in steps of 1/g, for any number of users.
 
     For discrete Laplace or Skellam noise over secure aggregation, the users add shares of it. For a
@@ -70,7 +69,6 @@ class SteadyPrivatizer(Privatizer):
     law: SteadyLaw
     steps: Whole = Whole()
     failure: Exact = Exact(within="(0, 1)")
-    deployment: Of[Deployment] = A_DEPLOYMENT
 
     def __post_init__(self) -> None:
         if not isinstance(self.law, get_args(SteadyLaw)):
@@ -83,7 +81,7 @@ class SteadyPrivatizer(Privatizer):
                 )
             if self.steps != 1:
                 raise InvalidParameter("steps", self.steps, "must be 1: rewards are single bits")
-        check_fields(self)
+        Planned.__post_init__(self)
 
     @property
     def name(self) -> str:
@@ -112,31 +110,34 @@ class SteadyPrivatizer(Privatizer):
         r"""The guarantee of one release for one contribution."""
         return PrivacyCurve(noise=self.law, sensitivity=self.steps)
 
-    def protocol(self, pulls: int) -> AggregatedSum | BinaryShuffle:
-        return _protocol(self, integer("pulls", pulls, at_least=1))
+    def plan(self, n: int) -> AggregatedSum | BinaryShuffle:
+        counted, law = self.deployment.counted_on(n), self.law
+        match law:
+            case Binomial(trials=trials, probability=half):
+                return BinaryShuffle(users=n, noise_bits=-(-trials // counted), probability=half)
+            # One threshold serves many numbers of users; it is for noise of at least the spread of
+            # n users. A threshold for each number would take a second.
+            case DiscreteGaussianSum(count=count, sigma_squared=v):
+                each = -(-count // counted)
+                share = summed(DiscreteGaussian(sigma_squared=v), each)
+                most = 1 << (n * each - 1).bit_length()
+                wide: Noise = DiscreteGaussianSum(count=most, sigma_squared=v)
+            case _:
+                share = law if counted == 1 else law.share(counted)
+                wide = summed(law, -(-n // counted))
+        tau = _threshold(self, wide)
+        return AggregatedSum(users=n, precision=self.steps, threshold=tau, share=share)
 
     def of_parts(self, parts: Sequence[int]) -> tuple[Noise, Fraction]:
         # Each of several sums may be decoded incorrectly mod m.
-        return self._noise_of(parts), self.failure * (len(parts) if len(parts) > 1 else 0)
-
-    def _noise_of(self, parts: Sequence[int]) -> Noise:
+        failure = self.failure * (len(parts) if len(parts) > 1 else 0)
         noises = [each for part in parts if (each := self.noise(part)) is not None]
-        if len(set(noises)) == 1:
-            return summed(noises[0], len(noises))
-
-        def all_of(parameter: str) -> Fraction:
-            # A law without this parameter is a single draw and counts once.
-            return sum((Fraction(each.parameters.get(parameter, 1)) for each in noises), Fraction())
-
-        match self.law:
-            case DiscreteLaplace(scale=scale):
-                return PolyaDifference(shape=all_of("shape"), scale=scale)
-            case Skellam():
-                return Skellam(variance=all_of("variance"))
-            case DiscreteGaussianSum(sigma_squared=squared):
-                return DiscreteGaussianSum(count=int(all_of("count")), sigma_squared=squared)
-            case Binomial(probability=half):
-                return Binomial(trials=int(all_of("trials")), probability=half)
+        for law in noises:
+            if isinstance(law, Additive):
+                # A law without this parameter is a single draw and counts once.
+                total = sum(each.parameters.get(law.adds, 1) for each in noises)
+                return type(law)(**{**law.parameters, law.adds: total}), failure
+        return summed(noises[0], len(noises)), failure
 
 
 _KINDS: Final[Mapping[type[Noise], str]] = {
@@ -147,51 +148,11 @@ _KINDS: Final[Mapping[type[Noise], str]] = {
 }
 
 
-@lru_cache(maxsize=1 << 10)
-def _protocol(steady: SteadyPrivatizer, n: int) -> AggregatedSum | BinaryShuffle:
-    counted, law = steady.deployment.counted_on(n), steady.law
-    match law:
-        case Binomial(trials=trials, probability=half):
-            return BinaryShuffle(users=n, noise_bits=-(-trials // counted), probability=half)
-        # One threshold serves many numbers of users; it is for noise of at least the spread of n
-        # users. A threshold for each number would take a second.
-        case DiscreteGaussianSum(count=count, sigma_squared=v):
-            each = -(-count // counted)
-            share = summed(DiscreteGaussian(sigma_squared=v), each)
-            wide: Noise = DiscreteGaussianSum(
-                count=1 << (n * each - 1).bit_length(), sigma_squared=v
-            )
-        case _:
-            share = law if counted == 1 else law.share(counted)
-            wide = summed(law, -(-n // counted))
-    tau = _threshold(steady, wide)
-    return AggregatedSum(users=n, precision=steady.steps, threshold=tau, share=share)
-
-
 @lru_cache(maxsize=1 << 8)
 def _threshold(steady: SteadyPrivatizer, noise: Noise) -> int:
     # The threshold for the noise alone.
     size = size_protocol(users=1, precision=steady.steps, noise=noise, failure=steady.failure)
     return size.threshold
-
-
-def returning_guarantee(
-    privatizer: SteadyPrivatizer, sizes: Iterable[int], *, max_visits: int
-) -> RunGuarantee:
-    r"""The guarantee for a user in at most ``max_visits`` releases of these sizes."""
-    assumed: dict[str, None] = {}
-    charged = Mechanism(noise=privatizer.law, sensitivity=privatizer.steps)
-    for size in sizes:
-        reason = f"must be the privatizer of the pool, but differs for {size} users"
-        try:
-            record = privatizer.record(size, "a release")
-        except NotDerived as error:
-            raise InvalidParameter("policy", privatizer, reason) from error
-        if record is None or record.mechanism != charged:
-            raise InvalidParameter("policy", privatizer, reason)
-        assumed |= dict.fromkeys(privatizer.assumed(size))
-    total = per_user(privatizer.curve, max_visits=max_visits)
-    return RunGuarantee(parts=(total,), assumptions=(*assumed, POOLED))
 
 
 class Pool(Users):
@@ -251,7 +212,19 @@ class Pool(Users):
     def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee:
         if privatizer != self.privatizer:
             raise InvalidParameter("policy", privatizer, "must have the privatizer of its users")
-        return returning_guarantee(self.privatizer, sizes, max_visits=self.max_visits)
+        steady, assumed = self.privatizer, dict[str, None]()
+        charged = Mechanism(noise=steady.law, sensitivity=steady.steps)
+        for size in sizes:
+            reason = f"must be the privatizer of the pool, but differs for {size} users"
+            try:
+                record = steady.record(size, "a release")
+            except NotDerived as error:
+                raise InvalidParameter("policy", steady, reason) from error
+            if record is None or record.mechanism != charged:
+                raise InvalidParameter("policy", steady, reason)
+            assumed |= dict.fromkeys(steady.assumed(size))
+        total = per_user(steady.curve, max_visits=self.max_visits)
+        return RunGuarantee(parts=(total,), assumptions=(*assumed, POOLED))
 
     @property
     def most_visits(self) -> int:

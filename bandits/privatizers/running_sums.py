@@ -20,10 +20,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from accounting.calibration.calibrate import calibrate
 from accounting.errors import NotDerived
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.batch import word
+from bandits.privatizers.averages import least_gaussian
 from bandits.privatizers.deployment import NO_NOISE, TRUSTED
 from bandits.privatizers.privatizer import NEW
 from bandits.super_arms import Bools
@@ -156,15 +156,7 @@ def _sensitivity(privatizer: StreamPrivatizer) -> Sensitivity:
 def _noise(privatizer: StreamPrivatizer) -> Noise:
     if privatizer.kind != "factorisation":
         return DiscreteLaplace(scale=len(privatizer.moves) * privatizer.sent / privatizer.epsilon)
-    found = calibrate(
-        noise="discrete-gaussian",
-        epsilon=privatizer.epsilon,
-        delta=privatizer.delta,
-        sensitivity=privatizer.sensitivity,
-    ).noise
-    if not isinstance(found, Noise):
-        raise NotDerived("discrete Gaussian noise", f"the calibration gave {found!r}")
-    return found
+    return least_gaussian(privatizer.epsilon, privatizer.delta, privatizer.sensitivity)
 
 
 class Tables(NamedTuple):

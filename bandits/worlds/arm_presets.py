@@ -176,16 +176,12 @@ def _obd_rows(path: Path) -> Iterator[tuple[int, int]]:
     item, click = (header.index(name) for name in _COLUMNS)
     for line, row in rows:
         try:
-            yield _item(row[item]), _CLICKS[row[click]]
+            if not row[item].isdecimal():
+                raise ValueError(row[item])
+            yield int(row[item]), _CLICKS[row[click]]
         except (ValueError, KeyError, IndexError):
             reason = f"line {line} must have an item number and a click, 0 or 1"
             raise InvalidParameter("data", str(path), reason) from None
-
-
-def _item(text: str) -> int:
-    if not text.isdecimal():
-        raise ValueError(text)
-    return int(text)
 
 
 OBD: Final = Preset(

@@ -86,7 +86,9 @@ class BitWorld(Environment):
 def top_k(seed: int, arms: int, size: int) -> BitWorld:
     """The sum of K base arms: K have mean 0.7, the others 0.3, in an order from the seed."""
     problem = Problem(decisions=Unions.subsets(arms, size))
-    return BitWorld(of=problem, chances=_shuffled(seed, [_HIGH] * size + [_LOW] * (arms - size)))
+    # numpy's legacy generator never changes.
+    means = np.random.RandomState(seed).permutation([_HIGH] * size + [_LOW] * (arms - size))
+    return BitWorld(of=problem, chances=tuple(means.tolist()))
 
 
 def correlated(seed: int, arms: int, size: int) -> BitWorld:
@@ -154,13 +156,6 @@ def influence(seed: int, arms: int, size: int) -> BitWorld:
         )
     problem = Problem(decisions=decisions, reward=reward, oracle=Exhaustive(decisions, reward))
     return _uniform(seed, problem)
-
-
-# numpy's legacy generator never changes.
-
-
-def _shuffled(seed: int, means: list[float]) -> tuple[float, ...]:
-    return tuple(np.random.RandomState(seed).permutation(means).tolist())
 
 
 def _uniform(seed: int, problem: Problem) -> BitWorld:

@@ -1,4 +1,4 @@
-"""Fixture: the command, in a working folder of its own."""
+"""Fixtures: the command, in a working folder of its own, and no run of a cell."""
 
 from __future__ import annotations
 
@@ -17,3 +17,11 @@ def command(
     monkeypatch.setattr(dpcore.cli.app, "_registered", registered)
     monkeypatch.chdir(tmp_path)
     return Bandit(capsys)
+
+
+@pytest.fixture(name="never_played")
+def _never_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*args: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("bandits.experiments.runner.play_task", never)

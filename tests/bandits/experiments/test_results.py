@@ -21,20 +21,20 @@ from accounting.guarantees.stated_guarantees import Pure
 from bandits.certificates import certificate
 from bandits.experiments import regret_table as tidy
 from bandits.experiments import results, summary
-from bandits.experiments.experiment import Cell, Experiment
+from bandits.experiments.experiment import Experiment
 from bandits.experiments.regret_table import (
     COLUMNS,
     PlotLine,
     draw_results,
     read_lines,
-    without_regret,
     write_csv,
 )
-from bandits.experiments.runner import play_task, run_cells
-from bandits.experiments.summary import compare, guarantee_json, written_up
+from bandits.experiments.runner import play_task
+from bandits.experiments.summary import guarantee_json, written_up
 from bandits.privatizers.privatizer import RunGuarantee
 from dpcore.errors import InvalidParameter
 from tests.support.bandits.command import MAIN, Bandit
+from tests.support.bandits.experiments import SMALL, cells_of
 from tests.support.dpcore.mutants import mutated, rewired
 
 RUN = ["run", "cz/easy", "-T", "3000", "--instances", "2", "--arms", "4"]
@@ -112,10 +112,9 @@ def test_a_cell_gives_the_certificate_of_its_run(
     experiment = Experiment(
         preset=preset, algorithms=(algorithm,), epsilons=(1,), horizon=400, instances=2, **more
     )
-    worlds = experiment.worlds()
-    cells = run_cells(experiment, worlds)
+    worlds, cells = experiment.worlds(), cells_of(experiment)
     assert [bool(cell.released) for cell in cells] == [True, False]
-    run = play_task(experiment, worlds.environments[0], next(experiment.tasks()))
+    run = play_task(experiment, worlds.environments[0], cells[0].task)
     ((_, text),) = results.certificates(experiment, worlds, cells)
     assert text == certificate.certificate_of(run, deltas=[experiment.delta]).text()
 
@@ -141,11 +140,10 @@ def line(algorithm: str, epsilon: str, mean: float) -> PlotLine:
 def test_what_has_no_regret_is_left_out_of_the_picture_and_said(tmp_path: Path) -> None:
     path = tmp_path / "regret.svg"
     lines = [line("se", "1", 0.0), line("se", "2", 0.5), line("cdp-se", "2", 0.0)]
-    draw_results(lines, path)
+    said = draw_results(lines, path)
     assert b"epsilon = 2" in path.read_bytes()
     assert b"epsilon = 1" not in path.read_bytes()
     assert b"cdp-se" not in path.read_bytes()
-    said = [*without_regret(lines)]
     assert [words.split(" is omitted")[0] for words in said] == [
         "se at epsilon 1",
         "cdp-se at epsilon 2",
@@ -154,20 +152,8 @@ def test_what_has_no_regret_is_left_out_of_the_picture_and_said(tmp_path: Path) 
         draw_results(lines[:1], path)
 
 
-SMALL = Experiment(
-    preset="tkms/binary",
-    algorithms=("cdp-se", "se"),
-    epsilons=(1,),
-    horizon=500,
-    instances=3,
-    arms=3,
-    checkpoints=(100, 500),
-)
-CELLS = run_cells(SMALL, SMALL.worlds())
-
-
-def written(path: Path, experiment: Experiment = SMALL, cells: list[Cell] = CELLS) -> list[str]:
-    write_csv(path, experiment, cells)
+def written(path: Path, experiment: Experiment = SMALL) -> list[str]:
+    write_csv(path, experiment, cells_of(experiment))
     return path.read_text().splitlines(keepends=True)
 
 
@@ -176,8 +162,8 @@ def test_every_column_is_what_it_is_called(tmp_path: Path) -> None:
     other = replace(
         SMALL, epsilons=("1/2", 2), radius="paper", schedule="released", seed=7, delta="1e-3"
     )
-    cells = run_cells(other, other.worlds())
-    written(path, other, cells)
+    cells = cells_of(other)
+    written(path, other)
     with path.open(encoding="utf-8", newline="") as file:
         rows = [*csv.DictReader(file)]
     assert rows == [
@@ -258,19 +244,3 @@ def test_an_instance_counts_once(tmp_path: Path) -> None:
         read_lines(path)
     forgets = mutated(tidy.read_lines, "if t in run:", "if False:")
     assert len(forgets(path)) == 2
-
-
-SHARED: dict[str, Any] = {"preset": "x", "arms": 2, "horizon": 10, "data": None}
-
-
-def document(*regret: float, **more: Any) -> dict[str, Any]:
-    row = {"algorithm": "se", "epsilon": 1.0, "by_instance": [*regret]}
-    return {**SHARED, **more, "rows": [row]}
-
-
-def test_errors_apart_add_up_as_those_of_independent_means() -> None:
-    # Means 0.4 and 0.2, standard errors 0.2 and 0.1: R = 2.
-    (found,) = compare(document(0.2, 0.6), document(0.1, 0.1, 0.4))
-    assert not found.paired
-    assert found.ratio == pytest.approx(2)
-    assert found.standard_error == pytest.approx(math.hypot(0.2, 2 * 0.1) / 0.2)

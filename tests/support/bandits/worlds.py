@@ -1,21 +1,47 @@
-"""Helpers for tests of policies: fixed widths, and a world that counts its draws."""
+"""Helpers for tests of policies: seeded runs, fixed widths, and a world that counts its draws."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from scipy import stats
 
+from bandits.play import Run, play
+from bandits.policies.policy import Policy
 from bandits.privatizers.privatizer import Privatizer
 from bandits.radius.radius import Radius
 from bandits.worlds.arm_environments import Bernoulli, Environment
 from dpcore.numbers.parameter import RationalLike
+from dpcore.sampling.rng import SeededRng
+
+T = TypeVar("T")
 
 Pulled: TypeAlias = tuple[int, ...]
 """The pulls of every arm."""
+
+
+def not_none(value: T | None) -> T:
+    """The value, which must be there."""
+    assert value is not None
+    return value
+
+
+def played(
+    policy: Policy[Any],
+    world: Environment | tuple[float, ...],
+    horizon: int,
+    *,
+    seed: int = 1,
+    **given: Any,
+) -> Run:
+    """A run with rewards and noise from ``seed``, among Bernoulli arms if ``world`` has means."""
+    if isinstance(world, tuple):
+        world = Bernoulli(means=world)
+    coins = {"world": np.random.default_rng(seed), "rng": SeededRng(seed)}
+    return play(policy, world, horizon=horizon, **{**coins, **given})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
