@@ -10,11 +10,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from bandits.batch import Pulls, Released, ReleasedSum
-from bandits.play import play
 from bandits.policies.batch_schedule import PAPER, RELEASED, exact_schedule
 from bandits.policies.policy_settings import Setting
 from bandits.policies.registry import read_algorithm
@@ -23,10 +21,9 @@ from bandits.policies.successive_elimination import BatchedElimination, DpSe
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
 from bandits.privatizers.privatizer import Unprotected
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius
-from bandits.worlds.arm_environments import Bernoulli
 from dpcore.errors import InvalidParameter
-from dpcore.sampling.rng import SeededRng
 from tests.effort import by_day
+from tests.support.bandits.worlds import played
 
 NAMES = [
     "cdp-se", "ldp-se", "dist-dp-se", "dist-rdp-se", "dist-cdp-se", "shuffled-se", "dp-se", "se",
@@ -56,13 +53,7 @@ PAPERS = setting(radius="paper", schedule="released")
 def test_every_algorithm_runs_under_its_own_name(name: str, made_for: Setting) -> None:
     policy = read_algorithm(name).policy(made_for)
     assert policy.name == name
-    run = play(
-        policy,
-        Bernoulli(means=(0.9, 0.5, 0.1)),
-        horizon=made_for.horizon,
-        world=np.random.default_rng(1),
-        rng=SeededRng(1),
-    )
+    run = played(policy, (0.9, 0.5, 0.1), made_for.horizon)
     assert sum(run.pulls) == made_for.horizon
     assert (run.guarantee is None) == (name == "se")
     if run.guarantee is not None and name not in ("dist-rdp-se", "dist-cdp-se"):
@@ -112,10 +103,7 @@ def test_with_the_failure_of_the_paper_nothing_is_ever_dropped() -> None:
     assert (
         gap == math.inf > made.radius.gap(made.privatizer, 64, batch=1, active=150, failure="1/10")
     )
-    means = (0.97,) + (0.03,) * 149
-    coins = np.random.default_rng(1)
-    run = play(made, Bernoulli(means=means), horizon=10**4, world=coins, rng=SeededRng(1))
-    assert run.active == (0,)
+    assert played(made, (0.97,) + (0.03,) * 149, 10**4).active == (0,)
     assert few.failure < Fraction(1, 10**4) == replace(few, radius="paper").failure
 
 
@@ -167,12 +155,9 @@ HEAD = '''
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
-from bandits.worlds.arm_environments import Bernoulli, Environment
-from bandits.play import play
 from bandits.policies.policy import Choice, Policy
-from bandits.batch import Commit, Pulls, Released
+from bandits.batch import Pulls, Released
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 
 
@@ -214,15 +199,6 @@ PEEKS = {
 """,
         "incompatible with supertype",
     ),
-    "it asks for the world": (
-        """
-    def observe(
-        self, state: tuple[Fraction, ...], released: Released, environment: Environment
-    ) -> tuple[Fraction, ...]:
-        return state
-""",
-        "incompatible with supertype",
-    ),
     "it looks for rewards in what is released": (
         """
     def observe(
@@ -231,15 +207,6 @@ PEEKS = {
         return tuple(map(Fraction, released.rewards))
 """,
         'has no attribute "rewards"',
-    ),
-    "it makes what is released itself": (
-        GOOD
-        + """
-
-    def shortcut(self, rewards: list[Fraction]) -> Released:
-        return Released(tuple(rewards))
-""",
-        "incompatible type",
     ),
     "it hands an encoded sum over as released": (
         GOOD
@@ -257,8 +224,7 @@ def complaints(folder: Path, texts: dict[str, str]) -> dict[str, str]:
     # Only the modules that define the contract are type-checked; the others would add a minute.
     for name, text in texts.items():
         (folder / f"{name}.py").write_text(text)
-    files = ("batch.py", "policies/policy.py", "worlds/environment.py")
-    contract = [str(ROOT / "bandits" / name) for name in files]
+    contract = [str(ROOT / "bandits" / name) for name in ("batch.py", "policies/policy.py")]
     words = ["--strict", "--follow-imports=skip", "--explicit-package-bases", "--config-file="]
     run = subprocess.run(
         [sys.executable, "-m", "mypy", *words, *(f"{name}.py" for name in texts), *contract],
