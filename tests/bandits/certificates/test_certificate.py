@@ -1,9 +1,10 @@
-"""Tests of run certificates: the worst guarantee over users, each part recomputed independently."""
+"""Tests of run certificates: the worst guarantee, each part recomputed, edited ones refused."""
 
 from __future__ import annotations
 
 import copy
 import json
+import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -11,18 +12,27 @@ from typing import Any
 import numpy as np
 import pytest
 
+from accounting import Status, verify
 from accounting.certificates.canonical_text import digest_of
+from accounting.certificates.certify import certify
+from accounting.certificates.verify_certificate import Verdict
+from accounting.certificates.worst_part import zcdp_keeps
 from accounting.composition.compose import compose
 from accounting.errors import NotDerived
-from accounting.guarantees.stated_guarantees import Pure
+from accounting.guarantees.guarantee import Guarantee
+from accounting.guarantees.stated_guarantees import Pure, ZCdp
 from bandits.certificates.certificate import _worst, certificate_of
 from bandits.certificates.recheck import SEEDED, SYSTEM, recheck
 from bandits.play import Run, play, run_guarantee
+from bandits.play_combinatorial import Coins, play_together
+from bandits.policies.combinatorial_ucb import cucb
+from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
 from bandits.policies.policy_settings import Setting
 from bandits.policies.registry import read_algorithm
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.policies.successive_elimination import BatchedElimination, DpSe
+from bandits.privatizers.averages import AveragePrivatizer, Calibrated, LinearTrust
 from bandits.privatizers.batch_sums import (
     BitPrivatizer,
     PureShufflePrivatizer,
@@ -32,14 +42,22 @@ from bandits.privatizers.batch_sums import (
 from bandits.privatizers.deployment import ALL_HONEST, SOME_HONEST
 from bandits.privatizers.privatizer import NEW_USERS, Privatizer, RunGuarantee, Unprotected, Users
 from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
+from bandits.privatizers.running_sums import StreamRelease
+from bandits.worlds import preset_of
 from bandits.worlds.arm_environments import Bernoulli
+from bandits.worlds.combinatorial import BitWorld
+from bandits.worlds.linear import sphere_instance
+from dpcore.continual.square_root import SquareRootSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.mechanism import Mechanism, Release
+from dpcore.mechanism import Mechanism, Release, Sensitivity
 from dpcore.sampling.rng import SeededRng
 from tests.effort import by_day
+from tests.support.bandits.worlds import not_none, played
 from tests.support.dpcore.refusals import refused
 
 HORIZON = 2000
+SHORT = 60
 DELTA = "1/1000"
 
 
@@ -50,14 +68,7 @@ def summed(trust: Trust) -> SumPrivatizer:
 def run_of(
     policy: Policy[Any], users: Users = NEW_USERS, *, arms: int = 2, horizon: int = HORIZON
 ) -> Run:
-    return play(
-        policy,
-        Bernoulli(means=(0.8, 0.3)[:arms]),
-        horizon=horizon,
-        world=np.random.default_rng(1),
-        rng=SeededRng(1),
-        users=users,
-    )
+    return played(policy, (0.8, 0.3)[:arms], horizon, users=users)
 
 
 def elimination(privatizer: Privatizer) -> BatchedElimination:
@@ -88,34 +99,34 @@ def test_a_run_is_certified_and_checked_along_the_second_path(name: str) -> None
     certificate = certificate_of(run, deltas=[DELTA])
     verdict = recheck(certificate.text())
     assert verdict.holds, str(verdict)
-    assert run.guarantee is not None
-    claimed = Fraction(certificate.claims[0]["epsilon"])
-    derived = run.guarantee.epsilon(DELTA)
-    if name == "pure-shuffle":  # a pure epsilon is checked, and claimed at every delta
-        derived = run.guarantee.pure()
+    claimed, promised = Fraction(certificate.claims[0]["epsilon"]), not_none(run.guarantee)
+    # The pure epsilon of a shuffle is checked, and claimed at every delta.
+    derived = promised.pure() if name == "pure-shuffle" else promised.epsilon(DELTA)
     assert derived.upper <= claimed <= Fraction(derived.upper) * Fraction(10001, 10000)
     assert certificate.algorithm == run.policy
     assert sum(each["times"] for each in certificate.released) == len(run.releases)
 
 
-def test_a_pure_shuffle_assumes_its_shuffler_and_no_aggregation() -> None:
-    certificate = certificate_of(run_of(POLICIES["pure-shuffle"], horizon=60), deltas=[DELTA])
-    assert certificate.claims[0]["epsilon"] == "0.5"
-    assert not any("relaxed" in each for each in certificate.assumptions)
-    verdict = recheck(certificate.text())
+@pytest.fixture(name="shuffled", scope="module")
+def _shuffled() -> dict[str, Any]:
+    """The certificate of a run over pure shuffles."""
+    return document(DELTA, policy="pure-shuffle")
+
+
+def test_a_pure_shuffle_assumes_its_shuffler_and_no_aggregation(shuffled: dict[str, Any]) -> None:
+    assumed = shuffled["assumptions"]
+    assert shuffled["claims"][0]["epsilon"] == "0.5"
+    assert not any("relaxed" in each for each in assumed)
+    assert any("the shuffler shows the server the bits only" in each for each in assumed)
+    fewer = [each for each in assumed if "the shuffler" not in each]
+    assert not recheck(sealed({**shuffled, "assumptions": fewer})).holds
+
+
+def test_the_epsilon_of_every_shuffle_is_computed_again(shuffled: dict[str, Any]) -> None:
+    assert len(shuffled["parts"]) > 1  # one for each number of users
+    verdict = recheck(json.dumps(shuffled))
+    found = [each for each in verdict.findings if each.where.startswith("parts")]
     assert verdict.holds
-    bare = certificate.to_json()
-    assert any("the shuffler shows the server the bits only" in e for e in bare["assumptions"])
-    bare["assumptions"] = [each for each in bare["assumptions"] if "the shuffler" not in each]
-    bare["digest"] = digest_of(bare)
-    assert not recheck(json.dumps(bare)).holds
-
-
-def test_the_epsilon_of_every_shuffle_is_computed_again() -> None:
-    text = certificate_of(run_of(POLICIES["pure-shuffle"], horizon=60), deltas=[DELTA]).text()
-    document = json.loads(text)
-    assert len(document["parts"]) > 1  # one for each number of users
-    found = [each for each in recheck(text).findings if each.where.startswith("parts")]
     assert {each.status.value for each in found} == {"holds"}
     assert all("honest users of a shuffle" in each.reason for each in found)
 
@@ -123,35 +134,30 @@ def test_the_epsilon_of_every_shuffle_is_computed_again() -> None:
 @pytest.mark.parametrize(
     ("gone", "told"), [("1/20", "1"), ("1/2", "1/2"), ("1", "0"), ("1/0", "0")]
 )
-def test_a_plan_without_honest_users_assumes_nothing(gone: str, told: str) -> None:
-    whole = certificate_of(run_of(POLICIES["pure-shuffle"], horizon=60), deltas=[DELTA]).to_json()
-
+def test_a_plan_without_honest_users_assumes_nothing(
+    gone: str, told: str, shuffled: dict[str, Any]
+) -> None:
     def planned(gone: str, told: str) -> bool:
         plan = f"{SOME_HONEST}{gone} vanish, and {told} break the protocol or tell their noise"
-        assumed = [plan if each == ALL_HONEST else each for each in whole["assumptions"]]
+        assumed = [plan if each == ALL_HONEST else each for each in shuffled["assumptions"]]
         assert plan in assumed
-        text = {**whole, "assumptions": assumed}
-        return recheck(json.dumps({**text, "digest": digest_of(text)})).holds
+        return recheck(sealed({**shuffled, "assumptions": assumed})).holds
 
     assert planned("1/20", "1/10")
     assert not planned(gone, told)
 
 
-def as_if(document: Any, part: int, **fields: Any) -> str:
-    changed = json.loads(json.dumps(document))
-    changed["parts"][part]["is"] |= fields
-    changed["digest"] = digest_of(changed)
-    return json.dumps(changed)
-
-
-def test_a_shuffle_with_less_noise_than_it_needs_is_refused() -> None:
+def test_a_shuffle_with_less_noise_than_it_needs_is_refused(shuffled: dict[str, Any]) -> None:
     """Every parameter is edited, with a matching digest and a matching epsilon."""
-    document = json.loads(
-        certificate_of(run_of(POLICIES["pure-shuffle"], horizon=60), deltas=[DELTA]).text()
-    )
-    last = len(document["parts"]) - 1
-    held = document["parts"][last]["is"]
-    assert recheck(as_if(document, last)).holds
+    last = len(shuffled["parts"]) - 1
+    held = shuffled["parts"][last]["is"]
+
+    def changed(**fields: Any) -> Verdict:
+        edited = copy.deepcopy(shuffled)
+        edited["parts"][last]["is"] |= fields
+        return recheck(sealed(edited))
+
+    assert changed().holds
     users, shape = int(held["users"]), Fraction(held["shape"])
     for fields in (
         {"shape": str(shape * Fraction(9, 10))},
@@ -161,7 +167,7 @@ def test_a_shuffle_with_less_noise_than_it_needs_is_refused() -> None:
         {"honest": users - users // 4},
         {"precision": 2},
     ):
-        found = recheck(as_if(document, last, **fields)).failures
+        found = changed(**fields).failures
         assert [each.where for each in found] == [f"parts[{last}]"], fields
         assert "is too small for" in found[0].reason
     for fields, reason in (
@@ -170,7 +176,7 @@ def test_a_shuffle_with_less_noise_than_it_needs_is_refused() -> None:
         ({"cover": "0"}, "must be > 0"),
         ({"shape": "2"}, "must be <= 1"),
     ):
-        assert reason in str(recheck(as_if(document, last, **fields)))
+        assert reason in str(changed(**fields))
 
 
 def test_users_who_return_are_certified_for_all_their_visits() -> None:
@@ -183,14 +189,19 @@ def test_users_who_return_are_certified_for_all_their_visits() -> None:
     assert sum("who is in a release" in text for text in certificate.assumptions) == 1
 
 
-def test_no_protection_is_refused_by_name() -> None:
-    with pytest.raises(NotDerived, match="a certificate for se"):
-        certificate_of(run_of(elimination(Unprotected())))
-
-
-def test_a_run_that_releases_nothing_is_refused() -> None:
-    with pytest.raises(NotDerived, match="releases nothing"):
-        certificate_of(run_of(elimination(summed("pure")), arms=1))
+def test_what_cannot_be_certified_is_refused_by_name() -> None:
+    short = run_of(POLICIES["pure"], horizon=SHORT)
+    other = RunGuarantee(parts=(compose(Pure("1/10")),), assumptions=())
+    neither = "neither a noise law nor an assumption"
+    for run, delta, why in (
+        (run_of(elimination(Unprotected())), DELTA, "a certificate for se"),
+        (run_of(elimination(summed("pure")), arms=1), DELTA, "releases nothing"),
+        (replace(short, guarantee=other, releases=()), DELTA, neither),
+        # The loss of bits is unbounded: for a delta below its tail no epsilon is finite.
+        (run_of(POLICIES["bits"], horizon=SHORT), "1e-300", "epsilon at delta"),
+    ):
+        with pytest.raises(NotDerived, match=why):
+            certificate_of(run, deltas=[delta])
 
 
 def test_a_release_that_was_not_promised_is_refused() -> None:
@@ -218,13 +229,6 @@ def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], name: str
         certificate_of(run_of(POLICIES["pure"]), **arguments)
 
 
-def test_a_part_that_is_neither_a_law_nor_assumed_is_refused() -> None:
-    run = run_of(POLICIES["pure"], horizon=60)
-    other = RunGuarantee(parts=(compose(Pure("1/10")),), assumptions=())
-    with pytest.raises(NotDerived, match="neither a noise law nor an assumption"):
-        certificate_of(replace(run, guarantee=other, releases=()), deltas=[DELTA])
-
-
 def test_a_run_with_seeded_noise_says_so() -> None:
     policy, world = POLICIES["pure"], np.random.default_rng(1)
     real = play(policy, Bernoulli(means=(0.8, 0.3)), horizon=60, world=world)
@@ -250,9 +254,9 @@ def test_a_pure_epsilon_is_checked_whatever_the_number_of_steps() -> None:
     certificate = certificate_of(run_of(POLICIES["pure"]), deltas=[DELTA], most_steps=4)
     assert all(part["unchecked"] is None for part in certificate.parts)
     assert certificate.claims[0]["epsilon"] == "0.5"
-    quantities = [{c["quantity"] for c in part["certificate"]["claims"]}
-                  for part in certificate.parts]  # fmt: skip
-    assert {"pure"} in quantities  # certificates of more than 4 steps claim only pure epsilon
+    own = [part["certificate"]["claims"] for part in certificate.parts]
+    # Certificates of more than 4 steps claim only pure epsilon.
+    assert {"pure"} in [{claim["quantity"] for claim in claims} for claims in own]
     verdict = recheck(certificate.text())
     assert {finding.status.value for finding in verdict.findings} == {"holds", "assumed"}
 
@@ -262,8 +266,7 @@ def test_a_pure_epsilon_is_checked_whatever_the_number_of_steps() -> None:
 def test_the_largest_batches_of_a_long_run_are_checked_or_too_large(name: str) -> None:
     setting = Setting(epsilon="1/2", delta="1e-6", horizon=10**6, arms=2)
     policy = read_algorithm(name).policy(setting)
-    promised = run_guarantee(policy, 2, 10**6)
-    assert promised is not None
+    promised = not_none(run_guarantee(policy, 2, 10**6))
     largest = replace(promised, parts=promised.parts[-2:])
     run = run_of(POLICIES["pure"], horizon=60)
     found = certificate_of(replace(run, guarantee=largest, releases=()))
@@ -272,12 +275,11 @@ def test_the_largest_batches_of_a_long_run_are_checked_or_too_large(name: str) -
     assert all("the table needs more than 131072 values" in reason for reason in reasons)
 
 
-SHORT = 60
 DELTAS = (DELTA, "1/100")
 
 
-def document(*deltas: str) -> dict[str, Any]:
-    return certificate_of(run_of(POLICIES["pure"], horizon=SHORT), deltas=deltas).to_json()
+def document(*deltas: str, policy: str = "pure") -> dict[str, Any]:
+    return certificate_of(run_of(POLICIES[policy], horizon=SHORT), deltas=deltas).to_json()
 
 
 def sealed(edited: dict[str, Any]) -> str:
@@ -296,26 +298,17 @@ def test_epsilons_are_compared_as_numbers() -> None:
     assert _worst(parts, Fraction(1, 2))["epsilon"] == "10.25"
 
 
-def test_an_infinite_epsilon_is_not_certified() -> None:
-    # The loss of bits is unbounded: for a delta below its tail no epsilon is finite.
-    with pytest.raises(NotDerived, match="epsilon at delta"):
-        certificate_of(run_of(POLICIES["bits"], horizon=SHORT), deltas=["1e-300"])
-
-
 def test_the_claim_is_that_of_the_worst_part_wherever_it_stands() -> None:
     run = run_of(POLICIES["renyi"], horizon=SHORT)
-    assert run.guarantee is not None
-    parts = run.guarantee.parts
-    each = [
-        Fraction(certificate_of(one, deltas=[DELTA]).claims[0]["epsilon"])
-        for part in parts
-        for one in [replace(run, guarantee=replace(run.guarantee, parts=(part,)), releases=())]
-    ]
+    promised = not_none(run.guarantee)
+
+    def claimed(parts: tuple[Guarantee, ...], **change: Any) -> Fraction:
+        other = replace(run, guarantee=replace(promised, parts=parts), **change)
+        return Fraction(certificate_of(other, deltas=[DELTA]).claims[0]["epsilon"])
+
+    each = [claimed((part,), releases=()) for part in promised.parts]
     assert len(set(each)) > 1
-    for turned in (parts, parts[::-1]):
-        other = replace(run, guarantee=replace(run.guarantee, parts=turned))
-        claimed = certificate_of(other, deltas=[DELTA]).claims[0]["epsilon"]
-        assert Fraction(claimed) == max(each)
+    assert claimed(promised.parts) == claimed(promised.parts[::-1]) == max(each)
 
 
 def test_noise_that_does_not_keep_its_promise_is_found_by_the_second_path() -> None:
@@ -345,3 +338,187 @@ def test_a_claim_that_is_too_small_is_found_at_each_delta(which: int) -> None:
     assert not verdict.holds
     reason = f"claims a smaller epsilon at {DELTAS[which]} than its certificate proves"
     assert {finding.reason for finding in verdict.failures} == {reason}
+
+
+def linear_run(
+    trust: LinearTrust, calibration: Calibrated = "exact", dimension: int = 2, arms: int = 3
+) -> Run:
+    world = sphere_instance(1, arms, dimension=dimension)
+    privatizer = AveragePrivatizer(trust=trust, epsilon=10, delta="1/4", calibration=calibration)
+    policy = PhasedElimination(model=world.model, privatizer=privatizer)
+    return played(policy, world, 20)
+
+
+MILLIONTH = "1/1000000"
+
+
+def changed(text: str, **fields: Any) -> str:
+    return sealed({**json.loads(text), **fields})
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_gaussian_releases_are_computed_again(trust: LinearTrust) -> None:
+    text = certificate_of(linear_run(trust), deltas=["1/4"]).text()
+    document = json.loads(text)
+    assert float(document["claims"][0]["epsilon"]) <= 10
+    assert float(document["claims"][0]["epsilon"]) > 9.9
+    assert [part["unchecked"] for part in document["parts"]] == [None] * len(document["parts"])
+    found = recheck(text).findings
+    assert {finding.status for finding in found} == {Status.HOLDS, Status.ASSUMED}
+    assert [f.where for f in found if f.status is Status.ASSUMED] == ["noise"]  # from a seed
+    less = [{"delta": "1/4", "epsilon": "9"}]
+    assert Status.FAILS in {each.status for each in recheck(changed(text, claims=less)).findings}
+
+
+@pytest.mark.parametrize("trust", ["central", "local"])
+def test_pure_releases_are_computed_again_whatever_their_size(trust: LinearTrust) -> None:
+    """For nine numbers total losses are not enumerated, but the largest loss is exact."""
+    run = linear_run(trust, "pure", dimension=9, arms=12)
+    text = certificate_of(run, deltas=["1/1000000"]).text()
+    document = json.loads(text)
+    assert float(document["claims"][0]["epsilon"]) <= 10
+    assert [part["unchecked"] for part in document["parts"]] == [None] * len(document["parts"])
+    found = recheck(text)
+    assert {each.status for each in found.findings} == {Status.HOLDS, Status.ASSUMED}
+    # A part that claims slightly less than its own certificate proves, for either kind of claim.
+    less = [
+        {**part, "claims": [{"delta": "1/1000000", "epsilon": "9.2"}]} for part in document["parts"]
+    ]
+    assert "claims a smaller" in str(recheck(changed(text, parts=less)))
+    # A part that states a smaller largest loss than its noise has.
+    (own, *_) = (part["certificate"] for part in document["parts"])
+    pure = [each for each in own["claims"] if each["quantity"] == "pure"]
+    assert [each["epsilon"] for each in pure] == ["10"]
+    pure[0]["epsilon"] = "9"
+    assert "the value is 10" in str(recheck(changed(text, parts=document["parts"])))
+
+
+def test_missing_assumptions_and_foreign_releases_fail() -> None:
+    text = certificate_of(linear_run("central"), deltas=["1/4"]).text()
+    document = json.loads(text)
+    for assumption in document["assumptions"]:
+        rest = [each for each in document["assumptions"] if each != assumption]
+        found = recheck(changed(text, assumptions=rest)).findings
+        assert Status.FAILS in {each.status for each in found}, assumption
+    other = [
+        {**document["released"][0], "noise": {"law": "discrete-gaussian", "sigma_squared": "3"}}
+    ]
+    assert Status.FAILS in {each.status for each in recheck(changed(text, released=other)).findings}
+
+
+def document_of(release: StreamRelease, horizon: int, size: int = 2) -> Any:
+    (world,) = preset_of("csb/topk").worlds(1, arms=2 * size, super_arm=size).environments
+    assert isinstance(world, BitWorld)
+    policy = cucb("cucb-dp", world.of, horizon=horizon, epsilon=2, release=release)
+    coins = [Coins(world=np.random.default_rng(1), rng=SeededRng(1))]
+    (run,) = play_together(policy, [world], coins)
+    return json.loads(certificate_of(run, deltas=[MILLIONTH]).text())
+
+
+@pytest.mark.parametrize("horizon", [20, 300, pytest.param(3000, marks=pytest.mark.nightly)])
+def test_the_factorisation_is_certified_by_what_its_noise_has_in_zcdp(horizon: int) -> None:
+    document = document_of("factorisation", horizon)
+    verdict = recheck(json.dumps(document))
+    assert verdict.holds, str(verdict)
+    assert document["parts"][0]["unchecked"] is None
+    # Independent computation: rho from the column in floats, epsilon from the normal law, a lower
+    # bound.
+    part = document["parts"][0]["is"]
+    squares = sum(float(move) ** 2 for move in part["sensitivity"]["amount"])
+    rho = squares / (2 * float(Fraction(part["noise"]["sigma_squared"])))
+    claimed = float(document["claims"][0]["epsilon"])
+    assert claimed <= rho + 2 * math.sqrt(rho * math.log(1e6))
+    assert 2 <= claimed < 2.2
+
+
+def laws(document: Any) -> tuple[Any, ...]:
+    """Every place that states the noise and the sensitivity of the only part."""
+    (part,), (released,) = document["parts"], document["released"]
+    return part["is"], released, part["certificate"]["parts"][0]
+
+
+def less_noise(document: Any) -> None:
+    for law in laws(document):
+        law["noise"] = {**law["noise"], "sigma_squared": "1000000"}
+
+
+def smaller_moves(document: Any) -> None:
+    for law in laws(document):
+        law["sensitivity"]["amount"] = [1] * len(law["sensitivity"]["amount"])
+
+
+def smaller_epsilon(document: Any) -> None:
+    for claims in (document["claims"], document["parts"][0]["claims"]):
+        claims[0]["epsilon"] = "1.9"
+
+
+def smaller_rho(document: Any) -> None:
+    (claim,) = document["parts"][0]["certificate"]["claims"]
+    claim["rho"] = str(Fraction(claim["rho"]) / 2)
+    smaller_epsilon(document)
+
+
+@pytest.mark.parametrize(
+    ("twin", "reason"),
+    [
+        (less_noise, "proven: the value is"),
+        (smaller_moves, "proven: the value is"),
+        (smaller_rho, "proven: the value is"),
+        (smaller_epsilon, "claims a smaller epsilon at"),
+    ],
+)
+def test_a_twin_of_the_factorisation_is_refused(twin: Any, reason: str) -> None:
+    """The edited certificate has matching digests."""
+    document = document_of("factorisation", 300)
+    twin(document)
+    found = recheck(sealed(document))
+    assert not found.holds
+    assert reason in str(found)
+
+
+@pytest.mark.parametrize("release", ["tree", "doubling"])
+def test_pure_sums_of_any_size_are_certified(release: StreamRelease) -> None:
+    """Ten levels for each of 8 base arms: 80 numbers, for which only the largest loss is exact."""
+    document = document_of(release, 1000, 8)
+    assert recheck(json.dumps(document)).holds
+    noise = document["parts"][0]["is"]
+    moved = sum(noise["sensitivity"]["amount"])
+    assert moved / Fraction(noise["noise"]["scale"]) == 2
+    less = str(Fraction(noise["noise"]["scale"]) * Fraction(9, 10))
+    for law in laws(document):
+        law["noise"]["scale"] = less
+    assert not recheck(sealed(document)).holds
+
+
+@pytest.mark.parametrize("rho", ["1/1000", "1/50", "1/2", "7"])
+@pytest.mark.parametrize("delta", ["1/1000000", "1/100", "1/3"])
+def test_zcdp_is_converted_to_what_some_order_shows(rho: str, delta: str) -> None:
+    """Agrees with the accountant's conversion to 1e-6; a value 1% smaller is refused."""
+    upper = Fraction(ZCdp(rho).epsilon(delta).upper)
+    if upper > Fraction(rho):
+        assert zcdp_keeps(Fraction(rho), upper + Fraction(1, 10**6), Fraction(delta))
+    assert not zcdp_keeps(Fraction(rho), upper * Fraction(99, 100), Fraction(delta))
+    assert not zcdp_keeps(Fraction(rho), upper, Fraction(0))
+
+
+def test_the_square_root_of_running_sums_is_certified_and_its_twin_refused() -> None:
+    """A single stream: zCDP of the column's squared norm, and not of a smaller one."""
+    root = SquareRootSum(horizon=500, noise=DiscreteGaussian(sigma_squared=10**7))
+    squared = sum(move * move for move in root.moves)
+    whole = Mechanism(noise=root.noise, sensitivity=Sensitivity.l2_squared(squared))
+    own = certify(whole, deltas=()).to_json()
+    (claim,) = own["claims"]
+    assert Fraction(claim["rho"]) == Fraction(squared, 2 * 10**7)
+    assert verify(own).holds
+    for change in (
+        {"sensitivity": {"norm": "l2-squared", "amount": squared + 1}},
+        {"noise": {"law": "discrete-gaussian", "sigma_squared": "9999999"}},
+    ):
+        bad = json.loads(json.dumps(own))
+        bad["parts"][0] |= change
+        bad["digest"] = digest_of(bad)
+        assert "proven: the value is" in str(verify(bad))
+    # The squared norm, computed from the prefix sums of one item.
+    column = [Fraction(move) for move in root.moves]
+    assert len(column) == 500
+    assert sum(float(each) ** 2 for each in column) == pytest.approx(squared)

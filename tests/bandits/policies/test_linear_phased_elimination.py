@@ -13,7 +13,6 @@ from scipy import optimize
 
 from bandits.actions import Actions, LinearModel
 from bandits.batch import Ask, Plays, Released
-from bandits.play import play
 from bandits.policies import g_optimal_design
 from bandits.policies.g_optimal_design import Design, _certified, most_support, near_optimal_design
 from bandits.policies.linear_phased_elimination import (
@@ -34,6 +33,7 @@ from dpcore.numbers.floating import Floats
 from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
+from tests.support.bandits.worlds import played
 from tests.support.dpcore.mutants import mutated
 
 TRUSTS: tuple[LinearTrust, ...] = ("none", "central", "local", "shuffle")
@@ -94,13 +94,7 @@ def test_sizes_hold_every_release_and_no_more() -> None:
 
 
 def run_of(world: LinearWorld, trust: LinearTrust, clients: Clients = "growing") -> list[int]:
-    found = play(
-        policy(world, trust, clients),
-        world,
-        horizon=2000,
-        world=np.random.default_rng(1),
-        rng=SeededRng(1),
-    )
+    found = played(policy(world, trust, clients), world, 2000)
     assert sum(found.pulls) == 2000
     return [arm for arm, count in enumerate(found.pulls) if count]
 
@@ -284,15 +278,8 @@ def test_the_best_action_is_not_lost() -> None:
     """At the k T of a real run, a loss has probability below 20/T; none occurs here."""
     for seed in range(6):
         world = sphere_instance(seed, 60, dimension=4)
-        means = np.array(world.means)
-        run = play(
-            policy(world, "central"),
-            world,
-            horizon=50_000,
-            world=np.random.default_rng(seed),
-            rng=SeededRng(seed),
-        )
-        assert int(means.argmax()) in run.active
+        run = played(policy(world, "central"), world, 50_000, seed=seed)
+        assert int(np.argmax(world.means)) in run.active
 
 
 def on_sphere(seed: int, count: int, dimension: int) -> Actions:
@@ -448,21 +435,3 @@ def test_actions_of_very_different_sizes_get_a_bound_that_holds_or_none() -> Non
         assert value == math.inf or Fraction(value) >= exact_value(held, weights)
     assert found[0]
     assert not found[-1]
-
-
-@pytest.mark.parametrize(
-    ("points", "reason"),
-    [
-        (np.array([[math.nan, 0.0]]), "finite"),
-        (np.array([[math.inf, 0.0]]), "finite"),
-        (np.array([[1.0, 1.0]]), "norms"),
-        (np.zeros((0, 3)), "1 to 65536"),
-        (np.zeros((3, 0)), "1 to 65536"),
-        (np.zeros(3), "a table"),
-        (np.array([["a"]]), "a table"),
-        ([[1.0]], "a table"),
-    ],
-)
-def test_what_is_no_set_of_actions_is_refused(points: Floats, reason: str) -> None:
-    with pytest.raises(InvalidParameter, match=reason):
-        Actions(points)

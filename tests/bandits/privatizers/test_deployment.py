@@ -17,7 +17,7 @@ from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import PureBound
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum
-from bandits.play import Run, play, run_guarantee
+from bandits.play import run_guarantee
 from bandits.policies.policy import Choice, Policy
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.policies.successive_elimination import BatchedElimination, means_of
@@ -42,7 +42,7 @@ from dpcore.sampling.rng import SYSTEM, Rng, SeededRng, SystemRng
 from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-from tests.support.bandits.worlds import Counted
+from tests.support.bandits.worlds import Counted, not_none, played
 
 PLAN = Deployment(honest="9/10", dropouts="1/4")
 
@@ -66,9 +66,7 @@ def test_somebody_is_left_of_any_number(honest: str, dropouts: str) -> None:
 def test_pure_noise_of_who_is_left_is_exactly_epsilon() -> None:
     planned = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-6", deployment=PLAN)
     for n in (2, 17, 400):
-        guarantee = planned.guarantee(n)
-        assert guarantee is not None
-        assert guarantee.pure().upper == Fraction(1, 2)
+        assert not_none(planned.guarantee(n)).pure().upper == Fraction(1, 2)
         protocol = planned.protocol(n)
         assert protocol.observed_noise(PLAN.counted_on(n)) == DiscreteLaplace(
             scale=2 * protocol.precision
@@ -94,21 +92,9 @@ def test_a_curve_is_of_who_is_left(trust: Any) -> None:
 def test_bits_are_planned_for_who_is_left() -> None:
     bits = BitPrivatizer(epsilon="1/2", delta="1e-6", deployment=PLAN)
     for n in (1, 16, 300):
-        promised = bits.guarantee(n)
-        assert promised is not None
-        assert promised.delta("1/2").upper <= Fraction(1, 10**6)
+        assert not_none(bits.guarantee(n)).delta("1/2").upper <= Fraction(1, 10**6)
     everyone = BitPrivatizer(epsilon="1/2", delta="1e-6")
     assert bits.protocol(16).noise_bits > everyone.protocol(16).noise_bits
-
-
-def run_of(privatizer: Any, seed: int = 1, horizon: int = 4000) -> Any:
-    return play(
-        BatchedElimination(privatizer=privatizer, failure_probability="0.1"),
-        Bernoulli(means=(0.9, 0.5)),
-        horizon=horizon,
-        world=np.random.default_rng(seed),
-        rng=SeededRng(seed),
-    )
 
 
 def test_means_are_over_those_who_report() -> None:
@@ -120,8 +106,7 @@ def test_means_are_over_those_who_report() -> None:
     sent = planned.reporting(ask.counts[0])  # type: ignore[union-attr]  # an elimination asks for pulls
     sums = Released((ReleasedSum(Fraction(sent)), ReleasedSum(Fraction(0))))
     assert means_of((0, 1), sums, sent) == {0: 1, 1: 0}
-    run = run_of(planned)
-    assert run.active == (0,)
+    assert played(policy, (0.9, 0.5), 4000).active == (0,)
 
 
 def test_the_exact_width_covers_means_of_who_reports() -> None:
@@ -152,16 +137,11 @@ def test_masked_releases_have_the_law_of_the_ideal_ones() -> None:
     masked = replace(ideal, deployment=Deployment(dropouts="1/4", aggregation="masked"))
     assert masked.guarantee(8) == ideal.guarantee(8)
     assert MASKED in masked.assumed(8)
-    rng = SeededRng(2)
-    steps = masked.precision(8)
-    noise = ideal.noise(8)
-    assert noise is not None
+    rng, coins = SeededRng(2), np.random.default_rng(4)
+    steps, noise = masked.precision(8), not_none(ideal.noise(8))
     found = [int((masked.release(3 * steps, 8, rng) - 3) * steps) for _ in range(30)]
     alpha = buy_alpha("masked releases: their noise", "1e-9")
-    uniform = [
-        float(noise.cdf(k)) - float(noise.pmf(k)) * u
-        for k, u in zip(found, _coins(30), strict=True)
-    ]
+    uniform = [float(noise.cdf(k)) - float(noise.pmf(k)) * coins.uniform() for k in found]
     assert stats.kstest(uniform, "uniform").pvalue > alpha
     assert len(set(found)) > 3
 
@@ -178,41 +158,31 @@ class Counting(MaskedAggregation):
 
 def test_every_masked_release_is_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MaskedAggregation", Counting)
-    private = SumPrivatizer(
-        trust="pure",
-        epsilon=2,
-        failure="1e-6",
-        deployment=Deployment(dropouts="1/20", aggregation="masked"),
-    )
+    plan = Deployment(dropouts="1/20", aggregation="masked")
+    private = SumPrivatizer(trust="pure", epsilon=2, failure="1e-6", deployment=plan)
     Counting.rounds = 0
-    run = run_of(private, horizon=120)
+    run = played(BatchedElimination(privatizer=private), (0.9, 0.5), 120)
     assert Counting.rounds == len(run.releases) > 0
 
 
-@pytest.mark.parametrize("trust", ["central", "local", "shuffled-pure"])
-def test_only_sums_over_secure_aggregation_are_masked(trust: Any) -> None:
-    private = SumPrivatizer(
-        trust=trust, epsilon=1, failure="1e-3", deployment=Deployment(aggregation="masked")
-    )
-    with pytest.raises(InvalidParameter, match="secure aggregation"):
-        private.guarantee(8)
-
-
-def _coins(count: int) -> list[float]:
-    return [float(u) for u in np.random.default_rng(4).uniform(size=count)]
-
-
-@pytest.mark.parametrize("users", [1, 1 << 16])
-def test_a_masked_round_of_too_few_or_too_many_is_refused(users: int) -> None:
-    private = SumPrivatizer(
-        trust="pure", epsilon=1, failure="1e-3", deployment=Deployment(aggregation="masked")
-    )
-    with pytest.raises(InvalidParameter, match="2 to 65,535"):
-        private.guarantee(users)
-    assert private.guarantee(2) is not None
+@pytest.mark.parametrize(
+    ("trust", "users", "why"),
+    [
+        *((trust, 8, "secure aggregation") for trust in ("central", "local", "shuffled-pure")),
+        *(("pure", users, "2 to 65,535") for users in (1, 1 << 16)),
+    ],
+)
+def test_only_sums_of_enough_users_over_secure_aggregation_are_masked(
+    trust: Trust, users: int, why: str
+) -> None:
+    masked = replace(private(trust), deployment=Deployment(aggregation="masked"))
+    with pytest.raises(InvalidParameter, match=why):
+        masked.guarantee(users)
+    assert trust != "pure" or masked.guarantee(2) is not None
 
 
 EASY = Bernoulli(means=(0.25, 0.75, 0.5))
+LONG = 1000
 
 
 def private(trust: Trust = "pure", epsilon: str = "1") -> SumPrivatizer:
@@ -220,16 +190,7 @@ def private(trust: Trust = "pure", epsilon: str = "1") -> SumPrivatizer:
 
 
 def guaranteed(privatizer: Privatizer) -> Guarantee:
-    part = privatizer.guarantee(4)
-    assert part is not None
-    return part
-
-
-def played(
-    policy: Policy[int], world: Environment = EASY, *, rng: Rng = SYSTEM, users: Users = NEW_USERS
-) -> Run:
-    coins = np.random.default_rng(1)
-    return play(policy, world, horizon=1000, world=coins, rng=rng, users=users)
+    return not_none(privatizer.guarantee(4))
 
 
 class Explore(Policy[int]):
@@ -278,7 +239,7 @@ class Asked(Users):
 def test_a_batch_that_the_sizes_do_not_name_is_refused(said: tuple[int, ...]) -> None:
     counted, asked = Counted(of=EASY), Asked()
     with pytest.raises(InvalidParameter, match="requests 10 users, which is not among its"):
-        played(Explore(private(), *said), counted, users=asked)
+        played(Explore(private(), *said), counted, LONG, users=asked)
     # No user was charged, and no reward was drawn.
     assert (asked.calls, counted.drawn) == (["guarantee"], [])
 
@@ -291,17 +252,15 @@ def test_what_is_promised_is_that_of_the_noise_that_runs() -> None:
             self.held = private(epsilon="50")
             return state + 1
 
-    run = played(Turns(private(epsilon="0.1"), 10))
-    assert run.guarantee is not None
-    assert as_pure(run.guarantee) == PureBound("1/10")
+    run = played(Turns(private(epsilon="0.1"), 10), EASY, LONG)
+    assert as_pure(not_none(run.guarantee)) == PureBound("1/10")
     mechanism = private(epsilon="0.1").protocol(10).mechanism(10)  # type: ignore[union-attr]  # a sum
     assert {release.mechanism for release in run.releases} == {mechanism}
 
 
 @pytest.mark.parametrize("trust", ["local", "pure"])
 def test_pure_runs_promise_epsilon(trust: Trust) -> None:
-    promised = run_guarantee(BatchedElimination(privatizer=private(trust)), 10, 10**5)
-    assert promised is not None
+    promised = not_none(run_guarantee(BatchedElimination(privatizer=private(trust)), 10, 10**5))
     assert as_pure(promised) == PureBound(1)
     assert promised.epsilon("1e-6").upper <= 1
     assert promised.delta(1).upper == 0
@@ -315,18 +274,16 @@ def test_pure_runs_promise_epsilon(trust: Trust) -> None:
 @pytest.mark.parametrize("trust", ["renyi", "concentrated"])
 def test_a_run_promises_the_worst_of_its_batches(trust: Trust) -> None:
     policy = BatchedElimination(privatizer=private(trust))
-    promised = run_guarantee(policy, 3, 1000)
-    assert promised is not None
-    each = [private(trust).guarantee(n) for n in policy.sizes(3, 1000)]
-    worst = max(part.epsilon("1e-6").upper for part in each)  # type: ignore[union-attr]  # they are curves
-    assert promised.epsilon("1e-6").upper == worst
+    promised = not_none(run_guarantee(policy, 3, LONG))
+    each = [not_none(private(trust).guarantee(n)) for n in policy.sizes(3, LONG)]
+    assert promised.epsilon("1e-6").upper == max(part.epsilon("1e-6").upper for part in each)
     assert promised.pure().upper == math.inf
-    assert promised.delta(2).upper == max(part.delta(2).upper for part in each)  # type: ignore[union-attr]  # they are curves
+    assert promised.delta(2).upper == max(part.delta(2).upper for part in each)
     # No release of a run is outside the guarantee.
-    run = play(policy, EASY, horizon=1000, world=np.random.default_rng(1), rng=SeededRng(1))
+    run = played(policy, EASY, LONG)
     assert run.guarantee == promised
     mechanisms = {release.mechanism.noise for release in run.releases}
-    assert mechanisms <= {part.noise for part in each}  # type: ignore[union-attr]  # they are curves
+    assert mechanisms <= {part.noise for part in each}  # type: ignore[attr-defined]  # these guarantees are curves
 
 
 def test_the_worst_part_is_found_wherever_it_stands() -> None:
@@ -352,8 +309,7 @@ def test_no_lower_end_is_claimed_of_batches_that_may_never_be_played() -> None:
     # After the first batch of twenty rounds eight are left, enough for a second batch of two arms
     # only.
     policy = BatchedElimination(privatizer=private())
-    promised = run_guarantee(policy, 10, 28)
-    assert promised is not None
+    promised = not_none(run_guarantee(policy, 10, 28))
     assert policy.sizes(10, 28) == (2, 4)
     assert promised.epsilon("1e-6").lower is None
     assert promised.delta(0).lower is None
@@ -361,8 +317,7 @@ def test_no_lower_end_is_claimed_of_batches_that_may_never_be_played() -> None:
 
 def test_bits_promise_epsilon_and_delta_and_nothing_pure() -> None:
     bits = BitPrivatizer(epsilon=1, delta="1e-6")
-    promised = run_guarantee(ShuffleElimination(privatizer=bits), 2, 1000)
-    assert promised is not None
+    promised = not_none(run_guarantee(ShuffleElimination(privatizer=bits), 2, LONG))
     assert promised.delta(1).upper <= 1e-6
     assert promised.epsilon("1e-6").upper <= 1
     assert promised.epsilon(0).upper == float("inf")
@@ -371,8 +326,7 @@ def test_bits_promise_epsilon_and_delta_and_nothing_pure() -> None:
 
 def test_no_noise_promises_nothing_and_no_release_everything() -> None:
     assert run_guarantee(BatchedElimination(privatizer=Unprotected()), 3, 100) is None
-    alone = run_guarantee(BatchedElimination(privatizer=private()), 1, 100)
-    assert alone is not None
+    alone = not_none(run_guarantee(BatchedElimination(privatizer=private()), 1, 100))
     assert alone.parts == ()
     assert as_pure(alone) == PureBound(0)
     assert alone.epsilon(0).upper == alone.delta(0).upper == 0
@@ -390,13 +344,13 @@ class Tied(SystemRng):
     ("rng", "simulated"), [(SYSTEM, False), (SeededRng(1), True), (Tied(), True)]
 )
 def test_a_run_says_whether_its_noise_was_the_systems(rng: Rng, simulated: bool) -> None:
-    assert played(Explore(private(), 10), rng=rng).simulated is simulated
+    assert played(Explore(private(), 10), EASY, LONG, rng=rng).simulated is simulated
 
 
 @pytest.mark.parametrize("means", [(float("nan"), 0.4, 0.1), (0.5, -3.0, 0.1), (0.5, 1.5, 0)])
 def test_means_that_no_reward_has_are_refused(means: tuple[float, ...]) -> None:
     with pytest.raises(InvalidParameter, match="must have means in"):
-        played(Explore(private(), 10), Odd(stated=means))
+        played(Explore(private(), 10), Odd(stated=means), LONG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,4 +379,4 @@ def test_a_policy_is_no_world() -> None:
             return (0.5, 0.5, 0.5)
 
     with pytest.raises(InvalidParameter, match="must be an Environment, not a Policy"):
-        played(Explore(private(), 10), Both())
+        played(Explore(private(), 10), Both(), LONG)

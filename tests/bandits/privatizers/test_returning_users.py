@@ -1,11 +1,16 @@
-"""Tests of returning users: charged before each release, refused when spent, total guarantee."""
+"""Tests of returning users: arrivals, charges before each release, guarantees, thread safety."""
 
 from __future__ import annotations
 
 import math
+import os
+import sys
+import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +19,14 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
+from accounting.adaptive_composition.privacy_filter import filter_for
 from accounting.composition.returning_users import per_user
 from accounting.convert_guarantees import as_pure
 from accounting.errors import NotDerived
-from accounting.guarantees.stated_guarantees import PureBound
+from accounting.guarantees.stated_guarantees import Pure, PureBound
 from accounting.ledger import Ledger
 from bandits.batch import Pulls, Released
-from bandits.play import Run, play
+from bandits.play import Run
 from bandits.policies.successive_elimination import BatchedElimination, EliminationState
 from bandits.privatizers import deployment
 from bandits.privatizers.batch_sums import SumPrivatizer
@@ -32,21 +38,28 @@ from bandits.privatizers.returning_users import (
     Pool,
     SteadyPrivatizer,
     visits_budget,
+    visits_of,
 )
-from bandits.worlds.arm_environments import Bernoulli
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
+from dpcore.mechanism import Relation, Scope
+from dpcore.protocols.noisy_sums import AggregatedSum
 from dpcore.sampling.rng import SeededRng
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
+from tests.support.bandits.worlds import not_none, played
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refused
+from tests.support.ledger.workers import processes
 
 LAPLACE = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=8, failure="1e-3")
 SKELLAM = SteadyPrivatizer(law=Skellam(variance=400), steps=4, failure="1e-3")
 QUIET = SteadyPrivatizer(law=DiscreteLaplace(scale=6400), steps=8, failure="1e-3")
+
+COINS = np.random.default_rng(1)
 
 each_steady = pytest.mark.parametrize("steady", [LAPLACE, SKELLAM], ids=["laplace", "skellam"])
 
@@ -84,24 +97,16 @@ class Noted(LedgerBook):
 def pool_of(
     steady: SteadyPrivatizer, *, users: int, max_visits: int, book: Book | None = None
 ) -> Pool:
-    return Pool(
-        users=users,
-        max_visits=max_visits,
-        privatizer=steady,
-        arrivals=np.random.default_rng(3),
-        book=book,
-    )
+    coins = np.random.default_rng(3)
+    return Pool(users=users, max_visits=max_visits, privatizer=steady, arrivals=coins, book=book)
 
 
 def run_with(pool: Pool, *, horizon: int = 600) -> Run:
-    return play(
-        BatchedElimination(privatizer=pool.privatizer),
-        Bernoulli(means=(0.6, 0.5)),
-        horizon=horizon,
-        world=np.random.default_rng(1),
-        rng=SeededRng(1),
-        users=pool,
-    )
+    return played(elimination(pool.privatizer), (0.6, 0.5), horizon, users=pool)
+
+
+def elimination(privatizer: SteadyPrivatizer) -> BatchedElimination:
+    return BatchedElimination(privatizer=privatizer)
 
 
 @by_day(2)
@@ -170,29 +175,21 @@ def test_when_too_few_are_left_nothing_more_is_released() -> None:
 
 def test_the_guarantee_is_that_of_all_visits() -> None:
     pool = pool_of(LAPLACE, users=400, max_visits=4)
-    run = run_with(pool)
-    assert run.guarantee is not None
-    assert run.guarantee.parts == (per_user(LAPLACE.curve, max_visits=4),)
-    pure = as_pure(run.guarantee)
+    promised = not_none(run_with(pool).guarantee)
+    assert promised.parts == (per_user(LAPLACE.curve, max_visits=4),)
+    pure = as_pure(promised)
     assert (pure.pure().upper, pure.scope.unit.value) == (Fraction(1, 2), "user")
-    bound = run.guarantee.epsilon("1e-6")
+    bound = promised.epsilon("1e-6")
     assert Fraction(1, 8) < bound.upper < Fraction(1, 2)
-    assert run.guarantee.delta(bound.upper).upper <= Fraction(1 + 10**6, 10**12)
-    (total,) = run.guarantee.parts
+    assert promised.delta(bound.upper).upper <= Fraction(1 + 10**6, 10**12)
+    (total,) = promised.parts
     assert any("at most 4 batches" in text for text in total.assumptions)
 
 
 @pytest.mark.parametrize("horizon", [300, 600])
 def test_a_pool_of_new_users_changes_no_run(horizon: int) -> None:
     pool = pool_of(LAPLACE, users=10**4, max_visits=1)
-    policy = BatchedElimination(privatizer=LAPLACE)
-    fresh = play(
-        policy,
-        Bernoulli(means=(0.6, 0.5)),
-        horizon=horizon,
-        world=np.random.default_rng(1),
-        rng=SeededRng(1),
-    )
+    fresh = played(elimination(LAPLACE), (0.6, 0.5), horizon)
     pooled = run_with(pool, horizon=horizon)
     assert replace(pooled, guarantee=fresh.guarantee) == fresh
 
@@ -208,15 +205,9 @@ def test_another_privatizer_is_refused_before_anybody_is_charged(tmp_path: Path)
     loud = SteadyPrivatizer(law=DiscreteLaplace(scale=1), steps=8, failure="1e-3")
     with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(LAPLACE.curve, 4)) as ledger:
         book = LedgerBook(ledger=ledger, curve=LAPLACE.curve, run="first")
+        pool = pool_of(LAPLACE, users=70, max_visits=4, book=book)
         with refused("policy"):
-            play(
-                Watching(privatizer=loud),
-                Bernoulli(means=(0.6, 0.5)),
-                horizon=100,
-                world=np.random.default_rng(1),
-                rng=SeededRng(1),
-                users=pool_of(LAPLACE, users=70, max_visits=4, book=book),
-            )
+            played(Watching(privatizer=loud), (0.6, 0.5), 100, users=pool)
         assert (ledger.charges(), ledger.users(), observed) == (0, 0, [])
 
 
@@ -239,15 +230,9 @@ def test_another_privatizer_is_refused_before_anybody_is_charged(tmp_path: Path)
     ids=str,
 )
 def test_a_pool_of_nobody_is_refused(arguments: dict[str, Any], argument: str) -> None:
-    given = {
-        "users": 10,
-        "max_visits": 1,
-        "privatizer": LAPLACE,
-        "arrivals": np.random.default_rng(1),
-        **arguments,
-    }
+    given = {"users": 10, "max_visits": 1, "privatizer": LAPLACE, "arrivals": COINS}
     with refused(argument):
-        Pool(**given)
+        Pool(**{**given, **arguments})
 
 
 def test_a_ledger_for_many_runs_keeps_the_promise_of_each(tmp_path: Path) -> None:
@@ -258,8 +243,8 @@ def test_a_ledger_for_many_runs_keeps_the_promise_of_each(tmp_path: Path) -> Non
             book = Noted(ledger=ledger, curve=LAPLACE.curve, run=name)
             run = run_with(pool_of(LAPLACE, users=60, max_visits=2, book=book))
             assert max(book.visits.values()) == 2
-            assert run.guarantee is not None
-            assert as_pure(run.guarantee) == PureBound(Fraction(1, 4), scope=budget.scope)
+            total = as_pure(not_none(run.guarantee))
+            assert total == PureBound(Fraction(1, 4), scope=budget.scope)
             together += book.visits
         assert max(together.values()) == 5
         assert ledger.remaining("user 0").keys() == {"epsilon"}
@@ -323,9 +308,7 @@ def test_every_release_has_the_law_at_least_and_promises_it(steady: SteadyPrivat
     planned = replace(steady, deployment=PLAN)
     for n in (1, 3, 17, 100, 333):
         for each in (steady, planned):
-            record = each.record(n, "b")
-            assert record is not None
-            assert record.mechanism.noise == steady.law
+            assert not_none(each.record(n, "b")).mechanism.noise == steady.law
             protocol = each.protocol(n)
             left = protocol.observed_noise(each.deployment.counted_on(n))
             assert deployment._holds(left, steady.law) or left == steady.law
@@ -352,9 +335,7 @@ class _ForEveryone(SteadyPrivatizer):
 @pytest.mark.parametrize("visits", [1, 3])
 def test_the_promise_for_all_visits_against_floats(steady: SteadyPrivatizer, visits: int) -> None:
     pool = pool_of(steady, users=50, max_visits=visits)
-    promised = pool.guarantee(steady, (16,))
-    assert promised is not None
-    at = float(promised.epsilon("1e-3").upper)
+    at = float(pool.guarantee(steady, (16,)).epsilon("1e-3").upper)
     # Losses rounded down to a grid of 0.02 give a lower bound, at most 0.02 per visit below the
     # truth.
     assert own_delta(steady, visits, at) <= 1.02e-3
@@ -364,10 +345,8 @@ def test_the_promise_for_all_visits_against_floats(steady: SteadyPrivatizer, vis
 @each_law
 def test_a_release_is_the_sum_of_who_reports_and_its_noise(steady: SteadyPrivatizer) -> None:
     planned, rng = replace(steady, deployment=PLAN), SeededRng(4)
-    noise = planned.noise(40)
-    assert noise is not None
     assert planned.reporting(40) == 30
-    spread = spread_of(noise) / steady.steps
+    spread = spread_of(planned.noise(40)) / steady.steps
     released = [float(planned.release(9 * steady.steps, 40, rng)) for _ in range(1500)]
     assert abs(np.mean(released) - 9) < 6 * spread / math.sqrt(1500)
     assert 0.85 < np.std(released) / spread < 1.15
@@ -383,3 +362,255 @@ def test_noise_of_parts_is_that_of_each_part_added_up() -> None:
         apart = [planned.noise(n) for n in (21, 20)]
         variance = sum(spread_of(each) ** 2 for each in apart)
         assert spread_of(together) ** 2 == pytest.approx(variance, rel=1e-9)
+
+
+ARRIVALS = 400
+
+
+def who_came(kind: type[Pool]) -> tuple[npt.NDArray[np.int64], float]:
+    """20 of 40 users are spent and 10 are wanted: participations per user, and the mean refused."""
+    times, away = np.zeros(40, dtype=np.int64), 0
+    for seed in range(ARRIVALS):
+        arrivals = np.random.default_rng([5, seed])
+        pool = kind(users=40, max_visits=1, privatizer=LAPLACE, arrivals=arrivals)
+        pool.visited[::2] = 1
+        assert pool.admit(Pulls((10,)), "b")
+        times += pool.visited
+        away += pool.turned_away
+    return times - ARRIVALS * (np.arange(40) % 2 == 0), away / ARRIVALS
+
+
+def test_arrivals_are_equally_likely_and_the_spent_are_turned_away() -> None:
+    class Ordered(Pool):
+        _filled = mutated(Pool._filled, "self.arrivals.permutation(self.users)", "np.arange(40)")
+
+    # Hoeffding: each of the 20 comes with probability 1/2; of 20 spent users, 10 20/21 come before
+    # the tenth.
+    odds = math.log(2 * 21 / buy_alpha("arrivals at a pool", "1e-9"))
+    off = math.sqrt(odds / (2 * ARRIVALS))
+    times, away = who_came(Pool)
+    assert times[::2].sum() == 0
+    assert abs(times[1::2] / ARRIVALS - 0.5).max() <= off
+    assert abs(away - 200 / 21) <= 20 * off
+    times, _ = who_came(Ordered)
+    assert abs(times[1::2] / ARRIVALS - 0.5).max() > off
+
+
+@pytest.mark.parametrize("called", ["p" * 190, "my\tpolicy"])
+def test_a_release_that_is_no_name_of_the_ledger_is_not_taken_for_a_second_run(
+    called: str, tmp_path: Path
+) -> None:
+    curve = LAPLACE.curve
+    with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(curve, 1)) as ledger:
+        book = LedgerBook(ledger=ledger, curve=curve, run="fresh")
+        with pytest.raises(InvalidParameter, match="release = "):
+            book.pay(np.array([0]), f"{called}/batch 1/arm 0")
+        assert ledger.charges() == 0
+
+
+def test_epsilon_and_deviation_are_rounded_up() -> None:
+    for variance in (2, 3, 401, 12345):
+        steady = SteadyPrivatizer(law=Skellam(variance=variance), steps=7, failure="1e-3")
+        less = steady.epsilon - Fraction(1, 10**6)
+        assert less**2 * variance < 49 <= steady.epsilon**2 * variance
+        assert (Fraction(steady.deviation) * 7) ** 2 >= variance
+    assert LAPLACE.epsilon == Fraction(1, 8)
+
+
+@each_steady
+def test_a_steady_sum_is_read_wrongly_no_more_often_than_asked(steady: SteadyPrivatizer) -> None:
+    protocol, law = steady.protocol(9), steady.law
+    assert isinstance(protocol, AggregatedSum)
+    tau = protocol.threshold
+    assert law.enclose_tail(tau).upper <= Fraction(1, 1000)
+    assert law.enclose_tail(tau - 1).lower > Fraction(1, 1000)
+    with pytest.raises(InvalidParameter, match="encoded_sum"):
+        steady.release(9 * steady.steps + 1, 9)
+
+
+def passed_over(seed: int) -> Iterator[int]:
+    """How many of four users precede the last of two admitted ones, in two releases of a pool."""
+    arrivals = np.random.default_rng(seed)
+    first, second = arrivals.permutation(4), arrivals.permutation(4)
+    yield 0
+    yield int(np.flatnonzero(~np.isin(second, first[:2]))[-1]) + 1 - 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_last_who_can_pay_are_found_and_refusals_are_counted(seed: int) -> None:
+    arrivals = np.random.default_rng(seed)
+    pool = Pool(users=4, max_visits=1, privatizer=LAPLACE, arrivals=arrivals)
+    assert pool.admit(Pulls((2, 2)), "b")
+    assert pool.visited.tolist() == [1, 1, 1, 1]
+    assert pool.turned_away == sum(passed_over(seed))
+    # No user is left: all four are refused once more.
+    assert not pool.admit(Pulls((1, 0)), "c")
+    assert (pool.turned_away, pool.dry) == (sum(passed_over(seed)) + 4, True)
+
+
+PEOPLE, THREADS, TIMES = 20_000, 4, 5
+
+
+@pytest.fixture(name="often_switched")
+def _often_switched() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def together(call: Callable[[], int]) -> int:
+    """The sum of the results of all threads, started at once."""
+    barrier, found = threading.Barrier(THREADS), [0] * THREADS
+
+    def run(number: int) -> None:
+        barrier.wait()
+        found[number] = call()
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(found)
+
+
+@pytest.mark.usefixtures("often_switched")
+def test_a_pool_admits_nobody_beyond_b() -> None:
+    for _ in range(TIMES):
+        coins = np.random.default_rng(1)
+        pool = Pool(users=PEOPLE, max_visits=1, privatizer=LAPLACE, arrivals=coins)
+        half = Pulls((PEOPLE // 2,))
+        admitted = together(lambda pool=pool, half=half: int(pool.admit(half, "x")))  # type: ignore[misc]  # bound now
+        assert admitted <= 2
+        assert pool.most_visits <= 1
+
+
+CURVE, SKELLAM_CURVE = LAPLACE.curve, SKELLAM.curve
+
+each_curve = pytest.mark.parametrize("curve", [CURVE, SKELLAM_CURVE], ids=["laplace", "skellam"])
+
+
+def users(*numbers: int) -> Names:
+    return np.array(numbers, dtype=np.int64)
+
+
+@each_curve
+@pytest.mark.parametrize("max_visits", [1, 2, 13, 999])
+def test_a_budget_holds_its_visits_and_no_more(curve: Any, max_visits: int) -> None:
+    budget = visits_budget(curve, max_visits)
+    keeper = filter_for(budget)
+    price = keeper.price(replace(curve, scope=budget.scope))
+    assert keeper.admits([a * (max_visits - 1) for a in price.amounts], price)
+    assert not keeper.admits([a * max_visits for a in price.amounts], price)
+
+
+def test_a_plain_budget_would_lose_a_visit() -> None:
+    scope = visits_budget(CURVE, 13).scope
+    keeper = filter_for(Pure(Fraction(13, 8), scope=scope))
+    price = keeper.price(replace(CURVE, scope=scope))
+    assert not keeper.admits([a * 12 for a in price.amounts], price)
+
+
+def test_a_book_of_nothing_is_refused() -> None:
+    wrong: Any = "x"
+    for call, argument in (
+        (lambda: visits_budget(wrong, 1), "curve"),
+        (lambda: visits_budget(CURVE, 0), "max_visits"),
+        (lambda: visits_of("4"), "max_visits"),
+        (lambda: Book(curve=wrong), "curve"),
+    ):
+        with refused(argument):
+            call()
+
+
+@pytest.mark.parametrize(
+    "named",
+    [users(0, 0), users(-1), users(1 << 27), np.array([0.0]), np.array([[0]]), [0], "user 0"],
+    ids=str,
+)
+def test_who_is_no_user_or_named_twice_is_not_charged(named: Any, tmp_path: Path) -> None:
+    with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(CURVE, 1)) as ledger:
+        book = LedgerBook(ledger=ledger, curve=CURVE, run="first")
+        for call in (book.able, lambda some, book=book: book.pay(some, "a")):
+            with refused("users"):
+                call(named)
+        assert ledger.charges() == 0
+
+
+def test_what_is_no_book_on_a_ledger_is_refused(tmp_path: Path) -> None:
+    far = replace(CURVE, scope=Scope(relation=Relation.ADD_REMOVE))
+    with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(CURVE, 1)) as ledger:
+        good: dict[str, Any] = {"ledger": ledger, "curve": CURVE, "run": "first"}
+        for argument, value in (
+            ("ledger", None),
+            ("curve", "x"),
+            ("curve", far),
+            ("run", ""),
+            ("run", "a\nb"),
+            ("run", "x" * 101),
+        ):
+            with refused(argument):
+                LedgerBook(**{**good, argument: value})
+        with pytest.raises(NotDerived):
+            LedgerBook(ledger=ledger, curve=SKELLAM_CURVE, run="no pure price")
+        assert ledger.charges() == 0
+
+
+def test_a_charge_that_was_made_before_admits_nobody(tmp_path: Path) -> None:
+    class Acknowledged(LedgerBook):
+        pay = mutated(LedgerBook.pay, "skip_exhausted=True", "skip_exhausted=True, repeat_ok=True")
+
+    with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(CURVE, 9)) as ledger:
+        book = LedgerBook(ledger=ledger, curve=CURVE, run="first")
+        assert book.pay(users(0, 1), "a").all()
+        # The same users or others: the run was already played.
+        for some in (users(0, 1), users(0, 2)):
+            with refused("run"):
+                LedgerBook(ledger=ledger, curve=CURVE, run="first").pay(some, "a")
+        assert LedgerBook(ledger=ledger, curve=CURVE, run="second").pay(users(0, 1), "a").all()
+        assert ledger.charges() == 2
+        # A book that checks only for a receipt would admit users without a charge.
+        free = Acknowledged(ledger=ledger, curve=CURVE, run="first")
+        assert free.pay(users(0, 1), "a").all()
+        assert ledger.charges() == 2
+
+
+ROUNDS = 8
+
+
+def play_one_run(url: str, barrier: Barrier, path: str) -> None:
+    """Request each release at the same time as the other process; write the admitted users."""
+    with Ledger.open(url) as ledger:
+        book = LedgerBook(ledger=ledger, curve=CURVE, run="the same")
+        for release in range(ROUNDS):
+            barrier.wait(60)
+            try:
+                admitted = book.pay(np.arange(10), f"{release}").all()
+            except InvalidParameter:
+                continue
+            if admitted:
+                target = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+                os.write(target, f"{release}\n".encode())
+                os.close(target)
+
+
+def test_of_two_processes_that_play_one_run_one_is_admitted(tmp_path: Path) -> None:
+    url, path = str(tmp_path / "ledger.db"), tmp_path / "admitted"
+    Ledger.create(url, budget=visits_budget(CURVE, ROUNDS)).close()
+    context = processes()
+    barrier = context.Barrier(2)
+    started = [
+        context.Process(target=play_one_run, args=(url, barrier, str(path)), daemon=True)
+        for _ in range(2)
+    ]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(60)
+    assert [process.exitcode for process in started] == [0, 0]
+    admitted = Counter(path.read_text(encoding="utf-8").split())
+    assert admitted == {f"{release}": 1 for release in range(ROUNDS)}
+    with Ledger.open(url) as ledger:
+        assert ledger.charges() == ROUNDS
+        assert ledger.exhausted([f"user {n}" for n in range(10)], CURVE, rows_per_user=1)

@@ -1,4 +1,4 @@
-"""Tests of certified radii: against brute-force convolution, papers' radii and the union bound."""
+"""Tests of radii: against convolutions, the papers' formulas, and coverage over whole runs."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import mpmath
 import numpy as np
+import numpy.typing as npt
 import pytest
+from scipy import stats
 from scipy.stats import binom
 
+from bandits.batch import Commit, Released
+from bandits.policies.batch_schedule import Schedule
+from bandits.policies.successive_elimination import BatchedElimination
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
-from bandits.privatizers.privatizer import Unprotected
+from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.radius import certified_width as radius_exact
-from bandits.radius.certified_width import (
-    certified_gap,
-    certified_width,
-    has_gap,
-)
-from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius
+from bandits.radius.certified_width import certified_gap, certified_width, has_gap
+from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, tkms_width
 from dpcore import (
     Binomial,
     DiscreteGaussian,
@@ -32,7 +33,11 @@ from dpcore import (
     PolyaDifference,
     Skellam,
 )
+from dpcore.analysis import laplace_sums as laplace_sum
 from dpcore.laws.poisson import Poisson
+from dpcore.numbers.enclosure import Enclosure, precision
+from dpcore.sampling.rng import SeededRng
+from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated, rewired
 
@@ -145,11 +150,7 @@ SMALL: list[tuple[Noise, int, int]] = [
 MEANS = (0.0, 0.02, 0.3, 0.5, 0.97)
 
 
-def _short(value: object) -> str:
-    return repr(value)
-
-
-@pytest.mark.parametrize(("noise", "steps", "pulls"), SMALL, ids=_short)
+@pytest.mark.parametrize(("noise", "steps", "pulls"), SMALL, ids=repr)
 @pytest.mark.parametrize("failure", ["0.05", "1e-4"])
 def test_certified_width_covers_and_is_the_least_mixture(
     noise: Noise, steps: int, pulls: int, failure: str
@@ -175,44 +176,36 @@ def test_never_above_the_union_bound() -> None:
     assert best / 2 < found < best
 
 
-def _certified_with(edited: Callable[..., Any], name: str) -> Callable[..., float]:
-    original = radius_exact._certified.__wrapped__
-    mutants = {name: edited}
-    if name == "_tails_at":
-        bound = rewired(radius_exact._bound, _tails_at=edited)
-        mutants["_search"] = rewired(radius_exact._search, _bound=bound)
-        mutants["_failure_upper"] = mutated(
-            radius_exact._failure_upper, "-2 * room * room", "-4 * room * room"
-        )
-        del mutants["_tails_at"]
-    else:
-        mutants = {
-            "_search": rewired(radius_exact._search, _bound=edited),
-            "_failure_upper": mutated(
-                radius_exact._failure_upper, "total * 2 / len(sides)", "total / len(sides)"
-            ),
-        }
-    return rewired(original, **mutants)
+def one_sided() -> tuple[Any, Any]:
+    """A one-sided quantile, used for both sides."""
+    bound = mutated(radius_exact._bound, "total * 2 / len(arrays)", "total / len(arrays)")
+    upper = "total * 2 / len(sides)", "total / len(sides)"
+    return bound, mutated(radius_exact._failure_upper, *upper)
 
 
-def test_a_one_sided_quantile_used_two_sided_is_rejected() -> None:
-    one_sided = mutated(radius_exact._bound, "total * 2 / len(arrays)", "total / len(arrays)")
-    mutant = _certified_with(one_sided, "_bound")
-    noise, chance = DiscreteLaplace(scale=40), Fraction(1, 20)
-    width = mutant(noise, 1, 2, chance, None)
-    assert _true_failure(noise, 0.0, width, steps=1, pulls=2) > float(chance)
-    sound = radius_exact._certified(noise, 1, 2, chance, None)
-    assert _true_failure(noise, 0.0, sound, steps=1, pulls=2) <= float(chance)
-
-
-def test_hoeffding_with_half_the_pulls_is_rejected() -> None:
+def half_the_pulls() -> tuple[Any, Any]:
+    """Hoeffding's bound of half of the pulls."""
     sharper = mutated(radius_exact._tails_at, "-2.0 * room * room", "-4.0 * room * room")
-    mutant = _certified_with(sharper, "_tails_at")
-    noise, chance = DiscreteLaplace(scale=Fraction(1, 2)), Fraction(1, 100)
-    width = mutant(noise, 1, 60, chance, None)
-    assert _true_failure(noise, 0.5, width, steps=1, pulls=60) > float(chance)
-    sound = radius_exact._certified(noise, 1, 60, chance, None)
-    assert _true_failure(noise, 0.5, sound, steps=1, pulls=60) <= float(chance)
+    upper = "-2 * room * room", "-4 * room * room"
+    bound = rewired(radius_exact._bound, _tails_at=sharper)
+    return bound, mutated(radius_exact._failure_upper, *upper)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "scale", "mean", "pulls", "chance"),
+    [(one_sided, "40", 0.0, 2, "1/20"), (half_the_pulls, "1/2", 0.5, 60, "1/100")],
+)
+def test_a_wrong_bound_is_rejected(
+    mutant: Callable[[], tuple[Any, Any]], scale: str, mean: float, pulls: int, chance: str
+) -> None:
+    bound, upper = mutant()
+    search, sound = rewired(radius_exact._search, _bound=bound), radius_exact._certified
+    wrong = rewired(sound.__wrapped__, _search=search, _failure_upper=upper)
+    noise, most = DiscreteLaplace(scale=scale), Fraction(chance)
+    for certified, holds in ((wrong, False), (sound, True)):
+        width = certified(noise, 1, pulls, most, None)
+        failed = _true_failure(noise, mean, width, steps=1, pulls=pulls)
+        assert (failed <= float(most)) is holds
 
 
 def test_wraparound_is_paid_for() -> None:
@@ -236,7 +229,7 @@ def test_wraparound_is_paid_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("noise", "steps", "pulls"), [case for case in SMALL if has_gap(case[0])], ids=_short
+    ("noise", "steps", "pulls"), [case for case in SMALL if has_gap(case[0])], ids=repr
 )
 def test_the_gap_covers_differences(noise: Noise, steps: int, pulls: int) -> None:
     chance = 0.03
@@ -307,17 +300,8 @@ def test_paper_radius_is_equation_2() -> None:
     assert PaperRadius().width(Unprotected(), l, **arguments) == pytest.approx(reward)
     with pytest.raises(InvalidParameter, match="no radius"):
         PaperRadius().width(BitPrivatizer(epsilon="1/2", delta="1e-6"), 64, **arguments)
-
-
-def test_dp_se_radius() -> None:
-    privatizer = SumPrivatizer(trust="central", epsilon="1/2", failure="1e-6")
-    found = DpSeRadius().gap(privatizer, 857, batch=1, active=10, failure="0.1")
-    h = math.sqrt(math.log(800) / (2 * 857))
-    c = math.log(400) / (857 * 0.5)
-    assert found == pytest.approx(2 * (h + c), rel=1e-12)
-    local = SumPrivatizer(trust="local", epsilon="1/2", failure="1e-6")
     with pytest.raises(InvalidParameter, match="discrete Laplace"):
-        DpSeRadius().width(local, 857, batch=1, active=10, failure="0.1")
+        DpSeRadius().width(renyi, 857, **arguments)
 
 
 def test_weights_add_up_to_one() -> None:
@@ -369,3 +353,243 @@ def test_noise_far_above_the_rewards_has_nearly_its_own_quantile(scale: int) -> 
     # P(|X| > t) = 2 e^(-(t+1)/s)/(1 + e^(-1/s)), about e^(-t/s), and one reward is negligible.
     width = certified_width(DiscreteLaplace(scale=scale), precision=1, pulls=1, failure="1/30")
     assert 1 <= width / (scale * math.log(30)) < 1.02
+
+
+CHANCES = (0.02, 0.9)
+P = Fraction(1, 5)
+RUNS = 600
+BATCHES = 2
+
+Errors: TypeAlias = npt.NDArray[np.float64]
+
+
+def summed(trust: Trust) -> SumPrivatizer:
+    return SumPrivatizer(trust=trust, epsilon="1/10", failure="1e-3")
+
+
+PRIVATIZERS: dict[str, Privatizer] = {
+    "central": summed("central"),
+    "local": summed("local"),
+    "pure": summed("pure"),
+    "renyi": summed("renyi"),
+    "concentrated": summed("concentrated"),
+    "shuffled-pure": summed("shuffled-pure"),
+    "binary-shuffle": BitPrivatizer(epsilon="1/10", delta="1e-3"),
+}
+
+
+POLICY_OF = {
+    trust: BatchedElimination(
+        privatizer=privatizer,
+        schedule=Schedule(first=8, growth=2),
+        radius=ExactRadius(batches=BATCHES),
+        failure_probability=P,
+    )
+    for trust, privatizer in PRIVATIZERS.items()
+}
+
+
+@cache
+def played(trust: str) -> Errors:
+    """Errors of released means, of shape (runs, batches, arms); nan if there is none."""
+    policy, horizon = POLICY_OF[trust], 10**6
+    world, rng = np.random.default_rng(6), SeededRng(600 + list(PRIVATIZERS).index(trust))
+    off = np.full((RUNS, BATCHES, len(CHANCES)), np.nan)
+    for run in off:
+        state = policy.init(len(CHANCES), horizon)
+        for batch in run:
+            choice = policy.choose(state)
+            if isinstance(choice, Commit):
+                break
+            sums = []
+            for arm, pulls in enumerate(choice.counts):
+                ones = int(world.binomial(pulls, CHANCES[arm]))
+                steps = ones * policy.privatizer.precision(pulls)
+                sums.append(policy.privatizer.release(steps, pulls, rng))
+                batch[arm] = float(sums[-1] / pulls) - CHANCES[arm]
+            state = policy.observe(state, Released(tuple(sums)))
+    return off
+
+
+def too_many(trust: str, of: Literal["width", "gap"], part: float) -> float:
+    """The p-value of the number of runs with a mean, or a difference of two, beyond its bound.
+
+    The bound is a ``part`` of the certified one.
+    """
+    policy, failed = POLICY_OF[trust], np.zeros(RUNS, dtype=bool)
+    rule = getattr(policy.radius, of)
+    for batch in range(1, BATCHES + 1):
+        off, pulls = played(trust)[:, batch - 1], policy.schedule.pulls(batch)
+        most = rule(policy.privatizer, pulls, batch=batch, active=len(CHANCES), failure=P)
+        far = np.abs(off if of == "width" else off[:, :1] - off[:, 1:]) > part * most
+        failed |= far.any(axis=1)  # comparisons with nan are False
+    return float(stats.binomtest(int(failed.sum()), RUNS, float(P), alternative="greater").pvalue)
+
+
+@by_day(2)
+@pytest.mark.parametrize("trust", PRIVATIZERS)
+def test_all_means_and_differences_of_a_run_are_within_their_bounds(trust: str) -> None:
+    widths = buy_alpha(f"bandits coverage of widths: {trust}", "1e-9")
+    gaps = buy_alpha(f"bandits coverage of gaps: {trust}", "1e-9")
+    assert too_many(trust, "width", 1) > widths > too_many(trust, "width", 0.7)
+    assert too_many(trust, "gap", 1) > gaps > too_many(trust, "gap", 0.7)
+
+
+LAWS: tuple[Noise, ...] = (
+    DiscreteLaplace(scale=3),
+    Skellam(variance=20),
+    PolyaDifference(shape=2, scale=3),
+    PolyaDifference(shape=16, scale=3),
+    PolyaDifference(shape=5, scale=2),
+    Binomial(trials=60, probability="1/9"),
+)
+
+
+def wide(value: Fraction | float) -> Any:
+    exact = Fraction(value)
+    return mpmath.mpf(exact.numerator) / exact.denominator
+
+
+@pytest.mark.parametrize("bits", [10, 60], ids=["by balls", "by enclosures"])
+@pytest.mark.parametrize("law", LAWS, ids=repr)
+def test_every_tail_is_that_of_the_law_and_never_too_small(
+    law: Noise, bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(radius_exact, "_TAIL_BITS", bits)
+    monkeypatch.setattr(radius_exact, "_tail", radius_exact._tail.__wrapped__)
+    for sign in (1,) if law.symmetric else (1, -1):
+        for knot in (-40, -7, -1, 0, 1, 9, 30):
+            true = law.enclose_sf(knot, 120) if sign > 0 else law.enclose_cdf(-knot - 1, 120)
+            found = radius_exact._beyond(law, sign, knot)
+            assert found >= true.lower
+            assert found - Fraction(true.upper) <= Fraction(true.upper) / 2**9
+
+
+CUTS = ((16, 3, 20), (40, 10, 5), (200, 2, 90), (16, 3, 70), (16, 3, 2), (16, 1, 40))
+
+
+def held(tail: Any, draws: int, scale: Fraction | int, least: int) -> bool:
+    """Whether the ball of a contour integral contains the tail, computed independently."""
+    line = laplace_sum._line(float(draws), Fraction(scale), least)
+    with precision(64):
+        found = Enclosure.of(tail(Fraction(draws), Fraction(scale), least, *line))
+    true = PolyaDifference(shape=draws, scale=scale).enclose_sf(least - 1, 60)
+    return found.overlaps(true)
+
+
+@pytest.mark.parametrize("guard", [-62, -60, -57, -50, -40])
+@pytest.mark.parametrize("every", [False, True])
+def test_what_a_coarse_contour_leaves_out_is_held(guard: int, every: bool) -> None:
+    # With so few points and frequencies, the remainder terms dominate.
+    coarse = rewired(laplace_sum._sum, _GUARD=guard)
+    if every:
+        coarse = rewired(coarse, _last=lambda *_: 10**6)
+    assert all(held(coarse, *cut) for cut in CUTS)
+
+
+@pytest.mark.parametrize(
+    ("draws", "scale", "least", "guard", "last"),
+    [(16, 3, 20, 0, 4), (40, 10, 5, -30, 2), (16, 3, 20, -60, 10**6), (40, 10, 30, -61, 10**6)],
+)
+def test_the_remainders_of_a_contour_are_those_of_the_proof(
+    draws: int, scale: int, least: int, guard: int, last: int
+) -> None:
+    tilt, gap = laplace_sum._line(float(draws), Fraction(scale), least)
+    cut = rewired(laplace_sum._sum, _GUARD=guard, _last=lambda *_: last)
+    with precision(64):
+        found = Enclosure.of(cut(Fraction(draws), Fraction(scale), least, tilt, gap))
+    with mpmath.workdps(60):
+        points = math.ceil((64 + guard) * math.log(2) / gap) + 1
+        c, a, beta = wide(tilt), wide(gap), mpmath.exp(-mpmath.mpf(1) / scale)
+
+        def weight(z: Any) -> Any:
+            # M(z) e^(-z t)
+            ends = (1 - beta * mpmath.exp(z)) * (1 - beta * mpmath.exp(-z))
+            return ((1 - beta) ** 2 / ends) ** draws * mpmath.exp(-z * least)
+
+        def far(r: Any) -> Any:
+            turned = 1 - mpmath.cos(2 * mpmath.pi * (last + 1) / points)
+            return 1 + 2 * r / (1 - r) ** 2 * turned
+
+        decay = mpmath.exp(-a * points)
+        most = (weight(c + a) + weight(c - a)) * decay / (1 - decay)
+        if last < points // 2:
+            both = far(beta * mpmath.exp(c)) * far(beta * mpmath.exp(-c))
+            most += weight(c) * both ** (-mpmath.mpf(draws) / 2) / (1 - mpmath.exp(-c))
+        radius = (wide(found.upper) - wide(found.lower)) / 2
+        assert most <= radius <= most * (1 + mpmath.mpf(2) ** -20)
+
+
+@pytest.mark.parametrize("width", [0.375, 0.75])
+def test_the_bound_in_balls_is_the_formula_from_above(width: float) -> None:
+    pulls, steps = 6, 4
+    side = radius_exact._side(DiscreteLaplace(scale=3), 1, steps, 12, (-5, 0, 4, 40))
+    assert side.knots == (-5, 0, 4, 12)
+    with mpmath.workdps(60):
+        rooms = [max(wide(Fraction(width) * pulls - at), mpmath.mpf(0)) for at in side.points]
+        h = [*(mpmath.exp(-2 * room**2 / pulls) for room in rooms), mpmath.mpf(1)]
+        bound = h[0] + sum(
+            wide(beyond) * (above - below)
+            for beyond, below, above in zip(side.beyond, h, h[1:], strict=False)
+        )
+        found = wide(radius_exact._failure_upper((side,), pulls, width))
+        assert 2 * bound <= found <= 2 * bound * (1 + mpmath.mpf(2) ** -40)
+
+
+def test_balls_decide_where_floats_look_in_the_wrong_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    law = DiscreteLaplace(scale=64)
+    given: dict[str, Any] = {"precision": 32, "pulls": 1024, "failure": "1e-3", "threshold": 900}
+    right, search = certified_width(law, **given), radius_exact._search
+    monkeypatch.setattr(radius_exact, "_search", lambda *a: 0.9 * search(*a))
+    monkeypatch.setattr(radius_exact, "_certified", radius_exact._certified.__wrapped__)
+    assert certified_width(law, **given) >= 0.99 * right
+
+
+def test_the_exact_rule_pays_for_wraparound() -> None:
+    # If the sum is decoded wrongly with probability 1/20, less of the failure probability is left.
+    often, never = (
+        SumPrivatizer(trust="pure", epsilon=1, failure=failure) for failure in ("1/20", "1e-9")
+    )
+    radius = ExactRadius(batches=1)
+    given: dict[str, Any] = {"batch": 1, "active": 2, "failure": "2/5"}
+    law: dict[str, Any] = {
+        "precision": often.precision(64),
+        "pulls": 64,
+        "threshold": often.protocol(64).threshold,
+    }
+    noise = often.noise(64)
+    width, gap = radius.width(often, 64, **given), radius.gap(often, 64, **given)
+    assert width == certified_width(noise, failure="1/5", **law)
+    assert gap == certified_gap(noise, failure="2/5", **law)
+    assert width > certified_width(noise, failure="1/5", **{**law, "threshold": None})
+    assert gap > certified_gap(noise, failure="2/5", **{**law, "threshold": None})
+    short = {**given, "failure": "1/100"}
+    assert radius.width(often, 64, **short) == radius.gap(often, 64, **short) == float("inf")
+    assert radius.width(never, 64, **short) < radius.gap(never, 64, **short) < 1
+
+
+def test_hoeffdings_width_is_rounded_up() -> None:
+    with mpmath.workdps(60):
+        for pulls in (1, 7, 200, 10**6):
+            for failure in ("1/2", "1/20", "1e-9"):
+                found = certified_width(None, precision=1, pulls=pulls, failure=failure)
+                width = wide(found)
+                assert 2 * mpmath.exp(-2 * pulls * width * width) <= wide(Fraction(failure))
+
+
+@pytest.mark.parametrize("pulls", [3, 100, 101, 857, 5000])
+def test_the_papers_widths_are_rounded_up(pulls: int) -> None:
+    given: dict[str, Any] = {"batch": 3, "active": 5, "failure": "1/10"}
+    private = SumPrivatizer(trust="central", epsilon="1/2", failure="1e-6")
+    with mpmath.workdps(60):
+        log, root, odds = mpmath.log, mpmath.sqrt, mpmath.mpf(5 * 9 * 10)
+        tail = log(2 * odds)
+        dp_se = root(log(8 * odds) / (2 * pulls)) + 2 * log(4 * odds) / pulls
+        paper = root(log(4 * odds) / (2 * pulls)) + 2 * (root(2 * tail) + tail) / pulls
+        tkms = (12 / mpmath.mpf(pulls) + 1 / root(pulls)) * root(2 * log(999))
+        for exact, found in (
+            (dp_se, DpSeRadius().width(private, pulls, **given)),
+            (paper, PaperRadius().width(private, pulls, **given)),
+            (tkms, tkms_width(batches=4, pulls=pulls, sigma=Fraction(3), horizon=999)),
+        ):
+            assert exact <= wide(found) <= exact * (1 + mpmath.mpf(2) ** -51)
