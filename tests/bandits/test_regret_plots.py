@@ -121,6 +121,3 @@ def test_bad_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InvalidParameter, match=r"dpcore\[plot\]"):
         draw(tmp_path / "a.svg", two(), title="")
-
-
-# Rows of marks: each value is drawn at its place, in shapes that are distinct in greyscale.

@@ -38,34 +38,36 @@ def played(experiment: Experiment, **more: Any) -> list[Cell]:
     return run_cells(experiment, experiment.worlds(), **more)
 
 
-CELLS = played(small())
+@pytest.fixture(name="cells", scope="module")
+def _cells() -> list[Cell]:
+    return played(small())
 
 
-def test_cells_come_in_the_order_of_the_plan() -> None:
+def test_cells_come_in_the_order_of_the_plan(cells: list[Cell]) -> None:
     wanted = [
         Task(algorithm=algorithm, epsilon=epsilon, instance=instance)
         for algorithm in ("cdp-se", "dist-dp-se")
         for epsilon in ("1/2", "1")
         for instance in (0, 1)
     ]
-    assert [cell.task for cell in CELLS] == wanted
+    assert [cell.task for cell in cells] == wanted
     assert small().size == len(wanted)
-    for cell in CELLS:
+    for cell in cells:
         assert sum(cell.pulls) == 3_000
         assert len(cell.regret) == len(small().checkpoints)
         assert list(cell.regret) == sorted(cell.regret)
 
 
-def test_a_cell_depends_on_nothing_beside_it() -> None:
-    assert played(small()) == CELLS
-    assert played(small(algorithms=("dist-dp-se",), epsilons=(1,))) == CELLS[6:]
-    assert played(small(algorithms=("se", "cdp-se"), instances=1))[2:] == CELLS[:3:2]
-    assert played(small(), done=CELLS[:5]) == CELLS
+def test_a_cell_depends_on_nothing_beside_it(cells: list[Cell]) -> None:
+    assert played(small()) == cells
+    assert played(small(algorithms=("dist-dp-se",), epsilons=(1,))) == cells[6:]
+    assert played(small(algorithms=("se", "cdp-se"), instances=1))[2:] == cells[:3:2]
+    assert played(small(), done=cells[:5]) == cells
 
 
-def test_every_part_of_a_cells_name_is_in_its_coins() -> None:
+def test_every_part_of_a_cells_name_is_in_its_coins(cells: list[Cell]) -> None:
     task = Task(algorithm="cdp-se", epsilon="1/2", instance=0)
-    cells = [
+    names = [
         ("rewards", small(), task),
         ("noise", small(), task),
         ("rewards", small(seed=2), task),
@@ -74,14 +76,14 @@ def test_every_part_of_a_cells_name_is_in_its_coins() -> None:
         ("rewards", small(), replace(task, epsilon="1")),
         ("rewards", small(), replace(task, instance=1)),
     ]
-    assert len({_coins(*cell) for cell in cells}) == len(cells)
+    assert len({_coins(*name) for name in names}) == len(names)
     # Radii and schedules are compared on the same rewards.
     paper = small(radius="paper", schedule="paper")
     assert _coins("rewards", paper, task) == _coins("rewards", small(), task)
-    assert played(small(seed=2)) != CELLS
+    assert played(small(seed=2)) != cells
     # Policies with the same noise law need different coins, or their runs would be identical.
     central, shared = (
-        [(c.regret, c.pulls) for c in CELLS if c.algorithm == name]
+        [(c.regret, c.pulls) for c in cells if c.algorithm == name]
         for name in ("cdp-se", "dist-dp-se")
     )
     assert central != shared
@@ -96,34 +98,30 @@ def test_algorithms_that_share_their_coins_are_caught() -> None:
     assert runs[0].regret == runs[1].regret
 
 
-def test_processes_find_the_same() -> None:
+def test_processes_find_the_same(cells: list[Cell]) -> None:
     seen: list[int] = []
     stored: list[Cell] = []
     found = played(small(), jobs=2, progress=seen.append, store=stored.append)
-    assert found == stored == CELLS
+    assert found == stored == cells
     assert seen == [*range(9)]
 
 
-def kills(*args: object) -> Cell:
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError
-
-
 def test_a_worker_that_dies_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    kills = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731  # sent by value
     monkeypatch.setattr(module, "_play_group", kills)
     with pytest.raises(DpcoreError, match="a worker process was lost"):
         played(small(), jobs=2)
 
 
-def test_rows_are_means_over_instances() -> None:
-    rows = rows_of(small(), CELLS, guarantees_of(small(), 4))
+def test_rows_are_means_over_instances(cells: list[Cell]) -> None:
+    rows = rows_of(small(), cells, guarantees_of(small(), 4))
     assert [(row.algorithm, row.epsilon) for row in rows] == [
         ("cdp-se", 0.5),
         ("cdp-se", 1.0),
         ("dist-dp-se", 0.5),
         ("dist-dp-se", 1.0),
     ]
-    for row, pair in zip(rows, zip(CELLS[::2], CELLS[1::2], strict=True), strict=True):
+    for row, pair in zip(rows, zip(cells[::2], cells[1::2], strict=True), strict=True):
         a, b = (cell.regret[-1] / 3_000 for cell in pair)
         assert row.by_instance == (a, b)
         assert row.regret_per_round == pytest.approx((a + b) / 2)

@@ -22,14 +22,6 @@ CERTIFICATE = "certificate-cdp-se-1.json"
 RESULTS = ["rows.json", "regret.csv", "regret.svg", CERTIFICATE]
 
 
-@pytest.fixture(name="never_played")
-def _never_played(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*args: object) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr("bandits.experiments.runner.play_task", never)
-
-
 def contents(folder: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
 
@@ -102,6 +94,16 @@ MINE = {
 }
 
 
+def refused_to_replace(bandit: Bandit, name: str) -> None:
+    before = contents("out")
+    answer = bandit(*RUN, "--algorithms", "cdp-se", "--output", "out", "--resume", "state")
+    assert (answer.code, answer.out) == (2, "")
+    said = f"error: --output = out/{name}: is not a file of dpcore bandit run"
+    assert answer.err.startswith(said)
+    assert contents("out") == before
+    assert not Path("state").exists()
+
+
 @pytest.mark.usefixtures("never_played")
 @pytest.mark.parametrize("name", RESULTS)
 @pytest.mark.parametrize("text", [None, "[]"])
@@ -110,26 +112,14 @@ def test_files_of_somebody_else_are_not_replaced(
 ) -> None:
     Path("out").mkdir()
     Path("out", name).write_text(MINE[name] if text is None else text)
-    before = contents("out")
-    answer = bandit(*RUN, "--algorithms", "cdp-se", "--output", "out", "--resume", "state")
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith(
-        f"error: --output = out/{name}: is not a file of dpcore bandit run"
-    )
-    assert contents("out") == before
-    assert not Path("state").exists()
+    refused_to_replace(bandit, name)
 
 
-@pytest.mark.parametrize("name", RESULTS)
-def test_nor_beside_results_of_ours(bandit: Bandit, name: str) -> None:
-    filled(bandit)
-    Path("out", name).write_text(MINE[name])
-    before = contents("out")
-    answer = bandit(*RUN, "--algorithms", "cdp-se", "--output", "out")
-    assert answer.err.startswith(
-        f"error: --output = out/{name}: is not a file of dpcore bandit run"
-    )
-    assert contents("out") == before
+def test_nor_beside_results_of_ours(bandit: Bandit) -> None:
+    for name, ours in filled(bandit).items():
+        Path("out", name).write_text(MINE[name])
+        refused_to_replace(bandit, name)
+        Path("out", name).write_bytes(ours)
 
 
 def test_a_file_that_came_during_a_run_is_not_replaced(
@@ -173,13 +163,14 @@ def test_what_makes_a_file_ours_is_checked(bandit: Bandit) -> None:
     one = Experiment(
         preset="cz/easy", algorithms=("cdp-se",), epsilons=(1,), horizon=1000, instances=2
     )
+    picture = Path("out/regret.svg")
     refuse_foreign(Path("out"), one)
-    Path("out/regret.svg").write_text("<svg>cz/hard, epsilon = 1</svg>")
+    picture.write_text("<svg>cz/hard, epsilon = 1</svg>")
     with pytest.raises(InvalidParameter, match=r"out/regret\.svg: is not a file of"):
         refuse_foreign(Path("out"), one)
     rewired(refuse_foreign, _shows=lambda place, record: True)(Path("out"), one)
-    Path("out/regret.svg").unlink()
-    Path("out/regret.svg").symlink_to("nowhere")
+    picture.unlink()
+    picture.symlink_to("nowhere")
     with pytest.raises(InvalidParameter, match=r"out/regret\.svg: is not a file of"):
         refuse_foreign(Path("out"), one)
 

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -20,29 +21,17 @@ from bandits.worlds import Worlds
 from bandits.worlds.arm_environments import Bernoulli
 from dpcore.cli.state_file import next_record, read_records, started
 from dpcore.errors import InvalidParameter
+from tests.support.bandits.command import ROOT
+from tests.support.bandits.experiments import SMALL, cells_of
 
-ROOT = Path(__file__).parents[3]
+WORLDS = SMALL.worlds()
 _START = started(SCHEMA)
 
 
-def small(**more: Any) -> Experiment:
-    given: dict[str, Any] = {
-        "preset": "tkms/binary",
-        "algorithms": ("cdp-se", "se"),
-        "epsilons": (1,),
-        "horizon": 500,
-        "instances": 3,
-        "arms": 3,
-        "checkpoints": (100, 500),
-    }
-    return Experiment(**{**given, **more})
-
-
-def kept(path: Path, experiment: Experiment | None = None) -> list[Cell]:
-    wanted = experiment or small()
-    worlds = wanted.worlds()
-    with resume(path, wanted, worlds) as state:
-        return run_cells(wanted, worlds, done=tuple(state.cells), store=state.append)
+def kept(path: Path, experiment: Experiment = SMALL) -> list[Cell]:
+    worlds = experiment.worlds()
+    with resume(path, experiment, worlds) as state:
+        return run_cells(experiment, worlds, done=tuple(state.cells), store=state.append)
 
 
 def records(path: Path) -> list[bytes]:
@@ -68,7 +57,7 @@ def stored(tmp_path: Path) -> tuple[Path, bytes, list[Cell]]:
 
 def test_a_file_holds_the_experiment_and_its_cells(whole: tuple[Path, bytes, list[Cell]]) -> None:
     path, data, cells = whole
-    assert cells == run_cells(small(), small().worlds())
+    assert cells == cells_of(SMALL)
     first, *others = (json.loads(record) for record in records(path))
     assert (first["schema"], first["horizon"]) == (SCHEMA, 500)
     assert [each["instance"] for each in others] == [0, 1, 2] * 2
@@ -100,14 +89,10 @@ def test_a_power_cut_that_leaves_zeros_is_a_torn_end(
         assert path.read_bytes() == data
 
 
-def test_what_is_stored_is_not_played_again(
-    whole: tuple[Path, bytes, list[Cell]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def never(*args: object) -> Cell:
-        raise AssertionError
-
-    path, _, cells = whole
-    monkeypatch.setattr("bandits.experiments.runner.play_task", never)
+@pytest.mark.usefixtures("never_played")
+def test_what_is_stored_is_not_played_again(tmp_path: Path) -> None:
+    path, cells = begun(tmp_path / "state"), cells_of(SMALL)
+    write(path, *records(path), *(_json(cell.to_json()) for cell in cells))
     assert kept(path) == cells
 
 
@@ -126,39 +111,25 @@ def test_another_experiment_is_refused_by_name(
     path, data, _ = whole
     change = {name: OTHERS[name], **({"checkpoints": (501,)} if name == "horizon" else {})}
     with pytest.raises(InvalidParameter, match=f"was started with another value of {name}"):
-        kept(path, small(**change))
+        kept(path, replace(SMALL, **change))
     assert path.read_bytes() == data
 
 
-def test_other_data_are_refused(whole: tuple[Path, bytes, list[Cell]]) -> None:
-    path, _, _ = whole
-    worlds = Worlds(environments=small().worlds().environments, data="0" * 64)
-    with (
-        pytest.raises(InvalidParameter, match="another value of data"),
-        resume(path, small(), worlds),
-    ):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("name", "words"), [("RECIPE", "another value of recipe"), ("means", "another value of worlds")]
-)
-def test_other_coins_and_other_worlds_are_refused(
-    whole: tuple[Path, bytes, list[Cell]], monkeypatch: pytest.MonkeyPatch, name: str, words: str
+@pytest.mark.parametrize("name", ["data", "recipe", "worlds"])
+def test_other_data_coins_and_worlds_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     # The version does not identify the code or scikit-learn, which may have changed.
-    path, data, _ = whole
-    worlds = small().worlds().environments
-    if name == "RECIPE":
-        monkeypatch.setattr("bandits.experiments.runner.RECIPE", "dpcore-bandit-cell/0")
-    else:
-        worlds = (*worlds[:-1], Bernoulli(means=(0.1, 0.2, 0.3)))
-    with (
-        pytest.raises(InvalidParameter, match=words),
-        resume(path, small(), Worlds(environments=worlds)),
-    ):
-        pass
-    assert path.read_bytes() == data
+    path, worlds = begun(tmp_path / "state"), WORLDS
+    match name:
+        case "data":
+            worlds = replace(worlds, data="0" * 64)
+        case "recipe":
+            monkeypatch.setattr("bandits.experiments.runner.RECIPE", "dpcore-bandit-cell/0")
+        case _:
+            other = Bernoulli(means=(0.1, 0.2, 0.3))
+            worlds = replace(worlds, environments=(*worlds.environments[:-1], other))
+    refused(path, f"another value of {name}", worlds)
 
 
 def test_a_record_that_was_changed_moved_or_left_out_is_refused(
@@ -238,24 +209,20 @@ def test_kill_9_at_random_moments_changes_nothing(tmp_path: Path) -> None:
     assert len(sizes) > 4
     # No stored cell is lost, and each process stored at least one.
     assert sizes == sorted(set(sizes))
-    kept(tmp_path / "whole", small(instances=20))
+    kept(tmp_path / "whole", replace(SMALL, instances=20))
     assert (tmp_path / "state").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
-WORLDS: Worlds = small().worlds()
-CELLS = run_cells(small(), WORLDS)
-
-
 def begun(path: Path) -> Path:
-    with resume(path, small(), WORLDS):
+    with resume(path, SMALL, WORLDS):
         pass
     return path
 
 
-def refused(path: Path, words: str) -> None:
+def refused(path: Path, words: str, worlds: Worlds = WORLDS) -> None:
     """Assert that the file cannot be resumed and stays unchanged."""
     data = path.read_bytes()
-    with pytest.raises(InvalidParameter, match=words), resume(path, small(), WORLDS):
+    with pytest.raises(InvalidParameter, match=words), resume(path, SMALL, worlds):
         pass
     assert path.read_bytes() == data
 
@@ -270,10 +237,10 @@ def test_a_cell_is_on_the_disk_before_the_next_is_stored(
         synced.append((os.fstat(handle).st_ino, len(records(path))))
 
     monkeypatch.setattr("dpcore.cli.state_file.os.fsync", fsync)
-    with resume(path, small(), WORLDS) as state:
+    with resume(path, SMALL, WORLDS) as state:
         file, folder = path.stat().st_ino, tmp_path.stat().st_ino
         assert synced == [(file, 1), (folder, 1)]
-        for number, cell in enumerate(CELLS, start=2):
+        for number, cell in enumerate(cells_of(SMALL), start=2):
             state.append(cell)
             assert synced[-1] == (file, number)
 
@@ -293,8 +260,8 @@ def test_another_version_is_refused(
 
 def test_cells_in_another_order_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
-    with resume(path, small(), WORLDS) as state:
-        state.append(CELLS[1])
+    with resume(path, SMALL, WORLDS) as state:
+        state.append(cells_of(SMALL)[1])
     refused(path, "has cells in another order")
 
 
@@ -303,13 +270,13 @@ def test_cells_in_another_order_are_refused(tmp_path: Path) -> None:
 )
 def test_a_record_that_holds_no_cell_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     path = begun(tmp_path / "state")
-    write(path, *records(path), _json({**CELLS[0].to_json(), **change}))
+    write(path, *records(path), _json({**cells_of(SMALL)[0].to_json(), **change}))
     refused(path, "contains invalid data .* in cell 1")
 
 
 @pytest.mark.parametrize("header", [b"{", b"7", b"[" * 100_000])
 def test_a_header_that_is_none_is_refused(tmp_path: Path, header: bytes) -> None:
-    write(tmp_path / "state", header, _json(CELLS[0].to_json()))
+    write(tmp_path / "state", header, _json(cells_of(SMALL)[0].to_json()))
     refused(tmp_path / "state", "contains invalid data")
 
 

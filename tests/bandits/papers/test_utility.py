@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,17 @@ from tests.support.accounting.brute_force import close, real
 from tests.support.dpcore.mutants import mutated
 
 mpf = mpmath.mpf
-ALL = tuple(row() for row in utility.rows(quick=False))
+
+
+@cache
+def every() -> tuple[Judgement, ...]:
+    return tuple(row() for row in utility.rows(quick=False))
 
 
 def find(statement: str, *parts: str) -> Judgement:
     (found,) = (
         row
-        for row in ALL
+        for row in every()
         if row.statement == statement and all(f"{part}," in f"{row.parameters}," for part in parts)
     )
     return found
@@ -45,16 +50,16 @@ def upper(row: Judgement) -> float:
 
 
 def test_every_statement_of_the_list_has_a_row_and_none_is_refuted() -> None:
-    said = {(row.paper, row.statement.split(",")[0]) for row in ALL}
+    said = {(row.paper, row.statement.split(",")[0]) for row in every()}
     assert said == {
         *(("CZ", name) for name in ("Fact 2", "Fact 3", "Proposition 1")),
         *(("CZ", name) for name in ("Lemma 1", "Lemma 2", "Lemma 5")),
         *(("TKMS", name) for name in ("Theorem 3.1", "Theorem 3.3")),
         *(("CSB", name) for name in ("Theorem 5", "Theorem 6")),
     }
-    assert {row.verdict for row in ALL} == {"holds", "loose"}
+    assert {row.verdict for row in every()} == {"holds", "loose"}
     quick = {row().statement for row in utility.rows(quick=True)}
-    assert quick == {row.statement for row in ALL}
+    assert quick == {row.statement for row in every()}
 
 
 def skellam_tail(variance: int, limit: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -14,7 +13,7 @@ from scipy import stats
 from scipy.spatial import KDTree
 
 from bandits.actions import Actions, LinearModel, Shape, cover
-from bandits.batch import Ask, Encoding, Plays
+from bandits.batch import Ask, Encoding
 from bandits.combinatorial_problem import Problem
 from bandits.play import play
 from bandits.policies.linear_phased_elimination import PhasedElimination
@@ -197,42 +196,6 @@ def test_the_clip_is_that_of_the_encoding() -> None:
     below = stats.norm.pdf(3) - 3 * stats.norm.sf(3)
     assert mean == pytest.approx(1 - above + below, abs=0.01)
     assert abs(mean - 1) > 0.05
-
-
-@pytest.mark.parametrize(
-    ("theta", "name"),
-    [
-        ((1.0,), "theta"),
-        ((math.nan, 0.0), "theta"),
-        ((math.inf, 0.0), "theta"),
-        ((1.0, 1.0), "theta"),
-    ],
-)
-def test_a_theta_that_does_not_fit_is_refused(theta: tuple[float, ...], name: str) -> None:
-    with pytest.raises(InvalidParameter, match=name):
-        LinearWorld(of=LinearModel(actions=Actions(np.eye(2)), deviation=0), theta=theta)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: Ask(0, (1,)),
-        lambda: Ask(1, ()),
-        lambda: Ask(1, (1, 1)),
-        lambda: Ask(1, (-1,)),
-        lambda: Ask(1, (0, 1), (2,)),
-        lambda: Ask(1, (0,), (0,)),
-        lambda: Plays(2, ()),
-        lambda: Plays(2, (Ask(1, (2,)),)),
-        lambda: Plays(2, (Ask(1, (0,)), Ask(1, (0,)))),
-        lambda: Encoding(precision=0),
-        lambda: Encoding(precision=1, low=1, high=1),
-    ],
-    ids=[*map(str, range(11))],
-)
-def test_asks_that_mean_nothing_are_refused(make: Callable[[], object]) -> None:
-    with pytest.raises(InvalidParameter):
-        make()
 
 
 @pytest.mark.parametrize(("name", "size"), [("lzj/ball", 311), ("lzj/box", 64)])

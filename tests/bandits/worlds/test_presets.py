@@ -92,8 +92,7 @@ def letor_text(clusters: int, each: int = 12) -> str:
         for k in range(each):
             near = centre + rng.normal(size=FEATURES)
             lines.append(letor_line(c % 5 if k else 0, 10 + k, near))
-    order = rng.permutation(len(lines))
-    return "".join(lines[i] for i in order)
+    return "".join(rng.permutation(lines))
 
 
 def test_clusters_of_pairs_are_arms(tmp_path: Path) -> None:
@@ -129,6 +128,7 @@ def test_the_command_takes_several_files(
 
 
 ZERO = np.zeros(FEATURES)
+MANY = letor_line(1, 1, ZERO) * 60
 BROKEN = {
     "root:x:0:0:root\n": "is not LETOR text of 136 features",
     letor_line(2, 1, np.zeros(FEATURES + 1)) * 60: "is not LETOR text of 136 features",
@@ -136,18 +136,16 @@ BROKEN = {
     letor_line(5, 1, ZERO) * 60: "line 1: a relevance of 5: it must be 0, 1, 2, 3 or 4",
     letor_line(0.5, 1, ZERO) * 60: "line 1: a relevance of 0.5",
     letor_line(-1, 1, ZERO) * 60: "line 1: a relevance of -1",
-    letor_line(1, 1, ZERO) * 60 + "1 qid:1 5:nan\n": "line 61: feature 5 is nan",
-    letor_line(1, 1, ZERO) * 60 + "1 qid:1 5:inf\n": "line 61: feature 5 is inf",
-    letor_line(1, 1, ZERO) * 60 + "1 qid:1 5:1e39\n": "line 61: feature 5 is 1e39",
-    letor_line(1, 1, ZERO) * 60 + "1 qid:1 5:a\n": "line 61: feature 5 is a",
-    letor_line(1, 1, ZERO) * 60
-    + "1 qid:1 5:1 4:2\n": "line 61: features must be increasing, from 1 to 136, at feature 4",
-    letor_line(1, 1, ZERO) * 60
-    + "1 qid:1 0:1\n": "line 61: features must be increasing, from 1 to 136, at feature 0",
-    letor_line(1, 1, ZERO) * 60 + "1 1:2\n": "line 61: no qid:NUMBER",
+    MANY + "1 qid:1 5:nan\n": "line 61: feature 5 is nan",
+    MANY + "1 qid:1 5:inf\n": "line 61: feature 5 is inf",
+    MANY + "1 qid:1 5:1e39\n": "line 61: feature 5 is 1e39",
+    MANY + "1 qid:1 5:a\n": "line 61: feature 5 is a",
+    MANY + "1 qid:1 5:1 4:2\n": "line 61: features must be increasing, .* at feature 4",
+    MANY + "1 qid:1 0:1\n": "line 61: features must be increasing, from 1 to 136, at feature 0",
+    MANY + "1 1:2\n": "line 61: no qid:NUMBER",
     "1 1:2\n" * 60: "line 1: no qid:NUMBER after the relevance",
     letor_line(1, 1, ZERO) * 3: "contains 3 pairs, too few for 50 clusters",
-    letor_line(1, 1, ZERO) * 60: "fewer than 50 distinct pairs",
+    MANY: "fewer than 50 distinct pairs",
     "": "contains 0 pairs, too few for 50 clusters",
 }
 
@@ -157,9 +155,8 @@ def test_what_is_no_letor_text_is_refused_by_name(tmp_path: Path, which: int) ->
     text, words = [*BROKEN.items()][which]
     path = tmp_path / "train.txt"
     path.write_text(text, encoding="ascii")
-    with pytest.raises(InvalidParameter, match=words) as refused:
+    with pytest.raises(InvalidParameter, match=f"^data = .*{words}"):
         letor_arms(path)
-    assert refused.value.argument == "data"
 
 
 HEADER = ",timestamp,item_id,position,click,propensity_score,user_feature_0,user-item_affinity_0"
