@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 import weakref
-from typing import Any, Final
+from typing import Any, ClassVar, Final, NoReturn
 
 # MADV_WIPEONFORK of the kernel's asm-generic/mman-common.h; Python has no name for it.
 _WIPE_ON_FORK: Final = 18
@@ -114,6 +114,40 @@ class ProcessLock:
     def forget(self) -> None:
         r"""Create a new lock; called in a forked process."""
         self._lock = threading.RLock()
+
+
+class OwnedState:
+    r"""A state of one process, used by one thread at a time, that cannot be copied or pickled.
+
+    ``_state`` is None while it is used (a signal handler or an Rng may call back), after a use that
+    was interrupted, and in the child of a fork.
+    """
+
+    __slots__ = ("__weakref__", "_forgotten", "_lock", "_state")
+
+    _one: ClassVar[str]
+    r"""The reason why there is only one."""
+
+    def __init__(self, state: object) -> None:
+        self._state: Any = state
+        self._forgotten = False
+        self._lock = ProcessLock()
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        r"""Drop the state; called in the child of a fork."""
+        self._forgotten = True
+        self._state = None
+
+    def _gone(self) -> bool:
+        # A signal can interrupt fork hooks, so a fork is looked for at each use. A fork during a
+        # use has run the hooks, but the flag stays: the state must not be set again.
+        if not HERE:
+            forget_inherited()
+        return self._forgotten
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} cannot be copied or pickled: {self._one}")
 
 
 if hasattr(os, "register_at_fork"):

@@ -13,10 +13,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final, NoReturn, final
+from typing import Any, ClassVar, Final, final
 
 from dpcore.errors import DpcoreError, InvalidParameter, Unrepresentable
-from dpcore.forks import HERE, ProcessLock, forget_after_fork, forget_inherited
+from dpcore.forks import OwnedState
 from dpcore.mechanism import A_NOISE, InScope, Mechanism, Relation, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
@@ -150,7 +150,7 @@ def variance(noise: Noise) -> tuple[Fraction, Fraction]:
 
 
 @final
-class RunningSum:
+class RunningSum(OwnedState):
     r"""Add items in order; each call returns the released running sum.
 
     >>> from dpcore import DiscreteLaplace, SeededRng
@@ -169,7 +169,9 @@ class RunningSum:
     second stream from the same state would draw noise for the same items again.
     """
 
-    __slots__ = ("__weakref__", "_lock", "_rng", "_state", "_taken", "_total", "configuration")
+    __slots__ = ("_rng", "_taken", "_total", "configuration")
+
+    _one: ClassVar[str] = "a copy would add fresh noise to the same items"
 
     def __init__(self, configuration: ContinualSum, rng: Rng = SYSTEM) -> None:
         if not isinstance(configuration, ContinualSum):
@@ -178,11 +180,9 @@ class RunningSum:
             raise InvalidParameter("rng", rng, "must be an Rng")
         self.configuration: Final = configuration
         self._rng = rng
-        self._state: Any = configuration._begin()
         self._taken = 0
         self._total = Total(value=Fraction(0), items=0)
-        self._lock = ProcessLock()
-        forget_after_fork(self)
+        super().__init__(configuration._begin())
 
     @property
     def taken(self) -> int:
@@ -200,8 +200,6 @@ class RunningSum:
         Raises :class:`InvalidParameter`, before any draw, for an item that is not a
         number, out of range, not a multiple of the unit, or beyond the horizon.
         """
-        if not HERE:
-            forget_inherited()
         with self._lock.here():
             state, taken, setting = self._state, self._taken + 1, self.configuration
             if state is None:
@@ -219,23 +217,18 @@ class RunningSum:
             try:
                 after, value = setting._next(state, taken, units, self._rng)
             except DpcoreError:
-                self._state = state  # nothing was released, and the drawn noise is dropped
+                self._keep(state, item)  # nothing was released, and the drawn noise is dropped
                 raise
-            if not HERE:
-                forget_inherited()
-                raise InvalidParameter("item", item, "needs a new stream: the process forked")
-            self._taken, self._state = taken, after
+            self._keep(after, item)
+            self._taken = taken
             if value is not None:
                 self._total = Total(value=value * setting.unit, items=taken)
             return self._total
 
-    def forget(self) -> None:
-        r"""Drop the state; called in the child of a fork, where the stream must not be used."""
-        self._state = None
+    def _keep(self, state: Any, item: object) -> None:
+        if self._gone():
+            raise InvalidParameter("item", item, "needs a new stream: the process forked")
+        self._state = state
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.configuration.name}: {self._taken} items>"
-
-    def __reduce__(self) -> NoReturn:
-        reason = "a copy would add fresh noise to the same items"
-        raise TypeError(f"a {type(self).__name__} cannot be copied or pickled: {reason}")

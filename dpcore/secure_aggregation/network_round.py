@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, NoReturn, TypeVar, final
 
 from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.forks import HERE, ProcessLock, forget_after_fork, forget_inherited
+from dpcore.forks import OwnedState
 from dpcore.numbers.arrays import IntegersLike
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.secure_aggregation import server as masked_server
@@ -27,37 +27,22 @@ _NOTHING: Final = ""
 T = TypeVar("T")
 
 
-class _SingleUse:
-    # One state and the step that is due. The state is None while a step runs (a signal handler or
-    # an Rng may call back), after a step was interrupted by anything but an AggregationRefused, and
-    # in the child of a fork; then every step raises an error. A signal can interrupt fork hooks, so
-    # a fork is looked for at each use, before taking the lock, which no thread of a child may be
-    # left to release.
-    __slots__ = ("__weakref__", "_forgotten", "_lock", "_name", "_state")
+class _SingleUse(OwnedState):
+    # One state and the step that is due. Without a state, also after a step was interrupted by
+    # anything but an AggregationRefused, every step raises an error.
+    __slots__ = ("_name",)
 
+    _one: ClassVar[str] = "it holds the state of a round, which must be used only once"
     _DUE: ClassVar[Mapping[type, str]]
 
     def __init__(self, name: str, state: object) -> None:
         self._name = name
-        self._state: object | None = state
-        self._forgotten = False
-        self._lock = ProcessLock()
-        forget_after_fork(self)
+        super().__init__(state)
 
     @property
     def due(self) -> str:
         r"""The name of the next step; empty after the last step, or if the state was dropped."""
         return _NOTHING if self._gone() else self._DUE.get(type(self._state), _NOTHING)
-
-    def forget(self) -> None:
-        r"""Drop the state; called in the child of a fork."""
-        self._forgotten = True
-        self._state = None
-
-    def _gone(self) -> bool:
-        if not HERE:
-            forget_inherited()
-        return self._forgotten
 
     def _step(self, step: str, act: Callable[[Any], tuple[object, T]]) -> T:
         # ``act`` returns the next state and the output, or raises a refusal; then nothing was sent
@@ -91,10 +76,6 @@ class _SingleUse:
         else:
             reason = f"comes too early: {self.due} is due"
         raise AggregationRefused(f"the step {step}", self._name, reason)
-
-    def __reduce__(self) -> NoReturn:
-        reason = "it holds the state of a round, which must be used only once"
-        raise TypeError(f"a {type(self).__name__} cannot be copied or pickled: {reason}")
 
 
 @final

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import os
 import pickle
 import random
 from collections.abc import Callable, Iterator
@@ -28,6 +27,7 @@ from dpcore import (
 from dpcore.continual import ContinualSum, DoublingSum, SquareRootSum, TreeSum
 from dpcore.continual.square_root import column, rounded
 from dpcore.sampling.rng import Words
+from tests.dpcore.test_forks import in_child
 from tests.support.dpcore.running_sums import BareLevelTree, RedrawnTree, alignment, replayed
 
 LAPLACE = DiscreteLaplace(scale=3)
@@ -241,6 +241,18 @@ def test_noise_that_calls_back_finds_no_state() -> None:
     assert "another item is being added" in str(found[0])
 
 
+def test_a_stream_forgotten_within_an_item_does_not_come_back() -> None:
+    # As in the child of a fork by a signal handler during the draw: the hooks have already run.
+    def forget() -> None:
+        stream.forget()
+
+    stream = TreeSum(horizon=3, noise=LAPLACE).start(rng=Scripted(forget))
+    for _ in range(2):
+        with pytest.raises(InvalidParameter, match="fork"):
+            stream.add(1)
+    assert stream.taken == 0
+
+
 def test_a_stream_has_no_copies() -> None:
     stream = TreeSum(horizon=2, noise=LAPLACE).start()
     for make in (copy.copy, copy.deepcopy, pickle.dumps):
@@ -251,14 +263,13 @@ def test_a_stream_has_no_copies() -> None:
 def test_a_forked_process_has_no_stream() -> None:
     stream = TreeSum(horizon=2, noise=LAPLACE).start()
     stream.add(1)
-    child = os.fork()
-    if child == 0:  # pragma: no cover
-        try:
+
+    def refused() -> list[int]:
+        with pytest.raises(InvalidParameter, match="forked"):
             stream.add(1)
-        except InvalidParameter:
-            os._exit(7)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        return [stream.taken]
+
+    assert in_child(refused) == [1]
     assert stream.add(1).items == 2
 
 

@@ -105,7 +105,7 @@ def test_no_message_that_threads_bring_is_lost(monkeypatch: pytest.MonkeyPatch) 
             thread.start()
         for thread in threads:
             thread.join(20)
-        return len(desk._state.arrived)  # type: ignore[attr-defined]  # an Advertising
+        return len(desk._state.arrived)
 
     assert brought() == len(PLAY.inputs)
     assert brought(Unheld()) < len(PLAY.inputs)
