@@ -116,7 +116,7 @@ class ContourIntegral:
         wanted, near = _width(relative), float(min(exact, _FAR))
         with precision(_BITS), one_thread():
             guess, slope = 1.0, 0.0
-            if not self._side:
+            if not self.side:
                 return self._delta(exact, wanted, guess, slope)[0]
             for _ in range(_CUTS):
                 before, rest = guess, saddle_at_epsilon(near, self._cut(guess, wanted).parts)
@@ -161,7 +161,7 @@ class ContourIntegral:
 
         best = within(Enclosure(known.lower, certain), Fraction(0), certain)
         excess = partial(_excess, enough * wanted, _NO_MASS)
-        return _refined(parts, evaluate, aim, best, excess, self._side), slope
+        return _refined(parts, evaluate, aim, best, excess, self.side), slope
 
     def epsilon(self, delta: RationalLike, relative: RationalLike) -> Enclosure:
         r"""The epsilon at 0 < ``delta`` < 1; infinite if delta < P(L = oo)."""
@@ -216,7 +216,7 @@ class ContourIntegral:
             for near_to in sorted({max(wanted, _LOCATED if few else 0), wanted}, reverse=True):
                 enough = near_to if near_to == wanted else _ROUGHLY * near_to
                 found = _refined(
-                    parts, evaluate, aim, found, partial(_excess, enough, _NO_LOSS), self._side
+                    parts, evaluate, aim, found, partial(_excess, enough, _NO_LOSS), self.side
                 )
             return found
 
@@ -224,14 +224,14 @@ class ContourIntegral:
         # The same parts without losses too rare to affect this delta.
         rounds = sum(count for _, count in self.parts)
         spare = _SPARED * delta * wanted / rounds
-        if not self._side or spare < _LEAST_SPARE:
+        if not self.side or spare < _LEAST_SPARE:
             return self
         spare = 2.0 ** math.floor(math.log2(spare))
         return ContourIntegral(parts=tuple((each.cut(spare, wanted), k) for each, k in self.parts))
 
     @property
-    def _side(self) -> int:
-        # The direction of the listings of the parts: 1 above, -1 below, 0 without listings.
+    def side(self) -> int:
+        r"""The direction of the listings of the parts: 1 above, -1 below, 0 without listings."""
         sides = (part.above for part, _ in self.parts)
         return next((1 if above else -1 for above in sides if above is not None), 0)
 

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from accounting.numerical_composition.factor import LossPart
+from accounting.pairs.enclose import better
 from accounting.pld.loss_atoms import Floats, Listing
 from dpcore.numbers.enclosure import Enclosure
 
@@ -59,26 +60,41 @@ class Enumeration:
     coarse: bool = False
 
     def delta(self, epsilon: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""The delta of the total at ``epsilon`` >= 0; None if it has too many outcomes."""
+        r"""The delta of the total at ``epsilon`` >= 0; None if it has too many outcomes.
+
+        It is wider than ``relative`` if a narrower one would have too many outcomes.
+        """
+        best: Enclosure | None = None
         for total, lost in self._totals():
             # A listing from above may have a mass of a little more than 1.
-            found = Enclosure(*(min(Fraction(end), Fraction(1)) for end in total.delta(epsilon)))
-            if found.width + lost <= relative * found.lower:
-                return found
-        return None
+            low, high = (min(Fraction(end), Fraction(1)) for end in total.delta(epsilon))
+            low, high = (max(low - lost, Fraction(0)), high) if self._up else (low, high + lost)
+            best = self._better(best, Enclosure(low, min(high, Fraction(1))))
+            if _narrow(best, relative):
+                break
+        return best
 
     def epsilon(self, delta: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""The epsilon of the total at ``delta`` > 0; None if it has too many outcomes."""
+        r"""The epsilon of the total at ``delta`` > 0; as :meth:`delta`."""
+        best: Enclosure | None = None
         for total, lost in self._totals():
-            if total.delta(Fraction(0))[1] <= delta:
-                return Enclosure.exactly(0)
-            low, high = (_crossing(total, delta, end)[end] for end in (0, 1))
-            if low == math.inf:
-                return Enclosure.infinite()
-            narrow = high < math.inf and high - low <= relative * high
-            if narrow and lost <= relative * delta:
-                return Enclosure(Fraction(low), Fraction(high))
-        return None
+            found = _epsilon_of(total, delta)
+            certain = lost <= relative * delta
+            if not certain:
+                # The omitted mass may matter: only the end on the side of the listing is known.
+                most = found.upper if self._up else math.inf
+                found = Enclosure(Fraction(0) if self._up else found.lower, most)
+            best = self._better(best, found)
+            if certain and (best.lower == math.inf or _narrow(best, relative)):
+                break
+        return best
+
+    @property
+    def _up(self) -> bool:
+        return bool(self.parts[0][0].above)
+
+    def _better(self, one: Enclosure | None, two: Enclosure) -> Enclosure:
+        return two if one is None else better(one, two, 1 if self._up else -1)
 
     def listing(self, least: float) -> Listing | None:
         r"""The law of the total without outcomes of mass below ``least``; None if there are too
@@ -188,6 +204,18 @@ def _merged(losses: Floats, masses: Floats, *, up: bool) -> tuple[Floats, Floats
     counts = stops - starts
     sums = np.add.reduceat(masses, starts) * (1 + (2 if up else -2) * counts * _UNIT)
     return losses[stops - 1] if up else losses[starts], sums
+
+
+def _narrow(found: Enclosure, relative: Fraction) -> bool:
+    return found.upper < math.inf and found.width <= relative * found.upper
+
+
+def _epsilon_of(total: Listing, delta: Fraction) -> Enclosure:
+    if total.delta(Fraction(0))[1] <= delta:
+        return Enclosure.exactly(0)
+    low, high = (_crossing(total, delta, end)[end] for end in (0, 1))
+    ends = (each if each == math.inf else Fraction(each) for each in (low, high))
+    return Enclosure(*ends)
 
 
 def _crossing(total: Listing, delta: Fraction, end: int) -> tuple[float, float]:

@@ -134,3 +134,14 @@ def moved(end: arb, towards: arb, certain: Callable[[arb], object], times: int) 
         middle = ((end + towards) / 2).mid()
         end, towards = (middle, towards) if certain(middle) else (end, middle)
     return end
+
+
+def better(one: Enclosure, two: Enclosure, side: int) -> Enclosure:
+    r"""The better of two enclosures of numbers on the same side of the true value.
+
+    The numbers are upper bounds if ``side`` is 1, lower bounds if it is -1, and equal to the true
+    value if it is 0; then this is the intersection.
+    """
+    if side == 0:
+        return within(one, two.lower, two.upper)
+    return min(one, two, key=lambda each: -each.lower if side < 0 else each.upper)

@@ -26,9 +26,9 @@ from accounting.law_pairs.polya import RevealingPair
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.numerical_composition.compose_plds import ContourIntegral
 from accounting.numerical_composition.factor import LossPart
-from accounting.numerical_composition.few_outcomes import MANY_OUTCOMES, Enumeration
+from accounting.numerical_composition.few_outcomes import MANY_OUTCOMES, MOST_OUTCOMES, Enumeration
 from accounting.numerical_composition.gaussian_factor import LEAST_VARIANCE, GaussianPart
-from accounting.pairs.enclose import MOST_BITS, enclose_delta, enclose_epsilon, narrowed
+from accounting.pairs.enclose import MOST_BITS, better, enclose_delta, enclose_epsilon, narrowed
 from accounting.pairs.pair import ClosedPair, Pair
 from accounting.pld.integer_cells import table_of
 from accounting.pld.loss_table import LossTable
@@ -43,6 +43,8 @@ _HIDDEN_BITS: Final = 128
 _MOST_EXACT: Final = 1 << 20
 _FEWEST_BITS: Final = 64
 _WIDE: Final = 4  # an integral may be this much wider than requested before outcomes are enumerated
+
+_ROUGHER: Final = tuple(Fraction(1, each) for each in (2, 100, 10**4, 10**6, 10**8, 10**10))
 
 _FEW_ROUNDS: Final = 16
 _NARROW: Final = 10**4
@@ -149,8 +151,8 @@ class ComposedLoss:
             case None:
                 return Enclosure.exactly(0)
             case ContourIntegral() as line:
-                return self._named_or_integrated(
-                    lambda each: each.delta(epsilon, relative), line, relative
+                return self._composed(
+                    lambda each, width: each.delta(epsilon, width), line, relative
                 )
             case NormalLoss() as normal:
                 return normal.delta(epsilon, _bits(relative))
@@ -172,8 +174,8 @@ class ComposedLoss:
             case None:
                 return Enclosure.exactly(0)
             case ContourIntegral() as line:
-                found = self._named_or_integrated(
-                    lambda each: each.epsilon(delta, relative), line, relative
+                found = self._composed(
+                    lambda each, width: each.epsilon(delta, width), line, relative
                 )
                 largest = self.largest().upper
                 return Enclosure(min(found.lower, largest), min(found.upper, largest))
@@ -183,21 +185,27 @@ class ComposedLoss:
                 found = enclose_epsilon(pair, delta, _bits(relative))
                 return Enclosure(found.lower, min(found.upper, self.largest().upper))
 
-    def _named_or_integrated(
+    def _composed(
         self,
-        ask: Callable[[Enumeration | ContourIntegral], Enclosure | None],
+        ask: Callable[[Enumeration | ContourIntegral, Fraction], Enclosure | None],
         line: ContourIntegral,
         relative: Fraction,
     ) -> Enclosure:
         # Few outcomes are enumerated immediately, more of them if the integral is too wide.
-        named = ask(Enumeration(parts=line.parts))
-        found = ask(line) if named is None else named
-        assert found is not None  # noqa: S101  # the integral always returns an enclosure
-        width, most = found.upper - found.lower, _WIDE * relative * found.upper
-        if found.lower == math.inf or (found.upper < math.inf and width <= most):
-            return found
-        named = ask(Enumeration(parts=line.parts, most=MANY_OUTCOMES))
-        return found if named is None else named
+        few, many = (Enumeration(parts=line.parts, most=k) for k in (MOST_OUTCOMES, MANY_OUTCOMES))
+        best = Enclosure(Fraction(0), math.inf)
+        for engine in (few, line, many):
+            found = ask(engine, relative)
+            best = best if found is None else better(best, found, line.side)
+            if best.lower == math.inf or _width(best) <= _WIDE * relative:
+                return best
+        for rough in _ROUGHER:
+            # An integral of a larger requested width may still be narrower.
+            if relative < rough < _width(best) and (found := ask(line, rough)) is not None:
+                before, best = best, better(best, found, line.side)
+                if best == before:
+                    break
+        return best
 
     def tradeoff(self, alpha: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
         r"""The least type II error of a test with type I error ``alpha``.
@@ -285,6 +293,11 @@ def _largest(law: Law) -> Enclosure:
         return law.largest_loss()
     except NotDerived:
         return Enclosure(Fraction(0), math.inf)
+
+
+def _width(found: Enclosure) -> End:
+    # Relative to the upper end.
+    return found.width / found.upper if 0 < found.upper < math.inf else found.width
 
 
 def _bits(relative: Fraction) -> int:
