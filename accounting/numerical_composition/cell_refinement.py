@@ -109,8 +109,9 @@ class TabledLoss(LossPart):
         return _factor(self, tilt, at, _count(self, at, variance))
 
 
-class _Listed(LossPart):
-    # A loss with one listing for every tilt and variance.
+class AllAtoms(LossPart):
+    r"""A loss with one listing for every tilt and variance."""
+
     __slots__ = ()
 
     @property
@@ -144,7 +145,7 @@ class _Listed(LossPart):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedLoss(_Listed):
+class ListedLoss(AllAtoms):
     r"""A loss that ``listing`` bounds from above, or from below."""
 
     listing: Listing
@@ -159,7 +160,7 @@ class ListedLoss(_Listed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AllocatedLoss(_Listed):
+class AllocatedLoss(AllAtoms):
     r"""A bound on the loss of an epoch of random allocation, from the given ``side``.
 
     Raises the errors of :func:`accounting.pld.allocation_loss.allocated`.

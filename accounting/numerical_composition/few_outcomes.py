@@ -11,13 +11,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from accounting.numerical_composition.factor import LossPart
 from accounting.pairs.enclose import better
-from accounting.pld.loss_atoms import Floats, Listing
+from accounting.pld.loss_atoms import Listing
 from dpcore.numbers.enclosure import Enclosure
 
 MOST_OUTCOMES: Final = 1 << 14
@@ -32,10 +33,6 @@ _NEGLECTED: Final = (1e-20, 1e-40, 1e-80, 1e-160, 0.0)
 _EVENLY: Final = 512
 """The factor of outcome pairs if losses are evenly spaced: their product is a convolution."""
 
-_SAME: Final = 2.0**-48
-_EVEN: Final = 2.0**-44
-_UNIT: Final = 2.0**-53
-_TINY: Final = 2.0**-1040  # above the rounding error of 2^30 products below all normal floats
 _FAR: Final = 700.0
 _MANY: Final = 1e10  # about the largest number of outcomes that a product omits
 
@@ -105,7 +102,11 @@ class Enumeration:
 
     def _listed(self, least: float) -> tuple[Listing, Fraction] | None:
         # The law of the total, and approximately the mass that it omits or counts as infinite.
-        listed: list[tuple[Listing, int, bool]] = []
+        sides = {law.above for law, _ in self.parts}
+        above = sides.pop()
+        if sides or above is None:
+            return None
+        listed: list[tuple[Listing, int]] = []
         lost = Fraction(least * least * _MANY)
         for law, count in self.parts:
             # The last product has two halves, each with more outcomes than rounds.
@@ -114,11 +115,20 @@ class Enumeration:
             if many or count > (2 * math.isqrt(self.most * _EVENLY) if known else most):
                 return None
             atoms = law.few_atoms(least, coarse=self.coarse)
-            if atoms is None or law.above is None:
+            if atoms is None:
                 return None
-            listed.append((_without(atoms, least, law.above), count, law.above))
+            listed.append((atoms.without(least, above=above), count))
             lost += count * Fraction(least + float(atoms.masses[atoms.masses < least].sum()))
-        total = self._sum(listed, least * least)
+        total: Listing | None = None
+        plus = partial(self._plus, above=above, least=least * least)
+        for one, count in sorted(listed, key=lambda part: -part[1]):
+            power: Listing | None = one
+            for bit in bin(count)[3:]:
+                power = plus(power, power)
+                power = plus(power, one) if bit == "1" else power
+            total = power if total is None else plus(total, power)
+            if total is None:
+                return None
         return None if total is None else (total, lost)
 
     def _totals(self) -> Iterator[tuple[Listing, Fraction]]:
@@ -129,81 +139,21 @@ class Enumeration:
                 return
             yield found
 
-    def _sum(self, listed: list[tuple[Listing, int, bool]], least: float) -> Listing | None:
-        # Return None as soon as there are too many outcomes.
-        total: Listing | None = None
-        for one, count, up in sorted(listed, key=lambda part: -part[1]):
-            power: Listing | None = one
-            for bit in bin(count)[3:]:
-                power = power and self._product(power, power, up, least)
-                power = power and (self._product(power, one, up, least) if bit == "1" else power)
-            if power is None:
-                return None
-            total = power if total is None else self._product(total, power, up, least)
-            if total is None:
-                return None
-        return total
-
-    def _product(self, one: Listing, two: Listing, up: bool, least: float) -> Listing | None:  # noqa: FBT001  # the side
-        sign = 1 if up else -1
-        hidden = one.hidden + two.hidden - one.hidden * two.hidden
-        hidden = max(hidden * (1 + sign * 8 * _UNIT), 0.0)
-        pairs, losses = len(one.losses) * len(two.losses), _evenly(one, two, sign)
-        if losses is not None and pairs <= _EVENLY * self.most:
-            masses = np.convolve(one.masses, two.masses)
-            # Each mass is a sum of at most this number of products, in any order.
-            slip = (min(len(one.masses), len(two.masses)) + 4) * 2 * _UNIT
-            masses = np.maximum(masses * (1 + sign * slip) + sign * _TINY, 0.0)
-            return _without(Listing(losses, masses, hidden), least, up, ends=True)
+    def _plus(
+        self, one: Listing | None, two: Listing | None, *, above: bool, least: float
+    ) -> Listing | None:
+        # The sum of two losses without outcomes of mass below `least`; None if it has too many.
+        if one is None or two is None:
+            return None
+        pairs = len(one.losses) * len(two.losses)
+        even = one.convolved(two, above=above) if pairs <= _EVENLY * self.most else None
+        if even is not None:
+            return even.without(least, above=above, ends=True)
         if pairs > self.most:
             if not self.coarse:
                 return None
             one, two = (each.coarser(math.isqrt(self.most)) for each in (one, two))
-        losses = np.nextafter(np.add.outer(one.losses, two.losses).ravel(), sign * np.inf)
-        masses = np.multiply.outer(one.masses, two.masses).ravel() * (1 + sign * 4 * _UNIT)
-        masses = np.maximum(masses + sign * _TINY, 0.0)
-        losses, masses = _merged(losses, masses, up=up)
-        return Listing(losses, masses, hidden)
-
-
-def _evenly(one: Listing, two: Listing, sign: int) -> Floats | None:
-    # Bounds on the sums of the losses of each anti-diagonal, if all are evenly spaced.
-    a, b = sorted((one.losses, two.losses), key=len)
-    if not len(a) or len(b) == 1:
-        return None
-    step = float(b[-1] - b[0]) / (len(b) - 1)
-    line = step * np.arange(len(a) + len(b) - 1)
-    apart = sum(float(np.abs(each - (each[0] + line[: len(each)])).max()) for each in (a, b))
-    size = sum(float(np.abs(each).max()) for each in (a, b))
-    # Each of the roundings is below 4 u of the sizes.
-    bound: Floats = (a[0] + b[0]) + line + sign * (apart + 16 * _UNIT * size)
-    return bound if apart <= _EVEN * size else None
-
-
-def _without(listing: Listing, least: float, up: bool, *, ends: bool = False) -> Listing:  # noqa: FBT001  # the side
-    kept = listing.masses >= least
-    if kept.all() or not kept.any():
-        return listing
-    if ends:
-        first, last = np.flatnonzero(kept)[[0, -1]]
-        kept[first:last] = True
-    gone = float(listing.masses[~kept].sum()) * (1 + len(kept) * 2 * _UNIT)
-    hidden = listing.hidden + gone * (1 + 4 * _UNIT) if up else listing.hidden
-    return Listing(listing.losses[kept], listing.masses[kept], hidden)
-
-
-def _merged(losses: Floats, masses: Floats, *, up: bool) -> tuple[Floats, Floats]:
-    # Losses that differ only by rounding are merged, at the upper or lower end of their range.
-    if not losses.size:  # every loss is infinite
-        return losses, masses
-    order = np.argsort(losses, kind="stable")
-    losses, masses = losses[order], masses[order]
-    apart = np.diff(losses) > _SAME * (1 + np.abs(losses[1:]))
-    starts = np.concatenate(([0], np.flatnonzero(apart) + 1))
-    stops = np.append(starts[1:], len(losses))
-    counts = stops - starts
-    sums = np.add.reduceat(masses, starts) * (1 + (2 if up else -2) * counts * _UNIT)
-    return losses[stops - 1] if up else losses[starts], sums
+        return one.plus(two, above=above)
 
 
 def _narrow(found: Enclosure, relative: Fraction) -> bool:

@@ -16,6 +16,10 @@ from dpcore.numbers.floating import compensated_sum, exp_neg
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
 _UP: Final = 1 + 2.0**-50
+_UNIT: Final = 2.0**-53
+_SAME: Final = 2.0**-48
+_EVEN: Final = 2.0**-44
+_TINY: Final = 2.0**-1040  # above the rounding error of 2^30 products below all normal floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +91,63 @@ class Listing:
             max(low * (1 - 2.0**-50) - down + missing - 2.0**-51, 0.0),
             min(max(high * (1 + 2.0**-50) + up + missing + 2.0**-51, 0.0), 1.0),
         )
+
+    def without(self, least: float, *, above: bool, ends: bool = False) -> Listing:
+        r"""The law without atoms of mass below ``least``, or only without those at both ``ends``.
+
+        Their mass counts as infinite loss if the listing bounds a law from ``above``.
+        """
+        kept = self.masses >= least
+        if kept.all() or not kept.any():
+            return self
+        if ends:
+            first, last = np.flatnonzero(kept)[[0, -1]]
+            kept[first:last] = True
+        gone = float(self.masses[~kept].sum()) * (1 + len(kept) * 2 * _UNIT)
+        hidden = self.hidden + gone * (1 + 4 * _UNIT) if above else self.hidden
+        return Listing(self.losses[kept], self.masses[kept], hidden)
+
+    def plus(self, other: Listing, *, above: bool) -> Listing:
+        r"""The law of the sum of two independent losses, each rounding to one side.
+
+        Losses that differ only by rounding are merged, at the upper or lower end of their range.
+        """
+        sign = 1 if above else -1
+        losses = np.nextafter(np.add.outer(self.losses, other.losses).ravel(), sign * np.inf)
+        masses = np.multiply.outer(self.masses, other.masses).ravel() * (1 + sign * 4 * _UNIT)
+        masses, hidden = np.maximum(masses + sign * _TINY, 0.0), self._either(other, sign)
+        if not losses.size:  # every loss is infinite
+            return Listing(losses, masses, hidden)
+        order = np.argsort(losses, kind="stable")
+        losses, masses = losses[order], masses[order]
+        apart = np.diff(losses) > _SAME * (1 + np.abs(losses[1:]))
+        starts = np.concatenate(([0], np.flatnonzero(apart) + 1))
+        stops = np.append(starts[1:], len(losses))
+        sums = np.add.reduceat(masses, starts) * (1 + sign * 2 * (stops - starts) * _UNIT)
+        return Listing(losses[stops - 1] if above else losses[starts], sums, hidden)
+
+    def convolved(self, other: Listing, *, above: bool) -> Listing | None:
+        r"""The same, a convolution, if all losses are evenly spaced; otherwise None."""
+        sign, (a, b) = 1 if above else -1, sorted((self.losses, other.losses), key=len)
+        if not len(a) or len(b) == 1:
+            return None
+        step = float(b[-1] - b[0]) / (len(b) - 1)
+        line = step * np.arange(len(a) + len(b) - 1)
+        apart = sum(float(np.abs(each - (each[0] + line[: len(each)])).max()) for each in (a, b))
+        size = sum(float(np.abs(each).max()) for each in (a, b))
+        if apart > _EVEN * size:
+            return None
+        # Each of the roundings is below 4 u of the sizes.
+        losses = (a[0] + b[0]) + line + sign * (apart + 16 * _UNIT * size)
+        # Each mass is a sum of at most this number of products, in any order.
+        slip = (len(a) + 4) * 2 * _UNIT
+        masses = np.convolve(self.masses, other.masses) * (1 + sign * slip) + sign * _TINY
+        return Listing(losses, np.maximum(masses, 0.0), self._either(other, sign))
+
+    def _either(self, other: Listing, sign: int) -> float:
+        # The mass at infinity of a sum.
+        hidden = self.hidden + other.hidden - self.hidden * other.hidden
+        return max(hidden * (1 + sign * 8 * _UNIT), 0.0)
 
     def coarser(self, most: int) -> Listing:
         r"""A dominating distribution with about ``most`` of the losses.

@@ -27,9 +27,9 @@ from accounting.guarantees.bound import Bound
 from accounting.law_pairs.discrete_gaussian import GaussianPair
 from accounting.law_pairs.discrete_laplace import LaplacePair
 from accounting.law_pairs.registry import pair_of
-from accounting.numerical_composition import few_outcomes
 from accounting.numerical_composition.cell_refinement import ListedLoss
 from accounting.numerical_composition.few_outcomes import Enumeration
+from accounting.pld import loss_atoms
 from accounting.pld.loss_atoms import Listing
 from accounting.privacy_curves import dominating_pairs as ways
 from accounting.privacy_curves.choose_composition_method import ComposedLoss, loss_of
@@ -336,14 +336,14 @@ def test_hidden_mass_that_is_forgotten_is_seen() -> None:
     one = turning(Poisson(mean=Fraction(2, 5)), 2)
     pair = pair_of(Poisson(mean=Fraction(2, 5)), 2)
     parts = ((loss_of(pair, above=True), 2),)
-    broken = mutated(Enumeration._product, "hidden = one.hidden + two.hidden", "hidden = 0")
+    broken = mutated(Listing._either, "hidden = self.hidden + other.hidden", "hidden = 0")
     with mpmath.workdps(DIGITS), pytest.MonkeyPatch.context() as patch:
         truth = hockey_stick(product([one.worlds[1]] * 2), Fraction(1))
-        found = few_outcomes.Enumeration(parts=parts).delta(Fraction(1), ROUGH)
+        found = Enumeration(parts=parts).delta(Fraction(1), ROUGH)
         assert found is not None
         assert truth <= real(Fraction(found.upper))
-        patch.setattr(few_outcomes.Enumeration, "_product", broken)
-        found = few_outcomes.Enumeration(parts=parts).delta(Fraction(1), ROUGH)
+        patch.setattr(Listing, "_either", broken)
+        found = Enumeration(parts=parts).delta(Fraction(1), ROUGH)
         assert found is None or not truth <= real(Fraction(found.upper))
 
 
@@ -357,10 +357,10 @@ def test_losses_beside_their_line_are_covered() -> None:
         loss = math.fsum(losses[i] for i in chosen)
         truth += math.prod(masses[i] for i in chosen) * max(1 - math.exp(1 - loss), 0.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(few_outcomes, "_EVEN", 0.1)
-        broken = mutated(few_outcomes._evenly, "apart + 16", "16")
-        for evenly, sound in ((few_outcomes._evenly, True), (broken, False)):
-            patch.setattr(few_outcomes, "_evenly", evenly)
+        patch.setattr(loss_atoms, "_EVEN", 0.1)
+        broken = mutated(Listing.convolved, "apart + 16", "16")
+        for convolved, sound in ((Listing.convolved, True), (broken, False)):
+            patch.setattr(Listing, "convolved", convolved)
             found = Enumeration(parts=parts).delta(Fraction(1), ROUGH)
             assert found is not None
             assert (found.upper >= truth * (1 - 1e-9)) is sound

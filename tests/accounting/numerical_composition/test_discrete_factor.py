@@ -306,7 +306,7 @@ def test_values_and_cover_of_atoms_hold() -> None:
         scale = mpmath.mpf(str(factor.log_scale.exp().mid().str(40, radius=False)))
         for at, y in enumerate(grid.frequencies(blocks).tolist()):
             truth = sum(
-                real(mass) * mpmath.exp(real(loss) * mpmath.mpc(1.5, y)) for mass, loss in law.atoms
+                real(mass) * mpmath.exp(real(loss) * mpmath.mpc(1.5, y)) for mass, loss in law.pairs
             )
             truth /= scale
             assert abs(mpmath.mpc(complex(values.centres[at])) - truth) <= values.radii[at]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,29 +9,26 @@ from typing import Any
 
 import mpmath
 import numpy as np
-from flint import arb
 from hypothesis import strategies as st
 
-from accounting.numerical_composition.cell_refinement import TabledLoss
+from accounting.numerical_composition.cell_refinement import AllAtoms, TabledLoss
 from accounting.numerical_composition.compose_plds import ContourIntegral
-from accounting.numerical_composition.discrete_factor import DiscreteFactor, cumulants, tilted
 from accounting.numerical_composition.error_bounds import ContourSum, Window, contour_sum
-from accounting.numerical_composition.factor import Grid, LossPart
+from accounting.numerical_composition.factor import Grid
 from accounting.pairs.pair import Pair
 from accounting.pld.integer_cells import IntegerPair
 from accounting.pld.loss_atoms import Listing
-from accounting.pld.loss_table import Focus
-from dpcore.numbers.enclosure import Enclosure, ball, precision
+from dpcore.numbers.enclosure import Enclosure, precision
 from tests.support.accounting.brute_force import real
 
 DIGITS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed(LossPart):
+class Listed(AllAtoms):
     """A law of finitely many losses: ((mass, loss), ...), exact floats; ``rest`` is hidden."""
 
-    atoms: tuple[tuple[Fraction, Fraction], ...]
+    pairs: tuple[tuple[Fraction, Fraction], ...]
     rest: Fraction = Fraction(0)
 
     @property
@@ -40,31 +36,13 @@ class Listed(LossPart):
         """None: the law is exact."""
 
     @property
-    def hidden(self) -> arb:
-        return ball(self.rest)
-
-    @property
-    def largest(self) -> arb:
-        return ball(max(loss for _, loss in self.atoms))
-
-    def largest_loss(self) -> Enclosure:
-        return Enclosure.exactly(max(loss for _, loss in self.atoms))
-
-    @property
-    def listing(self) -> Listing:
-        rising = sorted(self.atoms, key=lambda atom: atom[1])
-        masses, losses = (np.array([float(atom[i]) for atom in rising]) for i in (0, 1))
+    def atoms(self) -> Listing:
+        rising = sorted(self.pairs, key=lambda pair: pair[1])
+        masses, losses = (np.array([float(pair[i]) for pair in rising]) for i in (0, 1))
         return Listing(losses, masses, float(self.rest))
 
-    def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        listing = self.listing
-        return cumulants(np.log(listing.masses) + tilt * listing.losses, listing.losses)
-
-    def factor(
-        self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
-    ) -> DiscreteFactor:
-        del variance, focus
-        return tilted(self.listing, tilt)
+    def largest_loss(self) -> Enclosure:
+        return Enclosure.exactly(max(loss for _, loss in self.pairs))
 
 
 def in_floats(*atoms: tuple[Fraction, Fraction]) -> Listed:
@@ -74,7 +52,7 @@ def in_floats(*atoms: tuple[Fraction, Fraction]) -> Listed:
     rest = Fraction(round(missing * 2**40), 2**40)
     masses[0] += 1 - rest - sum(masses)
     losses = (Fraction(float(loss)) for _, loss in atoms)
-    return Listed(atoms=tuple(zip(masses, losses, strict=True)), rest=rest)
+    return Listed(pairs=tuple(zip(masses, losses, strict=True)), rest=rest)
 
 
 Parts = Sequence[tuple[Listed, int]]
@@ -91,7 +69,7 @@ def totals(parts: Parts) -> dict[Fraction, Fraction]:
         for _ in range(count):
             longer: dict[Fraction, Fraction] = {}
             for total, mass in found.items():
-                for share, loss in law.atoms:
+                for share, loss in law.pairs:
                     longer[total + loss] = longer.get(total + loss, Fraction(0)) + mass * share
             found = longer
     return found
