@@ -69,6 +69,7 @@ ROUNDS: list[tuple[Any, Any, dict[str, Any], Terms, Terms, str]] = [
 ]  # fmt: skip
 
 
+@by_day(7)
 @pytest.mark.parametrize(("scheme", "curve", "given", "here", "there", "epsilon"), ROUNDS)
 def test_one_round_is_the_worse_of_two_directions(
     scheme: Any, curve: Any, given: dict[str, Any], here: Terms, there: Terms, epsilon: str

@@ -25,7 +25,7 @@ from dpcore.mechanism import Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
 from tests.effort import by_day
 from tests.support.accounting import subsampled_releases as releases
-from tests.support.accounting.brute_force import DIGITS, World, close, hockey_stick, real
+from tests.support.accounting.brute_force import DIGITS, World, close, hockey_stick, real, world_of
 from tests.support.accounting.brute_force_subsampling import ADDED, AT, CASES, Case, twice
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
@@ -222,13 +222,6 @@ def test_a_sample_without_renyi_divergences_says_what_to_ask_for() -> None:
 def listing_of(kinds: Tables) -> Listing:
     ((_, table),) = kinds
     return listed_above((1.0, table.cells(table.edges(Focus(1.0), 1 << 12))))
-
-
-def world_of(listing: Listing) -> World:
-    """Return the two laws of a listing, in mpmath; hidden mass has no partner."""
-    rows = zip(listing.masses.tolist(), listing.losses.tolist(), strict=True)
-    points = [(mpmath.mpf(p), mpmath.mpf(p) * mpmath.exp(-mpmath.mpf(l))) for p, l in rows]
-    return [*points, (mpmath.mpf(listing.hidden), mpmath.mpf(0))]
 
 
 def composed(kinds: Tables, rounds: int, epsilon: str) -> Any:

@@ -136,14 +136,12 @@ def test_many_rounds_against_another_tool(relation: Relation) -> None:
 
 def test_one_round_lies_within_its_ends() -> None:
     source = truncated("1/4", 4, 1)
-    for epsilon in ("1/10", "1"):
-        upper = source.delta(epsilon).upper
-        back = ends(source.epsilon(upper, "1e-10"))
-        assert back.upper_float == pytest.approx(float(Fraction(epsilon)), rel=1e-9)
-        assert back.lower < back.upper
+    back = ends(source.epsilon(source.delta("1/10", "1e-12").upper, "1e-10"))
+    assert back.upper_float == pytest.approx(0.1, rel=1e-9)
+    assert back.lower < back.upper
     assert source.epsilon(0).upper == math.inf
     assert source.scope == releases.ADD_REMOVE
     assert source.assumptions == CURVE.assumptions
-    found, least = source.renyi(2), source.least.renyi(2)
+    found, least = (each.renyi(2, "1e-3") for each in (source, source.least))
     assert found.lower == least.lower
     assert least.upper < found.upper < math.inf

@@ -310,7 +310,7 @@ PARTS = st.one_of(
 
 
 @seed(22)
-@settings(max_examples=effort(10, 30), deadline=None)
+@settings(max_examples=effort(6, 30), deadline=None)
 @given(st.lists(st.tuples(PARTS, st.integers(1, 6)), min_size=1, max_size=3))
 def test_curves_fall_rounds_cost_and_order_does_not_matter(parts: list[tuple[Any, int]]) -> None:
     total, more = compose(*parts), compose(*parts, parts[0])

@@ -97,7 +97,7 @@ def test_two_rounds_beside_quadrature(sigma: str, rate: str, exponent: int) -> N
     assert other.lower > found.upper
 
 
-@by_day(3)
+@by_day(2)
 @pytest.mark.parametrize(
     ("sigma", "rate", "members", "rounds", "exponent", "about"),
     [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -17,7 +17,6 @@ from accounting.law_pairs.registry import pair_of
 from accounting.pairs.pair import Pair
 from accounting.pld import loss_table
 from accounting.pld.integer_cells import IntegerPair
-from accounting.pld.loss_atoms import Listing
 from accounting.pld.loss_table import Focus, LossTable, Sampled
 from accounting.pld.pessimistic_discretisation import Cells, Ratios, listed_above, listed_below
 from accounting.published_bounds import real_gaussian_delta
@@ -33,7 +32,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from tests.effort import by_day
 from tests.support.accounting.bound_ends import ends
-from tests.support.accounting.brute_force import Worlds, real
+from tests.support.accounting.brute_force import Worlds, real, world_of
 from tests.support.dpcore.mutants import mutated
 
 DIGITS = 40
@@ -108,19 +107,13 @@ def sampled_world(world: World, rate: str, present: bool) -> World:
     return mixed if present else tuple((p, (1 - r) * p + r * q) for p, q in world)
 
 
-def curve(world: World, x: Any) -> Any:
+def curve(world: Iterable[tuple[Any, Any]], x: Any) -> Any:
     return mpmath.fsum(max(p - x * q, mpmath.mpf(0)) for p, q in world)
 
 
 @cache
 def truths(world: World) -> list[Any]:
     return [curve(world, mpmath.exp(real(at))) for at in PLACES]
-
-
-def world_of(listing: Listing) -> World:
-    rows = zip(listing.masses.tolist(), listing.losses.tolist(), strict=True)
-    points = ((mpmath.mpf(p), mpmath.mpf(p) * mpmath.exp(-mpmath.mpf(l))) for p, l in rows)
-    return (*points, (mpmath.mpf(listing.hidden), mpmath.mpf(0)))
 
 
 def table_of(pair: Pair) -> IntegerPair:

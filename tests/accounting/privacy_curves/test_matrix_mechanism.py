@@ -7,7 +7,6 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import mpmath
 import numpy as np
 import pytest
 
@@ -22,13 +21,8 @@ from dpcore import DiscreteGaussian, DiscreteLaplace, Relation, Scope, Sensitivi
 from dpcore.continual import ContinualSum, DoublingSum, SquareRootSum, TreeSum
 from dpcore.errors import InvalidParameter
 from tests.support.accounting.bound_ends import ends
+from tests.support.accounting.brute_force import normal_delta
 from tests.support.dpcore.refusals import refusal
-
-
-def normal(variance: float, epsilon: float) -> float:
-    r"""Return delta of a Gaussian whose squared shift over its variance is ``variance``."""
-    mu, e = mpmath.sqrt(variance), mpmath.mpf(epsilon)
-    return float(mpmath.ncdf(mu / 2 - e / mu) - mpmath.exp(e) * mpmath.ncdf(-mu / 2 - e / mu))
 
 
 def test_the_curve_is_that_of_one_gaussian() -> None:
@@ -44,7 +38,7 @@ def test_the_curve_is_that_of_one_gaussian() -> None:
     curve = guarantee(training)
     for epsilon in (0, 1, 3):
         found = ends(curve.delta(epsilon))
-        assert found.upper_float == pytest.approx(normal(squared, epsilon), rel=1e-12)
+        assert found.upper_float == pytest.approx(float(normal_delta(squared, epsilon)), rel=1e-12)
         assert found.lower <= found.upper
     assert float(curve.zcdp()) == pytest.approx(squared / 2, rel=1e-12)
     assert float(curve.renyi(3)) == pytest.approx(3 * squared / 2, rel=1e-12)
@@ -57,7 +51,7 @@ def test_it_composes_with_other_releases() -> None:
     training = MatrixMechanism(strategy=Tree(rounds=100), noise=Gaussian(sigma=10))
     other = RealCurve(noise=Gaussian(sigma=5), sensitivity=1)
     found = compose(guarantee(training), (other, 2)).delta(1)
-    assert found.upper_float == pytest.approx(normal(7 / 100 + 2 / 25, 1.0), rel=1e-9)
+    assert found.upper_float == pytest.approx(float(normal_delta(7 / 100 + 2 / 25, 1)), rel=1e-9)
 
 
 def adaptive(second: Any, epsilon: float) -> float:
@@ -77,7 +71,7 @@ def adaptive(second: Any, epsilon: float) -> float:
 
 def test_inputs_that_depend_on_what_was_released() -> None:
     r"""C = 1 with shifts (.6, s(y)): while .36 + s^2 <= 1, one Gaussian of shift 1 is above."""
-    bound = normal(1.0, 0.5)
+    bound = float(normal_delta(1, "1/2"))
     assert adaptive(lambda y: np.full_like(y, 0.8), 0.5) == pytest.approx(bound, rel=1e-4)
     assert adaptive(lambda y: np.where(y > 0, 0.8, -0.8), 0.5) == pytest.approx(bound, rel=1e-4)
     assert adaptive(lambda y: np.where(y > 0.5, 0.8, 0.1), 0.5) < bound

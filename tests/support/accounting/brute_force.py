@@ -15,6 +15,7 @@ from typing import Any
 
 import mpmath
 
+from accounting.pld.loss_atoms import Listing
 from dpcore import Noise, Polya, PolyaDifference
 from dpcore.numbers.enclosure import Enclosure
 from tests.support.accounting.unregistered_law import Triangle
@@ -55,6 +56,19 @@ def difference(noise: PolyaDifference, reach: int) -> Mass:
 def hockey_stick(world: World, epsilon: Rational) -> Any:
     factor = mpmath.exp(real(epsilon))
     return mpmath.fsum(max(p - factor * q, 0) for p, q in world)
+
+
+def world_of(listing: Listing) -> World:
+    """Return the two laws of a listing; hidden mass has no partner."""
+    rows = zip(listing.masses.tolist(), listing.losses.tolist(), strict=True)
+    points = [(mpmath.mpf(p), mpmath.mpf(p) * mpmath.exp(-mpmath.mpf(l))) for p, l in rows]
+    return [*points, (mpmath.mpf(listing.hidden), mpmath.mpf(0))]
+
+
+def normal_delta(squared: Any, epsilon: Rational) -> Any:
+    """Return delta of a real Gaussian whose squared shift over its variance is ``squared``."""
+    mu, e = mpmath.sqrt(squared), real(epsilon)
+    return mpmath.ncdf(mu / 2 - e / mu) - mpmath.exp(e) * mpmath.ncdf(-mu / 2 - e / mu)
 
 
 class Neighbours(ABC):
