@@ -347,15 +347,10 @@ def test_what_no_noise_keeps_is_refused(given: dict[str, Any], said: str) -> Non
 @pytest.mark.parametrize(
     ("given", "argument"),
     [
-        ({"epsilon": 0}, "epsilon"),
         ({"epsilon": -1}, "epsilon"),
-        ({"delta": 1}, "delta"),
         ({"delta": -1}, "delta"),
-        ({"rounds": 0}, "rounds"),
-        ({"honest_fraction": 0}, "honest_fraction"),
         ({"honest_fraction": "3/2"}, "honest_fraction"),
         ({"honest_fraction": "1/2"}, "honest_fraction"),
-        ({"noise": "gaussan"}, "noise"),
         ({"noise": 7}, "noise"),
         ({"noise": "discrete-gaussian:sigma_squared=4"}, "noise"),
         ({"noise": "polya-difference"}, "noise"),

@@ -18,6 +18,7 @@ from accounting.kernel import worst_case_neighbours
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore.parse_noise import read_noise
 from tests.support.accounting.handwritten_certificates import certificate, enclosed, noise, stated
+from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 
 BOX = noise("binomial", [1, 1], trials="3", probability="11/25")
@@ -79,11 +80,15 @@ def test_a_false_claim_does_not_hold(name: str) -> None:
     assert status(*FALSE[name])[0] in (Status.FAILS, Status.UNCHECKED)
 
 
-def test_two_directions_alone_would_admit_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    def all_up_or_all_down(shift: Any, *, symmetric: bool) -> Any:
-        return [[(sign * step, count) for step, count in shift] for sign in (1, -1)]
+ALL_UP_OR_ALL_DOWN = mutated(
+    worst_case_neighbours._directions,
+    "itertools.product(*(range(count + 1) for _, count in shift))",
+    "([0] * len(shift), [count for _, count in shift])",
+)
 
-    monkeypatch.setattr(worst_case_neighbours, "_directions", all_up_or_all_down)
+
+def test_two_directions_alone_would_admit_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worst_case_neighbours, "_directions", ALL_UP_OR_ALL_DOWN)
     assert status(*FALSE["two directions of four"]) == [Status.HOLDS]
 
 

@@ -19,6 +19,8 @@ import pytest
 
 from accounting import Status, deadline, verify
 from accounting.kernel import worst_case_neighbours
+from tests.accounting.certificates.conftest import clear
+from tests.accounting.certificates.test_false_certificates import ALL_UP_OR_ALL_DOWN
 from tests.support.accounting.handwritten_certificates import (
     cell,
     certificate,
@@ -175,26 +177,18 @@ def test_no_false_claim_holds() -> None:
 
 
 @pytest.mark.nightly
-def test_no_false_claim_of_an_asymmetric_box_holds() -> None:
-    bad, seen = faults(5, 20, TURNING, ("box",))
-    assert bad == []
-    assert seen[Status.HOLDS] > 5
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(10, 30))
 def test_no_false_claim_holds_at_length(seed: int) -> None:
     assert faults(seed, 100)[0] == []
 
 
 @pytest.mark.nightly
-def test_two_directions_alone_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def all_up_or_all_down(
-        shift: list[tuple[int, int]], *, symmetric: bool
-    ) -> list[list[tuple[int, int]]]:
-        ways = (1,) if symmetric else (1, -1)
-        return [[(sign * step, count) for step, count in shift] for sign in ways]
-
-    monkeypatch.setattr(worst_case_neighbours, "_directions", all_up_or_all_down)
-    bad, _ = faults(5, 20, TURNING, ("box",))
-    assert bad != []
+def test_two_directions_of_an_asymmetric_box_alone_are_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bad, seen = faults(5, 20, TURNING, ("box",))
+    assert bad == []
+    assert seen[Status.HOLDS] > 5
+    monkeypatch.setattr(worst_case_neighbours, "_directions", ALL_UP_OR_ALL_DOWN)
+    clear()
+    assert faults(5, 20, TURNING, ("box",))[0] != []
