@@ -89,7 +89,7 @@ def peeking(outputs: Any, worlds: Any) -> Any:
 
 
 def test_a_learner_at_the_boundary_does_not_refute_and_one_that_peeks_does() -> None:
-    alpha, repeats = buy_alpha("learned scores at the boundary", "1e-9"), effort(6, 1000)
+    alpha, repeats = buy_alpha("learned scores at the boundary", "1e-9"), effort(3, 1000)
     wrong = alarms(repeats, honest)
     assert stats.binom.sf(wrong - 1, repeats, 0.05) > alpha
     assert stats.binom.sf(alarms(12, peeking) - 1, 12, 0.05) < 1e-9

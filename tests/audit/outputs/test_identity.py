@@ -6,7 +6,7 @@ import functools
 import math
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import PurePath
 from typing import Any, ClassVar
@@ -127,7 +127,8 @@ def test_objects_in_a_circle_are_read_once() -> None:
 def test_the_report_names_the_attributes_that_were_not_read() -> None:
     def noted(made: Any) -> list[str]:
         function = functools.partial(_one_of, made)
-        found = sample(Scalar(spelling="objects", function=function, seeded=True), PLAN)
+        target = Scalar(spelling="objects", function=function, seeded=True)
+        found = sample(target, replace(PLAN, runs=64))
         return [each for each in found.warnings if "not measured" in each]
 
     assert noted(lambda n: Silent(n, inner=Bare(n), text="not read: lock")) == []

@@ -62,12 +62,13 @@ def test_two_jobs_give_the_report_of_one(spelling: str, runs: int, sequential: b
     assert sample(target, one).to_text() == sample(target, two).to_text()
 
 
-def test_two_jobs_fail_as_one_does() -> None:
-    for name in ("raises_in_b", "raises_late", "leaves"):
-        target = read_target(f"targets.py:{name}")
-        one, two = (sample(target, plan(runs=50_000, jobs=jobs)) for jobs in (1, 2))
-        assert one.error is not None
-        assert one.to_text() == two.to_text()
+@by_day(1)
+@pytest.mark.parametrize("name", ["raises_late", "raises_in_b", "leaves"])
+def test_two_jobs_fail_as_one_does(name: str) -> None:
+    target = read_target(f"targets.py:{name}")
+    one, two = (sample(target, plan(runs=50_000, jobs=jobs)) for jobs in (1, 2))
+    assert one.error is not None
+    assert one.to_text() == two.to_text()
 
 
 def test_a_target_without_a_spelling_is_sent() -> None:
@@ -254,6 +255,7 @@ def await_end(workers: list[int]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.nightly
 def test_a_target_that_goes_to_another_folder_is_still_found(here: Path) -> None:
     (here / "moving.py").write_text(
         "import os\nos.chdir('/')\ndef f(dataset, n, rng):\n    return rng.integers(9, size=n)\n"

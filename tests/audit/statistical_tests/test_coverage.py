@@ -35,7 +35,7 @@ from audit.targets.target import Catalogued, Target, Vectorised
 from audit.testing.assertions import NothingMeasured, Refuted, assert_private
 from tests.alpha_budget import buy_alpha
 from tests.audit.statistical_tests.test_fixed_sample_test import laplace as discrete_laplace
-from tests.effort import by_day
+from tests.effort import by_day, effort
 
 LETTERS = str.maketrans("0123456789", "ghijklmnop")
 LEVEL = Fraction(1, 1000)
@@ -259,18 +259,17 @@ def test_outputs_that_a_feature_cannot_read_are_not_measured() -> None:
 
 def test_every_pair_must_be_measured() -> None:
     pairs = [(0, 1), (2, 3)]
-    for both in (pairs, pairs[::-1]):
-        for sequential in (False, True):
-            options: Any = {"seed": 7, "runs": 1000, "sequential": sequential}
-            report = audit(one_pair, "epsilon=1", pairs=both, **options)
-            place = both.index((2, 3)) + 1
-            assert (report.verdict, report.exit_code) == ("nothing_measured", 4)
-            assert f"everything on pair {place}: every output was the same" in words(report)
-            assert any(w.startswith(f"pair {place}: nothing was measured") for w in report.warnings)
-            with pytest.MonkeyPatch.context() as patch:  # the mutant counts all pairs together
-                patch.setattr(sample_outcome, "unmeasured_pairs", lambda _: [])
-                found = audit(one_pair, "epsilon=1", pairs=both, **options)
-                assert found.verdict == "not_refuted"
+    for both, sequential in ((pairs, False), (pairs[::-1], True)):
+        options: Any = {"seed": 7, "runs": 1000, "sequential": sequential}
+        report = audit(one_pair, "epsilon=1", pairs=both, **options)
+        place = both.index((2, 3)) + 1
+        assert (report.verdict, report.exit_code) == ("nothing_measured", 4)
+        assert f"everything on pair {place}: every output was the same" in words(report)
+        assert any(w.startswith(f"pair {place}: nothing was measured") for w in report.warnings)
+        with pytest.MonkeyPatch.context() as patch:  # the mutant counts all pairs together
+            patch.setattr(sample_outcome, "unmeasured_pairs", lambda _: [])
+            found = audit(one_pair, "epsilon=1", pairs=both, **options)
+            assert found.verdict == "not_refuted"
     with pytest.raises(NothingMeasured, match=r"on the pair \(2, 3\)"):
         assert_private(one_pair, "epsilon=1", pairs=pairs, runs=2000, seed=7)
 
@@ -288,7 +287,7 @@ def test_assertions_fail_where_nothing_was_measured() -> None:
 
 
 ALPHA = Fraction(1, 20)
-AUDITS = 40
+AUDITS = effort(25, 40)
 
 
 Rest = Callable[[np.ndarray, np.random.Generator], np.ndarray]
