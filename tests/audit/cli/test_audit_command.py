@@ -403,13 +403,13 @@ def silent(person, rng): return 7 if person > 1 else int(rng.integers(4))
 def test_nothing_measured_is_never_green(here: Path, audit: Shell) -> None:
     (here / "t.py").write_text(UNMEASURED)
 
-    def code(name: str, a: object, b: object, *words: object) -> int:
-        options = ("--claim", "epsilon=1", "--pair", a, b, "-n", 8000, "--seed", 1)
+    def code(name: str, a: object, b: object, *words: object, n: int = 8000) -> int:
+        options = ("--claim", "epsilon=1", "--pair", a, b, "-n", n, "--seed", 1)
         return audit(f"t.py:{name}", *options, *words).code
 
-    assert code("token", 1, 1.25) == 4
+    assert code("token", 1, 1.25, n=1000) == 4
     assert code("hardly", '"ada"', '"bob"') == 4
-    assert code("token", 1, 1.25, "--feature", "sum") == 4
+    assert code("token", 1, 1.25, "--feature", "sum", n=1000) == 4
     # Unmeasured outputs are less than half, but they name the person with a large probability.
     assert code("mostly", '"ada"', '"bob"') == 0
     assert code("mostly", '"ada"', '"bob"', "--resolution", "0.02") == 4
@@ -432,6 +432,3 @@ def test_a_bound_below_a_refuted_claim_is_explained(here: Path, audit: Shell) ->
     told = " ".join(found.out.split())
     assert (found.code, "epsilon at least 0.5" in told) == (1, True)
     assert (why in told, above in told) == (True, True)
-    # If the bound exceeds the claim, no explanation is printed.
-    found = audit(*options, "--claim", "epsilon=0.1")
-    assert (found.code, "not above the refuted" in found.out) == (1, False)
