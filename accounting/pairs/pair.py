@@ -99,10 +99,13 @@ class Pair(ABC):
 
     def zcdp(self) -> Loss | Enclosure:
         r"""The supremum of D_alpha/alpha over alpha > 1, by a search unless a theorem gives it."""
-        largest = self.largest_loss().upper
-        if not isinstance(largest, Fraction):
+        if not isinstance(self.largest_loss().upper, Fraction):
             raise NotDerived("the zCDP parameter of this noise", "use the curve")
-        return supremum_over_orders(self.renyi, lambda order: largest / order)
+        return supremum_over_orders(self.renyi, self.bound_beyond)
+
+    def bound_beyond(self, order: Fraction) -> Loss:
+        r"""An upper bound on D_alpha/alpha for all alpha >= ``order``: that of the largest loss."""
+        return Fraction(self.largest_loss().upper) / order
 
 
 class ClosedPair(Pair):

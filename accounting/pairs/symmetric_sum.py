@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from flint import arb, ctx
 
 from accounting.errors import NotDerived
-from accounting.pairs.pair import Loss, Pair
+from accounting.pairs.pair import Pair
 from accounting.pairs.renyi_supremum import supremum_over_orders
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball
@@ -51,10 +51,6 @@ class SummedPair(Pair):
     @abstractmethod
     def reach(self, order: Fraction, bits: int) -> int:
         r"""An estimated summation range for ``bits`` of D_alpha; it is doubled if too small."""
-
-    def bound_beyond(self, order: Fraction) -> Loss:
-        r"""An upper bound on D_alpha/alpha for all alpha >= ``order``: that of the largest loss."""
-        return Fraction(self.largest_loss().upper) / order
 
     def mass_balls(self, first: int, last: int) -> list[arb]:
         masses, _ = self.table(max(abs(first), abs(last)))

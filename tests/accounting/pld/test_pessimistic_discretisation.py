@@ -19,7 +19,13 @@ from accounting.pld import pessimistic_discretisation as table
 from accounting.pld.loss_atoms import Listing
 from accounting.pld.loss_table import Focus
 from accounting.pld.noise_density import Density, LaplaceDensity, NormalDensity
-from accounting.pld.pessimistic_discretisation import Cells, Ratios, listed_above, listed_below
+from accounting.pld.pessimistic_discretisation import (
+    Approximate,
+    Cells,
+    Ratios,
+    listed_above,
+    listed_below,
+)
 from accounting.pld.real_cells import RealPair
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
@@ -266,6 +272,20 @@ def test_a_mass_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Cells, "atoms_above", broken)
     with np.errstate(invalid="ignore"):
         assert delta(listed_above((1.0, lost)), 0.0) < 0.1
+
+
+def test_quotients_hold_those_of_both_ends() -> None:
+    rng = np.random.default_rng(6)
+    a, b = (Approximate(rng.uniform(0.1, 9, 300), rng.uniform(0, 1e-13, 300)) for _ in range(2))
+    found = a.over(b)
+    for row in range(300):
+        x, e, y, d, q, r = (
+            Fraction(float(each[row])) for n in (a, b, found) for each in (n.value, n.error)
+        )
+        assert all(abs((x + s * e) / (y + t * d) - q) <= r for s in (-1, 1) for t in (-1, 1))
+    assert (found.error <= 1e-11 * found.value).all()
+    unknown = a.over(Approximate(np.full(300, 1e-14), np.full(300, 1e-13)))
+    assert np.isinf(unknown.value).all()
 
 
 def test_logarithms_are_rounded_outwards() -> None:
