@@ -98,6 +98,9 @@ class Evidence:
     tally: Tally = field(default_factory=Tally.empty)
     weights: tuple[float, ...] = WEIGHTS
     beside: tuple[tuple[Trial, ...], ...] = ()
+    _found: dict[tuple[float, float, float], dict[str, float]] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     def p_values(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
@@ -109,12 +112,14 @@ class Evidence:
         """
         upper, rate = read_claim(epsilon, delta)
         cost = round_up(rational_in("spend", spend, "(0, 1)")) if rate > 0.0 else 0.0
-        at = np.array([upper])
-        return {
-            name: min(1.0, float(_tail(self._score(i, at, rate, own := share * cost))[0]) + own)
-            for i, (name, share) in enumerate(zip(EXPERTS, self.weights, strict=True))
-            if share
-        }
+        if (key := (upper, rate, cost)) not in self._found:  # for the witness, a second time
+            at = np.array([upper])
+            self._found[key] = {
+                name: min(1.0, float(_tail(self._score(i, at, rate, own := share * cost))[0]) + own)
+                for i, (name, share) in enumerate(zip(EXPERTS, self.weights, strict=True))
+                if share
+            }
+        return self._found[key]
 
     def p_value(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
