@@ -73,8 +73,7 @@ def skellam_tail(variance: int, limit: Any) -> Any:
 @pytest.mark.parametrize(("variance", "chance"), [(1, "1/10"), (16, "1/10"), (16, "1/1000000")])
 def test_the_tail_of_skellam_noise(variance: int, chance: str) -> None:
     row = find("Proposition 1, its tail", f"variance = {variance}", f"p = {chance}")
-    p = mpf(Fraction(chance).numerator) / Fraction(chance).denominator
-    log = mpmath.log(2 / p)
+    log = mpmath.log(2 / real(chance))
     limit = 2 * mpmath.sqrt(variance * log) + mpmath.sqrt(2) * log
     assert float(skellam_tail(variance, limit)) == pytest.approx(upper(row), rel=1e-9)
     # Without its second term, the proposition is false in the far tail.
@@ -98,7 +97,7 @@ def test_the_tail_of_discrete_laplace_noise() -> None:
 @pytest.mark.parametrize(("squared", "t"), [("1/4", 1), ("4", 6), ("400", 100)])
 def test_the_tail_of_discrete_gaussian_noise(squared: str, t: int) -> None:
     row = find("Fact 3, its tail", f"= {squared}")
-    v = mpf(Fraction(squared).numerator) / Fraction(squared).denominator
+    v = real(squared)
     with mpmath.workdps(40):
         mass = {k: mpmath.exp(-(mpf(k) ** 2) / (2 * v)) for k in range(-700, 701)}
         tail = mpmath.fsum(m for k, m in mass.items() if abs(k) >= t) / mpmath.fsum(mass.values())

@@ -289,25 +289,12 @@ def on_sphere(seed: int, count: int, dimension: int) -> Actions:
 
 def exact_value(held: Floats, weights: Floats) -> Fraction:
     """max x^T V^-1 x, by exact rational elimination."""
-
-    def rational(value: float) -> fmpq:
-        exact = Fraction(value)
-        return fmpq(exact.numerator, exact.denominator)
-
-    count, d = held.shape
-    rows = [[rational(v) for v in row] for row in held.tolist()]
-    pi = [rational(v) for v in weights.tolist()]
-    v = fmpq_mat(
-        d, d, [sum((pi[i] * rows[i][a] * rows[i][b] for i in range(count)), fmpq(0))
-               for a in range(d) for b in range(d)],
-    )  # fmt: skip
-    inverse = v.inv()
-    values = []
-    for row in rows:
-        x = fmpq_mat(1, d, row)
-        found = (x * inverse * x.transpose())[0, 0]
-        values.append(Fraction(int(found.p), int(found.q)))
-    return max(values)
+    rows, pi = (
+        fmpq_mat(len(each), len(each.T), [fmpq(*x.as_integer_ratio()) for x in each.ravel()])
+        for each in (held, np.diag(weights))
+    )
+    values = rows * (rows.transpose() * pi * rows).inv() * rows.transpose()
+    return max(Fraction(int(values[i, i].p), int(values[i, i].q)) for i in range(len(held)))
 
 
 def spread(actions: Actions, design: Design) -> tuple[Floats, Floats]:

@@ -41,6 +41,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
+from tests.support.accounting.brute_force import real
 from tests.support.bandits.worlds import Given, played, same_law
 from tests.support.dpcore.mutants import mutated
 
@@ -139,21 +140,10 @@ def test_pulls_have_the_law_of_play_round_by_round(horizon: int) -> None:
 def losses(radius: Radius, privatizer: Privatizer, runs: int) -> int:
     """How often the best of five arms is dropped in 2000 rounds."""
     policy = BatchedElimination(privatizer=privatizer, radius=radius, failure_probability="1/10")
-    environment, rng, lost = Bernoulli(means=(0.6, 0.5, 0.5, 0.4, 0.5)), SeededRng(3), 0
-    for seed in range(runs):
-        world, left, state = np.random.default_rng([4, seed]), 2000, policy.init(5, 2000)
-        while 0 in state.active:
-            choice = policy.choose(state)
-            if isinstance(choice, Commit) or choice.total > left:
-                break
-            left -= choice.total
-            sums: list[ReleasedSum | None] = []
-            for arm, n in enumerate(choice.counts):
-                steps = n and environment.encoded_sum(arm, n, privatizer.precision(n), world)
-                sums.append(privatizer.release(steps, n, rng) if n else None)
-            state = policy.observe(state, Released(tuple(sums)))
-        lost += 0 not in state.active
-    return lost
+    environment, rng = Bernoulli(means=(0.6, 0.5, 0.5, 0.4, 0.5)), SeededRng(3)
+    worlds = (np.random.default_rng([4, seed]) for seed in range(runs))
+    found = (play(policy, environment, horizon=2000, world=each, rng=rng) for each in worlds)
+    return sum(0 not in run.active for run in found)
 
 
 @by_day(2)
@@ -187,13 +177,12 @@ DP_SE = DpSe(epsilon="1/2", failure="1e-6", radius=DpSeRadius())
 @pytest.mark.parametrize("epsilon", ["0.01", "1/2", 3])
 @pytest.mark.parametrize("active", [2, 10])
 @pytest.mark.parametrize("epoch", [1, 2, 6])
-def test_an_epoch_is_as_long_as_the_paper_says(epoch: int, active: int, epsilon: object) -> None:
+def test_an_epoch_is_as_long_as_the_paper_says(epoch: int, active: int, epsilon: str) -> None:
     gap, odds = mpmath.mpf(2) ** -epoch, active * epoch**2 / mpmath.mpf("0.1")
-    eps = mpmath.mpf(Fraction(str(epsilon)).numerator) / Fraction(str(epsilon)).denominator
     reward = 32 * mpmath.log(8 * odds) / gap**2
-    noise = 8 * mpmath.log(4 * odds) / (eps * gap)
+    noise = 8 * mpmath.log(4 * odds) / (real(epsilon) * gap)
     expected = int(mpmath.ceil(max(reward, noise))) + 1
-    policy = DpSe(epsilon=epsilon, failure="1e-6")  # type: ignore[arg-type]  # all rationals
+    policy = DpSe(epsilon=epsilon, failure="1e-6")
     assert policy.length(epoch, active) == expected
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import reduce
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -286,21 +287,13 @@ def own_delta(steady: SteadyPrivatizer, visits: int, epsilon: float) -> float:
     mass = mass / mass.sum()
     shifted = np.concatenate([np.zeros(steady.steps), mass[: -steady.steps]])
     both = (mass > 0) & (shifted > 0)
-    losses = np.log(mass[both] / shifted[both])
-    grid, width = 4001, 0.02
-    one = np.zeros(2 * grid + 1)
-    for loss, chance in zip(losses, mass[both], strict=True):
-        place = math.floor(loss / width) + grid
-        if 0 <= place <= 2 * grid:
-            one[place] += chance
-    total = one
-    for _ in range(visits - 1):
-        total = np.convolve(total, one)
-    values = (np.arange(len(total)) - visits * grid) * width
-    above = values > epsilon
-    lost = 1 - (mass[both].sum()) ** visits
-    beyond = float(np.sum(total[above] * (1 - np.exp(epsilon - values[above]))))
-    return beyond + float(lost)
+    width = 0.02
+    places = np.floor(np.log(mass[both] / shifted[both]) / width).astype(np.int64)
+    one = np.bincount(places - places.min(), weights=mass[both])
+    total = reduce(np.convolve, [one] * visits)
+    values = (np.arange(len(total)) + visits * places.min()) * width
+    beyond = np.sum(total * np.maximum(1 - np.exp(epsilon - values), 0))
+    return float(beyond + 1 - mass[both].sum() ** visits)
 
 
 @each_law
