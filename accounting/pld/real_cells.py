@@ -8,6 +8,7 @@ replaced, and groups. Proofs: docs/proofs/cells.md.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -43,7 +44,8 @@ _LEAST_WEIGHT: Final = 2.0**-960
 class RealPair(LossTable):
     r"""P and Q as (weight, shift) pairs of shifts of a ``density``, with dP/dQ monotone.
 
-    If the loss is unbounded, a tail of P-mass ``spare`` (about 0 by default) is one cell.
+    A tail of P-mass ``spare`` (about 0 by default) at the largest losses is one cell, whose loss
+    counts as unbounded if ``spare`` > 0.
 
     >>> from accounting.pld.noise_density import NormalDensity
     >>> pair = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 100))
@@ -108,6 +110,13 @@ class RealPair(LossTable):
     def infinite_ends(self) -> int:
         r"""The number of ends of the real line at which the loss is infinite."""
         return sum(self._loss_at_end(right=right).upper == math.inf for right in (False, True))
+
+    def _hidden_at(self, *, right: bool) -> bool:
+        # Whether the loss of a tail counts as infinite: it is unbounded, or of mass `spare`.
+        end = self._loss_at_end(right=right).upper
+        if end == math.inf or self.spare == 0 or self.density.kinks:
+            return end == math.inf
+        return self.rises is right
 
     def cut(self, spare: float) -> RealPair:
         r"""The same pair with a tail of P-mass ``spare`` as one cell."""
@@ -274,6 +283,10 @@ class RealPair(LossTable):
         inset = self.density.spacing(0.0)[0]
         outputs = edges if not inset else np.concatenate((edges - inset, edges + inset))
         ratios = self._ratios(outputs)
+        for end, right in ((0, False), (-1, True)):
+            if self._hidden_at(right=right):
+                ratios.excess.value[end] = ratios.ratio.value[end] = np.inf
+                ratios.excess.error[end] = ratios.ratio.error[end] = 0.0
         count, last = len(edges), len(outputs) + 1
         places = np.arange(1, count + 1)
         high = ratios[np.append(places, last)]
@@ -381,7 +394,7 @@ def _sketch(pair: RealPair) -> Sketch:
     # The outputs with losses outside the range of floats belong to the tail cell.
     x = x[np.abs(pair.loss(x)) <= _MOST_LOSS]
     if pair.spare > 0:
-        x = x[_needed(pair, x, math.log(pair.spare))]
+        x = x[_needed(pair, x)]
     x = np.linspace(x[0], x[-1], _POINTS)
     return x, pair.loss(x), _logs(pair, x)
 
@@ -390,23 +403,20 @@ def _sketch(pair: RealPair) -> Sketch:
 def _infinite(pair: RealPair) -> float:
     x, found = _sketch(pair)[0], arb(0)
     for sign, end in ((-1, float(x[0])), (1, float(x[-1]))):
-        if pair._loss_at_end(right=sign > 0).upper == math.inf:
+        if pair._hidden_at(right=sign > 0):
             # The edge is within one spacing of this point.
             near = ball(Fraction(sign * end) - 2 * Fraction(pair.density.spacing(abs(end))[1]))
             found += sum((ball(w) * pair.density.tail(near - sign * j) for w, j in pair.p), arb(0))
     return float(found.upper()) * (1 + 2.0**-40) + 5e-324
 
 
-def _needed(pair: RealPair, x: Floats, spare: float) -> slice:
-    # The points without a tail of unbounded losses of mass about e^spare.
-    logs = _logs(pair, x)
-    first, last = (
-        int(np.searchsorted(np.logaddexp.accumulate(each), spare))
-        if pair._loss_at_end(right=right).upper == math.inf
-        else 0
-        for right, each in ((False, logs), (True, logs[::-1]))
-    )
-    return slice(max(first - 1, 0), len(x) - max(last - 1, 0))
+def _needed(pair: RealPair, x: Floats) -> slice:
+    # The points without a tail of the largest losses of P-mass at most `spare`.
+    ends = []
+    for sign, outward in ((-1, x), (1, x[::-1])):
+        cut = bisect_right(outward, pair.spare, key=partial(_beyond, pair, sign))
+        ends.append(max(cut - 1, 0) if pair._hidden_at(right=sign > 0) else 0)
+    return slice(ends[0], len(x) - ends[1])
 
 
 def _logs(pair: RealPair, x: Floats) -> Floats:
@@ -414,10 +424,12 @@ def _logs(pair: RealPair, x: Floats) -> Floats:
     gap = math.log(x[1] - x[0])
     logs = _log_mixture(pair.density, pair.p, x) + math.log(float(pair.density.height())) + gap
     for sign, place in ((-1, 0), (1, -1)):
-        tails = (float(w) * _tail(pair.density, sign * (float(x[place]) - j)) for w, j in pair.p)
-        logs[place] = np.logaddexp(logs[place], math.log(max(sum(tails), 1e-300)))
+        tail = _beyond(pair, sign, float(x[place]))
+        logs[place] = np.logaddexp(logs[place], math.log(max(tail, 1e-300)))
     return logs
 
 
-def _tail(density: Density, x: float) -> float:
-    return float(density.tail(ball(Fraction(x))))
+def _beyond(pair: RealPair, sign: int, x: float) -> float:
+    # About the P-mass of the outputs above x, or below x if `sign` is -1.
+    tails = (ball(w) * pair.density.tail(ball(sign * (Fraction(x) - j))) for w, j in pair.p)
+    return float(sum(tails, arb(0)))

@@ -37,6 +37,7 @@ from accounting.published_bounds import real_gaussian_delta
 from dpcore import (
     Binomial,
     DiscreteGaussian,
+    DiscreteGaussianSum,
     DiscreteLaplace,
     InvalidParameter,
     Mechanism,
@@ -294,3 +295,44 @@ def test_a_delta_below_every_enclosure_has_no_lower_bound_but_zero(variance: int
     for found in (compose(release).delta(100), release.delta(100)):
         assert found.lower == 0
         assert found.upper < Fraction(1, 10**300)
+
+
+def test_a_narrower_request_keeps_what_a_wider_one_proves() -> None:
+    total = compose((curve(DiscreteLaplace(scale="1/186")), 30))
+    found = [ends(total.delta(3600, width)) for width in ("1/2", "1e-6", "1e-12")]
+    assert all(each.lower > 1 - TINY * 10**4 for each in found)
+    little = DiscreteGaussian(sigma_squared="1/100")
+    large = sampled(DiscreteLaplace(scale="1/10"), "1")
+    mixed = compose((large, 1000), (sampled(little, "1/100"), 1000))
+    assert ends(mixed.delta(5, "1e-6")).lower > ends(mixed.delta(5, "1/2")).lower > 0.99
+
+
+@pytest.mark.parametrize("rounds", [16, 20])
+def test_rare_outcomes_are_not_infinite_losses(rounds: int) -> None:
+    r"""Outcomes below 1e-20 have more mass together than this delta, and matter only there."""
+    narrow = DiscreteGaussian(sigma_squared="17/100")
+    found = ends(compose((curve(narrow), rounds)).epsilon("1e-20"))
+    assert found.width <= found.upper / 10**6
+    # The loss is a function of the sum of all outputs, which is one release with one pair.
+    summed = DiscreteGaussianSum(count=rounds, sigma_squared="17/100")
+    one = ends(curve(summed, rounds).epsilon("1e-20"))
+    assert max(one.lower, found.lower) <= min(one.upper, found.upper)
+
+
+@pytest.mark.parametrize("sigma", [1000, 10000])
+@pytest.mark.parametrize("relation", list(Relation))
+def test_few_samples_of_wide_noise_are_narrow(sigma: int, relation: Relation) -> None:
+    r"""The loss of a removed unit is bounded, but far above epsilon: it is cut as well."""
+    one = guarantee(
+        Description(
+            noise=Gaussian(sigma=sigma),
+            sensitivity=1,
+            scheme=Poisson(rate="1/100"),
+            relation=relation,
+        )
+    )
+    total = compose((one, 3))
+    for delta in ("1e-30", "1e-200"):
+        found = ends(total.epsilon(delta))
+        assert found.width <= found.upper / 10**6
+        assert ends(one.epsilon(delta)).lower < found.upper < 3 * ends(one.epsilon(delta)).upper
