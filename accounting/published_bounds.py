@@ -4,7 +4,7 @@ Guarantees never use the bounds on integer noise: they are derived from the exac
 are shown beside it, and other libraries calibrate with them. Real Gaussian noise is the reference
 for the calibrations in the papers; dpcore never samples it. With sigma/Delta = r, delta(epsilon) =
 Phi(1/2r - epsilon r) - e^epsilon Phi(-1/2r - epsilon r) (Balle and Wang 2018, Theorem 8). It
-decreases in r, as more noise is less noise plus independent noise.
+decreases in r, as the larger noise is the smaller one plus independent noise.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Run:
     ``regret`` is the pseudo-regret sum_a gap_a N_a(t) at each t of ``checkpoints``, ``pulls`` are
     the N_a(T), and ``active`` are the remaining arms after the last batch, or the arm committed to.
     Regret is computed from the true means: publishing it for real rewards is not private.
-    ``releases`` has a record of every released sum (none if no mechanism describes it); ``batches``
+    ``releases`` has a record of every released sum that a mechanism describes; ``batches``
     is the number of released batches. ``bits_per_user`` is the largest number of bits that one user
     sent, ``mean_bits_per_user`` the mean over the users whose sum was released. ``guarantee`` is
     None without privacy; it assumes noise from the operating system, and ``simulated`` is true if

@@ -171,7 +171,7 @@ class Sensitivity:
         return Sensitivity(factor * self.amount, self.norm)
 
     def shared(self, units: int) -> Sensitivity:
-        r"""The sensitivity to a change of one of ``units`` units, of which this is a multiple.
+        r"""The sensitivity to a change of one unit, if this is that to a change of ``units``.
 
         >>> Sensitivity(6).shared(3), Sensitivity.l2_squared(2).times(3).shared(3)
         (Sensitivity(2), Sensitivity.l2_squared(2))

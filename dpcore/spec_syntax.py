@@ -124,7 +124,7 @@ def required_names(kind: type[Any]) -> tuple[str, ...]:
 
 
 def from_words(kind: type[_T], given: Mapping[str, Any]) -> _T:
-    r"""Make an instance from text by key: integers as users type them, sequences with blanks."""
+    r"""Make an instance from text by key: integers may be 1e3, sequences are split at blanks."""
     types = {each.name: str(each.type) for each in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     made: dict[str, Any] = {}
     for key, value in given.items():

@@ -66,7 +66,7 @@ class AllocatedSample(ByOrder, DescribedSample):
         return cast("Allocation", self.description.scheme)
 
     def most_renyi(self, order: Fraction) -> End:
-        r"""An upper bound on D_alpha by chords between integer orders of (alpha - 1) D_alpha."""
+        r"""An upper bound on D_alpha: chords of (alpha - 1) D_alpha between integer orders."""
         variance, picks = cast("NormalDensity", self.density).variance, self.scheme.picks
         always = picks * order / (2 * variance)
         if order > MOST_ORDER:

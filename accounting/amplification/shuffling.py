@@ -1,10 +1,10 @@
 r"""Privacy amplification by shuffling: the curve of local reports in a random order.
 
 A report on x has the law R_x(y) = b(y) r^[y supports x], where r is the likelihood ratio. So the
-report of every other user is drawn from the blanket b with probability sum b, whatever the value:
-removing all other reports of theirs gives an upper bound (Balle, Bell, Gascon and Nissim 2019).
-Users who all have a third value attain the lower bound. Both are mean positive parts of sums of n
-independent variables. Proofs: docs/proofs/local.md.
+report of every other user comes from the blanket b with probability sum b, whatever the value.
+Removing the reports that do not come from the blanket gives an upper bound (Balle, Bell, Gascon and
+Nissim 2019). Users who all have a third value attain the lower bound. Both are mean positive parts
+of sums of n independent variables. Proofs: docs/proofs/local.md.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ Curve: TypeAlias = PrivacyCurve | RealCurve
 _BITS: Final = 64
 _FINEST: Final = 200
 _LEAST_SQUARE: Final = 50**2
-"""Discrete Gaussian noise of at least this variance and width relative to its shift uses cells."""
+"""From this variance on (and ``_FINEST`` shifts), a discrete Gaussian is divided into cells."""
 
 _SMALLEST: Final = Fraction(1, 1 << 2000)
 _SPARE: Final = 64

@@ -52,7 +52,7 @@ class TruncatedSample(SampledRelease):
     __slots__ = ()
 
     theorem: ClassVar[str] = (
-        "whether the other units fill the batch is revealed (arXiv 2508.15089, 2025)"
+        "a round that also reveals if the other units fill the batch (arXiv 2508.15089, 2025)"
     )
 
     @property

@@ -1,10 +1,10 @@
 r"""Calibration: the least noise, the most rounds or the largest sampling rate for a guarantee.
 
 One parameter of a plan is unknown. Floats propose its value, and two certified bounds decide: the
-guarantee holds at the returned value, and the next value was also tried. For families in which more
-noise is less noise plus independent noise (Skellam, Poisson and binomial in the size, Polya laws,
-their differences and discrete Laplace in the scale), and for rounds and rates, the guarantee then
-fails at every riskier value; for the discrete Gaussian and its sums only these two values are
+guarantee holds at the returned value, and the next value was also tried. If larger noise is smaller
+noise plus independent noise (Skellam, Poisson and binomial in the size, Polya laws, their
+differences and discrete Laplace in the scale), and for rounds and rates, the guarantee then fails
+at every riskier value; for the discrete Gaussian and its sums only these two values are
 certified. Proofs: docs/proofs/composition.md.
 """
 
@@ -71,7 +71,7 @@ class NoiseFamily:
         return noise_from_json(data, REAL_LAWS)
 
     def unknown(self, *, fine: bool, unit: int) -> Unknown:
-        r"""The free parameter as an unknown, in steps of 1/1000, or of 1/10^6 if ``fine``.
+        r"""The free parameter as an unknown, in relative steps of 1/1000, or 1/10^6 if ``fine``.
 
         An integer is a multiple of ``unit``.
         """
@@ -236,8 +236,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
 
     ``rate`` < 1 is the rate of Poisson sampling, ``scheme`` any other sampling scheme. They,
     ``sensitivity``, ``relation`` and ``group`` are those of a :class:`Description`. With sampling,
-    and for ``"gaussian"`` and
-    ``"laplace"`` noise on the reals, the step is one millionth.
+    and for ``"gaussian"`` and ``"laplace"`` noise on the reals, the relative step is one millionth.
 
     ``watch`` is called with the number of values tried so far.
 
@@ -331,7 +330,7 @@ def noise_multiplier(
 ) -> Edge:
     r"""The least noise multiplier at which a training run satisfies (epsilon, delta).
 
-    The search starts at the noise multiplier of ``run``. The step is 1/10,000.
+    The search starts at the noise multiplier of ``run``. The relative step is 1/10,000.
     """
     at, limit = _targets(epsilon, delta)
 
@@ -346,7 +345,7 @@ def noise_multiplier(
 def least_sigma(mechanism: MatrixMechanism, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
     r"""The least sigma of Gaussian noise at which a matrix mechanism satisfies (epsilon, delta).
 
-    The noise of ``mechanism`` is ignored. The step is 1/10,000.
+    The noise of ``mechanism`` is ignored. The relative step is 1/10,000.
     """
     at, limit = _targets(epsilon, delta)
 

@@ -52,7 +52,7 @@ def beyond_fact(name: str, beyond: str, edge: Edge, quantity: str) -> Fact:
 def write_certificate(
     path: Path | None, total: Composition, delta: Fraction, *, evidence: bool = False
 ) -> list[tuple[str, str]]:
-    r"""Write a certificate of epsilon at ``delta`` to a file, if requested: complete or not at all.
+    r"""Write a certificate of epsilon at ``delta`` to a file atomically, if a path is given.
 
     Return a fact to print: the size of a certificate with evidence.
     """

@@ -105,7 +105,7 @@ Neighbours = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Releases:
-    r"""Options that describe a list of releases, one group per noise, as written."""
+    r"""Options, as text, that describe a list of releases: one group of values per --noise."""
 
     noise: list[str] = option(
         "NOISE",

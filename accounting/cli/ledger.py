@@ -361,7 +361,7 @@ def _cost(
     from accounting.privacy_curves.release_curve import PrivacyCurve
 
     if (not noise) == (claim is None):
-        must = "give exactly one of --noise, and --claim with --reason"
+        must = "give either --noise, or --claim with --reason"
         raise InvalidParameter("--noise", " ".join(noise or ()) or ABSENT, must)
     if noise:
         if reason is not None:

@@ -38,7 +38,7 @@ def appearance(noise: Noise, threshold: int, rows_per_user: int) -> Fraction:
 def most_exposed(noise: Noise, threshold: int, rows_per_user: int) -> tuple[int, ...]:
     r"""The counts, over keys held by one user alone, that maximise the probability of a release.
 
-    A release is that of at least one of these keys.
+    Here a release means that at least one of these keys is released.
 
     >>> from dpcore import DiscreteLaplace
     >>> most_exposed(DiscreteLaplace(scale=1), 10, 3), most_exposed(DiscreteLaplace(scale=9), 10, 3)

@@ -45,8 +45,8 @@ class Description:
 
     Neighbours differ in ``group`` units by ``relation``, by default the first relation of the
     scheme. With sampling, the sensitivity is that of adding a unit; with :class:`FixedSize` it is
-    that of replacing a unit. Instead of noise, ``noise`` may be a local report of each user, with
-    the sensitivity 1, also shuffled; its scope becomes that of the description.
+    that of replacing a unit. ``noise`` may also be a local report of each user, shuffled or not;
+    the sensitivity is then 1, and the description has the scope of the report.
 
     >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/100"), group=3).text
     'gaussian:sigma=2 --sensitivity 1 --poisson 1/100 --group 3'

@@ -33,12 +33,13 @@ _MOST_WEIGHTS: Final = 65
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
-    r"""Participation in a round. ``name`` is the name in text, ``words`` those in JSON by relation.
+    r"""Participation in a round. ``name`` is its name in text; ``words`` are its names in JSON.
 
-    The relations are those with a proven bound, the default first; ``why`` explains why the other
-    is unsupported. ``grouped`` are those with a bound for groups. ``gaussian``: the scheme supports
-    only Gaussian noise on the reals. ``reports``: only local reports, or not; None for both.
-    ``whole``: the sensitivity is that of the relation, otherwise that of adding a unit.
+    The keys of ``words`` are the relations with a proven bound, the default first; ``why`` explains
+    why another relation is unsupported. ``grouped`` are the relations with a bound for groups.
+    ``gaussian`` means that only Gaussian noise on the reals is supported, ``reports`` that only
+    local reports are (False: only noise; None: both). If ``whole``, the sensitivity is that to the
+    change of the relation, otherwise that to adding a unit.
     """
 
     name: ClassVar[str]
@@ -191,7 +192,7 @@ class TruncatedPoisson(Scheme):
 
     @property
     def most_moves(self) -> int:
-        r"""The value 2, since a unit may replace another one."""
+        r"""The value 2: in a full batch a sampled unit displaces another one."""
         return 2
 
 

@@ -52,7 +52,7 @@ def to_dp_event(source: Guarantee) -> Any:
     r"""An event of dp-accounting whose guarantee is implied by ``source``.
 
     Discrete Laplace noise on one number or under l1 is a ``DiscreteLaplaceDpEvent``, to be read
-    under ADD_OR_REMOVE_ONE; so is Pure(e), as noise of parameter e moved by 1. Any other noise
+    under ADD_OR_REMOVE_ONE; so is Pure(e), with parameter e and sensitivity 1. Any other noise
     becomes its zCDP parameter, a ``ZCDpEvent``: version 0.6 has no event for discrete Gaussian,
     Skellam or Polya noise (:func:`to_pld` keeps their whole curve). Sampling of discrete Laplace
     noise, truncated batches whose rate is a float, and lists keep their structure. A randomised

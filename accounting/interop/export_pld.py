@@ -1,6 +1,6 @@
 r"""Convert guarantees to privacy loss distributions of dp-accounting that dominate them.
 
-The module also imports dp-accounting at first use, and runs its accountants.
+dp-accounting is an extra, imported at first use. This module also runs its accountants.
 
 Proofs: docs/proofs/composition.md.
 """

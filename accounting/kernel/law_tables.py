@@ -313,7 +313,7 @@ class _Real:
         return top // (2 * move.denominator**2)
 
     def masses(self, x: int) -> tuple[int, ...]:
-        r"""The masses of P and Q below x, up to half the error of a cell."""
+        r"""The masses of P and Q below x, each off by at most half of ``error``."""
         at, of = self._distribution, self.fixed.of
         return tuple(sum(_share(c, at(x - of(move)[0])) for move, c in side) for side in self.sides)
 

@@ -100,7 +100,7 @@ class Part:
 
     @property
     def symmetric(self) -> bool:
-        r"""Whether X and -X have the same law (a fair binomial up to a free shift)."""
+        r"""Whether X and -X have the same law, up to a shift for a fair binomial."""
         fair = self.law == "binomial" and self.parameters[1] == Fraction(1, 2)
         return self.law not in _SKEW or fair
 

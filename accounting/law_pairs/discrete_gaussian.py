@@ -60,7 +60,7 @@ class GaussianPair(ShiftedPair):
         return middle(rho + 2 * (rho * abs(ball(delta).log()).upper()).sqrt())
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""The ray of a real Gaussian's curve in floats, or else the ray of the general search."""
+        r"""The optimal m for real Gaussian noise, in floats, or else that of the general search."""
         near = real_gaussian_epsilon(self.shift**2 / self.noise.sigma_squared, delta)
         if self.noise.sigma_squared < NEARLY_REAL or not near > 0:
             return RayPair.guess(self, delta)

@@ -76,13 +76,13 @@ class GaussianSumPair(ShiftedPair):
         return math.floor(epsilon * self._whole / self.shift - Fraction(self.shift, 2)) + 1
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""The ray by bisection; exact at epsilon = 0, and everywhere if n divides d."""
+        r"""The first m with loss above epsilon; exact at epsilon = 0, and if n divides d."""
         if epsilon == 0 or self._on_lattice:
             return self.near(epsilon), self.near(epsilon)
         return ShiftedPair.ray(self, epsilon)
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""The ray of a real Gaussian's curve in floats, or else the ray of the general search."""
+        r"""The optimal m for real Gaussian noise, in floats, or else that of the general search."""
         near = real_gaussian_epsilon(2 * self._limit, delta)
         if self.noise.sigma_squared < 1 or not near > 0:
             return RayPair.guess(self, delta)

@@ -89,7 +89,7 @@ class OneSidedPair(ShiftedPair):
         return -k - self.shift if self.mirrored else k
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""Found by bisection; ties at epsilon = 0 are decided exactly if the odds are rational."""
+        r"""The first m with loss above epsilon; ties at 0 are exact if the odds are rational."""
         level = ball(epsilon)
         last = least(lambda m: bool(self.loss(m) > level), self.near(epsilon))
         first = last

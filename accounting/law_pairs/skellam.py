@@ -62,7 +62,7 @@ class SkellamPair(SummedPair, ShiftedPair):
             return self.lowest()
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""The ray of a real Gaussian's curve in floats, or else the ray of the general search."""
+        r"""The optimal m for real Gaussian noise, in floats, or else that of the general search."""
         near = real_gaussian_epsilon(self.shift**2 / self.noise.variance, delta)
         # If epsilon/d is not small, L bends, and the ray of the Gaussian is far in the tail.
         if self.noise.variance < self.shift**2 or not 0 < near <= self.shift * _BENT:

@@ -171,10 +171,10 @@ class Book:
             charge = _charge_of(self.tables, *cells)
             last, made = (charge.number, cells[-1]), charge.made
             if charge.number == 1 and charge.previous != self.start:
-                reason = "its filter was edited after the first charge: run check"
+                reason = "its filter was edited after the first charge: run dpcore ledger show"
                 raise LedgerDamaged("ledger", reason)
         if last != (charges, head):
-            must = f"charge {last[0]} differs from the last charge recorded: run check"
+            must = f"charge {last[0]} differs from the last charge recorded: run dpcore ledger show"
             raise LedgerDamaged("ledger", must)
         now = history.now()
         return Head(*last, self.period(made), now, self.period(now))
@@ -253,7 +253,7 @@ class Book:
         return LedgerDamaged(
             f"user {user!r}",
             "its counters do not match the checksum of their row: they were edited or corrupted; "
-            "nobody was charged: run show",
+            "nobody was charged: run dpcore ledger show",
         )
 
     def count(self, connection: Connection, table: Table) -> int:
@@ -265,7 +265,7 @@ class Book:
     def poor(
         self, accounts: dict[str, Account], names: tuple[str, ...], price: Price
     ) -> tuple[str, ...]:
-        r"""The users among ``names`` to whom the filter does not admit this price, in order."""
+        r"""The users among ``names`` whose remaining budget does not cover ``price``, in order."""
         if not self.filter.admits(self.untouched.totals, price):
             return names
         most = [limit - a for limit, a in zip(self.filter.limits, price.amounts, strict=True)]
@@ -410,7 +410,7 @@ def charged(
 
 
 def text_of(value: object) -> str:
-    r"""A drawn value as it is stored. Raises what JSON does for a value that it does not take."""
+    r"""A drawn value as it is stored. Raises the error of ``json`` for an unsupported value."""
     return canonical(value.tolist() if isinstance(value, np.ndarray) else value)
 
 

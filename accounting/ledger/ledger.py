@@ -323,7 +323,7 @@ class Ledger:
         r"""Charge several releases in a single transaction, and return their outcomes in order.
 
         Each request is charged or refused separately, as by :meth:`charge`: its outcome is a
-        receipt, or the error for which nobody was charged. All are on the disk when this returns,
+        receipt, or the error that left its users uncharged. All are on the disk when this returns,
         with a single write, so a hundred cost little more than one. Threads that charge one ledger
         concurrently, and processes that charge one file, share writes automatically.
 

@@ -109,7 +109,7 @@ class Factor(Protocol):
 
 
 class Sampled(Protocol):
-    r"""A factor on a grid; its two methods share values."""
+    r"""A factor on a grid of frequencies: its values, and bounds over whole blocks."""
 
     def cover(self, blocks: Integers) -> Floats:
         r"""Upper bounds on |phi(y)| over each whole block, one per entry of ``blocks``."""

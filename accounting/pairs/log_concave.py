@@ -56,7 +56,7 @@ class ShiftedPair(RayPair):
         return (here / there).log()
 
     def lowest(self) -> int:
-        r"""A lower bound on all optimal rays: L(m) = -L(-d-m) <= 0 for 2m <= -d."""
+        r"""A lower bound on the m of every optimal test: L(m) = -L(-d-m) <= 0 for 2m <= -d."""
         return -(self.shift // 2)
 
     def near(self, epsilon: Fraction) -> int:
@@ -65,7 +65,7 @@ class ShiftedPair(RayPair):
         return self.lowest()
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""The ray by bisection; the cell is wider if balls cannot separate L from epsilon."""
+        r"""The first m with L above epsilon; a range if balls cannot separate L from epsilon."""
         if self.strict and epsilon == 0:
             return (-self.shift // 2 + 1,) * 2
         level, start = ball(epsilon), self.lowest()

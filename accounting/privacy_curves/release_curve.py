@@ -96,7 +96,7 @@ class OneRelease(Guarantee):
         """
         raise NotDerived(
             f"a single dominating pair for {self!r}",
-            "it composes order by order: use renyi(order) or epsilon(delta)",
+            "only its Renyi divergences compose: use renyi(order) or epsilon(delta)",
         )
 
     @property

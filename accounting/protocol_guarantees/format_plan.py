@@ -125,7 +125,7 @@ def _whole(plan: Plan, curve: Guarantee, present: int) -> str:
     if not plan.assumes:
         return _at(plan, curve, present)
     most = up(_epsilon(plan, curve, present).upper + plan.assumed_epsilon, 6)
-    return f"epsilon at most {most}, under the assumption"
+    return f"epsilon at most {most}, under the assumption below"
 
 
 def _assumed(plan: Plan, curve: Guarantee, present: int) -> list[tuple[str, str]]:

@@ -136,7 +136,7 @@ def guarantee_of(mechanism: Releasable) -> Guarantee:
 
 
 def epsilon_at(found: Guarantee, delta: Fraction) -> Fraction:
-    r"""epsilon at ``delta``, from the exact curve, or from zCDP if there are too many shifts."""
+    r"""epsilon at ``delta``: from the exact curve or, if that has too many shifts, from zCDP."""
     try:
         return Fraction(found.epsilon(delta).upper)
     except NotDerived:

@@ -2,7 +2,7 @@ r"""Broken mechanisms, each with a correct twin: an audit must refute the one an
 
 Every entry is a realistic error. To add an entry, write it in the module of its topic, with its
 twin and the law that proves its epsilon (tests/audit/broken_mechanisms/test_catalogue.py requires
-both); entries are numbered as in the catalogue of the audit chapter.
+both). Each entry has a fixed number.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def sampled(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
 
 
 def everyone(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The same sum over all records, although the claim assumes a sample."""
+    r"""Like :func:`sampled`, but over all records, although the claim assumes a sample."""
     return sum(bits) + laplace(1, n, rng)
 
 

@@ -240,7 +240,7 @@ def clamped_total(values: Sequence[int], n: int, rng: np.random.Generator) -> In
 
 
 def self_clamped_total(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The same sum, but clamped to the range of the data, which contains every value."""
+    r"""A sum of values clamped to the range of the data, which contains every value."""
     return int(np.clip(values, min(values), max(values)).sum()) + laplace(1, n, rng)
 
 
@@ -314,7 +314,7 @@ def clipped_sum(values: Sequence[int], n: int, rng: np.random.Generator) -> Inte
 
 
 def unclipped_sum(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The same sum, but of the unclipped values: the clipped copy is discarded."""
+    r"""Like :func:`clipped_sum`, but of the unclipped values: the clipped copy is discarded."""
     np.clip(values, _LOWER, _UPPER)
     return sum(values) + laplace(_UPPER - _LOWER, n, rng)
 

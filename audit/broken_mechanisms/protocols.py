@@ -112,7 +112,7 @@ def in_order(value: int, n: int, rng: np.random.Generator) -> Bits:
 
 
 def shuffled(value: int, n: int, rng: np.random.Generator) -> Bits:
-    r"""The same bits in a uniformly random order."""
+    r"""The bits of three users, in a uniformly random order."""
     bits = _bits(value, n, rng)
     if not n:
         return bits.reshape(0, _BITS.users * _BITS.width)

@@ -53,7 +53,7 @@ def rounded_amount(amount: float, n: int, rng: np.random.Generator) -> NDArray[n
 
 
 def leaking(amount: float, n: int, rng: np.random.Generator, *, rate: float) -> NDArray[np.float64]:
-    r"""The same release, but a fraction of runs uses a fallback that returns the exact amount."""
+    r"""Like :func:`rounded_amount`, but a fraction ``rate`` of runs returns the exact amount."""
     noisy = rounded_amount(amount, n, rng)
     return np.where(rng.random(n) < rate, amount, noisy)
 

@@ -260,7 +260,7 @@ def noisy_max(
 
 
 def noisy_max_value(counts: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The largest noisy count itself, with the same noise."""
+    r"""The largest noisy count itself, with the noise of :func:`noisy_max`."""
     noisy: Integers = np.asarray(counts) + laplace(2, (n, len(counts)), rng)
     return np.asarray(noisy.max(axis=1))
 

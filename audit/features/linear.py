@@ -47,7 +47,7 @@ class Stretches:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moments:
     r"""Sums over some runs: ``gram`` of products of columns, ``cross`` of products of columns and
-    worlds. With fewer runs than columns, the centred ``columns`` are kept instead of ``gram``.
+    datasets. With fewer runs than columns, the centred ``columns`` are kept instead of ``gram``.
     """
 
     gram: Any
@@ -57,7 +57,7 @@ class Moments:
 
     @classmethod
     def of(cls, columns: Stretches, y: Floats, chosen: NDArray[np.bool_]) -> Moments:
-        r"""The moments of the chosen rows of centred columns and of centred worlds."""
+        r"""The moments of the chosen rows: centred columns, and centred datasets ``y``."""
         runs = int(np.count_nonzero(chosen))
         if runs < columns.width:
             some = np.concatenate([rows[chosen[part]] for part, rows in columns])

@@ -41,7 +41,7 @@ class Map:
         of_one: Callable[[Any, Any], object],
         of_array: Callable[[NDArray[Any], Any], Outputs | None] | None = None,
     ) -> Map:
-        r"""The map ``name:number`` of functions that take the number as their second argument."""
+        r"""Make the map ``name:number`` from functions whose second argument is the number."""
         return cls(name=f"{name}:{number!r}", of_one=of_one, of_array=of_array, arguments=(number,))
 
     def __call__(self, outputs: Outputs) -> Outputs:

@@ -6,7 +6,8 @@ its attributes that hold data and a number, and two stand-ins are the same if th
 same identity. That of a dataclass also has its fields, that of a table its content. The bytes are a
 pickle that may name nothing but :func:`_made`, so no code of the sender's classes runs here.
 
-    what arrives from a list, a tuple, ... of a subclass is of a class of that name, of plain items
+An instance of a subclass of list, tuple, ... arrives as an instance of a class of the same name,
+whose items are plain data.
 """
 
 from __future__ import annotations

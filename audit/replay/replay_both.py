@@ -265,9 +265,9 @@ def _silence(silent: list[bool], ordinary: list[PairedRuns]) -> Finding:
         statement = "nothing is drawn: the output is certain, and the same for both datasets"
     else:
         statement = (
-            "no draw was seen and the outputs differ: they are constant, unless noise is kept "
-            "from an earlier call, or sometimes comes from native code, a thread or a device: use "
-            "the sample layer"
+            "no draw was seen and the outputs differ: each is constant, unless noise is kept from "
+            "an earlier call, or comes from native code, a thread or a device: use the sample "
+            "layer"
         )
     return Finding(kind=kind, severity=severity, statement=statement, witness=both.witness())
 

@@ -108,7 +108,7 @@ class EProcess(Watched):
     def update(self, outputs: object, worlds: object) -> EProcess:
         r"""The state after these runs: ``outputs`` and ``worlds`` (True for B) in run order.
 
-        The worlds must be fair coins and the runs independent. Whether to continue may depend on
+        ``worlds`` must be fair coins and the runs independent. Whether to continue may depend on
         all earlier runs.
         """
         reading = read(outputs)

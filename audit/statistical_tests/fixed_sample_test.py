@@ -244,7 +244,7 @@ def _join_blocks(
 def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False) -> Evidence:
     r"""Learn and test in one pass: ``outputs`` and ``worlds`` (True for B) in run order.
 
-    The worlds must be fair coins (:func:`audit.outputs.output_parser.draw_worlds`) and the runs
+    ``worlds`` must be fair coins (:func:`audit.outputs.output_parser.draw_worlds`) and the runs
     independent. ``seed`` draws the coins that make binomial p-values exact; the same data and seed
     give the same evidence. ``isotonic`` is passed to
     :func:`audit.statistical_tests.learn_event.learn_rule`.

@@ -334,8 +334,8 @@ class FamilyProcess(Watched):
     ) -> FamilyProcess:
         r"""The state after these runs of a pair, read through each of its features in order.
 
-        The worlds must be fair coins, and all runs of all pairs independent. The choice of the next
-        pair, and whether to continue, may depend on all earlier runs.
+        ``worlds`` (True for dataset B) must be fair coins, and all runs of all pairs independent.
+        The choice of the next pair, and whether to continue, may depend on all earlier runs.
         """
         mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
         if not mine or len(mine) != len(outputs_by_feature):

@@ -1,4 +1,4 @@
-r"""The command ``dpcore papers`` (formerly ``dpcore claims``), which checks published theorems."""
+r"""The command ``dpcore papers``, which checks published theorems."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Elimination(Policy[EliminationState]):
         r"""At the end of a batch: the number of rewards in a mean, and the gap for elimination."""
 
     def parts(self, batch: int, active: int) -> tuple[int, ...]:
-        r"""The number of users in each release of an arm in batch b; they sum to ``length``."""
+        r"""The numbers of users in the releases of an arm in ``batch``; their sum is ``length``."""
         return (self.length(batch, active),)
 
     def init(self, arms: int, horizon: int) -> EliminationState:

@@ -2,10 +2,10 @@ r"""Worlds of combinatorial semi-bandits: base arms with outcomes 0 or 1.
 
 The worlds are top-K, coverage of targets, paths through a grid, spanning trees, influence in a
 small graph, and hard instances of Chen et al. (2020) with their lower bounds on the regret. Theorem
-5 is for a multi-armed bandit, with single base arms. Theorem 6 is for m/K disjoint paths, whose
-base arms have equal outcomes. Theorem 9 is for one best super arm of K separate base arms, and
-others that share K - 1 public base arms and have one more each. All means are 1/2 or 1/2 minus a
-gap.
+5 is for a multi-armed bandit: every super arm is one base arm. Theorem 6 is for m/K disjoint paths;
+the base arms of a path have equal outcomes. In Theorem 9 the best super arm has K base arms of its
+own; every other super arm has K - 1 public base arms, which they all share, and one more. All means
+are 1/2 or 1/2 minus a gap.
 """
 
 from __future__ import annotations

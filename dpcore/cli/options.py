@@ -110,7 +110,7 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def named(*same: str, **options: str) -> Iterator[None]:
-    r"""Report errors under the name of the option, which may be that of the argument.
+    r"""Report errors of an argument under the name of its option, by default the same name.
 
     >>> with named("delta", count="--rounds"):
     ...     raise InvalidParameter("delta", 2, "must lie in [0, 1]")

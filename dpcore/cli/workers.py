@@ -115,7 +115,7 @@ def in_processes(
 
 @dataclass(slots=True, kw_only=True)
 class Prefetch:
-    r"""An iterator of calls that limits the unread results to ``most``; joblib locks it."""
+    r"""Calls for joblib, which iterates under a lock; ends while ``most`` results are unread."""
 
     calls: Iterator[tuple[Any, ...]]
     most: int

@@ -75,7 +75,7 @@ class LocalReport(ABC):
     def triple(self) -> Fraction:
         r"""The probability that a report supports the user's value and two others.
 
-        It holds for some two other values, so ``values`` must be at least 3.
+        There are two other values for which it holds, so ``values`` must be at least 3.
         """
 
     @property

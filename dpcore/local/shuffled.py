@@ -20,8 +20,8 @@ from dpcore.sampling.rng import SYSTEM, Rng, permutation
 class ShuffledReports:
     r"""One report of each of at least ``users`` users by ``report``, in a uniformly random order.
 
-    ``users`` counts those who follow the protocol, with the protected user: only their reports hide
-    one another.
+    ``users`` counts those who follow the protocol, including the protected user: only their reports
+    hide one another.
 
     >>> from dpcore import SeededRng
     >>> from dpcore.local import RandomisedResponse
@@ -51,8 +51,8 @@ class ShuffledReports:
     def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> Reports:
         r"""Draw the reports of all users' values and shuffle them; ``report.estimate`` reads them.
 
-        Raises :class:`InvalidParameter` for fewer than ``users`` values, and like
-        :meth:`LocalReport.report`.
+        Raises :class:`InvalidParameter` for fewer than ``users`` values, and in the same
+        cases as :meth:`LocalReport.report`.
         """
         if np.size(value) < self.users:
             reason = f"must have the values of at least {self.users} users"

@@ -27,7 +27,7 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 
 
 class Aggregation(Protocol):
-    r"""Secure aggregation of vectors mod m, which outputs the sum and users of received inputs."""
+    r"""Secure aggregation of vectors mod m: the sum of the received inputs, and their senders."""
 
     @property
     def modulus(self) -> int:

@@ -33,8 +33,9 @@ Bits: TypeAlias = npt.NDArray[np.uint8]
 class BitMessages:
     r"""The messages of all users as bits: a uint8 array of shape (users, coordinates, bits).
 
-    A :class:`aggregation.Shuffler` accepts only this type. All messages have the same length, so
-    the number of bits reveals nothing; bits of different coordinates are never mixed.
+    A :class:`~dpcore.protocols.ideal_aggregation.Shuffler` accepts only this type. All messages
+    have the same length, so the number of bits reveals nothing; bits of different coordinates are
+    never mixed.
     """
 
     bits: Bits

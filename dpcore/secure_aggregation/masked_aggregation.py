@@ -74,9 +74,9 @@ class MaskedAggregation(Terms):
     """
 
     def exposure(self, colluding: int) -> Fraction:
-        r"""Bound the probability that server and ``colluding`` users learn more than the sum.
+        r"""Bound the probability that the server and ``colluding`` users learn more than the sum.
 
-        It is 0 or 1 without a neighbourhood; with one, the probability is over the graph
+        Without a neighbourhood the bound is 0 or 1; with one, the probability is over the graph
         (:class:`dpcore.secure_aggregation.round_parameters.NeighbourhoodRisk`) if up to
         ``dropouts`` users drop out.
 

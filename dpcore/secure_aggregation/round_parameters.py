@@ -104,7 +104,7 @@ class Terms:
             if not isinstance(graph, Neighbourhood):
                 raise InvalidParameter("neighbourhood", graph, "must be a Neighbourhood or None")
             if graph.neighbours > self.users - 2:
-                reason = f"must have at most {self.users - 2} per user; omit it to pair all users"
+                reason = f"must have neighbours <= {self.users - 2}; omit it to pair all users"
                 raise InvalidParameter("neighbourhood", graph, reason)
 
     @property

@@ -70,7 +70,7 @@ class AboveThreshold:
 
     @property
     def scales(self) -> tuple[Fraction, Fraction]:
-        r"""The noise scales (1 + m/k) Delta/epsilon of the threshold and k times that of an answer.
+        r"""The noise scales: (1 + m/k) Delta/epsilon for the threshold, k times that for answers.
 
         m is 2 count, or count for monotonic answers, and k is the integer next to m^(1/3) with the
         smaller sum of the squared scales.

@@ -143,7 +143,7 @@ class Wrong(Oracle):
         return True
 
     def choose(self, values: Floats, luck: Floats) -> Bools:
-        return self.returned  # type: ignore[return-value]  # what is refused
+        return self.returned  # type: ignore[return-value]  # deliberately of the wrong type
 
 
 @pytest.mark.parametrize(

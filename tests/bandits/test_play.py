@@ -172,7 +172,7 @@ REFUSED: list[tuple[str, dict[str, object]]] = [
     ("policy", {"policy": "cdp-se"}),
     ("environment", {"environment": (0.5, 0.6)}),
     ("policy", {"policy": Script(batches=(Pulls((1, 1)),))}),
-    ("policy", {"policy": Script(batches=((1, 1, 1),))}),  # type: ignore[arg-type]  # what is refused
+    ("policy", {"policy": Script(batches=((1, 1, 1),))}),  # type: ignore[arg-type]  # deliberately of the wrong type
     ("policy", {"policy": Script(batches=(Commit(3),))}),
     ("policy", {"policy": replace(WITHOUT, privatizer=None)}),
     ("policy", {"policy": replace(WITHOUT, privatizer="none")}),
@@ -190,4 +190,4 @@ def test_arguments_out_of_range_are_refused_by_name(which: int) -> None:
         "rng": SYSTEM,
     }
     with refused(name):
-        play(**{**good, **change})  # type: ignore[arg-type]  # what is refused
+        play(**{**good, **change})  # type: ignore[arg-type]  # deliberately of the wrong type

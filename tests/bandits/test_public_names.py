@@ -162,7 +162,7 @@ class Halves(Environment):
 
 def test_an_own_policy_privatizer_and_world_play_together() -> None:
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'privatizer'"):
-        ExploreThenCommit()  # type: ignore[call-arg]  # what is refused
+        ExploreThenCommit()  # type: ignore[call-arg]  # deliberately of the wrong type
     policy = ExploreThenCommit(privatizer=Shared())
     world = np.random.default_rng(1)
     run = play(policy, Halves(), horizon=5000, world=world, rng=SeededRng(1))

@@ -58,7 +58,7 @@ def test_a_sensitivity_is_a_value(sensitivity: Sensitivity) -> None:
     assert pickle.loads(pickle.dumps(sensitivity)) == sensitivity  # noqa: S301 - our own bytes
     assert [other for other in SENSITIVITIES if other == sensitivity] == [sensitivity]
     with pytest.raises(dataclasses.FrozenInstanceError):
-        sensitivity.amount = 9  # type: ignore[misc]  # what is refused
+        sensitivity.amount = 9  # type: ignore[misc]  # deliberately of the wrong type
 
 
 def test_a_mechanism_is_a_value_and_says_no_epsilon() -> None:
@@ -67,7 +67,7 @@ def test_a_mechanism_is_a_value_and_says_no_epsilon() -> None:
     assert dataclasses.replace(MECHANISM, scope=Scope(unit=Unit.USER)) != MECHANISM
     assert dataclasses.replace(MECHANISM, sensitivity=Sensitivity.l1(1)) != MECHANISM
     with pytest.raises(dataclasses.FrozenInstanceError):
-        MECHANISM.noise = DiscreteGaussian(sigma_squared=1)  # type: ignore[misc]  # what is refused
+        MECHANISM.noise = DiscreteGaussian(sigma_squared=1)  # type: ignore[misc]  # deliberately of the wrong type
     public = {name for name in dir(MECHANISM) if not name.startswith("_")}
     assert public == {"noise", "release", "scope", "sensitivity"}
 

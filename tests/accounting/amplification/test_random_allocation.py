@@ -69,7 +69,7 @@ def test_the_direction_that_is_gone_counts() -> None:
     assert gone == pytest.approx(there, rel=1e-3)
     found = float(renyi_of_allocation(Fraction(16), 1000, 4)) * 3
     assert found == pytest.approx(max(there, gone), rel=1e-9)
-    # By the mean of 3 orders of one round less amplified: t rounds are about 1/t of one.
+    # To first order in 1/t, 3 D_4 = log E[W^4] is 6 Var[W], and Var[W] = (e^(1/v) - 1)/t.
     assert found == pytest.approx((math.exp(1 / 16) - 1) * 6 / 1000, rel=1e-2)
 
 

@@ -3,7 +3,7 @@ r"""Property tests of ``verify`` against brute force: a claim that verifies is t
 Certificates are drawn over every law, norm, number of rounds, mixture and scope, including those
 that ``certify`` would not write. The reference is ``Truth``, which tries every shift of every
 coordinate in every round. Claims are the cell of the exact value, neighbouring cells, a single
-point, and the cost of another neighbour, which a wrong checker takes for the worst one.
+point, and the cost of a neighbour that a wrong checker would take for the worst one.
 """
 
 from __future__ import annotations

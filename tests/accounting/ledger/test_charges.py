@@ -102,7 +102,7 @@ def test_a_release_says_who_what_and_which_batch(ledger: Ledger) -> None:
     assert ledger.spent("ada") == ZCdp("1/400", scope=PER_USER)
     with pytest.raises(InvalidParameter, match="must contain at least one user"):
         ledger.charge(Release(mechanism=mechanism, batch="nobody"), rows_per_user=1)
-    assert "give no other arguments" in refusal(lambda: ledger.charge(release, batch="one"))  # type: ignore[call-overload]  # what is refused
+    assert "give no other arguments" in refusal(lambda: ledger.charge(release, batch="one"))  # type: ignore[call-overload]  # deliberately of the wrong type
 
 
 def test_what_is_assumed_stays_visible(ledger: Ledger) -> None:
@@ -347,7 +347,7 @@ def test_wrong_arguments_of_one_charge_nobody(ledger: Ledger) -> None:
     for wrong in (wanted("", "1/4", "b"), wanted("ada ada", "1/4", "b"), wanted("ada", "1/4", "")):
         with pytest.raises(InvalidParameter):
             ledger.charge_many([wanted("ada", "1/4", "a"), wrong])
-    assert "requests = 7" in refusal(lambda: ledger.charge_many([7]))  # type: ignore[list-item]  # what is refused
+    assert "requests = 7" in refusal(lambda: ledger.charge_many([7]))  # type: ignore[list-item]  # deliberately of the wrong type
     assert ledger.charges() == 0
 
 
@@ -447,7 +447,7 @@ def test_a_composition_that_no_theorem_prices_is_refused(ledger: Ledger) -> None
         with pytest.raises(error):
             ledger.charge(compose(*parts), users=["ada"], batch="one")
     with pytest.raises(InvalidParameter, match="is given twice"):
-        ledger.charge(["ada"], per_user("1/8"), users=["ada"], batch="one")  # type: ignore[call-overload]  # what is refused
+        ledger.charge(["ada"], per_user("1/8"), users=["ada"], batch="one")  # type: ignore[call-overload]  # deliberately of the wrong type
     assert ledger.charges() == 0
 
 

@@ -207,7 +207,7 @@ def test_what_is_refused_is_not_charged(ledger: Ledger) -> None:
         with pytest.raises(InvalidParameter, match="value"):
             ledger.release(mechanism, value, **asked)
     with pytest.raises(InvalidParameter, match=r"mechanism|guarantee"):
-        ledger.release(7, 1, **asked)  # type: ignore[arg-type]  # what is refused
+        ledger.release(7, 1, **asked)  # type: ignore[arg-type]  # deliberately of the wrong type
     dear = Mechanism(noise=DiscreteGaussian(sigma_squared="1/4"), sensitivity=1, scope=CELLS.scope)
     refusal(lambda: ledger.release(dear, 1, **asked), BudgetExhausted)
     assert ledger.charges() == 0

@@ -178,7 +178,7 @@ def joint_p_values(
 
 
 def forgetful(evidence: Evidence, epsilon: float) -> float:
-    """The mutant leaves blocks in which the expert is silent out of the sum."""
+    """A mutant: it omits from the sum the blocks in which the expert makes no guess."""
     loud = [i for i, t in enumerate(evidence.trials) if t.rule.experts[0].reach.any()]
     kept = tuple(evidence.trials[i] for i in loud)
     short = Evidence(trials=kept, uniforms=evidence.uniforms[loud], runs=evidence.runs)

@@ -254,25 +254,25 @@ def test_what_is_released_is_exact_or_refused() -> None:
     assert Released((ReleasedSum(Fraction(1, 2)), None)).sums == (Fraction(1, 2), None)
     for raw in ((0.5,), (1,), [ReleasedSum(Fraction(1))], None):
         with pytest.raises(InvalidParameter, match="sums"):
-            Released(raw)  # type: ignore[arg-type]  # what is refused
+            Released(raw)  # type: ignore[arg-type]  # deliberately of the wrong type
 
 
 def test_a_sum_that_no_privatizer_released_does_not_type_check() -> None:
     # mypy rejects this line too: an unused ignore would be an error.
-    released = Released((Fraction(1),))  # type: ignore[arg-type]  # what is refused
+    released = Released((Fraction(1),))  # type: ignore[arg-type]  # deliberately of the wrong type
     assert released.sums == (Fraction(1),)
 
 
 def test_nobody_changes_a_state_or_a_choice() -> None:
     state = BatchedElimination(privatizer=Unprotected()).init(3, 100)
     with pytest.raises(FrozenInstanceError):
-        state.batch = 2  # type: ignore[misc]  # what is refused
+        state.batch = 2  # type: ignore[misc]  # deliberately of the wrong type
     with pytest.raises(FrozenInstanceError):
-        Pulls((1, 1)).counts = (2, 2)  # type: ignore[misc]  # what is refused
+        Pulls((1, 1)).counts = (2, 2)  # type: ignore[misc]  # deliberately of the wrong type
     assert hash(state) == hash(BatchedElimination(privatizer=Unprotected()).init(3, 100))
 
 
 @pytest.mark.parametrize("counts", [(), (0, 0), (-1, 2), (1.0, 2), [1, 2], (True, 1)])
 def test_counts_that_are_no_batch_are_refused(counts: object) -> None:
     with pytest.raises(InvalidParameter, match="counts"):
-        Pulls(counts)  # type: ignore[arg-type]  # what is refused
+        Pulls(counts)  # type: ignore[arg-type]  # deliberately of the wrong type

@@ -206,11 +206,11 @@ def test_what_is_assumed_is_said() -> None:
 def test_sums_that_encodings_cannot_have_are_refused(privatizer: Privatizer) -> None:
     for total in (-1, 4 * privatizer.precision(4) + 1, 0.5, True):
         with pytest.raises(InvalidParameter, match="encoded_sum"):
-            privatizer.release(total, 4, SeededRng(1))  # type: ignore[arg-type]  # what is refused
+            privatizer.release(total, 4, SeededRng(1))  # type: ignore[arg-type]  # deliberately of the wrong type
     for pulls in (0, -1, 2.0):
         for ask in (privatizer.precision, privatizer.noise, privatizer.guarantee):
             with pytest.raises(InvalidParameter, match="pulls"):
-                ask(pulls)  # type: ignore[arg-type]  # what is refused
+                ask(pulls)  # type: ignore[arg-type]  # deliberately of the wrong type
 
 
 class Halves(Privatizer):

@@ -165,7 +165,7 @@ def test_draws_out_of_range_are_refused_by_name(world: Environment) -> None:
         ((0, 1, 1, None), "world"),
     ]:
         with refused(name):
-            world.encoded_sum(*arguments)  # type: ignore[arg-type]  # what is refused
+            world.encoded_sum(*arguments)  # type: ignore[arg-type]  # deliberately of the wrong type
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_wrong_name_of_a_parameter_is_refused_by_name(
 
     def misnamed() -> None:
         with pytest.raises(InvalidParameter, match=rf"^nmae = 20: {law.__name__} needs .*{first}="):
-            law(**good, nmae=20)  # type: ignore[call-arg]  # what is refused
+            law(**good, nmae=20)  # type: ignore[call-arg]  # deliberately of the wrong type
         with pytest.raises(InvalidParameter, match=rf"^{law.__name__} = .*by name: .* {first}="):
             law(*good.values())
         with pytest.raises(InvalidParameter, match=r"^\w+: must be given: .*="):

@@ -291,7 +291,7 @@ def test_a_field_without_a_default_is_demanded_and_none_can_be_set() -> None:
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'price'"):
         Priced()
     with pytest.raises(FrozenInstanceError):
-        Priced(price=1).price = 2  # type: ignore[misc]  # what is refused
+        Priced(price=1).price = 2  # type: ignore[misc]  # deliberately of the wrong type
     with pytest.raises(InvalidParameter, match=r"price = 0: must be > 0: nothing is free"):
         Priced(price=0)
     with pytest.raises(InvalidParameter, match=r"tax = nan"):

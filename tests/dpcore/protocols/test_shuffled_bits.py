@@ -66,7 +66,7 @@ def test_one_integer_a_user_is_refused_by_type_and_by_mypy() -> None:
     share = DiscreteLaplace(scale=8).share(4)
     protocol = AggregatedSum(users=4, precision=2, threshold=60, share=share)
     noisy = protocol.randomize([0.0, 0.0, 1.0, 1.0])
-    line = refusal(lambda: Shuffler().shuffle(noisy, rng=NeverAsked()))  # type: ignore[arg-type]  # what is refused
+    line = refusal(lambda: Shuffler().shuffle(noisy, rng=NeverAsked()))  # type: ignore[arg-type]  # deliberately of the wrong type
     assert names(line, "messages")
     line = refusal(lambda: run(protocol, [0.5] * 4, Shuffler(), batch="b", rng=NeverAsked()))
     assert names(line, "functionality")

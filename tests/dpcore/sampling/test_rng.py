@@ -217,7 +217,7 @@ def test_a_source_implements_two_methods_and_has_the_rest() -> None:
     assert [source.flip() for _ in range(4)] == [0, 1, 0, 1]
     assert [source.below(3) for _ in range(4)] == [0, 1, 2, 0]
     with pytest.raises(TypeError):
-        Rng()  # type: ignore[abstract]  # what is refused
+        Rng()  # type: ignore[abstract]  # deliberately of the wrong type
 
 
 def in_threads(act: Callable[[], list[int]], threads: int = 6) -> list[list[int]]:

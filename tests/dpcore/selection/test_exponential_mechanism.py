@@ -207,4 +207,4 @@ def test_a_threshold_releases_what_reaches_it() -> None:
     assert release.release({}) == {}
     for wrong in ({"a": 0}, {"a": 1.5}, [3]):
         with pytest.raises(InvalidParameter, match="value"):
-            release.release(wrong)  # type: ignore[arg-type]  # what is refused
+            release.release(wrong)  # type: ignore[arg-type]  # deliberately of the wrong type

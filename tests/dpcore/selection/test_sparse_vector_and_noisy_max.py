@@ -361,7 +361,7 @@ def test_a_stream_may_be_adaptive_and_bad_answers_are_refused() -> None:
         said.append(each)  # noqa: PERF402 - the answers look at what was said
     assert said == [False, False, True] * 2
     with pytest.raises(InvalidParameter, match="value"):
-        above.release([0.5])  # type: ignore[list-item]  # what is refused
+        above.release([0.5])  # type: ignore[list-item]  # deliberately of the wrong type
     with pytest.raises(InvalidParameter, match="value"):
         NoisyMax(epsilon=1, sensitivity=1).release([])
     bad: tuple[dict[str, Any], ...] = (

@@ -249,7 +249,7 @@ class EveryHundredth(Right, fails="each update"):
 
 
 class BalancedNoise(Right, fails="each update"):
-    """Each update takes back the noise of the one before: the sum of all has little."""
+    """Each update subtracts the noise of the previous one, so their sum has little noise."""
 
     last: Floats | None = None
 
