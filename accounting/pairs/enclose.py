@@ -144,4 +144,5 @@ def better(one: Enclosure, two: Enclosure, side: int) -> Enclosure:
     """
     if side == 0:
         return within(one, two.lower, two.upper)
-    return min(one, two, key=lambda each: -each.lower if side < 0 else each.upper)
+    # If they agree at this end, the narrower one.
+    return min(one, two, key=lambda each: (each.upper, -each.lower)[::side])

@@ -44,6 +44,7 @@ _MOST_EXACT: Final = 1 << 20
 _FEWEST_BITS: Final = 64
 _WIDE: Final = 4  # an integral may be this much wider than requested before outcomes are enumerated
 
+_MUCH: Final = 30  # a requested width that is not much larger fails for the same reason
 _ROUGHER: Final = tuple(Fraction(1, each) for each in (2, 100, 10**4, 10**6, 10**8, 10**10))
 
 _FEW_ROUNDS: Final = 16
@@ -201,7 +202,8 @@ class ComposedLoss:
                 return best
         for rough in _ROUGHER:
             # An integral of a larger requested width may still be narrower.
-            if relative < rough < _width(best) and (found := ask(line, rough)) is not None:
+            found = ask(line, rough) if _MUCH * relative < rough < _width(best) else None
+            if found is not None:
                 before, best = best, better(best, found, line.side)
                 if best == before:
                     break
