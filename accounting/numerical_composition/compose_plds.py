@@ -151,7 +151,9 @@ class ContourIntegral:
             nonlocal slope
             slope = -total.logarithm(near, upper=True)[1]
             low, high = total.bounds(exact)
-            return within(Enclosure.of((hidden + low).union(hidden + high)), Fraction(0), certain)
+            # From above, the bounds on the hidden and on the listed mass may add up to more than 1.
+            ends = Enclosure.of((hidden + low).union(hidden + high))
+            return within(Enclosure(min(ends.lower, certain), ends.upper), Fraction(0), certain)
 
         def aim(found: Enclosure) -> _Aim:
             # The hidden mass is known, so the remainder may have a larger relative error.

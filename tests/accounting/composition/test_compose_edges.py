@@ -307,6 +307,16 @@ def test_a_narrower_request_keeps_what_a_wider_one_proves() -> None:
     assert ends(mixed.delta(5, "1e-6")).lower > ends(mixed.delta(5, "1/2")).lower > 0.99
 
 
+@pytest.mark.parametrize("width", ["1/2", "1e-6"])
+def test_a_delta_of_almost_one_is_at_most_one(width: str) -> None:
+    r"""The mass of losses counted as infinite is known only from above; the sum exceeded 1."""
+    parts = (Gaussian(sigma=Fraction(1000, 3)), 16), (Gaussian(sigma=1000), 2000)
+    wide = ((guarantee(Description(noise=n, sensitivity=1, relation=ADDED)), k) for n, k in parts)
+    total = compose((sampled(DiscreteGaussian(sigma_squared="1/100"), "1/10"), 2000), *wide)
+    found = ends(total.delta(3, width))
+    assert 1 - 10 * Fraction(width) <= found.lower <= found.upper == 1
+
+
 @pytest.mark.parametrize("rounds", [16, 20])
 def test_rare_outcomes_are_not_infinite_losses(rounds: int) -> None:
     r"""Outcomes below 1e-20 have more mass together than this delta, and matter only there."""
