@@ -13,7 +13,6 @@ assumed, with the same reason. Proofs: docs/proofs/composition.md.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import wraps
@@ -91,14 +90,7 @@ def as_zcdp(claim: Guarantee) -> ZCdp:
 
     Raises :class:`NotDerived` for an Approx or Rdp claim: neither implies a bound at all orders.
     """
-    try:
-        found = _of_guarantee(claim).zcdp().upper
-    except NotDerived:
-        largest = math.inf if isinstance(claim, (Approx, Rdp)) else claim.pure().upper
-        if not isinstance(largest, Fraction):
-            raise
-        # A bound on the loss bounds every order.
-        found = Pure(largest).zcdp().upper
+    found = _of_guarantee(claim).zcdp().upper
     rho = _finite(found, f"a zCDP claim from {claim!r}", "D_alpha/alpha is unbounded")
     return ZCdp(rho, scope=claim.scope)
 

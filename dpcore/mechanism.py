@@ -158,6 +158,13 @@ class Sensitivity:
         """
         return value if isinstance(value, Sensitivity) else cls(value)
 
+    @property
+    def squared(self) -> int:
+        r"""The largest squared l2 length of the change."""
+        if isinstance(self.amount, tuple):
+            return sum(bound * bound for bound in self.amount)
+        return self.amount if self.norm is Norm.L2_SQUARED else self.amount**2
+
     def times(self, units: int) -> Sensitivity:
         r"""The sensitivity to a change of ``units`` units, in the same norm.
 

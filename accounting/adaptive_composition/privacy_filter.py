@@ -312,8 +312,8 @@ class ApproxFilter(Filter):
     The sum of rho is limited to a value that implies (epsilon, slack), the sum of delta to delta -
     slack. An (epsilon, delta) charge costs rho = min(epsilon^2/2, epsilon) and delta; a zCDP charge
     costs its rho. ``slack`` is half of delta by default. A guarantee without a rho is converted at
-    ``charge_delta``, by default a thousandth of delta - slack. ``rho`` is the limit of the sum; it
-    is computed once and stored.
+    ``charge_delta``, by default a thousandth of delta - slack; so is a sample, if that costs less.
+    ``rho`` is the limit of the sum; it is computed once and stored.
 
     >>> opened = ApproxFilter(budget=Approx(1, "1e-6"))
     >>> opened.counters, opened.slack

@@ -85,7 +85,9 @@ class ShuffledCurve(DescribedSample):
     @property
     def assumptions(self) -> tuple[str, ...]:
         r"""The shuffler and the honest users."""
-        return (f"a shuffler hides the order, and {self.reports.users} users follow the protocol",)
+        users = self.reports.users
+        honest = f"{users} users follow" if users > 1 else "1 user follows"
+        return (f"a shuffler hides the order, and {honest} the protocol",)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0."""

@@ -3,8 +3,9 @@ r"""Calibration: the least noise, the most rounds or the largest sampling rate f
 One parameter of a plan is unknown. Floats propose its value, and two certified bounds decide: the
 guarantee holds at the returned value, and the next value was also tried. If larger noise is smaller
 noise plus independent noise (Skellam, Poisson and binomial in the size, Polya laws, their
-differences and discrete Laplace in the scale), and for rounds and rates, the guarantee then fails
-at every riskier value; for the discrete Gaussian and its sums only these two values are
+differences and discrete Laplace in the scale), and for rounds and rates, the guarantee fails at
+every riskier value if it is proven to fail at the next one (:attr:`Edge.proven`; never known where
+only an upper bound is); for the discrete Gaussian and its sums only these two values are
 certified. Proofs: docs/proofs/composition.md.
 """
 
@@ -232,7 +233,8 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
     ``noise`` is the name of a law, with its other parameters if it has any:
     ``"discrete-gaussian"``, ``"polya-difference:shape=0.9"``, ``"binomial:probability=1/2"``.
     ``honest_fraction`` = h/n enlarges the noise of a distributed protocol, so that the shares of h
-    of n users suffice. A real parameter is at most 0.12% above the least one.
+    of n users suffice. A real parameter is at most 0.12% above the least one, if the next smaller
+    value is proven to fail (``least``).
 
     ``rate`` < 1 is the rate of Poisson sampling, ``scheme`` any other sampling scheme. They,
     ``sensitivity``, ``relation`` and ``group`` are those of a :class:`Description`. With sampling,
@@ -289,9 +291,9 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
 
 
 def most_rounds(release: OneRelease, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
-    r"""The largest number of rounds of ``release`` that satisfies (epsilon, delta)."""
+    r"""The largest number of rounds of ``release`` that is proven to satisfy (epsilon, delta)."""
     at, limit = _targets(epsilon, delta)
-    rounds = Unknown(name="rounds", power=-1, unit=1, least=1, most=1 << 40, closed=True)
+    rounds = Unknown(name="rounds", power=-1, unit=1, least=1, most=1 << 40)
 
     def bound(value: Fraction) -> Bound:
         return decide(compose((release, int(value))), at, limit, _DIGITS)
@@ -307,7 +309,7 @@ def largest_rate(
     delta: RationalLike,
     sensitivity: Sensitivity | int = 1,
 ) -> Edge:
-    r"""The largest Poisson sampling rate at which ``rounds`` rounds satisfy (epsilon, delta)."""
+    r"""The largest Poisson rate at which ``rounds`` rounds provably satisfy (epsilon, delta)."""
     at, limit = _targets(epsilon, delta)
     times = integer("rounds", rounds, at_least=1)
     rate = Unknown(name="sampling rates", power=-2, least=_REACH[0], most=1, closed=True)
@@ -328,7 +330,7 @@ def noise_multiplier(
     delta: RationalLike,
     watch: Callable[[int], None] | None = None,
 ) -> Edge:
-    r"""The least noise multiplier at which a training run satisfies (epsilon, delta).
+    r"""The least noise multiplier at which a training run provably satisfies (epsilon, delta).
 
     The search starts at the noise multiplier of ``run``. The relative step is 1/10,000.
     """

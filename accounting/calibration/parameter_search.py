@@ -240,7 +240,9 @@ def _refuse_hopeless(unknown: Unknown, value: Fraction, found: Bound, limit: Fra
         raise NotDerived(wanted, reason)
     if found.upper > limit and value == unknown.safest:
         more = "use a larger delta" if unknown.power > 0 else "add more noise"
-        raise NotDerived(wanted, f"{float(value):g}, the safest value, does not satisfy it; {more}")
+        fails = found.lower is not None and found.lower > limit
+        words = "does not satisfy it" if fails else "is not proven to satisfy it"
+        raise NotDerived(wanted, f"{float(value):g}, the safest value, {words}; {more}")
     if found.upper <= limit and value == unknown.riskiest and not unknown.closed:
         raise NotDerived(
             wanted, f"{float(value):g}, the least safe value, already satisfies it with a margin"

@@ -268,7 +268,7 @@ def _proven(
                     at=each.at,
                     lower=low,
                     upper=high,
-                    unit=high / 10**digits,
+                    unit=(high or 1) / 10**digits,
                 )
                 for each, (low, high) in zip(requests, found, strict=True)
             ]

@@ -208,8 +208,13 @@ def _most(wanted: CalibrationOptions) -> _Answer:
             count, moves = whole("--rounds", wanted.rounds, 1), description.sensitivity
             found = largest_rate(noise, rounds=count, epsilon=at, delta=limit, sensitivity=moves)
     quantity, bound = f"delta({wanted.epsilon})", f"epsilon = {wanted.epsilon}, delta"
+    plural, value = what == "rounds" and found.value != 1, exactly(found.value)
+    if found.proven:
+        words = f"at most {value} {'satisfy' if plural else 'satisfies'}"
+    else:
+        words = f"{value} {'are' if plural else 'is'} proven to satisfy"
     facts = [
-        (what, f"at most {exactly(found.value)} satisfy {bound} = {wanted.delta}"),
+        (what, f"{words} {bound} = {wanted.delta}"),
         ("reached", f"{quantity} is {answers.between(found.found)}"),
     ]
     if found.beyond is not None:

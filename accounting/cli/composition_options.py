@@ -149,14 +149,19 @@ class Releases:
             rounds = whole("--rounds", time, 1)
             noise = read_law("--noise", text, kinds)
             how = Poisson(rate=rate_of(scheme)) if self.poisson else read_scheme(option, scheme)
-            with _named(scheme=option):
-                release = Description(
-                    noise=noise,
-                    sensitivity=read_sensitivity("--sensitivity", move),
-                    scheme=how,
-                    relation=self.relation,
-                    group=people,
-                )
+            try:
+                with _named():
+                    release = Description(
+                        noise=noise,
+                        sensitivity=read_sensitivity("--sensitivity", move),
+                        scheme=how,
+                        relation=self.relation,
+                        group=people,
+                    )
+            except InvalidParameter as error:
+                if error.argument != "--scheme":
+                    raise
+                raise InvalidParameter(option, scheme, error.reason) from None
             found.append((release, rounds))
         return found
 

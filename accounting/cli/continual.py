@@ -137,7 +137,7 @@ def matrix(
         "strategy, e.g. square-root:grid=64; or use --epsilon.",
     ),
     epsilon: str | None = option(
-        "EPSILON", "Find the smallest sigma of Gaussian noise that satisfies this epsilon."
+        "EPSILON", "Find the smallest sigma of Gaussian noise proven to satisfy this epsilon."
     ),
     delta: str = option("DELTA", "The delta, e.g. 1e-6.", default=...),
     participations: str = option(

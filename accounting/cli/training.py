@@ -76,7 +76,7 @@ class RunOptions:
         "Z", "The standard deviation of the noise, divided by the clipping norm; or use --epsilon."
     )
     epsilon: str | None = option(
-        "EPSILON", "Find the smallest noise multiplier that satisfies this epsilon."
+        "EPSILON", "Find the smallest noise multiplier proven to satisfy this epsilon."
     )
     batch_size: str = option("B", "The (expected) size of a batch.", default=...)
     examples: str = option("N", "The size of the training data.", default=...)

@@ -16,6 +16,7 @@ from accounting.descriptions.real_noise import REAL_LAWS, Gaussian, RealNoise
 from accounting.descriptions.sampling_schemes import (
     EVERYONE,
     SCHEMES,
+    Allocation,
     Everyone,
     Poisson,
     Scheme,
@@ -45,8 +46,8 @@ class Description:
 
     Neighbours differ in ``group`` units by ``relation``, by default the first relation of the
     scheme. With sampling, the sensitivity is that of adding a unit; with :class:`FixedSize` it is
-    that of replacing a unit. ``noise`` may also be a local report of each user, shuffled or not;
-    the sensitivity is then 1, and the description has the scope of the report.
+    that of replacing a unit. ``noise`` may also be a local report of each user under replacement,
+    shuffled or not; the sensitivity is then 1, and the report has the unit of the description.
 
     >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/100"), group=3).text
     'gaussian:sigma=2 --sensitivity 1 --poisson 1/100 --group 3'
@@ -72,10 +73,10 @@ class Description:
         chosen = usual if self.relation is None else self.relation
         scope = Scope(unit=self.unit, relation=chosen, group=self.group)
         object.__setattr__(self, "relation", scope.relation)
-        if isinstance(self.noise, LocalReport):
-            object.__setattr__(self, "noise", replace(self.noise, scope=replace(scope, group=1)))
         for name, value, reason in self._unproven(scope.relation, usual):
             raise InvalidParameter(name, value, reason)
+        if isinstance(self.noise, LocalReport):
+            object.__setattr__(self, "noise", replace(self.noise, scope=scope))
 
     def _unproven(self, relation: Relation, usual: Relation) -> Iterator[tuple[str, object, str]]:
         # Yield each unsupported field: its name, its value, and the values for which a bound exists
@@ -83,7 +84,7 @@ class Description:
         if relation not in scheme.words:
             yield "relation", relation.value, f"must be {usual.value}: {scheme.why}"
         if isinstance(self.noise, LocalReport):
-            yield from self._unproven_of_reports()
+            yield from self._unproven_of_reports(self.noise.scope.relation)
         elif scheme.reports:
             yield "scheme", scheme.text, f"applies to local reports only: {', '.join(FAMILIES)}"
         if isinstance(scheme, Poisson) and self.replaced and not self.real:
@@ -101,16 +102,15 @@ class Description:
         if self.group > 1 and not scheme.everybody and not gaussian:
             yield "group", self.group, "must be 1 for samples, unless the noise is gaussian"
 
-    def _unproven_of_reports(self) -> Iterator[tuple[str, object, str]]:
+    def _unproven_of_reports(self, own: Relation) -> Iterator[tuple[str, object, str]]:
         if self.scheme.reports is False:
-            must = (
-                f"must be shuffled:users=N for local reports, or {EVERYONE.name}: all users report"
-            )
+            must = f"local reports need the scheme shuffled:users=N or {EVERYONE.name} (all report)"
             yield "scheme", self.scheme.text, must
         for name, value, usual in (
             ("sensitivity", write_sensitivity(Sensitivity.of(self.sensitivity)), "1"),
             ("group", self.group, 1),
             ("relation", self.scope.relation.value, _REPLACED.value),
+            ("relation", own.value, _REPLACED.value),
         ):
             if value != usual:
                 yield name, value, f"must be {usual} for local reports"
@@ -141,6 +141,9 @@ class Description:
         r"""The release without sampling, where replacing a unit changes the query twice as much."""
         times = self.scheme.most_moves * (2 if self.replaced else 1)
         moves = Sensitivity.of(self.sensitivity).times(times)
+        if isinstance(self.scheme, Allocation) and self.scheme.picks > 1:
+            # The Gaussian noise of all picks, as coordinates of one release.
+            moves = Sensitivity.l2_squared(self.scheme.picks * moves.squared)
         return replace(self, sensitivity=moves, scheme=EVERYONE)
 
     @property

@@ -174,6 +174,11 @@ class Allocation(Scheme):
         make_integers(self, "rounds", at_most=_MOST_ROUNDS)
         make_integers(self, "picks", at_most=self.rounds)
 
+    @property
+    def everybody(self) -> bool:
+        r"""Whether every unit is in all rounds."""
+        return self.picks == self.rounds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncatedPoisson(Scheme):

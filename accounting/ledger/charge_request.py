@@ -15,12 +15,14 @@ from fractions import Fraction
 from typing import Any, Final, Self, TypeAlias, cast
 
 from accounting.adaptive_composition.privacy_filter import ApproxFilter, Filter, Price
+from accounting.amplification.subsampling import DescribedSample
 from accounting.composition.compose import Composition, Source, compose
 from accounting.composition.noisy_threshold_guarantee import threshold_guarantee
 from accounting.convert_guarantees import as_zcdp
 from accounting.derive_guarantee import Derivable, Reported
 from accounting.derive_guarantee import guarantee as derived
 from accounting.errors import NotDerived
+from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.renyi_to_epsilon import rounded_up
 from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.ledger.hash_chain import canonical
@@ -197,21 +199,35 @@ def _price_of(keeper: Filter, whole: Composition) -> Price:
 
 
 def _price_in_two(keeper: ApproxFilter, whole: Composition) -> Price:
-    # The price of each part separately; the parts without a rho are converted together, once.
-    rho, delta, rest = Fraction(0), Fraction(0), []
+    # Each part by its rho, or samples, whose rho is that of their largest loss, by their epsilon at
+    # a delta: the price that uses less of the budget.
+    rhos: dict[Guarantee, Fraction] = {}
+    for part, _ in whole.parts:
+        with suppress(NotDerived):
+            source = Pure(part.stated_epsilon) if isinstance(part, Approx) else part
+            rhos[part] = _finite(whole, source.zcdp().upper)
+    exact = {part: rho for part, rho in rhos.items() if not isinstance(part, DescribedSample)}
+    routes = (rhos, exact) if len(exact) < len(rhos) else (rhos,)
+    prices = (_by_rho(keeper, whole, each) for each in routes)
+
+    def used(price: Price) -> tuple[bool, Fraction]:
+        limits = zip(price.costs, keeper.budgets, strict=True)
+        shares = (cost / limit for cost, limit in limits if limit)
+        return not keeper.admits((0, 0), price), sum(shares, Fraction(0))
+
+    return min(prices, key=used)
+
+
+def _by_rho(keeper: ApproxFilter, whole: Composition, rhos: Mapping[Guarantee, Fraction]) -> Price:
+    # The price by these rhos of parts; the other parts are converted together, once.
+    rest = tuple(each for each in whole.parts if each[0] not in rhos)
+    rho, delta = Fraction(0), Fraction(0)
     for part, rounds in whole.parts:
-        if isinstance(part, Approx):
-            rho += rounds * Fraction(as_zcdp(Pure(part.stated_epsilon)).rho)
-            delta += rounds * part.stated_delta
-            continue
-        try:
-            rho += rounds * _finite(whole, part.zcdp().upper)
-        except NotDerived:
-            rest.append((part, rounds))
+        rho += rounds * rhos.get(part, 0)
+        delta += rounds * part.stated_delta if isinstance(part, Approx) else 0
     if rest:
         at = Fraction(keeper.charge_delta or 0)
-        others = replace(whole, parts=tuple(rest))
-        epsilon = _finite(whole, others.epsilon(at).upper)
+        epsilon = _finite(whole, replace(whole, parts=rest).epsilon(at).upper)
         rho += Fraction(as_zcdp(Pure(epsilon)).rho)
         delta += at
     scope = keeper.budget.scope

@@ -9,7 +9,7 @@ docs/proofs/local.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Self
 
@@ -50,6 +50,7 @@ class ReportCurve(PairCurve):
 
     ``ratio`` is > 1. ``distance`` is the total variation distance between the reports of two
     values, positive and at most (ratio - 1)/(ratio + 1), its value for binary randomised response.
+    ``report`` is the mechanism as text, if it is known.
 
     >>> from dpcore.local import SubsetSelection
     >>> curve = ReportCurve.of(SubsetSelection(epsilon=1, values=100))
@@ -64,6 +65,7 @@ class ReportCurve(PairCurve):
     ratio: Exact = Exact()
     distance: Exact = Exact(zero="reports at distance 0 carry no information")
     scope: InScope = InScope()
+    report: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -80,7 +82,9 @@ class ReportCurve(PairCurve):
     def of(cls, mechanism: LocalReport) -> Self:
         r"""The curve of one report; neighbours differ in the value of one user."""
         distance = mechanism.own - mechanism.other
-        return cls(ratio=mechanism.ratio, distance=distance, scope=mechanism.scope)
+        return cls(
+            ratio=mechanism.ratio, distance=distance, scope=mechanism.scope, report=mechanism.text
+        )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -103,8 +107,8 @@ class ReportCurve(PairCurve):
 
     @property
     def text(self) -> str:
-        r"""The pure epsilon of the report."""
-        return f"a local report of epsilon {up(self.pure().upper, _DIGITS)}"
+        r"""The mechanism in the syntax of the commands, or the pure epsilon of the report."""
+        return self.report or f"a local report of epsilon {up(self.pure().upper, _DIGITS)}"
 
     @property
     def description(self) -> None:

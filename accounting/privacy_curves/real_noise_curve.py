@@ -78,7 +78,8 @@ class RealCurve(OneRelease):
     def density(self) -> Density:
         r"""The noise, in units of the sensitivity."""
         if isinstance(self.noise, Gaussian):
-            return NormalDensity(Fraction(self.noise.sigma) ** 2 / self._squared())
+            moves = Sensitivity.of(self.sensitivity)
+            return NormalDensity(Fraction(self.noise.sigma) ** 2 / moves.squared)
         return LaplaceDensity(self._spread())
 
     def loss(self) -> NormalLoss | None:
@@ -164,13 +165,6 @@ class RealCurve(OneRelease):
         return replace(
             Bound.of(found, "exact", _THEOREMS[type(self.noise)]), assumptions=self.assumptions
         )
-
-    def _squared(self) -> Fraction:
-        # The largest squared l2 length of a shift.
-        moves = Sensitivity.of(self.sensitivity)
-        if isinstance(moves.amount, tuple):
-            return Fraction(sum(step * step for step in moves.amount))
-        return Fraction(moves.amount if moves.norm is Norm.L2_SQUARED else moves.amount**2)
 
     def _spread(self) -> Fraction:
         # The ratio l = D/scale.

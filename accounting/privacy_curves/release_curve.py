@@ -23,6 +23,7 @@ from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import Guarantee, order_above_one, probability, width
 from accounting.guarantees.renyi_to_epsilon import approx_from_renyi, delta_from_renyi
+from accounting.guarantees.stated_guarantees import Pure
 from accounting.law_pairs.registry import Coordinates, candidates, worst
 from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.enclose import MOST_BITS, largest, narrowed, within
@@ -88,6 +89,16 @@ class OneRelease(Guarantee):
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The largest Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1."""
         return self._both(self.enclose_renyi(order, bits_of(relative)))
+
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
+        r"""The zCDP parameter, by default a bound from the largest loss, which bounds every order.
+
+        Raises :class:`NotDerived` if the loss is unbounded.
+        """
+        largest = self.pure(relative).upper
+        if not isinstance(largest, Fraction):
+            return Guarantee.zcdp(self)
+        return replace(Pure(largest).zcdp(), assumptions=self.assumptions)
 
     def dominating_pairs(self) -> DominatingPairs:
         r"""The dominating pairs of one round, for compositions.

@@ -31,7 +31,7 @@ from tests.effort import by_day, effort
 from tests.support.accounting.release_lists import curve
 from tests.support.dpcore.mpmath_precision import real
 from tests.support.dpcore.mutants import mutated, rewired
-from tests.support.dpcore.refusals import refused
+from tests.support.dpcore.refusals import refusal, refused
 from tests.support.laws import LAWS
 
 MANY: dict[str, dict[str, Any]] = {
@@ -223,6 +223,18 @@ def test_only_a_certified_failure_proves_the_edge() -> None:
     assert edge(Fraction(1, 9), Fraction(1)).proven
     assert not edge(Fraction(1, 10), Fraction(1)).proven
     assert not edge(None, Fraction(1)).proven
+
+
+@pytest.mark.parametrize(("low", "fails"), [(None, False), ("1/9", False), ("1/8", True)])
+def test_a_search_without_a_value_says_what_is_proven(low: str | None, *, fails: bool) -> None:
+    rounds = Unknown(name="rounds", power=-1, unit=1, least=1, most=9)
+    lower = None if low is None else Fraction(low)
+    bound = Bound(lower=lower, upper=Fraction(1), method="", theorem="")
+    said = refusal(
+        lambda: search(rounds, lambda _: bound, epsilon=Fraction(1), delta=Fraction(1, 9)),
+        NotDerived,
+    )
+    assert ("does not satisfy it" if fails else "is not proven to satisfy it") in said
 
 
 @pytest.mark.parametrize("power", [2, 1, -1, -2])

@@ -30,7 +30,7 @@ from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Approx, ZCdp
 from accounting.kernel import law_tables
 from accounting.kernel.law_tables import Refused
-from dpcore import DiscreteGaussian, Mechanism
+from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism
 from tests.effort import by_day
 from tests.support.dpcore.refusals import refusal
 from tests.support.run_command import Command, typed
@@ -205,6 +205,14 @@ def test_what_takes_long_is_stopped_in_time(
         failures = verify(changed).failures
     assert failures[-1].status in (Status.UNDECIDED, Status.UNCHECKED)
     assert time.process_time() - start < 5
+
+
+def test_a_delta_of_zero_has_evidence() -> None:
+    mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
+    total = compose((mechanism, 10))
+    found = certify(total, deltas=["1e-6"], epsilons=[1], evidence=True)
+    assert (found.claims[1]["lower"], found.claims[1]["upper"]) == ("0.00000000", "0.00000000")
+    assert verify(found).proof == "kernel"
 
 
 def test_what_the_kernel_does_not_reach_gets_no_evidence() -> None:

@@ -143,10 +143,16 @@ def test_local_reports_alone_and_shuffled(command: Command, name: str) -> None:
     report = [f"--noise={name}:epsilon=2,values=5", "--delta", "1e-6"]
     alone = command("epsilon", *report, "--json").json["epsilon"]
     assert 1.99 < alone["lower"] <= alone["upper"] <= 2
+    # The line of the rounds can be given as options again.
+    shown = next(at for at in command("epsilon", *report).out.splitlines() if at[:6] == "rounds")
+    again = command("epsilon", "--noise", shown.split("x ", 1)[1], "--delta", "1e-6", "--json")
+    assert again.json["epsilon"] == alone
     shuffled = command("epsilon", *report, "--scheme", "shuffled:users=2e4", "--json").json
     assert 0.01 < shuffled["epsilon"]["lower"] <= shuffled["epsilon"]["upper"] < 0.08
     assert shuffled["parts"][0]["part"]["users"] == 20_000
-    assert "follow the protocol" in shuffled["assumptions"][0]
+    assert "20000 users follow the protocol" in shuffled["assumptions"][0]
+    single = command("epsilon", *report, "--scheme", "shuffled:users=1").out
+    assert "1 user follows the protocol" in single
 
 
 def test_a_curve_falls(command: Command, tmp_path: Path) -> None:

@@ -52,11 +52,11 @@ TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
         ("--noise unary-encoding:epsilon=1", "unary-encoding:epsilon=1: values is missing"),
         ("--noise local-hashing:epsilon=1,values=1", "values must be >= 2"),
         ("--noise local-hashing:epsilon=1,values=9 --sensitivity 2", "--sensitivity = 2: must"),
-        ("--noise local-hashing:epsilon=1,values=9 --poisson 1%", "--poisson = "),
+        ("--noise local-hashing:epsilon=1,values=9 --poisson 1%", "--poisson = 1%: local reports"),
         ("--noise local-hashing:epsilon=1,values=9 --relation add-remove", "--relation"),
         (
             "--noise local-hashing:epsilon=1,values=9 --scheme poisson:rate=0.01",
-            "--scheme = poisson:rate=1/100: must be shuffled:users=N",
+            "--scheme = poisson:rate=0.01: local reports need the scheme shuffled:users=N",
         ),
         ("--noise local-hashing:epsilon=1,values=9 --scheme shuffled:users=0", "--scheme"),
         ("--scheme shuffled:users=2e4", "applies to local reports only"),

@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -337,3 +337,28 @@ def test_most_rounds(command: Command) -> None:
     words = ["--noise", "gaussian:sigma=10", "--epsilon", 2, "--delta", "1e-5"]
     most = command("calibrate", *words, "--rounds", "most", "--json").json
     assert (most["value"], most["one_step_more"]["value"], most["most"]) == ("25", "26", True)
+
+
+PICKED: Final = "gaussian:sigma=1 --scheme allocated:rounds=3,picks=2"
+REPORTS: Final = "randomised-response:epsilon=2,values=5 --scheme shuffled:users=1000"
+
+
+@pytest.mark.parametrize(
+    ("noise", "epsilon", "said"),
+    [
+        ("gaussian:sigma=10", "2", "at most 25 satisfy epsilon"),
+        ("gaussian:sigma=10", "2/5", "at most 1 satisfies epsilon"),
+        ("gaussian:sigma=1", "1/10", "1, the safest value, does not satisfy it"),
+        ("gaussian:sigma=1e9", "1", "already satisfies it"),
+        (PICKED, "7.5", "1 is proven to satisfy epsilon"),
+        (PICKED, "6", "1, the safest value, is not proven to satisfy it"),
+        (REPORTS, "1", "9 are proven to satisfy epsilon"),
+    ],
+)
+def test_most_rounds_says_what_is_proven(
+    command: Command, noise: str, epsilon: str, said: str
+) -> None:
+    words = ["--noise", *noise.split(), "--epsilon", epsilon, "--delta", "1e-5"]
+    answer = command("calibrate", *words, "--rounds", "most")
+    assert said in answer.out + answer.err
+    assert ("fails" in answer.out) is said.startswith("at most")

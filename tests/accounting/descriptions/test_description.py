@@ -59,6 +59,7 @@ from dpcore.local import (
 )
 from dpcore.parse_noise import noise_from_json, read_noise
 from tests.support.accounting import subsampled_releases
+from tests.support.accounting.bound_ends import ends
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal, refused
 
@@ -307,6 +308,15 @@ def test_everybody_sampled_is_nobody_left_out() -> None:
         assert guarantee(asked) == curve
     twice = Description(noise=NORMAL, scheme=Poisson(rate=1), relation=REPLACE)
     assert guarantee(twice) == RealCurve(noise=NORMAL, sensitivity=2)
+    scope = Scope(relation=ADDED)
+    plain = RealCurve(noise=NORMAL, sensitivity=3, scope=scope)
+    for rounds in (1, 3):
+        epoch = Allocation(rounds=rounds, picks=rounds)
+        allocated = guarantee(Description(noise=NORMAL, sensitivity=3, scheme=epoch))
+        assert allocated.scope == scope
+        found, truth = (ends(each.delta(1)) for each in (allocated, compose((plain, rounds))))
+        assert found.lower <= truth.upper
+        assert truth.lower <= found.upper <= truth.upper * (1 + Fraction(1, 10**5))
 
 
 CERTIFIED = {"everyone", "poisson"}
@@ -349,8 +359,27 @@ def test_a_rho_budget_charges_a_bounded_loss_without_a_rho() -> None:
     (price, _), ratio = cost(keeper, shuffled, 1), Fraction(guarantee(REPORT).pure().upper)
     assert price.costs == (ratio**2 / 2,)
     assert "follow the protocol" in price.assumptions[0]
+    assert cost(keeper, compose((guarantee(shuffled), 3)), 1)[0].costs == (3 * ratio**2 / 2,)
     unbounded = Description(noise=NORMAL, scheme=FixedSize(sample=1, population=9))
     assert refusal(lambda: cost(keeper, unbounded, 1), NotDerived) != ""
+
+
+@pytest.mark.parametrize(("epsilon", "users", "amplified"), [(1, 1000, True), ("1/50", 2, False)])
+def test_an_approximate_budget_charges_the_cheaper_price(
+    epsilon: Any, users: int, *, amplified: bool
+) -> None:
+    """A shuffle costs its epsilon at a delta, or the rho of a report if that uses less."""
+    keeper = ApproxFilter(budget=Approx(4, "1e-6", scope=Scope(unit=Unit.USER)))
+    noise = RandomisedResponse(epsilon=epsilon, values=4)
+    shuffle = guarantee(Description(noise=noise, scheme=Shuffled(users=users)))
+    rho, delta = Fraction(shuffle.zcdp().upper), Fraction(keeper.charge_delta or 0)
+    converted = Fraction(shuffle.epsilon(delta).upper) ** 2 / 2
+    price, _ = cost(keeper, shuffle, 1)
+    assert price.costs == ((converted, delta) if amplified else (rho, 0))
+    assert (converted < rho / 2) is amplified
+    gauss = guarantee(Description(noise=DiscreteGaussian(sigma_squared=400)))
+    mixed, _ = cost(keeper, compose(gauss, shuffle), 1)
+    assert mixed.costs == (price.costs[0] + Fraction(1, 800), price.costs[1])
 
 
 @pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.text)
@@ -372,6 +401,13 @@ def test_a_report_alone_and_shuffled_is_one_description() -> None:
     assert guarantee(votes) == guarantee(shuffled)
     assert guarantee(shuffled).scope == user
     other = replace(report, scope=Scope(relation=ADDED))
+    for scheme in (EVERYONE, Shuffled(users=9)):
+        for relation in (None, REPLACE):
+            with refused("relation"):
+                Description(noise=other, scheme=scheme, relation=relation)
+        written = replace(REPORT, scheme=scheme).to_json() | {"report": other.to_json()}
+        with refused("relation"):
+            description_from_json(written)
     for changed, argument in (
         ({"scheme": Shuffled(users=1000), "noise": NORMAL}, "scheme"),
         ({"scheme": Poisson(rate="1/2")}, "scheme"),

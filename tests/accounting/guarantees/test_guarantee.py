@@ -67,7 +67,7 @@ ASKED: dict[str, tuple[Any, ...]] = {
 }
 REFUSED = {
     ("zcdp", "pure"), ("rdp", "zcdp"), ("rdp", "pure"), ("approx", "renyi"), ("approx", "zcdp"),
-    ("approx", "pure"), ("poisson", "zcdp"), ("fixed", "renyi"), ("fixed", "zcdp"),
+    ("approx", "pure"), ("fixed", "renyi"),
 }  # fmt: skip
 
 
