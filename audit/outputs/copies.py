@@ -24,7 +24,8 @@ from typing import Any, Final
 import numpy as np
 
 from audit.errors import Unreadable
-from audit.outputs.identity import columns_of, identity, is_table
+from audit.outputs.identity import identity
+from audit.outputs.tables import LIBRARIES, columns_of, is_table
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
 
@@ -133,8 +134,10 @@ def _object(output: Any, seen: dict[int, tuple[object, str]]) -> Any:
 
 
 def _copied_table(output: Any) -> Any:
-    # Only Python objects in cells are shared by a copy; a pickle takes ten times as long.
-    if any(str(column.dtype).lower() == "object" for column in columns_of(output)):
+    # A copy shares Python objects in cells, and loses a class of its own; a pickle takes ten times
+    # as long.
+    own = type(output).__module__.partition(".")[0] not in LIBRARIES
+    if own or any(str(column.dtype).lower() == "object" for column in columns_of(output)):
         return pickle.loads(pickle.dumps(output))  # noqa: S301  # packed here
     return copy.deepcopy(output)
 

@@ -4,7 +4,7 @@ Two outputs are the same if their texts are equal: ``1``, ``1.0``, ``True`` and 
 four outputs, and ``0.0`` and ``-0.0`` are two. All payloads of nan are the same. The items of a set
 are unordered, those of a dict are ordered. An object of an unknown class is identified by its repr,
 its attributes, also those of objects in them, and, if it has a hash, by its own ``==``. DataFrames
-and Series of pandas and polars are read as plain data; neither library is imported here.
+and Series of pandas and polars are read as plain data (``audit.outputs.tables``).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import enum
 import math
 import re
 import sys
+import types
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,11 +27,13 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from audit.outputs.tables import Table, is_table, read_table
+
 Exact: TypeAlias = int | float | Fraction | Decimal
 r"""The types of finite numbers that can be compared exactly with each other."""
 
 TEXTS: Final = {"U": "str", "S": "bytes"}
-r"""Type names of text without the width, which depends on the other texts."""
+r"""Type names of text without the width, which depends on the other texts of a batch."""
 
 _PLAIN: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 _BY_REPR: Final = _PLAIN | {
@@ -53,6 +56,7 @@ _CONTAINERS: Final = frozenset({list, tuple, dict, set, frozenset})
 _DEEPEST: Final = 50
 _MOST_OBJECTS: Final = 1000
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
+_NOT_OF_EXCEPTION: Final = frozenset({"args", "__dict__", "__suppress_context__", "__traceback__"})
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -92,11 +96,10 @@ class _Array(Name):
 
 
 def _one_form(array: NDArray[Any]) -> NDArray[Any]:
-    # In native byte order, with a single nan.
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
+    # With a single nan.
     if array.dtype.kind == "f" and (odd := np.isnan(array)).any():
-        array = np.where(odd, array.dtype.type("nan"), array)
+        array = array.copy()
+        array[odd] = math.nan
     return array
 
 
@@ -192,9 +195,11 @@ def number_in(output: object) -> Number | None:
             return None
         case Written():
             return Number(output.value, output.text)
+        case np.ndarray() if kind is not np.ndarray:  # a subclass has more than its number
+            return None
         case np.ndarray() if output.ndim and output.size == 1 and output.dtype.kind in "iuf":
             value = _numpy_value(output.reshape(1)[0])
-            return None if value is None else Number(value, f"{output.dtype.name}{output.shape}")
+            return None if value is None else Number(value, array_form(output.dtype, output.shape))
         case np.integer() | np.floating():
             value = _numpy_value(output)
             return None if value is None else Number(value, output.dtype.name)
@@ -208,6 +213,11 @@ def number_in(output: object) -> Number | None:
             return Number(bare, _text(output, [])) if math.isfinite(bare) else None
         case _:
             return None
+
+
+def array_form(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
+    r"""The type and shape of an array; the byte order is part of the type."""
+    return f"{dtype.name if dtype.isnative else dtype.str}{shape}"
 
 
 def _numpy_value(number: Any) -> Exact | None:
@@ -255,10 +265,10 @@ def _text(value: Any, objects: list[Hashable]) -> str:
     if table is not None:
         # The repr of a table omits rows and rounds numbers.
         return f"{kind.__qualname__}{_text(table, objects)}"
-    for base, bare in _ALL_BASES.items():
+    for base, bare in ALL_BASES.items():
         if isinstance(value, base):
-            own = getattr(value, "__dict__", None)
-            more = f", {_text(dict(own), objects)}" if own else ""
+            own = all_attributes_of(value)
+            more = f", {_text(own, objects)}" if own else ""
             return f"{kind.__qualname__}({_text(bare(value), objects)}{more})"
     return _object(value, objects)
 
@@ -295,8 +305,7 @@ def _scalar(value: Any, objects: list[Hashable]) -> str:
 
 
 def _array(value: Any, objects: list[Hashable]) -> str:
-    dtype = value.dtype
-    name = TEXTS.get(dtype.kind, str(dtype.newbyteorder("=")))
+    dtype, name = value.dtype, str(value.dtype)
     more = "" if name in _BARE else f", dtype={name}"
     more += f", shape={value.shape}" if not value.size else ""
     items = value.astype(str) if dtype.kind in "mM" else value
@@ -358,36 +367,13 @@ BASES: Final[dict[type, Callable[[Any], Any]]] = {
 }
 r"""The content of an object of a subclass, read by methods of the base, not by its own."""
 
-_ALL_BASES: Final[dict[type, Callable[[Any], Any]]] = {
+ALL_BASES: Final[dict[type, Callable[[Any], Any]]] = {
     **BASES,
-    np.ma.MaskedArray: lambda value: value.tolist(),
     np.ndarray: lambda value: value.view(np.ndarray),
 }
+r"""The same, and of arrays."""
 
-
-_LIBRARIES: Final = frozenset({"pandas", "polars"})
-_known: Final[dict[type, bool]] = {}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    r"""A table by columns: their names, types and values; ``index`` has the row labels, if any.
-
-    A Series is one column; ``name`` is the name of the Series, or of the index of a DataFrame;
-    ``attrs`` are the attributes that pandas keeps with a table.
-    """
-
-    name: Hashable
-    columns: tuple[Hashable, ...]
-    types: tuple[str, ...]
-    index: tuple[Hashable, ...] | None
-    values: tuple[list[Any], ...]
-    attrs: dict[Hashable, Any]
-
-
-_WRITERS[Table] = lambda value, objects: _row(
-    (value.name, value.columns, value.types, value.index, value.values, value.attrs), objects
-)
+_WRITERS[Table] = lambda value, objects: _row(value.parts(), objects)
 
 
 class StandIn:
@@ -408,9 +394,15 @@ class StandIn:
 
 
 def fields_of(output: Any) -> tuple[tuple[str, Any], ...] | None:
-    r"""The names and values of the fields of a dataclass, or None for any other object."""
+    r"""The names and values of the fields of a dataclass or a masked array, otherwise None."""
     if isinstance(output, StandIn):
         return output.fields
+    if isinstance(output, np.ma.MaskedArray):
+        if output is np.ma.masked:
+            return ()
+        own = {name: item for name, item in vars(output).items() if not name.startswith("_")}
+        parts = {name: getattr(output, name) for name in ("mask", "fill_value", "hardmask")}
+        return tuple({"data": np.ma.getdata(output), **parts, **own}.items())
     if not dataclasses.is_dataclass(type(output)):
         return None
     fields = {each.name: getattr(output, each.name) for each in dataclasses.fields(output)}
@@ -422,12 +414,20 @@ def attributes_of(output: Any) -> dict[str, Any]:
 
     An object in an attribute is a dict of its class and its own attributes, up to 1000 objects and
     50 levels; otherwise, and if it has no data, it is :class:`Unread`
-    (:func:`unread_attributes`). None for classes of Python itself, which may cache a text or a hash
-    in an attribute, and for members of an enum.
+    (:func:`unread_attributes`). A class that is defined in a function belongs to its objects. None
+    for classes of Python itself except exceptions, because they may cache a text or a hash in an
+    attribute, for members of an enum, and for tables (:func:`table_of`).
     """
     if isinstance(output, StandIn):
         return output.own
+    if is_table(type(output)):
+        return {}
     return _attributes(output, {id(output): (0, output)}, _DEEPEST)
+
+
+def all_attributes_of(output: Any) -> dict[str, Any]:
+    r"""The attributes of an instance of a subclass of a plain type, with any objects in them."""
+    return {**attributes_of(output), **getattr(output, "__dict__", {})}
 
 
 def unread_attributes(output: Any) -> list[str]:
@@ -451,13 +451,47 @@ _Seen: TypeAlias = dict[int, tuple[int, object]]
 
 
 def _attributes(value: Any, seen: _Seen, depth: int) -> dict[str, Any]:
-    library = str(type(value).__module__).partition(".")[0] in sys.stdlib_module_names
-    if library or isinstance(value, enum.Enum):
+    return {name: _data(item, seen, depth - 1) for name, item in _own_attributes(value).items()}
+
+
+def _own_attributes(value: Any) -> dict[str, Any]:
+    kind = type(value)
+    if isinstance(value, type):
+        return _of_local_classes(value)
+    library = str(kind.__module__).partition(".")[0] in sys.stdlib_module_names
+    error = isinstance(value, BaseException)
+    if isinstance(value, enum.Enum) or (library and not error):
         return {}
+    found = (_of_exception(value) if error else {}) | _of_local_classes(kind)
     state = object.__getstate__(value)
-    parts = state if isinstance(state, tuple) else (state,)
-    found = {name: item for part in parts if type(part) is dict for name, item in part.items()}
-    return {name: _data(item, seen, depth - 1) for name, item in found.items()}
+    for part in state if isinstance(state, tuple) else (state,):
+        found |= part if type(part) is dict else {}
+    return found
+
+
+def _of_local_classes(kind: type) -> dict[str, Any]:
+    # A class in a function is made anew by each call, so its attributes may differ.
+    return {
+        name: item
+        for base in reversed(kind.__mro__)
+        if "<locals>" in base.__qualname__
+        for name, item in vars(base).items()
+        if not name.startswith(("__", "_abc_")) and not hasattr(type(item), "__get__")
+    }
+
+
+def _of_exception(error: BaseException) -> dict[str, Any]:
+    # The attributes of the built-in classes, such as __cause__ and filename. A traceback refers to
+    # all variables of the target.
+    names = {
+        name
+        for base in type(error).__mro__
+        if base.__module__ == "builtins" and base is not object
+        for name, item in vars(base).items()
+        if isinstance(item, types.MemberDescriptorType | types.GetSetDescriptorType)
+    }
+    found = {name: getattr(error, name, None) for name in sorted(names - _NOT_OF_EXCEPTION)}
+    return {name: item for name, item in found.items() if item is not None}
 
 
 def _data(value: Any, seen: _Seen, depth: int) -> Any:
@@ -493,7 +527,7 @@ def _contents(value: Any, seen: _Seen, depth: int) -> dict[str, Any]:
 
 def _is_data(value: Any, depth: int) -> bool:
     kind = type(value)
-    if kind is np.ndarray or isinstance(value, np.generic):
+    if isinstance(value, np.ndarray | np.generic):
         return not value.dtype.hasobject
     if kind not in _CONTAINERS or not depth:
         return kind in _BY_REPR
@@ -501,37 +535,8 @@ def _is_data(value: Any, depth: int) -> bool:
     return all(_is_data(item, depth - 1) for item in items)
 
 
-def is_table(kind: type) -> bool:
-    r"""Whether objects of a class are DataFrames, Series or an index."""
-    found = _known.get(kind)
-    if found is None:
-        of = any(base.__module__.partition(".")[0] in _LIBRARIES for base in kind.__mro__)
-        found = _known[kind] = of and any(hasattr(kind, name) for name in ("columns", "to_list"))
-    return found
-
-
 def table_of(output: Any) -> Table | None:
     r"""The output as a table, or None if it is not a table."""
     if isinstance(output, StandIn):
         return output.table
-    if not is_table(type(output)):
-        return None
-    index = getattr(output, "index", None)
-    labels = None if index is None or callable(index) else tuple(index.to_list())
-    columns = columns_of(output)
-    several = hasattr(output, "columns")
-    return Table(
-        name=getattr(index, "name", None) if several else output.name,
-        columns=tuple(output.columns) if several else (),
-        types=tuple(str(column.dtype) for column in columns),
-        index=labels,
-        values=tuple(column.to_list() for column in columns),
-        attrs=dict(getattr(output, "attrs", {})),
-    )
-
-
-def columns_of(output: Any) -> list[Any]:
-    r"""The columns of a DataFrame; a Series or an index is one column."""
-    if hasattr(output, "get_columns"):
-        return list(output.get_columns())
-    return [column for _, column in output.items()] if hasattr(output, "columns") else [output]
+    return read_table(output) if is_table(type(output)) else None

@@ -27,12 +27,12 @@ from audit.outputs.identity import (
     display_name,
     fields_of,
     identity,
-    is_table,
     table_of,
     unread_attributes,
     without_address,
     written,
 )
+from audit.outputs.tables import is_lazy, is_table
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 
@@ -69,7 +69,7 @@ def kind(output: object) -> str:
 
 
 def _dtype_name(dtype: np.dtype[Any]) -> str:
-    return TEXTS.get(dtype.kind, dtype.name)
+    return TEXTS.get(dtype.kind, dtype.name if dtype.isnative else dtype.str)
 
 
 def require_readable(output: object) -> None:
@@ -98,6 +98,8 @@ def _require_code(item: object) -> None:
     if type(item) is int or isinstance(item, np.ndarray | np.generic) or is_table(type(item)):
         return
     name, tried = type(item).__name__, "hash"
+    if is_lazy(type(item)):
+        raise Unreadable(f"returned a {name}, which contains its source data: return its collect()")
     try:
         if _has_hash(item):
             tried = "=="

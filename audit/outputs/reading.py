@@ -19,7 +19,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.outputs.identity import Exact, Name, Number, distinct_rows, identity, number_in
+from audit.outputs.identity import (
+    Exact,
+    Name,
+    Number,
+    array_form,
+    distinct_rows,
+    identity,
+    number_in,
+)
 from dpcore.errors import InvalidParameter
 
 Integers = NDArray[np.int64]
@@ -28,7 +36,7 @@ _MAX: Final = np.int64(2**63 - 1)
 _EXACT: Final = 2.0**53
 _READABLE: Final = 1e15
 _BARE: Final = frozenset({"int", "float", "int64", "float64"})
-_DTYPE: Final = re.compile(r"(?:u?int|float|longdouble)[0-9]*(?:\([0-9, ]*\))?")
+_DTYPE: Final = re.compile(r"(?:[<>]?[uif]|u?int|float|longdouble)[0-9]*(?:\([0-9, ]*\))?")
 
 
 class Place(NamedTuple):
@@ -254,7 +262,7 @@ _LARGE: Final = frozenset({np.longdouble, np.timedelta64})
 
 def _read_array(array: NDArray[Any]) -> Reading:
     dtype, rest = array.dtype, array.shape[1:]
-    form = dtype.name + (str(rest) if rest else "")
+    form = array_form(dtype, rest) if rest else dtype.name
     if rest == (1,) * len(rest):
         flat = array.reshape(len(array))
         if dtype.kind in "iu":

@@ -21,7 +21,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from itertools import groupby
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 from urllib.parse import unquote
 
 import numpy as np
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from audit.outputs.identity import (
     BASES,
     Unread,
+    all_attributes_of,
     attributes_of,
     fields_of,
     identity,
@@ -123,7 +124,7 @@ def _walk(value: Any, path: str, cells: Cells) -> str:
         return _table(kind.__name__, table, path, cells)
     for base, bare in BASES.items():
         if isinstance(value, base):
-            own = getattr(value, "__dict__", None)
+            own = all_attributes_of(value)
             more = _fields(own.items(), path, cells) if own else ""
             return f"{kind.__name__}{more}: {_walk(bare(value), path, cells)}"
     own = attributes_of(value)
@@ -236,19 +237,22 @@ def _date(value: dt.datetime, path: str, cells: Cells) -> str:
 
 def _numpy(value: Any, path: str, cells: Cells) -> str:
     dtype = value.dtype
-    name = _NAMES.get(dtype.name, dtype.name)
     if isinstance(value, np.ma.MaskedArray):
-        if not value.ndim:
-            return f"masked {name} {_walk(value.tolist(), path, cells)}"
-        return f"masked {name}{value.shape}{_items(value.tolist(), path, cells)}"
+        if value is np.ma.masked:
+            return _label(value, path, cells)
+        (_, data), *parts = cast("Any", fields_of(value))
+        return f"masked {_walk(data, path, cells)}{_fields(parts, path, cells)}"
+    name = _NAMES.get(str(dtype), str(dtype))
     if value.ndim:
         outer = f"{'' if type(value) is np.ndarray else type(value).__name__ + ' '}array"
-        shape = f"{outer}{value.shape}"
+        own = None if type(value) is np.ndarray else all_attributes_of(value)
+        more = _fields(own.items(), path, cells) if own else ""
+        shape = f"{outer}{value.shape}{more}"
         if dtype.kind in "biuf" and dtype.itemsize <= 8:
             cells += zip(_paths(path, value.shape), value.ravel().tolist(), strict=True)
             return f"{shape} of {name}"
         items = list(value.ravel()) if dtype.kind != "O" else value.ravel().tolist()
-        return f"{shape}{_items(items, path, cells)}"
+        return f"{shape} of {name}{_items(items, path, cells)}"
     if dtype.names is not None:
         pairs = ((each, value[each]) for each in dtype.names)
         return f"row{_fields(pairs, path, cells)}"
@@ -266,14 +270,14 @@ def _numpy(value: Any, path: str, cells: Cells) -> str:
 
 
 def _table(name: str, table: Any, path: str, cells: Cells) -> str:
-    columns = table.columns or (table.name,)
+    columns = table.columns or (table.name,) * len(table.types)
     parts = []
     for key, kind, values in zip(columns, table.types, table.values, strict=True):
         own = path + _step(key) if table.columns else path
         parts.append(f"{_named(key)}: {kind}{_items(values, own, cells)}")
-    index = "" if table.index is None else f", index {identity(table.index)}"
-    more = _fields(table.attrs.items(), f"{path}.attrs", cells) if table.attrs else ""
-    return f"{name}({', '.join(parts)}{index}){more}"
+    labels = f", index {identity((table.index, table.axes))}" if table.axes else ""
+    more = _fields(table.more.items(), path, cells) if table.more else ""
+    return f"{name}({', '.join(parts)}{labels}){more}"
 
 
 _Reader: TypeAlias = Callable[[Any, str, Cells], str]

@@ -12,6 +12,7 @@ whose items are plain data.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import pickle
@@ -21,23 +22,25 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
 from audit.outputs.identity import (
-    BASES,
+    ALL_BASES,
     Name,
     StandIn,
-    Table,
     Unread,
+    all_attributes_of,
     attributes_of,
     fields_of,
     identity,
     table_of,
 )
+from audit.outputs.tables import Table
 
 _PLAIN: Final = "biufcSUmM"
+_PARTS: Final = tuple(each.name for each in dataclasses.fields(Table))
 _TOKEN: Final = 40  # bits, after those of a counter
 
 
@@ -120,10 +123,8 @@ _SENT: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
     Fraction: lambda value: ("Fraction", value.numerator, value.denominator),
     Decimal: lambda value: ("Decimal", str(value)),
     Unread: lambda value: ("unread", value.kind),
-    Table: lambda value: (
-        "table", value.name, value.columns, value.types, value.index, value.values, value.attrs,
-    ),
-}  # fmt: skip
+    Table: lambda value: ("table", *value.parts()),
+}
 
 
 def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
@@ -135,7 +136,7 @@ def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
             return "row", _npy(np.asarray(value).reshape(1))
     if kind in _SENT:
         return _SENT[kind](value)
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and not (_is_own_array(kind) and all_attributes_of(value)):
         return _array(value)
     name, fields, table = kind.__name__, fields_of(value), table_of(value)
     # The repr of a dataclass may omit fields; that of a table omits rows and rounds numbers.
@@ -145,7 +146,7 @@ def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
     else:
         text = repr(value) if fields is None else str(which)
     number = value.number if isinstance(value, StandIn) else objects.number(value, text, which)
-    for base, plainly in BASES.items():
+    for base, plainly in ALL_BASES.items():
         if isinstance(value, base):
             return "like", number, name, text, base.__name__, plainly(value), _own(value)
     return "object", number, name, text, _own(value), fields, table
@@ -153,13 +154,18 @@ def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
 
 def _own(value: Any) -> dict[str, Any]:
     # All attributes of an instance of a plain type's subclass, otherwise those that hold data.
-    plain = any(isinstance(value, base) for base in BASES)
-    return dict(getattr(value, "__dict__", {})) if plain else attributes_of(value)
+    plain = any(isinstance(value, base) for base in ALL_BASES)
+    return all_attributes_of(value) if plain else attributes_of(value)
+
+
+def _is_own_array(kind: type) -> bool:
+    of_numpy = kind.__module__.partition(".")[0] == "numpy"
+    return not of_numpy and not issubclass(kind, np.ma.MaskedArray)
 
 
 def _array(value: Any) -> tuple[Any, ...]:
     if isinstance(value, np.ma.MaskedArray):
-        value = np.ma.filled(value.astype(object), None)  # masked items become None
+        return "masked", dict(cast("Any", fields_of(value)))
     array = np.asarray(value)
     if array.dtype.hasobject:
         return "objects", array.shape, array.ravel().tolist()
@@ -178,6 +184,15 @@ def _made(*described: Any) -> Any:
     raise AssertionError(described)  # the unpickler replaces it
 
 
+def _masked(parts: dict[str, Any]) -> Any:
+    names = {"data": "data", "mask": "mask", "fill_value": "fill_value", "hardmask": "hard_mask"}
+    if not parts:
+        return np.ma.masked
+    found = np.ma.MaskedArray(**{word: parts.pop(name) for name, word in names.items()})
+    vars(found).update({name: part for name, part in parts.items() if name[:1] != "_"})
+    return found
+
+
 def _rows(data: bytes) -> Any:
     return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
 
@@ -188,13 +203,12 @@ _MADE: Final[dict[str, Callable[..., Any]]] = {
     "row": lambda data: _rows(data)[0],
     "rows": _rows,
     "objects": lambda shape, items: np.fromiter(items, dtype=object).reshape(shape),
+    "masked": _masked,
     "complex": complex,
     "Fraction": Fraction,
     "Decimal": Decimal,
     "unread": Unread,
-    "table": lambda name, columns, types, index, values, attrs: Table(
-        name=name, columns=columns, types=types, index=index, values=values, attrs=attrs
-    ),
+    "table": lambda *parts: Table(**dict(zip(_PARTS, parts, strict=True))),
 }
 
 
@@ -221,7 +235,8 @@ class _Unpickler(pickle.Unpickler):
                 return self._known[number]
             if like:
                 base, plain, own = held
-                found = _class(name, {kind.__name__: kind for kind in BASES}[base])(plain)
+                made_of = _class(name, {kind.__name__: kind for kind in ALL_BASES}[base])
+                found = plain.view(made_of) if base == "ndarray" else made_of(plain)
                 found.own = dict(own)
             else:
                 found = _class(name, object)()
@@ -237,5 +252,6 @@ class _Unpickler(pickle.Unpickler):
 @lru_cache(maxsize=256)
 def _class(name: str, base: type) -> Any:
     bases = (StandIn,) if base is object else (StandIn, base)
-    # Hide number and text, which are not attributes of the object.
-    return type(name, bases, {"__dict__": property(lambda self: self.own)})
+    # Hide number and text, which are not attributes of the object. A part of an array has none.
+    hidden = {"__dict__": property(lambda self: self.own), "own": {}, "text": name}
+    return type(name, bases, hidden)

@@ -18,15 +18,30 @@ from hypothesis import strategies as st
 
 from audit.claims.tested_claim import Claim
 from audit.outputs import identity as told
+from audit.outputs.copies import captured
 from audit.outputs.identity import identity
 from audit.outputs.output_parser import Outputs, join
 from audit.outputs.reading import NumberLine, read
 from audit.outputs.rows import row_of
+from audit.outputs.wire import Objects, pack, unpack
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.targets.target import Block, Scalar, Target, Vectorised
 from tests.effort import by_day
-from tests.support.audit.distinct_constants import APART, LINES, TINY, Bare, Hidden, Own, Silent
+from tests.support.audit.distinct_constants import (
+    APART,
+    LINES,
+    TINY,
+    Bare,
+    Hidden,
+    Own,
+    Silent,
+    failed,
+    labelled,
+    local,
+    tagged,
+    under_mask,
+)
 
 PLAN = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=200, alpha="1e-3", seed=7)
 
@@ -57,6 +72,21 @@ def test_constants_that_differ_are_refuted(one: Any, other: Any) -> None:
     assert verdict(one, other) == "refuted"
     for same in (one, other):  # a target that only returns None counts as failed
         assert verdict(same, same) == (None if same is None else "nothing_measured")
+
+
+@pytest.mark.parametrize(("one", "other"), APART, ids=map(str, range(len(APART))))
+def test_constants_that_differ_also_differ_in_another_process(one: Any, other: Any) -> None:
+    def seen(value: Any) -> tuple[Any, ...]:
+        reading, code = read([value]), int(read([value]).codes[0])
+        return identity(value), reading.names[code] if code >= 0 else reading.numbers.listed()
+
+    known = dict[int, Any]()
+    objects = Objects(shared=True)
+    first, same, second = (unpack(pack([x], objects), known)[0] for x in (one, one, other))
+    assert seen(first) == seen(same)
+    assert seen(captured(one)) == seen(one)
+    for here, there in ((first, second), (one, other)):
+        assert all(a != b for a, b in zip(seen(here), seen(there), strict=True))
 
 
 @by_day(7)
@@ -97,8 +127,15 @@ EQUAL = [
     ("x", bytes([120]).decode()),
     ({1, 2}, {2, 1}),
     (np.array([1.0, math.nan]), np.array([1.0, -math.nan])),
-    (np.array([1, 2]), np.array([1, 2]).astype(">i8")),
-    (np.array(["a"], "<U1"), np.array(["a"], "<U9")),
+    (np.ones((2, 3)), np.ones((2, 3), order="F")),
+    (np.frombuffer(b"12", "u1"), np.array([49, 50], "u1")),  # the first is read-only
+    (under_mask(2), under_mask(2)),
+    (failed(2, "no", "a", cause=failed(note="b")), failed(2, "no", "a", cause=failed(note="b"))),
+    (local(1), local(1)),
+    (type(local(1)), type(local(1))),
+    (local(1, int), local(1, int)),
+    (labelled(1), labelled(1)),
+    (tagged(1), tagged(1)),
     (Own(1), Own(1)),
     (Hidden(1), Hidden(1)),
     (Silent(threading.Lock()), Silent(threading.Lock())),  # named in the report
@@ -116,6 +153,14 @@ def _chain(length: int, end: int) -> Silent:
     for _ in range(length):
         found = Silent(found)
     return found
+
+
+def test_the_structure_of_an_array_has_its_whole_type() -> None:
+    for one, other in (("<i8", ">i8"), ("U10", "U11"), ("S1", "S2")):
+        assert row_of(np.ones(2, one)).structure != row_of(np.ones(2, other)).structure
+    batch = np.ones((2, 1), ">i8")
+    assert read(batch).numbers.listed() == read(list(batch)).numbers.listed()
+    assert read(batch).numbers.form != read(batch.astype(int)).numbers.form
 
 
 def test_objects_in_a_circle_are_read_once() -> None:
@@ -148,9 +193,10 @@ def test_an_attribute_in_which_python_caches_a_text_is_not_read() -> None:
     assert identity(one) == identity(other)
 
 
-def test_a_masked_number_is_read_as_none() -> None:
-    found = row_of(np.ma.masked)
-    assert (found.structure, found.cells) == ("masked float NoneType", [("", "None")])
+def test_a_masked_array_has_the_columns_of_its_data() -> None:
+    cells = row_of(np.ma.array([1, 5], mask=[False, True])).cells
+    assert cells[:4] == [("[0]", 1), ("[1]", 5), (".mask[0]", False), (".mask[1]", True)]
+    assert row_of(np.ma.masked).structure == "MaskedConstant"
 
 
 @pytest.mark.parametrize("made", [Bare, Silent, ValueError])

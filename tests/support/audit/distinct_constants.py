@@ -104,6 +104,52 @@ def noted(note: Any) -> Noted:
     return found
 
 
+def failed(*args: Any, cause: Any = None, context: Any = None, note: str = "") -> Exception:
+    found = OSError(*args) if args else ValueError("no")
+    found.__cause__, found.__context__ = cause, context
+    if note:
+        found.add_note(note)
+    return found
+
+
+def local(value: Any, base: Any = object) -> Any:
+    """An object of a class that is made anew by each call."""
+
+    class Answer(base):  # type: ignore[misc]  # any base
+        shared = value
+
+    return Answer()
+
+
+class Labelled(str):
+    __slots__ = ("label",)
+    label: Any
+
+
+def labelled(label: Any) -> Labelled:
+    found = Labelled("a")
+    found.label = label
+    return found
+
+
+class Tagged(np.ndarray):
+    tag: Any
+
+
+def tagged(tag: Any) -> Any:
+    found = np.zeros(3).view(Tagged)
+    found.tag = tag
+    return found
+
+
+def under_mask(value: Any, note: Any = None, **options: Any) -> Any:
+    found: Any = np.ma.array([(1, value)], mask=[(False, True)], **options)
+    if note is not None:
+        found.note = note
+    return found
+
+
+RECORD = [("a", int), ("b", float)]
 UTC, LATE = dt.UTC, dt.timezone(dt.timedelta(hours=1))
 NOON = dt.datetime(2024, 10, 27, 2, 30)  # noqa: DTZ001 - a time that comes twice
 TINY = np.finfo(np.longdouble).eps
@@ -149,6 +195,26 @@ APART: list[tuple[Any, Any]] = [
     (Silent(PurePath("a")), Silent(PurePath("b"))),
     (Silent(Silent(1, up=Bare(1))), Silent(Silent(1, up=Bare(2)))),
     (ValueError("a"), ValueError("b")), (noted(1), noted(2)), (range(3), range(4)),
+    (np.array([1, 2], ">i8"), np.array([1, 2])), (np.array([1], ">i8"), np.array([1])),
+    (np.array([0.5, math.nan], ">f4"), np.array([0.5, math.nan], "f4")),
+    (np.array(["a"], "U10"), np.array(["a"], "U11")),
+    (np.array([(1, 2)], [("a", "<i8"), ("b", "<i4")]),
+     np.array([(1, 2)], [("a", "<i8"), ("b", ">i4")])),
+    (under_mask(2), under_mask(3)), (under_mask(2, dtype=RECORD), under_mask(3, dtype=RECORD)),
+    ([under_mask(2, dtype=object)], [under_mask(3, dtype=object)]),
+    (under_mask(2, note="a"), under_mask(2, note="b")),
+    (Silent(under_mask(2)), Silent(under_mask(3))),
+    (np.ma.array(1.0, mask=True), np.ma.array(2.0, mask=True)),
+    (np.ma.array([1]), np.ma.array([1], mask=[False])),
+    (np.ma.array([1], mask=[True]), np.ma.array([1], mask=[False])),
+    (np.ma.array([1], fill_value=2), np.ma.array([1], fill_value=3)),
+    (np.ma.masked, np.ma.array(0.0, mask=True)), (tagged(1), tagged(2)),
+    (failed(note="a"), failed(note="b")), (failed(cause=KeyError(1)), failed(cause=KeyError(2))),
+    (failed(context=failed(note="a")), failed(context=failed(note="b"))),
+    (failed(2, "no", "a"), failed(2, "no", "b")),
+    (ExceptionGroup("no", [failed(note="a")]), ExceptionGroup("no", [failed(note="b")])),
+    (local(1), local(2)), (type(local(1)), type(local(2))), (local(1, int), local(2, int)),
+    (labelled(1), labelled(2)),
 ]  # fmt: skip
 
 LINES = [

@@ -1,0 +1,160 @@
+"""Tests of tables as outputs: all that a recipient of a DataFrame can distinguish is audited."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Final
+
+import pandas as pd
+import polars as pl
+import pytest
+
+from audit.errors import TargetFailed
+from audit.outputs.copies import captured
+from audit.outputs.identity import identity, unread_attributes
+from audit.outputs.rows import row_of
+from audit.outputs.wire import Objects, pack, unpack
+from audit.report.audit_report import AuditReport
+from audit.run_audit import audit
+from tests.support.dpcore.refusals import refusal
+
+DAYS: Final = pd.date_range("2020-01-01", periods=2)
+
+
+class Located(pd.DataFrame):  # type: ignore[misc]  # pandas has no types
+    """A DataFrame of a library, with an attribute of its own."""
+
+    _metadata = ["place"]  # noqa: RUF012 - as pandas documents it
+
+
+def categories(other: str) -> Any:
+    return pd.DataFrame({"city": pd.Series(["paris", other], dtype="category").head(1)})
+
+
+def arrow_categories(other: str) -> Any:
+    arrow = pytest.importorskip("pyarrow")
+    values = arrow.array(["paris", other]).dictionary_encode()
+    return pd.Series(pd.arrays.ArrowExtensionArray(values)).head(1)
+
+
+def levels(other: str) -> Any:
+    index = pd.MultiIndex.from_tuples([("ada", "paris"), ("ben", other)])
+    return pd.DataFrame({"n": [1, 2]}, index=index).head(1)
+
+
+def name_of_columns(name: str) -> Any:
+    return pd.DataFrame({"n": [1, 2]}).rename_axis(columns=name)
+
+
+def with_index(index: Any) -> Any:
+    return pd.DataFrame({"n": [1.0] * len(index)}, index=index)
+
+
+def under_mask(value: int) -> Any:
+    found = pd.Series([1, value], dtype="Int64")
+    found[1] = pd.NA
+    return pd.DataFrame({"n": found})
+
+
+def with_attribute(value: str) -> Any:
+    found = Located({"n": [1]})
+    found.place = value
+    return found
+
+
+# For each: how the output is made, and what it is made of on the two datasets.
+TABLES: Final[dict[str, tuple[Callable[[Any], Any], Any, Any]]] = {
+    "categories": (categories, "rome", "oslo"),
+    "categories of a Series": (lambda other: categories(other)["city"], "rome", "oslo"),
+    "categories of an index": (
+        lambda other: with_index(pd.CategoricalIndex(["a"], categories=["a", other])), "b", "c"
+    ),
+    "categories of the names": (
+        lambda other: pd.DataFrame(
+            [[1]], columns=pd.CategoricalIndex(["a"], categories=["a", other])
+        ), "b", "c"
+    ),
+    "order of categories": (
+        lambda ordered: pd.Series(pd.Categorical(["a"], ordered=ordered)), False, True
+    ),
+    "Arrow categories": (arrow_categories, "rome", "oslo"),
+    "Enum": (lambda other: pl.Series(["a"], dtype=pl.Enum(["a", other])), "b", "c"),
+    "long Enum": (
+        lambda other: pl.DataFrame(
+            {"x": ["0"]}, schema={"x": pl.Enum([*map(str, range(300)), other])}
+        ), "b", "c"
+    ),
+    "levels": (levels, "rome", "oslo"),
+    "name of columns": (name_of_columns, "a", "b"),
+    "name of index": (lambda name: with_index(pd.Index([1, 2], name=name)), "a", "b"),
+    "names of levels": (
+        lambda name: with_index(pd.MultiIndex.from_tuples([(1, 2)], names=["k", name])), "a", "b"
+    ),
+    "frequency": (
+        lambda regular: with_index(DAYS if regular else pd.DatetimeIndex(DAYS.to_list())),
+        True, False,
+    ),
+    "unit": (lambda unit: with_index(DAYS.as_unit(unit)), "s", "ns"),
+    "type of index": (lambda dtype: with_index(pd.Index([1], dtype=dtype)), "int8", "int64"),
+    "empty range": (lambda start: with_index(pd.RangeIndex(start, start)), 3, 4),
+    "flags": (
+        lambda allowed: name_of_columns("a").set_flags(allows_duplicate_labels=allowed), True, False
+    ),
+    "under the mask": (under_mask, 5, 6),
+    "attribute": (with_attribute, "rome", "oslo"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_all_of_a_table_is_read(name: str) -> None:
+    make, one, other = TABLES[name]
+    objects, known = Objects(shared=True), dict[int, Any]()
+    ways: list[Callable[[Any], Any]] = [
+        lambda table: table, captured, lambda table: unpack(pack([table], objects), known)[0]
+    ]  # fmt: skip
+    for way in ways:
+        first, same, second = (way(make(value)) for value in (one, one, other))
+        assert identity(first) == identity(same) != identity(second)
+        assert row_of(first) == row_of(same) != row_of(second)
+        assert unread_attributes(first) == []
+
+
+def audited(make: Callable[..., Any]) -> AuditReport:
+    return audit(make, "epsilon=1", pair=(0, 1), runs=300, seed=1)
+
+
+@pytest.mark.parametrize("name", ["categories", "names of levels", "under the mask"])
+def test_a_table_that_reveals_the_dataset_is_refuted(name: str) -> None:
+    make, *values = TABLES[name]
+    leak = audited(lambda d: make(values[d]))
+    assert leak.verdict == "refuted"
+    assert not any("not measured" in warning for warning in leak.warnings)
+    twin = audited(lambda d, rng: make(values[int(rng.integers(2))]))
+    assert twin.verdict == "not_refuted"
+
+
+def test_any_table_is_read_alike_in_another_process() -> None:
+    for table in (
+        pd.DataFrame(),
+        pl.DataFrame(),
+        pd.Series([1, 2], index=["columns", "names"]),
+        pd.DataFrame({"names": [1], "index": [2], "columns": [3], "levels": [4]}),
+        pd.concat([pd.DataFrame({"n": [1]})] * 2, axis=1),
+        pd.Series(pd.cut([1, 5], 2)),
+        pd.period_range("2020", periods=2, freq="D"),
+        pd.Series(["a", None], dtype="string"),
+    ):
+        found = unpack(pack([table], Objects()), {})[0]
+        assert str(identity(found)) == str(identity(table))
+        assert row_of(found) == row_of(table) == row_of(captured(table))
+
+
+def test_a_lazy_frame_is_refused_in_one_line() -> None:
+    def lazy(d: int) -> Any:
+        return pl.LazyFrame({"n": [d]})
+
+    with warnings.catch_warnings(action="error"):
+        line = refusal(lambda: audited(lazy), TargetFailed)
+    assert "returned a LazyFrame, which contains its source data: return its collect()" in line
+    assert audited(lambda d: lazy(d).collect()).verdict == "refuted"
