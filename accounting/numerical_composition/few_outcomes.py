@@ -17,9 +17,8 @@ from typing import Final
 import numpy as np
 
 from accounting.numerical_composition.factor import LossPart
-from accounting.pairs.enclose import better
 from accounting.pld.loss_atoms import Listing
-from dpcore.numbers.enclosure import Enclosure
+from dpcore.numbers.enclosure import Enclosure, End
 
 MOST_OUTCOMES: Final = 1 << 14
 """The largest number of outcome pairs to enumerate before an integral is tried: milliseconds."""
@@ -91,7 +90,10 @@ class Enumeration:
         return bool(self.parts[0][0].above)
 
     def _better(self, one: Enclosure | None, two: Enclosure) -> Enclosure:
-        return two if one is None else better(one, two, 1 if self._up else -1)
+        # Both totals are of one law. Rounding may move the ends past each other; only the end on
+        # the side of the listings is a bound.
+        low, high = (two.lower, two.upper) if one is None else _inner(one, two)
+        return Enclosure(min(low, high), high) if self._up else Enclosure(low, max(low, high))
 
     def listing(self, least: float) -> Listing | None:
         r"""The law of the total without outcomes of mass below ``least``; None if there are too
@@ -154,6 +156,10 @@ class Enumeration:
                 return None
             one, two = (each.coarser(math.isqrt(self.most)) for each in (one, two))
         return one.plus(two, above=above)
+
+
+def _inner(one: Enclosure, two: Enclosure) -> tuple[End, End]:
+    return max(one.lower, two.lower), min(one.upper, two.upper)
 
 
 def _narrow(found: Enclosure, relative: Fraction) -> bool:
