@@ -30,7 +30,7 @@ from accounting.numerical_composition.saddle_point import (
     saddle_at_epsilon,
     window,
 )
-from accounting.pairs.enclose import within
+from accounting.pairs.enclose import joined, within
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import one_thread
 from dpcore.numbers.enclosure import Enclosure, ball, precision
@@ -258,7 +258,7 @@ def _refined(
                 break
             continue
         reached, found = tau, evaluate(total)
-        before, best = best, _joined(best, found, side)
+        before, best = best, joined(best, found, side)
         over = min(excess(best), _MOST_GAIN)
         here = math.log(tau), math.log(max(excess(found), _CERTAIN))
         if attempt and here[0] < last[0] - _STEP:
@@ -320,19 +320,6 @@ def _excess(wanted: float, least: Fraction, found: Enclosure) -> float:
     if not found.upper < math.inf:
         return math.inf
     return float(Fraction(found.width) / max(Fraction(found.upper), least)) / wanted
-
-
-def _joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
-    # Both enclosures are valid. The sums of listings are of different laws each time, all on one
-    # side of the true value (1: above it, -1: below it): keep the best end of that side; the other
-    # end is that of the last law, or of the previous one if the last one is worse.
-    if not side:
-        return within(best, found.lower, found.upper)
-    if side > 0:
-        upper, lower = min(best.upper, found.upper), max(found.lower, Fraction(0))
-        return Enclosure(lower if lower <= upper else best.lower, upper)
-    lower = max(best.lower, found.lower)
-    return Enclosure(lower, found.upper if found.upper >= lower else best.upper)
 
 
 def _width(relative: RationalLike) -> float:

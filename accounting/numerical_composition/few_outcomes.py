@@ -17,8 +17,9 @@ from typing import Final
 import numpy as np
 
 from accounting.numerical_composition.factor import LossPart
+from accounting.pairs.enclose import joined
 from accounting.pld.loss_atoms import Listing
-from dpcore.numbers.enclosure import Enclosure, End
+from dpcore.numbers.enclosure import Enclosure
 
 MOST_OUTCOMES: Final = 1 << 14
 """The largest number of outcome pairs to enumerate before an integral is tried: milliseconds."""
@@ -65,7 +66,8 @@ class Enumeration:
             # A listing from above may have a mass of a little more than 1.
             low, high = (min(Fraction(end), Fraction(1)) for end in total.delta(epsilon))
             low, high = (max(low - lost, Fraction(0)), high) if self._up else (low, high + lost)
-            best = self._better(best, Enclosure(low, min(high, Fraction(1))))
+            found = Enclosure(low, min(high, Fraction(1)))
+            best = found if best is None else joined(best, found, 1 if self._up else -1)
             if _narrow(best, relative):
                 break
         return best
@@ -80,7 +82,7 @@ class Enumeration:
                 # The omitted mass may matter: only the end on the side of the listing is known.
                 most = found.upper if self._up else math.inf
                 found = Enclosure(Fraction(0) if self._up else found.lower, most)
-            best = self._better(best, found)
+            best = found if best is None else joined(best, found, 1 if self._up else -1)
             if certain and (best.lower == math.inf or _narrow(best, relative)):
                 break
         return best
@@ -88,12 +90,6 @@ class Enumeration:
     @property
     def _up(self) -> bool:
         return bool(self.parts[0][0].above)
-
-    def _better(self, one: Enclosure | None, two: Enclosure) -> Enclosure:
-        # Both totals are of one law. Rounding may move the ends past each other; only the end on
-        # the side of the listings is a bound.
-        low, high = (two.lower, two.upper) if one is None else _inner(one, two)
-        return Enclosure(min(low, high), high) if self._up else Enclosure(low, max(low, high))
 
     def listing(self, least: float) -> Listing | None:
         r"""The law of the total without outcomes of mass below ``least``; None if there are too
@@ -156,10 +152,6 @@ class Enumeration:
                 return None
             one, two = (each.coarser(math.isqrt(self.most)) for each in (one, two))
         return one.plus(two, above=above)
-
-
-def _inner(one: Enclosure, two: Enclosure) -> tuple[End, End]:
-    return max(one.lower, two.lower), min(one.upper, two.upper)
 
 
 def _narrow(found: Enclosure, relative: Fraction) -> bool:

@@ -136,6 +136,22 @@ def moved(end: arb, towards: arb, certain: Callable[[arb], object], times: int) 
     return end
 
 
+def joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
+    r"""The best ends of two enclosures of listings on one ``side`` of the true value.
+
+    If ``side`` is 1 (above) or -1 (below), only the end on that side bounds the true value; the
+    other is that of the last law, or of the previous one if the last one is worse. If it is 0, both
+    contain the true value, and this is the intersection.
+    """
+    if not side:
+        return within(best, found.lower, found.upper)
+    if side > 0:
+        upper, lower = min(best.upper, found.upper), max(found.lower, Fraction(0))
+        return Enclosure(lower if lower <= upper else best.lower, upper)
+    lower = max(best.lower, found.lower)
+    return Enclosure(lower, found.upper if found.upper >= lower else best.upper)
+
+
 def better(one: Enclosure, two: Enclosure, side: int) -> Enclosure:
     r"""The better of two enclosures of numbers on the same side of the true value.
 

@@ -9,7 +9,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import mpmath
 import pytest
+from mpmath import mpf
 
 from accounting import (
     Approx,
@@ -346,3 +348,39 @@ def test_few_samples_of_wide_noise_are_narrow(sigma: int, relation: Relation) ->
         found = ends(total.epsilon(delta))
         assert found.width <= found.upper / 10**6
         assert ends(one.epsilon(delta)).lower < found.upper < 3 * ends(one.epsilon(delta)).upper
+
+
+def test_two_samples_of_wide_noise_by_quadrature() -> None:
+    r"""Condition on the loss of one round; that of the other has a closed form."""
+    sigma, rate, delta = 1000, mpf("0.01"), mpf("1e-30")
+    move, mean = mpf(1) / sigma, mpf(1) / (2 * sigma**2)
+
+    def loss(x: mpf) -> mpf:
+        return mpmath.log1p(rate * mpmath.expm1(x * move - mean))
+
+    def one(epsilon: mpf, sign: int) -> mpf:
+        # The hockey-stick divergence of (mixture, N(0, 1)) for sign 1, of the swapped pair for -1.
+        grown = 1 + mpmath.expm1(sign * epsilon) / rate
+        if grown <= 0:
+            return (1 - mpmath.exp(epsilon)) if sign > 0 else mpf(0)
+        at = (mpmath.log(grown) + mean) / move
+        tail = mpmath.ncdf(-sign * at)
+        mixed = (1 - rate) * tail + rate * mpmath.ncdf(-sign * (at - move))
+        here, there = (mixed, tail) if sign > 0 else (tail, mixed)
+        return here - mpmath.exp(epsilon) * there
+
+    def two(epsilon: mpf, sign: int) -> mpf:
+        def part(x: mpf) -> mpf:
+            density = mpmath.npdf(x)
+            if sign > 0:
+                density = (1 - rate) * density + rate * mpmath.npdf(x - move)
+            return density * one(epsilon - sign * loss(x), sign)
+
+        return mpmath.quad(part, mpmath.linspace(-25, 25, 9))
+
+    noise = Description(noise=Gaussian(sigma=sigma), sensitivity=1, scheme=Poisson(rate="1/100"))
+    found = ends(compose((guarantee(noise), 2)).epsilon("1e-30"))
+    with mpmath.workdps(60):
+        exact = (Fraction(found.lower), Fraction(found.upper))
+        low, high = (mpf(end.numerator) / end.denominator for end in exact)
+        assert max(two(low, 1), two(low, -1)) >= delta >= max(two(high, 1), two(high, -1))
