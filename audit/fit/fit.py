@@ -408,14 +408,13 @@ def witness(cells: FitCells, seen: CellCounts, alpha: Fraction) -> FitWitness:
     p = np.clip(share, low, high)
     best = int(np.argmax(rel_entr(share, p) + rel_entr(1 - share, 1 - p)))
     tail, least, most = float(alpha) / 2, float(low[best]), float(high[best])
-    fewest, largest = (
-        stats.binom.ppf(tail, seen.draws, least), stats.binom.isf(tail, seen.draws, most),
-    )  # fmt: skip
+    fewest = int(stats.binom.ppf(tail, seen.draws, least))
+    largest = int(stats.binom.isf(tail, seen.draws, most))
     return FitWitness(
         event=words[best](),
         count=int(count[best]),
         draws=seen.draws,
-        expected=(int(fewest), int(largest)),
+        expected=(fewest, largest),
         probability=(least, most),
     )
 
