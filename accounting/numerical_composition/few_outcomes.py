@@ -30,8 +30,11 @@ MANY_OUTCOMES: Final = 1 << 22
 _NEGLECTED: Final = (1e-20, 1e-40, 1e-80, 1e-160, 0.0)
 """Outcomes of smaller mass count as infinite losses in upper bounds; lower bounds omit them."""
 
-_EVENLY: Final = 512
+_EVENLY: Final = 2048
 """The factor of outcome pairs if losses are evenly spaced: their product is a convolution."""
+
+_MOST_CONVOLVED: Final = 1 << 31
+"""The largest number of outcome pairs of a convolution: about a second."""
 
 _FAR: Final = 700.0
 _MANY: Final = 1e10  # about the largest number of outcomes that a product omits
@@ -144,7 +147,8 @@ class Enumeration:
         if one is None or two is None:
             return None
         pairs = len(one.losses) * len(two.losses)
-        even = one.convolved(two, above=above) if pairs <= _EVENLY * self.most else None
+        few = pairs <= min(_EVENLY * self.most, _MOST_CONVOLVED)
+        even = one.convolved(two, above=above) if few else None
         if even is not None:
             return even.without(least, above=above, ends=True)
         if pairs > self.most:
