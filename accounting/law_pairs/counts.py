@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import Final
 
-from flint import arb, ctx
+from flint import arb
 
 from accounting.law_pairs.one_sided import OneSidedPair
 from accounting.pairs.monotone import Cell
 from accounting.pairs.pair import Pair
+from dpcore.analysis.law_floats import masses_of
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya import Polya
@@ -104,8 +104,9 @@ class PolyaPair(OneSidedPair):
 
     def mass_balls(self, first: int, last: int) -> list[arb]:
         r"""The masses, computed from the ratios of neighbouring masses."""
-        masses = _polya_masses(self.noise, max(last, 0), ctx.prec)
-        return [masses[k] if k >= 0 else arb(0) for k in range(first, last + 1)]
+        if last < 0:
+            return [arb(0)] * (last + 1 - first)
+        return [arb(0)] * -min(first, 0) + masses_of(self.noise, max(first, 0), last)
 
     def crossing(self, level: float) -> float:
         r"""The k with (k + r)/(k + 1) = e^(1/s - level/d), minus about half the shift."""
@@ -130,14 +131,3 @@ def _rising(start: arb, count: int) -> arb:
     if count <= _SUMMED:
         return start.rising(count).log()
     return (start + count).lgamma() - start.lgamma()
-
-
-@lru_cache(maxsize=4)
-def _polya_masses(noise: Polya, last: int, bits: int) -> list[arb]:
-    # q(k+1)/q(k) = beta (k+r)/(k+1); `bits` is the ambient precision, part of the cache key.
-    del bits
-    beta, r = (-1 / ball(noise.scale)).exp(), ball(noise.shape)
-    found = [noise.pmf_ball(0)]
-    for k in range(last):
-        found.append(found[-1] * (beta * (r + k) / (k + 1)))
-    return found

@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import ClassVar, Final
 
 from flint import arb, ctx
@@ -21,7 +20,7 @@ from accounting.pairs.ball_arithmetic import hull
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import Cell, unknown_probability
 from accounting.pairs.pair import ClosedPair, Coordinates
-from accounting.pairs.symmetric_sum import Masses, SummedPair, from_ratios, log_mass
+from accounting.pairs.symmetric_sum import SummedPair, log_mass
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
@@ -44,9 +43,6 @@ class _Difference(SummedPair):
         r"""The loss log p(m)/p(m+d) at m."""
         here = log_mass(self.noise, abs(m), ctx.prec)
         return here - log_mass(self.noise, abs(m + self.shift), ctx.prec)
-
-    def table(self, reach: int) -> Masses:
-        return _table(self.noise, reach, ctx.prec)
 
     def beyond(self, first: int, order: Fraction, logs: Sequence[arb]) -> arb:
         r"""The loss lies between L(first) and d/s: the tail times e^(kL) at both losses."""
@@ -229,30 +225,3 @@ class RevealingPair(ClosedPair):
 
 def _far(scale: Fraction, bits: int) -> int:
     return math.ceil(scale * (bits + 16) * _BITS_PER_SCALE) + 2
-
-
-@lru_cache(maxsize=8)
-def _table(noise: PolyaDifference, reach: int, bits: int) -> Masses:
-    # p(n) and log p(n) for n = 0..reach, from
-    # rho_n = p(n)/p(n-1) = beta (n-1+r)/((1 + beta^2) n - beta (n+1-r) rho_(n+1)), downwards. The
-    # first ratio, between beta and beta (n-1+r)/n, is so far in the tail that the recurrence, which
-    # multiplies a relative error by about beta^2, reduces its error below 2^-bits; the distance
-    # affects only the width.
-    beta, r = (-1 / ball(noise.scale)).exp(), ball(noise.shape)
-    start = reach + math.ceil(noise.scale * bits * _BITS_PER_SCALE / 2) + 3
-    both = 1 + beta * beta
-
-    def before(n: int, ratio: arb) -> arb:
-        return beta * (n - 1 + r) / (both * n - beta * (n + 1 - r) * ratio)
-
-    # The recurrence is monotone in its argument, without a pole between the ends: each end stays
-    # narrow, whereas the radius of a wide ball would not decrease sufficiently.
-    low, high = beta, beta * (start + r) / (start + 1)
-    for n in range(start, reach + 1, -1):
-        low, high = before(n, low), before(n, high)
-    ratio, ratios = low.union(high), []
-    for n in range(reach + 1, 0, -1):
-        ratio = before(n, ratio)
-        ratios.append(ratio)
-    ratios.reverse()
-    return from_ratios(noise.pmf_ball(0), ratios[:-1])

@@ -14,7 +14,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import ClassVar, Final
 
 from flint import arb, ctx
@@ -22,14 +21,12 @@ from flint import arb, ctx
 from accounting.law_pairs.discrete_gaussian import real_gaussian_epsilon
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import RayPair
-from accounting.pairs.symmetric_sum import Masses, SummedPair, from_ratios, log_mass
+from accounting.pairs.symmetric_sum import SummedPair, log_mass
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, ball
 
 _HALVINGS: Final = 40
 _BENT: Final = 0.25
-_MOST_EXTRA: Final = 1 << 16
-_THINNEST: Final = 1e-290
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +97,6 @@ class SkellamPair(SummedPair, ShiftedPair):
         excess = ball(v / self.shift) * theta * cosh
         return (bound + (-bound).exp()) / excess**2
 
-    def table(self, reach: int) -> Masses:
-        return _table(self.noise, reach, ctx.prec)
-
     def beyond(self, first: int, order: Fraction, logs: Sequence[arb]) -> arb:
         r"""A geometric bound: r_m (r_m/r_(m+d))^k = t(m+1)/t(m) is at most that at ``first``."""
         excess = ball(order - 1)
@@ -147,23 +141,3 @@ def _root_below(target: Fraction) -> Fraction:
         else:
             high = center
     return Fraction(low * (1 - 1e-12))
-
-
-@lru_cache(maxsize=8)
-def _table(noise: Skellam, reach: int, bits: int) -> Masses:
-    # p(n) and log p(n) for n = 0..reach, from r_(n-1) = 1/(2n/v + r_n). The recurrence, which
-    # multiplies a relative error by at most about -r_n^2, starts with Amos' bounds so far in the
-    # tail that the error decreases below 2^-bits; the distance affects only the width.
-    v = ball(noise.variance)
-    fall = math.asinh(reach / max(noise.variance, Fraction(_THINNEST)))
-    start = reach + math.ceil(min(bits / (2 * fall), _MOST_EXTRA)) + 2
-    x = ball(Fraction(2 * start + 1, 2))
-    low, high = (v / (x + (y * y + v * v).sqrt()) for y in (x + 1, x))
-    ratio, step = low.union(high), 2 / v
-    ratios = []
-    for n in range(start, 0, -1):
-        ratio = 1 / (step * n + ratio)
-        if n <= reach + 1:
-            ratios.append(ratio)
-    ratios.reverse()
-    return from_ratios(noise.pmf_ball(0), ratios[:-1])

@@ -18,6 +18,8 @@ from flint import arb, ctx
 from accounting.errors import NotDerived
 from accounting.pairs.pair import Pair
 from accounting.pairs.renyi_supremum import supremum_over_orders
+from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball
 
@@ -37,12 +39,12 @@ class SummedPair(Pair):
 
     __slots__ = ()
 
-    noise: Noise
+    noise: Skellam | PolyaDifference
     shift: int
 
-    @abstractmethod
     def table(self, reach: int) -> Masses:
-        r"""The masses and their logarithms for n = 0..``reach``, or further."""
+        r"""The masses and their logarithms for n = 0..``reach``."""
+        return _table(self.noise, reach, ctx.prec)
 
     @abstractmethod
     def beyond(self, first: int, order: Fraction, logs: Sequence[arb]) -> arb:
@@ -95,6 +97,12 @@ def _rounded(reach: int) -> int:
     # Round to a few table sizes, so that similar orders share a table.
     grain = 1 << max(reach.bit_length() - 3, 5)
     return -(-reach // grain) * grain
+
+
+@lru_cache(maxsize=8)
+def _table(noise: Skellam | PolyaDifference, reach: int, bits: int) -> Masses:
+    del bits
+    return from_ratios(noise.pmf_ball(0), noise.ratios(0, reach)[::-1])
 
 
 @lru_cache(maxsize=1 << 12)

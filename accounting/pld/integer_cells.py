@@ -289,6 +289,7 @@ def _fallen(noise: Noise, center: int, sign: int, nats: float) -> int:
     return int(center + sign * math.ceil(distance))
 
 
+@lru_cache(maxsize=256)
 def _log_mass(noise: Noise, k: int) -> float:
     # Approximately: it only proposes a range.
     for bits in (_ROUGH_BITS, _BITS):

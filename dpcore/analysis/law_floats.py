@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable, Hashable
 from fractions import Fraction
 from functools import lru_cache, partial
+from itertools import accumulate
+from operator import mul
 from typing import Final, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -60,6 +62,11 @@ def pointwise(k: Integers, value: Callable[[int], arb]) -> Floats:
     return floats
 
 
+def sizes(k: Integers) -> Integers:
+    r"""The absolute values of int64 as unsigned integers, which hold that of -2^63."""
+    return np.abs(k).view(np.uint64)
+
+
 def by_runs(law: RunLaw, k: Integers, column: Column) -> Floats:
     r"""P(X = k), P(X <= k) or P(X > k) for every entry of k >= 0, relative error below 2^-51.
 
@@ -75,6 +82,11 @@ def by_runs(law: RunLaw, k: Integers, column: Column) -> Floats:
         else:
             values[here] = getattr(_run(law, number), column)[k[here] - number * _LENGTH]
     return values
+
+
+def masses_of(law: RunLaw, first: int, last: int) -> list[arb]:
+    r"""P(X = k) for k = ``first``, ..., ``last``, from the ratios of neighbouring masses."""
+    return [*accumulate(reversed(law.ratios(first, last)), mul, initial=law.pmf_ball(first))]
 
 
 def normal_guess(p: Floats, variance: Fraction, skew: Fraction = Fraction(0)) -> Integers:

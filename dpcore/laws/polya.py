@@ -11,15 +11,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate
-from operator import mul
 from typing import ClassVar, Final
 
 import numpy as np
 from flint import arb
 
 from dpcore.analysis import polya_integral as branch_contour
-from dpcore.analysis.law_floats import by_runs, closer, pointwise
+from dpcore.analysis.law_floats import by_runs, closer, masses_of, pointwise
 from dpcore.analysis.polya_integral import Branch
 from dpcore.laws.polya_jumps import LogJumps, sum_of_jumps
 from dpcore.noise import Additive, Covered
@@ -275,6 +273,5 @@ def _support(shape: Fraction, scale: Fraction) -> tuple[int, int]:
 
 def _table(noise: Polya, first: int, last: int) -> InversionTable:
     with precision(TABLE_BITS):
-        ratios = reversed(noise.ratios(first, last))
-        masses = accumulate(ratios, mul, initial=noise.pmf_ball(first))
+        masses = masses_of(noise, first, last)
         return table_of_masses(first, noise.cdf_ball(first - 1), masses, noise.cdf_ball)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from fractions import Fraction
+from typing import ClassVar, Final
 
 import numpy as np
-from flint import arb
+from flint import arb, ctx
 
 from dpcore.analysis import polya_integral as branch_contour
-from dpcore.analysis.law_floats import by_runs, closer, pointwise
+from dpcore.analysis.law_floats import by_runs, closer, pointwise, sizes
 from dpcore.analysis.polya_integral import Branch
 from dpcore.laws.polya import COVERED, Polya, is_near, one_minus_beta
 from dpcore.noise import Additive, Covered, SymmetricNoise, batch_of
@@ -25,6 +26,9 @@ from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact
 from dpcore.sampling.inversion import Batch, Difference
 from dpcore.sampling.rng import Rng
+
+_BITS_PER_SCALE: Final = Fraction(35, 100)
+_FARTHEST: Final = 1 << 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -92,12 +96,25 @@ class PolyaDifference(Additive, SymmetricNoise):
 
         (1 + beta^2) k p_k = beta (k-1+r) p_(k-1) + beta (k+1-r) p_(k+1), from the derivative of
         the generating function. p is the decaying solution, so the backward direction is stable.
+        It multiplies a relative error by about beta^2, so the start is a bound far in the tail.
         """
         beta, shape = (-1 / ball(self.scale)).exp(), ball(self.shape)
-        square = 1 + beta * beta
-        ratio, found = self.pmf_ball(last + 1) / self.pmf_ball(last), []
+        square, found = 1 + beta * beta, []
+
+        def before(k: int, ratio: arb) -> arb:
+            return beta * (shape + (k - 1)) / (square * k - beta * ((k + 1) - shape) * ratio)
+
+        far = last + math.ceil(self.scale * ctx.prec * _BITS_PER_SCALE) + 3
+        if far - last > _FARTHEST:
+            ratio = self.pmf_ball(last + 1) / self.pmf_ball(last)
+        else:
+            # Between beta and beta (k-1+r)/k. The map is monotone, so each end stays narrow.
+            low, high = beta, beta * (shape + far) / (far + 1)
+            for k in range(far, last, -1):
+                low, high = before(k, low), before(k, high)
+            ratio = low.union(high)
         for k in range(last, first, -1):
-            ratio = beta * (shape + (k - 1)) / (square * k - beta * ((k + 1) - shape) * ratio)
+            ratio = before(k, ratio)
             found.append(ratio)
         return found
 
@@ -126,10 +143,10 @@ class PolyaDifference(Additive, SymmetricNoise):
         return 2 * shape * one_minus_beta(self.scale) + rest.log1p()
 
     def _log_pmf(self, k: Integers) -> Floats:
-        return pointwise(_sizes(k), self.log_mass)
+        return pointwise(sizes(k), self.log_mass)
 
     def _pmf(self, k: Integers) -> Floats:
-        return by_runs(self, _sizes(k), "pmf")
+        return by_runs(self, sizes(k), "pmf")
 
     def _upper(self, k: Integers) -> Floats:
         return by_runs(self, k, "sf")
@@ -150,8 +167,3 @@ class PolyaDifference(Additive, SymmetricNoise):
             np.clip(np.ceil(steps) - 1, 0, 2.0**61).astype(np.int64), small, self._upper, self._pmf
         )
         return np.where(p > 0.5, k, ~k)
-
-
-def _sizes(k: Integers) -> Integers:
-    # |k| as unsigned integers: |-2^63| does not fit int64, but its bits are right as uint64.
-    return np.abs(k).view(np.uint64)

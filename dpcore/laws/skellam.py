@@ -10,15 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from itertools import accumulate
-from operator import mul
 from typing import ClassVar, Final
 
 from flint import acb, arb
 
 from dpcore.analysis import contour_sums as contour
-from dpcore.analysis.law_floats import normal_guess, pointwise
+from dpcore.analysis.law_floats import by_runs, masses_of, normal_guess, pointwise, sizes
 from dpcore.laws.poisson import Poisson
 from dpcore.noise import Additive, Covered, SymmetricNoise
 from dpcore.numbers.arrays import Integers
@@ -26,13 +23,10 @@ from dpcore.numbers.enclosure import ball, precision
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact
 from dpcore.sampling.inversion import (
-    EXTRA,
     TABLE_BITS,
     Batch,
     Difference,
-    FloatTable,
     InversionTable,
-    float_table,
     symmetric_table,
     table_reach,
 )
@@ -50,8 +44,8 @@ class Skellam(Additive, SymmetricNoise):
     draws A and B; Skellam(v) plus an independent Skellam(w) is Skellam(v + w). The law is
     log-concave. The privacy loss is unbounded; ``accounting`` derives the privacy curve.
 
-    The float64 functions cover 1e-9 <= variance <= 2^60; beyond variance 2^22 each distinct k
-    costs about a millisecond. Raises :class:`InvalidParameter` for a variance that is not a
+    The float64 functions cover 1e-9 <= variance <= 2^60; each isolated k costs about a
+    millisecond. Raises :class:`InvalidParameter` for a variance that is not a
     positive rational.
 
     >>> noise = Skellam(variance=400)
@@ -84,6 +78,18 @@ class Skellam(Additive, SymmetricNoise):
             return 1 - self.sf_ball(-k - 1)
         return contour.upper_tail(self, k + 1)
 
+    def ratios(self, first: int, last: int) -> list[arb]:
+        r"""The ratios P(X = k)/P(X = k-1), k = last, ..., first+1 >= 1, by a backward recurrence.
+
+        r(k) = 1/(2k/v + r(k+1)), from I_(k-1) - I_(k+1) = (2k/v) I_k. The map contracts errors.
+        """
+        step, ratio = 2 / ball(self.variance), self.pmf_ball(last + 1) / self.pmf_ball(last)
+        found = []
+        for k in range(last, first, -1):
+            ratio = 1 / (step * k + ratio)
+            found.append(ratio)
+        return found
+
     def log_moment(self, c: arb) -> arb:
         r"""The cumulant function K(c) = log E[e^(cX)] = v (cosh c - 1)."""
         return 2 * ball(self.variance) * (c / 2).sinh() ** 2
@@ -114,17 +120,13 @@ class Skellam(Additive, SymmetricNoise):
         return Difference(Poisson(mean=self.variance / 2).centred())
 
     def _log_pmf(self, k: Integers) -> Floats:
-        return pointwise(k, lambda n: self.pmf_ball(n).log())
+        return pointwise(sizes(k), lambda n: self.pmf_ball(n).log())
 
     def _pmf(self, k: Integers) -> Floats:
-        if self.variance > _TABLE_VARIANCE:
-            return pointwise(k, self.pmf_ball)
-        return _rounded(self).mass(k)
+        return by_runs(self, sizes(k), "pmf")
 
     def _upper(self, k: Integers) -> Floats:
-        if self.variance > _TABLE_VARIANCE:
-            return pointwise(k, self.sf_ball)
-        return _rounded(self).upper(k)
+        return by_runs(self, k, "sf")
 
     def _quantile_guess(self, p: Floats) -> Integers:
         return normal_guess(p, self.variance)
@@ -142,29 +144,4 @@ def _asinh(x: Fraction) -> Fraction:
 def _table(noise: Skellam) -> InversionTable:
     reach = table_reach(noise.variance)
     with precision(TABLE_BITS):
-        return symmetric_table(_masses(noise, reach), noise.sf_ball(reach), noise.cdf_ball)
-
-
-def _vanishing(v: float) -> int:
-    # A t with P(X > t) < 1e-308, by Chernoff's bound e^(v (cosh c - 1) - ct) at c = asinh(t/v).
-    t = math.ceil(39 * math.sqrt(v)) + EXTRA
-    while v * (math.hypot(1, t / v) - 1) - t * math.asinh(t / v) > -720:
-        t += t // 8
-    return t
-
-
-@lru_cache(maxsize=16)
-def _rounded(noise: Skellam) -> FloatTable:
-    # The tables extend until masses and tails underflow.
-    reach = _vanishing(float(noise.variance))
-    with precision(160):
-        return float_table(_masses(noise, reach), noise.sf_ball(reach))
-
-
-def _masses(noise: Skellam, reach: int) -> list[arb]:
-    # P(X = k) for k = 0, ..., reach, from the ratios r(k) = P(X = k)/P(X = k-1) downwards:
-    # r(k) = 1/(2k/v + r(k+1)), from I_(k-1) - I_(k+1) = (2k/v) I_k. The map contracts errors.
-    v, ratios = ball(noise.variance), [noise.pmf_ball(reach) / noise.pmf_ball(reach - 1)]
-    for k in range(reach - 1, 0, -1):
-        ratios.append(1 / (2 * k / v + ratios[-1]))
-    return [*accumulate(reversed(ratios), mul, initial=noise.pmf_ball(0))]
+        return symmetric_table(masses_of(noise, 0, reach), noise.sf_ball(reach), noise.cdf_ball)
