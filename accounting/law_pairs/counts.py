@@ -15,7 +15,6 @@ from flint import arb
 from accounting.law_pairs.one_sided import OneSidedPair
 from accounting.pairs.monotone import Cell
 from accounting.pairs.pair import Pair
-from dpcore.analysis.law_floats import masses_of
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya import Polya
@@ -106,7 +105,7 @@ class PolyaPair(OneSidedPair):
         r"""The masses, computed from the ratios of neighbouring masses."""
         if last < 0:
             return [arb(0)] * (last + 1 - first)
-        return [arb(0)] * -min(first, 0) + masses_of(self.noise, max(first, 0), last)
+        return [arb(0)] * -min(first, 0) + self.noise.masses(max(first, 0), last)
 
     def crossing(self, level: float) -> float:
         r"""The k with (k + r)/(k + 1) = e^(1/s - level/d), minus about half the shift."""

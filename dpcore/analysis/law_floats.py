@@ -1,15 +1,16 @@
 r"""Floating-point functions of laws without a proven float formula, and guesses for quantiles.
 
 The value at an isolated integer is rounded once from its own ball (:func:`pointwise`). Values at
-many neighbouring integers are computed as a run (:func:`by_runs`): one ball at the end of the run
-and the ratios P(X = k)/P(X = k-1) give the masses, and their sums give the tails. Runs are cached.
+many neighbouring integers are computed as a run (:func:`by_runs`): balls of the masses, and of the
+tails at both ends, from which sums give the other tails. Runs are cached.
 :func:`normal_guess` and :func:`closer` only affect speed: quantiles are certified afterwards.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterable
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import accumulate
@@ -35,14 +36,33 @@ Column = Literal["pmf", "cdf", "sf"]
 
 
 class RunLaw(Hashable, Protocol):
-    r"""A law that provides ratios of successive masses, in addition to its balls."""
+    r"""A law that provides many neighbouring masses at once, in addition to its balls."""
 
     def pmf_ball(self, k: int) -> arb: ...
     def cdf_ball(self, k: int) -> arb: ...
     def sf_ball(self, k: int) -> arb: ...
+    def masses(self, first: int, last: int) -> list[arb]:
+        r"""The masses P(X = k) for k = first, first+1, ..., last, as balls."""
+        ...
+
+
+class ByRatios:
+    r"""The masses of a law from the ratios of neighbouring ones."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def pmf_ball(self, k: int) -> arb:
+        r"""P(X = k), as a ball."""
+
+    @abstractmethod
     def ratios(self, first: int, last: int) -> list[arb]:
         r"""The ratios P(X = k)/P(X = k-1) for k = last, last-1, ..., first+1, as balls."""
-        ...
+
+    def masses(self, first: int, last: int) -> list[arb]:
+        r"""The masses P(X = k) for k = first, first+1, ..., last, as balls."""
+        ratios = reversed(self.ratios(first, last))
+        return [*accumulate(ratios, mul, initial=self.pmf_ball(first))]
 
 
 class FloatRun(NamedTuple):
@@ -84,9 +104,10 @@ def by_runs(law: RunLaw, k: Integers, column: Column) -> Floats:
     return values
 
 
-def masses_of(law: RunLaw, first: int, last: int) -> list[arb]:
-    r"""P(X = k) for k = ``first``, ..., ``last``, from the ratios of neighbouring masses."""
-    return [*accumulate(reversed(law.ratios(first, last)), mul, initial=law.pmf_ball(first))]
+def one_sided(law: RunLaw, k: Integers, column: Column) -> Floats:
+    r"""The same for every integer k, for a law on 0, 1, 2, ..."""
+    below = 1.0 if column == "sf" else 0.0
+    return np.where(k < 0, below, by_runs(law, np.maximum(k, 0), column))
 
 
 def normal_guess(p: Floats, variance: Fraction, skew: Fraction = Fraction(0)) -> Integers:
@@ -139,17 +160,11 @@ def _run(law: RunLaw, number: int) -> FloatRun:
 
 
 def _rounded(law: RunLaw, first: int, last: int) -> FloatRun:
-    masses = [law.pmf_ball(last)]
-    for ratio in law.ratios(first, last):
-        masses.append(masses[-1] / ratio)
-    above = [law.sf_ball(last)]
-    for mass in masses[:-1]:
-        above.append(above[-1] + mass)
-    below = [law.cdf_ball(first - 1) + masses[-1]]
-    for mass in masses[-2::-1]:
-        below.append(below[-1] + mass)
-    return FloatRun(_floats(masses)[::-1], _floats(below), _floats(above)[::-1])
+    masses = law.masses(first, last)
+    below = accumulate(masses, initial=law.cdf_ball(first - 1))
+    above = accumulate(masses[:0:-1], initial=law.sf_ball(last))
+    return FloatRun(_floats(masses), _floats(below)[1:], _floats(above)[::-1])
 
 
-def _floats(values: list[arb]) -> Floats:
+def _floats(values: Iterable[arb]) -> Floats:
     return np.array([0.0 if value < _LEAST else nearest(value) for value in values])

@@ -13,27 +13,24 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from itertools import accumulate
-from typing import Final, NamedTuple, cast
+from itertools import accumulate, islice
+from typing import Final, cast
 
 import numpy as np
 from flint import arb, ctx
 
 from dpcore.analysis import contour_sums as contour
-from dpcore.analysis.law_floats import normal_guess, pointwise
+from dpcore.analysis.law_floats import normal_guess, one_sided, pointwise
 from dpcore.noise import Additive
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.enclosure import nearest, precision
+from dpcore.numbers.enclosure import precision
 from dpcore.numbers.floating import Floats
 from dpcore.sampling.inversion import TABLE_BITS, InversionTable, table_of_masses
 
 Ratio = tuple[int, int]
 """A rational >= 0 as numerator and denominator, not in lowest terms."""
 
-_ROUNDED_VARIANCE: Final = 1 << 20
 _STEEP: Final = Fraction(3, 4)
-_LEAST_FLOAT: Final = 1e-308
 _LEFT_MASS: Final = 2.0**-80
 _RIGHT_MASS: Final = 2.0**-60
 
@@ -125,20 +122,19 @@ class CountNoise(Additive):
             yield c * k, a - b * (k - 1)
             k -= 1
 
+    def masses(self, first: int, last: int) -> list[arb]:
+        r"""P(X = k) for k = ``first``, ..., ``last`` from their ratios."""
+        ratios = islice(self._upwards(first), last - first)
+        return [*accumulate(ratios, _stepped, initial=self.pmf_ball(first))]
+
     def _pmf(self, k: Integers) -> Floats:
-        if self.variance > _ROUNDED_VARIANCE:
-            return pointwise(k, self.pmf_ball)
-        return _rounded(self).read(k, "masses")
+        return one_sided(self, k, "pmf")
 
     def _cdf(self, k: Integers) -> Floats:
-        if self.variance > _ROUNDED_VARIANCE:
-            return pointwise(k, self.cdf_ball)
-        return _rounded(self).read(k, "below")
+        return one_sided(self, k, "cdf")
 
     def _sf(self, k: Integers) -> Floats:
-        if self.variance > _ROUNDED_VARIANCE:
-            return pointwise(k, self.sf_ball)
-        return _rounded(self).read(k, "above")
+        return one_sided(self, k, "sf")
 
     def _log_pmf(self, k: Integers) -> Floats:
         inside = k >= 0
@@ -148,12 +144,6 @@ class CountNoise(Additive):
         return np.where(inside, logs, -np.inf)
 
     def _quantile_guess(self, p: Floats) -> Integers:
-        if self.variance <= _ROUNDED_VARIANCE:
-            table = _rounded(self)
-            low = np.searchsorted(table.below, p)
-            high = np.searchsorted(-table.above, p - 1)
-            found: Integers = np.where(p < 0.5, low, high) + (table.first - 1)
-            return found
         away = normal_guess(p, self.variance, self._skew)
         guess: Integers = np.maximum(away + math.floor(self.mean), 0)
         return guess
@@ -182,34 +172,6 @@ def falling_sum(first: arb, ratios: Iterator[Ratio]) -> arb:
     raise AssertionError("the sequence of ratios must end with 0 or be infinite")
 
 
-class _Rounded(NamedTuple):
-    # Index i stands for k = first - 1 + i; the two ends also stand for all k beyond them.
-    first: int
-    masses: Floats
-    below: Floats
-    above: Floats
-
-    def read(self, k: Integers, column: str) -> Floats:
-        values: Floats = getattr(self, column)
-        least = self.first - 1
-        return values[np.clip(k, least, least + len(values) - 1) - least]
-
-
-@lru_cache(maxsize=16)
-def _rounded(noise: CountNoise) -> _Rounded:
-    # P(X = k), P(X <= k), P(X > k) where they exceed 1e-300, each rounded once from a ball.
-    with precision(160 + 2 * _size(noise)):
-        first, balls = _masses(noise, _LEAST_FLOAT, _LEAST_FLOAT)
-        below = [*accumulate(balls, initial=noise.cdf_ball(first - 1))]
-        above = [*accumulate(reversed(balls), initial=noise.sf_ball(first + len(balls) - 1))]
-        return _Rounded(
-            first,
-            np.array([0.0, *map(nearest, balls), 0.0]),
-            np.array([0.0, *map(nearest, below[1:]), 1.0]),
-            np.array([1.0, *map(nearest, above[-2::-1]), 0.0]),
-        )
-
-
 def table_of_counts(noise: CountNoise) -> InversionTable:
     r"""Build the table of a law of standard deviation up to about 2^11, from the mode outwards."""
     with precision(TABLE_BITS + 2 * _size(noise)):
@@ -231,9 +193,13 @@ def _masses(noise: CountNoise, least_left: float, least_right: float) -> tuple[i
     return mode - len(left), [*reversed(left), middle, *right]
 
 
+def _stepped(mass: arb, ratio: Ratio) -> arb:
+    return mass * ratio[0] / ratio[1]
+
+
 def _walk(mass: arb, ratios: Iterator[Ratio], least: float) -> Iterator[arb]:
-    for above, below in ratios:
-        mass = mass * above / below
+    for ratio in ratios:
+        mass = _stepped(mass, ratio)
         if not mass > least:
             return
         yield mass

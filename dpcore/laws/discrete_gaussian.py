@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import ClassVar, Final
 
 import numpy as np
 from flint import arb
 
 from dpcore.analysis import theta
-from dpcore.analysis.law_floats import normal_guess
+from dpcore.analysis.law_floats import by_runs, normal_guess
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.noise import Covered, SymmetricNoise
 from dpcore.numbers.arrays import Integers
@@ -30,7 +29,6 @@ from dpcore.sampling.inversion import (
     TABLE_BITS,
     Batch,
     InversionTable,
-    float_table,
     symmetric_table,
 )
 from dpcore.sampling.rng import Rng
@@ -89,6 +87,11 @@ class DiscreteGaussian(SymmetricNoise):
         v = self.sigma_squared
         return (-ball(Fraction(k * k) / (2 * v))).exp() / theta.partition(v)
 
+    def masses(self, first: int, last: int) -> list[arb]:
+        r"""P(X = k) for k = ``first``, ..., ``last``."""
+        rate, whole = 1 / (2 * ball(self.sigma_squared)), theta.partition(self.sigma_squared)
+        return [(-rate * (k * k)).exp() / whole for k in range(first, last + 1)]
+
     def sf_ball(self, k: int) -> arb:
         r"""P(X > k), from a theta series for k >= 0 and by symmetry for k < 0."""
         if k < 0:
@@ -129,8 +132,7 @@ class DiscreteGaussian(SymmetricNoise):
 
     def _upper(self, k: Integers) -> Floats:
         if self.sigma_squared < _SERIES_VARIANCE:
-            table = _tail_table(self)
-            return table[np.minimum(k, len(table) - 1)]
+            return by_runs(self, k, "sf")
         return self._upper_by_series(np.minimum(k, 1 << 60))
 
     def _upper_by_series(self, k: Integers) -> Floats:
@@ -155,13 +157,6 @@ class DiscreteGaussian(SymmetricNoise):
 
     def _quantile_guess(self, p: Floats) -> Integers:
         return normal_guess(p, self.sigma_squared)
-
-
-@lru_cache(maxsize=64)
-def _tail_table(noise: DiscreteGaussian) -> Floats:
-    # P(X > k) for k = 0, 1, ... until underflow, each rounded once from a ball.
-    with precision(128):
-        return float_table(*_masses(noise.sigma_squared, 1e-310)).tails
 
 
 def _table(noise: DiscreteGaussian) -> InversionTable:

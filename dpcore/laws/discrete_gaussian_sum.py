@@ -24,11 +24,11 @@ from functools import lru_cache, partial
 from typing import ClassVar, Final
 
 import numpy as np
-from flint import arb
+from flint import arb, ctx
 
 from dpcore.analysis import contour_sums as contour
 from dpcore.analysis import theta
-from dpcore.analysis.law_floats import normal_guess, pointwise
+from dpcore.analysis.law_floats import by_runs, normal_guess, pointwise, sizes
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.noise import Additive, Covered, SymmetricNoise, batch_of
@@ -37,14 +37,11 @@ from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact, Whole, check_fields
 from dpcore.sampling.inversion import (
-    EXTRA,
     TABLE_BITS,
     Batch,
-    FloatTable,
     InversionTable,
     Inverted,
     Uniform,
-    float_table,
     in_blocks,
     invert,
     symmetric_table,
@@ -173,7 +170,11 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
         rest -= n // 2
         # P(X = r + jn) = P(X = r) e^(-(jr + n j^2/2)/v).
         exponent = (moves * rest + Fraction(n * moves * moves, 2)) / self.sigma_squared
-        return contour.mass(self._law, abs(rest)) * (-ball(exponent)).exp()
+        return _mass(self._law, abs(rest), ctx.prec) * (-ball(exponent)).exp()
+
+    def masses(self, first: int, last: int) -> list[arb]:
+        r"""P(X = k) for k = ``first``, ..., ``last``."""
+        return [self.pmf_ball(k) for k in range(first, last + 1)]
 
     def sf_ball(self, k: int) -> arb:
         r"""P(X > k), by a contour sum for k >= 0 and by symmetry for k < 0."""
@@ -223,12 +224,12 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
     def _pmf(self, k: Integers) -> Floats:
         if not self._tabled:
             return pointwise(k, self.pmf_ball)
-        return _rounded(self).mass(k)
+        return by_runs(self, sizes(k), "pmf")
 
     def _upper(self, k: Integers) -> Floats:
         if not self._tabled:
             return pointwise(k, self.sf_ball)
-        return _rounded(self).upper(k)
+        return by_runs(self, k, "sf")
 
     def _quantile_guess(self, p: Floats) -> Integers:
         return normal_guess(p, self._whole)
@@ -242,13 +243,11 @@ def _table(noise: DiscreteGaussianSum) -> InversionTable:
         return symmetric_table(masses, noise.sf_ball(reach), noise.cdf_ball)
 
 
-@lru_cache(maxsize=16)
-def _rounded(noise: DiscreteGaussianSum) -> FloatTable:
-    # The tables extend until masses and tails underflow.
-    reach = math.ceil(39 * math.sqrt(noise._whole)) + EXTRA
-    with precision(160):
-        bases = [contour.mass(noise._law, k) for k in range(min(noise.count // 2, reach) + 1)]
-        return float_table(_extended(noise, bases, reach), noise.sf_ball(reach))
+@lru_cache(maxsize=1 << 12)
+def _mass(law: theta.ThetaSum, k: int, bits: int) -> arb:
+    # `bits` is the ambient precision, part of the cache key.
+    del bits
+    return contour.mass(law, k)
 
 
 def _extended(noise: DiscreteGaussianSum, masses: list[arb], reach: int) -> list[arb]:

@@ -17,7 +17,7 @@ import numpy as np
 from flint import arb
 
 from dpcore.analysis import polya_integral as branch_contour
-from dpcore.analysis.law_floats import by_runs, closer, masses_of, pointwise
+from dpcore.analysis.law_floats import ByRatios, closer, one_sided, pointwise
 from dpcore.analysis.polya_integral import Branch
 from dpcore.laws.polya_jumps import LogJumps, sum_of_jumps
 from dpcore.noise import Additive, Covered
@@ -53,7 +53,7 @@ COVERED: Final = (Covered("scale", "1e-6", "2^46"), Covered("shape", "2^-30", "2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Polya(Additive):
+class Polya(ByRatios, Additive):
     r"""Polya noise, a share of discrete Laplace noise: r = ``shape`` > 0, s = ``scale`` > 0.
 
     P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r for k >= 0, beta = e^(-1/s).
@@ -180,13 +180,13 @@ class Polya(Additive):
         return np.where(k < 0, -np.inf, found)
 
     def _pmf(self, k: Integers) -> Floats:
-        return np.where(k < 0, 0.0, by_runs(self, np.maximum(k, 0), "pmf"))
+        return one_sided(self, k, "pmf")
 
     def _cdf(self, k: Integers) -> Floats:
-        return np.where(k < 0, 0.0, by_runs(self, np.maximum(k, 0), "cdf"))
+        return one_sided(self, k, "cdf")
 
     def _sf(self, k: Integers) -> Floats:
-        return np.where(k < 0, 1.0, by_runs(self, np.maximum(k, 0), "sf"))
+        return one_sided(self, k, "sf")
 
     def _quantile_guess(self, p: Floats) -> Integers:
         from scipy.special import gammainccinv, gammaincinv  # local: importing dpcore stays fast
@@ -273,5 +273,5 @@ def _support(shape: Fraction, scale: Fraction) -> tuple[int, int]:
 
 def _table(noise: Polya, first: int, last: int) -> InversionTable:
     with precision(TABLE_BITS):
-        masses = masses_of(noise, first, last)
+        masses = noise.masses(first, last)
         return table_of_masses(first, noise.cdf_ball(first - 1), masses, noise.cdf_ball)

@@ -16,7 +16,7 @@ import numpy as np
 from flint import arb, ctx
 
 from dpcore.analysis import polya_integral as branch_contour
-from dpcore.analysis.law_floats import by_runs, closer, pointwise, sizes
+from dpcore.analysis.law_floats import ByRatios, by_runs, closer, pointwise, sizes
 from dpcore.analysis.polya_integral import Branch
 from dpcore.laws.polya import COVERED, Polya, is_near, one_minus_beta
 from dpcore.noise import Additive, Covered, SymmetricNoise, batch_of
@@ -32,7 +32,7 @@ _FARTHEST: Final = 1 << 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PolyaDifference(Additive, SymmetricNoise):
+class PolyaDifference(ByRatios, Additive, SymmetricNoise):
     r"""Noise X - Y for independent Polya(r, s) draws X and Y, r = ``shape``, s = ``scale``.
 
     The variance is 2 r beta/(1-beta)^2. Shapes add. The law is log-concave iff r >= 1, so for

@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 from flint import acb, arb
 
 from dpcore.analysis import contour_sums as contour
-from dpcore.analysis.law_floats import by_runs, masses_of, normal_guess, pointwise, sizes
+from dpcore.analysis.law_floats import ByRatios, by_runs, normal_guess, pointwise, sizes
 from dpcore.laws.poisson import Poisson
 from dpcore.noise import Additive, Covered, SymmetricNoise
 from dpcore.numbers.arrays import Integers
@@ -37,7 +37,7 @@ _SERIES_VARIANCE: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Skellam(Additive, SymmetricNoise):
+class Skellam(ByRatios, Additive, SymmetricNoise):
     r"""Skellam noise: P(X = k) = e^(-v) I_|k|(v) on the integers, v = ``variance`` > 0.
 
     I_k is the modified Bessel function of the first kind. X = A - B for independent Poisson(v/2)
@@ -144,4 +144,4 @@ def _asinh(x: Fraction) -> Fraction:
 def _table(noise: Skellam) -> InversionTable:
     reach = table_reach(noise.variance)
     with precision(TABLE_BITS):
-        return symmetric_table(masses_of(noise, 0, reach), noise.sf_ball(reach), noise.cdf_ball)
+        return symmetric_table(noise.masses(0, reach), noise.sf_ball(reach), noise.cdf_ball)

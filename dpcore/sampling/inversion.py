@@ -18,15 +18,14 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import accumulate
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from flint import arb, ctx
 
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.enclosure import integer_below, nearest, precision
-from dpcore.numbers.floating import Floats
+from dpcore.numbers.enclosure import integer_below, precision
 from dpcore.numbers.integer_search import least
 from dpcore.sampling.rng import Rng, Words
 
@@ -244,32 +243,6 @@ def table_of_masses(
 EXTRA: Final = 64
 r"""Extra values beyond a number of standard deviations, for laws that are too narrow to be nearly
 Gaussian."""
-
-
-class FloatTable(NamedTuple):
-    r"""Tables of P(X = k) and P(X > k) for k = 0, 1, ...; the final 0 represents all larger k."""
-
-    masses: Floats
-    tails: Floats
-
-    def mass(self, k: Integers) -> Floats:
-        r"""P(X = k) for every entry of ``k``, of either sign."""
-        # ~k = -k-1 without overflow at either end of int64; the table ends with two zeros.
-        size = np.minimum(np.where(k >= 0, k, ~k), len(self.masses) - 2) + (k < 0)
-        found: Floats = self.masses[size]
-        return found
-
-    def upper(self, k: Integers) -> Floats:
-        r"""P(X > k) for every entry of ``k``, all >= 0."""
-        return self.tails[np.minimum(k, len(self.tails) - 1)]
-
-
-def float_table(masses: Sequence[arb], beyond: arb) -> FloatTable:
-    r"""Build the tables from balls of P(X = 0), ..., P(X = n) and P(X > n), each rounded once."""
-    tails = [*accumulate(masses[:0:-1], initial=beyond)]
-    return FloatTable(
-        np.array([*map(nearest, masses), 0.0, 0.0]), np.array([*map(nearest, reversed(tails)), 0.0])
-    )
 
 
 def table_reach(variance: Fraction) -> int:

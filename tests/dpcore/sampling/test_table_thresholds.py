@@ -112,8 +112,23 @@ Build = Callable[..., Any]
 def edited(module: Any, function: str, *edit: str) -> Build:
     r"""Return the builder of a law's tables with one of its parts edited."""
     whole = "table_of_counts" if module is counts else "_table"
+    if function in ("ratios", "masses"):
+        return partial(_with, module._table, function, edit)
     mutant = mutated(getattr(module, function), *edit)
     return mutant if function == whole else rewired(getattr(module, whole), **{function: mutant})
+
+
+def _with(build: Build, name: str, edit: tuple[str, ...], noise: Noise, *bounds: int) -> Any:
+    r"""Return the table of a law of which one method is edited."""
+
+    class Edited:
+        def __getattr__(self, wanted: str) -> Any:
+            found = getattr(type(noise), wanted)
+            if wanted == name:
+                found = mutated(found, *edit)
+            return partial(found, self) if callable(found) else getattr(noise, wanted)
+
+    return build(Edited(), *bounds)
 
 
 SUM, SKELLAM = DiscreteGaussianSum(count=5, sigma_squared=20), Skellam(variance=100)
@@ -126,10 +141,10 @@ MUTANTS: dict[str, tuple[Noise, Callable[[], Build]]] = {
         (SUM, sums, "_extended", "not centred", "first - Fraction(noise.count, 2)", "first"),
         (SUM, sums, "_extended", "the step is constant", "factor *= step", "pass"),
         (SUM, sums, "_extended", "moved by one more", "k - noise.count", "k - noise.count + 1"),
-        (SKELLAM, skellam, "_masses", "another recurrence", "2 * k / v", "2 * (k + 1) / v"),
-        (SKELLAM, skellam, "_masses", "half the slope", "2 * k / v", "k / v"),
-        (SKELLAM, skellam, "_masses", "outside in", "reversed(ratios)", "ratios"),
-        (SKELLAM, skellam, "_masses", "a wrong start", "noise.pmf_ball(0)", "noise.pmf_ball(1)"),
+        (SKELLAM, skellam, "ratios", "another recurrence", "step * k", "step * (k + 1)"),
+        (SKELLAM, skellam, "ratios", "half the slope", "step * k", "step * k / 2"),
+        (SKELLAM, skellam, "masses", "outside in", "reversed(", "iter("),
+        (SKELLAM, skellam, "masses", "a wrong start", "pmf_ball(first)", "pmf_ball(first + 1)"),
         (GAUSSIAN, gaussian, "_masses", "a constant ratio", "ratio * shrink", "ratio"),
         (GAUSSIAN, gaussian, "_table", "ends early", "2.0**-80", "2.0**-50"),
         (COUNTS, counts, "_masses", "rises too late", "upwards(mode)", "upwards(mode + 1)"),
@@ -137,8 +152,15 @@ MUTANTS: dict[str, tuple[Noise, Callable[[], Build]]] = {
         (COUNTS, counts, "_masses", "mode twice", "middle, *right]", "middle, middle, *right]"),
         (COUNTS, counts, "table_of_counts", "right tail cut", "_RIGHT_MASS", "2.0**-20"),
         (COUNTS, counts, "table_of_counts", "left tail cut", "_LEFT_MASS", "2.0**-20"),
-        (POLYA, polya, "_table", "a wrong start", "pmf_ball(first)", "pmf_ball(first + 1)"),
-        (POLYA, polya, "_table", "outside in", "reversed(", "iter("),
+        (POLYA, polya, "masses", "a wrong start", "pmf_ball(first)", "pmf_ball(first + 1)"),
+        (
+            POLYA,
+            polya,
+            "ratios",
+            "outside in",
+            "range(last, first, -1)",
+            "range(first + 1, last + 1)",
+        ),
     )
 }
 
