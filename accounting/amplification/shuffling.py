@@ -89,6 +89,11 @@ class ShuffledCurve(DescribedSample):
         honest = f"{users} users follow" if users > 1 else "1 user follows"
         return (f"a shuffler hides the order, and {honest} the protocol",)
 
+    @property
+    def unsampled(self) -> ReportCurve:
+        r"""One report: shuffling is post-processing of the reports."""
+        return ReportCurve.of(self.reports.report)
+
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0."""
         exact = at_least_zero("epsilon", epsilon)
@@ -112,8 +117,7 @@ class ShuffledCurve(DescribedSample):
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""From 0 to D_alpha of one report, as shuffling is post-processing of the reports."""
-        one = ReportCurve.of(self.reports.report).enclose_renyi(order, bits)
-        return Enclosure(Fraction(0), one.upper)
+        return Enclosure(Fraction(0), self.unsampled.enclose_renyi(order, bits).upper)
 
     def _both(self, found: Enclosure) -> Bound:
         return replace(OneRelease._both(self, found), method="contour")

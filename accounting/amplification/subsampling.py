@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
@@ -27,6 +28,7 @@ from accounting.descriptions.description import Description
 from accounting.descriptions.real_noise import RealNoise
 from accounting.descriptions.sampling_schemes import EVERYONE, FixedSize, Poisson, Shifts
 from accounting.errors import NotDerived
+from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import order_above_one, probability
 from accounting.law_pairs.discrete_gaussian import GaussianPair
 from accounting.law_pairs.polya import RevealingPair
@@ -57,6 +59,7 @@ _SMALLEST: Final = Fraction(1, 1 << 2000)
 _SPARE: Final = 64
 _TRIES: Final = 4
 _DOTS: Final = 1500
+_CONVEX: Final = "the cost without sampling (van Erven and Harremoes 2014, Theorem 13)"
 MOST_MEMBERS: Final = 64
 """The largest supported group size for samples."""
 
@@ -78,6 +81,11 @@ class DescribedSample(OneRelease):
         return curve_of(replace(description, scheme=EVERYONE, relation=description.added, group=1))
 
     @property
+    def unsampled(self) -> OneRelease:
+        r"""The release without sampling, whose loss is an upper bound."""
+        return curve_of(self.description.unsampled)
+
+    @property
     def density(self) -> Density:
         r"""The density of noise on the reals, in units of the sensitivity."""
         return cast("RealCurve", self.curve).density
@@ -90,6 +98,21 @@ class DescribedSample(OneRelease):
     @property
     def assumptions(self) -> tuple[str, ...]:
         return self.curve.assumptions
+
+    def zcdp(self, relative: RationalLike | None = None) -> Bound:
+        r"""The zCDP parameter without sampling, or from the largest loss if that is smaller.
+
+        Sampling never costs more, as D_alpha is jointly quasi-convex (van Erven and Harremoes 2014,
+        Theorem 13). Raises :class:`NotDerived` if neither is known.
+        """
+        try:
+            whole = self.unsampled.zcdp(relative)
+        except (NotDerived, InvalidParameter):
+            return OneRelease.zcdp(self, relative)
+        found = replace(whole, lower=None, theorem=_CONVEX, assumptions=self.assumptions)
+        with suppress(NotDerived):
+            return min(found, OneRelease.zcdp(self, relative), key=lambda bound: bound.upper)
+        return found
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.description.text!r})"
@@ -111,11 +134,6 @@ class SampledRelease(DescribedSample):
         The datasets determine the direction, so it is the same in all rounds, and a composition
         costs at most the maximum over the directions.
         """
-
-    @property
-    def unsampled(self) -> Curve:
-        r"""The release without sampling, whose loss is an upper bound."""
-        return curve_of(self.description.unsampled)
 
     @property
     def attained(self) -> bool:

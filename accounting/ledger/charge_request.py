@@ -199,8 +199,8 @@ def _price_of(keeper: Filter, whole: Composition) -> Price:
 
 
 def _price_in_two(keeper: ApproxFilter, whole: Composition) -> Price:
-    # Each part by its rho, or samples, whose rho is that of their largest loss, by their epsilon at
-    # a delta: the price that uses less of the budget.
+    # Each part by its rho, or samples, whose rho is only an upper bound, by their epsilon at a
+    # delta: the price that uses less of the budget.
     rhos: dict[Guarantee, Fraction] = {}
     for part, _ in whole.parts:
         with suppress(NotDerived):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -214,6 +215,54 @@ def test_a_sample_without_renyi_divergences_says_what_to_ask_for() -> None:
                 asked.renyi(2)
             # The method that the message names exists.
             assert 0 < asked.epsilon("1/1000").upper_float < 2
+
+
+NOISE = releases.gaussian(1)
+WHOLE: dict[str, tuple[Any, float]] = {
+    "poisson": (releases.poisson(NOISE, "1/100"), 0.5),
+    "replaced": (releases.replaced(NOISE, "99/100"), 2),
+    "group": (releases.poisson(NOISE, "99/100", members=3), 4.5),
+    "shifts": (releases.shifted(NOISE, ["1/100", 0, "99/100"]), 2),
+    "truncated": (releases.truncated(NOISE, "99/100", examples=4, most=2), 2),
+    "allocated": (releases.allocated(NOISE, rounds=4, picks=3), 1.5),
+    "fixed": (releases.fixed(releases.gaussian(1, scope=Scope()), sample=1, population=10), 0.5),
+    "coordinates": (
+        releases.poisson(
+            PrivacyCurve(
+                noise=DiscreteGaussian(sigma_squared=4),
+                sensitivity=Sensitivity.l2_squared(4),
+                scope=ADDED,
+            ),
+            "1/2",
+        ),
+        0.5,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_zcdp_parameter_is_at_most_that_without_sampling(name: str) -> None:
+    sampled, rho = WHOLE[name]
+    found = sampled.zcdp()
+    assert (found.upper, found.lower) == (rho, None)
+    assert found.assumptions == sampled.assumptions
+    for order in ("3/2", "2", "8"):
+        with suppress(NotDerived):
+            assert sampled.enclose_renyi(order).lower <= found.upper * Fraction(order)
+
+
+def test_a_replaced_unit_costs_more_than_an_added_one_without_sampling() -> None:
+    sampled, rho = WHOLE["replaced"]
+    assert 2 * NOISE.zcdp().upper < sampled.renyi(2).lower < 2 * rho
+
+
+def test_a_small_largest_loss_gives_a_smaller_zcdp_parameter() -> None:
+    rare, often = (releases.poisson(releases.laplace(1), rate) for rate in ("1/100", "9/10"))
+    assert 10 * rare.zcdp().upper < releases.laplace(1).zcdp().lower
+    assert often.zcdp().upper == releases.laplace(1).zcdp().upper < often.pure().upper ** 2 / 2
+    # Doubled, the sensitivity is out of range for Laplace noise: the largest loss remains.
+    narrow = releases.replaced(releases.laplace("1/2000"), "1/2")
+    assert narrow.zcdp().upper == narrow.pure().upper
 
 
 # -- pairs of each direction, several rounds, fixed-size samples -----------------------------------

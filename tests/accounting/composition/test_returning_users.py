@@ -182,7 +182,7 @@ def reason(found: Sequence[Route], method: str) -> str:
         (Approx("1/10", "1e-9"), {"renyi", "paper", "zcdp"}),
         (ZCdp("1/800"), {"exact", "paper"}),
         (Rdp({2: "1/400", 8: "1/100"}), {"exact", "paper", "zcdp"}),
-        (SAMPLED, {"paper", "zcdp"}),
+        (SAMPLED, {"paper"}),
         (visit(Binomial(trials=100, probability="1/2")), {"renyi", "paper", "zcdp"}),
         (Assumed(Pure("1/10"), "said so"), {"paper"}),
     ],

@@ -353,15 +353,16 @@ def test_a_ledger_charges_a_description_of_any_scheme() -> None:
             assert direct[0].amounts
 
 
-def test_a_rho_budget_charges_a_bounded_loss_without_a_rho() -> None:
+def test_a_rho_budget_charges_a_sample_as_without_sampling() -> None:
     keeper = filter_for(ZCdp(1, scope=Scope(unit=Unit.USER)))
     shuffled = replace(REPORT, scheme=Shuffled(users=1000))
-    (price, _), ratio = cost(keeper, shuffled, 1), Fraction(guarantee(REPORT).pure().upper)
-    assert price.costs == (ratio**2 / 2,)
+    (price, _), rho = cost(keeper, shuffled, 1), Fraction(guarantee(REPORT).zcdp().upper)
+    assert price.costs == (rho,)
     assert "follow the protocol" in price.assumptions[0]
-    assert cost(keeper, compose((guarantee(shuffled), 3)), 1)[0].costs == (3 * ratio**2 / 2,)
+    assert cost(keeper, compose((guarantee(shuffled), 3)), 1)[0].costs == (3 * rho,)
     unbounded = Description(noise=NORMAL, scheme=FixedSize(sample=1, population=9))
-    assert refusal(lambda: cost(keeper, unbounded, 1), NotDerived) != ""
+    whole = Description(noise=NORMAL)
+    assert cost(keeper, unbounded, 1)[0].costs == cost(keeper, whole, 1)[0].costs
 
 
 @pytest.mark.parametrize(("epsilon", "users", "amplified"), [(1, 1000, True), ("1/50", 2, False)])

@@ -428,6 +428,19 @@ def test_sampled_parts_are_read_together_at_one_delta(tmp_path: Any) -> None:
         ledger.charge(sampled, users=["ada"], batch="one")
 
 
+def test_a_sample_costs_at_most_the_release_without_sampling(tmp_path: Any) -> None:
+    relation = Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE)
+    curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=1), sensitivity=1, scope=relation)
+    budgets: tuple[Any, ...] = (Approx(8, "1e-6", scope=relation), ZCdp(1, scope=relation))
+    for number, budget in enumerate(budgets):
+        with Ledger.create(str(tmp_path / f"{number}.db"), budget=budget) as ledger:
+            ledger.charge(curve, users=["all"], batch="all")
+            for rate in ("1/100", "9/10"):
+                sampled = PoissonSampled(curve=curve, rate=rate)
+                ledger.charge(sampled, users=[rate], batch=rate)
+                assert ledger.remaining(rate)["rho"] >= ledger.remaining("all")["rho"]
+
+
 def test_what_a_composition_assumes_is_charged_as_assumed(ledger: Ledger) -> None:
     ledger.charge(
         compose(GAUSSIAN, Assumed(per_user("1/8"), "a data sheet")), users=["ada"], batch="one"
