@@ -54,7 +54,7 @@ class AllocatedSample(ByOrder, DescribedSample):
 
     theorem: ClassVar[str] = (
         "one Gaussian in a random round, in both directions (Chua et al. 2024; Feldman and "
-        "Shenfeld 2025), and the best order"
+        "Shenfeld 2025), and the best order, or all picks without sampling"
     )
 
     def __post_init__(self) -> None:
@@ -100,16 +100,18 @@ class AllocatedSample(ByOrder, DescribedSample):
         return DominatingPairs(above=above, attained=below, aligned=True)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Bounds on delta from both discretisations, and from the best order."""
+        r"""Bounds on delta from both discretisations, the best order, and without sampling."""
         found = ByOrder.enclose_delta(self, epsilon, bits)
+        found = within(found, found.lower, self.unsampled.enclose_delta(epsilon, bits).upper)
         if not self.listed:
             return found
         listed = OneRelease.enclose_delta(self, epsilon, _LISTED_BITS)
         return within(listed, found.lower, found.upper)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Bounds on epsilon from both discretisations, and from the best order."""
+        r"""Bounds on epsilon from both discretisations, the best order, and without sampling."""
         found = ByOrder.enclose_epsilon(self, delta, bits)
+        found = within(found, found.lower, self.unsampled.enclose_epsilon(delta, bits).upper)
         if not self.listed:
             return found
         listed = OneRelease.enclose_epsilon(self, delta, _LISTED_BITS)

@@ -16,6 +16,7 @@ from accounting.pld import allocation_loss
 from accounting.pld.allocation_loss import Side, allocated
 from accounting.pld.allocation_renyi import renyi_of_allocation
 from accounting.pld.noise_density import NormalDensity
+from dpcore.mechanism import Sensitivity
 from tests.effort import by_day
 from tests.support.accounting import subsampled_releases as releases
 from tests.support.accounting.bound_ends import ends
@@ -112,6 +113,18 @@ def test_several_rounds_of_an_epoch() -> None:
         assert found == pytest.approx(blocks, rel=1e-9)
     always = epoch_of("2", 2, 2)
     assert always.renyi(3).upper == pytest.approx(2 * 3 / 8, rel=1e-3)
+
+
+def test_several_picks_cost_at_most_as_many_plain_releases() -> None:
+    epoch, plain = epoch_of("1", 3, picks=2), releases.gaussian("1", Sensitivity.l2_squared(2))
+    values, chances = ratio(1.0, 3, picks=2)
+    for epsilon in (0.5, 1.0, 2.0):
+        truth = float((chances * np.maximum(values - math.exp(epsilon), 0)).sum())
+        assert truth * 0.99 <= epoch.delta(epsilon).upper == plain.delta(epsilon).upper
+    assert epoch.epsilon("1e-3").upper == plain.epsilon("1e-3").upper
+    # Few picks are cheaper than as many plain releases.
+    few = epoch_of("1", 20, picks=2)
+    assert few.epsilon("1e-6").upper < plain.epsilon("1e-6").upper * Fraction(2, 3)
 
 
 def test_orders_between_whole_ones_lie_on_the_chord_or_below_one_gaussian() -> None:
