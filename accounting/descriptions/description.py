@@ -16,7 +16,6 @@ from accounting.descriptions.real_noise import REAL_LAWS, Gaussian, RealNoise
 from accounting.descriptions.sampling_schemes import (
     EVERYONE,
     SCHEMES,
-    Allocation,
     Everyone,
     Poisson,
     Scheme,
@@ -141,9 +140,9 @@ class Description:
         r"""The release without sampling, where replacing a unit changes the query twice as much."""
         times = self.scheme.most_moves * (2 if self.replaced else 1)
         moves = Sensitivity.of(self.sensitivity).times(times)
-        if isinstance(self.scheme, Allocation) and self.scheme.picks > 1:
-            # The Gaussian noise of all picks, as coordinates of one release.
-            moves = Sensitivity.l2_squared(self.scheme.picks * moves.squared)
+        if self.scheme.participations > 1:
+            # The Gaussian noise of all rounds, as coordinates of one release.
+            moves = Sensitivity.l2_squared(self.scheme.participations * moves.squared)
         return replace(self, sensitivity=moves, scheme=EVERYONE)
 
     @property

@@ -59,6 +59,11 @@ class Scheme:
         return 1
 
     @property
+    def participations(self) -> int:
+        r"""The number of rounds of one release in which a sampled unit takes part."""
+        return 1
+
+    @property
     def everybody(self) -> bool:
         r"""Whether all units participate in every round, each on its own."""
         return False
@@ -173,6 +178,11 @@ class Allocation(Scheme):
     def __post_init__(self) -> None:
         make_integers(self, "rounds", at_most=_MOST_ROUNDS)
         make_integers(self, "picks", at_most=self.rounds)
+
+    @property
+    def participations(self) -> int:
+        r"""The number of picks."""
+        return self.picks
 
     @property
     def everybody(self) -> bool:

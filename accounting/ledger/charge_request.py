@@ -15,7 +15,6 @@ from fractions import Fraction
 from typing import Any, Final, Self, TypeAlias, cast
 
 from accounting.adaptive_composition.privacy_filter import ApproxFilter, Filter, Price
-from accounting.amplification.subsampling import DescribedSample
 from accounting.composition.compose import Composition, Source, compose
 from accounting.composition.noisy_threshold_guarantee import threshold_guarantee
 from accounting.convert_guarantees import as_zcdp
@@ -206,7 +205,7 @@ def _price_in_two(keeper: ApproxFilter, whole: Composition) -> Price:
         with suppress(NotDerived):
             source = Pure(part.stated_epsilon) if isinstance(part, Approx) else part
             rhos[part] = _finite(whole, source.zcdp().upper)
-    exact = {part: rho for part, rho in rhos.items() if not isinstance(part, DescribedSample)}
+    exact = {part: rho for part, rho in rhos.items() if not _sampled(part)}
     routes = (rhos, exact) if len(exact) < len(rhos) else (rhos,)
     prices = (_by_rho(keeper, whole, each) for each in routes)
 
@@ -216,6 +215,11 @@ def _price_in_two(keeper: ApproxFilter, whole: Composition) -> Price:
         return not keeper.admits((0, 0), price), sum(shares, Fraction(0))
 
     return min(prices, key=used)
+
+
+def _sampled(part: Guarantee) -> bool:
+    description = described(part)
+    return description is not None and not description.scheme.everybody
 
 
 def _by_rho(keeper: ApproxFilter, whole: Composition, rhos: Mapping[Guarantee, Fraction]) -> Price:

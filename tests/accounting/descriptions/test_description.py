@@ -292,6 +292,17 @@ def test_a_scheme_without_an_engine_is_refused() -> None:
     assert "scheme" in refusal(lambda: guarantee(Description(noise=NORMAL, scheme=Other())))
 
 
+def test_a_scheme_states_the_rounds_of_a_release() -> None:
+    class Twice(Scheme):
+        name = "twice"
+        words = {ADDED: "twice"}  # noqa: RUF012  # a class attribute of a test
+        participations = 2
+
+    for scheme in (Twice(), Allocation(rounds=5, picks=2)):
+        asked = Description(noise=NORMAL, sensitivity=3, scheme=scheme).unsampled
+        assert (asked.sensitivity, asked.scheme) == (Sensitivity.l2_squared(18), EVERYONE)
+
+
 def test_everybody_sampled_is_nobody_left_out() -> None:
     for scheme, relation, moves in (
         (Poisson(rate=1), ADDED, 3),
