@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from typing import Any, Final, cast
 
 from accounting.certificates.canonical_text import ascii_text, digest_of
@@ -36,7 +37,7 @@ from bandits.policies.registry import LINEAR
 from bandits.policies.successive_elimination import NAMES
 from bandits.privatizers.averages import AveragePrivatizer, Averages
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
-from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, SOME_HONEST
+from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, SOME_HONEST, SUM_ONLY, TRUSTED
 from bandits.privatizers.privatizer import NEW, POOLED
 from bandits.privatizers.running_sums import StreamPrivatizer, StreamTrust
 from dpcore.errors import InvalidParameter
@@ -90,8 +91,8 @@ def _findings(text: str | bytes) -> Iterator[Finding]:
 SCHEMA: Final = "dpcore-bandit-certificate/1"
 SYSTEM: Final = "the run drew its noise from the operating system"
 SEEDED: Final = (
-    "noise comes from the operating system; in the simulated run of this certificate it came from "
-    "a seed, and protects nobody"
+    "noise comes from the operating system; the noise of this simulated run came from a seed and "
+    "protects no user"
 )
 UNKNOWN: Final = "trust: unknown algorithm, the reader cannot tell who sees what"
 
@@ -104,19 +105,41 @@ _DECIMAL: Final = re.compile(r"(?:0|[1-9][0-9]*)(?:\.[0-9]*[1-9])?")
 _ALWAYS: Final = (
     "noise: every draw is fresh, independent and exactly of the law stated",
     "the server is semi-honest: it sees what the protocol shows it and follows the protocol",
-    "rewards lie in [0, 1], and nobody's reward decides who takes part or when",
+    "rewards lie in [0, 1], and no user's reward determines who takes part or when",
 )
 _OF_AVERAGES: Final = (
     *_ALWAYS[:2],
-    "clients clip their averages, and nobody's reward decides who takes part or when",
+    "clients clip their averages, and no user's reward determines who takes part or when",
 )
 _CALIBRATED: Final = "a release of another size would have been calibrated to the same claim"
-_RETURNING: Final = "a user is in no more releases than the rounds of a part, and in each once"
-_PLANNED: Final = re.compile(
-    f"{SOME_HONEST}([0-9]+(?:/[1-9][0-9]*)?) vanish, and ([0-9]+(?:/[1-9][0-9]*)?) break the "
-    "protocol or tell their noise"
+_RETURNING: Final = (
+    "a user takes part in at most as many releases as a part has rounds, once in each at most"
 )
-_LOCAL: Final = "each user adds the noise of the part alone"
+_PLANNED: Final = re.compile(
+    f"{SOME_HONEST}([0-9]+(?:/[1-9][0-9]*)?) drop out, and ([0-9]+(?:/[1-9][0-9]*)?) break the "
+    "protocol or reveal their noise"
+)
+_LOCAL: Final = "each user alone adds all the noise of the part"
+_COVERED: Final = ", which cover every participation of a user in "
+_RECORDED: Final = " in total, as recorded by the run"
+_BY_AUTHOR: Final = "; stated by the author of the certificate"
+_EARLIER: Final = (
+    (", all that may befall a user of ", _COVERED),
+    (" in all, as the run recorded them", _RECORDED),
+    ("; so says whoever wrote this", _BY_AUTHOR),
+    ("nobody's reward decides who", "no user's reward determines who"),
+    ("the aggregation shows the server the sum and who is in it only", SUM_ONLY),
+    ("the shuffler shows the server the bits only", BITS_ONLY),
+    ("the analyzer is trusted with the sum and publishes its estimate only", TRUSTED),
+    (" vanish, and ", " drop out, and "),
+    (" tell their noise", " reveal their noise"),
+    ("each user adds the noise of the part alone", _LOCAL),
+    ("a user is in no more releases than the rounds of a part, and in each once", _RETURNING),
+    ("in the simulated run of this certificate it came", "the noise of this simulated run came"),
+    ("a seed, and protects nobody", "a seed and protects no user"),
+)
+r"""Fragments of sentences in the certificates of earlier versions, and their words today."""
+
 _UNPROTECTED: Final = NAMES["none"]
 _TRUST: Final[Mapping[str, str]] = {
     **{
@@ -170,6 +193,7 @@ def read(document: object) -> CertificateForm:
     assumptions = [_line("assumptions", each) for each in items("assumptions", top["assumptions"])]
     if len(set(assumptions)) < len(assumptions):
         raise Malformed("assumptions", "must not repeat an assumption")
+    assumptions = [*assumptions, *map(_in_words_of_today, assumptions)]
     return CertificateForm(
         claims=claims,
         parts=parts,
@@ -177,6 +201,10 @@ def read(document: object) -> CertificateForm:
         simulated=SEEDED in assumptions,
         complaints=tuple(_complaints(top, assumptions)),
     )
+
+
+def _in_words_of_today(sentence: str) -> str:
+    return reduce(lambda text, words: text.replace(*words), _EARLIER, sentence)
 
 
 def knows(algorithm: str) -> bool:
@@ -201,8 +229,8 @@ def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
     planned = any(sum(map(Fraction, plan.groups())) < 1 for plan in plans)
     found = (
         *(_OF_AVERAGES if name in _AVERAGES else _ALWAYS),
-        f"parts: {len(parts)}, all that may befall a user of {run}; so says whoever wrote this",
-        f"released: {times} in all, as the run recorded them; so says whoever wrote this",
+        f"parts: {len(parts)}{_COVERED}{run}{_BY_AUTHOR}",
+        f"released: {times}{_RECORDED}{_BY_AUTHOR}",
         *_of_algorithm(name),
         *((BITS_ONLY,) if shuffled else ()),
         *reasons,
@@ -231,7 +259,7 @@ def _of_algorithm(name: str) -> tuple[str, ...]:
 
 
 def _complaints(top: Mapping[str, Any], stated: list[str]) -> Iterator[tuple[str, str]]:
-    required = required_assumptions(top)
+    required = required_assumptions({**top, "assumptions": stated})
     found = [f"missing: {needed}" for needed in required if needed not in stated]
     found += [
         f"does not match the parts, which imply: {users}"

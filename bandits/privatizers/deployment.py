@@ -94,7 +94,8 @@ class Deployment:
         gone, dishonest = self.dropouts, 1 - self.honest
         if not gone and not dishonest:
             return ALL_HONEST
-        return f"{SOME_HONEST}{gone} vanish, and {dishonest} break the protocol or tell their noise"
+        broken = "break the protocol or reveal their noise"
+        return f"{SOME_HONEST}{gone} drop out, and {dishonest} {broken}"
 
     def check(self, name: str, users: int, *, secure: bool) -> None:
         r"""Raise an error if privatizer ``name`` cannot release n users in this deployment."""
@@ -146,9 +147,9 @@ def masked_sum(
     return outcome.estimate
 
 
-TRUSTED: Final = "the analyzer is trusted with the sum and publishes its estimate only"
-BITS_ONLY: Final = "the shuffler shows the server the bits only"
-SUM_ONLY: Final = "the aggregation shows the server the sum and who is in it only"
+TRUSTED: Final = "the analyzer is trusted with the sum and publishes only its estimate"
+BITS_ONLY: Final = "the shuffler shows the server only the bits, in random order"
+SUM_ONLY: Final = "the aggregation shows the server only the sum and which users are in it"
 
 SumProtocol: TypeAlias = AggregatedSum | CentralSum | LocalSum | ShuffledPure
 """The protocols that release a sum mod m."""

@@ -248,7 +248,7 @@ class Privatizer(Releasing[int]):
     >>> halves.guarantee(64).pure(), halves.noise(64), halves.bits(64)
     (Bound([0.5, 0.5], 'exact'), DiscreteLaplace(scale=32), 11)
     >>> print(halves.assumed(64)[0])
-    the aggregation shows the server the sum and who is in it only
+    the aggregation shows the server only the sum and which users are in it
     """
 
     __slots__ = ()

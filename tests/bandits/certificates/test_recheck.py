@@ -23,7 +23,16 @@ from accounting.composition.compose import compose
 from accounting.guarantees.stated_guarantees import Pure
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.certificates.certificate import certificate_of
-from bandits.certificates.recheck import SEEDED, SYSTEM, UNKNOWN, recheck, required_assumptions
+from bandits.certificates.recheck import (
+    _EARLIER,
+    SEEDED,
+    SYSTEM,
+    UNKNOWN,
+    _in_words_of_today,
+    read,
+    recheck,
+    required_assumptions,
+)
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Relation, Scope
 from tests.bandits.certificates.test_certificate import (
@@ -160,6 +169,24 @@ def test_a_file_that_an_older_version_wrote_still_holds(name: str) -> None:
     edited = json.loads(text)
     edited["claims"][0]["epsilon"] = "0.0001"
     assert not recheck(sealed(edited)).holds
+
+
+@pytest.mark.parametrize("name", ["pure", "shuffled-pure", "bits", "returning"])
+def test_the_sentences_of_an_older_version_are_read_in_words_of_today(name: str) -> None:
+    old = json.loads((WRITTEN / f"{name}.json").read_text(encoding="utf-8"))
+    today = document(name)["assumptions"]
+    assert sorted(map(_in_words_of_today, old["assumptions"])) == sorted(today)
+    for words, _ in _EARLIER:
+        assert not any(words in each for each in today)
+    for sentence in old["assumptions"]:
+        fewer = [each for each in old["assumptions"] if each != sentence]
+        assert read(json.loads(sealed({**old, "assumptions": fewer}))).complaints
+
+
+def test_a_reason_with_words_of_an_older_version_stays_as_it_is() -> None:
+    reason = "an (1/8, 1/1000)-relaxed aggregation (CZ Theorem 3)"
+    text = text_of("shuffled-pure").replace(reason, "users never tell their noise")
+    assert not read(json.loads(sealed(json.loads(text)))).complaints
 
 
 def test_a_wrong_digest_is_named() -> None:
@@ -299,7 +326,7 @@ def test_what_only_the_writer_knows_is_said_in_the_text() -> None:
     # detect it.
     edited = document("renyi")
     count = len(edited["parts"])
-    assert any(each.startswith(f"parts: {count}, all that") for each in edited["assumptions"])
+    assert any(each.startswith(f"parts: {count}, which cover") for each in edited["assumptions"])
     assert any(each.startswith("released: ") for each in edited["assumptions"])
     assert SEEDED in edited["assumptions"]
     edited["assumptions"][edited["assumptions"].index(SEEDED)] = SYSTEM
@@ -361,7 +388,7 @@ def test_an_algorithm_that_nobody_knows_is_assumed(name: str) -> None:
 
 
 def test_the_local_model_has_a_sentence_of_its_own() -> None:
-    edited, sentence = document("local"), "each user adds the noise of the part alone"
+    edited, sentence = document("local"), "each user alone adds all the noise of the part"
     assert recheck(json.dumps(edited)).holds
     edited["assumptions"].remove(sentence)
     assert reason_of(sealed(edited)) == ("assumptions", f"missing: {sentence}")
