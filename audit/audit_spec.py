@@ -110,7 +110,9 @@ def _list(name: str, value: Any) -> tuple[Any, ...]:
 def _layers(name: str, value: Any) -> tuple[str, ...]:
     named = [layer.strip() for layer in value.split(",")] if isinstance(value, str) else [*value]
     if not named or not set(named) <= set(LAYERS) or len(set(named)) < len(named):
-        reason = f"must be some of {', '.join(LAYERS)}, each at most once, separated by commas"
+        reason = (
+            f"must be one or more of {', '.join(LAYERS)}, each at most once, separated by commas"
+        )
         raise InvalidParameter(name, value, reason)
     return tuple(layer for layer in LAYERS if layer in named)
 

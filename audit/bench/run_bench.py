@@ -1,21 +1,22 @@
 r"""Audit the catalogue: every broken mechanism must be caught, and no correct twin refuted.
 
 Sample layer: an entry has up to three tries, of N, 2N and 4N runs with fresh seeds, each at level
-alpha/3. N runs refute the entry at alpha in 95 of 100 audits (``Entry.runs``; for an entry with a
-claimed curve, which is tested, N = 10,000). It is caught if one try refutes: a true claim is
-refuted with probability at most alpha. ``epsilon_lower`` is that of the last try; the bounds of all
-tries of an entry hold together with confidence 1 - alpha. Each twin is audited once, with N runs at
-level alpha. If the claims of n twins hold, the probability that j or more are refuted is at most
-that of Bin(n, alpha).
+alpha/3. N is ``Entry.runs``, with which 95 of 100 audits at level alpha refute the entry; if the
+entry claims a curve, that curve is tested, with at most 10,000 runs. An entry is caught if one try
+refutes it, so a true claim is refuted with probability at most alpha. ``epsilon_lower`` is the
+bound of the last try; the bounds of all tries of an entry hold together with confidence 1 - alpha.
+Each twin is audited once, with N runs at level alpha. If the claims of n twins hold, the
+probability that j or more are refuted is at most P(Bin(n, alpha) >= j).
 
 Time layer: the same for the duration of each call, on the clock of this machine.
 
 Exact layer: the laws of the outputs are known (``Subject.laws``); an entry is caught if its claim
 is refuted and the claim of its twin is proven. Replay layer: an entry is caught when a replay finds
-an error, and nothing is found in its twin. Neither is random, except for the tapes of a replay.
+an error, and nothing is found in its twin. Neither layer is random, except for the tapes of a
+replay.
 
-A bench passes if every entry is caught, no audit of a twin fails, no layer but the sample refutes a
-twin, and that binomial probability is at least 1/1000.
+A bench passes if every entry is caught, no audit of a twin fails, only the sample layer refutes
+twins, and the binomial probability above is at least 1/1000.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ _BELOW: Final = "below the resolution of a sample"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    r"""The result of one mechanism, from its last attempt."""
+    r"""The result of one mechanism, from its last try."""
 
     name: str = fact("the name of the mechanism")
     claim: str = fact("what was tested")
@@ -138,7 +139,9 @@ class Bench(Result):
     SCHEMA: ClassVar[str] = "dpcore-bench/1"
 
     alpha: Fraction = fact(
-        "the level of an entry's tries together, and of each twin", write=level_upper, kind="float"
+        "the level of all tries of an entry together, and of each twin",
+        write=level_upper,
+        kind="float",
     )
     seed: int = fact("the seed that repeats the bench")
     rows: tuple[BenchRow, ...] = fact(
@@ -166,7 +169,8 @@ class Bench(Result):
 
     @computed(
         '{"sampled", "refuted": numbers of twins, "chance": the probability that at least as many '
-        'are refuted if each is with probability alpha, "least_chance": the least that passes}',
+        'are refuted if each is refuted with probability alpha, "least_chance": the least that '
+        "passes}",
         before="rows",
     )
     def twins(self) -> dict[str, float]:
@@ -339,7 +343,7 @@ def bench(
 
 
 def first_runs(entry: Entry) -> int:
-    r"""The number of runs N of the first attempt of an entry and its twin."""
+    r"""The number of runs N of the first try of an entry and its twin."""
     return entry.runs if entry.curve is None else min(entry.runs, _ON_A_CURVE)
 
 
@@ -423,7 +427,7 @@ class _Task:
         from audit.statistical_tests.fixed_sample_test import resolution
 
         subject, claim = self._subject, str(self._target.claim())
-        # The resolution of a sample of the entry's runs: why this entry needs another layer.
+        # The resolution of a sample of this size shows why this entry needs another layer.
         seen = resolution(self.entry.runs, subject.epsilon, self.alpha, subject.delta)
         try:
             report = replay(self._target, subject.pair, seed=self._seed_of(0) % _SEEDS)

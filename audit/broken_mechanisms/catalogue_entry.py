@@ -82,9 +82,9 @@ class Entry(Subject):
     ``true_epsilon`` encloses the smallest epsilon at which the outputs on ``pair`` are (epsilon,
     delta)-close in both directions, with the delta of the claim; ``Enclosure.infinite()`` if there
     is none, and for Skellam and Gaussian noise if there is none at delta = 0; for the layer
-    ``TIME`` it does not exceed the claim. ``number`` is the fixed number of the
-    entry, ``runs`` the number of runs (both datasets together) that refutes the claim at alpha =
-    0.05 in 95 of 100 audits; for other layers than the sample it is a maximum and need not suffice.
+    ``TIME`` it does not exceed the claim. ``number`` is the fixed number of the entry. With
+    ``runs`` runs (both datasets together), 95 of 100 audits at alpha = 0.05 refute the claim; for
+    layers other than the sample layer, ``runs`` is a maximum and need not suffice.
     """
 
     number: int

@@ -57,7 +57,8 @@ _COMPOSITION: Final = (
     Entry(
         name="returning-user",
         number=20,
-        sentence="A returning user is in two batches, each of which costs 1; the claim counts one.",
+        sentence="A returning user is in two batches, each of which costs 1, but the claim counts "
+        "one.",
         source="bandits and telemetry that account per batch instead of per user",
         run=visits,
         true_epsilon=Enclosure.exactly(2),
@@ -182,8 +183,8 @@ _RELEASE: Final = (
         number=27,
         sentence="A noisy sum is released with the exact number of records, which reveals "
         "whether a person is present.",
-        source="means and rates that divide by the size of the table; it is public only where "
-        "records are replaced",
+        source="means and rates that divide by the size of the table; it is public only if "
+        "neighbours replace a record",
         run=exact_size,
         pair=_USERS,
         relation=Relation.ADD_REMOVE,

@@ -89,7 +89,7 @@ _SCALE: Final = (
     Entry(
         name="inverted-scale",
         number=8,
-        sentence="The scale is epsilon instead of 1/epsilon: a stricter claim has less noise.",
+        sentence="The scale is epsilon instead of 1/epsilon: a stricter claim gets less noise.",
         source="Ding et al. 2018 (arXiv 1805.10559), histogram with the wrong scale",
         run=partial(histogram, scale=Fraction(1, 2)),
         pair=([0, 0, 1], [0, 0, 1, 1]),
@@ -171,8 +171,8 @@ _NOISE_SHAPE: Final = (
     Entry(
         name="redrawn-noise",
         number=7,
-        sentence="Noise beyond 6 is drawn again, so an output at distance 7 from a value rules "
-        "this value out.",
+        sentence="Noise beyond 6 is drawn again, so an output at distance 7 from a value excludes "
+        "this value.",
         source="a sampler with a bounded table, or outliers rejected so that tables look plausible",
         run=redrawn_noise,
         true_epsilon=Enclosure.infinite(),
@@ -210,8 +210,8 @@ _GAUSSIAN: Final = (
     Entry(
         name="sigma-for-its-square",
         number=30,
-        sentence="The deviation 2 is passed where the variance 4 belongs: at delta = 1e-5 epsilon "
-        "is 2.942.",
+        sentence="The standard deviation 2 is passed instead of the variance 4: at delta = 1e-5 "
+        "epsilon is 2.942.",
         source="samplers that take sigma in one library and sigma squared in another",
         run=partial(gaussian, sigma_squared=2),
         epsilon=Fraction("2.02"),
@@ -263,7 +263,7 @@ _SENSITIVITY: Final = (
         name="clipped-to-two",
         number=4,
         sentence="Each person may contribute up to 2, but the noise is for a sensitivity of 1.",
-        source="a clipping bound changed in one place of two",
+        source="a clipping bound changed in only one of two places",
         run=partial(clipped, most=2),
         pair=(0, 2),
         true_epsilon=Enclosure.exactly(2),
@@ -290,8 +290,8 @@ _SENSITIVITY: Final = (
         number=19,
         sentence="Values 1/2 apart are rounded at random to integers 1 apart, but the noise is "
         "for 1/2.",
-        source="fixed-point encodings; Casacuberta et al. 2022 (arXiv 2207.10635) on sensitivities "
-        "of what is really computed",
+        source="fixed-point encodings; Casacuberta et al. 2022 (arXiv 2207.10635) on the "
+        "sensitivity of sums as computed",
         run=partial(rounded, scale=Fraction(1, 2)),  # values differ by at most 1/2
         pair=(0, 0.5),
         true_epsilon=narrow(_half_rounded, 64),

@@ -37,7 +37,7 @@ _STEPS: Final = 10
 
 
 def _pure(users: int, precision: int, threshold: int) -> AggregatedSum:
-    # Planned for epsilon = 1: discrete Laplace noise of scale g from one Polya share per user.
+    # Calibrated for epsilon = 1: discrete Laplace noise of scale g from one Polya share per user.
     share = DiscreteLaplace(scale=precision).share(users)
     return AggregatedSum(users=users, precision=precision, threshold=threshold, share=share)
 
@@ -134,7 +134,9 @@ def aggregated_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The number of messages 1 from two users: their noise is redrawn until it fits; no cover."""
+    r"""The number of messages 1 from two users, without cover messages: noise is redrawn until it
+    fits.
+    """
     drawing = seeded(rng)
     noise = _COVERED.share.sample((n, 2), rng=drawing)
     while (beyond := np.abs(noise) > _COVERED.reach).any():
@@ -143,7 +145,9 @@ def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def covered(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The number of messages 1 from two users; at least a third of all messages are cover."""
+    r"""The number of messages 1 from two users; at least a third of all messages are cover
+    messages.
+    """
     if not n:
         return np.zeros(0, dtype=np.int64)
     held = np.repeat([value, 0], n)
@@ -164,7 +168,7 @@ _PROTOCOLS: Final = (
         name="order-kept",
         number=21,
         sentence="The bits of a shuffle protocol reach the server in the order of the users.",
-        source="a shuffler that only strips names: batching, or sorting by time of arrival",
+        source="a shuffler that only strips names, or batches or sorts messages by time of arrival",
         run=in_order,
         # P(Bin(3, 1/2) = 0) + P(= 1) - e P(= 0) = 0.1602...
         delta=Fraction("0.161"),

@@ -163,7 +163,7 @@ ENTRIES: Final = (
         source="subset selection (Ye and Barg 2018, arXiv 1702.00610) without the size of the "
         "subset in its probability",
         run=partial(reported, by=SubsetAsTwoAnswers(epsilon=1, values=6)),
-        # 4 values are not in the subset for 2 that are: 1 + ln 2.
+        # 4 values outside the subset against 2 inside: 1 + ln 2.
         true_epsilon=_cost(_TRUE_OF_TWO, others=4 // 2),
         runs=1000,
         twin=Twin(

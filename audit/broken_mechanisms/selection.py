@@ -2,9 +2,9 @@ r"""Bugs in selection: sparse vector, noisy max, the exponential mechanism, perm
 
 Sparse vector reports which of many answers reach a noisy threshold, 0 here; each answer changes by
 at most 1 between neighbours, in either direction. Only answers above the threshold should cost
-privacy; four published variants omit noise or a stop that this requires. Algorithms are numbered as
-in Figure 1 of Lyu, Su and Li, "Understanding the Sparse Vector Technique for Differential Privacy"
-(arXiv 1603.01699); 1 is the correct one.
+privacy; four published variants omit noise, or a stop, that this guarantee needs. Algorithms are
+numbered as in Figure 1 of Lyu, Su and Li, "Understanding the Sparse Vector Technique for
+Differential Privacy" (arXiv 1603.01699); 1 is the correct one.
 
 Report noisy max: Dwork and Roth, "The Algorithmic Foundations of Differential Privacy" (2014),
 section 3.3. The exponential mechanism (McSherry and Talwar, "Mechanism Design via Differential
@@ -82,7 +82,7 @@ def sparse_vector_value(answers: Sequence[int], n: int, rng: np.random.Generator
     r"""The number of answers before the first one above, and its value (Algorithm 1 with c = 1).
 
     A quarter of epsilon is for the threshold (scale 4), a quarter for the answers (scale 8), and
-    half releases the found answer with fresh noise (scale 2).
+    half for the release of the answer above with fresh noise (scale 2).
     """
     reached = _reached(answers, (4, 8), n, rng)[1]
     return _first(np.asarray(answers) + laplace(2, reached.shape, rng), reached)
@@ -221,7 +221,8 @@ _SPARSE_VECTOR: Final = (
         number=53,
         sentence="The gap to a threshold without noise is released: each answer below costs as "
         "much as the one above.",
-        source="the free gap of Ding et al. 2019 (arXiv 1904.12773) is one to the noisy threshold",
+        source="the free gap of Ding et al. 2019 (arXiv 1904.12773) is the gap to the noisy "
+        "threshold",
         run=partial(sparse_vector_gap, public=True),
         pair=_VALUE_PAIR,
         # Five answers below and a gap, each with a factor e^(1/2); with m answers below, (m + 1)/2.
@@ -266,8 +267,9 @@ def noisy_max_value(counts: Sequence[int], n: int, rng: np.random.Generator) -> 
 
 
 def _half_noise() -> arb:
-    # The first count wins if no other exceeds it. Its noise acts as the threshold, which another
-    # count must exceed by 1, so its distance is the lead plus 1.
+    # The first count wins if no other noisy count exceeds it. The first noisy count is the
+    # threshold, and another count must exceed it by at least 1: an answer of (count - first count -
+    # 1).
     def wins(counts: Sequence[int]) -> arb:
         behind = [other - counts[0] - 1 for other in counts[1:]]
         return row_mass([0] * len(behind), behind, (1, 1))
@@ -434,8 +436,8 @@ _OF_THREE_KEYS: Final = Fraction("0.296")
 
 
 def unknown_keys(rows: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Which of three keys appear, that only one user has, with ``rows`` rows for each: those whose
-    noisy count reaches 6. At epsilon = 1 for three rows the scale is 3.
+    r"""Which of three keys are released: those whose noisy count reaches 6. Only one user has these
+    keys, with ``rows`` rows for each. At epsilon = 1 for three rows the scale is 3.
     """
     return (rows > 0) * (rows + laplace(3, (n, 3), rng) >= _REACHED).astype(np.int64)
 
@@ -444,8 +446,8 @@ _KEYS: Final = (
     Entry(
         name="threshold-for-one-key",
         number=54,
-        sentence="Unknown keys are released above a threshold for one key of a user, who has "
-        "three.",
+        sentence="Unknown keys are released above a threshold that assumes one key per user, but a "
+        "user has three.",
         source="the delta of partition selection for one key, in a table where users have several",
         run=unknown_keys,
         delta=_OF_ONE_KEY,

@@ -1,8 +1,8 @@
 r"""A claimed privacy curve: delta at every epsilon instead of a single point.
 
     rho=0.1                                  zero-concentrated DP: D_alpha <= rho alpha, alpha > 1
-    gdp=1                                    Gaussian DP: at least as hard as N(0, 1) against N(1,
-    1) discrete-gaussian:sigma_squared=4@1      the mechanism of this noise and sensitivity
+    gdp=1                                    Gaussian DP: no easier than N(0, 1) against N(1, 1)
+    discrete-gaussian:sigma_squared=4@1      the mechanism of this noise and sensitivity
 
 An audit tests a few points of it, (epsilon_j, delta_j). Each lies on or above the curve, so the
 claim implies each point, and refuting a point refutes the claim. The points depend only on the
@@ -61,7 +61,8 @@ class CurveClaim:
     >>> [str(point) for point in claim.points]
     ['epsilon=0,delta=0.244919', 'epsilon=0.33,delta=0.0973123', ..., 'epsilon=0.5']
 
-    Raises :class:`InvalidParameter` for text that is not a curve, and for a curve without privacy.
+    Raises :class:`InvalidParameter` for text that is not a curve, and for a curve that gives no
+    privacy.
     """
 
     spelling: str

@@ -44,7 +44,7 @@ _REPRESENTATION: Final = frozenset({"lowest-bit", "last-bits", "precision", "gri
 
 
 def cause_of(feature: str | None) -> Cause:
-    r"""The kind of a refutation through a feature; ``feature`` is None for the output itself."""
+    r"""The cause of a refutation through a feature; ``feature`` is None for the output itself."""
     steps = (feature or "").split("+")
     if steps[0] == "time":
         return "time"
@@ -52,7 +52,7 @@ def cause_of(feature: str | None) -> Cause:
 
 
 INTERRUPTED: Final = "interrupted"
-r"""The reason in a report why drawing ended, after Ctrl-C."""
+r"""The reason for the end of drawing in a report after Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,4 +112,4 @@ LOOKS: Final = _looks()
 r"""The fixed numbers of runs after which the rule is learned again: 32, 40, 50, 63, 79, 99, ..."""
 
 TRAINING: Final = LOOKS[0]
-r"""The least number of first runs from which both tests only learn, without testing them."""
+r"""The least number of initial runs, from which both tests only learn: they are not tested."""

@@ -37,8 +37,8 @@ def canaries_command(
     guesses: str | None = option(
         "N",
         "Number of canaries to guess; choose it before you see which were included. (default: "
-        "three tests share alpha: of a sixteenth of the canaries, or more if the claim needs it, "
-        "of a quarter, and of all)",
+        "three tests that share alpha, with guesses for a sixteenth of the canaries, or more if "
+        "the claim needs it, for a quarter, and for all)",
     ),
     guess: str = option(
         "WORD",
@@ -80,7 +80,7 @@ def canaries_command(
             claim,
             relation=relation,
             guesses=number,
-            guess=guess,  # type: ignore[arg-type]  # refused by name where it is another word
+            guess=guess,  # type: ignore[arg-type]  # any other word is refused by name
             confidence=1 - exact,
             seed=read_seed("--seed", seed),
         )

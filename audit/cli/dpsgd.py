@@ -78,7 +78,7 @@ def dpsgd_command(
             rate=rate,
             noise_multiplier=noise_multiplier,
             clip=clip,
-            sampling=sampling,  # type: ignore[arg-type]  # refused by name where it is another word
+            sampling=sampling,  # type: ignore[arg-type]  # any other word is refused by name
             alpha=spec.alpha,
             seed=seed,
             timeout=spec.timeout,

@@ -187,8 +187,8 @@ class AuditRecord(Result):
         "the bound as a function of the runs, see audit.statistical_tests.trace", default=None
     )
     tradeoff_band: TradeoffBand | None = fact(
-        "a curve that the trade-off curve of the pair lies below everywhere, with the confidence "
-        "1 - alpha that it states, see audit.report.figure_data",
+        "an upper bound on the trade-off curve of the pair, with the confidence 1 - alpha of its "
+        "own alpha, see audit.report.figure_data",
         default=None,
     )
     curve: tuple[tuple[float, float], ...] = fact(

@@ -106,7 +106,7 @@ def histogram(
 ) -> Histogram:
     r"""Count outputs by cell: at most about 40, one per integer if there are few.
 
-    ``inside`` says which runs lie in the ``event`` of the witness, ``spans`` which numbers do: see
+    ``inside`` marks the runs, and ``spans`` has the numbers, in the ``event`` of the witness: see
     :class:`audit.statistical_tests.event.Event`.
 
     Other numbers fall into intervals between round numbers, the most extreme thousandths into two

@@ -174,8 +174,8 @@ def _claimed_curve(report: AuditRecord) -> Section:
     return Section(
         title="The claimed curve",
         svg=curve_figure(report.curve, [hardest[point] for point in sorted(hardest)]),
-        note="A point is refuted if the measured epsilon at its delta exceeds it. All bounds "
-        f"hold together with {confidence(report.alpha)} confidence.",
+        note="A point is refuted if the measured epsilon at its delta exceeds its epsilon. All "
+        f"bounds hold together with {confidence(report.alpha)} confidence.",
     )
 
 

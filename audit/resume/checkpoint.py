@@ -130,7 +130,9 @@ def compare(path: Path, payload: bytes, expected: bytes) -> None:
     for key in _KEYS:
         if stored.get(key) != wanted[key]:
             raise refused(path, _difference(key, stored.get(key), wanted))
-    raise refused(path, "was started by another audit: use its options, or a new file")
+    raise refused(
+        path, "was started by another audit: use the options of that audit, or a new file"
+    )
 
 
 def _difference(key: str, was: Any, wanted: dict[str, Any]) -> str:

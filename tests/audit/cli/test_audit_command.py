@@ -247,7 +247,10 @@ def test_each_command_is_meant_by_a_target_that_is_nearly_its_name() -> None:
         (["half-scale", "extra"], "Got unexpected extra argument(s) (extra)"),
         (["half-scale", "--relation", "swap"], "--relation = swap: must be replace or add-remove"),
         (["half-scale", "--layers", "exact"], "the exact layer needs a target with a known law"),
-        (["half-scale", "--layers", "sample,sample"], "--layers = sample,sample: must be some of"),
+        (
+            ["half-scale", "--layers", "sample,sample"],
+            "--layers = sample,sample: must be one or more of",
+        ),
         (["half-scale", "--timeout", "0"], "--timeout = 0: must be > 0 and <= "),
         (["half-scale", "--pair", "0", "1", "--pairs", "x.toml"], "--pairs = "),
         (["half-scale", "--pair", "0", "1", "--search", "integer:low=0,high=1"], "--search"),

@@ -100,7 +100,10 @@ def test_a_seed_that_is_none_is_refused(seed: bytes, tmp_path: Path) -> None:
 def test_what_a_header_says_never_steers_a_terminal(tmp_path: Path) -> None:
     fields = json.loads(header(tmp_path, TARGET, plan(), None))
     path = of_records(tmp_path / "state", json.dumps({**fields, "more": 1}).encode())
-    assert refusal(path) == "was started by another audit: use its options, or a new file"
+    assert (
+        refusal(path)
+        == "was started by another audit: use the options of that audit, or a new file"
+    )
     changes: dict[str, Any] = {
         "claim": {"text": "\x1b[31mRED\nerror: x\u202e", "relation": "\x1b]0;t\x07"},
         "target": "\x1b[31m" + "é" * 10**5,
