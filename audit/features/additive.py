@@ -22,8 +22,8 @@ from audit.outputs.rows import OTHER, Floats, Schema, Table
 
 CANDIDATES: Final = ("naive", "joint", "linear", "sides", "best", "grid")
 r"""The candidate scores: naive Bayes, all columns and the linear forms jointly, the linear form of
-the coordinates, that of their signs relative to the medians, the most informative column, and the
-lowest bits of all coordinates.
+the coordinates, the linear form of their signs relative to the medians, the most informative
+column, and the lowest bits of all coordinates.
 """
 
 _CUT_FROM: Final = 20_000
@@ -54,7 +54,8 @@ class Score:
     unit: float = 0.0
 
     def words(self, threshold: float, *, above: bool) -> str | None:
-        r"""Describe, by the only column, outputs of score >= ``threshold`` (< if not ``above``).
+        r"""Describe the outputs with score >= ``threshold`` (< if not ``above``) by the only
+        column.
 
         Return None if there are several columns.
         """

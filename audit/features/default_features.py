@@ -39,7 +39,7 @@ _STRUCTURE: Final = {"structure": 20}
 
 
 def default_family(outputs: Outputs) -> dict[str, int]:
-    r"""Default features with their parts of the level; empty to test only the outputs."""
+    r"""Default features with their shares of the level; empty to test only the outputs."""
     values = each(outputs)
     came = len(set(map(identity, values)))
     if came < 2 or all(isinstance(value, bool | np.bool_) for value in values):
@@ -101,6 +101,6 @@ def _table_family(table: Table, paths: Sequence[str], *, again: bool) -> dict[st
     if again:
         return _REPEATED | structure
     numbers = table.numbers[known]
-    fine = numbers[numbers != np.rint(numbers)]  # may be few beside flags
+    fine = numbers[numbers != np.rint(numbers)]  # few if most numbers are flags
     gridded = len(varying) <= MOST_WIDE and 4 * len(fine) > len(table)
     return (_FLOAT_VECTORS if gridded else _VECTORS) | structure

@@ -27,7 +27,7 @@ of the lowest bits.
 
 _FEWEST: Final = 64
 _GROWTH: Final = 1.5
-_SMALL: Final = 4096  # up to this many runs it learns half as often
+_SMALL: Final = 4096  # up to this many runs, the learner refits half as often
 _MIXED: Final = 5  # all candidates but the grid
 _RECALLED: Final = 0.5
 _RIDGE: Final = 1e-2

@@ -110,7 +110,7 @@ class Moments:
 
 def solve_ridge(gram: Any, columns: Floats | None, penalty: Floats, right: Floats) -> Floats:
     r"""Solve (gram + diag(penalty)) x = right. If columns are given, gram is their Gram matrix, and
-    the system has the number of rows as its size (Woodbury).
+    the size of the system is the number of rows (Woodbury).
     """
     if columns is None:
         found: Floats = np.linalg.solve(gram + np.diag(penalty), right)

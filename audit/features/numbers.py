@@ -159,9 +159,9 @@ sign; -inf for 0, nan if x is not finite. Values are ordered by p, and for equal
 
 The parts detect different leaks. Lowest bits alone detect noise added to 0 in only one dataset
 (Mironov 2012). Exponents also detect noise added to 1 and to 1.1: both sums lose the same last
-bits, except where they are small; and noise that is scaled afterwards, by 0.3 or for a mean by
-1/100, so that some floats of each magnitude are impossible. Signs also detect noise added to -1 and
-to 1, where one is the mirror image of the other.
+bits, except where they are small. They also detect noise that is scaled afterwards, by 0.3 or for a
+mean by 1/100, so that some floats of each magnitude are impossible. Signs also detect noise added
+to -1 and to 1, where one is the mirror image of the other.
 
 >>> PRECISION([0.75, -0.75, 12])
 [2.6099, 2.3901, -1.3897]
@@ -231,8 +231,8 @@ def modulo(step: float) -> Map:
     exact for an integer and an integer step.
 
     Noise on a grid of 0.01 reveals an added value that is not a multiple of 0.01, because the
-    remainder is the same in every run. Likewise, the feature distinguishes numbers on a grid that
-    only one dataset has from other numbers. inf and nan are unchanged.
+    remainder is the same in every run. Likewise, the feature shows a grid on which only the numbers
+    of one dataset lie. inf and nan are unchanged.
     """
     return Map.with_number("modulo", step, _modulo_of, _modulo)
 

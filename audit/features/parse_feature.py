@@ -263,7 +263,7 @@ class _OwnMap:
     function: Callable[[Any], object]
 
     def __reduce__(self) -> tuple[Callable[[str], Callable[[Outputs], Outputs]], tuple[str]]:
-        # Another process loads the map again from its text: a function of a file is in no
+        # Another process loads the map again from its text: a function from a file belongs to no
         # importable module.
         return own_map, (self.spelling,)
 

@@ -110,15 +110,18 @@ def binary_tree(leaves: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 SIBLINGS: Final = 0.5
-r"""The part of the surprise of siblings that chance explains: they share their parent's mean."""
+r"""The expected surprise (squared standardised deviation) per cell by chance in a pair of siblings,
+to which the rate of their parent is fitted.
+"""
 
 
 def shrunk(
     counts: NDArray[Any], rate: Floats, *, part: float, forced: NDArray[Any] | tuple[()] = ()
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    r"""The rates of dataset B, shrunk towards ``rate`` according to their spread beyond chance,
-    which explains ``part`` of the expected surprise; and whether each departs by more than three
-    standard deviations, so that it is not shrunk, or is ``forced`` to.
+    r"""The rates of dataset B, shrunk towards ``rate``, and whether each departs from it. The
+    shrinkage decreases with the spread of the rates beyond chance; ``part`` is the expected
+    surprise per cell by chance. A rate departs, and is hardly shrunk, if it is more than three
+    standard deviations away or its index is ``forced``.
 
     The last two axes of ``counts`` are the datasets and the cells.
     """

@@ -426,7 +426,8 @@ def resolution(cells: FitCells, draws: int, alpha: Fraction, *, sequential: bool
     for a law with constant distance from its mean.
     """
     if sequential:
-        # Some tilt is within a factor sqrt(2) of the best one, which costs at most a ninth.
+        # Tilts double, so that some tilt is 2/3 to 4/3 of the best one and loses at most a ninth of
+        # the gain.
         share = TILTED_WEIGHT / (2 * len(cells.scores) * len(TILTS)) if len(cells.scores) else 1.0
         needed = math.sqrt(2 * (log_bar(alpha) - math.log(share)) * 9 / 8)
     else:

@@ -47,7 +47,9 @@ class Sampler:
     piece: int = _MANY
 
     def draw(self, n: int) -> Integers:
-        r"""Draw n values; values beyond int64 are clipped to its range, so to the far tail."""
+        r"""Draw n values; values beyond int64 are clipped to its range, and so count as the far
+        tail.
+        """
         returned = self.watchdog.call(lambda: self.function(n), self.spelling)
         try:
             draws: NDArray[Any] = np.asarray(returned)

@@ -90,7 +90,7 @@ def worst_event(p: Law, q: Law, epsilon: RationalLike) -> Event | None:
 
 
 def _compare(p: Law, q: Law) -> PairCurve | Box | _Table:
-    # The curve of two shifts of one noise, or a table of two pmfs; an empty one of equal laws.
+    # The curve of two shifts of one noise, or a table of two pmfs, which is empty for equal laws.
     match p, q:
         case Shifted(), Shifted():
             if p.noise != q.noise:

@@ -65,7 +65,7 @@ def prove(target: KnownLaw, plan: Plan) -> AuditReport:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
     # The decision on one point on one pair; ``needed`` is the least epsilon at the claimed delta,
-    # in its worse direction.
+    # in the worse direction.
     pair: int
     decision: Decision
     needed: Enclosure

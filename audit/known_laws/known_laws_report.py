@@ -130,7 +130,7 @@ class ExactReport(Result):
         before="claim",
     )
     def verdict(self) -> ExactVerdict | None:
-        r"""The overall verdict: refuted if one of its points is."""
+        r"""The overall verdict: refuted if one of the claimed points is."""
         found = [decision.verdict for decision in self.decisions]
         if not found:
             return None

@@ -130,7 +130,7 @@ def worst_interval(noise: Noise, p: int, q: int, level: Fraction) -> OutputInter
     r"""The outputs with a loss above ``level`` (up to ties): the worst event at epsilon =
     ``level``.
 
-    Returns None if no output has one, or if these outputs do not form an interval.
+    Returns None if there are no such outputs, or if they do not form an interval.
     """
     pair = shift_curve(noise, p, q).pair
     if isinstance(pair, FinitePair):

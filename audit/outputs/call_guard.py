@@ -33,7 +33,7 @@ class TimeUp(BaseException):
 
 
 RAISED = BaseException
-r"""The exceptions of a call that are the target's, except Ctrl-C: see :func:`failure`."""
+r"""The exceptions that are attributed to the target, except Ctrl-C: see :func:`failure`."""
 
 
 class Watchdog:

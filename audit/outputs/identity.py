@@ -365,13 +365,14 @@ BASES: Final[dict[type, Callable[[Any], Any]]] = {
     set: lambda value: set(set.__iter__(value)),
     frozenset: lambda value: frozenset(frozenset.__iter__(value)),
 }
-r"""The content of an object of a subclass, read by methods of the base, not by its own."""
+r"""The content of an object of a subclass, read by methods of the base class, not of the subclass.
+"""
 
 ALL_BASES: Final[dict[type, Callable[[Any], Any]]] = {
     **BASES,
     np.ndarray: lambda value: value.view(np.ndarray),
 }
-r"""The same, and of arrays."""
+r"""As :data:`BASES`, and for arrays."""
 
 _WRITERS[Table] = lambda value, objects: _row(value.parts(), objects)
 
@@ -413,10 +414,10 @@ def attributes_of(output: Any) -> dict[str, Any]:
     r"""The attributes of an object as plain data, including those that its repr omits.
 
     An object in an attribute is a dict of its class and its own attributes, up to 1000 objects and
-    50 levels; otherwise, and if it has no data, it is :class:`Unread`
-    (:func:`unread_attributes`). A class that is defined in a function belongs to its objects. None
-    for classes of Python itself except exceptions, because they may cache a text or a hash in an
-    attribute, for members of an enum, and for tables (:func:`table_of`).
+    50 levels; beyond that, and without data, it is :class:`Unread` (:func:`unread_attributes`). The
+    attributes of a class that is defined in a function are also read. There are none for members of
+    an enum, for tables (:func:`table_of`), and for objects of Python's own classes except
+    exceptions, because these may cache a text or a hash in an attribute.
     """
     if isinstance(output, StandIn):
         return output.own
@@ -445,8 +446,8 @@ def unread_attributes(output: Any) -> list[str]:
     return found
 
 
-# The objects that were read, by id, with their number: a later reference is the number, so that
-# circles end. They are kept, so that no id is used twice.
+# The objects that were read, by id, with their number: a later reference is written as the number,
+# so that cycles end. The objects are kept, so that no id is used twice.
 _Seen: TypeAlias = dict[int, tuple[int, object]]
 
 

@@ -20,7 +20,7 @@ def load(spelling: str) -> Any:
     def failed(error: BaseException, folder: Path) -> TargetFailed:
         reason = f"{failure(spelling, error).reason} while it was imported"
         if isinstance(error, (ImportError, AttributeError)) and (clash := clash_of(folder)):
-            named = f"{folder / clash} has the name of a package of dpcore's"
+            named = f"{folder / clash} has the name of one of dpcore's packages"
             reason += f" ({named}, which is used instead)"
         return TargetFailed(spelling, reason)
 

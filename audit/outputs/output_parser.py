@@ -40,7 +40,7 @@ Outputs: TypeAlias = NDArray[Any] | list[Any]
 
 _DEEPEST: Final = 50
 _MOST_GROUPS: Final = 1000
-_RARE: Final = 10**9  # a warning about independent runs is rarer than one in this number
+_RARE: Final = 10**9  # independent runs cause a warning with probability at most 1/_RARE
 _MOST_BITS: Final = 14_000  # above this, integers have more digits than Python prints
 _KINDS: Final[dict[type, str]] = {int: "int", float: "float", bool: "bool", str: "str"}
 _SCALARS: Final = frozenset({float, bool, str, bytes, complex, type(None)})
@@ -326,7 +326,7 @@ def _all_different(outputs: Outputs) -> list[str]:
 
 
 def _unread(outputs: Outputs) -> list[str]:
-    # Of one output of each class.
+    # The warning is based on one output of each class.
     if isinstance(outputs, np.ndarray):
         return []
     one_of_each = {type(output): output for output in outputs}.values()
@@ -343,9 +343,9 @@ def _unread(outputs: Outputs) -> list[str]:
 
 
 def _dependent(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
-    # Independent runs are as often equal next to each other as half of the audit apart. Each run is
-    # in one pair, so the two counts are binomial with one probability: Fisher's exact test, with
-    # half of the level for each dataset.
+    # If runs are independent, adjacent ones are equal as often as runs half of the audit apart.
+    # Each run is in one pair, so the two counts are binomial with one probability: Fisher's exact
+    # test, with half of the level for each dataset.
     for world in (False, True):
         places = np.flatnonzero(worlds == world)
         groups = min(len(places) // 4, _MOST_GROUPS)
@@ -362,7 +362,10 @@ def _dependent(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
         ways = (math.comb(groups, k) * math.comb(groups, equal - k) for k in range(near, equal + 1))
         if near > far and 2 * _RARE * sum(ways) <= all_ways:
             counts = f"on dataset {'AB'[world]} {near:,} of {groups:,} outputs equal the next one"
-            counts += f", {far:,} one far from it (is the noise seeded by the clock, or reused?)"
+            counts += (
+                f", {far:,} equal one half of the audit away (is the noise seeded by the clock, or "
+                "reused?)"
+            )
             return [f"the runs are not independent, as the test assumes: {counts}"]
     return []
 

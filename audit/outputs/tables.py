@@ -25,8 +25,8 @@ class Table:
     r"""A table by columns: their names, types and values; ``index`` has the row labels, if any.
 
     A Series is one column, called ``name``. ``axes`` has the class, type, names, frequency and
-    range of each index of pandas, also of that of the columns; ``more`` has what the values need
-    not contain: categories, levels, flags and attributes.
+    range of each index of pandas, also of that of the columns; ``more`` has properties that need
+    not follow from the values: categories, levels, flags and attributes.
     """
 
     name: Hashable
@@ -107,8 +107,8 @@ def _axis(index: Any) -> tuple[Hashable, ...]:
 
 
 def _omitted(labels: Any) -> dict[str, Any]:
-    # What the items of a column or an index need not contain: categories, levels, and the numbers
-    # under the mask of missing ones.
+    # Properties of a column or an index that need not follow from its items: categories, levels,
+    # and the numbers under the mask of missing ones.
     if _has(labels, "levels"):
         return {"levels": tuple(labels.levels)}
     if isinstance(labels.dtype, np.dtype):

@@ -1,10 +1,11 @@
 r"""Encode values for the pipe between the auditor and the process that runs audited code.
 
 The answers are data. Numbers, text, arrays and containers of them arrive unchanged. An object of
-any other class remains in its process: a stand-in arrives, with the name of its class, its repr,
-its attributes that hold data and a number, and two stand-ins are the same if the objects have the
-same identity. That of a dataclass also has its fields, that of a table its content. The bytes are a
-pickle that may name nothing but :func:`_made`, so no code of the sender's classes runs here.
+any other class remains in its process: a stand-in arrives, with a number, the name of its class,
+its repr and its attributes that hold data, and two stand-ins are the same if the objects have the
+same identity. The stand-in of a dataclass also has its fields, that of a table its content. The
+bytes are a pickle that may name nothing but :func:`_made`, so no code of the sender's classes runs
+here.
 
 An instance of a subclass of list, tuple, ... arrives as an instance of a class of the same name,
 whose items are plain data.
@@ -94,7 +95,7 @@ def pack(value: object, objects: Objects) -> bytes:
 
 
 def unpack(data: bytes, known: dict[int, Any], objects: Objects | None = None) -> Any:
-    r"""Parse bytes of :func:`pack`; ``known`` are earlier placeholders of the same sender.
+    r"""Parse bytes of :func:`pack`; ``known`` are earlier stand-ins from the same sender.
 
     With ``objects``, stand-ins that came from them are converted back.
 
@@ -252,6 +253,7 @@ class _Unpickler(pickle.Unpickler):
 @lru_cache(maxsize=256)
 def _class(name: str, base: type) -> Any:
     bases = (StandIn,) if base is object else (StandIn, base)
-    # Hide number and text, which are not attributes of the object. A part of an array has none.
+    # Hide number and text, which are not attributes of the object. A slice of an array of a
+    # subclass has no attributes.
     hidden = {"__dict__": property(lambda self: self.own), "own": {}, "text": name}
     return type(name, bases, hidden)

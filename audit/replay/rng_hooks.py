@@ -105,7 +105,7 @@ class TapedStream:
 
 
 def _read_tape(rng: SeededRng, stream: Stream) -> None:
-    rng._stream = TapedStream(stream, rng._stream)  # type: ignore[assignment]  # it deals as a keystream does
+    rng._stream = TapedStream(stream, rng._stream)  # type: ignore[assignment]  # it has the methods of a keystream
 
 
 class Session:
@@ -190,7 +190,7 @@ _session: Session | None = None
 
 def install(session: Session | None) -> None:
     r"""Activate a session, or deactivate it."""
-    global _session  # noqa: PLW0603 - one process has one set of doors
+    global _session  # noqa: PLW0603 - one process has one set of hooks
     _session = session
 
 
@@ -264,8 +264,8 @@ def hooked_rngs(function: Callable[..., Any] | None = None) -> Iterator[Session]
 
 
 def _restore_state(before: dict[str, Any]) -> None:
-    # Restore only the normal that numpy.random keeps for its next call, which playing a tape loses.
-    # Draws of other threads in the meantime stay effective.
+    # Restore only the second normal draw that numpy.random keeps for its next call, because playing
+    # a tape discards it. The rest of the state keeps the draws of other threads in the meantime.
     kept = {name: before[name] for name in ("has_gauss", "gauss")}
     _SET_STATE({**_GET_STATE(legacy=False), **kept})
 
@@ -303,7 +303,7 @@ def _exchange(undo: ExitStack) -> list[tuple[Any, Any]]:
     exchange(os, "urandom", _urandom)
     _set(undo, random, "_urandom", _urandom)
     if hasattr(os, "getrandom"):
-        exchange(os, "getrandom", lambda size, flags=0: _urandom(size))  # noqa: ARG005 - its name
+        exchange(os, "getrandom", lambda size, flags=0: _urandom(size))  # noqa: ARG005 - the name is public
 
     exchange(np.random, "default_rng", _default_rng)
     exchange(np.random, "seed", _global_seed)

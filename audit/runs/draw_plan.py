@@ -115,7 +115,9 @@ _PROBES: Final = 8
 
 
 class Stream(IntEnum):
-    r"""The random streams of an audit, by purpose. A new number changes what every seed draws."""
+    r"""The random streams of an audit, by purpose. Changing a number changes the draws of every
+    seed.
+    """
 
     WORLDS = 0
     MIXING = 1

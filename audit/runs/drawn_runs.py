@@ -135,7 +135,7 @@ class DrawnRuns:
 
     @property
     def of_floats(self) -> bool:
-        r"""Whether the first outputs are floats, or contain some."""
+        r"""Whether the first outputs are floats, or contain floats."""
         return any(
             _holds_floats(self.form(pair).values(self.outputs(pair)[:_LOOKED_AT]))
             for pair in range(len(self.plan.pairs))
@@ -208,7 +208,7 @@ class DrawnRuns:
                 self.forms[pair, None] = form
             values = form.values(outputs)
             features = self.features.get(pair, self.plan.features)
-            if first and not features and not form.by_kind:  # else the kind is tested
+            if first and not features and not form.by_kind:  # otherwise the kind is tested
                 features = default_features(values, floats=self.plan.floats == "test")
             if not features:
                 return (form.apply(outputs),), features

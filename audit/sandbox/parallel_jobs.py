@@ -254,7 +254,7 @@ def work_probe(sent: SentTarget, block: Block) -> bytes:
 def answer_of(data: bytes, known: dict[int, Any]) -> Any:
     r"""Decode an answer: a ``Drawing`` and the number of earlier runs, or a bool.
 
-    ``known`` has placeholders of objects in the workers. Raises :class:`TargetFailed`.
+    ``known`` has the stand-ins of objects in the workers. Raises :class:`TargetFailed`.
     """
     match result_of("a worker", *unpack(data, known)):
         case bool(found):

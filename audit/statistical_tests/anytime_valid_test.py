@@ -161,8 +161,8 @@ class EProcess(Watched):
         bar = log_bar(alpha)
         rate = read_claim(0, delta)[1]
         trials = self.tested
-        # The zero cut's part of the wealth is cheap at all epsilons, and every epsilon that it
-        # rejects is rejected by the whole mixture.
+        # The zero cut's part of the wealth is cheap to compute at all epsilons, and every epsilon
+        # that it rejects is rejected by the whole mixture.
         alone = _best_wealth(trials, _COARSE, rate, zero_cut=True)
         start = _first_kept(alone, bar)
         while start < len(_COARSE):

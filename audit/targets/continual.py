@@ -5,8 +5,8 @@ r"""Running sums of a stream as a target.
 
 The first word is tree, doubling or square-root; the others are arguments of
 ``accounting.calibration.calibrate_running_sums.calibrate_sum``. A dataset is a stream, a list of
-``horizon`` items; the pair differs in the first item, which is in the most noisy sums. An output is
-the list of the sums after each item, in units (for square-root, in units/grid).
+``horizon`` items; the pair differs in the first item, which is in more noisy sums than any other.
+An output is the list of the sums after each item, in units (for square-root, in units/grid).
 """
 
 from __future__ import annotations

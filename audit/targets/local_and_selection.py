@@ -8,8 +8,8 @@ r"""Local reports and private choices as targets.
 
 ``local:`` names a class of ``dpcore.local``. A dataset is the value of one user, and a run is the
 report; if a report has few outcomes, their law is listed, and the exact layer proves or refutes the
-claim on the pair. With ``users`` a run is the list of all reports in a shuffled order, the
-others have the last value. ``select:`` names permute-and-flip, exponential, noisy-max or
+claim on the pair. With ``users`` a run is the list of the reports of all users in a shuffled order;
+the other users have the last value. ``select:`` names permute-and-flip, exponential, noisy-max or
 above-threshold of ``dpcore.selection``. A dataset is a list of scores, or of answers compared with
 0; a run is the chosen index, or a row of 1 (above), 0 (below) and -1 (not answered); with
 ``gap=yes`` it is the index and its lead, or a row of gaps, -1 (below) and -2 (not answered). These
@@ -150,7 +150,8 @@ def shuffled_target(votes: ShuffledReports, *, spelling: str, seeded: bool = Tru
     def law(dataset: Any) -> dict[Hashable, Fraction]:
         mine, theirs = report.law(_value(dataset, report)), report.law(report.values - 1)
         rows: dict[tuple[Any, ...], tuple[Fraction, Fraction]] = {(): (Fraction(1), Fraction(0))}
-        # The masses of lists of others only, and of lists in which one place is the user's.
+        # The masses of lists of reports of others only, and of lists in which one report is the
+        # user's.
         for _ in range(votes.users):
             rows = {
                 (*row, x): (alone * theirs[x], within * theirs[x] + alone * mine[x])

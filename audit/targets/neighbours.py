@@ -2,7 +2,8 @@ r"""Check a given pair of datasets against the claimed neighbouring relation.
 
 A dataset does not show what one person contributes: a list may contain records, or answers to
 queries, all of which one person changes. A pair is therefore refused only if its datasets are not
-neighbours in any interpretation; if they are not in a common one, the report has a warning.
+neighbours in any interpretation; if they are not neighbours in any usual interpretation, the report
+has a warning.
 
 Pairs come from an argument or from a file, ``--pairs pairs.toml``:
 

@@ -47,7 +47,9 @@ from dpcore.sampling.rng import Rng
 from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
 
 FUNCTIONALITIES: Final = ("ideal", "per-user", "masked")
-r"""The secure sums: with noise of one draw, a draw per user, or in masked messages."""
+r"""The kinds of secure sum: with one draw of the total noise, with a draw per user, or with masked
+messages.
+"""
 
 Held: TypeAlias = tuple[Fraction, ...]
 

@@ -280,7 +280,7 @@ class Catalogued(Vectorised):
         return cls(spelling=spelling, function=function, subject=subject, seeded=seeded, **more)
 
     @property
-    def tells_time(self) -> bool:  # type: ignore[override]  # of a class, and here of each
+    def tells_time(self) -> bool:  # type: ignore[override]  # a property, not a class attribute
         return self.subject.call is not None
 
     def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ randomised-response:values=4,epsilon=1 or local:randomised-response,values=4,eps
 select:above-threshold,epsilon=1
                            a private choice, see ``audit.targets.local_and_selection``
 bandit:dist-dp-se,epsilon=1
-                           what the server sees of a bandit run
+                           the server's view of a bandit run
 bandit:mine.py:Policy      the same for a user's policy
 bandit:dist-dp-se,epsilon=1,path=devices the same, with one message per user
 exec:./program args        any executable, see ``audit.targets.program``

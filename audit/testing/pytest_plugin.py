@@ -132,8 +132,7 @@ class _Run:
 
     def bought(self, test: str, price: Fraction, place: int, runs: int) -> AuditBudget:
         name = f"{test} #{place}"
-        # Rerunning a failed test spends nothing, because the run fails already by the first
-        # attempt.
+        # Rerunning a failed test spends nothing, because the first attempt already fails the run.
         if self.budget is not None and name not in self.budget.bought:
             self.budget.buy(name, price)
             self.audited[test] = self.audited.get(test, Fraction()) + price

@@ -240,7 +240,7 @@ class _Caller:
         spread = float(np.sqrt(np.mean(standard**2)))
         statement = (
             f"{len(cells):,} coordinates of noise have {spread:.4g} times the stated standard "
-            f"deviation; {100 * found.resolution:.2g}% off would be detected"
+            f"deviation; {100 * found.resolution:.2g}% more or less would be detected"
         )
         return _tested("noise", statement, found.p_value, refuted=found.refuted)
 
