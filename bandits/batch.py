@@ -30,7 +30,7 @@ from dpcore.numbers.parameter import (
 from dpcore.protocols.encoding import MOST_STEPS
 
 ReleasedSum = NewType("ReleasedSum", Fraction)
-"""A released sum of rewards, in units of reward, which only privatizers create."""
+"""A released sum of rewards, in units of reward; only privatizers create such sums."""
 
 
 @dataclass(frozen=True, slots=True)

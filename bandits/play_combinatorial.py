@@ -55,7 +55,7 @@ def play_together(
     Regret is the sum of alpha beta opt - r(S_t) over rounds t, which may be negative for an
     approximate oracle. The oracle gets the bounds plus random perturbations below 1e-9, so that
     ties are broken at random. While some base arms have no released outcome, the super arm with the
-    most of them is played.
+    most such base arms is played.
     """
     if not isinstance(policy, Cucb):
         raise InvalidParameter("policy", policy, "must be a Cucb")

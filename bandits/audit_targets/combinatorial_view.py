@@ -3,7 +3,7 @@ r"""The server's view of a short combinatorial run, for an audit.
 The run has two base arms, both in the only super arm, and four rounds, so that a tree completes a
 block on each of its three levels. The user of the first round has outcomes 1 and 0, or 0 and 1:
 both numbers change at once, which is the worst pair, and noise shared by both arms would cancel in
-the difference. All other users have outcomes 0. Proofs: docs/proofs/radius.md.
+the difference. The outcomes of all other users are 0. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations

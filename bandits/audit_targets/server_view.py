@@ -67,9 +67,10 @@ FEATURES: Final = (
     "bandits.audit_targets.target:second",
     "coordinate:-1",
 )
-r"""The features of an audit: the first column; the lead of arm 0 over arm 1, and the difference of
-its sums in the two batches, in both of which shared noise would cancel; its sum in the second
-batch, without the user; and the remaining arms, which reveal a policy that reads rewards.
+r"""The features of an audit: the first column; the lead of arm 0 over arm 1 and the change of its
+sum from the first batch to the second, two differences in which shared noise would cancel; its sum
+in the second batch, without the user; and the remaining arms, which reveal a policy that reads
+rewards.
 """
 
 ABSENT: Final = -(1 << 62)
@@ -379,7 +380,8 @@ class Devices(Privatizer):
                 )
                 return ReleasedSum(cast(Fraction, shuffled.estimate))  # of one coordinate
             case ShuffledPure():
-                # The relaxed aggregation is assumed and not implemented; the exact sum is one.
+                # A relaxed aggregation is assumed and not implemented; the exact sum is a special
+                # case.
                 sent = protocol.randomize(held[: pulls - gone], rng=rng)
                 self.messages.append(int(sent[0]))
                 return ReleasedSum(protocol.analyze(sum(sent.tolist()) % protocol.modulus))

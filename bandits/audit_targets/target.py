@@ -92,12 +92,12 @@ def lead(view: Any) -> int:
 
 
 def across(view: Any) -> int:
-    r"""The sum of arm 0 in the first batch minus its sum in the second, in half rewards."""
+    r"""The sum of arm 0 in the first batch minus its sum in the second, in units of 1/2."""
     return _in_halves(view, -1)
 
 
 def both(view: Any) -> int:
-    r"""The sum of arm 0 over the first two batches, in half rewards."""
+    r"""The sum of arm 0 over the first two batches, in units of 1/2."""
     return _in_halves(view, 1)
 
 

@@ -225,8 +225,8 @@ def _own_certificate(
         return f"more than {most} steps"
     if len(set(amounts)) > _MOST_MOVES:  # each needs a separate law
         return f"more than {_MOST_MOVES} distinct changes"
-    # For a pure law epsilon(delta) is below the largest loss, often a decimal, by about delta:
-    # to separate them, the number of digits must be about that of the zeros of delta.
+    # For a pure law epsilon(delta) is about delta below the largest loss, which is often a short
+    # decimal. To distinguish the two, epsilon needs about as many digits as delta has zeros.
     largest = _largest(part)
     close = largest is not None and _above(largest) in [each["epsilon"] for each in claims]
     for count in (digits, *(_MORE_DIGITS if close else ())):

@@ -75,7 +75,7 @@ def _theorem(m: int, e: Fraction) -> Found:
     "Algorithm 3, tau",
     _TARGET,
     "the necessary fair noise bits",
-    "one bit less is certified to be insufficient",
+    "one bit fewer is certified to be insufficient",
 )
 def _bits(e: Fraction) -> Found:
     return tkms_bits(1, e, _DELTA).trials, fewest_bits(epsilon=e, delta=_DELTA).trials

@@ -88,7 +88,8 @@ def near_optimal_design(actions: Actions, active: tuple[int, ...]) -> Design:
             active,
             f"needs an action with an entry of at least {_LEAST} in absolute value",
         )
-    # Scaled by powers of two, which is exact and changes no value; by one unless sizes differ.
+    # Scaling by powers of two is exact and changes no value; there is one common power unless the
+    # sizes differ a lot.
     held = np.ldexp(points @ basis, -int(np.frexp(np.abs(points).max())[1]))
     powers = np.frexp(np.abs(held).max(axis=0))[1]
     if np.ptp(powers) > _APART:

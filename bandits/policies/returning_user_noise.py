@@ -79,12 +79,14 @@ def _law(law: str, epsilon: Fraction, delta: Fraction, max_visits: int) -> tuple
     steps = STEPS
     gaussian = least(_GAUSSIAN, steps)
     while gaussian.sigma_squared > _WIDE and steps > 1:
-        # With that much noise coarser rounding is negligible, and the law is bounded in less time.
+        # With this much noise, coarser rounding is also negligible, and bounding the law takes less
+        # time.
         steps //= 2
         gaussian = least(_GAUSSIAN, steps)
     if law != _GAUSSIAN:
         return least(law, steps), steps
-    # Each term has variance at least 1, so the sum is as good as one Gaussian of slightly more.
+    # Each term has variance at least 1, so the sum is as good as one Gaussian of slightly smaller
+    # variance.
     count = min(max(math.floor(gaussian.sigma_squared), 1), _MOST_SHARES)
     for more in _MORE:
         share = Fraction(math.ceil(gaussian.sigma_squared * more * _GRID / count), _GRID)

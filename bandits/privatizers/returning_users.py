@@ -115,8 +115,8 @@ class SteadyPrivatizer(Planned[AggregatedSum | BinaryShuffle]):
         match law:
             case Binomial(trials=trials, probability=half):
                 return BinaryShuffle(users=n, noise_bits=-(-trials // counted), probability=half)
-            # One threshold serves many numbers of users; it is for noise of at least the spread of
-            # n users. A threshold for each number would take a second.
+            # One threshold serves many numbers of users: it is computed for at least the noise of n
+            # users. A separate threshold for each number would take a second.
             case DiscreteGaussianSum(count=count, sigma_squared=v):
                 each = -(-count // counted)
                 share = summed(DiscreteGaussian(sigma_squared=v), each)
