@@ -143,7 +143,7 @@ def _switch(name: str, value: Any) -> bool:
 
 
 def _claim(name: str, value: Any) -> Any:
-    # The claim is parsed later, under the relation of the target; errors are raised here already.
+    # The claim is parsed again later, with the relation of the target; here only errors matter.
     if isinstance(value, str):
         from audit.claims.curve_claim import read_claim
 

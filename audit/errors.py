@@ -9,7 +9,7 @@ from dpcore.cli.terminal import printable
 from dpcore.errors import DpcoreError
 
 REPEATS: Final = 4
-r"""The number of further runs on each dataset that show whether only one of them fails."""
+r"""The number of further runs on each dataset that show whether only one dataset fails."""
 
 
 class Unreadable(Exception):

@@ -96,7 +96,7 @@ class BenchRow:
     r"""An entry and its twin."""
 
     entry: Entry = fact(
-        '"layer" is the one that must catch it, "true_epsilon" [lower, upper]',
+        '"layer" is the layer that must catch it, "true_epsilon" is [lower, upper]',
         name="*",
         write=members("number", "name", "layer", "true_epsilon"),
     )
@@ -113,7 +113,7 @@ class BenchRow:
 
     @property
     def sampled(self) -> bool:
-        r"""Whether samples test the entry; otherwise it is declared below the resolution."""
+        r"""Whether samples test the entry; otherwise it is below their resolution."""
         return self.entry.layer in {Layer.SAMPLE, Layer.TIME}
 
     def cases(self) -> Iterator[Case]:
@@ -228,8 +228,8 @@ class Bench(Result):
         yield Section(title="Entries", columns=_HEADINGS, rows=list(map(_cells, self.rows)))
 
     def __str__(self) -> str:
-        # "true" is the true epsilon, "lower" the lower bound, with confidence 1 - alpha or, in the
-        # exact layer, proven; both are rounded down.
+        # Column "true" has the true epsilon, "lower" the lower bound on it, which holds with
+        # confidence 1 - alpha or is proven (exact layer); both are rounded down.
         lines = aligned([_HEADINGS, *map(_cells, self.rows)], right=_RIGHT)
         for sentence in _sentences(self):
             lines += textwrap.wrap(sentence, _WIDTH, break_on_hyphens=False)
@@ -279,8 +279,8 @@ def _sentences(bench: Bench) -> Iterator[str]:
         yield f"{_BELOW}, and tested by replay: {names}{listed}"
     yield (
         f"twins: {bench.twins_refuted} of {len(bench.sampled_twins)} samples refuted, at level "
-        f"{alpha} each; this many or more have probability <= {up(bench.chance, 3)} if their "
-        f"claims hold ({down(LEAST_CHANCE, 3)} or more passes)"
+        f"{alpha} each; this many or more are refuted with probability <= {up(bench.chance, 3)} if "
+        f"all their claims hold (required: at least {down(LEAST_CHANCE, 3)})"
     )
     for row in bench.rows:
         for result in (row.broken, row.twin):

@@ -47,7 +47,7 @@ class Subject:
     (``discrete-gaussian:sigma_squared=4@1``), if there is one. ``features`` are the features that
     show the error (``lowest-bit``); if empty, the outputs are tested. ``laws`` are the laws of the
     output on both datasets, in the format of ``dpcore audit exact``, if they have one. ``call``
-    makes one run, with the law of ``run``, if the time of a call can be measured.
+    makes one run, with the law of ``run``; it is given if the time of a call can be measured.
     """
 
     name: str

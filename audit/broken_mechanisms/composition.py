@@ -134,7 +134,9 @@ _PAIR: Final = ([1, 0], [1, 0, 1])
 
 
 def sampled(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""A sum over a sample of rate 3/8, with noise of scale 1: ln(1 + 3/8 (e - 1)) = 0.4973..."""
+    r"""A sum over a sample of rate 3/8, with noise of scale 1: epsilon = ln(1 + 3/8 (e - 1)) =
+    0.4973...
+    """
     taken = rng.integers(8, size=(n, len(bits))) < 3
     return taken @ np.asarray(bits, dtype=np.int64) + laplace(1, n, rng)
 

@@ -101,8 +101,8 @@ ENTRIES: Final = (
         laws=_gaussians(322),
         epsilon=Fraction(10),
         delta=Fraction(1, 4),
-        # At delta = 1/4. Sampling would have to show that e^10 times a probability is small: 10^6
-        # runs.
+        # At delta = 1/4. A sample would need 10^6 runs to show that e^10 times a probability is
+        # small.
         true_epsilon=Enclosure(Fraction("18.344515"), Fraction("18.344516")),
         runs=1_000_000,
         layer=Layer.EXACT,

@@ -72,7 +72,7 @@ def _summed(protocol: AggregatedSum, messages: Integers) -> Integers:
 
 
 def half_vanish(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""A sum with noise of four users for epsilon = 1, of whom two drop out with their shares."""
+    r"""A sum with noise of four users for epsilon = 1; two of them drop out with their shares."""
     return _summed(_FOUR, _messages(_FOUR, value, 2, n, rng))
 
 
@@ -121,7 +121,7 @@ def shuffled(value: int, n: int, rng: np.random.Generator) -> Bits:
 
 
 def shuffled_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""All messages in a random order, as a sorted multiset. Most shares are 0."""
+    r"""All messages in a random order, represented by sorting them. Most shares are 0."""
     return np.sort(_messages(_THREE, value, 3, n, rng) % _THREE.modulus, axis=1)
 
 
@@ -217,7 +217,7 @@ _PROTOCOLS: Final = (
             "Users reduce their noise modulo m but not their message; the messages are added as "
             "integers."
         ),
-        source="secure aggregation with the reduction on the wrong side, on the device",
+        source="secure aggregation in which a device reduces its noise instead of its message",
         run=reduced_noise,
         true_epsilon=Enclosure.infinite(),
         runs=200,

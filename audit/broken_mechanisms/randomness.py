@@ -194,13 +194,13 @@ _KEPT: Final = 731  # e/(e + 1) = 0.7310...
 
 
 def answers(present: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Whether a person is in the records, truthful with probability 0.731: costs ln 2.717..."""
+    r"""Whether a person is in the records, true with probability 0.731; epsilon is ln 2.717..."""
     kept = rng.integers(_WHOLE, size=n) < _KEPT
     return np.where(kept, present, 1 - present).astype(np.int64)
 
 
 def _records(present: int) -> list[int]:
-    # The requested person comes first if present; the others are not requested.
+    # The requested person comes first if present; all other records are of other people.
     return [present, *[0] * _OTHERS]
 
 

@@ -192,8 +192,8 @@ _SPARSE_VECTOR: Final = (
         name="sparse-vector-unscaled",
         number=10,
         sentence="Two answers may be above, but the noise of an answer suffices for only one.",
-        source="Lee and Clifton 2014, as Algorithm 4 of Lyu et al. (arXiv 1603.01699): at most "
-        "(1 + 6c)/4 = 3.25 for c = 2",
+        source="Lee and Clifton 2014, as Algorithm 4 of Lyu et al. (arXiv 1603.01699): epsilon is "
+        "at most (1 + 6c)/4 = 3.25 for c = 2",
         run=partial(sparse_vector, scales=(4, Fraction(4, 3)), cutoff=2),
         pair=_LEE_PAIR,
         true_epsilon=_true_epsilon([0, 0, 0, 1, 1], _LEE_PAIR, (4, Fraction(4, 3))),
@@ -233,8 +233,8 @@ _SPARSE_VECTOR: Final = (
     Entry(
         name="sparse-vector-endless",
         number=12,
-        sentence="It never stops: any number of answers on both sides are compared with one "
-        "noisy threshold.",
+        sentence="Sparse vector never stops: any number of answers are compared with one noisy "
+        "threshold.",
         source="Chen et al. 2015, as Algorithm 6 of Lyu et al. (arXiv 1603.01699)",
         run=sparse_vector_chen,
         pair=_CHEN_PAIR,

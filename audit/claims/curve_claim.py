@@ -4,8 +4,8 @@ r"""A claimed privacy curve: delta at every epsilon instead of a single point.
     gdp=1                                    Gaussian DP: no easier than N(0, 1) against N(1, 1)
     discrete-gaussian:sigma_squared=4@1      the mechanism of this noise and sensitivity
 
-An audit tests a few points of it, (epsilon_j, delta_j). Each lies on or above the curve, so the
-claim implies each point, and refuting a point refutes the claim. The points depend only on the
+An audit tests a few points (epsilon_j, delta_j) of the curve. Each lies on or above the curve, so
+the claim implies each point, and refuting a point refutes the claim. The points depend only on the
 claim, and are fixed before anything is drawn. Proof: ``docs/proofs/confidence.md``.
 """
 

@@ -76,7 +76,7 @@ def _parameter(field: Field[Any], *, panels: bool) -> inspect.Parameter:
 
 
 def _default(field: Field[Any]) -> str:
-    # Only the help has the default: an option that is not given may be set by --spec.
+    # Only the help shows the default: an option that is not given may be set by --spec.
     default = field.default
     if default in (None, False, ()):
         return ""

@@ -295,8 +295,9 @@ def _step(middle: float) -> Steps:
 
 
 def _sure(ratios: Iterable[Any], y: Floats) -> Floats:
-    # The fraction of each column's effect that is not chance, by its ratios from the other half (a
-    # James-Stein factor): an uninformative column is omitted, not added as noise.
+    # The fraction of each column's effect that is not due to chance, estimated with ratios learned
+    # from the other half (a James-Stein factor). An uninformative column is omitted instead of
+    # adding noise.
     sums = [(float(each @ y), float(each @ each)) for each in ratios]
     information, chance = np.array(sums).reshape(-1, 2).T
     chance = chance * float(np.mean(y**2))

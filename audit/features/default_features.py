@@ -60,7 +60,9 @@ def default_family(outputs: Outputs) -> dict[str, int]:
 
 
 def default_features(outputs: Outputs, *, floats: bool) -> tuple[Feature, ...]:
-    r"""The default features with their shares; without ``floats`` only those that read values."""
+    r"""The default features with their shares; without ``floats``, those of the floating-point
+    representation are omitted.
+    """
     parts = default_family(outputs)
     return tuple(
         replace(read_feature(name), share=Fraction(part, sum(parts.values())))
@@ -70,7 +72,7 @@ def default_features(outputs: Outputs, *, floats: bool) -> tuple[Feature, ...]:
 
 
 def _number_family(numbers: Floats, path: str | None = None) -> dict[str, int]:
-    # For one number per output that is hardly ever repeated; ``path`` is its path in the output.
+    # The features of a number that is hardly ever repeated; ``path`` is its path in the output.
     name, chain = ("identity", "") if path is None else (f"column:{path}", f"column:{path}+")
     rest = ["precision"] if 2 * np.count_nonzero(numbers != np.rint(numbers)) > len(numbers) else []
     if step := step_of(numbers):

@@ -132,7 +132,7 @@ class OnlineLearner:
         return found
 
     def watched(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> dict[str, Floats]:
-        r"""The scores of a sequential test, refitted at the looks of the anytime-valid test."""
+        r"""The scores for a sequential test; the models are refitted at its looks."""
         if self.runs in _LOOKS:
             self.learn()
         return self.scores(outputs, worlds)

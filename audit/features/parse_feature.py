@@ -268,7 +268,7 @@ class _OwnMap:
         return own_map, (self.spelling,)
 
     def __call__(self, outputs: Outputs) -> Outputs:
-        # With the time limit and the Ctrl-C handling of the target.
+        # The map runs with the time limit and the Ctrl-C handling of the target.
         watchdog, name = current(), f"feature {self.spelling}"
         return [watchdog.call(partial(self._of, output), name) for output in each(outputs)]
 

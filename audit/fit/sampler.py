@@ -93,7 +93,7 @@ def sampler_of(
     elif isinstance(sampler, Mapping):
         name, function = "a pmf", _of_pmf(sampler, rng)
     elif callable(rvs := getattr(sampler, "rvs", None)):
-        function = lambda n: rvs(size=n, random_state=rng)  # noqa: E731 - one line says it
+        function = lambda n: rvs(size=n, random_state=rng)  # noqa: E731 - a def would only be longer
     elif callable(sampler):
         function, piece = _of_function(sampler, rng, watchdog)
     else:

@@ -286,10 +286,10 @@ def _calibrated(cells: FitCells, counts: Integers, coins: np.random.Generator) -
 
 
 def _rank(values: Floats) -> float:
-    # The fraction of values at least as extreme as the first, that of the data, which is included.
+    # The fraction of values at least as extreme as the first one, which is that of the data.
     own = values[0]
     if np.isnan(own):
-        return 1.0  # no score, no evidence
+        return 1.0  # without a score there is no evidence
     return float(np.count_nonzero(values >= own - _TIE * (1 + abs(own)))) / len(values)
 
 

@@ -152,7 +152,7 @@ def _span(pair: Pair, level: Fraction) -> tuple[int, int | None] | None:
     if isinstance(pair, RayPair):
         cell = pair.ray(level)
         return None if cell is None else (cell[1], None)
-    above: Callable[[int], bool] = lambda m: bool(as_ball(pair.loss(m)) > ball(level))  # noqa: E731 - one line says it
+    above: Callable[[int], bool] = lambda m: bool(as_ball(pair.loss(m)) > ball(level))  # noqa: E731 - a def would only be longer
     anchor = next((m for m in (0, -1) if above(m)), None)
     if anchor is None:
         return None

@@ -91,7 +91,9 @@ class Watchdog:
         dataset: str | None = None,
         run: int | None = None,
     ) -> T:
-        r"""Return ``work()``, within the time limit. Raises its errors as :func:`failure`."""
+        r"""Return ``work()``, within the time limit; its errors are raised as :func:`failure`
+        describes.
+        """
         try:
             self.restart()
             found = work()

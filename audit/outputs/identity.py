@@ -96,7 +96,7 @@ class _Array(Name):
 
 
 def _one_form(array: NDArray[Any]) -> NDArray[Any]:
-    # With a single nan.
+    # Replace every nan by the same one.
     if array.dtype.kind == "f" and (odd := np.isnan(array)).any():
         array = array.copy()
         array[odd] = math.nan
@@ -161,7 +161,7 @@ def distinct_rows(rows: NDArray[Any]) -> tuple[NDArray[np.int64], Sequence[Name]
 
 
 def _alike(words: NDArray[Any], others: NDArray[np.int64]) -> bool:
-    # Whether each row equals the given other row, a slice of rows at a time.
+    # Whether each row equals the given other row, compared a slice of rows at a time.
     parts = (slice(start, start + _STRETCH) for start in range(0, len(words), _STRETCH))
     return all(bool((words[part] == words[others[part]]).all()) for part in parts)
 
@@ -274,7 +274,8 @@ def _text(value: Any, objects: list[Hashable]) -> str:
 
 
 def _object(value: Any, objects: list[Hashable]) -> str:
-    # An address in its repr is not part of its identity if its attributes or its own == decide.
+    # An address in an object's repr is not part of its identity if its attributes or its own ==
+    # decide.
     kind, own = type(value), attributes_of(value)
     text, plain = f"{kind.__qualname__}: {value!r}", cast("Any", object.__eq__)
     bare = without_address(text)

@@ -1,8 +1,9 @@
 r"""Join outputs in run order, distinguish their types, and warn about unusual ones.
 
 An :class:`OutputParser` defines how outputs are read: lines of a program as JSON or as text, values
-or only their kind. It is learned from the first :data:`TRAINING` runs, which are never tested, so
-it is fixed before the tested runs (``docs/proofs/confidence.md``).
+or only their kind. It is learned from the first block of runs (at least
+:data:`audit.claims.verdicts.TRAINING`), which is never tested, so it is fixed before the tested
+runs (``docs/proofs/confidence.md``).
 """
 
 from __future__ import annotations
@@ -228,7 +229,7 @@ class OutputParser:
         return [written(line) for line in outputs] if self.as_json else outputs
 
     def values(self, outputs: Outputs) -> Outputs:
-        r"""The outputs as a feature sees them: JSON as parsed values."""
+        r"""The outputs as features read them, with JSON parsed."""
         return [_value(line) for line in outputs] if self.as_json else outputs
 
 
@@ -310,7 +311,7 @@ def _constant(outputs: Outputs) -> list[str]:
 
 
 def _all_different(outputs: Outputs) -> list[str]:
-    # New objects that are equal only to themselves.
+    # Warn about new objects that are equal only to themselves.
     if isinstance(outputs, np.ndarray):
         return []
     own: Any = object.__eq__

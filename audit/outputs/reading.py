@@ -234,7 +234,7 @@ class Reading:
 
 
 def read(outputs: object) -> Reading:
-    r"""Read ``n`` outputs: an array (first axis the runs) or a sequence of anything.
+    r"""Read the outputs of runs: an array (first axis the runs) or a sequence of anything.
 
     Each output is read independently of the others, without rounding, and outputs of different
     types are different. Raises :class:`InvalidParameter` for an object without a first axis.

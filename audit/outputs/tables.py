@@ -88,7 +88,7 @@ def read_table(output: Any) -> Table:
 
 
 def _has(value: Any, name: str) -> bool:
-    # Of the class, because the labels of a Series of pandas are attributes too.
+    # Look up the attribute in the class, because the labels of a pandas Series are attributes, too.
     return hasattr(type(value), name)
 
 

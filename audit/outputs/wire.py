@@ -108,7 +108,7 @@ def unpack(data: bytes, known: dict[int, Any], objects: Objects | None = None) -
 
 
 class _Pickler(pickle.Pickler):
-    # Its reducer is called for all objects but those of Python's plain types.
+    # The reducer is called for all objects except those of Python's plain types.
     def __init__(self, file: io.BytesIO, objects: Objects) -> None:
         super().__init__(file, protocol=5)
         self._objects = objects

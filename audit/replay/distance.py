@@ -50,7 +50,7 @@ def numbers_in(output: object) -> Numbers | None:
 
 
 def _units(text: str) -> Fraction:
-    # The sum over the numbers in a text of one unit in the last digit.
+    # One unit in the last digit of each number in a text, summed over the numbers.
     units = Fraction(0)
     for match in NUMBER.finditer(text):
         mantissa, _, power = match[0].lower().partition("e")

@@ -49,8 +49,8 @@ _TAPES_A_SEED: Final = 1 << 24
 _FEW_HANGS: Final = 4
 _WITH_NOISE: Final = 8
 _REACH: Final = 500
-# Another real near each extreme, in the same branch if the branch is wider than 2^-50. Noise
-# computed from the real itself differs between the two.
+# Another real number near each extreme: it leads to the same branch if the branch is wider than
+# 2^-50, but noise that is computed from the number itself differs.
 _NEAR: Final = {
     "lowest": 1 << 14,
     "low": (1 << 34) + (1 << 14),
@@ -186,7 +186,7 @@ def _unsteady(once: Execution, then: Execution, world: int) -> Finding:
 
 
 def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> None:
-    # The steps of a replay. If the target cannot be replayed, that is the only claim made.
+    # The steps of a replay. If the target cannot be replayed, the report states nothing else.
     session = runner.session
     _require_an_output(runner)
     session.constants = _constants(runner)

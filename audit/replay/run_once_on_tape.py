@@ -20,7 +20,9 @@ from audit.replay.tape import Changes, Draw, Tape
 from audit.targets.target import NoiseAdded, Scalar, Target, Vectorised
 
 MOST_HANGS: Final = 12
-r"""The target has failed after this many runs that did not end; each takes the whole time limit."""
+r"""The number of runs that do not end after which the target has failed: each of them takes the
+whole time limit.
+"""
 
 _MOST_PARTS: Final = 64
 

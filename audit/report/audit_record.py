@@ -219,7 +219,8 @@ class AuditRecord(Result):
         return unresolved(self.coverage)
 
     @computed(
-        '"values", or the only refuting cause: "floating-point", "time", "errors"; null',
+        '"values" if values refute, otherwise the refuting cause: "floating-point", "time" or '
+        '"errors"; null if nothing refutes',
         before="epsilon_lower",
         kind="Literal['values', 'floating-point', 'time', 'errors'] | None",
     )

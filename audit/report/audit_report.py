@@ -150,7 +150,7 @@ class AuditReport(AuditRecord):
             yield "compare", f"{baseline.name}: {compared(baseline)}"
 
     def how(self) -> Iterator[tuple[str, str]]:
-        r"""The runs, what they could have missed, and the basis of the verdict."""
+        r"""The runs, their blind spot, and the basis of the verdict."""
         if self.error is not None:
             yield "error", self.error.sentence
         if self.runs:

@@ -109,7 +109,7 @@ def header(path: Path, target: Target, plan: Plan, search: SearchResult | None) 
 
 
 def _content(path: Path, feature: Feature) -> str | None:
-    # A digest of the files with the user's own steps; None without such steps.
+    # A digest of the files that define the user's own steps of a feature; None if there are none.
     files = [file for step in feature.name.split("+") for file in files_of(step, feature)]
     digest = hashlib.sha256()
     for file in files:

@@ -33,7 +33,7 @@ _PLAIN: Final = OutputParser(lines=False, as_json=False, by_kind=False)
 class BlockRuns:
     r"""The runs of one block: raw outputs, and the values of each feature.
 
-    ``shown`` is empty if a feature, or the code of an output, failed. ``process`` is the
+    ``viewed`` is empty if a feature, or the code of an output, failed. ``process`` is the
     anytime-valid evidence after the block.
     """
 
@@ -290,7 +290,7 @@ def _holds_floats(value: object) -> bool:
 
 
 def _source(feature: Feature) -> str:
-    # The input of a learner: the steps before it.
+    # The values after the steps before a learner, which are its input.
     return feature.name.rpartition("+")[0]
 
 

@@ -352,8 +352,8 @@ class IsolatedProcess:
         _prctl(_SET_REAPER, 1)
         parent, leave = os.getpid(), os._exit
         with warnings.catch_warnings():
-            # The warning about forks with threads: numpy's threads support forks, and the progress
-            # bar's are not used in the child.
+            # Ignore the warning about forks with threads: numpy's threads support forks, and the
+            # child does not use those of the progress bar.
             warnings.simplefilter("ignore", DeprecationWarning)
             process = os.fork()
         if not process:
@@ -380,7 +380,7 @@ class IsolatedProcess:
         with Path(os.devnull).open("rb") as nothing:
             os.dup2(nothing.fileno(), 0)
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            # A handler, because the target's children would inherit SIG_IGN.
+            # A handler instead of SIG_IGN, which the target's children would inherit.
             heard: Any = signal.default_int_handler if self.hears else lambda *_: None
             signal.signal(signal.SIGINT, heard)
         call_guard.publish(self.memory)

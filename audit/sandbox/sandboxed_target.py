@@ -53,7 +53,7 @@ class Remote(Target):
         try:
             yield from self.sandbox.ask(("draw", self.spelling, *_block_fields(block)))
         except Ended as error:
-            # With several runs per call, the first call is for the first dataset that has runs.
+            # If a call makes several runs, the first call is for the first dataset that has runs.
             sides = [world for world in (0, 1) if block.sizes[world]]
             at = error.calls - 1
             if at < 0:

@@ -199,7 +199,7 @@ class _Grid(Space):
                 start[i], move[i] = start[j], move[j]
             case 4:  # one changes at random
                 move[i] = self._move(rng)[i]
-            case _:  # the move is another one
+            case _:  # the whole move changes at random
                 move = list(self._move(rng))
         return self._fitted(start, tuple(move))
 
@@ -409,8 +409,8 @@ def _first_difference(one: list[Any], other: list[Any]) -> int:
 class Streams(Space):
     r"""Streams of ``steps`` entries, each [user, event] or None.
 
-    Two streams differ in one event, or for ``Unit.USER`` in any of the events of one user: another
-    event is in its place, or (add-remove) none. A removed user has no events left.
+    Two streams differ in one event, or for ``Unit.USER`` in any of the events of one user: each is
+    replaced by another event or, under add-remove, removed. A removed user has no events left.
     """
 
     low: int
@@ -506,7 +506,7 @@ class Streams(Space):
                 one[i], one[j], other[i], other[j] = one[j], one[i], other[j], other[i]
             case 2:  # a step is added to the difference, or removed from it
                 one[i], other[i] = one[j], other[j]
-            case _:  # another difference
+            case _:  # the difference at a step changes
                 if one[i] is not None and other[i] is not None and one[i] != other[i]:
                     one[i], other[i] = self._entry(rng), self._entry(rng)
                 elif one[i] != other[i]:

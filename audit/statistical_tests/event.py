@@ -316,7 +316,7 @@ def _stretches(chosen: NDArray[np.bool_]) -> list[slice]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    r"""An event: a union of cells. ``integral`` is that of :class:`Trial`."""
+    r"""An event: a union of cells. ``integral`` means that all numbers are integers."""
 
     cells: Cells
     chosen: NDArray[np.bool_]

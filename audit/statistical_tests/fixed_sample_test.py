@@ -46,13 +46,14 @@ WEIGHTS: Final = (0.06, 0.04, 0.04, 0.06, 0.8)
 r"""Shares of the false-alarm level, in the order of ``learn_event.EXPERTS``."""
 
 LED: Final = (0.8, 0.07, 0.07, 0.06, 0.0)
-r"""The shares for a view of a family with its own leader."""
+r"""The shares for a view of a family that has a leader."""
 
 LEADING: Final = (0.0, 0.0, 0.0, 0.0, 1.0)
-r"""The shares for such a leader, which has no experts of its own."""
+r"""The shares for the leader of a family, which has no experts of its own."""
 
 BERGER_BOOS_SHARE: Final = 50
-r"""The bounds on how often a test guesses may cost the level divided by this (Berger, Boos)."""
+r"""The level divided by this number is spent on bounds on how often a test guesses (Berger, Boos).
+"""
 
 GRID: Final[Floats] = np.concatenate(
     (
@@ -112,7 +113,7 @@ class Evidence:
         """
         upper, rate = read_claim(epsilon, delta)
         cost = round_up(rational_in("spend", spend, "(0, 1)")) if rate > 0.0 else 0.0
-        if (key := (upper, rate, cost)) not in self._found:  # for the witness, a second time
+        if (key := (upper, rate, cost)) not in self._found:  # the witness asks for it a second time
             at = np.array([upper])
             self._found[key] = {
                 name: min(1.0, float(_tail(self._score(i, at, rate, own := share * cost))[0]) + own)

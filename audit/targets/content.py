@@ -55,7 +55,7 @@ def files_of(step: str, feature: Feature) -> list[str]:
     if place.endswith(".py"):
         return [place]
     for applied in getattr(feature.apply, "steps", (feature.apply,)):
-        # A map in a sandbox has the names of its files.
+        # A map that runs in a sandbox states its source files.
         if getattr(applied, "spelling", None) == step and hasattr(applied, "sources"):
             return list(applied.sources)
     files: list[str | None] = []

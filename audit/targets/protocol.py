@@ -88,7 +88,9 @@ def target_of(
         raise InvalidParameter("functionality", functionality, f"must be one of {choices}")
     protocol = plan.protocol
     if functionality != "ideal" and not isinstance(protocol, (AggregatedSum, CentralSum)):
-        reason = f"{protocol.name} supports only ideal: it needs no secure sum, or assumes one"
+        reason = (
+            f"{protocol.name} supports only ideal: it needs no secure sum, or assumes an ideal one"
+        )
         raise InvalidParameter("functionality", functionality, reason)
     below = _functionality(plan, functionality)
     nobody: tuple[Any, Any] = (0, 1)

@@ -1,13 +1,13 @@
 r"""Audit one training run by canaries: how well scores predict inclusion.
 
 Each of m canaries is included with probability 1/2; the training runs once and gives each a score.
-Of r guesses, the highest scores are guessed included and the lowest excluded, and the number of
-right guesses is compared with the bound under the claim:
-``audit.statistical_tests.one_run_canaries``. Up to three numbers r share the level: a small one,
-with half of the level, for unequally informative scores, and a quarter of the canaries and all of
-them, for equally informative scores. These numbers depend only on the number of canaries, the claim
-and the level. Scores are read from the columns ``score`` and ``included`` of a CSV file, or the
-arrays of these names in an ``.npz`` file of numpy.
+Of r guesses, half (by default) state that the canaries with the highest scores were included, and
+half that those with the lowest scores were excluded. The number of right guesses is compared with
+the bound under the claim: ``audit.statistical_tests.one_run_canaries``. Up to three numbers r share
+the level: a small one, with half of the level, for unequally informative scores, and a quarter of
+the canaries and all of them, for equally informative scores. These numbers depend only on the
+number of canaries, the claim and the level. Scores are read from the columns ``score`` and
+``included`` of a CSV file, or the arrays of these names in an ``.npz`` file of numpy.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ ASSUMED: Final = (
     "the numbers of guesses were fixed before scores and coins were seen together",
 )
 _GUESSED: Final = {
-    "both": "the highest scores guessed included, as many lowest ones excluded",
-    "included": "the highest scores guessed included",
-    "excluded": "the lowest scores guessed excluded",
+    "both": "the highest scores guessed as included, equally many of the lowest as excluded",
+    "included": "the highest scores guessed as included",
+    "excluded": "the lowest scores guessed as excluded",
 }
 
 
