@@ -76,7 +76,7 @@ class Actions:
         return f"Actions({self.count} of dimension {self.dimension})"
 
     def __str__(self) -> str:
-        # Identifies the shape and the numbers in the digest of a world.
+        # The text by which the shape and the numbers enter the digest of a world.
         return hashlib.sha256(repr(self.points.shape).encode() + self.points.tobytes()).hexdigest()
 
 

@@ -180,12 +180,12 @@ class View(ServerView):
 
 
 def view_of(policy: Policy[Any], *, path: PathName = "release", visits: int = 1) -> View:
-    r"""Build the small instance for ``policy``, with a shortened ``schedule``, if any.
+    r"""Build the small instance for ``policy``; batched elimination gets a shorter schedule.
 
-    The first batch has the fewest users that can resolve a lead of 3/4 (at most 16 with devices).
-    In the local model it has one user, whose message is the sum. In every batch the number of ones
-    of arm 1 is the largest for which arm 1 would be dropped without noise. With two ``visits`` all
-    rewards are 1, so that there is a second batch.
+    The first batch of that schedule has the fewest users, a power of two, that can resolve a lead
+    of 3/4 (at most 16 with devices). In the local model it has one user, whose message is the sum.
+    In every batch the number of ones of arm 1 is the largest for which arm 1 would be dropped
+    without noise. With two ``visits`` all rewards are 1, so that there is a second batch.
     """
     found = _short_view(policy, path)
     if visits == 1:

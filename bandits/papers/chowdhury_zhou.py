@@ -116,8 +116,8 @@ def _pure(theorem: str, n: int, e: Fraction, chosen: AggregatedSum | LocalSum) -
     "{theorem}",
     "n = {n}, epsilon = {e}, g = {g}",
     "epsilon",
-    "2 epsilon-hat with epsilon-hat = epsilon/4 adds to the loss of the noise; the lower end is "
-    "attained by one output of a relaxed aggregation that reveals a coin about one message",
+    "the aggregation adds 2 epsilon-hat = epsilon/2 to the loss of the noise; one output of a "
+    "relaxed aggregation that reveals a coin about one message attains the lower end",
     erratum="1",
 )
 def _shuffled(theorem: str, n: int, e: Fraction, form: Form) -> Found:

@@ -42,7 +42,7 @@ def _exact_in_any_order(function: F) -> F:
 
 
 def _jit(function: F, **options: Any) -> F:
-    # Without numba the rounds are interpreted, which only tests do.
+    # Without numba the rounds are interpreted; only tests use this.
     if find_spec("numba") is None:
         return function
     found: F = import_module("numba").njit(error_model="numpy", **options)(function)

@@ -242,8 +242,8 @@ def noise_by_user(
 ) -> list[int]:
     r"""Draw the noise of released ``sums`` in the local model: the total over ``users``.
 
-    The draws of every user are made, ``at_once`` at a time: a table of the law of a total for each
-    number of users would take longer.
+    The draws of all users are made, ``at_once`` at a time: computing the law of their total for
+    each number of users would take longer.
     """
     rows = max(at_once // sums, 1)
     counts = (min(rows, users - start) for start in range(0, users, rows))
