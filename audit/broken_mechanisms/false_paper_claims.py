@@ -33,7 +33,7 @@ _ODDS: Final = Fraction(1284, 1000)
 
 def gaussian(value: int, n: int, rng: np.random.Generator, *, sigma_squared: int) -> Integers:
     r"""A number in [0, 1] in hundredths, plus noise. sigma^2 = 611 is the least integer that gives
-    (10, 1/4)-DP; 322 is slightly above 100^2 * 2 ln(1.25/delta)/epsilon^2.
+    (10, 1/4)-DP; 322 is the paper's 100^2 * 2 ln(1.25/delta)/epsilon^2, rounded up.
     """
     noise = DiscreteGaussian(sigma_squared=sigma_squared).sample(n, rng=seeded(rng))
     return _STEPS * value + noise

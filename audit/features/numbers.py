@@ -273,7 +273,7 @@ def rounded(digits: int) -> Map:
 _TRIPLES: Final = 96
 _SURE: Final = 64.0  # the factor by which a remainder must drop to count as 0
 _SLACK: Final = 4.0  # in units of rounding errors
-_APART: Final = 2.0**-7  # of a step: numbers this close to whole steps apart count as such
+_APART: Final = 2.0**-7  # in steps: the largest deviation of a distance that counts as whole steps
 _NATS: Final = 7.0
 
 

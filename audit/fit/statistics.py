@@ -234,7 +234,7 @@ def _scores(noise: Noise, edges: Integers, nominal: Floats) -> tuple[Floats, flo
 
 
 def _largest_mass(noise: Noise) -> float:
-    # Bobkov, Marsiglietti and Melbourne 2022, Theorem 1.1: at most 2/sqrt(1 + 4 Var) for a
+    # Bobkov, Marsiglietti and Melbourne 2022, Theorem 1.1: no mass exceeds 2/sqrt(1 + 4 Var) for a
     # log-concave law on the integers.
     variance = noise.variance
     least = float(variance) if isinstance(variance, Fraction) else variance.lower_float

@@ -92,8 +92,8 @@ class ExactReport(Result):
         return 0 if self.verdict is None else _VERDICTS[self.verdict][2]
 
     @computed(
-        '{"claim": as text, "event", "direction", "probability_p", "probability_q"}: of a refuted '
-        "point, where an event is named",
+        'the event of a refuted point, if one is named: {"claim": as text, "event", "direction", '
+        '"probability_p", "probability_q"}',
         write=_witness,
         kind="dict | None",
         name="witness",
@@ -105,21 +105,24 @@ class ExactReport(Result):
         return next((d for d in refuted if d.event is not None), refuted[0] if refuted else None)
 
     @computed(
-        'the smallest delta at each: [{"epsilon": exact, as text, ...}]. Each of the three has '
-        '"worse", the larger of the two directions, "p_against_q" (as in P(S) <= e^epsilon Q(S) + '
-        'delta) and "q_against_p": [lower, upper]. A direction is null where it is proven never to '
-        "exceed the other",
+        'the smallest delta at each epsilon: [{"epsilon": exact, as text, ...}]. Entries of delta, '
+        'epsilon and renyi have "worse", the larger of the two directions, "p_against_q" (as in '
+        'P(S) <= e^epsilon Q(S) + delta) and "q_against_p": [lower, upper]. A direction is null '
+        "if it is proven never to exceed the other",
         before="claim",
     )
     def delta(self) -> list[dict[str, Any]]:
         return self._of("delta", "epsilon")
 
-    @computed('the smallest epsilon at each: [{"delta": exact, as text, ...}]', before="claim")
+    @computed(
+        'the smallest epsilon at each delta: [{"delta": exact, as text, ...}]', before="claim"
+    )
     def epsilon(self) -> list[dict[str, Any]]:
         return self._of("epsilon", "delta")
 
     @computed(
-        'the Renyi divergence of each: [{"order": exact, as text, or "inf", ...}]', before="claim"
+        'the Renyi divergence of each order: [{"order": exact, as text, or "inf", ...}]',
+        before="claim",
     )
     def renyi(self) -> list[dict[str, Any]]:
         return self._of("renyi", "order")

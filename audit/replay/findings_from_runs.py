@@ -224,13 +224,13 @@ def seeds(
 
     ``again`` repeats the first of ``runs`` on the same tape.
     """
-    fixed = sorted(f"{kind} from {seed!r}" for kind, seed in constants)
+    fixed = sorted(f"{kind} with seed {seed!r}" for kind, seed in constants)
     if fixed:
         alone = not any(run.flow for run in runs)
         yield Finding(
             kind="fixed-seed",
             severity="error" if alone else "warning",
-            statement=f"every run starts {', '.join(fixed)}"
+            statement=f"every run uses {', '.join(fixed)}"
             + (": no other source is used, so anyone can reproduce the noise" if alone else ""),
         )
     for run in runs:

@@ -132,7 +132,7 @@ class AuditRecord(Result):
     )
     resolution: float = fact(
         "95 of 100 audits would have detected an always-revealing output of this probability among "
-        "the measured outputs; at least the fraction of runs that were not measured; null if "
+        "the measured outputs; it is at least the fraction of runs that were not measured; null if "
         'there were too few runs to refute anything, or for the reason in "unresolved"',
         write=lambda value: value if math.isfinite(value) else None,
         kind="float | None",
@@ -156,7 +156,7 @@ class AuditRecord(Result):
         default=(),
     )
     row: int = fact(
-        'the index in "outcomes" of the test of pair, witness and epsilon_lower',
+        'the index in "outcomes" of the test to which pair, witness and epsilon_lower belong',
         kind="int | None",
         default=0,
     )
@@ -187,8 +187,8 @@ class AuditRecord(Result):
         "the bound as a function of the runs, see audit.statistical_tests.trace", default=None
     )
     tradeoff_band: TradeoffBand | None = fact(
-        "an upper bound on the trade-off curve of the pair, with the confidence 1 - alpha of its "
-        "own alpha, see audit.report.figure_data",
+        "an upper bound on the trade-off curve of the pair, with the alpha of its own confidence, "
+        "see audit.report.figure_data",
         default=None,
     )
     curve: tuple[tuple[float, float], ...] = fact(
@@ -232,7 +232,8 @@ class AuditRecord(Result):
             return None
         names = [row.feature for row in self.outcomes if row.refuted] or self.features or (None,)
         first = min(map(cause_of, names), key=[*CAUSES].index)
-        return first if self.floats or first == "time" else "values"  # integer bits are values
+        # The lowest bits of integers are part of their values.
+        return first if self.floats or first == "time" else "values"
 
     @property
     def headline(self) -> str:

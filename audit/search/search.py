@@ -49,7 +49,8 @@ STREAM: Final = 1 << 31
 r"""The first word of the spawn keys of a search; the random streams of an audit never use it."""
 
 _LEAST: Final = 1000
-_BRACKETS: Final = (0.6, 0.2, 0.2)  # of the training runs: first candidates, then changes twice
+# The fractions of the training runs for the first candidates, and for two rounds of changes.
+_BRACKETS: Final = (0.6, 0.2, 0.2)
 _KEPT: Final = 3  # the best one in three
 _FEWEST: Final = 650  # runs per candidate, if there are enough
 _SOME: Final = 8

@@ -48,7 +48,7 @@ _KELLY_BETS: Final = (
     (2, 1.0, 0.04),
     (3, 1.0, 0.04),
 )
-_ZERO_CUT_BETS: Final = sum(bet[0] == 0 for bet in _EXPERT_BETS)  # the first ones
+_ZERO_CUT_BETS: Final = sum(bet[0] == 0 for bet in _EXPERT_BETS)  # these come first
 _LOG_WEIGHTS: Final = np.log([bet[-1] for bet in (*_EXPERT_BETS, *_KELLY_BETS)])
 
 _COARSE: Final = GRID[::8]

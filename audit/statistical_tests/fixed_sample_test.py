@@ -73,7 +73,7 @@ _FIRST_SCAN: Final = 32
 _SCAN: Final = 256
 # The number of entries of a scan's table (epsilons times cells) that limits the epsilons at once.
 _TABLE: Final = 1 << 15
-# The relative error allowed for the special functions, always against a refutation.
+# The relative error allowed for the special functions; it always counts against a refutation.
 _SLACK: Final = 2.0**-40
 # The least probability in use, so that its logarithm and its normal score are finite.
 _LEAST: Final = 2.0**-1022

@@ -38,7 +38,7 @@ from dpcore.errors import InvalidParameter
 
 _SEED_BITS: Final = 53  # exact in every JSON reader
 _SHOWN: Final = 200
-_FEW_DIGITS: Final = 4000  # fewer than any Python's limit
+_FEW_DIGITS: Final = 4000  # below the limit of every Python
 _MOST_BYTES: Final = 1 << 28
 _MORE_LINES: Final = 1000  # counted beyond n, for the error message
 _PIECE: Final = 1 << 16

@@ -104,7 +104,7 @@ class CanaryReport(Result):
     epsilon_lower: float = fact("a lower bound on epsilon at at_delta, rounded down")
     at_delta: Fraction = fact("the delta of the bound, exact, as text")
     mu_lower: float | None = fact(
-        "if the claim is gdp=MU: the training is mu-Gaussian-DP for no smaller mu", default=None
+        "for a claim gdp=MU, a lower bound on mu in mu-Gaussian-DP", default=None
     )
     alpha: Fraction = fact(
         "the false-alarm level of the verdict, and of each bound by itself",
@@ -123,8 +123,8 @@ class CanaryReport(Result):
         default=(),
     )
     needed: int | None = fact(
-        "the number of canaries that could refute the claim if all guesses are right; null if "
-        "these suffice",
+        "the number of canaries that could refute the claim if all guesses were right; null if "
+        "the given canaries suffice",
         default=None,
     )
     constant: bool = False

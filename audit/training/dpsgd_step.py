@@ -395,7 +395,7 @@ def _coordinates(standard: Floats, level: float) -> Check:
     name = f"coordinate {worst:,}" if worst < dimension else "the sum of all coordinates"
     statement = (
         f"the noise of {name} has {spread:.4g} times the stated standard "
-        f"deviation in {calls:,} updates; the others are nearer to it"
+        f"deviation in {calls:,} updates; all others are closer to it"
     )
     return _tested("coordinates", statement, p_value, refuted=p_value <= level)
 
@@ -415,9 +415,9 @@ def _each_update(updates: Iterable[Floats], level: float, alpha: float) -> Check
     # All updates have noise with probability at most (1 - share)^calls.
     missed = 100 * -math.expm1(math.log(alpha) / calls)
     statement = (
-        f"the noise of {name} has {spread:.4g} times the stated standard deviation, the farthest "
-        f"of {calls:,} updates; noise that is missing in fewer than {_two_digits(missed)}% of the "
-        "steps could have gone unnoticed"
+        f"the noise of {name} has {spread:.4g} times the stated standard deviation, the largest "
+        f"deviation of {calls:,} updates; noise that is missing in fewer than "
+        f"{_two_digits(missed)}% of the steps could have gone unnoticed"
     )
     return _tested("each update", statement, p_value, refuted=p_value <= level)
 
