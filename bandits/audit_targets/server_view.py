@@ -168,7 +168,7 @@ class View(ServerView):
     def curve(self) -> Guarantee:
         # For a relaxed aggregation the guarantee is for the sum alone, as is the view.
         privatizer, size = self.privatizer, self.sizes[0]
-        record, protocol = privatizer.record(size, "the watched one"), privatizer.protocol(size)
+        record, protocol = privatizer.record(size, "the watched release"), privatizer.protocol(size)
         found: Guarantee | None = None
         if record is not None and self.visits > 1:
             found = per_user(guarantee(record.mechanism), max_visits=self.visits)
@@ -309,7 +309,8 @@ class RecordingPolicy(Policy[Any]):
     def steps(self) -> list[int]:
         r"""The sum of each action in each batch as the server saw it, or ``ABSENT``.
 
-        It is an integer, the sum of encodings plus noise; any other released sum raises an error.
+        A sum is an integer, the total of the encodings plus noise; any other released sum raises an
+        error.
         """
         privatizer: Any = self.privatizer
         found = [ABSENT] * (BATCHES * ARMS)

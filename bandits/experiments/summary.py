@@ -103,7 +103,8 @@ def guarantees_of(
 def _labelled(
     written: dict[str, Any], derived: RunGuarantee | None, epsilon: str
 ) -> dict[str, Any]:
-    # Adds the true delta at the requested epsilon, also to the text if it is not the requested one.
+    # Adds the true delta at the requested epsilon; the text states it if it exceeds the requested
+    # delta.
     if derived is None:
         return {"delta_upper": None}
     true = derived.delta(epsilon).upper
@@ -321,7 +322,7 @@ def read_document(path: Path, *, argument: str = "path") -> dict[str, Any]:
             values = row["by_instance"]
             if not isinstance(values, list) or not values:
                 raise ValueError("a row without regret")
-            # It may exceed 1 for super arms, and be negative for an approximate oracle.
+            # The regret may exceed 1 for super arms, and be negative for an approximate oracle.
             if not all(type(each) in (int, float) and abs(each) <= _MOST for each in values):
                 raise ValueError(f"a regret per round outside [-{_MOST}, {_MOST}]")
         _ = [found[name] for name in _SAME]

@@ -139,7 +139,7 @@ def _zeros(n: int) -> int:
 
 @_inlined
 def _tree(n: int, drawn: int, noise: Any) -> Any:
-    # The noise of the sum of n outcomes; see `_Tree` in streams.
+    # The noise of the sum of n outcomes; see `_Tree` in running_sums.
     level = _zeros(n)
     others = _zeros(n ^ (1 << level)) if n >> (level + 1) else len(noise) - 1
     noise[level] = noise[others] + drawn

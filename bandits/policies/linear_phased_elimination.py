@@ -175,7 +175,7 @@ def _tail(proxy: Floats, heavy: Floats, rivals: Floats, points: Floats, chance: 
     least = math.log(1 / chance)
     squares = _squares(proxy, rivals, points)
     if heavy.any():
-        from scipy.spatial.distance import cdist  # local: takes a fifth of a second
+        from scipy.spatial.distance import cdist  # local import: it takes a fifth of a second
 
         scales = cdist(rivals @ heavy.T, points @ heavy.T, "chebyshev")
         scales += 1e-12 * float(np.abs(heavy).sum())

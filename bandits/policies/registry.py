@@ -62,8 +62,8 @@ _GIVEN: Final = ("epsilon", "delta", "horizon", "arms", "failure_probability")
 _C: Final[dict[str, Any]] = {"local": {"parameter": "c", "default": 4}, "none": {}, "central": {}}
 
 _CLIENTS: Final[dict[Clients, str]] = {
-    "growing": "phased elimination of linear actions, 2^(alpha l) clients per phase",
-    "one-a-round": "phased elimination of linear actions, one client per round",
+    "growing": "phased elimination of linear actions, with 2^(alpha l) clients per phase",
+    "one-a-round": "phased elimination of linear actions, with one client per round",
 }
 _HIDDEN: Final[dict[LinearTrust, str]] = {
     "none": "without privacy",
@@ -97,34 +97,41 @@ class Entry:
 
 
 ALGORITHMS: Final[tuple[Entry, ...]] = (
-    Entry(name="cdp-se", sentence="batched elimination, a trusted analyzer adds discrete Laplace"),
+    Entry(
+        name="cdp-se",
+        sentence="batched elimination; a trusted analyzer adds discrete Laplace noise",
+    ),
     Entry(
         name="ldp-se",
         sentence="batched elimination in the local model: each user adds enough noise for their "
         "own privacy",
     ),
-    Entry(name="dist-dp-se", sentence="batched elimination over secure aggregation, Polya shares"),
+    Entry(
+        name="dist-dp-se",
+        sentence="batched elimination over secure aggregation, with Polya noise shares",
+    ),
     Entry(
         name="dist-rdp-se",
-        sentence="batched elimination over secure aggregation, Skellam shares; s scales g",
+        sentence="batched elimination over secure aggregation, with Skellam noise shares; s scales "
+        "g",
         parameter="s",
         default=10,
     ),
     Entry(
         name="dist-cdp-se",
-        sentence="batched elimination over secure aggregation, discrete Gaussian shares",
+        sentence="batched elimination over secure aggregation, with discrete Gaussian noise shares",
         parameter="s",
         default=10,
     ),
     Entry(name="shuffled-se", sentence="batched elimination over shuffled bits, pure epsilon"),
-    Entry(name="dp-se", sentence="Sajed and Sheffet's elimination, a trusted analyzer"),
+    Entry(name="dp-se", sentence="Sajed and Sheffet's elimination, with a trusted analyzer"),
     Entry(name="se", sentence="batched elimination without privacy, the baseline"),
     Entry(
         name="sdp-ae",
-        sentence="elimination over shuffled bits, batches of m users",
+        sentence="elimination over shuffled bits, with batches of m users",
         parameter="m",
     ),
-    Entry(name="vb-sdp-ae", sentence="elimination over shuffled bits, doubling batches"),
+    Entry(name="vb-sdp-ae", sentence="elimination over shuffled bits, with doubling batches"),
     *(
         Entry(
             name=name,

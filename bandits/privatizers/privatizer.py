@@ -435,7 +435,7 @@ class Privatizer(Releasing[int]):
 
 @lru_cache(maxsize=1 << 8)
 def _missed(protocol: PureShuffle, present: int) -> Fraction:
-    # Asked of every batch of a run; the tail of the shares takes 10 ms.
+    # Cached: every batch of a run needs it, and the tail of the shares takes 10 ms.
     return protocol.missed(present)
 
 

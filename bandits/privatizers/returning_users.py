@@ -248,7 +248,7 @@ class Pool(Users):
             count -= taken
             if not count:
                 return True
-            # Another process charged some users meanwhile; no user is called twice.
+            # Another process charged some users meanwhile; no user is considered twice.
             waiting = waiting[seen:]
         raise AssertionError  # every call removes a waiting user
 

@@ -226,7 +226,7 @@ def lower_bound(
     """
     exact = positive_rational("epsilon", epsilon, "epsilon 0 needs infinite noise")
     m, k, log = arms, super_arm, math.log(horizon)
-    delta = GAP * k  # of a super arm: each of its base arms is lower by the gap
+    delta = GAP * k  # of a super arm: each of its K base arms has this gap
     local = 64 * math.expm1(float(min(exact, Fraction(300)))) ** 2
     match preset:
         case "csb/hard-mab":
@@ -236,7 +236,7 @@ def lower_bound(
             found = LowerBound("Theorem 6", regret, "consistent, local")
         case "csb/hard-public":
             order = m * k * (1 / delta + 1 / float(exact)) * log
-            found = LowerBound("Theorem 9", order, "consistent, private; only the order")
+            found = LowerBound("Theorem 9", order, "consistent, private; the constant is ours")
         case _:
             return None
     return found
@@ -260,7 +260,7 @@ CSB: Final = tuple(
         ("coverage", coverage, 20, 6, "cover six targets from K/2 of ten places, greedy oracle"),
         ("path", path, 24, 6, "the cheapest path through a grid of 4 by 4 crossings"),
         ("tree", tree, 15, 5, "the heaviest spanning tree of six nodes"),
-        ("influence", influence, 10, 6, "the two sources that reach most of nine people"),
+        ("influence", influence, 10, 6, "the two sources that reach the most of nine people"),
         (
             "hard-mab",
             hard_mab,
