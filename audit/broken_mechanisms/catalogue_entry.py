@@ -25,7 +25,7 @@ _SEEDS: Final = 1 << 63
 
 
 class Layer(Enum):
-    r"""The layer of an audit that must detect the bug; the fields give what each layer needs.
+    r"""The layer of an audit that must detect the bug; a :class:`Subject` has what it needs.
 
     ``TIME`` samples call durations (``--feature time``); the outputs themselves satisfy the claim.
     """

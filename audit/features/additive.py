@@ -1,9 +1,9 @@
 r"""The built-in learner: a least-squares sum of step functions of columns and a linear form.
 
-It learns from earlier runs, in stages: the log-likelihood ratio of each column by its cells; their
-sum (naive Bayes); a linear form of the standardised coordinates, and another one of their signs
-relative to the medians; and joint weights of all columns and of these forms, with ratios learned
-from the other half of the runs. The result is one sum, which a reader can compute by hand.
+It uses earlier runs, in stages: it learns the log-likelihood ratio of each column by its cells;
+their sum (naive Bayes); a linear form of the standardised coordinates, and another one of their
+signs relative to the medians; and joint weights of all columns and of these forms, with ratios
+learned from the other half of the runs. The result is one sum, which a reader can compute by hand.
 """
 
 from __future__ import annotations

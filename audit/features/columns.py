@@ -23,7 +23,7 @@ _LOOKED_AT: Final = 4096
 _MOST_LABELS: Final = 1000
 _STEPPED: Final = 48
 MOST_WIDE: Final = 64
-r"""Outputs with more columns are read only by their columns and summaries."""
+r"""Outputs with more columns than this are read only by their columns and summaries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class Reader:
         return [display_path(path) for path in self.paths]
 
     def number(self, place: int) -> Column:
-        r"""The column of the numbers with index ``place`` that are not flags."""
+        r"""The column of the numbers at index ``place``, without flags."""
         return Column(what="number", place=place, path=self.paths[place])
 
     def plain(self, table: Table) -> Floats:

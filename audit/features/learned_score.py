@@ -112,7 +112,8 @@ class OnlineLearner:
         return found
 
     def scores(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> dict[str, Floats]:
-        r"""Score a new block, by the name of the learner; the block then becomes training data.
+        r"""The scores of a new block by the name of the learner; the block then becomes training
+        data.
 
         Scores are 0 before the first fit. Call :meth:`learn` first, at the start of a block of the
         test.

@@ -3,10 +3,10 @@ r"""Test statistics of draws against a law: cells, p-values and a test martingal
 The cells depend on the law and the number of draws, never on the draws. The probability of every
 cell lies between two floats, from the law's float functions and their proven error; a test uses the
 bound that favours the law. For a fixed number of draws, five p-values are combined. For sequential
-use, the wealth is valid after any draw: a supermartingale that starts at 1, the mixture with fixed
-weights of likelihood ratios of fixed alternatives (laws tilted along the scores of the cells, an
-urn that learns any shape, the same urn for residues, and for each cell and half-line). Statements
-and proofs: ``docs/proofs/exact_audits.md``.
+use there is a wealth, which is valid after any draw: a supermartingale that starts at 1. It is a
+mixture, with fixed weights, of likelihood ratios of fixed alternatives (laws tilted along the
+scores of the cells, an urn that learns any shape, and such urns for residues and for each cell and
+half-line). Statements and proofs: ``docs/proofs/exact_audits.md``.
 """
 
 from __future__ import annotations

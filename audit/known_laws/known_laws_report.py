@@ -223,7 +223,7 @@ def _witness_words(decision: Decision) -> str:
 
 _POINTS: Final = 61
 _SEEN: Final = 1e-15
-"""Smaller masses are omitted: they would compress all others into one line."""
+"""Smaller deltas are not drawn: they would compress all others into one line."""
 _LEAST_DELTA: Final = Fraction(1, 10**9)
 _LAST: Final = 40
 

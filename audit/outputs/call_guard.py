@@ -41,9 +41,9 @@ class Watchdog:
 
     It interrupts the interpreter of the main thread, so it ends any Python loop that lets an
     exception through. From inside a process, native code that never returns, code that catches
-    everything, or code that replaces the SIGALRM handler cannot be stopped: a sandbox, a worker
-    (``jobs`` other than 1) and an ``exec:`` target are ended from outside. Outside the main thread,
-    or without POSIX timers, it does nothing, and ``active`` is false.
+    everything, or code that replaces the SIGALRM handler cannot be stopped; therefore a sandbox, a
+    worker (``jobs`` other than 1) and an ``exec:`` target are ended from outside. Outside the main
+    thread, or without POSIX timers, it does nothing, and ``active`` is false.
 
     ``interrupted`` distinguishes a user's Ctrl-C from a KeyboardInterrupt raised by the target;
     ``due`` is the time at which the running call must end, on the clock of ``time.monotonic``.

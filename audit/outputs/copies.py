@@ -54,7 +54,7 @@ _GENERATORS: Final = (
 
 
 def copies(name: str, dataset: Any) -> Callable[[], Any]:
-    r"""Return a function that copies the dataset and shares no mutable state with a call."""
+    r"""Return a function that makes copies of the dataset; no call can change the next copies."""
     if _is_fixed(dataset):
         return lambda: dataset
     if _is_plain_array(dataset):

@@ -181,9 +181,10 @@ def _still(runs: Sequence[Execution], paths: Iterable[str]) -> dict[str, Any]:
 def within_reach(run: Execution, others: Sequence[Execution]) -> bool:
     r"""Whether the output of ``run`` is also plausible for the dataset of ``others``.
 
-    It is if it occurred there; or if it lies between the smallest and the largest of the others,
-    and all are integers, or repeated multiples of one step; or if it is not a number, and some
-    output occurred only once, so that unseen outputs are likely. This is a heuristic, not a proof.
+    The output is plausible if it occurred there. A number is also plausible if it lies between the
+    smallest and the largest of the others, and all are integers or repeated multiples of one step;
+    any other output, if some output occurred only once, so that unseen outputs are likely. This is
+    a heuristic, not a proof.
     """
     counts = Counter(other.key for other in others if other.error is None)
     if run.key in counts:

@@ -75,7 +75,7 @@ class Seeded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    r"""A reader of a source: copies of one source read the same reals, each from the first one."""
+    r"""A reader of a source. Copies of a source read the same reals, each from the first one."""
 
     source: str
     copy: int = 0

@@ -3,9 +3,9 @@ r"""Spaces of neighbouring datasets in which ``--search`` looks for a pair.
     integer:low=0,high=10[,apart=1]
                             two integers at most ``apart`` apart
     vector:dimension=5,low=0,high=2[,sensitivity=1][,norm=box]
-                            answers to queries; between neighbours each may change by at most
-                            ``sensitivity`` (norm=box), or the changes may sum to at most that
-                            (norm=l1), or their squares (norm=l2-squared)
+                            answers to queries; between neighbours, ``sensitivity`` bounds the
+                            change of each answer (norm=box), the sum of all changes (norm=l1) or
+                            the sum of their squares (norm=l2-squared)
     histogram:bins=5[,most=10]
                             counts up to ``most``; one person moved to another bin, added or removed
     dataset:low=0,high=1[,most=10]

@@ -1,8 +1,8 @@
 r"""Baseline methods: bounds from counts of threshold events, and from one-run guesses.
 
 (epsilon, delta)-DP bounds every event: P(X in S) <= e^epsilon Q(X in S) + delta, so with bounds p
-<= P(S) and q >= Q(S) that hold together, epsilon >= ln((p - delta)/q). Three are not valid: a
-credible bound, a bound for one family of mechanisms, and a ratio of frequencies.
+<= P(S) and q >= Q(S) that hold together, epsilon >= ln((p - delta)/q). Three of the methods are not
+valid: a credible bound, a bound for one family of mechanisms, and a ratio of frequencies.
 """
 
 from __future__ import annotations

@@ -134,11 +134,11 @@ class Evidence:
         r"""A lower confidence bound: P(epsilon_lower > epsilon) <= alpha for every epsilon at which
         the mechanism is (epsilon, delta)-DP.
 
-        The last point of :data:`GRID` before the first one that is not rejected; 0.0 if none is. It
-        may be compared with any claim, chosen before or after: the scan errs only if it rejects the
-        first grid point at or above the true epsilon, which is one test. ``known`` is another
-        bound, at which the scan starts: if that bound is valid, this one is wrong with probability
-        at most alpha.
+        The bound is the last point of :data:`GRID` before the first one that is not rejected, or
+        0.0 if there is none. It may be compared with any claim, chosen before or after: the scan
+        errs only if it rejects the first grid point at or above the true epsilon, which is one
+        test. ``known`` is another bound, at which the scan starts: if that bound is valid, this one
+        is wrong with probability at most alpha.
         """
         level = round_down(rational_in("alpha", alpha, "(0, 1)"))
         rate = read_claim(0, delta)[1]

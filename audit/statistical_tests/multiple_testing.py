@@ -463,7 +463,7 @@ def holm(p_values: Sequence[float], shares: Sequence[Fraction] | None = None) ->
 
 
 def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) -> Floats:
-    r"""The smallest mean over all sets of e-values that contain it, for each e-value, as
+    r"""For each e-value, the smallest mean over all sets of e-values that contain it, as
     logarithms.
 
     Rejecting those of at least 1/alpha gives P(a false rejection) <= alpha (Vovk and Wang 2021,

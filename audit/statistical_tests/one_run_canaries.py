@@ -156,7 +156,8 @@ def curve_refuted(
         w_{k-1} >= line(R_k),   R_k = sum_{j >= k} j p_j / m,   w_k = sum_{j >= k} (r - j) p_j / m.
 
     The least total probability that any p with P(j >= v) = alpha needs is found from v downwards;
-    beyond 1 there is no such p. Each step rounds R down and w up, which makes the total smaller.
+    if it exceeds 1, there is no such p. Each step rounds R down and w up, which makes the total
+    smaller.
 
     Source: Mahloujifar, Melis and Chaudhuri 2024, "Auditing f-differential privacy in one run".
     Proof: ``docs/proofs/confidence.md``.

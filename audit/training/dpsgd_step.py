@@ -50,7 +50,7 @@ r"""Least number of updates of noise: with fewer, independent coordinates may ag
 
 _UPDATES: Final = 500
 _ENTRIES: Final = 1 << 25
-r"""The least number of updates of noise, unless their gradients have more entries in all."""
+r"""At least 500 updates of noise are made, unless their gradients have more entries than this."""
 
 _GRID: Final = 1 << 20
 r"""Noise is rounded to sigma/2^20, which is too fine to affect the test."""
