@@ -89,7 +89,8 @@ class Setting(RunParameters):
 
         With the exact radius, a decoding error counts against the share of p of an interval, so its
         probability is also at most a hundredth of the smallest share. No share is below p/(B (B +
-        1) K), where B is the largest number of batches, that of 1, 2, 4, ... pulls of two arms.
+        1) K), where B is the largest possible number of batches: batches of 1, 2, 4, ... pulls of
+        two arms.
 
         >>> from dataclasses import replace
         >>> few = Setting(epsilon=1, delta="1e-6", horizon=10**4, arms=150)

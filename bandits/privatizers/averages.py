@@ -110,7 +110,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return Encoding(precision=self._steps(size), low=-wide, high=wide)
 
     def bits(self, size: Averages) -> int:
-        r"""The bits of s numbers: per number g + b if shuffled, 64 if local, else the bits of g."""
+        r"""The bits of s numbers: each g plus noise bits (shuffled), 64 (local), or those of g."""
         match self.trust:
             case "shuffle":
                 return self.shuffle(size).bits_per_user
@@ -145,8 +145,8 @@ class AveragePrivatizer(Releasing[Averages]):
     def tail(self, size: Averages) -> Fraction:
         r"""A tail parameter c >= 0 of the noise X, in units of reward; 0 if X is sub-Gaussian.
 
-        It satisfies log E e^(tX) <= -(proxy/(2 c^2)) log(1 - c^2 t^2) for \|t\| < 1/c, as Laplace
-        noise of scale c with this variance does, and sums of independent Laplace variables.
+        It satisfies log E e^(tX) <= -(proxy/(2 c^2)) log(1 - c^2 t^2) for \|t\| < 1/c, as do
+        Laplace noise of scale c with this variance and sums of independent Laplace variables.
         """
         added = None if self.trust == "none" else self._added(size)
         return added.scale * self._step(size) if isinstance(added, DiscreteLaplace) else Fraction(0)

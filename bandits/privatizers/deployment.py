@@ -35,7 +35,7 @@ from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
 from dpcore.secure_aggregation.round_parameters import size_neighbourhood
 
 AggregationName: TypeAlias = Literal["ideal", "masked"]
-r"""The ideal functionality in one draw, or the masked aggregation of dpcore by messages."""
+r"""The ideal functionality in one draw, or the masked aggregation of dpcore, message by message."""
 
 ALL_HONEST: Final = "all users of a release follow the protocol, stay, and keep their noise secret"
 SOME_HONEST: Final = "of the users of a release at most "

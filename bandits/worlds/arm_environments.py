@@ -229,7 +229,9 @@ class Table(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reordered(Environment):
-    """A world with permuted arms, so that positions do not help: arm a is arm ``order[a]``."""
+    """A world with permuted arms, so that their positions reveal nothing: arm a is arm
+    ``order[a]``.
+    """
 
     world: Environment
     order: tuple[int, ...]
