@@ -40,7 +40,7 @@ _LOOKS: Final = frozenset(LOOKS)
 class OnlineLearner:
     r"""The runs so far, the fitted models, and the performance of earlier candidates on new runs.
 
-    ``models`` maps the number of training runs to the scores by name.
+    ``models`` maps a number of training runs to the scores learned from them, by name.
     """
 
     models: dict[int, dict[str, Score]] = field(default_factory=dict)

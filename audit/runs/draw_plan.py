@@ -84,7 +84,8 @@ class Plan(AuditSpec):
         return any(feature.of_time for feature in self.features)
 
     def blocks(self) -> Iterator[Planned]:
-        r"""The blocks, of which the first one of each pair is for training; they depend on no draw.
+        r"""The blocks; the first one of each pair is for training. No block depends on earlier
+        draws.
 
         The pairs take turns; their numbers of runs differ by at most one.
         """

@@ -164,10 +164,11 @@ class Tally:
     def cells(self) -> Cells:
         r"""The cells learned from these runs, with their counts.
 
-        At most about 4 sqrt(runs) intervals: one per number while so few are distinct, otherwise
-        intervals of equal pooled count with each frequent number in its own. A new number falls in
-        the interval around it, a new label in a cell whose counts are those of the labels seen once
-        (the Good-Turing estimate of how new labels are spread over the datasets).
+        There are at most about 4 sqrt(runs) intervals, and at most 2048: one per distinct number if
+        these are no more, otherwise intervals of equal pooled count, with a separate one for each
+        frequent number. A new number falls in the interval around it, a new label in a cell whose
+        counts are those of the labels seen once (the Good-Turing estimate of how new labels are
+        spread over the datasets).
         """
         integral = self.numbers.integral
         cuts, after, repeated = self._cuts(integral=integral)

@@ -131,7 +131,8 @@ def _rounded_up(number: Fraction) -> Fraction:
 
 
 def _exposed(mechanism: NoisyThreshold, rows: int) -> tuple[list[Any], list[Any]]:
-    # Rows in keys that only one user has, with the counts likeliest to be released, or no rows.
+    # Rows in keys that only one user has, with the counts that are most likely to be released, or
+    # no rows.
     counts = most_exposed(mechanism.mechanism.noise, mechanism.threshold, rows)
     own = [["ada", f"{_OWN}{at}"] for at, count in enumerate(counts) for _ in range(count)]
     return [["eve", "other"]], [["eve", "other"], *own]
