@@ -3,7 +3,7 @@ r"""The output folder of ``dpcore bandit run --output``, and the files that a ru
 A run replaces only files of an earlier run. It recognises rows.json by its schema, regret.csv by
 its header, certificates by the folder's record, and the plot by the record's preset. The record is
 rows.json, or regret.csv if a run was interrupted while writing. rows.json is deleted first and
-written last: a folder that has one is complete and belongs to one experiment.
+written last: a folder that contains it is complete and belongs to one experiment.
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ def remarks(rows: Sequence[Row]) -> list[str]:
 
 
 def lower_bounds(experiment: Experiment) -> list[dict[str, Any]]:
-    r"""The theorem's lower bound on regret at each epsilon for hard instances; otherwise empty."""
+    r"""The theorem's lower bound on regret at each epsilon; empty unless the instances are hard."""
     found = []
     for epsilon in experiment.epsilons:
         bound = lower_bound(

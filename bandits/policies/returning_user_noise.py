@@ -111,7 +111,9 @@ def steady_of(algorithm: str, setting: Setting) -> SteadyPrivatizer:
 
 
 def most_users(setting: Setting) -> int:
-    r"""The largest number of users in a release: half of all users, at most the masked limit."""
+    r"""The largest number of users in a release: half of all users, and at most the limit of masked
+    aggregation.
+    """
     visits = visits_of(setting.max_visits)
     most = max((setting.users or -(-setting.horizon // visits)) // 2, 1)
     return min(most, _MOST_MASKED) if setting.deployment.aggregation == "masked" else most
