@@ -186,7 +186,8 @@ def _unsteady(once: Execution, then: Execution, world: int) -> Finding:
 
 
 def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> None:
-    # The steps of a replay. If the target cannot be replayed, the report states nothing else.
+    # The steps of a replay. If a repeated tape gives another output, the remaining steps are
+    # skipped.
     session = runner.session
     _require_an_output(runner)
     session.constants = _constants(runner)

@@ -41,7 +41,7 @@ _NAMES: Final = {INK: "ink", FAINT: "faint", A: "a", B: "b", MARK: "mark", PAPER
 _STYLE: Final = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
-    # At least as wide as the fonts of common systems, because the reader's font is unknown.
+    # A font at least as wide as those of common systems, because the reader's font is unknown.
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 8.5,
     "axes.edgecolor": INK,
