@@ -289,7 +289,7 @@ def _wrong(line: bytes) -> str | None:
         if not colon or not index.isdigit() or len(index) > _DIGITS:
             return f"{_printable(word)} is not of the form FEATURE:VALUE"
         if not before < int(index) <= FEATURES:
-            return f"features must be increasing, from 1 to {FEATURES}, at feature {int(index)}"
+            return f"features must increase from 1 to {FEATURES}, but feature {int(index)} does not"
         if not abs(_float(value)) <= _LARGEST:
             return f"feature {int(index)} is {_printable(value)}: it must be a finite number"
         before = int(index)
