@@ -297,7 +297,7 @@ class _Caller:
             },
         )
         yield self._normaliser(dimension)
-        # Last, because a step with state may not recover from these values.
+        # inf and nan are tried last, because a step with state may not recover from them.
         yield self._bounded(
             "inf and nan",
             beside,
