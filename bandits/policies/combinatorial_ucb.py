@@ -166,7 +166,7 @@ def _noise(privatizer: StreamPrivatizer, n: Integers, log: float) -> Floats:
     # An upper bound on the noise of a released sum of n outcomes, with high probability.
     law, rare = privatizer.noise, _SUMS.get(privatizer.kind, 2) * log
     if isinstance(law, DiscreteGaussian):
-        # The variance proxy is sigma^2, and the proxies of fixed multiples add.
+        # The variance proxy of a draw is sigma^2; those of independent multiples of draws add.
         squares = np.cumsum(inverse(privatizer.items, privatizer.grid) ** 2)
         size = squares[np.maximum(n // privatizer.block, 1) - 1]
         return np.asarray(np.sqrt(2 * rare * float(law.sigma_squared) * size) * _SLACK)

@@ -46,7 +46,7 @@ _GAIN: Final = 0.08
 _ROUNDS: Final = 5  # with fewer rounds widths are valid and larger
 _AT_ONCE: Final = 4  # knots per round, where they may lower the bound most
 _ROUGH: Final = 18  # bisections of a search between rounds; _FINE is for the last search
-# If rewards vary far less than the noise, knots help below the width, not above.
+# If rewards vary far less than the noise, only knots below the width improve the bound.
 _BELOW: Final = 1 - 2.0**-16
 _TAIL_BITS: Final = 10  # the precision of a tail: a coarse bound is slightly larger, never smaller
 _BITS: Final = 56
