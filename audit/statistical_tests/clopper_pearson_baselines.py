@@ -152,7 +152,7 @@ def chosen_event(scores: Scores, parameters: BaselineParameters) -> Counts | Non
 
 
 def clopper_pearson_split(scores: Scores, parameters: BaselineParameters) -> float:
-    r"""Choose an event by one random half; Clopper-Pearson bounds at alpha/2 each from the other.
+    r"""Choose an event on one random half; bound it on the other (Clopper-Pearson, alpha/2 each).
 
     Valid: the event is fixed before the runs it is counted on, and both bounds hold together with
     probability at least 1 - alpha. Source: re-derived after the split method of jax_privacy's

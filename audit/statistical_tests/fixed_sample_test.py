@@ -337,9 +337,9 @@ def resolution(
 ) -> float:
     r"""The probability eta of an always-revealing output that 95 of 100 audits would refute.
 
-    The larger of two solutions, with N = runs: P(Bin(4N/9, eta/2) >= L) = 0.975, so that the expert
-    "best cut 0.003" has learned it before the last two blocks, and P(Bin(5N/9, eta/2) >= K) =
-    0.975, where K right guesses suffice if the other blocks are uninformative:
+    It is the larger of two solutions, with N = runs: P(Bin(4N/9, eta/2) >= L) = 0.975, so that the
+    expert "best cut 0.003" has learned the output before the last two blocks, and P(Bin(5N/9,
+    eta/2) >= K) = 0.975, where K right guesses suffice if the other blocks are uninformative:
 
         .003^(1/L) > q,      sqrt(5/9) Phi^-1(1 - q^K) >= Phi^-1(1 - w alpha).
 
