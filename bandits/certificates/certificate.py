@@ -79,10 +79,10 @@ def certificate_of(
 ) -> RunCertificate:
     r"""Certify ``run``: its epsilon at each of ``deltas`` in (0, 1), from its guarantee.
 
-    Parts with a sensitivity of at most ``most_steps`` steps have their own certificates, as do
-    rounds with noise other than discrete Laplace and at most 100 steps. Larger parts would take
-    seconds or cannot be checked, and are marked as unchecked. If the noise was not drawn from the
-    operating system, an assumption states this.
+    Parts with a sensitivity of at most ``most_steps`` steps have their own certificates; for rounds
+    with noise other than discrete Laplace the limit is also at most 100 steps. Larger parts would
+    take seconds or cannot be checked, and are marked as unchecked. If the noise was not drawn from
+    the operating system, an assumption states this.
 
     >>> import numpy as np
     >>> from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play, recheck

@@ -81,10 +81,10 @@ class Environment(ABC):
     def encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         r"""Draw the sum of ``pulls`` new rewards of ``arm``, each encoded in ``precision`` steps.
 
-        The encoding of a reward x is an integer in [0, precision] with mean x precision, up to
-        precision 2^-50. Raises :class:`InvalidParameter` for an unknown arm, pulls < 1, a precision
-        outside [1, 2^40], a sum that could reach 2^62, and a ``world`` that is not a numpy
-        generator.
+        The encoding of a reward x is an integer in [0, precision] with mean x precision, up to an
+        error of precision 2^-50. Raises :class:`InvalidParameter` for an unknown arm, pulls < 1, a
+        precision outside [1, 2^40], a sum that could reach 2^62, and a ``world`` that is not a
+        numpy generator.
         """
         arm, pulls = integer("arm", arm, at_least=0), integer("pulls", pulls, at_least=1)
         if arm >= self.arms:
