@@ -280,7 +280,7 @@ def visits_budget(curve: PrivacyCurve, max_visits: int) -> Word:
 
     It uses the pure epsilon if it is finite, otherwise the Renyi divergences of orders 2 to 32. A
     filter rounds each cost up, so the budget exceeds the exact cost by a relative error of at most
-    visits/2^61.
+    visits/2^60.
     """
     most = visits_of(max_visits)
     if not isinstance(curve, PrivacyCurve):
