@@ -4,7 +4,7 @@ Arrays of plain numbers or text are npy. Everything else is JSON, in which a val
 change is an object with one key, its kind: ``{"tuple": [1, 2]}``, ``{"float": "nan's bytes"}``.
 
 Bytes are untrusted: stated sizes are compared with the number of bytes before any allocation.
-Integers have at most 3,500 hexadecimal digits, the limit of Python's decimal conversion.
+Integers have at most 3,500 hexadecimal digits, which Python can also convert to decimal.
 """
 
 from __future__ import annotations

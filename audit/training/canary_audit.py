@@ -389,8 +389,8 @@ def _right(truth: NDArray[np.bool_], guesses: int, guess: Guessed) -> int:
 def planned_guesses(total: int, all_right: Callable[[int], bool]) -> tuple[int, ...]:
     r"""The numbers of guesses for ``total`` canaries: up to three, in increasing order.
 
-    The first is 1.5 times the least number that refutes if all guesses are right, and at least a
-    sixteenth of the canaries; the others are a quarter of the canaries and all of them.
+    The first is 1.5 times the least number that refutes if all guesses are right, and at least 32
+    and a sixteenth of the canaries; the others are a quarter of the canaries and all of them.
     """
     usual = max(total // _SHARE, min(_FEWEST, total))
     least = next((r for r in _doubling(2, total) if all_right(r)), None)
