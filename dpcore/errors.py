@@ -15,7 +15,7 @@ _SHOWN = 80
 
 
 class Absent(Enum):
-    r"""Marks an argument that was not given, in an error."""
+    r"""Stands in an error for the value of an argument that was not given."""
 
     ABSENT = "absent"
 
@@ -32,7 +32,7 @@ class DpcoreError(Exception):
 
 
 class InvalidParameter(DpcoreError, ValueError):
-    r"""An invalid argument: the error has its name, its value and the reason.
+    r"""An invalid argument: the error has the argument's name, its value and the reason.
 
     >>> raise InvalidParameter("scale", 0, "must be > 0: scale 0 adds no noise")
     Traceback (most recent call last):

@@ -3,7 +3,7 @@ r"""State that a process must not share across a fork, and fork detection.
 A child process starts with the memory of its parent, including random numbers drawn ahead and locks
 held by other threads. Objects that must not be used on both sides register here and check ``HERE``
 before each use: if it is false, they call :func:`forget_inherited` first. Fork hooks alone do not
-suffice: the child continues if a signal handler raises in one, and native code bypasses them.
+suffice: the child continues if a signal handler raises in a hook, and native code bypasses hooks.
 Proof: docs/proofs/rng.md.
 """
 
@@ -23,9 +23,9 @@ _NO_ADVICE: Final = -1
 
 
 class _Process:
-    # HERE on systems that wipe no page at a fork: compares the process ID. The ID is in a list, so
-    # that the fork hook is list.clear, a C function that no signal handler interrupts; the hook is
-    # needed because process IDs are reused.
+    # HERE on systems that cannot wipe a page at a fork: compares the process ID. The ID is in a
+    # list, so that the fork hook is list.clear, a C function that no signal handler interrupts; the
+    # hook is needed because process IDs are reused.
     __slots__ = ("_home",)
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ class OwnedState:
     __slots__ = ("__weakref__", "_forgotten", "_lock", "_state")
 
     _one: ClassVar[str]
-    r"""The reason why there is only one."""
+    r"""Why a copy is not allowed, for the error message."""
 
     def __init__(self, state: object) -> None:
         self._state: Any = state
@@ -140,8 +140,8 @@ class OwnedState:
         self._state = None
 
     def _gone(self) -> bool:
-        # A signal can interrupt fork hooks, so a fork is looked for at each use. A fork during a
-        # use has run the hooks, but the flag stays: the state must not be set again.
+        # A signal can interrupt fork hooks, so each use checks for a fork. After a fork during a
+        # use, the flag set by the hooks remains, so the interrupted use does not restore the state.
         if not HERE:
             forget_inherited()
         return self._forgotten

@@ -33,8 +33,8 @@ def lazy_names(package: str) -> Callable[[str], Any]:
 
 @cache
 def _imported(package: str) -> Mapping[str, str]:
-    # The module of each name, read from the source, so that types and names have one list. pytest's
-    # loader, which rewrites assertions in installed plugins, has get_data but no get_source.
+    # The module of each name, read from the source, so that type checkers and lazy imports share
+    # one list. pytest's loader for plugins, which rewrites assertions, has no get_source.
     module: Any = sys.modules[package]
     source = module.__loader__.get_data(module.__file__)
     blocks = (each for each in ast.parse(source).body if type(each) is ast.If)

@@ -1,8 +1,7 @@
 r"""One release: noise, sensitivity, and scope.
 
 A :class:`Mechanism` combines a noise distribution with the sensitivity of its query and the scope
-of the guarantee. It has no epsilon: ``accounting.derive_guarantee`` derives its
-guarantee.
+of the guarantee. It states no epsilon: ``accounting.derive_guarantee`` derives the guarantee.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class Scope:
 
 
 class InScope(Of[Scope]):
-    r"""A field that is a :class:`Scope`, of one unit unless the class also derives ``groups``."""
+    r"""A field that is a :class:`Scope`; its group must be one unit unless ``groups`` is set."""
 
     def __init__(self, *, groups: bool = False) -> None:
         super().__init__(Scope, A_SCOPE, Scope())
@@ -178,12 +177,12 @@ class Sensitivity:
         return Sensitivity(factor * self.amount, self.norm)
 
     def shared(self, units: int) -> Sensitivity:
-        r"""The sensitivity to a change of one unit, if this is that to a change of ``units``.
+        r"""The sensitivity to one unit, given that this is the sensitivity to ``units`` units.
 
         >>> Sensitivity(6).shared(3), Sensitivity.l2_squared(2).times(3).shared(3)
         (Sensitivity(2), Sensitivity.l2_squared(2))
 
-        Raises :class:`InvalidParameter` if it is not a multiple.
+        Raises :class:`InvalidParameter` if this is not a multiple for that many units.
         """
         factor = units * units if self.norm is Norm.L2_SQUARED else units
         amounts = self.amount if isinstance(self.amount, tuple) else (self.amount,)

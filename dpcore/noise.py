@@ -70,7 +70,7 @@ def _power(text: str) -> Fraction:
 
 
 class LawType(ABCMeta):
-    r"""The class of every law: wrong names of parameters raise :class:`InvalidParameter`.
+    r"""The metaclass of laws: wrong parameter names raise :class:`InvalidParameter`.
 
     >>> from dpcore import DiscreteGaussian
     >>> DiscreteGaussian(sigma=20)
@@ -418,7 +418,7 @@ def batch_of(noise: Noise) -> Batch:
 def _check(rng: Rng) -> Rng:
     if not isinstance(rng, Rng):
         reason = "must be a dpcore Rng: SystemRng() or SeededRng(n)"
-        hint = "; an audit passes one to a function that annotates it, rng: dpcore.Rng"
+        hint = "; a function that an audit runs receives one as a parameter rng: dpcore.Rng"
         raise InvalidParameter("rng", rng, reason + hint)
     return rng
 

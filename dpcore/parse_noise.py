@@ -70,6 +70,7 @@ _LAW_NAMES: Final = MappingProxyType(
     }
 )
 _FARTHEST: Final = 1 << 62
+_FORMS: Final = "must have the form 3, l1=3, l2-squared=4 or box=1x2x2"
 NO_MORE: Final[Mapping[str, type[Any]]] = MappingProxyType({})
 _T = TypeVar("_T")
 
@@ -94,7 +95,7 @@ def read_noise(text: str, more: Mapping[str, type[Any]] = NO_MORE) -> Any:
     ...
     dpcore.errors.InvalidParameter: noise = gaussian:sigma=1.1: must start with ...?
     """
-    text = plain_text("noise", text, "must be text: discrete-laplace:scale=10")
+    text = plain_text("noise", text, "must be text such as discrete-laplace:scale=10")
     name, rest = split_name(text)
     law, keys = _law(name, dict(pairs_of(rest)), text, more)
     return from_words(law, read_keys("noise", text, rest, **keys))
@@ -142,11 +143,11 @@ def read_sensitivity(argument: str, text: str) -> Sensitivity:
     (norm, amount), *more = pairs_of(text) or [("", text)]
     if more or norm not in ("", "l1", "l2-squared", "box"):
         near = did_you_mean(norm, ("l1", "l2-squared", "box"))
-        reason = f"{near}it must be 3, l1=3, l2-squared=4 or box=1x2x2".removeprefix("it ")
+        reason = f"{near}it {_FORMS}".removeprefix("it ")
         raise InvalidParameter(argument, text, reason)
     bounds = amount.split("x") if norm == "box" else [amount]
     if "" in bounds:
-        raise InvalidParameter(argument, text, "must be 3, l1=3, l2-squared=4 or box=1x2x2")
+        raise InvalidParameter(argument, text, _FORMS)
     moves = tuple(whole_number(argument, bound, at_least=1, at_most=_FARTHEST) for bound in bounds)
     return Sensitivity(moves if norm == "box" else moves[0], Norm(norm or "absolute"))
 

@@ -74,7 +74,7 @@ def read_keys(
     needed: Collection[str] = (),
     hint: Callable[[Mapping[str, str]], str] | None = None,
 ) -> dict[str, str]:
-    r"""Parse ``key=value,key=value`` to a dictionary; ``text`` is the whole input, for errors."""
+    r"""Parse ``key=value,key=value`` into a dictionary; ``text`` is the whole input, for errors."""
     given: dict[str, str] = {}
     pairs = pairs_of(written)
     for key, value in pairs:
@@ -124,7 +124,7 @@ def required_names(kind: type[Any]) -> tuple[str, ...]:
 
 
 def from_words(kind: type[_T], given: Mapping[str, Any]) -> _T:
-    r"""Make an instance from text by key: integers may be 1e3, sequences are split at blanks."""
+    r"""Make an instance from text by key: integers may be 1e3, spaces separate list items."""
     types = {each.name: str(each.type) for each in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     made: dict[str, Any] = {}
     for key, value in given.items():
@@ -180,7 +180,7 @@ def _near(key: str, value: str, known: Collection[str]) -> str:
 
 
 def parameter_meant(key: str, wanted: tuple[str, ...]) -> tuple[str, int]:
-    r"""The parameter of a law for which ``key`` stands, and the power of the value that it takes.
+    r"""The parameter that ``key`` stands for, and the power to which its value must be raised.
 
     >>> parameter_meant("sigma", ("sigma_squared",))
     ('sigma_squared', 2)

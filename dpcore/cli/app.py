@@ -240,7 +240,7 @@ def pmf(
 ) -> None:
     r"""Compute proven lower and upper bounds on the probability of each integer K.
 
-    Example: dpcore pmf discrete-gaussian:sigma_squared=4 -- -1 0 1
+    Example: dpcore pmf discrete-gaussian:sigma_squared=4 -1 0 1
     """
     law = read_law("NOISE", noise)
     precision = whole_number("--bits", bits, at_least=8, at_most=1 << 20)
@@ -273,7 +273,7 @@ def run(arguments: Sequence[str]) -> int:
     head = arguments[: arguments.index("--")] if "--" in arguments else arguments
     debug = "--debug" in head
     if debug:
-        # It is also accepted after the command's name, where new users try it first.
+        # --debug is also accepted after the command's name, where new users try it first.
         arguments.remove("--debug")
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
@@ -346,7 +346,8 @@ def _complain(message: str, code: int) -> int:
 
 
 def _usage(error: Any, arguments: Sequence[str]) -> str:
-    # The parser's message on one line with a pointer to the help; a bare group printed its help.
+    # The parser's message on one line with a pointer to the help; empty for a command group without
+    # a command, which has printed its help.
     if error.ctx is not None and hasattr(error, "possibilities"):
         options = {name for each in error.ctx.command.params for name in each.opts}
         typed = error.option_name.lstrip("-")
@@ -379,7 +380,7 @@ def main() -> None:
         elif mode == "w":
             # A character that the terminal cannot encode is printed as \xe9 instead of raising.
             stream.reconfigure(errors="backslashreplace")
-    gc.set_threshold(100_000)  # imported modules stay: scanning them often frees nothing
+    gc.set_threshold(100_000)  # imported modules are never freed, so rare scans suffice
     code = run(sys.argv[1:])
     mine = threading.current_thread()
     if any(not thread.daemon for thread in threading.enumerate() if thread is not mine):

@@ -33,7 +33,7 @@ _SIZE: Final = (7.0, 4.5)
 _LINE: Final = 95
 _LINES: Final = 3
 _INSIDE, _LABEL = 0.98, 0.85
-r"""Fractions of the width of a plot: for the whole legend, and at most for one entry."""
+r"""The largest widths of the legend and of one of its entries, as fractions of the plot's width."""
 
 _PLAIN: Final = (5e-4, 1e4)
 r"""The range of tick labels on a logarithmic axis that are written without an exponent."""
@@ -54,7 +54,7 @@ _METADATA: Final[dict[str, dict[str, None]]] = {
 def require_matplotlib(argument: str, value: str) -> None:
     r"""Raise an error, before any computation, if matplotlib cannot be imported."""
     try:
-        import_module("matplotlib")  # finding it is not enough: the installation may be broken
+        import_module("matplotlib")  # to find it is not enough: the installation may be broken
     except ImportError:
         raise InvalidParameter(argument, value, f"{NEEDED}, or omit it") from None
 

@@ -54,13 +54,13 @@ _FINDER: Final = _OwnPackageFinder()
 
 
 def prefer_own_packages() -> None:
-    r"""Make imports of these names find dpcore's packages first, for every ``sys.path``."""
+    r"""Make imports of these names find dpcore's packages first, whatever ``sys.path`` is."""
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
 
 
 def require_own_packages() -> None:
-    r"""Raise an error if another module would be imported instead, here or in a child process."""
+    r"""Raise an error if another module shadows a package of dpcore, here or in a child process."""
     for name in sorted(package_names()):
         found = PathFinder.find_spec(name)
         if found is None:
@@ -70,8 +70,8 @@ def require_own_packages() -> None:
         if not where.is_relative_to(_HOME / name):
             raise ShadowedPackage(
                 name,
-                f"{where} shadows it; rename it, or run the command dpcore from another "
-                "folder, without a PYTHONPATH that includes it",
+                f"{where} shadows it; rename this file, or run the command dpcore from another "
+                "folder, with a PYTHONPATH that does not include it",
             )
 
 

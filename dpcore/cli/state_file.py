@@ -50,7 +50,7 @@ class StateFile:
         r"""Call ``begun`` with the first payload of the file and ``taken`` with each later one.
 
         A file that is new, or ends within its first record, is restarted with ``header``, and
-        neither is called. A torn record at the end is dropped.
+        neither function is called. A torn record at the end is dropped.
         """
         start = started(schema)
         first, self.digest = next_record(start, header)
@@ -91,7 +91,7 @@ class StateFile:
             os.ftruncate(self.handle, size)
 
     def restart(self, data: bytes) -> None:
-        r"""Replace the content by ``data`` and return when the file and its name are on disk."""
+        r"""Replace the content with ``data``; return when the file and its name are on disk."""
         self.cut(0)
         self.append(data)
         with file_errors(self.argument, self.path):

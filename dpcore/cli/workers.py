@@ -76,12 +76,12 @@ def in_processes(
 
     from joblib import Parallel, delayed
 
-    # It would start with the first worker and unblock the signal, so it is started before.
+    # Started here, because it would otherwise start with the first worker and unblock the signal.
     resource_tracker.ensure_running()
     ahead = Prefetch(calls=iter(calls), most=_LOOKAHEAD * width)
     while not ahead.ended:
-        # joblib dispatches calls as workers finish, however far behind the reader is: a Parallel
-        # ends before it runs too far ahead, and another one continues.
+        # joblib dispatches calls as workers finish, however far behind the reader is. So each
+        # Parallel ends before it is too far ahead of the reader, and another one continues.
         parallel = Parallel(
             n_jobs=jobs,
             backend=_backend(),
@@ -134,7 +134,8 @@ class Prefetch:
 
 
 def _backend() -> Any:
-    # joblib's default processes, ended without a race; None if a parallel_config chose others.
+    # joblib's default backend, but terminated without a race; None if a parallel_config chose
+    # another backend.
     from joblib.parallel import BACKENDS, get_active_backend
 
     chosen, _ = get_active_backend()
@@ -170,7 +171,7 @@ def _orderly() -> Any:
                 found.add_done_callback(callback)
             return found
 
-        def abort_everything(self, ensure_ready: bool = True) -> None:  # joblib's
+        def abort_everything(self, ensure_ready: bool = True) -> None:  # a name of joblib
             with self._lock:
                 self._given_up = True
             late = time.monotonic() + _PATIENCE
@@ -185,8 +186,8 @@ def _orderly() -> Any:
 
 @contextmanager
 def _interrupts_later() -> Iterator[None]:
-    # An interrupt within the block is raised at its end. Threads that start workers later, and over
-    # exec the workers, inherit the blocked signal.
+    # An interrupt within the block is raised at its end. Threads that start workers later inherit
+    # the blocked signal, and so do the workers.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -245,8 +246,8 @@ def leave_ctrl_c_to(parent: int) -> None:
 
 
 def _begin(parent: int, folder: str) -> None:
-    # The initializer of a worker. Idle workers of another folder are not reused, because joblib
-    # compares the arguments; user code is named relative to the folder.
+    # The initializer of a worker. User code is named relative to the current folder, so it is an
+    # argument: joblib compares arguments and does not reuse idle workers of another folder.
     with suppress(OSError):
         os.chdir(folder)
     watch_over(parent)

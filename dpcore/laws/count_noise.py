@@ -185,7 +185,8 @@ def _size(noise: CountNoise) -> int:
 
 
 def _masses(noise: CountNoise, least_left: float, least_right: float) -> tuple[int, list[arb]]:
-    # The first value, and the masses from it on, down to these on either side of the mode.
+    # The first value, and the masses from it on: those above `least_left` to the left of the mode,
+    # the mode, and those above `least_right` to its right.
     mode = noise._mode
     middle = noise.pmf_ball(mode)
     left = [*_walk(middle, noise._downwards(mode), least_left)]

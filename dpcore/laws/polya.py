@@ -136,7 +136,7 @@ class Polya(ByRatios, Additive):
 
     @property
     def _middle(self) -> int:
-        # About the mean. It selects the tail that is integrated; the values do not depend on it.
+        # Approximately the mean. It only selects the tail that is integrated.
         about = self.mean.lower
         return math.floor(about) if isinstance(about, Fraction) else 0
 

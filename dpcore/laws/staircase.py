@@ -123,7 +123,8 @@ class Staircase(SymmetricNoise):
     # -- floats -------------------------------------------------------------------------------
 
     def _exponent(self, level: Integers) -> Split:
-        # Of a level or its negative: minus the level of the smallest int64 fits int64.
+        # epsilon times |level|. Levels of negative k may be passed negated: the negated level of
+        # the smallest int64 fits int64.
         found = product(pair_of(level), pair_of(self.epsilon))
         sign = np.where(found.high < 0, -1.0, 1.0)
         return Split(sign * found.high, sign * found.low)

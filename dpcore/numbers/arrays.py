@@ -59,10 +59,10 @@ Integers = npt.NDArray[np.int64]
 def one_thread() -> AbstractContextManager[object]:
     r"""Return a context in which BLAS runs in the calling thread.
 
-    For small matrices, threads spend more time waiting than computing, especially on
-    a busy machine.
+    For small matrices, threads spend more time waiting than computing, especially on a busy
+    machine.
     """
-    # To find the loaded libraries takes milliseconds; a new one comes with an imported module.
+    # Finding the loaded libraries takes milliseconds; only an import can load another one.
     found: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(limits=1)
     return found
 

@@ -36,7 +36,7 @@ def precision(bits: int) -> Iterator[None]:
     r"""Set the precision of balls to ``bits`` within the block, for one thread at a time.
 
     The precision of FLINT is global to the process. Another thread's setting could only make balls
-    wider, never wrong; the lock keeps widths, and so running times, predictable as well.
+    wider, never wrong; the lock makes widths and running times predictable.
     """
     with _LOCK.here():
         before = ctx.prec
@@ -236,7 +236,7 @@ def narrow(compute: Callable[[], arb], bits: int) -> Enclosure:
             # done at the working precision and adds less than 2^-(bits+29).
             with precision(working):
                 return Enclosure.of(value)
-        # If few bits are missing, few are added, once: a trial with 4000 bits is expensive.
+        # If only a few bits are missing, they are added once, because doubling is expensive.
         found = value.rel_accuracy_bits() if value.is_finite() else 0
         short = bits + 2 - found
         if found > 0 and 2 * short < working and not topped:

@@ -30,7 +30,7 @@ _STEPS: Final = 64
 _LARGEST: Final = 745
 _ROOT_HALF: Final = 0.7071
 _SHORT: Final = 1024
-_FAR: Final = 2.0**1000  # no sum of so few smaller numbers overflows
+_FAR: Final = 2.0**1000  # no sum of at most _SHORT smaller numbers overflows
 _LOG_TWO: Final = 0.6931471805599453
 _SPLITTER: Final = 2.0**27 + 1
 

@@ -181,8 +181,8 @@ def _exact(argument: str, value: object) -> Fraction:
 
 
 def _without_numpy(value: Any) -> object:
-    # Converts a numpy scalar to a Python type. There is none unless numpy is loaded, and reading a
-    # parameter does not load it. Floats of other widths are read by their own shortest form, so
+    # Converts a numpy scalar to a Python type, without loading numpy: if numpy is not loaded, there
+    # are no such scalars. Floats of other widths are read by their own shortest decimal form, so
     # float32(0.1) is 0.1.
     numpy = sys.modules.get("numpy")
     if numpy is None or not isinstance(value, numpy.generic) or isinstance(value, float):

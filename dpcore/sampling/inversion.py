@@ -86,8 +86,8 @@ class Uniform:
 def certified_threshold(value: arb, exact: Callable[[], arb]) -> int:
     r"""An integer c with c <= 2^64 F <= c + 1, for a ball ``value`` around F in [0, 1].
 
-    With this c, u < c implies V < F and u > c implies V >= F. If the ball does not determine c,
-    ``exact``, which returns the ball of F at the ambient precision, is called with more of it.
+    With this c, u < c implies V < F and u > c implies V >= F. ``exact`` returns a ball around F at
+    the ambient precision; it is called at a higher precision if ``value`` does not determine c.
     """
     scaled = value * _WORDS
     threshold = max(integer_below(scaled), 0)

@@ -273,7 +273,7 @@ SYSTEM: Final = SystemRng()
 
 
 def permutation(count: int, rng: Rng) -> Integers:
-    r"""Draw a uniformly random order of 0, ..., count - 1, that of independent 64-bit keys.
+    r"""Draw a uniformly random order of 0, ..., count - 1: the order of independent 64-bit keys.
 
     Every order of distinct keys is equally likely. If two keys are equal (probability below
     count^2/2^65) all keys are drawn again, so the order is exactly uniform.
@@ -288,7 +288,7 @@ def permutation(count: int, rng: Rng) -> Integers:
 
 def below(rng: Rng, bound: int, count: int) -> Integers:
     r"""Draw ``count`` integers uniform on [0, bound), bound <= 2^31, by rejection."""
-    # 32 bits are rejected if they are at least the largest multiple of ``bound`` up to 2^32.
+    # A 32-bit word is rejected if it is at least the largest multiple of ``bound`` up to 2^32.
     found = np.empty(count, dtype=np.int64)
     whole = (1 << 32) // bound * bound
     done = 0

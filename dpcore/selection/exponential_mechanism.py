@@ -8,9 +8,9 @@ the sensitivity of a score, and exp(-epsilon g_i/Delta) for monotonic scores.
   and returns the first with heads. All coins are independent, so this is a uniform choice among
   the candidates with heads; the best always has heads. It is epsilon-DP; at the same epsilon its
   expected gap is at most that of the exponential mechanism.
-- The exponential mechanism (McSherry and Talwar 2007) flips the coins of uniform candidates until
-  one has heads. It is epsilon-DP, and epsilon^2/8-zCDP (Cesar and Rogers 2021: its privacy loss has
-  range epsilon).
+- The exponential mechanism (McSherry and Talwar 2007) draws uniform candidates and flips their
+  coins until one shows heads. It is epsilon-DP, and epsilon^2/8-zCDP (Cesar and Rogers 2021: its
+  privacy loss has range epsilon).
 
 A coin compares a uniform number with an exponential, in floats with a certified error; if floats
 cannot decide, interval arithmetic does, so the law is exact. Proofs: docs/proofs/selection.md.

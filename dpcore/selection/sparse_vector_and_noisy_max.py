@@ -39,9 +39,10 @@ class AboveThreshold:
 
     The sparse vector technique (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Algorithm
     1): answers below the threshold cost nothing. ``sensitivity`` bounds the change of any one
-    answer between neighbours; ``epsilon`` is for the whole stream, and shared so that a comparison
-    has nearly the least variance (section 4.2 there). ``monotonic`` states that no two answers
-    change in opposite directions, as counts of added or removed persons: less noise then suffices.
+    answer between neighbours; ``epsilon`` is for the whole stream, and divided so that a comparison
+    has nearly the least variance (Lyu, Su and Li, Section 4.2). ``monotonic`` states that no two
+    answers change in opposite directions, as for counts when a person is added or removed: less
+    noise then suffices.
 
     With ``gap``, an answer above the threshold is reported as the difference >= 0 of noisy answer
     and noisy threshold, and one below as None, at no further cost (Ding, Wang, Xiao, Zhang and
