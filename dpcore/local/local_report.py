@@ -73,9 +73,9 @@ class LocalReport(ABC):
     @property
     @abstractmethod
     def triple(self) -> Fraction:
-        r"""The probability that a report supports the user's value and two others.
+        r"""The probability that a report supports the user's value and two other values.
 
-        There are two other values for which it holds, so ``values`` must be at least 3.
+        Some pair of other values has this probability; ``values`` must be at least 3.
         """
 
     @property

@@ -190,7 +190,7 @@ class _Bits(LocalReport):
         return self.values
 
     def supports(self, reports: Reports) -> Integers:
-        most = 255  # so many bits have a sum that fits into a byte
+        most = 255  # the sum of this many bits fits into a byte
         whole = len(reports) // most * most
         bits = reports[:whole].astype(np.uint8).reshape(most, -1)
         sums = np.add.reduce(bits, axis=0, dtype=np.uint8).reshape(-1, self.values)

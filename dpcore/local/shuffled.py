@@ -18,7 +18,7 @@ from dpcore.sampling.rng import SYSTEM, Rng, permutation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffledReports:
-    r"""One report of each of at least ``users`` users by ``report``, in a uniformly random order.
+    r"""The reports of at least ``users`` users by ``report``, one each, in a uniform random order.
 
     ``users`` counts those who follow the protocol, including the protected user: only their reports
     hide one another.

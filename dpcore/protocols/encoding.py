@@ -174,7 +174,7 @@ def _encode_block(x: Floats, steps: int, words: npt.NDArray[np.uint64], rng: Rng
 
 
 def _settle(exact: Fraction, word: int, more: Callable[[int], int]) -> int:
-    # floor(exact + U) for a dyadic rational: decided at the latest when U has as many bits as it.
+    # floor(exact + U) for a dyadic rational; U needs at most as many bits as that rational has.
     bits, drawn = 64, word
     while True:
         low = math.floor(exact + Fraction(drawn, 1 << bits))

@@ -70,8 +70,8 @@ class IdealAggregation:
         r"""Return the sum over the users who do not drop out before the input step.
 
         Raises :class:`InvalidParameter` for a message that is not a vector of integers in [0, m),
-        for messages of different lengths, for a dropout who did not take part, and if no user
-        remains.
+        for messages of different lengths, for a dropout who is not a user in this run, and if no
+        user remains.
         """
         rows = _stacked(messages, self.modulus)
         names = tuple(messages)
@@ -85,7 +85,7 @@ class RelaxedAggregation:
     r"""An assumption: an (epsilon_hat, q_hat)-relaxed secure aggregation (Cheu and Yan 2021).
 
     The server's view is within a factor e^epsilon_hat of a simulation from the sum mod m alone, and
-    after processing it equals the sum up to statistical distance q_hat (Chowdhury and Zhou 2023,
+    its post-processing equals the sum up to statistical distance q_hat (Chowdhury and Zhou 2023,
     Definition 9). No such protocol is implemented: the simulation outputs the sum itself, which
     satisfies the definition. The class is not an :class:`Aggregation`: ``run`` accepts it only for
     a ``ShuffledPure``.

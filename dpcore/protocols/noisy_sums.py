@@ -5,7 +5,7 @@ the aggregation S reveals only the sum mod m to the server; the analyzer A decod
 Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (arXiv 2206.05772),
 Algorithms 2 to 7. Protocols whose messages are bits for a shuffler are in ``shuffled_bits``.
 
-A protocol is defined by integers and noise laws. It has no epsilon: ``accounting`` derives its
+A protocol is defined by integers and noise laws. It states no epsilon: ``accounting`` derives the
 guarantee from ``mechanism(honest)``. Proofs: docs/proofs/protocol.md.
 """
 
@@ -85,7 +85,7 @@ class ModularSum(ABC):
         return self.total_noise(self.users)
 
     def bias(self, present: int) -> Fraction:
-        r"""0: a sum mod m consists of encodings and noise."""
+        r"""The offset of the sum: 0, because a sum mod m has only encodings and noise."""
         del present
         return Fraction(0)
 
@@ -299,7 +299,7 @@ class CentralSum(_Whole):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffledPure(_Shared):
-    r"""Sum with pure privacy over an aggregation that shuffling approximates (Theorem 3).
+    r"""Sum with pure privacy over an aggregation that is approximated by shuffling (Theorem 3).
 
     It is :class:`AggregatedSum` with PolyaDifference shares, except that the server sees more than
     the sum: an (epsilon_hat, q_hat)-relaxed aggregation adds 2 epsilon_hat to epsilon. That

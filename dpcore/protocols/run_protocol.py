@@ -199,11 +199,11 @@ def _of_the_graph(protocol: object, functionality: object, colluding: int) -> tu
         return ()
     chance = functionality.exposure(colluding)
     # Rounded up to a power of two.
-    fails = "never"
+    fails = "never fails"
     if chance:
         power = (chance.denominator // chance.numerator).bit_length() - 1
-        fails = f"with probability <= 2^-{power}, to be added to delta"
-    return (f"which users collude or drop out does not depend on the graph, which fails {fails}",)
+        fails = f"fails with probability <= 2^-{power}, to be added to delta"
+    return (f"collusion and dropouts do not depend on the graph; the graph {fails}",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +286,7 @@ def _sum(
         and functionality.exposure(crowd.colluding) > MOST_EXPOSURE
     ):
         # With that many shares of a secret, the server alone can unmask the user's message.
-        reason = f"must be fewer than n - t = {functionality.threshold} users, who can unmask all"
+        reason = f"must be < n - t = {functionality.threshold}: that many users can unmask all"
         if functionality.neighbourhood is not None:
             reason = "must be fewer: the neighbourhoods must fail with probability <= 2^-40"
         raise InvalidParameter("colluding", crowd.colluding, reason)

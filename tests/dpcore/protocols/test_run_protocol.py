@@ -219,7 +219,7 @@ def test_over_neighbourhoods_the_graph_is_among_the_assumptions() -> None:
     )
     assert (outcome.honest, len(outcome.participants)) == (80, 90)
     said = outcome.assumptions[-1]
-    assert said.startswith("which users collude or drop out does not depend on the graph, which")
+    assert said.startswith("collusion and dropouts do not depend on the graph; the graph fails")
     power = int(said.split("2^-")[1].split(",")[0])
     chance = near.exposure(10)
     assert Fraction(1, 2 ** (power + 1)) < chance <= Fraction(1, 2**power) <= MOST_EXPOSURE
