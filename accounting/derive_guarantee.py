@@ -56,7 +56,7 @@ Reported: TypeAlias = LocalReport | ShuffledReports
 Derivable: TypeAlias = (
     Mechanism | ContinualSum | MatrixMechanism | Choosing | Reported | Description
 )
-"""What :func:`guarantee` takes."""
+"""The types that :func:`guarantee` accepts."""
 
 Derive: TypeAlias = Callable[[Mechanism], Guarantee | None]
 

@@ -1,10 +1,10 @@
 r"""Published bounds on integer noise, and the privacy of real Gaussian noise, for comparison.
 
-Guarantees never use the bounds on integer noise: they are derived from the exact law. The bounds
-are shown beside it, and other libraries calibrate with them. Real Gaussian noise is the reference
-for the calibrations in the papers; dpcore never samples it. With sigma/Delta = r, delta(epsilon) =
-Phi(1/2r - epsilon r) - e^epsilon Phi(-1/2r - epsilon r) (Balle and Wang 2018, Theorem 8). It
-decreases in r, as the larger noise is the smaller one plus independent noise.
+Guarantees are derived from the exact law and never use the published bounds on integer noise, which
+are only shown for comparison; other libraries calibrate with them. Real Gaussian noise is the
+reference for the calibrations in the papers; dpcore never samples it. With sigma/Delta = r,
+delta(epsilon) = Phi(1/2r - epsilon r) - e^epsilon Phi(-1/2r - epsilon r) (Balle and Wang 2018,
+Theorem 8). This delta decreases in r, as larger noise is smaller noise plus independent noise.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BITS: Final = 64
 
 
 def skellam_renyi_bound(order: int, variance: RationalLike, sensitivity: int) -> Fraction:
-    r"""Agarwal, Kairouz and Liu 2021, Theorem 3.5, for integer orders
+    r"""The Renyi bound of Agarwal, Kairouz and Liu 2021, Theorem 3.5, for integer orders
     (Lemma 3 of Chowdhury and Zhou 2023):
     D_alpha <= alpha d^2/2v + min{((2 alpha - 1) d^2 + 6d)/(4 v^2), 3d/(2v)}.
 
@@ -45,7 +45,7 @@ def skellam_renyi_bound(order: int, variance: RationalLike, sensitivity: int) ->
 
 
 def gaussian_sum_epsilon(count: int, sigma_squared: RationalLike, sensitivity: int) -> Enclosure:
-    r"""Kairouz, Liu and Steinke 2021, Proposition 13 (Lemma 4 of Chowdhury and Zhou
+    r"""The bound of Kairouz, Liu and Steinke 2021, Proposition 13 (Lemma 4 of Chowdhury and Zhou
     2023): a sum of n discrete Gaussians
     is (epsilon^2/2)-concentrated for epsilon = min{sqrt(d^2/(n v) + xi/2), d/sqrt(n v) + xi},
     xi = 10 sum_{k<n} e^(-2 pi^2 v k/(k+1)), v = sigma^2 >= 1/4.

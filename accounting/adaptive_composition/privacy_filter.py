@@ -53,9 +53,9 @@ _NOTHING: Final = "a budget of 0 admits no charge"
 class Price:
     r"""The cost of one charge: an integer per counter, rounded up.
 
-    An amount never exceeds its limit by more than 1, so it fits 64 bits; at limit + 1 the charge
+    Amounts are capped at the limit plus 1, so that they fit 64 bits; the cap means that the charge
     costs more than the whole budget. ``assumptions`` has the reasons of an :class:`Assumed` claim.
-    ``costs`` has the same amounts before the conversion to shares, without the limit.
+    ``costs`` has the same amounts before the conversion to shares, without the cap.
     """
 
     amounts: tuple[int, ...]
@@ -179,9 +179,9 @@ class Filter(ABC):
     def together(self, periods: int) -> Word:
         r"""The guarantee of ``periods`` periods, each with this whole budget.
 
-        Counters that each stay within ``periods`` times their limit are again a filter, so it holds
-        for charges that were chosen adaptively, in all periods, if the number of periods is fixed
-        in advance.
+        Counters that each stay within ``periods`` times their limit are again a filter, so the
+        guarantee holds for charges that were chosen adaptively, in all periods, if the number of
+        periods is fixed in advance.
 
         >>> PureFilter(budget=Pure(2)).together(3)
         PureBound(6)
@@ -205,7 +205,7 @@ def _shares(cost: Fraction, budget: Fraction) -> int:
 
 
 def _short(rho: Fraction) -> Fraction:
-    # Rounded down to about 40 bits, with a margin: the search of another version confirms it.
+    # Rounded down to about 40 bits, with a margin for a search by another version of dpcore.
     shift = rho.denominator.bit_length() - rho.numerator.bit_length() + _KEPT + 1
     return Fraction(math.floor(rho * (1 - Fraction(1, 1 << _KEPT)) * Fraction(2) ** shift)) / (
         Fraction(2) ** shift
@@ -312,7 +312,8 @@ class ApproxFilter(Filter):
     The sum of rho is limited to a value that implies (epsilon, slack), the sum of delta to delta -
     slack. An (epsilon, delta) charge costs rho = min(epsilon^2/2, epsilon) and delta; a zCDP charge
     costs its rho. ``slack`` is half of delta by default. A guarantee without a rho is converted at
-    ``charge_delta``, by default a thousandth of delta - slack; so is a sample, if that costs less.
+    ``charge_delta``, by default a thousandth of delta - slack, and so is a sampled release if this
+    costs less.
     ``rho`` is the limit of the sum; it is computed once and stored.
 
     >>> opened = ApproxFilter(budget=Approx(1, "1e-6"))
@@ -350,7 +351,7 @@ class ApproxFilter(Filter):
         if self.rho is None:
             rho = positive_rational("rho", _short(rho_within(epsilon, slack)), _NOTHING)
         else:
-            # A stored rho is checked but kept, as the counters were written in its shares.
+            # A stored rho is checked but kept, because the stored counters count shares of it.
             rho = positive_rational("rho", self.rho, _NOTHING)
             if not approx_from_renyi(lambda order: rho * order, slack).upper <= epsilon:
                 reason = f"implies an epsilon above {epsilon} at delta = {slack}"

@@ -58,7 +58,7 @@ class ShuffledCurve(DescribedSample):
     For randomised response of three or more values, 1000 users and epsilon up to 8 per report the
     two bounds on epsilon differ by about 1% or less. For other mechanisms, for only two values, or
     for few users, the upper bound may be 1.5 times the lower one. Totals of several shuffles have
-    only an upper bound. :func:`guarantee` gives it for :class:`ShuffledReports`.
+    only an upper bound. :func:`guarantee` returns this curve for :class:`ShuffledReports`.
 
     >>> from accounting.descriptions.description import Description
     >>> from accounting.descriptions.sampling_schemes import Shuffled
@@ -128,7 +128,7 @@ class ShuffledCurve(DescribedSample):
 
 
 def _width(reports: ShuffledReports, wanted: Fraction) -> Fraction:
-    # The sum is 0 with a large probability if few reports are from the blanket: then it is slow.
+    # If few reports are from the blanket, the sum is often 0 and narrow bounds take long.
     few = reports.users * sum(_blanket(reports.report).values()) < _FEW
     return max(wanted, _ROUGH if few else _FINEST)
 
@@ -143,7 +143,7 @@ def _delta(reports: ShuffledReports, epsilon: Fraction, relative: Fraction, *, a
             mean_positive_part(values, reports.users, relative, above=above)
             for values in _values(reports.report, ratio, factor, above=above)
         ]
-    # The maximum over the values of the other users that are tried.
+    # The maximum over the choices of the other users' values.
     return min(max(found) / reports.users, Fraction(1))
 
 
@@ -223,7 +223,7 @@ def _epsilon(
 
 
 def _guess(reports: ShuffledReports, delta: Fraction) -> float:
-    # That of Gaussian noise with the same variance of the likelihood ratio.
+    # The epsilon of Gaussian noise whose likelihood ratio has the same variance.
     report = reports.report
     square = 2 * (report.own - report.other) * (report.ratio - 1) / reports.users
     return math.sqrt(float(square) * 2 * max(-_log(delta), 1.0))
@@ -236,7 +236,7 @@ def _log(value: End) -> float:
 @lru_cache(maxsize=64)
 def _above(reports: ShuffledReports) -> ConnectTheDotsPair:
     # Dots at equal steps of epsilon, in both directions: h(x) = 1 - x + x h(1/x), as exchanging the
-    # two values gives the same curve. It is 0 from the ratio of a report on.
+    # two values gives the same curve. h is 0 from the likelihood ratio of one report on.
     width, near = _width(reports, _COARSE), _guess(reports, UNSEEN)
     most = Fraction(round_up(reports.report.loss.upper))
     last = min(_epsilon(reports, UNSEEN, width, near, above=True), most)

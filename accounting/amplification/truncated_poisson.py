@@ -1,11 +1,10 @@
 r"""Poisson samples that are truncated at random to a maximum size: the loss of one round.
 
 Call the record that differs between the datasets *the unit*. Whether the other units alone fill a
-batch does not depend on it. If they do not, the round is a Poisson sample. If they do, the unit
-replaces a random other unit with a known probability: it moves the sum by up to twice as much. A
-round that reveals which of the two cases holds dominates
-every round: "Tighter Privacy Analysis for Truncated Poisson Sampling" (2025), arXiv 2508.15089.
-Proofs: docs/proofs/subsampling.md.
+batch does not depend on the unit. If they do not, the round is a Poisson sample. If they do, the
+unit replaces a random other unit with a known probability: it moves the sum by up to twice as much.
+A round that reveals which of the two cases holds dominates every round: "Tighter Privacy Analysis
+for Truncated Poisson Sampling" (2025), arXiv 2508.15089. Proofs: docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class TruncatedSample(SampledRelease):
     __slots__ = ()
 
     theorem: ClassVar[str] = (
-        "a round that also reveals if the other units fill the batch (arXiv 2508.15089, 2025)"
+        "a round that also reveals whether the other units fill the batch (arXiv 2508.15089, 2025)"
     )
 
     @property

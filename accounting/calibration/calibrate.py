@@ -1,12 +1,12 @@
 r"""Calibration: the least noise, the most rounds or the largest sampling rate for a guarantee.
 
 One parameter of a plan is unknown. Floats propose its value, and two certified bounds decide: the
-guarantee holds at the returned value, and the next value was also tried. If larger noise is smaller
-noise plus independent noise (Skellam, Poisson and binomial in the size, Polya laws, their
-differences and discrete Laplace in the scale), and for rounds and rates, the guarantee fails at
-every riskier value if it is proven to fail at the next one (:attr:`Edge.proven`; never known where
-only an upper bound is); for the discrete Gaussian and its sums only these two values are
-certified. Proofs: docs/proofs/composition.md.
+guarantee holds at the returned value, and the next riskier value was also tried. If the guarantee
+is proven to fail at that value (:attr:`Edge.proven`; impossible if only an upper bound is known),
+it fails at every riskier value, for rounds, for rates, and for noise whose larger sizes are smaller
+sizes plus independent noise (Skellam, Poisson and binomial in the size, Polya laws, their
+differences and discrete Laplace in the scale). For the discrete Gaussian and its sums only these
+two values are certified. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
         try:
             return decide(plan.composed(planned), at, limit, digits)
         except NotDerived as error:
-            reason = f"the search reached {write_noise(planned)}, and {error.instead}"
+            reason = f"the search stopped at {write_noise(planned)}: {error.instead}"
             raise NotDerived(f"the least {law.law} noise for this guarantee", reason) from error
 
     one = plan.honest_fraction == plan.release.group == 1 and plan.release.scheme.everybody

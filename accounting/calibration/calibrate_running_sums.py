@@ -90,7 +90,7 @@ def calibrate_sum(
     stream.
 
     The noise is discrete Laplace at delta = 0. At delta > 0 it is discrete Laplace or discrete
-    Gaussian: the law with the smaller mean squared error. ``items``: low, high, unit of the items.
+    Gaussian: the law with the smaller mean squared error. ``items`` are low, high and unit.
     """
     if mechanism not in MECHANISMS:
         choices = ", ".join(MECHANISMS)

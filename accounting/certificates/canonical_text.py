@@ -30,7 +30,7 @@ _ALWAYS: Final = (
 )
 _REALS: Final = ("gaussian", "laplace")
 _NOT_STATED: Final = ("claim", "rounds")
-# The author of the document is not trusted: a description is short for every part.
+# The author of the document is not trusted, so descriptions are kept short whatever it contains.
 _MOST_PARTS: Final = 3
 _MOST_LETTERS: Final = 60
 _IDEAL: Final = "secure aggregation: ideal; nobody sees more of a round than its noisy sum"
@@ -121,7 +121,7 @@ def claim_in_words(claim: Mapping[str, Any]) -> str:
 def rounds_in_words(parts: Sequence[Mapping[str, Any]]) -> str:
     r"""Each kind of round as text: noise, sensitivity, and number of rounds."""
     more = len(parts) - _MOST_PARTS
-    rest = [f"{more:,} kinds more"] if more > 0 else []
+    rest = [f"{more:,} more kinds"] if more > 0 else []
     return " and ".join([*map(_of_one, parts[:_MOST_PARTS]), *rest])
 
 
@@ -134,7 +134,7 @@ def decimal_of(value: Fraction) -> str:
 
 
 def with_decimals(scaled: int, places: int) -> str:
-    r"""Format ``scaled / 10**places`` with exactly so many decimals."""
+    r"""Format ``scaled / 10**places`` with exactly ``places`` decimals."""
     text = str(scaled).rjust(places + 1, "0")
     return f"{text[:-places]}.{text[-places:]}" if places else text
 

@@ -67,10 +67,10 @@ def _reaches(parts: tuple[Part, ...], claim: Claim) -> bool:
 
 
 def plan_of(parts: tuple[Part, ...], claims: Sequence[Claim], *, slots: int | None = None) -> Plan:
-    r"""A plan whose rounding errors are small relative to the claims, on a grid for a width of
-    2e-4.
+    r"""A plan whose rounding errors are small relative to the claims.
 
-    A plan with fewer ``slots`` is faster and gives wider bounds.
+    Its grid is chosen for a width of 2e-4. A plan with fewer ``slots`` is faster and gives wider
+    bounds.
     """
     rows = scenarios(parts, above=True)
     Curve(rows, rows, _COARSE)

@@ -170,7 +170,7 @@ def _most(wanted: CalibrationOptions) -> _Answer:
     from dpcore.local import LocalReport
 
     if wanted.rounds == wanted.poisson:
-        reason = "must be a rate: this call solves for --rounds"
+        reason = "must be a rate if --rounds is 'most'"
         raise InvalidParameter("--poisson", wanted.poisson, reason)
     if share("--honest", wanted.honest) != 1:
         reason = "must be 100% here: state the noise that the honest users add"

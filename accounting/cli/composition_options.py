@@ -30,7 +30,7 @@ Sensitivities = Annotated[
     option(
         "D",
         "The largest change that one person can cause in the answer (1 for a count); for vectors "
-        "l1=3, l2-squared=4 or box=1x2 (a bound on each entry). Once, or once for each --noise. "
+        "l1=3, l2-squared=4 or box=1x2 (a bound on each entry). Give it once, or once per --noise. "
         "(default: 1)",
         default=...,
     ),
@@ -39,7 +39,7 @@ Rounds = Annotated[
     list[str] | None,
     option(
         "K",
-        "The number of releases, e.g. 1000 or 1e3. Once, or once for each --noise. (default: 1)",
+        "The number of releases, e.g. 1000 or 1e3. Give it once, or once per --noise. (default: 1)",
         default=...,
     ),
 ]
@@ -49,7 +49,7 @@ Rates = Annotated[
         "RATE",
         "Poisson subsampling: the probability that a person takes part in a round, e.g. 1% or "
         "256/60000, drawn again each round and kept secret. --sensitivity then refers to "
-        "adding a person. Once, or once for each --noise. (default: 100%)",
+        "adding a person. Give it once, or once per --noise. (default: 100%)",
         default=...,
     ),
 ]
@@ -61,7 +61,7 @@ Schemes = Annotated[
         "(one random round per epoch; --rounds counts epochs) or "
         "truncated:rate=1/100,examples=1000,most=20 (Poisson samples truncated to a largest "
         "size); for local reports shuffled:users=1000 (the number of honest users, whose "
-        "reports arrive in a random order). Once, or once for each --noise.",
+        "reports arrive in a random order). Give it once, or once per --noise.",
         default=...,
     ),
 ]

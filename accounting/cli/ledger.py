@@ -197,7 +197,7 @@ def show_command(
         if user is None:
             _describe(book, as_json=as_json, damages=damages)
             if not (as_json or damages) and book.users():
-                show([_line("one user", "dpcore ledger show --user NAME: what is spent and left")])
+                show([_line("one user", "dpcore ledger show --user NAME: budget spent and left")])
         elif not damages:
             _show_user(book, user, as_json=as_json)
         else:
@@ -227,7 +227,7 @@ def backup(
     source: str = argument("SOURCE", "The ledger's file."),
     destination: Path = argument("DEST", "The copy to write; it must not exist yet."),
 ) -> None:
-    r"""Copy a ledger's file, also during charges by other processes; checks the whole history.
+    r"""Copy a ledger's file, even while other processes charge it, and check the whole history.
 
     Example: dpcore ledger backup ledger.db copy.db
     """

@@ -295,7 +295,7 @@ def check(
     ),
     delta: str = option("DELTA", "The delta of both epsilons.", default=...),
     says: str = option("EPSILON", "The epsilon that another tool reports.", default=...),
-    relation: Relation | None = relation_option("add-remove, or that of the output"),
+    relation: Relation | None = relation_option("add-remove, or the relation in the output"),
     as_json: AsJson = False,
 ) -> None:
     r"""Check another tool's epsilon: is it a proven upper bound for an event of dp-accounting?

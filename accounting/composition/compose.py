@@ -191,7 +191,7 @@ class Composition(Guarantee):
         by_orders: Callable[[], Bound],
         relative: Fraction,
     ) -> Bound:
-        # The same question to any guarantee, to a total of losses and to Renyi orders.
+        # The same quantity from any guarantee, from a total of losses and from Renyi orders.
         if not self.in_pairs:
             return self._informed(by_orders(), ask)
         orders = any(isinstance(source, ByOrder) for source, _ in self.parts)
@@ -323,7 +323,7 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
 
 
 def for_a_user(parts: Iterable[tuple[Guarantee, int]], scope: Scope) -> Composition:
-    r"""The total of a user, under ``scope``, whose parts are for one or more rows of the user.
+    r"""The total for a user, under ``scope``; each part is for one or more rows of the user.
 
     Raises :class:`InvalidParameter` unless all parts have the relation of the scope.
     """
@@ -369,7 +369,7 @@ def _read(part: Any) -> Iterable[_Part]:
         part, rounds = part[0], integer("rounds", part[1], at_least=1)
     match part:
         case Composition():
-            # The scope is that of the whole: a round of a user's total has the unit contribution.
+            # The scope of the whole: in a user's total, single rounds have the unit contribution.
             return [(one, rounds * k, part.scope, part.assumptions) for one, k in part.parts]
         case Assumed(guarantee=claim, reason=reason):
             return [(claim, rounds, claim.scope, (f"{claim!r}: {reason}",))]

@@ -52,7 +52,7 @@ def guarantee_from_json(data: Any) -> Guarantee:
         found = compose(*parts)
         if scope != found.scope:
             raise InvalidParameter("scope", scope, f"must be {found.scope!r}, as for the parts")
-    # What the parts imply stands before what they do not.
+    # The stored reason starts with the assumptions of the parts; the rest was stated separately.
     rest = str(data.get("reason", ""))
     for each in found.assumptions:
         rest = rest.removeprefix(each).removeprefix("; ")

@@ -205,7 +205,7 @@ _OF_BOTH: Final = {
     for word in kind.words.values()
     if [*kind.words.values()].count(word) > 1
 }
-r"""The words that do not determine the relation."""
+r"""The words of schemes, in JSON, that do not determine the relation."""
 
 
 def description_from_json(data: object) -> Description:

@@ -38,8 +38,8 @@ class Scheme:
     The keys of ``words`` are the relations with a proven bound, the default first; ``why`` explains
     why another relation is unsupported. ``grouped`` are the relations with a bound for groups.
     ``gaussian`` means that only Gaussian noise on the reals is supported, ``reports`` that only
-    local reports are (False: only noise; None: both). If ``whole``, the sensitivity is that to the
-    change of the relation, otherwise that to adding a unit.
+    local reports are (False: only noise; None: both). If ``whole``, the sensitivity refers to the
+    change under the relation, otherwise to adding a unit.
     """
 
     name: ClassVar[str]

@@ -79,7 +79,7 @@ class _Stated(Guarantee):
         r"""The least delta that the claim implies at ``epsilon``, rounded up."""
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        del relative  # a formula
+        del relative  # the value is a formula
         at = probability("delta", delta)
         return self._upper(self._epsilon(at), f"an epsilon from {self!r} at delta = {at}")
 
@@ -200,7 +200,7 @@ class PureBound(Pure):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BoundedRange(PureBound):
-    r"""``choices`` adaptive choices, the losses of each within an interval of epsilon/choices.
+    r"""``choices`` adaptive choices; the losses of each lie in an interval of epsilon/choices.
 
     Exponential mechanisms are such choices (Durfee and Rogers 2019). All of them together satisfy
     epsilon-DP and rho-zCDP with rho = epsilon^2/(8 choices) (Cesar and Rogers 2021, Lemma 3.2).

@@ -1,10 +1,10 @@
 r"""Write guarantees as events of dp-accounting, and an accountant with its interface.
 
 dp-accounting is an extra, ``pip install dpcore[interop]``, imported at first use. It computes in
-floats: exported values are rounded to the safe side, but its own rounding errors are not bounded.
-Imported events are statements by the caller: a noise law gives an exact curve; exact sampling of
-noise on the reals is an assumption, and so is every claim, with the event as the reason. Proofs:
-docs/proofs/composition.md.
+floats: exported values are rounded to the safe side, but the library's rounding errors are not
+bounded. Imported events are statements by the caller: a noise law gives an exact curve; exact
+sampling of noise on the reals is an assumption, and so is every claim, with the event as the
+reason. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _kind() -> Callable[..., Any]:
 
     class CertifiedAccountant(base):  # type: ignore[misc]  # the base is known when it is installed
         r"""A privacy accountant that composes events with
-        :func:`accounting.interop.export_dp_event.from_dp_event`.
+        :func:`accounting.interop.import_dp_event.from_dp_event`.
         """
 
         def __init__(self, relation: Any, scope: Scope) -> None:

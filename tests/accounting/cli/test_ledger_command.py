@@ -194,7 +194,7 @@ def test_show_and_export(opened: Command) -> None:
     lines = dict(line.split(maxsplit=1) for line in opened("show").out.splitlines())
     assert lines == {
         "budget": "rho=1/2", "neighbours": "replace", "users": "2", "charges": "1",
-        "history": "intact", "one": "user   dpcore ledger show --user NAME: what is spent and left",
+        "history": "intact", "one": "user   dpcore ledger show --user NAME: budget spent and left",
     }  # fmt: skip
     found = opened("show", "--json").json
     assert (found["users"], found["charges"], found["damages"]) == (2, 1, [])
