@@ -1,4 +1,4 @@
 r"""A proof checker for certificates, in integer arithmetic and with only the standard library.
 
-``delta_bounds`` is the entry; ``accounting.certificates.check_claim_with_kernel`` decides claims.
+Start with ``delta_bounds``; ``accounting.certificates.check_claim_with_kernel`` decides claims.
 """

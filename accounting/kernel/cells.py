@@ -24,7 +24,7 @@ r"""Lower bounds on the P-mass and Q-mass, and bounds on the loss; None if there
 
 @dataclass(frozen=True)
 class Pair:
-    r"""Cells, and a lower bound on the P-mass of outcomes that Q does not have.
+    r"""Cells, and a lower bound on the P-mass of outcomes that are impossible under Q.
 
     Every cell has at most ``p_missing`` and ``q_missing`` more mass. A loss within ``slack`` of a
     grid point counts as the grid point.
@@ -148,7 +148,8 @@ def _below(pair: Pair, step: Fraction, start: Fraction) -> Iterator[tuple[int, i
             place, mass, want = j + 1, rest, (power(j + 1) * -(-q * rest // p) >> fixed.bits) + 1
             want -= rest
     if mass:
-        # At their own loss, log P/Q = x - log(1 + want/P), and at least at the lowest of them.
+        # A remainder moves down to the grid point below its loss, log P/Q = x - log(1 + want/P),
+        # but not below the lowest loss of its cells.
         low = fixed.log((mass << fixed.bits) // (mass + want))[0]
         yield place + max(low // fixed.of(step)[1], -1), mass
 

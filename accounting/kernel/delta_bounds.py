@@ -171,7 +171,7 @@ def _of_table(pair: Pair, epsilon: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def _of_listing(total: Listing, epsilon: Fraction, digits: int) -> Fraction:
-    # The mass M of larger losses l_i, l_(i+1), ..., without e^(epsilon - l_i) times the sum of
+    # The mass M of larger losses l_i, l_(i+1), ..., minus e^(epsilon - l_i) times the sum of
     # w_j e^(l_i - l_j), which Horner's rule adds up from the top.
     fixed, up = Fixed(math.ceil(digits * 3.33) + _GUARD), not total.above
     i = max(math.floor((epsilon - total.start) / total.step) + 1 - total.first, 0)

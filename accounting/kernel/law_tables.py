@@ -34,11 +34,11 @@ Ratio: TypeAlias = Callable[[int], Bounds]
 r"""Bounds on the ratio of the masses of k + 1 and k: two numerators and one denominator."""
 
 Tail: TypeAlias = tuple[int, Bounds]
-r"""The ratio by which masses fall at least over some number of values."""
+r"""A number of values, and a ratio: over these values masses fall at least by this ratio."""
 
 
 class Refused(Exception):
-    r"""The reason for which the kernel cannot check a claim."""
+    r"""The reason why the kernel cannot check a claim."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ class Round:
 
 
 def _range(nats: float, variance: float, tail: float = 0.0) -> float:
-    # Masses are below e^-nats at twice this distance from the mode: a normal and a linear exponent.
+    # About the number of values with masses above e^-nats, for tails that are normal with this
+    # variance or exponential with scale `tail`.
     return 2 * (math.sqrt(2 * nats * variance) + nats * tail)
 
 

@@ -106,7 +106,7 @@ class Part:
 
 
 def scenarios(parts: tuple[Part, ...], *, above: bool) -> list[Scenario]:
-    r"""The lists of rounds, the worst of which the claim must cover.
+    r"""The lists of rounds that neighbours may have; the claim must hold for the worst of them.
 
     An irrational shift is rounded towards a larger loss (``above``), or towards a smaller one.
 

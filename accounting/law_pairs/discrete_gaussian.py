@@ -94,7 +94,7 @@ class GaussianPair(ShiftedPair):
 def mills(x: float) -> float:
     r"""Mills' ratio (1 - Phi(x))/phi(x) of the normal law, to about 1e-13; not an enclosure.
 
-    SciPy's functions are as accurate, but importing them takes longer than most commands do.
+    SciPy's functions are as accurate, but importing them takes longer than most commands run.
 
     >>> mills(0), mills(1e9)
     (1.2533141373155..., 1e-09)

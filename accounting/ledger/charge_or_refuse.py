@@ -133,7 +133,7 @@ class Book:
         return book
 
     def begin(self, connection: Connection) -> None:
-        r"""Create all tables but the one of released values, and the row of ``ledger``."""
+        r"""Create the row of ``ledger``, and all tables except that of released values."""
         tables = [t for t in self.tables.metadata.sorted_tables if t is not self.tables.released]
         self.tables.metadata.create_all(connection, tables, checkfirst=False)
         row = {"id": 1, "format": FORMAT, "filter": self.text, "charges": 0}
@@ -338,7 +338,7 @@ class Book:
 
 @lru_cache(maxsize=64, typed=True)
 def _charge_of(tables: Tables, *cells: Any) -> Charge:
-    # Typed: a cell that is 1.0 or true instead of 1 was edited.
+    # typed=True, because a cell that is 1.0 or true instead of 1 was edited.
     row = dict(zip(tables.charges.columns.keys(), cells, strict=True))
     return Charge.of(row, tables.owed)
 

@@ -189,7 +189,7 @@ def _threshold_for_user(threshold: NoisyThreshold, rows_per_user: int) -> NoisyT
 
 
 def _price_of(keeper: Filter, whole: Composition) -> Price:
-    # A bound on the whole in the quantities that the filter counts; without one it is refused.
+    # Bounds the whole in the quantities that the filter counts; refuses it if there is no bound.
     if isinstance(keeper, ApproxFilter):
         found = _price_in_two(keeper, whole)
     else:
@@ -198,8 +198,8 @@ def _price_of(keeper: Filter, whole: Composition) -> Price:
 
 
 def _price_in_two(keeper: ApproxFilter, whole: Composition) -> Price:
-    # Each part by its rho, or samples, whose rho is only an upper bound, by their epsilon at a
-    # delta: the price that uses less of the budget.
+    # Parts are priced by their rho. The rho of a sample is only an upper bound, so samples are also
+    # priced by their epsilon at a delta; the price that uses less of the budget is charged.
     rhos: dict[Guarantee, Fraction] = {}
     for part, _ in whole.parts:
         with suppress(NotDerived):
@@ -223,7 +223,8 @@ def _sampled(part: Guarantee) -> bool:
 
 
 def _by_rho(keeper: ApproxFilter, whole: Composition, rhos: Mapping[Guarantee, Fraction]) -> Price:
-    # The price by these rhos of parts; the other parts are converted together, once.
+    # The price if the parts in `rhos` are priced by their rho, and all others together by the
+    # epsilon of their composition.
     rest = tuple(each for each in whole.parts if each[0] not in rhos)
     rho, delta = Fraction(0), Fraction(0)
     for part, rounds in whole.parts:
@@ -293,7 +294,7 @@ def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
 
 
 def _of_rows(source: Any, k: int, scope: Scope | None = None) -> Any:
-    # For k rows together, and in another scope; the parts of a composition keep their scopes.
+    # The guarantee for k rows together, under `scope` if given: parts of a composition keep theirs.
     if scope is not None:
         source = replace(source, scope=scope)
     if k == 1:

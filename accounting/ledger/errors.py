@@ -98,8 +98,8 @@ class AlreadyCharged(DpcoreError):
 class ValueLost(DpcoreError):
     r"""A value was drawn that cannot be stored: it is lost, and its users were charged for it.
 
-    Whether this happens may depend on the value, so it is an answer like any other. ``receipt`` is
-    that of the charge.
+    Whether this happens may depend on the value, so the error itself releases information about it.
+    ``receipt`` is that of the charge.
 
     >>> raise ValueLost(Receipt(batch="monday", number=1, digest="", paid=2), "ValueError: ...")
     Traceback (most recent call last):

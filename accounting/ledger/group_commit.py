@@ -55,9 +55,9 @@ class Queue:
     The lock is on the file ``<name>-queue``, and the requests are lines at its end. A leader
     records which lines it takes before its transaction, and the outcomes after it. A process that
     is killed releases its lock. If it took a request and left no outcome, the process that made the
-    request executes it; if the batch is charged by then, it is unknown which request did so, and
-    the outcome is :class:`LedgerUnavailable`. Nothing in the file outlives the waiting processes,
-    or needs to be on the disk. A process that cannot use the file charges without the queue.
+    request executes it; if the batch is charged by then, it is unknown which request charged it,
+    and the outcome is :class:`LedgerUnavailable`. Nothing in the file is needed after the waiting
+    processes end, or must be on the disk. A process that cannot use the file charges without it.
     """
 
     def __init__(self, store: Store, book: Book, work: Work) -> None:

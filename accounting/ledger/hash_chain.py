@@ -73,7 +73,7 @@ class Account(NamedTuple):
     totals: tuple[int, ...]
     assumed: int
     counted: str
-    """Both as text: it is shared by all users with the same account."""
+    """The totals and ``assumed`` as text: one string for all users with the same account."""
 
     @classmethod
     def of(cls, totals: tuple[int, ...], assumed: int = 0) -> Self:

@@ -323,9 +323,9 @@ class Ledger:
         r"""Charge several releases in a single transaction, and return their outcomes in order.
 
         Each request is charged or refused separately, as by :meth:`charge`: its outcome is a
-        receipt, or the error that left its users uncharged. All are on the disk when this returns,
-        with a single write, so a hundred cost little more than one. Threads that charge one ledger
-        concurrently, and processes that charge one file, share writes automatically.
+        receipt, or the error that left its users uncharged. All charges are on the disk when this
+        returns, with a single write, so a hundred cost little more than one. Threads that charge
+        one ledger concurrently, and processes that charge one file, share writes automatically.
 
         Raises, and charges nobody, if the arguments of any request, or the ledger, are invalid.
         """
@@ -360,9 +360,9 @@ class Ledger:
     def spent(self, user: str) -> Word | Assumed:
         r"""The budget that ``user`` spent in the present period, as a claim, from the counters.
 
-        The claim need not hold at all times simultaneously; the budget does, or an odometer
-        (``accounting.adaptive_composition.privacy_odometer``). Assumptions are listed with their
-        reasons.
+        The claim need not hold at all times simultaneously; the budget does, and so does an
+        odometer (``accounting.adaptive_composition.privacy_odometer``). Assumptions are listed with
+        their reasons.
         """
         named = name("user", user)
         with self._reading() as (connection, head):

@@ -82,7 +82,7 @@ def backup(url: str, destination: Path) -> int:
 
 def _copied(store: Store, partial: Path) -> int:
     with store.reading() as connection:
-        # Refuse a source that is not at its home: its copy would be no backup.
+        # A file outside its recorded folder is refused: it may not be the ledger in use.
         store.must_hold_tables(connection)
         Book.stored(connection)
         driver: Any = connection.connection.driver_connection

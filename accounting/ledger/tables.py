@@ -34,7 +34,7 @@ from accounting.ledger.hash_chain import canonical
 FORMAT: Final = 2
 """The version of the layout of the tables."""
 
-# Names are compared by code point, here and in Python's sort, in every locale of the server.
+# Names are compared by code point, as Python sorts them, whatever the locale of the server.
 _NAME: Final = Text().with_variant(Text(collation="C"), "postgresql")
 _DIGEST: Final = String(64)
 _AT_ONCE: Final = 50_000

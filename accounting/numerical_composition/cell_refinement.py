@@ -67,7 +67,10 @@ class TabledLoss(LossPart):
         return max(table.outputs for _, table in self.kinds)
 
     def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
-        r"""All atoms of the truncated tables, if these are fixed; None if they are not resolved."""
+        r"""All atoms of the truncated tables if their cells are fixed, otherwise None.
+
+        Also None if the precision does not suffice. With ``coarse`` the cells need not be fixed.
+        """
         cut = self.cut(least)
         if not (coarse or all(table.fixed for _, table in cut.kinds)):
             return None

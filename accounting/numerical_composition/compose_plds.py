@@ -197,7 +197,7 @@ class ContourIntegral:
                 if near == 0 and saddle.epsilon > 0 and not looked:
                     at = saddle
                 else:
-                    # The sum showed nothing: rare large losses led to a point too far out.
+                    # The sum gave no bound: rare large losses led to a point too far out.
                     guess = float(near) or max(saddle.epsilon, 0.0) / 4.0 ** len(looked)
                     if tried and found.lower < _SURE * found.upper:
                         guess = _led(tried[-1], goal, guess)
@@ -323,4 +323,5 @@ def _excess(wanted: float, least: Fraction, found: Enclosure) -> float:
 
 
 def _width(relative: RationalLike) -> float:
-    return float(max(positive_rational("relative", relative, "no width is 0"), _FINEST))
+    reason = "an enclosure cannot have width 0"
+    return float(max(positive_rational("relative", relative, reason), _FINEST))

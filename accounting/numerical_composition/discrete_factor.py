@@ -124,7 +124,7 @@ class DiscreteOnGrid:
 
 
 def _direct(high: Turns, low: Turns, weights: Complexes, length: int) -> Complexes:
-    # Like `transform`: j = a + b C, a and b on both sides of 0, so two small tables of phases.
+    # Like `transform`, from two small tables of phases: j = a + b C with small a and b.
     width = 2 * math.ceil(math.sqrt(length) / 2)
     rows = np.arange(-(length // 2) // width, (length - length // 2) // width + 1) * width
     near, far = (_phases(high, low, each) for each in (np.arange(width), rows))

@@ -30,7 +30,7 @@ class LossPart(ABC):
     @property
     @abstractmethod
     def above(self) -> bool | None:
-        r"""Whether listings bound the loss from above, or from below; None if it is exact."""
+        r"""True if listings bound the loss from above, False if from below, None if it is exact."""
 
     def cut(self, spare: float, width: float = math.inf) -> Self:
         r"""The same loss, but losses of total P-mass ``spare`` may be counted as infinite.

@@ -31,7 +31,7 @@ _NEGLECTED: Final = (1e-20, 1e-40, 1e-80, 1e-160, 0.0)
 """Outcomes of smaller mass count as infinite losses in upper bounds; lower bounds omit them."""
 
 _EVENLY: Final = 2048
-"""The factor of outcome pairs if losses are evenly spaced: their product is a convolution."""
+"""This many times as many outcome pairs are allowed if losses are evenly spaced: a convolution."""
 
 _MOST_CONVOLVED: Final = 1 << 31
 """The largest number of outcome pairs of a convolution: about a second."""
@@ -76,7 +76,7 @@ class Enumeration:
         return best
 
     def epsilon(self, delta: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""The epsilon of the total at ``delta`` > 0; as :meth:`delta`."""
+        r"""The epsilon of the total at ``delta`` > 0; None in the same cases as :meth:`delta`."""
         best: Enclosure | None = None
         for total, lost in self._totals():
             found = _epsilon_of(total, delta)

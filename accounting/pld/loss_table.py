@@ -212,11 +212,11 @@ class Sampled(LossTable):
 
     @property
     def infinite_ends(self) -> int:
-        r"""The number of such cells of the base if the mixture is the first law; otherwise 0."""
+        r"""The number for the base if the mixture is the first law of the pair; otherwise 0."""
         return self.base.infinite_ends if self.present else 0
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""The share of the bound of the base, by ((1 - r) + r R)^order <= (1 - r) + r R^order."""
+        r"""The bound of the base also holds: ((1 - r) + r R)^order <= (1 - r) + r R^order."""
         if not self.present:
             return arb(0)
         # R >= 1 where the loss is unbounded, so 1 <= R^order there.

@@ -3,8 +3,8 @@ r"""A round as a table of cells, and the two finite laws that bound its loss.
 A round is a dominating pair (P, Q). Its outcomes are divided into cells on which dP/dQ increases;
 each cell keeps its P- and Q-mass and the ratio at its two ends. The two laws are:
 
-    below: one atom per cell, at log(p/q), mass p: merging outcomes is post-processing; above: the
-    two ends of each cell as atoms, with the same p and q: among all laws of dP/dQ on
+    below: one atom of mass p at log(p/q) for each cell: merging outcomes is post-processing;
+    above: the two ends of each cell as atoms, with the same p and q: among all laws of dP/dQ on
            [e^lo, e^hi] with the mean p/q under Q, the two-point law has the largest divergences.
 
 Domination composes, so a sum of losses is enclosed by the sums of the two laws.

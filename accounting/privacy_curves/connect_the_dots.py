@@ -207,7 +207,7 @@ def revealing_or_nothing(pair: RevealingPair, *, above: bool) -> ConnectTheDotsP
     r"""A dominating pair, valid in both directions, whose output reveals everything or nothing.
 
     If ``above``, with the total variation distance h, everything is revealed with probability h,
-    otherwise nothing. If not, all outputs of positive Q-mass are merged: post-processing.
+    otherwise nothing. If not, all outputs of positive Q-mass are merged, by post-processing.
     """
     with precision(_CURVE_BITS):
         found = Enclosure.of(pair.hidden())

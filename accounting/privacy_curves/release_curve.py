@@ -1,7 +1,6 @@
 r"""The privacy curve of a single release.
 
-It gives delta, epsilon, Renyi divergences, zCDP and the trade-off function.
-
+The curve gives delta, epsilon, Renyi divergences, the zCDP parameter and the trade-off function.
 Both bounds on every number are proven, for the exact worst case over all neighbouring data: all
 shifts that the sensitivity permits, in both directions. Proofs: docs/proofs/curve.md.
 """
@@ -161,10 +160,9 @@ def _exact(value: object) -> str:
 class ByOrder(OneRelease):
     r"""A release with D_alpha at most ``most_renyi(alpha)``, whose pairs are unknown.
 
-    epsilon and delta follow from the best order; they are only upper bounds.
-
-    Proofs: docs/proofs/composition.md. Such parts compose order by order. The errors are those of
-    :class:`OneRelease`.
+    epsilon and delta follow from the best order; they are only upper bounds. Releases of this kind
+    compose order by order. The errors are those of :class:`OneRelease`. Proofs:
+    docs/proofs/composition.md.
     """
 
     __slots__ = ()

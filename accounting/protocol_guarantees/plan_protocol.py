@@ -4,9 +4,8 @@ A protocol is planned for n users, of whom at least h are honest and stay. Only 
 so the guarantee is that of ``protocol.mechanism(h)``; :func:`choose` increases every user's noise
 until this meets the target. If larger noise is smaller noise plus independent noise (Polya
 differences, Skellam, fair bits), the result is the least on its grid. For sums of discrete
-Gaussians, and for
-the probability of biased bits, only two grid points are certified: delta need not be monotone in
-that probability. Proofs: docs/proofs/shuffle.md.
+Gaussians, and for the probability of biased bits, only two grid points are certified: delta need
+not be monotone in that probability. Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations

@@ -275,5 +275,5 @@ def _at(listed: Sequence[arb], place: int) -> arb:
 
 
 def _bits_of(protocol: PureShuffle, reaches: int) -> int:
-    # The number of bits by which the noise at the distance of that many reaches is below 1.
+    # log2(1/mass) of the noise at a distance of that many times the reach, up to a constant.
     return math.ceil(_LOG2_E * reaches * protocol.reach / protocol.share.scale)

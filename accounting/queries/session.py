@@ -109,7 +109,7 @@ class Session:
                 rng=self._rng,
             )
         except (LedgerUnavailable, ValueLost):
-            raise  # The answer may be stored, and a second call returns it; or it was drawn.
+            raise  # The cost stays spent: the answer was drawn, or may have been stored.
         except DpcoreError:
             if not stored:
                 self._add(price, -1)  # Refused before anything was drawn.

@@ -171,7 +171,7 @@ def bring_to_disk(path: Path, how: int = os.O_RDONLY) -> None:
 
 
 def made_private(path: Path) -> None:
-    r"""Create an empty private file at ``path``, if missing, before SQLite creates a readable one.
+    r"""Create an empty private file at ``path``, if missing: SQLite would let others read its own.
 
     The log and its index take the mode of the file. A non-empty file keeps the mode that its owner
     gave it. ``path`` must not contain links, and must not be a device or a pipe.

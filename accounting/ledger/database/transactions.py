@@ -41,13 +41,13 @@ class Store:
     def __init__(self, url: str) -> None:
         address = database_url.address_of(url)
         self.where, self.is_file = database_url.where_of(address), database_url.is_file(address)
-        # Resolved now, as by the driver, so that a later change of the folder has no effect.
+        # Resolved now, as by the driver, so that a later chdir has no effect.
         self._path = Path(os.path.abspath(self.where))  # noqa: PTH100 - resolve() follows links
         # If links lead to another file later, that file is not the open one, and is refused.
         self._real = Path(os.path.realpath(self.where))
         self._log = Path(f"{self._real}-wal")
         self.queue: Final = Path(f"{self._real}-queue")
-        r"""The file in which processes wait for an SQLite file."""
+        r"""The file through which processes that charge an SQLite file share transactions."""
         self._engine = _engine(address)
         self._driver: Any = self._engine.dialect.loaded_dbapi
         self._reads = self._writes = self._engine
@@ -239,7 +239,7 @@ def _prepare(connection: Any, record: Any) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA fullfsync = ON")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
-    # A restarted log is truncated: its size shows how much of it is not in the file.
+    # A restarted log is truncated, so its size shows how much of it is not yet in the file.
     connection.execute("PRAGMA journal_size_limit = 0")
     connection.execute("PRAGMA temp_store = MEMORY")
     found = connection.path.stat()
@@ -270,6 +270,7 @@ def _write_ahead(connection: Any) -> None:
 
 
 def _begin(connection: Connection, *, reads: bool) -> None:
-    # Neither an event of the engine nor a call through it, because both slow each charge down.
+    # BEGIN is sent by the driver: an event of SQLAlchemy, or a call through it, would slow down
+    # each charge.
     driver: Any = connection.connection.driver_connection
     driver.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
