@@ -309,7 +309,7 @@ def _array(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    r"""The record of one release: the mechanism, the fraction of noise present, and the batch.
+    r"""The record of one release: mechanism, fraction of noise present, name of the batch, users.
 
     ``honest`` is the fraction of the planned noise that honest parties actually added (1 for a
     central mechanism). The noise of ``mechanism`` is already reduced by it: do not apply ``honest``

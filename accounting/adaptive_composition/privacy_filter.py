@@ -89,7 +89,7 @@ class Filter(ABC):
 
     @abstractmethod
     def convert(self, guarantee: Guarantee) -> Word:
-        r"""A claim of the kind of the budget that follows from any guarantee.
+        r"""Convert any guarantee to a claim of the budget's kind.
 
         Raises :class:`NotDerived` if no theorem gives one.
         """

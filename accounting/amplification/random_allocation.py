@@ -39,9 +39,9 @@ class AllocatedSample(ByOrder, DescribedSample):
     r"""One epoch of random allocation, with Gaussian noise on the reals.
 
     Each unit is in ``picks`` of the ``rounds`` rounds, where all choices are equally likely,
-    independent of all other units, drawn again for each epoch and kept secret. One pick has both
-    bounds, several picks only an upper bound. Epochs compose by Renyi orders, and with one pick
-    also by their losses.
+    independent of all other units, drawn again for each epoch and kept secret. For one pick there
+    are bounds on both sides, for several picks only an upper bound. Epochs compose by Renyi orders,
+    and for one pick also by their losses.
 
     >>> from accounting.descriptions.description import Description
     >>> from accounting.descriptions.real_noise import Gaussian

@@ -108,7 +108,7 @@ def read_noise_family(text: str) -> NoiseFamily:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    # Releases whose noise has an unknown free parameter; `release` has noise of any size.
+    # Releases whose noise has an unknown free parameter; the noise of `release` is a placeholder.
     law: NoiseFamily
     release: Description
     rounds: int

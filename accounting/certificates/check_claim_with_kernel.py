@@ -61,7 +61,7 @@ def _plan_for(parts: tuple[Part, ...], claims: tuple[Claim, ...], claim: Claim) 
 
 @lru_cache(maxsize=256)
 def _reaches(parts: tuple[Part, ...], claim: Claim) -> bool:
-    # Whether the kernel can reach the claim's width: on a grid it cannot for many digits.
+    # Whether the kernel can reach the claim's width; with losses on a grid it reaches few digits.
     size = 100 * claim.upper if claim.quantity == "delta" else max(claim.upper, _ONE)
     return claim.unit >= _REACH * size or _without_spread(scenarios(parts, above=True))
 
@@ -83,8 +83,8 @@ def plan_of(parts: tuple[Part, ...], claims: Sequence[Claim], *, slots: int | No
     # Every round and every doubling of copies may use an equal share of the permitted error.
     digits = _decimals(room / rounds / (64 * slots)) + 4
     cut = int(room * 10**digits / (64 * rounds * max(rounds.bit_length(), 1)))
-    # As fine as the window of the total permits, or as the width needs. Losses of integer noise
-    # that are few relative to the grid are merged less accurately than many.
+    # The grid is as fine as the window of the total permits, or as the width requires. Losses of
+    # integer noise that are sparse on the grid are merged less accurately than dense ones.
     square = sum(count * _square(each) for each, count in rows[0])
     sparse = any(each.law not in (*REAL, "stated") for each, _ in rows[0])
     width = 2 * math.sqrt((_SPARSE if sparse else _WIDTH) * square / rounds)
@@ -93,7 +93,7 @@ def plan_of(parts: tuple[Part, ...], claims: Sequence[Claim], *, slots: int | No
 
 
 def _without_spread(rows: Sequence[Sequence[tuple[Round, int]]]) -> bool:
-    # Whether no loss is rounded to a grid: few combinations, or all losses on a lattice.
+    # Whether no loss is rounded, because there are few combinations or all losses are on a lattice.
     return all(gridless(row) or all(lattice(each) for each, _ in row) for row in rows)
 
 

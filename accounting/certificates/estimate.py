@@ -151,7 +151,8 @@ def _renyi(each: Round, order: Fraction) -> _Value:
 
 
 def _masses(each: Round, bits: int) -> list[tuple[int, int]]:
-    # P and Q of each outcome or cell in units of 2^-bits, from the kernel; Q is 0 where exactly 0.
+    # P and Q of each outcome or cell in units of 2^-bits, from the kernel; Q is 0 only if it is
+    # exactly 0.
     size(each, bits // 3)  # raises if the table has too many values
     fixed = Fixed(bits, tick)
     if each.law == "stated":
@@ -328,7 +329,7 @@ def _contour(
         terms[z.imag > most] = 0
         total += float(terms.real.sum())
         sizes += [*map(float, np.abs(terms).reshape(-1, _RUN).sum(axis=1))]
-        # Assumption of the estimate: the omitted terms are at most the last half of all terms.
+        # Assumption of the estimate: the omitted terms sum to at most the last half of all terms.
         last = min(len(sizes), math.ceil(most / step / _RUN) if most < math.inf else len(sizes))
         rest, size = sum(sizes[last // 2 :]), sum(sizes)
         seen = z.imag[-1] >= least and rest <= max(_ROUNDING * size, goal * abs(total))

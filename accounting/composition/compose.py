@@ -59,7 +59,7 @@ _Part: TypeAlias = tuple[Guarantee, int, Scope, tuple[str, ...]]
 _FAR: Final = Fraction(10**9)
 _NO_MORE: Final = "bounded above by the unsampled cost, below by a single round"
 _EACH: Final = Fraction(4, 5)
-"""The fraction of the requested width for each of two listings, and half of it for delta."""
+"""The share of the requested width for each of the two listings; half of this share for delta."""
 
 _ALLOCATED: Final = Fraction(22, 10**5)
 _NARROWEST: Final = Fraction(1, 10**4)
@@ -162,8 +162,8 @@ class Composition(Guarantee):
 
     @property
     def _alone(self) -> OneRelease | BoundedRange | None:
-        # A single round of noise on the reals, of shuffled reports or of a choice has a narrower
-        # curve.
+        # The curve of a single round of noise on the reals, of shuffled reports or of a choice,
+        # which is narrower than the total of one round.
         source, rounds = self.parts[0]
         if len(self.parts) > 1 or rounds > 1:
             return None

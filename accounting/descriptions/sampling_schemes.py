@@ -65,7 +65,7 @@ class Scheme:
 
     @property
     def everybody(self) -> bool:
-        r"""Whether all units participate in every round, each on its own."""
+        r"""Whether all units participate in every round, so that nothing amplifies privacy."""
         return False
 
     @property

@@ -31,7 +31,7 @@ _FAR: Final = 128.0
 _PLACES: Final = (0.0, *(2.0**k for k in range(-5, 8)))
 _STEPS: Final = 16
 _NEGLIGIBLE: Final = Fraction(1, 1 << 40)
-_LINES: Final = "no test beats a line of the curve (Dong, Roth and Su 2022, Proposition 2.5)"
+_LINES: Final = "each (epsilon, delta) bounds every test (Dong, Roth and Su 2022, Proposition 2.5)"
 
 
 class Guarantee(ABC):

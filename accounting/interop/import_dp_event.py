@@ -35,7 +35,7 @@ from dpcore.noise import Noise
 from dpcore.numbers.parameter import integer, positive_rational, rational, rational_in
 
 _ORDERS: Final = tuple(
-    # From 1.02 to 10^4, close enough together for an error of at most 0.1%.
+    # Orders from 1.02 to 10^4, close enough together for an error of at most 0.1%.
     sorted({1 + Fraction(round(256 * 1.1**k), 256) for k in range(-40, 100)})
 )
 _NEARLY_ONE: Final = Fraction(1, 10**9)

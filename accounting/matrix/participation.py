@@ -100,8 +100,8 @@ class _Search:
         value: int,
         crossed: Integers,
     ) -> None:
-        # A bound for each possible next round: its products with the chosen rounds and, for every
-        # later round, the same plus a bound on its row.
+        # A bound for each possible next round: its products with the chosen rounds, a bound on its
+        # row, and the best sum of both over the rounds that may follow.
         rest = self.count - len(chosen)
         first = chosen[-1] + self.apart if chosen else 0
         after = self._tails(2 * crossed + self.rows[rest], rest)[rest - 1]
@@ -228,7 +228,7 @@ def _falling(column: list[arb], participation: Participation) -> arb:
 
 def _searched(strategy: Strategy, participation: Participation) -> SquaredSensitivity:
     products, unit = strategy.gram()
-    # Products of rounds too close to be in one pattern count as 0.
+    # Products of two rounds that are too close for one pattern count as 0.
     at = np.arange(len(products))
     gap = np.abs(at[:, None] - at[None, :])
     signed = np.where((gap == 0) | (gap >= participation.apart), products, 0)

@@ -219,7 +219,7 @@ def _count(law: TabledLoss, focus: Focus, variance: float) -> int:
     count = math.sqrt(most / (2.4 * whole * variance)) if variance > 0 else _MOST
     if not count < _MOST:
         return _MOST
-    # Similar questions share their cells.
+    # Rounded up to a few values, so that similar requests share their cells.
     return max(math.ceil(2 ** (math.ceil(math.log2(max(count, 1.0)) * _STEPS) / _STEPS)), _FEWEST)
 
 

@@ -98,7 +98,8 @@ def inverse(curve: Callable[[arb], arb], delta: Fraction, bits: int) -> Enclosur
 def _bracketed(
     curve: Callable[[arb], arb], goal: arb, bits: int, *, last: bool
 ) -> Enclosure | None:
-    # None if a comparison is uncertain; in the last attempt, the ends stop where it is certain.
+    # None if a comparison is uncertain; in the last attempt, each end instead moves only as far as
+    # its comparison is certain.
     if curve(arb(0)) <= goal:
         return Enclosure.exactly(0)
     low, high, unsure = arb(0), arb(1), 0

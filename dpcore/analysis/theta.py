@@ -148,7 +148,7 @@ class ThetaSum:
 
     def tilt(self, t: int) -> Fraction:
         r"""An approximate solution of K'(c) = t: t/(count v), or for small v a root in floats."""
-        # It is not rounded: far in the tail, M(c) e^(-ct) grows like e^(V (c - saddle)^2/2).
+        # c is not rounded: far in the tail, M(c) e^(-ct) grows like e^(V (c - saddle)^2/2).
         target = Fraction(t, self.count)
         if self.variance >= _STAIRS_VARIANCE:
             return target / self.variance

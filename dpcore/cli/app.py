@@ -112,7 +112,7 @@ def _reflowed(command: Any) -> Any:
 
 
 def _without_type(parameter: Any) -> Any:
-    if getattr(parameter, "is_flag", True):  # an argument has no such attribute
+    if getattr(parameter, "is_flag", True):  # positional arguments have no is_flag
         parameter.display_type_rich = lambda ctx: None  # noqa: ARG005  # called by this name
     return parameter
 
@@ -299,8 +299,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _ignore_wrong_variables() -> None:
-    # Impossible window sizes, and a completion request that no shell made (a shell also sets other
-    # variables), are stale variables and must not affect the command.
+    # An impossible window size, or a completion request without the other variables that a shell
+    # sets, comes from a stale environment variable and must not affect the command.
     for name in _SIZES:
         if not _SIZE.fullmatch(os.environ.get(name, "80")):
             del os.environ[name]

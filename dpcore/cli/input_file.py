@@ -40,7 +40,7 @@ def read_bytes(argument: str, path: str | Path, *, most: int, stdin: bool = Fals
 
 
 def read_text(argument: str, path: str | Path, *, most: int, stdin: bool = False) -> str:
-    r"""Read at most ``most`` bytes of UTF-8 by :func:`read_bytes`, without a byte order mark."""
+    r"""Read a UTF-8 file of at most ``most`` bytes; a byte order mark is dropped."""
     data = read_bytes(argument, path, most=most + 1, stdin=stdin)
     if len(data) > most:
         raise InvalidParameter(argument, str(path), f"must have at most {most:,} bytes")

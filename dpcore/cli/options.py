@@ -122,7 +122,7 @@ def named(*same: str, **options: str) -> Iterator[None]:
     try:
         yield
     except InvalidParameter as error:
-        # The argument "epsilon (for dp-se)" is epsilon.
+        # An error may name its argument "epsilon (for dp-se)"; the option is that of epsilon.
         word, blank, rest = error.argument.partition(" ")
         option = options.get(word)
         if option is None:

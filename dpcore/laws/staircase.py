@@ -173,7 +173,8 @@ class Staircase(SymmetricNoise):
 
 
 class _Steps:
-    # The sign comes from a table; for discrete Laplace J, |J| or |J| - 1 is geometric.
+    # Draws the sign from a table, and the step from a discrete Laplace J: J given J >= 0, and
+    # -J - 1 given J < 0, are geometric.
 
     def __init__(self, noise: Staircase) -> None:
         self._step, self._plateau = noise.sensitivity, noise.plateau
