@@ -152,7 +152,7 @@ def as_approx_at(claim: Guarantee, epsilon: RationalLike) -> Approx:
 
 
 def _approx(claim: Guarantee, epsilon: Fraction, delta: Fraction) -> Approx:
-    # A weaker claim, or one that does not describe the whole curve, is not attained.
+    # Only an upper bound, unless the given claim is already this (epsilon, delta) claim.
     same = Approx(epsilon, delta, scope=claim.scope)
     return same if claim == same else ApproxBound(epsilon, delta, scope=claim.scope)
 

@@ -65,7 +65,7 @@ class InvalidParameter(DpcoreError, ValueError):
 
 
 def _repr(value: object) -> str:
-    # The message of an error must not raise another one: integers beyond Python's limit for decimal
+    # Formatting a message must not raise another error: integers beyond Python's limit for decimal
     # conversion, and objects with a broken repr, are described instead of printed.
     try:
         return str(value) if isinstance(value, Fraction) else repr(value)

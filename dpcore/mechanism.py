@@ -182,7 +182,7 @@ class Sensitivity:
         >>> Sensitivity(6).shared(3), Sensitivity.l2_squared(2).times(3).shared(3)
         (Sensitivity(2), Sensitivity.l2_squared(2))
 
-        Raises :class:`InvalidParameter` if this is not a multiple for that many units.
+        Raises :class:`InvalidParameter` if no sensitivity to one unit gives this one.
         """
         factor = units * units if self.norm is Norm.L2_SQUARED else units
         amounts = self.amount if isinstance(self.amount, tuple) else (self.amount,)

@@ -1,4 +1,4 @@
-r"""Names of users and batches: the accepted texts, in which names that look the same are equal."""
+r"""Names of users and batches: text in one normal form, without invisible characters."""
 
 from __future__ import annotations
 

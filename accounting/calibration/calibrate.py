@@ -91,7 +91,7 @@ def read_noise_family(text: str) -> NoiseFamily:
         raise InvalidParameter("noise", text, "must be the name of a law, e.g. discrete-gaussian")
     law, rest = split_name(text)
     if law in LAWS and law not in _FREE:
-        raise InvalidParameter("noise", text, "has no scale to calibrate: it is given by epsilon")
+        raise InvalidParameter("noise", text, "has no scale to calibrate: its parameter is epsilon")
     if law not in _FREE:
         near = law_meant(law)
         hint = "" if near is None else f"; did you mean {near}?"

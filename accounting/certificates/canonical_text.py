@@ -126,7 +126,7 @@ def rounds_in_words(parts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def decimal_of(value: Fraction) -> str:
-    r"""Format a decimal number as it was written."""
+    r"""Format a decimal number exactly, without trailing zeros; other numbers in short form."""
     if 10**_MOST_LETTERS % value.denominator:
         return _short(value)
     places = next(k for k in count() if 10**k % value.denominator == 0)

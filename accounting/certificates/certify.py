@@ -342,7 +342,7 @@ def _of_run(releases: Sequence[Release]) -> tuple[Composition | PrivacyCurve, _K
 
 
 def _draft(total: Composition | PrivacyCurve, kinds: _Kinds) -> Certificate:
-    # The sensitivity and the members of a sample are those of a group, which has no field.
+    # The sensitivity, or the members of a sample, already cover the group: it has no field itself.
     scope = replace(total.scope, group=1).to_json()
     parts = tuple(_part(source, honest, rounds) for (source, honest), rounds in kinds.items())
     required = required_assumptions({"scope": scope, "parts": parts})

@@ -25,7 +25,7 @@ _UNITS: Final = {
     "user": "one user, with all contributions",
 }
 _RELATIONS: Final = {
-    "replace": "datasets are adjacent if one unit of one is replaced by another (bounded)",
+    "replace": "datasets are adjacent if one unit is replaced by another (bounded)",
     "add-remove": "datasets are adjacent if one unit is added or removed (unbounded)",
 }
 _VARIANTS: Final = (

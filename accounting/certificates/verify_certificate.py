@@ -103,7 +103,7 @@ class Allowance:
     >>> allowance.spend("another", 600)
     Traceback (most recent call last):
     ...
-    accounting..._Exceeded: the claims need more than 1000 values in all
+    accounting..._Exceeded: the claims need more than 1000 values in total
     """
 
     __slots__ = ("listed", "most")
@@ -117,7 +117,7 @@ class Allowance:
         if listing in self.listed:
             return
         if sum(self.listed.values()) + values > self.most:
-            raise _Exceeded(f"the claims need more than {self.most} values in all")
+            raise _Exceeded(f"the claims need more than {self.most} values in total")
         self.listed[listing] = values
 
 

@@ -271,7 +271,8 @@ def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
 
 
 def _at_random(cut: Truncated, step: Description, delta: Fraction, relative: str) -> Bound:
-    # The bound for any truncation, intersected for one example with that of random truncation.
+    # The bound for any truncation; if neighbours differ in one example, it is intersected with the
+    # bound for random truncation.
     from accounting.composition.compose import compose, narrower
     from accounting.derive_guarantee import guarantee
     from accounting.descriptions.sampling_schemes import Poisson, TruncatedPoisson
@@ -295,7 +296,7 @@ def check(
     ),
     delta: str = option("DELTA", "The delta of both epsilons.", default=...),
     says: str = option("EPSILON", "The epsilon that another tool reports.", default=...),
-    relation: Relation | None = relation_option("add-remove, or the relation in the output"),
+    relation: Relation | None = relation_option("add-remove, or the relation in the file"),
     as_json: AsJson = False,
 ) -> None:
     r"""Check another tool's epsilon: is it a proven upper bound for an event of dp-accounting?

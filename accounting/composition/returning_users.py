@@ -166,7 +166,7 @@ def _zcdp(total: Composition, delta: Fraction) -> Bound:
     if not isinstance(rho, Fraction):
         raise NotDerived("a finite rho", "D_alpha/alpha is unbounded for this noise")
     found = as_approx(ZCdp(rho), delta).stated_epsilon
-    return Bound(upper=Fraction(found), method="zcdp", theorem="rhos add; one order converts")
+    return Bound(upper=Fraction(found), method="zcdp", theorem="rhos add; the best order")
 
 
 def _paper(total: Composition, delta: Fraction) -> Bound:

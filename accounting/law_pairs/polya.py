@@ -45,7 +45,7 @@ class _Difference(SummedPair):
         return here - log_mass(self.noise, abs(m + self.shift), ctx.prec)
 
     def beyond(self, first: int, order: Fraction, logs: Sequence[arb]) -> arb:
-        r"""The loss lies between L(first) and d/s: the tail times e^(kL) at both losses."""
+        r"""The tail times e^(kL), for all losses L between L(first) and d/s."""
         excess, tail = ball(order - 1), self.noise.sf_ball(first - 1)
         near = logs[first] - logs[first + self.shift]
         far = ball(self.shift / self.noise.scale)

@@ -76,7 +76,7 @@ def _of_polya(noise: Polya | PolyaDifference, step: int) -> Pair:
     if isinstance(noise, Polya):
         return (RevealingPair if noise.shape <= 1 else PolyaPair)(noise=noise, shift=step)
     if noise.shape == 1:
-        # This law is the discrete Laplace law.
+        # With shape 1 the difference is discrete Laplace.
         return LaplacePair(scale=noise.scale, shift=step)
     return (PolyaDifferenceAboveOne if noise.shape > 1 else PolyaDifferenceBelowOne)(
         noise=noise, shift=step

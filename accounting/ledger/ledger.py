@@ -295,7 +295,7 @@ class Ledger:
             text("question", question, "must be text")
             checked = replace(checked, record={**checked.record, QUESTION: question})
         if not isinstance(mechanism, Mechanism):
-            # Mechanisms of one guarantee answer differently: a repeated call must name the same.
+            # Mechanisms with the same guarantee may answer differently: the record names this one.
             checked = replace(checked, record={**checked.record, MECHANISM: mechanism.to_json()})
         act: Any = mechanism.report if isinstance(mechanism, LocalReport) else mechanism.release
         if isinstance(mechanism, LocalReport | ShuffledReports) and (
@@ -407,9 +407,9 @@ class Ledger:
     ) -> tuple[str, ...]:
         r"""The ``users`` whose budget does not cover ``guarantee``, sorted by name.
 
-        Counters only increase, so it remains too large for them in this period. Other callers may
-        charge the remaining users first: :meth:`charge` decides. Raises the errors of
-        :meth:`charge` for invalid arguments.
+        Counters only increase, so these users remain exhausted in this period. Other callers may
+        charge the other users first: :meth:`charge` decides. Raises the errors of :meth:`charge`
+        for invalid arguments.
         """
         names = sorted_names(users)
         price, _ = self._cost(guarantee, rows_per_user)

@@ -101,7 +101,7 @@ def _chain(
 
 
 def _charges(connection: Connection, book: Book) -> Iterator[Damage]:
-    # The digest of each charge, its released value, and the order of the periods.
+    # Checks the digest of each charge, its released value, and the order of the periods.
     tables, period, values = book.tables, "", dict[Any, str]()
     if inspect(connection).has_table(tables.released.name):
         for row in _rows(connection, tables.released):

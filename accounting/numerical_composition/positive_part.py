@@ -69,7 +69,7 @@ def mean_positive_part(
 
 
 def _saddle(w: Floats, m: Floats, count: int) -> float:
-    # The only minimum over s of n log M(s) - 2 log s, by thirds of log s.
+    # The only minimum over s of n log M(s) - 2 log s, by ternary search in log s.
     low, high = _NEAR, math.log(_FAR / float(w.max()))
 
     def bound(place: float) -> float:

@@ -127,7 +127,7 @@ class Listing:
         return Listing(losses[stops - 1] if above else losses[starts], sums, hidden)
 
     def convolved(self, other: Listing, *, above: bool) -> Listing | None:
-        r"""The same, a convolution, if all losses are evenly spaced; otherwise None."""
+        r"""The law of :meth:`plus` as a convolution, or None if losses are not evenly spaced."""
         sign, (a, b) = 1 if above else -1, sorted((self.losses, other.losses), key=len)
         if not len(a) or len(b) == 1:
             return None

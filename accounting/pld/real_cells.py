@@ -368,7 +368,7 @@ def _combined(weights: list[Fraction], components: list[Approximate]) -> Approxi
         size += np.abs(w * each.value)
     error = (error + (len(terms) + 2) * _UNIT * size) * _UP
     if any(abs(w) < _LEAST_WEIGHT for w, _ in terms):
-        # Weights that a float does not represent accurately, of components of at most 1.
+        # A float may not represent such weights accurately; their components are at most 1.
         error += _LEAST_WEIGHT * len(weights)
     return Approximate(value, error)
 

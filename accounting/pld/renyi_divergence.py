@@ -29,7 +29,7 @@ _WIDTH: Final = 1e-6
 def renyi(kinds: Tables, order: Fraction, relative: float) -> Enclosure:
     r"""D_alpha of a round of these kinds at alpha = ``order`` > 1, to a width of ``relative``.
 
-    The result is wider if 2^15 cells do not suffice. Raises :class:`PrecisionExhausted` as the
+    The result is wider if 2^15 cells do not suffice. Raises :class:`PrecisionExhausted` if the
     cells do.
 
     >>> from accounting.pld.noise_density import NormalDensity

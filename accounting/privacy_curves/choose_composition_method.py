@@ -161,8 +161,8 @@ class ComposedLoss:
                 try:
                     return enclose_delta(pair, epsilon, _bits(relative))
                 except NotDerived:
-                    # The size of a loss so far in the tail is unknown: a bound suffices. The other
-                    # end of a listing is not a bound on the law.
+                    # The pair does not determine losses this far in the tail, so a listing bounds
+                    # delta, on one side only.
                     found = self._line().delta(epsilon, relative)
                     if self.above:
                         return Enclosure(Fraction(0), found.upper)

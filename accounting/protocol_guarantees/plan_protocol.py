@@ -246,7 +246,7 @@ def _sum(target: _Target, precision: int | None, scaling: Fraction, failure: Rat
     if target.parameters == "paper":
         paper = paper_sum(target.instance, target.users, target.epsilon, failure, scaling)
         return target.plan(paper, paper.planned_noise.enclose_tail(paper.threshold))
-    # Only the two instances with a scaling have one other than 1.
+    # The scaling is 1, except for the two instances that have one.
     n, half = target.users, target.instance == "shuffled-pure"
     e = target.epsilon / 2 if half else target.epsilon
     g = precision or ceil_sqrt((scaling * e) ** 2 * n)

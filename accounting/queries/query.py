@@ -403,7 +403,7 @@ class Histogram(Additive):
             raise InvalidParameter("delta", target.delta, reason)
         free = Target(epsilon=target.epsilon, rho=target.rho)
         added, rows = noisy(self.moves(scope), scope, free), scope.rows_per_user
-        # Many rows are refused here: the search of the threshold takes their square.
+        # Too many rows are refused here: the search for the threshold takes quadratic time.
         planned = NoisyThreshold(mechanism=added, threshold=1, rows_per_user=rows)
         return replace(planned, threshold=least_threshold(added.noise, target.delta, rows))
 

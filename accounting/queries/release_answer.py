@@ -97,7 +97,7 @@ class Released:
     def privacy_parameters(self) -> dict[str, Fraction]:
         r"""The guarantee in the terms of the target, rounded up.
 
-        The rho of a threshold is that of the noisy counts, its delta that of revealing a key.
+        For a noisy threshold, rho is that of the noisy counts, and delta that of revealing a key.
         """
         whole: Any = self.guarantee
         delta = Fraction(self.target.delta)

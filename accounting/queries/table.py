@@ -229,7 +229,7 @@ class Table:
             return self.source
         polars = _polars()
         if self.name.lower().endswith(".csv"):
-            # Cells are read as text; the query parses them as numbers. Names are without spaces.
+            # Cells are read as text; the query parses them as numbers. Column names are stripped.
             rows = polars.scan_csv(self.name, infer_schema=False, new_columns=list(self.columns))
             # All columns are read: otherwise the engine accepts rows with more cells than names,
             # such as "Smith, Ada" without quotes, and would read the user from a wrong column.

@@ -54,7 +54,7 @@ _METADATA: Final[dict[str, dict[str, None]]] = {
 def require_matplotlib(argument: str, value: str) -> None:
     r"""Raise an error, before any computation, if matplotlib cannot be imported."""
     try:
-        import_module("matplotlib")  # to find it is not enough: the installation may be broken
+        import_module("matplotlib")  # finding it is not enough: the installation may be broken
     except ImportError:
         raise InvalidParameter(argument, value, f"{NEEDED}, or omit it") from None
 

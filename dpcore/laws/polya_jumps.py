@@ -4,9 +4,9 @@ A Polya(r, s) variable is a compound Poisson sum: jumps of size m arrive with ra
 each m >= 1, independently (Quenouille 1949). Candidates arrive with rate r in each of the following
 cells and are kept with a probability c <= 1 that gives the right rates. With T = 2^t >= s:
 
-    octave o < t: m uniform on [2^o, 2^(o+1)), c = (2^o/m) e^(-m/s); beyond: w with probability
-    2^(-w-1), w = 0, 1, ...,
-                  m uniform on [T (w+1), T (w+2)),        c = (T/m) 2^(w+1) e^(-m/s).
+    octave o < t:  m uniform on [2^o, 2^(o+1)),            c = (2^o/m) e^(-m/s);
+    last cell:     w = 0, 1, ... with probability 2^(-w-1),
+                   m uniform on [T (w+1), T (w+2)),        c = (T/m) 2^(w+1) e^(-m/s).
 
 So the number of candidates is Poisson(r (t+1)), with a rational mean, and c <= (2/e)^(w+1) in the
 last cell. In a batch, floats decide the coin of c only if their certified error cannot change the

@@ -1,4 +1,4 @@
-r"""Parse arrays of integers, return results in the same shape, and bound numpy's threads."""
+r"""Parse arrays of integers, return results in the same shape, and limit numpy's threads."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def exp_neg(x: Floats) -> Floats:
     whole, part = _tables()
     clipped = np.minimum(x, _LARGEST + 0.5)
     cell = np.floor(clipped * _STEPS)
-    rest = clipped - cell / _STEPS  # exact: both are multiples of ulp(clipped), result is smaller
+    rest = clipped - cell / _STEPS  # exact: multiples of ulp(clipped), with a smaller result
     index = cell.astype(np.int64)
     # Taylor to order 7 on [0, 1/64]: the remainder is below (1/64)^8/8! < 2^-63.
     series = rest * (-1 / 5040) + 1 / 720

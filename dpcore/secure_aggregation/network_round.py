@@ -2,7 +2,7 @@ r"""Run a round over a network: one device per user, and the server.
 
 The steps of :mod:`dpcore.secure_aggregation.user` and :mod:`dpcore.secure_aggregation.server` are
 functions of a state. If a state were used twice, it could reveal an input or send inconsistent
-messages. Here each step consumes the state and replaces it by the next state; a state belongs to
+messages. Here each step consumes the state and replaces it with the next state; a state belongs to
 one process, is used by one thread at a time, and cannot be copied. Use this module over a network.
 Proof: docs/proofs/masked_aggregation.md, claim (O).
 """

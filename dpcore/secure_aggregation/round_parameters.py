@@ -270,7 +270,8 @@ def _disconnected(users: int, removed: int, count: int) -> Fraction:
 
 
 def _stranded(users: int, dropouts: int, count: int, threshold: int) -> Fraction:
-    # A remaining user has its own share and needs threshold - 1 neighbours, a dropout threshold.
+    # The secret of a remaining user, who has its own share, needs threshold - 1 remaining
+    # neighbours; the secret of a dropout needs threshold.
     spare = count - threshold + 1
     staying = (users - dropouts) * _Tail(users - 1, dropouts, count).at_least(spare + 1)
     gone = Fraction(0)

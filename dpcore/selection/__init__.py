@@ -1,6 +1,6 @@
 r"""Private selection: the best of several candidates, and counts above a threshold.
 
-``exponential_mechanism`` chooses by integer scores (also permute-and-flip),
+``exponential_mechanism`` has permute-and-flip and the exponential mechanism on integer scores,
 ``sparse_vector_and_noisy_max`` compares noisy numbers, and ``noisy_threshold`` releases the keys
 whose noisy counts reach a threshold.
 """

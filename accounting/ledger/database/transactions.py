@@ -29,8 +29,8 @@ _CREATION: Final = 0x64_70_63_6F_72_65  # the advisory lock under which tables a
 _LOG: Final = 4 << 20  # the largest size of the write-ahead log of a file, in bytes
 _FOLDER: Final = ": the folder must exist and be writable"
 _CORRUPT: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
-# The errors of PostgreSQL for a valid statement on other tables: no such table, column or function,
-# a wrong type, a sum out of range.
+# The errors of PostgreSQL if the tables are not those of a ledger: no such table, column or
+# function, a wrong type, a sum out of range.
 _OTHER_TABLES: Final = frozenset({"42P01", "42703", "42883", "42804", "22003"})
 _LOCK_TIMEOUT: Final = "55P03"
 
@@ -253,8 +253,8 @@ def as_stored(value: bytes) -> str:
 
 
 def _write_ahead(connection: Any) -> None:
-    # Readers do not block a charge. Changing a new file to this mode does not wait for others by
-    # itself.
+    # In this mode readers do not block a charge. SQLite does not wait for others while it changes a
+    # new file to this mode.
     last = time.monotonic() + _PATIENCE
     while True:
         try:
