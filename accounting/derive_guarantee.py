@@ -150,8 +150,8 @@ def sampled(
 def PoissonSampled(*, curve: Curve, rate: RationalLike) -> OneRelease:  # noqa: N802  # like a class
     r"""Privacy amplified by Poisson sampling: each unit enters with probability ``rate``.
 
-    Units enter independently of one another. Neighbours differ by adding or removing a unit, as
-    they must in ``curve``.
+    Units enter independently of one another. Neighbours differ by adding or removing a unit; the
+    relation of ``curve`` must be the same.
 
     >>> from dpcore import DiscreteGaussian, Scope
     >>> scope = Scope(relation="add-remove")
@@ -171,8 +171,8 @@ def FixedSizeSampled(  # noqa: N802  # like a class
 ) -> OneRelease:
     r"""Privacy amplified by sampling: ``sample`` of ``population`` units, without replacement.
 
-    Every subset of this size is equally likely. Neighbours differ by replacing a unit, as they must
-    in ``curve``.
+    Every subset of this size is equally likely. Neighbours differ by replacing a unit; the relation
+    of ``curve`` must be the same.
 
     >>> from dpcore import DiscreteGaussian
     >>> curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)

@@ -15,7 +15,7 @@ _SHOWN = 80
 
 
 class Absent(Enum):
-    r"""Stands in an error for the value of an argument that was not given."""
+    r"""The value that an error reports for an argument that was not given."""
 
     ABSENT = "absent"
 

@@ -143,7 +143,7 @@ def _rate(most: Fraction, slack: Fraction, j: int) -> tuple[Fraction, Fraction]:
     share = Fraction(1, j * (j + 1))
     log = Fraction(693, 1000) * math.ceil(1 / (share * slack)).bit_length()
     square = log / (most / 2 ** (j - 1))
-    # Wide enough for 64 bits of a root of any size.
+    # The shift keeps 64 bits of the root, whatever its size.
     shift = _ROOT + max(square.denominator.bit_length() - square.numerator.bit_length(), 0)
     return Fraction(math.isqrt(math.floor(square * 4**shift)), 2**shift), share
 

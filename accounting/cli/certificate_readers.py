@@ -1,4 +1,4 @@
-r"""Find the verifier of a certificate by its schema, including those of sibling packages.
+r"""Find the verifier of a certificate by its schema, also if a sibling package provides it.
 
 A sibling package registers its reader in the group ``dpcore.certificates`` as ``schema =
 "module:function"``: a function of the text that returns a ``Verdict`` and never raises. So ``dpcore

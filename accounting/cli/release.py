@@ -141,8 +141,8 @@ class Quantile(Sum):
 
     q: list[str] | None = option(
         "Q",
-        "The quantile, e.g. 1/2 for the median; repeat it, in increasing order, for several, which "
-        "share the budget equally. (default: 1/2)",
+        "The quantile, e.g. 1/2 for the median; repeat it for several quantiles, in increasing "
+        "order, which share the budget equally. (default: 1/2)",
         "-q",
     )
 

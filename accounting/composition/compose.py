@@ -68,7 +68,7 @@ _NARROWEST: Final = Fraction(1, 10**4)
 _ROUGH: Final = Fraction(1, 100)
 """A relative width of delta that usually shows which direction is the worst, in little time."""
 
-_SIZE: Final = "the losses of such noise are outside the range of floats"
+_SIZE: Final = "the losses of this noise are outside the range of floats"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -203,7 +203,7 @@ def bounded_range_epsilon(length: Fraction, delta: Fraction) -> Fraction:
 
 
 def bounded_range_delta(length: Fraction, at: Fraction) -> Fraction:
-    r"""The least delta at epsilon = ``at`` of one choice with losses in such an interval."""
+    r"""The least delta at epsilon ``at`` of a choice with losses in an interval of this length."""
     if at >= length:
         return Fraction(0)
     with precision(_BITS):

@@ -52,8 +52,8 @@ def from_dp_event(event: Any, scope: Scope = _ADD_REMOVE) -> Composition:
     events are for one record, so replacing a record moves a sum by twice as much. Discrete Laplace
     events are exact curves, sampled events amplified curves, and randomised response is pure.
     Gaussian and Laplace events are curves of ideal noise on the reals, which is an assumption; the
-    dataset size of a truncated sample is that of the larger dataset, or of both; a ``ZCDpEvent`` is
-    assumed as stated. The assumptions of the composition list the reasons.
+    dataset size of a truncated sample is the size of the larger dataset; a ``ZCDpEvent`` is assumed
+    as stated. The assumptions of the composition list the reasons.
     """
     one = InScope().read("scope", scope)
     return _read(event_of(event), one)

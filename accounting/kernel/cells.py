@@ -41,7 +41,7 @@ class Pair:
 def of_cells(
     fixed: Fixed, cells: Sequence[Cell], infinite: int = 0, *, least: int = 1, slack: int = 72
 ) -> Pair:
-    r"""The pair of these cells; those of a P-mass below ``least`` are omitted."""
+    r"""The pair of these cells; cells of a P-mass below ``least`` are omitted."""
     p_missing = fixed.one - infinite - sum(cell[0] for cell in cells)
     q_missing = fixed.one - sum(cell[1] for cell in cells)
     kept = [cell for cell in cells if cell[0] >= least]

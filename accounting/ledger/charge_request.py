@@ -165,8 +165,8 @@ def cost(
     own = guarantee.scope
     if own.relation is not scope.relation or (own.unit is Unit.USER and own != scope):
         must = (
-            f"must be that of the budget, {scope!r}, or that of a contribution with the same "
-            "relation: mixed scopes never compose"
+            f"must be the budget's scope, {scope!r}, or the scope of one contribution with the "
+            "same relation: mixed scopes never compose"
         )
         raise InvalidParameter("scope", own, must)
     found = for_user(guarantee, rows_per_user)

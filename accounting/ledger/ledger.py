@@ -377,9 +377,9 @@ class Ledger:
         return Assumed(word, "; ".join(reasons)) if reasons else word
 
     def periods(self, user: str | None = None) -> dict[str, tuple[Charge, ...]]:
-        r"""The charges of each period that has any, by the name of the period, e.g. ``"2026"``.
+        r"""The charges by the name of their period, e.g. ``"2026"``; empty periods are omitted.
 
-        With ``user`` only that user's charges. A budget for all time has one period, ``""``.
+        With ``user``, only the charges of that user. A budget for all time has one period, ``""``.
         """
         charges = groupby(self.history(user), lambda charge: self._book.period(charge.made))
         return {period: tuple(each) for period, each in charges}

@@ -189,7 +189,7 @@ def _factor(
     missing: float,
     moment: Callable[[Fraction], arb],
 ) -> DiscreteFactor:
-    # The atoms without those of negligible weight, in increasing order of the losses.
+    # The atoms whose weight is not negligible, in increasing order of the losses.
     total = _sum(weights)
     rising = np.argsort(weights)
     small = np.cumsum(weights[rising]) <= _DROPPED

@@ -6,9 +6,9 @@ messages. For any two values x, x' of one user let f = V (e^eps z^x - z^x') + (e
 loss is at most eps if f times the product of the others' laws has no negative coefficient. Expand
 the product by the set of users who send covers. The values of the others are then only a shift, so
 all values are equivalent: it suffices that U^t f >= 0 for t or more covers, and V^(h-t) f >= 0 for
-fewer. With G the part of V without 0 and G^b f >= 0, the latter needs to be checked only near its
-centre. Each of the three conditions gives a least e^eps, the largest ratio (A + tau K)/(a + tau K)
-over all outputs, in balls. Proofs: docs/proofs/shuffle.md.
+fewer. With G the part of V without 0, if G^b f >= 0, then V^(h-t) f needs to be checked only near
+its centre. Each of the three conditions gives a least e^eps, the largest ratio
+(A + tau K)/(a + tau K) over all outputs, in balls. Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def _masses(share: PolyaDifference, reach: int, bits: int) -> list[arb]:
 
 def _loss(law: _Law, noise: Sequence[arb], covers: Sequence[arb], lost: arb | int = 0) -> Fraction:
     # The log of the largest (A + tau K)/(a + tau K): at each index s, A and a are the largest and
-    # least of noise[s], ..., noise[s + g], and K that of covers. Impossible outputs have no loss.
+    # least of noise[s], ..., noise[s + g], and K is covers[s]. Impossible outputs have no loss.
     most, fewest = (_sliding(noise, law.precision + 1, pick) for pick in (arb.max, arb.min))
     worst = arb(1)
     for high, low, cover in zip(most, fewest, covers, strict=True):

@@ -363,9 +363,9 @@ class Mean(Clipped, Additive):
 class Histogram(Additive):
     r"""The number of rows per key: of given ``keys``, or of keys found by a noisy threshold.
 
-    Rows with other keys, or without a key, are ignored. With given keys each has a number, in their
-    order, including unused ones. Without them a key is released if its noisy count reaches a
-    threshold, which requires a delta.
+    Rows with other keys, or without a key, are ignored. If keys are given, each of them has a
+    number, also if it is unused, in the given order. Otherwise a key is released if its noisy count
+    reaches a threshold, which requires a delta.
     """
 
     name: ClassVar[str] = "histogram"

@@ -314,7 +314,7 @@ class Table:
         raise InvalidParameter("table", self.name, _CHANGED)
 
     def _refuse(self, column: str, bad: Any, reason: str) -> None:
-        # Without a reason the value is not a valid name, for the reason that `name` gives.
+        # An empty reason means that the value is not a valid name; `name` raises its own error.
         polars = _polars()
         text = polars.col(column).cast(polars.String, strict=False).alias("shown")
         rows = self._frame().select(text, bad.alias("bad")).with_row_index("row", 1)

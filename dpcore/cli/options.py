@@ -122,7 +122,7 @@ def named(*same: str, **options: str) -> Iterator[None]:
     try:
         yield
     except InvalidParameter as error:
-        # An error may name its argument "epsilon (for dp-se)"; the option is that of epsilon.
+        # An argument such as "epsilon (for dp-se)" belongs to the option of epsilon.
         word, blank, rest = error.argument.partition(" ")
         option = options.get(word)
         if option is None:

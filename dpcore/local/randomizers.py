@@ -434,7 +434,7 @@ class HadamardResponse(_OneOfTwoParts):
 
     @property
     def triple(self) -> Fraction:
-        # The product of the rows of values 0 and 1 is that of 2, but not that of 3.
+        # The product of the rows of values 0 and 1 is the row of value 2, but not the row of 3.
         return self.own / (4 if self.values > 3 else 2)
 
     @property

@@ -1,8 +1,8 @@
 r"""The sparse vector technique and report noisy max.
 
 Noise is discrete Laplace or one-sided geometric with exact rational scales, so all comparisons are
-between integers. Proofs: docs/proofs/selection.md. The catalogue of the audit refutes published
-variants that omit noise or do not stop.
+between integers. Proofs: docs/proofs/selection.md. The audit's catalogue contains published
+variants that omit noise or do not stop, and refutes them.
 """
 
 from __future__ import annotations
@@ -189,8 +189,8 @@ class NoisyMax:
 
     Each score gets independent noise of scale 2 Delta/epsilon, discrete Laplace or, with less
     error, exponential on 0, 1, 2, ... (P(k) proportional to e^(-epsilon k/(2 Delta))). Only the
-    index is released: releasing the noisy score would cost more. For ``monotonic`` scores, of which
-    no two change in opposite directions between neighbours, the scale is Delta/epsilon.
+    index is released: releasing the noisy score would cost more. If the scores are ``monotonic``
+    (no two change in opposite directions between neighbours), the scale is Delta/epsilon.
 
     With ``gap`` the lead of the chosen score is also released, at no cost (Ding et al. 2019): the
     chosen noisy score minus the smallest value at which it would still have been chosen, which is
