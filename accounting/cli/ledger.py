@@ -104,8 +104,8 @@ def charge(
     batch: str = option("NAME", "The name of the release; a name is charged once.", default=...),
     users: str | None = option(
         "NAMES",
-        "The users to charge, separated by commas; with --poisson or --scheme all who may be "
-        "sampled, not only those who are.",
+        "The users to charge, separated by commas; with --poisson or --scheme, all users who may "
+        "be sampled, not only those in the sample.",
     ),
     users_file: str | None = option(
         "FILE", "The users to charge, one per line; - reads standard input."

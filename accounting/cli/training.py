@@ -54,8 +54,8 @@ _EXPLANATIONS: Final = {
     Sampling.FIXED: "each batch is a new uniformly random subset of this size; neighbours "
     "differ by replacing one example, which moves the sum by up to twice the clipping norm",
     Sampling.SHUFFLED: "each example is in one batch of each epoch; no amplification is claimed, "
-    "so this is an upper bound for every order; neighbours differ by replacing one example, "
-    "which moves the sum by up to twice the clipping norm",
+    "so this is an upper bound for every order of the examples; neighbours differ by replacing one "
+    "example, which moves the sum by up to twice the clipping norm",
     Sampling.ALLOCATED: "each example is in one batch of each epoch, uniformly random and chosen "
     "independently of all other examples, so that batches differ in size (shuffling does not do "
     "this); neighbours differ by adding or removing one example",

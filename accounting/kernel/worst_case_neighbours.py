@@ -262,7 +262,8 @@ class Correlated:
             rows = Counter[object]()
             for place in pattern:
                 rows.update(self._column(place, coefficients))
-            # A coefficient is rounded down by less than its index in the column, or by less than 1.
+            # Rounding makes a coefficient smaller by less than the length of the column, in units
+            # of its last bit.
             slack = len(coefficients) * len(pattern)
             low = max(low, sum(row**2 for row in rows.values()))
             high = max(high, sum((row + slack) ** 2 for row in rows.values()))

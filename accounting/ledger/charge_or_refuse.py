@@ -64,7 +64,7 @@ class Head(NamedTuple):
 
     @property
     def renewed(self) -> bool:
-        r"""Whether a period began since the last charge, so that no stored counter is in force."""
+        r"""Whether a period began since the last charge, so that no stored counter counts."""
         return self.today > self.period
 
 

@@ -106,7 +106,8 @@ class DiscreteOnGrid:
         return (self.factor.missing + self.factor.total * relative) * SLACK + TINY
 
     def _at(self, indices: Integers, step: Fraction, every: int) -> Complexes:
-        # phi at these multiples of `step`, which increase, by multiples of `every` within a run.
+        # phi at these multiples of `step`. The indices increase, within a run by multiples of
+        # `every`.
         found = np.empty(len(indices), dtype=np.complex128)
         first_turns = turns(self.factor.losses, step)
         run_turns = turns(self.factor.losses, every * step) if every > 1 else first_turns

@@ -46,7 +46,7 @@ def epsilon_between(total: ContourSum, goal: arb, largest: End) -> Enclosure:
 
 
 def _proposed(total: ContourSum, goal: arb, place: tuple[float, float], *, upper: bool) -> float:
-    # Newton on log delta, and a second time with the error of the bound at that point.
+    # Newton's method on log delta, and a second time with the error of the bound at that point.
     target = float(goal.log())
     near = _newton(total, target, place, upper=upper)
     bound, log = total.bounds(Fraction(near))[1 if upper else 0], total.logarithm(near, upper=upper)
@@ -57,7 +57,7 @@ def _proposed(total: ContourSum, goal: arb, place: tuple[float, float], *, upper
 
 
 def _newton(total: ContourSum, target: float, place: tuple[float, float], *, upper: bool) -> float:
-    # Newton within a bracket, since a step from a plateau of the curve may lead anywhere.
+    # Newton's method within a bracket, since a step from a plateau of the curve may lead anywhere.
     near, high = place
     low, leap = 0.0, _LEAP / total.window.tilt
     close = _NUDGE * max(near, 1 / total.window.tilt)

@@ -47,7 +47,8 @@ class Listing:
         # By rounding, an atom close to epsilon may lie on either side of it.
         kept = apart > -(2.0**-50) * (1 + abs(at))
         masses, apart = self.masses[kept], np.maximum(apart[kept], 0.0)
-        # The difference has an error of 2 u (its size + epsilon), the exponential one of 2^-48.
+        # The error of the difference is at most 2 u (its size + epsilon), that of the exponential
+        # at most 2^-48.
         slip = 2.0**-47 + 2.0**-51 * abs(at)
         whole = float((masses * (1 - exp_neg(np.minimum(apart, 800.0)))).sum())
         error = float((masses * (slip + 2.0**-51 * apart)).sum()) * _UP

@@ -44,7 +44,7 @@ _MOST_EXACT: Final = 1 << 20
 _FEWEST_BITS: Final = 64
 _WIDE: Final = 4  # an integral may be this much wider than requested before outcomes are enumerated
 
-_MUCH: Final = 30  # a requested width that is not much larger fails for the same reason
+_MUCH: Final = 30  # a width less than this factor larger than the requested one is not tried
 _ROUGHER: Final = tuple(Fraction(1, each) for each in (2, 100, 10**4, 10**6, 10**8, 10**10))
 
 _FEW_ROUNDS: Final = 16

@@ -144,7 +144,8 @@ def _planned_covers(protocol: PureShuffle) -> int:
 
 
 def _fewest_covers(loss: Callable[[int], Fraction], goal: Fraction) -> int:
-    # The least count with a loss of at most the goal, or the most: the loss decreases in the count.
+    # The loss decreases in the count. Found is the least count whose loss is at most the goal, or
+    # _MOST_COVERS.
     return least(lambda t: t >= _MOST_COVERS or (t >= 0 and loss(t) <= goal), _FIRST)
 
 

@@ -30,8 +30,8 @@ def fewest_bits(
 ) -> BinomialBox:
     r"""The least number of noise bits per honest user that meets the target.
 
-    The result has ``users`` times that number of ``trials``; one bit less per user does not meet
-    the target. ``bounds[i]`` is the largest change of the sum of coordinate i by one user, in
+    The ``trials`` of the result are ``users`` times this number; one bit less per user does not
+    meet the target. ``bounds[i]`` is the largest change of the sum of coordinate i by one user, in
     steps: (1,) for the sum of bits of TKMS, (g,) * s for a vector of s coordinates in g steps.
     """
     e, d = _target(epsilon, delta)

@@ -120,8 +120,9 @@ class Store:
     def settle(self) -> None:
         r"""Flush to disk the writes of a process that died before it flushed them.
 
-        SQLite shows others such a charge: it is complete, but a power cut could still undo it. Call
-        this inside a writing transaction. PostgreSQL flushes before it shows a charge.
+        SQLite shows such a charge to other processes: it is complete, but a power cut could still
+        undo it. Call this inside a writing transaction. PostgreSQL flushes before it shows a
+        charge.
         """
         if self.is_file:
             for path, how in ((self._log, os.O_RDWR), (self._log.parent, os.O_RDONLY)):
