@@ -67,7 +67,9 @@ class PlanOptions:
     coordinates: str = option(
         "N", "The number of entries in each user's vector (vector-shuffle).", default="1"
     )
-    failure: str = option("P", "The probability that a sum overflows its modulus.", default="1e-6")
+    failure: str = option(
+        "P", "A bound on the probability that a sum overflows its modulus.", default="1e-6"
+    )
 
     def plan(self) -> Plan:
         r"""Build the plan from the options; errors name the option."""

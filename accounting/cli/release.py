@@ -78,7 +78,7 @@ class ReleaseOptions:
     )
     users_file: str | None = option(
         "FILE",
-        "File of users to charge, one name per line; under add-remove list all invited users.",
+        "File of users to charge, one name per line; under add-remove, list all invited users.",
     )
     confidence: str = option("LEVEL", "The confidence of intervals.", default="0.95")
     seed: str | None = option("N", "Seed: equal seeds give equal noise, which is NOT PRIVATE.")
@@ -197,7 +197,11 @@ def _register(kind: type[ReleaseOptions], *, dry: bool) -> None:
     ) -> None:
         _run(file, options, as_json=as_json, dry=dry or options.dry_run)
 
-    command.__doc__ = kind.__doc__
+    text = kind.__doc__ or ""
+    if dry:
+        text = text.replace("Release ", "Plan a release of ", 1)
+        text = text.replace("dpcore release ", "dpcore release plan ")
+    command.__doc__ = text
     command.__annotations__["options"] = kind
     (plan if dry else release).command(kind.__name__.lower())(with_fields(command))
 

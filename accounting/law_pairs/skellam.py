@@ -124,7 +124,7 @@ def _log(delta: Fraction) -> float:
 
 
 def _chernoff(m: float, v: float) -> float:
-    # Approximate log P(X >= m): the infimum over theta of v (cosh theta - 1) - theta m, in floats.
+    # Close to log P(X >= m): the infimum over theta of v (cosh theta - 1) - theta m, in floats.
     return m * m / (math.hypot(m, v) + v) - m * math.asinh(m / v) if v > 0 else -math.inf
 
 

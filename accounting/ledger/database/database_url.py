@@ -180,7 +180,7 @@ def made_private(path: Path) -> None:
         # The file is not opened: closing it would drop the locks of a thread that has it open.
         os.mknod(path, PRIVATE | stat.S_IFREG)
     except PermissionError:
-        # Only root may create nodes, or the folder is not writable, which SQLite will report.
+        # Only root may create nodes here, or the folder is not writable: SQLite reports the latter.
         with suppress(OSError):
             path.touch(PRIVATE, exist_ok=False)
     except FileExistsError:
