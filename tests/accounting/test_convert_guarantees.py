@@ -65,7 +65,7 @@ def by_formula(divergence: Any, alpha: Any, delta: Any) -> Any:
 
 @pytest.mark.parametrize("e", ["1/100", "1", "5", "40"])
 @pytest.mark.parametrize("order", ["101/100", "2", "30"])
-def test_a_pure_claim_loses_what_randomised_response_does(e: str, order: str) -> None:
+def test_a_pure_claim_has_the_divergence_of_randomised_response(e: str, order: str) -> None:
     with mpmath.workdps(50):
         alpha = real(order)
         brute = mpmath.log(mpmath.fsum(p**alpha * q ** (1 - alpha) for p, q in response(e))) / (
@@ -79,7 +79,7 @@ def test_a_pure_claim_loses_what_randomised_response_does(e: str, order: str) ->
     assert promised <= points_of(as_rdp(as_zcdp(Pure(e)), [order]))[0][1]
 
 
-def test_a_divergence_of_another_coin_is_seen() -> None:
+def test_a_divergence_of_a_wrong_coin_is_detected() -> None:
     right = randomised_response_renyi(1, 2)
     mutant = mutated(randomised_response_renyi, "-(2 * alpha - 1) * e", "-(2 * alpha + 1) * e")
     assert not mutant(1, 2).overlaps(right)
@@ -87,7 +87,7 @@ def test_a_divergence_of_another_coin_is_seen() -> None:
 
 @pytest.mark.parametrize("e", ["1/10", "1", "6"])
 @pytest.mark.parametrize("delta", ["1e-6", "1/20", "9/10"])
-def test_a_pure_claim_at_a_delta(e: str, delta: str) -> None:
+def test_a_pure_claim_at_a_delta_is_converted_exactly(e: str, delta: str) -> None:
     found = as_approx(Pure(e), delta)
     with mpmath.workdps(50):
         factor = mpmath.exp(real(epsilon(found)))
@@ -104,7 +104,7 @@ def test_a_pure_claim_at_a_delta(e: str, delta: str) -> None:
     )
 
 
-def test_an_approximate_claim_at_a_larger_delta() -> None:
+def test_an_approximate_claim_at_a_larger_delta_is_converted_exactly() -> None:
     # The worst pair: reveals the dataset with probability 1/10, otherwise randomised response.
     claim, delta = Approx(1, "1/10"), Fraction(1, 5)
     with mpmath.workdps(50):
@@ -121,7 +121,7 @@ def test_an_approximate_claim_at_a_larger_delta() -> None:
 @pytest.mark.parametrize(
     ("rho", "delta"), [("1/800", "1e-6"), ("5/4", "1e-6"), ("1/2", "1e-30"), ("1e-4", "1e-4")]
 )
-def test_zcdp_at_the_best_real_order(rho: str, delta: str) -> None:
+def test_zcdp_is_converted_at_the_best_real_order(rho: str, delta: str) -> None:
     found = as_approx(ZCdp(rho), delta)
     with mpmath.workdps(40):
         value = partial(by_formula, lambda a: real(rho) * a, delta=real(delta))
@@ -140,7 +140,7 @@ def test_zcdp_at_the_best_real_order(rho: str, delta: str) -> None:
     assert epsilon(as_approx(ZCdp(inverse), delta)) <= epsilon(found) * (1 + Fraction(1, 10**15))
 
 
-def test_renyi_points_take_the_least_order() -> None:
+def test_renyi_points_are_converted_at_the_best_order() -> None:
     claim = Rdp({2: "1/400", 32: "1/25", 100: "1/8"})
     each = [epsilon_at_order(e, a, Fraction("1e-6")) for a, e in points_of(claim)]
     assert epsilon(as_approx(claim, "1e-6")) == min(each)
@@ -157,7 +157,7 @@ def test_renyi_points_take_the_least_order() -> None:
     assert short(Fraction(1, 400), Fraction(2), Fraction("1e-6")) < each[0]
 
 
-def test_an_order_in_between_lies_below_the_chord() -> None:
+def test_a_divergence_between_two_orders_is_at_most_the_chord() -> None:
     # Reference: a law whose divergence is known at every order.
     curve = PrivacyCurve(noise=DiscreteLaplace(scale=2), sensitivity=3)
     claim = as_rdp(curve, [Fraction(3, 2), 4, 9])
@@ -170,7 +170,7 @@ def test_an_order_in_between_lies_below_the_chord() -> None:
     assert hasty(points_of(claim), Fraction(2)) < curve.enclose_renyi(2).lower
 
 
-def test_a_curve_converts_by_its_own_numbers() -> None:
+def test_a_curve_is_converted_from_its_own_bounds() -> None:
     curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
     assert as_zcdp(curve) == ZCdp("1/800")
     assert as_rdp(curve, [2]) == Rdp({2: "1/400"})
@@ -200,7 +200,7 @@ def test_any_renyi_curve_is_searched_over_real_orders() -> None:
     assert approx_from_renyi(lambda a: Enclosure.infinite(), "1e-6").upper == math.inf
 
 
-def test_the_search_proposes_and_never_decides() -> None:
+def test_a_broken_search_gives_a_larger_but_valid_bound() -> None:
     # A broken search gives a worse bound, not a wrong one.
     aimless = mutated(renyi_to_epsilon._least, "place + 1, _STEPS", "place + 1, 0")
     found = rewired(approx_from_renyi, _least=aimless)(lambda a: a / 800, "1e-6").upper
@@ -241,7 +241,7 @@ def test_a_total_has_no_lower_bound_from_a_converted_claim() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(EPSILONS, DELTAS)
-def test_no_round_trip_lowers_the_risk(e: Fraction, delta: str) -> None:
+def test_no_round_trip_of_a_claim_lowers_epsilon(e: Fraction, delta: str) -> None:
     pure = Pure(e)
     straight = epsilon(as_approx(pure, delta))
     assert straight <= epsilon(as_approx(as_zcdp(pure), delta))
@@ -260,7 +260,7 @@ def test_no_round_trip_lowers_the_risk(e: Fraction, delta: str) -> None:
         assert bound == points_of(as_rdp(pure, [order]))[0][1]
 
 
-def test_scope_and_reason_survive() -> None:
+def test_scope_and_reason_survive_a_conversion() -> None:
     scope = Scope(unit=Unit.USER)
     claim = Assumed(Pure(1, scope=scope), "the vendor said so")
     for found in (
@@ -278,13 +278,13 @@ def test_scope_and_reason_survive() -> None:
 @pytest.mark.parametrize(
     "claim", [Approx(1, "1e-6"), Approx(1, 0), Assumed(Approx(1, 0), "believed")], ids=repr
 )
-def test_what_is_no_theorem_is_refused(claim: StatedGuarantee) -> None:
+def test_a_conversion_without_a_theorem_is_refused(claim: StatedGuarantee) -> None:
     assert "no theorem" in refusal(lambda: as_zcdp(claim), NotDerived)
     assert "no theorem" in refusal(lambda: as_rdp(claim, [2]), NotDerived)
     assert "no theorem" in refusal(lambda: as_pure(claim), NotDerived)
 
 
-def test_refusals() -> None:
+def test_invalid_arguments_are_refused() -> None:
     assert "no theorem" in refusal(lambda: as_zcdp(Rdp({2: 1})), NotDerived)
     for claim in (ZCdp(1), Rdp({2: 1})):
         assert "delta = 0" in refusal(partial(as_approx, claim, 0), NotDerived)
@@ -306,7 +306,7 @@ def test_refusals() -> None:
 
 
 @given(st.fractions(min_value=0, max_value=10**30), st.integers(-200, 200))
-def test_rounding_goes_up_and_not_far(value: Fraction, exponent: int) -> None:
+def test_conversions_round_up_by_little(value: Fraction, exponent: int) -> None:
     exact = value * Fraction(2) ** exponent
     found = rounded_up(exact)
     assert exact <= found <= exact * (1 + Fraction(1, 2**64))

@@ -60,7 +60,7 @@ def after(opened: Filter, charges: Sequence[Any]) -> tuple[tuple[int, ...], int]
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=repr)
-def test_a_filter_is_data(budget: Word) -> None:
+def test_a_filter_is_equal_after_a_round_trip_through_json(budget: Word) -> None:
     opened = filter_for(budget)
     assert opened.budget == budget
     assert len(opened.counters) == len(opened.limits) == len(opened.budgets)
@@ -71,7 +71,7 @@ def test_a_filter_is_data(budget: Word) -> None:
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=repr)
-def test_the_whole_budget_is_the_budget(budget: Word) -> None:
+def test_full_counters_represent_exactly_the_budget(budget: Word) -> None:
     opened = filter_for(budget)
     promised = zip(amounts(opened.spent(opened.limits)), amounts(budget), strict=True)
     assert all(spent <= most * (1 + Fraction(1, 10**15)) for spent, most in promised)
@@ -80,7 +80,7 @@ def test_the_whole_budget_is_the_budget(budget: Word) -> None:
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=repr)
-def test_the_charge_that_would_exceed_is_refused(budget: Word) -> None:
+def test_a_charge_that_would_exceed_the_budget_is_refused(budget: Word) -> None:
     opened = filter_for(budget)
     one = Price(amounts=(1,) * len(opened.limits))
     assert not opened.admits(opened.limits, one)
@@ -98,7 +98,7 @@ def test_the_charge_that_would_exceed_is_refused(budget: Word) -> None:
     assert lax(opened, opened.limits, one)
 
 
-def test_ten_tenths_are_a_whole() -> None:
+def test_equal_charges_that_add_up_to_the_budget_are_admitted() -> None:
     for each, budget in (("1/10", 1), ("0.05", "3/2"), ("1/7", 3), ("1/800", "1/2"), (1, 30)):
         many = Fraction(budget) / Fraction(each)
         opened = PureFilter(budget=Pure(budget))
@@ -165,7 +165,7 @@ def test_scopes_never_mix(budget: Word) -> None:
             opened.price(charge)
 
 
-def test_what_has_no_price_is_refused_by_name() -> None:
+def test_a_guarantee_without_a_price_is_refused_with_the_reason() -> None:
     for charge in (ZCdp(1), Rdp({2: 1}), Approx(1, 0), GAUSSIAN):
         with pytest.raises(NotDerived, match="a pure-DP cost"):
             PureFilter(budget=Pure(1)).price(charge)
@@ -197,7 +197,7 @@ def test_budgets_and_counters_are_checked() -> None:
         ApproxFilter(budget=Approx(1, "1e-6"), charge_delta="1e-6")
 
 
-def test_a_stored_filter_is_read_strictly() -> None:
+def test_a_damaged_json_of_a_filter_is_refused() -> None:
     stored = ApproxFilter(budget=Approx(1, "1e-6"), slack="1e-7").to_json()
     assert filter_from_json(stored).to_json() == stored
     for change in (
@@ -216,7 +216,9 @@ def test_a_stored_filter_is_read_strictly() -> None:
 
 @pytest.mark.parametrize("epsilon", ["1/10", "1", "8"])
 @pytest.mark.parametrize("slack", ["1e-9", "1/4"])
-def test_the_approximate_filter_holds_no_less_than_the_theorem(epsilon: str, slack: str) -> None:
+def test_the_approximate_filter_admits_at_least_what_the_theorem_admits(
+    epsilon: str, slack: str
+) -> None:
     # Whitehouse et al. (2023), Theorem 1: epsilon >= sqrt(2 log(1/slack) S) + S/2, where S is the
     # sum of the squares; S = 2 rho.
     opened = ApproxFilter(budget=Approx(epsilon, "1/2"), slack=slack)
@@ -279,7 +281,7 @@ def delta_of(paths: list[tuple[Any, Any]]) -> Any:
     return mpmath.fsum(max(p - factor * q, 0) for p, q in paths)
 
 
-def test_a_list_chosen_on_the_way_exceeds_every_list_it_could_be() -> None:
+def test_an_adaptive_list_exceeds_every_fixed_list() -> None:
     with mpmath.workdps(30):
         lists = [delta_of(tree(FIRST, rest, rest)) for rest in (AFTER_YES, AFTER_NO)]
         chosen = delta_of(tree(FIRST, AFTER_YES, AFTER_NO))
@@ -322,7 +324,7 @@ def test_the_best_adversary_stays_within_the_sum_of_rho() -> None:
     assert chosen - 1e-12 <= most(square, 0) <= promised
 
 
-def test_nothing_but_sums_can_be_charged() -> None:
+def test_a_composed_curve_of_a_caller_cannot_be_charged() -> None:
     class Total:
         """A composed list with its own curve, as a user could pass it."""
 

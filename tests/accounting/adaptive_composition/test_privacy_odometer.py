@@ -41,7 +41,7 @@ def test_a_pure_odometer_is_the_sum() -> None:
         Odometer(filter=opened, slack="1e-6")
 
 
-def test_the_lines_share_the_slack() -> None:
+def test_the_rates_of_an_odometer_share_its_slack() -> None:
     rates = [_rate(Fraction(1, 2), Fraction("1e-6"), j) for j in range(1, 65)]
     assert sum(share for _, share in rates) < 1
     # Each line is close to the best line at the rate for which it was chosen.
@@ -94,7 +94,7 @@ def crossing(each: Fraction, readings: Sequence[Fraction]) -> float:
 
 
 @pytest.mark.nightly
-def test_the_loss_crosses_the_reading_no_more_often_than_said() -> None:
+def test_the_loss_exceeds_the_reading_with_at_most_the_stated_probability() -> None:
     each, steps, slack = Fraction(1, 10), 300, Fraction(1, 20)
     opened = ZCdpFilter(budget=ZCdp(steps * each**2 / 2))
     meter = Odometer(filter=opened, slack=slack)
@@ -181,7 +181,7 @@ def most_crossings(budget: ZCdp, readings: Callable[[Fraction], Fraction]) -> fl
     return crossed(0, 0)
 
 
-def test_no_strategy_crosses_the_reading_more_often_than_said() -> None:
+def test_no_strategy_exceeds_the_reading_more_often_than_stated() -> None:
     budget, slack = ZCdp(2), Fraction(1, 2)
     opened = ZCdpFilter(budget=budget)
     meter = Odometer(filter=opened, slack=slack)

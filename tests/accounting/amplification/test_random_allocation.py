@@ -59,7 +59,7 @@ def test_orders_of_both_directions(sigma: str, rounds: int) -> None:
                 assert away != pytest.approx(found, rel=2e-2)
 
 
-def test_the_direction_that_is_gone_counts() -> None:
+def test_the_direction_of_a_removed_unit_can_be_the_worse_one() -> None:
     r"""Wide noise and small orders: the direction without the unit is slightly larger."""
     from accounting.pld import allocation_renyi as by_orders
     from dpcore.numbers.enclosure import precision
@@ -90,7 +90,7 @@ def test_epsilon_is_above_the_hockey_stick() -> None:
     )
 
 
-def test_ratios_beyond_the_powers_of_floats() -> None:
+def test_density_ratios_whose_powers_overflow_floats_are_bounded() -> None:
     # At sigma 1/5 ratios reach e^60, whose 13th power is not a float.
     found = ends(epoch_of("1/5", 2).delta(1))
     truth = of_two_rounds(0.2, 1.0, present=True)
@@ -127,7 +127,7 @@ def test_several_picks_cost_at_most_as_many_plain_releases() -> None:
     assert few.epsilon("1e-6").upper < plain.epsilon("1e-6").upper * Fraction(2, 3)
 
 
-def test_orders_between_whole_ones_lie_on_the_chord_or_below_one_gaussian() -> None:
+def test_fractional_orders_are_bounded_by_the_chord_or_by_one_gaussian() -> None:
     epoch = epoch_of("1", 20)
     values = [float(epoch.renyi(Fraction(k, 4)).upper) * (k / 4 - 1) for k in range(5, 40)]
     steps = np.diff(values)
@@ -215,7 +215,7 @@ def test_many_rounds_and_epochs() -> None:
         ("_listed", "masses * ratios", "masses"),
     ],
 )
-def test_broken_listings_are_seen(
+def test_a_broken_listing_is_detected(
     name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = getattr(allocation_loss, name)

@@ -104,7 +104,7 @@ def between(
         ("local-hashing", 4, "1/2"),
     ],
 )
-def test_the_ends_enclose_every_multiset_of_reports(
+def test_bounds_enclose_the_loss_of_every_multiset_of_reports(
     family: str, values: int, epsilon: Any, users: int
 ) -> None:
     report = made(family, epsilon=epsilon, values=values)
@@ -112,13 +112,13 @@ def test_the_ends_enclose_every_multiset_of_reports(
 
 
 @pytest.mark.parametrize("encoding", ["symmetric", "optimised"])
-def test_the_ends_enclose_every_multiset_of_bits(encoding: Any) -> None:
+def test_bounds_enclose_the_loss_of_every_multiset_of_bits(encoding: Any) -> None:
     between(UnaryEncoding(epsilon=2, values=3, encoding=encoding), 3)
     between(SubsetSelection(epsilon="1/2", values=4), 3)
 
 
 @pytest.mark.parametrize(("values", "epsilon"), [(3, 1), (10, "1/2"), (50, 3)])
-def test_many_users_of_one_other_value(values: int, epsilon: Any) -> None:
+def test_many_users_with_one_other_value_are_enclosed(values: int, epsilon: Any) -> None:
     """The sum over the counts of both values, in floats, where all others have a third value."""
     report, users = RandomisedResponse(epsilon=epsilon, values=values), 300
     own, other = float(report.own), float(report.other)
@@ -156,7 +156,7 @@ def _compared(report: LocalReport) -> None:
         ("_delta", "/ reports.users", "/ (reports.users + 1)"),
     ],
 )
-def test_a_wrong_curve_is_seen(
+def test_a_wrong_curve_of_shuffled_reports_is_detected(
     name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shuffling._delta.cache_clear()
@@ -169,7 +169,7 @@ def test_a_wrong_curve_is_seen(
 
 
 @pytest.mark.parametrize("family", [*FAMILIES])
-def test_three_values_are_supported_together_that_often(family: str) -> None:
+def test_the_probability_that_a_report_supports_three_values_is_exact(family: str) -> None:
     for values, epsilon in product((3, 4, 5), ("1/2", 2)):
         report = made(family, epsilon=epsilon, values=values)
         law = report.law(0)
@@ -182,7 +182,7 @@ def test_three_values_are_supported_together_that_often(family: str) -> None:
         assert report.triple in found
 
 
-def test_randomised_response_is_known_from_both_sides() -> None:
+def test_randomised_response_has_a_lower_and_an_upper_bound() -> None:
     found = ends(
         guarantee(
             ShuffledReports(report=RandomisedResponse(epsilon=4, values=100), users=10**6)
@@ -196,7 +196,7 @@ def test_randomised_response_is_known_from_both_sides() -> None:
 
 
 @pytest.mark.parametrize(("values", "epsilon"), [(3, 1), (10, 8)])
-def test_a_thousand_users_suffice_for_close_ends(values: int, epsilon: int) -> None:
+def test_a_thousand_users_suffice_for_close_bounds(values: int, epsilon: int) -> None:
     report = RandomisedResponse(epsilon=epsilon, values=values)
     found = guarantee(ShuffledReports(report=report, users=1000)).epsilon("1e-6", "1e-4")
     assert found.lower is not None
@@ -215,7 +215,7 @@ def test_epsilon_is_the_inverse_of_delta() -> None:
     assert found.delta(2).upper == 0
 
 
-def test_a_total_of_shuffles_lies_above_the_law_of_all_reports(
+def test_a_total_of_shuffles_is_above_the_loss_of_all_reports(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shuffling, "_DOTS", 40)
@@ -263,7 +263,7 @@ def test_a_shuffle_is_written_read_and_charged() -> None:
 
 
 @pytest.mark.parametrize("order", ["3/2", "2", "20"])
-def test_renyi_divergences_lie_below_those_of_one_report(order: str) -> None:
+def test_renyi_divergences_of_a_shuffle_are_at_most_those_of_one_report(order: str) -> None:
     report = RandomisedResponse(epsilon=2, values=3)
     found, at = guarantee(ShuffledReports(report=report, users=3)), real(Fraction(order))
     with mpmath.workdps(40):
@@ -326,13 +326,15 @@ def test_the_mean_positive_part_is_enclosed_for_every_scale(
         ("grown = [m * (scale * w).exp()", "grown = [m"),
     ],
 )
-def test_a_wrong_positive_part_is_seen(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_mean_positive_part_is_detected(
+    old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(positive_part, "_TILT", 5)
     with pytest.raises(AssertionError):
         positive_mean(12, mutated(positive_part.mean_positive_part, old, new))
 
 
-def test_far_beyond_epsilon_the_bounds_on_delta_remain() -> None:
+def test_bounds_on_delta_hold_far_beyond_the_local_epsilon() -> None:
     report = RandomisedResponse(epsilon="3.9", values=2)
     found = guarantee(ShuffledReports(report=report, users=10**5)).delta("1.1")
     assert (found.lower or 0) <= found.upper < Fraction(1, 10**100)

@@ -123,7 +123,7 @@ EXACT = range(4)  # rows that meet the default width
 
 @by_day(9)
 @pytest.mark.parametrize("row", range(len(EXTREMES)))
-def test_extremes_are_held_from_both_sides(row: int) -> None:
+def test_extreme_parameters_have_a_lower_and_an_upper_bound(row: int) -> None:
     sigma, scheme, rate, rounds, question, at, least, truth, most = EXTREMES[row]
     source: Any = scheme(curve=NORMAL(sigma), rate=rate)
     found = getattr(compose((source, rounds)) if rounds > 1 else source, question)(at, "1e-6")
@@ -188,7 +188,7 @@ def binomial(members: int, rate: float) -> list[tuple[float, float]]:
     return [(chance, float(at)) for at, chance in enumerate(found)]
 
 
-def test_members_that_move_otherwise_are_not_worse() -> None:
+def test_group_members_that_move_in_other_directions_are_not_worse() -> None:
     r"""Two members in the plane, by sums over a grid: equal directions are the worst."""
     sigma, q = 1.5, 0.3
     x = np.linspace(-9, 11, 401)
@@ -309,7 +309,7 @@ def by_fft(sigma: float, shifts: Any, rounds: int, delta: float) -> float:
     return float(brentq(excess, 0.0, reach - 1))
 
 
-def test_without_a_sample_a_group_moves_further() -> None:
+def test_an_unsampled_group_moves_the_sum_by_its_size() -> None:
     assert Sensitivity(2).times(3) == Sensitivity(6)
     assert Sensitivity.l1(2).times(3) == Sensitivity.l1(6)
     assert Sensitivity.l2_squared(2).times(3) == Sensitivity.l2_squared(18)
@@ -327,7 +327,7 @@ def replaced(noise: RealNoise, rate: str, sensitivity: Sensitivity | int = 1) ->
     return releases.replaced(curve=curve, rate=rate)
 
 
-def test_no_other_neighbours_are_worse() -> None:
+def test_no_other_pair_of_replaced_units_is_worse() -> None:
     r"""Sums of (p - e^epsilon q)+ on a fine grid in the plane, any two shifts of length <= 1."""
     rng, s, g = np.random.default_rng(5), 0.8, 0.3
     x, y = np.meshgrid(*(np.arange(-7, 7, 0.05),) * 2)
@@ -378,7 +378,7 @@ def test_many_rounds_against_another_tool() -> None:
     assert compose((part, 1000)).epsilon("1e-6", "1e-4").upper < ours.lower
 
 
-def test_everybody_is_no_sample() -> None:
+def test_a_sampling_rate_of_one_is_no_sampling() -> None:
     for moves, twice in (
         (Sensitivity.of(1), Sensitivity.of(2)),
         (Sensitivity.l2_squared(3), Sensitivity.l2_squared(12)),
@@ -394,7 +394,7 @@ def test_everybody_is_no_sample() -> None:
             assert (ours.lower, ours.upper) == (other.lower, other.upper)
 
 
-def test_a_rare_sample_is_told_about() -> None:
+def test_a_total_of_rare_samples_is_at_least_the_cost_of_one_round() -> None:
     r"""The total costs at least one round, which is computed from the normal law alone."""
     curve = releases.gaussian(1)
     part = PoissonSampled(curve=curve, rate="1e-9")
@@ -404,7 +404,7 @@ def test_a_rare_sample_is_told_about() -> None:
 
 @pytest.mark.parametrize("rate", ["1e-300", "1e-320", "1e-400"])
 @pytest.mark.parametrize("kind", [releases.poisson, releases.replaced])
-def test_rates_below_floats_are_not_lost(kind: Any, rate: str) -> None:
+def test_rates_below_the_smallest_float_are_not_rounded_to_zero(kind: Any, rate: str) -> None:
     curve = releases.gaussian(1)
     found = ends(compose((kind(curve=curve, rate=rate), 10)).delta("1/10"))
     assert 0 <= found.lower <= 10 * Fraction(rate)

@@ -48,7 +48,7 @@ def holds(found: Callable[[str], Enclosure], worlds: Iterable[World]) -> bool:
 @by_day(6)
 @each_case
 @pytest.mark.parametrize("rate", ["1/10", "2/3"])
-def test_delta_is_the_worst_over_all_worlds(case: Case, rate: str) -> None:
+def test_delta_is_the_largest_over_all_neighbouring_datasets(case: Case, rate: str) -> None:
     exact = Fraction(rate)
     with mpmath.workdps(DIGITS):
         added, replaced = [*case.poisson(rate)], [*case.fixed(rate)]
@@ -82,7 +82,7 @@ def test_a_larger_sample_costs_more(one: Fraction, two: Fraction, epsilon: Fract
 
 
 @each_case
-def test_everyone_is_the_release_itself_and_nobody_costs_nothing(case: Case) -> None:
+def test_sampling_everyone_costs_the_release_and_sampling_nobody_costs_nothing(case: Case) -> None:
     whole = releases.poisson(curve=case.added(), rate=1)
     all_of = releases.fixed(curve=case.replaced(), sample=7, population=7)
     for at in AT:
@@ -97,7 +97,7 @@ def test_everyone_is_the_release_itself_and_nobody_costs_nothing(case: Case) -> 
     assert nobody.enclose_epsilon("1e-29") == Enclosure.exactly(0)
 
 
-def test_the_ends_of_delta() -> None:
+def test_epsilon_at_delta_zero_and_delta_beyond_the_largest_loss_are_exact() -> None:
     case = CASES["laplace"]
     sampled = releases.poisson(curve=case.added(), rate="1/10")
     with mpmath.workdps(DIGITS):
@@ -113,7 +113,7 @@ def test_the_ends_of_delta() -> None:
 
 @pytest.mark.parametrize("name", ["laplace", "gaussian", "skellam"])
 @pytest.mark.parametrize("order", ["3/2", "2", "7"])
-def test_renyi_is_the_worst_over_all_worlds(name: str, order: str) -> None:
+def test_renyi_is_the_largest_over_all_neighbouring_datasets(name: str, order: str) -> None:
     case, alpha = CASES[name], Fraction(order)
     found = releases.poisson(curve=case.added(), rate="1/5").enclose_renyi(order)
     with mpmath.workdps(DIGITS):
@@ -126,7 +126,7 @@ def test_renyi_is_the_worst_over_all_worlds(name: str, order: str) -> None:
     assert found.upper - found.lower <= found.upper / 10**10
 
 
-def test_renyi_at_the_ends() -> None:
+def test_renyi_divergences_of_samples_at_edge_cases() -> None:
     hidden = releases.poisson(curve=CASES["coins"].added(), rate="1/5")
     assert hidden.enclose_renyi(2) == Enclosure.infinite()
     gaussian_curve = CASES["gaussian"].added()
@@ -138,7 +138,7 @@ def test_renyi_at_the_ends() -> None:
     assert "order 2" in refusal(lambda: fixed.enclose_renyi(2), NotDerived)
 
 
-def test_words() -> None:
+def test_a_sample_has_its_scope_and_shows_its_scheme() -> None:
     sampled = releases.poisson(curve=CASES["gaussian"].added(), rate=0.25)
     assert sampled.scope == ADDED
     assert repr(sampled).endswith("--sensitivity 1 --poisson 1/4')")
@@ -167,7 +167,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 ]
 
 
-def test_what_is_out_of_range_is_refused_by_name() -> None:
+def test_arguments_out_of_range_are_refused_by_name() -> None:
     for make, argument in REFUSED:
         with pytest.raises(InvalidParameter, match=rf"^{argument} = "):
             make()
@@ -183,7 +183,7 @@ def test_what_is_out_of_range_is_refused_by_name() -> None:
         ("rate * found.lower, rate * found.upper", "rate**2 * found.lower, rate**2 * found.upper"),
     ],
 )
-def test_mutants_of_one_round_are_caught(old: str, new: str) -> None:
+def test_a_broken_pair_of_one_sampled_round_is_detected(old: str, new: str) -> None:
     case, rate = CASES["gaussian"], Fraction(1, 10)
     sample = releases.poisson(curve=case.added(), rate=rate)
     with mpmath.workdps(DIGITS):
@@ -200,7 +200,7 @@ def test_mutants_of_one_round_are_caught(old: str, new: str) -> None:
     assert not kept(broken)
 
 
-def test_a_sample_without_renyi_divergences_says_what_to_ask_for() -> None:
+def test_a_sample_without_renyi_divergences_names_the_methods_to_use() -> None:
     fixed = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
     ways = PrivacyCurve(
         noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity.l2_squared(4), scope=ADDED
@@ -285,7 +285,7 @@ def same(one: Any, two: Any) -> bool:
     return bool(abs(one - two) <= mpmath.mpf("1e-12"))
 
 
-def test_each_direction_is_its_own() -> None:
+def test_each_direction_has_its_own_loss() -> None:
     case, rate = CASES["coins"], "1/3"
     present, absent = releases.poisson(curve=case.added(), rate=rate).directions
     with mpmath.workdps(DIGITS):
@@ -300,7 +300,7 @@ def test_each_direction_is_its_own() -> None:
     assert listing.hidden == 0
 
 
-def test_several_shifts_or_directions_are_sampled_from_above() -> None:
+def test_samples_with_several_worst_cases_have_an_upper_bound() -> None:
     case, rate = CASES["poisson"], "1/4"
     sampled = releases.poisson(curve=case.added(), rate=rate)
     assert not sampled.attained
@@ -351,11 +351,13 @@ def fixed_pair_holds(case: Case, sample: int, population: int) -> bool:
 @by_day(2)
 @pytest.mark.parametrize("name", ["laplace", "gaussian", "coins", "poisson"])
 @pytest.mark.parametrize(("sample", "population"), [(1, 10), (3, 4)])
-def test_one_pair_lies_above_all_worlds(name: str, sample: int, population: int) -> None:
+def test_one_pair_dominates_all_neighbouring_datasets(
+    name: str, sample: int, population: int
+) -> None:
     assert fixed_pair_holds(CASES[name], sample, population)
 
 
-def test_one_pair_lies_above_two_rounds_in_any_order() -> None:
+def test_one_pair_dominates_two_rounds_in_any_order() -> None:
     case = replace(CASES["coins"], reach=13)
     pair = releases.fixed(curve=case.replaced(), sample=1, population=4).pair()
     with mpmath.workdps(DIGITS):
@@ -378,7 +380,7 @@ def test_one_pair_lies_above_two_rounds_in_any_order() -> None:
         ("left + right", "right"),
     ],
 )
-def test_mutants_of_the_fixed_pair_are_caught(
+def test_a_broken_dominating_pair_is_detected(
     monkeypatch: pytest.MonkeyPatch, old: str, new: str
 ) -> None:
     def kept() -> bool:

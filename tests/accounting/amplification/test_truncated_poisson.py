@@ -52,7 +52,7 @@ def gain(one: Any, other: Any, epsilon: float) -> float:
 
 
 @pytest.mark.parametrize("relation", list(Relation))
-def test_every_small_dataset_stays_below(relation: Relation) -> None:
+def test_every_small_dataset_is_within_the_bound(relation: Relation) -> None:
     r"""Neighbours whose other units add nothing attain the lower bound."""
     broken = 0
     for rate, most in (("1/3", 1), ("3/4", 1), ("3/4", 2), ("1", 2)):
@@ -77,7 +77,7 @@ def test_every_small_dataset_stays_below(relation: Relation) -> None:
     assert broken > 0
 
 
-def test_a_batch_that_is_never_cut_is_a_poisson_sample() -> None:
+def test_a_batch_that_is_never_truncated_is_a_poisson_sample() -> None:
     plain = releases.poisson(curve=CURVE, rate="1/10")
     whole = truncated("1/10", 50, 50)
     assert whole.directions == plain.directions
@@ -90,7 +90,7 @@ def test_a_batch_that_is_never_cut_is_a_poisson_sample() -> None:
     assert rate == truncated("1", 50, 25).kept.upper == Fraction(1, 2)
 
 
-def test_the_chances_are_those_of_counting() -> None:
+def test_the_probabilities_of_truncation_equal_enumerated_ones() -> None:
     source = truncated("1/3", 5, 2)
     weights = {n: math.comb(4, n) * 2 ** (4 - n) for n in range(5)}
     filled = Fraction(sum(weights[n] for n in (2, 3, 4)), 3**4)
@@ -134,7 +134,7 @@ def test_many_rounds_against_another_tool(relation: Relation) -> None:
     assert (accounted > ours.upper_float * 1.01) is not replaced
 
 
-def test_one_round_lies_within_its_ends() -> None:
+def test_one_round_lies_between_its_bounds() -> None:
     source = truncated("1/4", 4, 1)
     back = ends(source.epsilon(source.delta("1/10", "1e-12").upper, "1e-10"))
     assert back.upper_float == pytest.approx(0.1, rel=1e-9)

@@ -96,7 +96,7 @@ def differs(found: Calibration, name: str) -> bool:
 
 @by_day(2)
 @pytest.mark.parametrize("law", MANY)
-def test_a_thousand_rounds(law: str) -> None:
+def test_a_thousand_rounds_are_calibrated(law: str) -> None:
     given = {"noise": law, "epsilon": 8, "delta": "1e-6", "rounds": 1000, **MANY[law]}
     found = calibrate(**given)
     assert found.least
@@ -105,7 +105,7 @@ def test_a_thousand_rounds(law: str) -> None:
 
 @by_day(1)
 @pytest.mark.parametrize("epsilon", ["0.1", "0.01"])
-def test_little_epsilon_over_many_samples_takes_seconds(epsilon: str) -> None:
+def test_a_small_epsilon_over_many_samples_is_calibrated_in_seconds(epsilon: str) -> None:
     """The least sigma is nearly that of real Gaussian noise; progress reports each sigma tried."""
     asked: dict[str, Any] = {
         "epsilon": epsilon,
@@ -126,7 +126,7 @@ def test_little_epsilon_over_many_samples_takes_seconds(epsilon: str) -> None:
 
 
 @pytest.mark.parametrize("law", ONE)
-def test_one_round_by_plain_sums(law: str) -> None:
+def test_calibrated_noise_of_one_round_agrees_with_plain_sums(law: str) -> None:
     found = calibrate(noise=law, epsilon=1, delta="1e-4", sensitivity=2)
     assert found.least
     assert isinstance(found.noise, Noise)
@@ -136,7 +136,7 @@ def test_one_round_by_plain_sums(law: str) -> None:
     assert by_plain_sum(found.step_less, 2, epsilon) > delta
 
 
-def test_the_search_is_the_only_thing_that_a_mutant_may_break() -> None:
+def test_a_wrong_result_of_the_search_is_refused() -> None:
     # A search that stops one step early: the result is refused instead of returned.
     short = mutated(
         search, "value=value, found=found, beyond=next_", "value=value, found=other, beyond=next_"
@@ -179,7 +179,7 @@ def test_noise_is_calibrated_under_any_scheme() -> None:
     ],
     ids=["rounds ignored", "another epsilon", "sensitivity ignored"],
 )
-def test_a_broken_evaluation_is_seen(
+def test_a_broken_evaluation_is_detected(
     monkeypatch: pytest.MonkeyPatch, owner: Any, broken: str, old: str, new: str
 ) -> None:
     given: dict[str, Any] = {
@@ -202,7 +202,9 @@ def test_a_broken_evaluation_is_seen(
     ],
     ids=["the wrong way", "a step too long"],
 )
-def test_a_wrong_step_is_seen(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+def test_a_wrong_step_of_the_grid_is_detected(
+    monkeypatch: pytest.MonkeyPatch, old: str, new: str
+) -> None:
     monkeypatch.setattr(Unknown, "riskier", mutated(Unknown.riskier, old, new))
     try:
         found = calibrate(noise="discrete-gaussian", epsilon=1, delta="1e-6", rounds=10)
@@ -226,7 +228,7 @@ def test_only_a_certified_failure_proves_the_edge() -> None:
 
 
 @pytest.mark.parametrize(("low", "fails"), [(None, False), ("1/9", False), ("1/8", True)])
-def test_a_search_without_a_value_says_what_is_proven(low: str | None, *, fails: bool) -> None:
+def test_a_search_without_a_result_states_what_is_proven(low: str | None, *, fails: bool) -> None:
     rounds = Unknown(name="rounds", power=-1, unit=1, least=1, most=9)
     lower = None if low is None else Fraction(low)
     bound = Bound(lower=lower, upper=Fraction(1), method="", theorem="")
@@ -239,7 +241,7 @@ def test_a_search_without_a_value_says_what_is_proven(low: str | None, *, fails:
 
 @pytest.mark.parametrize("power", [2, 1, -1, -2])
 @pytest.mark.parametrize("place", ["3/7", "1", "41", "12345"])
-def test_every_kind_of_number_is_found_by_the_same_search(power: int, place: str) -> None:
+def test_one_search_finds_every_kind_of_parameter(power: int, place: str) -> None:
     """Search for the point where a bound crosses its limit, for each kind of number."""
     root = Fraction(place)
     whole = root.denominator == 1
@@ -265,7 +267,7 @@ def test_every_kind_of_number_is_found_by_the_same_search(power: int, place: str
 
 @by_day(2)
 @pytest.mark.parametrize("sampling", [Sampling.POISSON, Sampling.FIXED, Sampling.SHUFFLED])
-def test_the_noise_of_a_training_run(sampling: Sampling) -> None:
+def test_the_noise_multiplier_of_a_training_run_is_calibrated(sampling: Sampling) -> None:
     run = TrainingRun(noise_multiplier=1, batch_size=60, examples=600, epochs=4, sampling=sampling)
     found = noise_multiplier(run, epsilon=2, delta="1e-5")
     assert found.proven is (sampling is Sampling.POISSON)
@@ -290,7 +292,7 @@ def test_pure_laplace_is_exact(sensitivity: Any, scale: int) -> None:
     assert found.to_json()["epsilon"] == {"lower": 2.0, "upper": 2.0}
 
 
-def test_pure_polya_differences() -> None:
+def test_pure_epsilon_of_polya_differences_is_calibrated() -> None:
     found = calibrate(noise="polya-difference:shape=0.9", epsilon=1, rounds=5)
     assert found.least
     # k log(p(0)/p(1)), from the masses directly.
@@ -301,7 +303,7 @@ def test_pure_polya_differences() -> None:
 
 
 @pytest.mark.nightly
-def test_honest_users_alone_are_enough() -> None:
+def test_the_noise_of_the_honest_users_meets_the_target() -> None:
     whole = calibrate(noise="skellam", epsilon=1, delta="1e-6", rounds=4)
     part = calibrate(noise="skellam", epsilon=1, delta="1e-6", rounds=4, honest_fraction="9/10")
     sizes = [Fraction(found.noise.parameters["variance"]) for found in (whole, part)]
@@ -326,7 +328,7 @@ def test_honest_users_alone_are_enough() -> None:
     rounds=st.sampled_from([1, 2, 7, 40]),
     moves=st.integers(1, 3),
 )
-def test_whatever_is_returned_stands(
+def test_every_calibrated_noise_meets_its_target(
     law: str, epsilon: str, delta: str, rounds: int, moves: int
 ) -> None:
     asked: dict[str, Any] = {"noise": law, "rounds": rounds, "sensitivity": moves}
@@ -351,7 +353,7 @@ def test_whatever_is_returned_stands(
         ({"noise": "polya:shape=1/2", "epsilon": 1, "delta": "1e-30"}, "use a larger delta"),
     ],
 )
-def test_what_no_noise_keeps_is_refused(given: dict[str, Any], said: str) -> None:
+def test_a_target_that_no_noise_meets_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(NotDerived, match=said):
         calibrate(**given)
 
@@ -405,7 +407,7 @@ def near(found: CalibratedSum, mean: float, largest: float, rel: float) -> None:
 
 
 @pytest.mark.parametrize("horizon", [1, 6, 64, 100])
-def test_pure_errors_are_those_of_the_blocks_and_of_the_matrices(horizon: int) -> None:
+def test_errors_of_running_sums_equal_those_of_blocks_and_matrices(horizon: int) -> None:
     tree, doubling, root = compare_sums(horizon=horizon, epsilon="1/2")
     levels = math.floor(math.log2(horizon)) + 1
     ones = [t.bit_count() for t in range(1, horizon + 1)]
@@ -420,7 +422,7 @@ def test_pure_errors_are_those_of_the_blocks_and_of_the_matrices(horizon: int) -
 
 
 @pytest.mark.parametrize("delta", ["0", "1e-6"])
-def test_each_keeps_the_promise_and_one_step_less_is_shown_not_to(delta: str) -> None:
+def test_each_running_sum_meets_its_target_and_one_step_less_does_not(delta: str) -> None:
     for found in compare_sums(horizon=64, epsilon=1, delta=delta):
         assert guarantee(found.setting).epsilon(delta).upper <= 1
         calibration = found.calibration
@@ -431,7 +433,7 @@ def test_each_keeps_the_promise_and_one_step_less_is_shown_not_to(delta: str) ->
         assert calibration.found_less.lower > limit
 
 
-def test_with_gaussian_noise_the_square_root_beats_the_tree_and_with_laplace_it_loses() -> None:
+def test_the_square_root_beats_the_tree_with_gaussian_noise_but_not_with_laplace_noise() -> None:
     tree, doubling, root = compare_sums(horizon=256, epsilon=1, delta="1e-6")
     assert root.mean.upper * 4 < tree.mean.lower
     near(root, *factorised(root), 0.01)
@@ -440,7 +442,7 @@ def test_with_gaussian_noise_the_square_root_beats_the_tree_and_with_laplace_it_
     assert tree.mean.upper < root.mean.lower
 
 
-def test_items_and_scope_enter_the_noise() -> None:
+def test_the_range_of_items_and_the_scope_determine_the_noise() -> None:
     items: dict[str, Any] = {"horizon": 8, "epsilon": 1, "low": -1, "high": "1/2", "unit": "1/4"}
     assert calibrate_sum("tree", **items).setting.noise == DiscreteLaplace(scale=24)
     scope = Scope(relation=Relation.ADD_REMOVE)

@@ -51,7 +51,9 @@ SINGLES: list[tuple[str, Sensitivity | int, list[str]]] = [
 
 @by_day(4)
 @pytest.mark.parametrize(("text", "sensitivity", "orders"), SINGLES, ids=str)
-def test_one_release(text: str, sensitivity: Sensitivity | int, orders: list[str]) -> None:
+def test_the_certificate_of_one_release_verifies(
+    text: str, sensitivity: Sensitivity | int, orders: list[str]
+) -> None:
     found = certify(curve(text, sensitivity), epsilons=["0", "1/3"], orders=orders)
     assert verify(found).holds
     assert verify(found.text()).holds
@@ -60,7 +62,7 @@ def test_one_release(text: str, sensitivity: Sensitivity | int, orders: list[str
 
 @by_day(2)
 @pytest.mark.parametrize(("text", "sensitivity", "orders"), SINGLES, ids=str)
-def test_every_end_moved_by_a_unit_fails(
+def test_a_claim_with_an_end_moved_by_one_unit_fails(
     text: str, sensitivity: Sensitivity | int, orders: list[str]
 ) -> None:
     document = certify(curve(text, sensitivity), epsilons=["1/3"], orders=orders).to_json()
@@ -97,7 +99,7 @@ def sealed(document: dict[str, Any]) -> dict[str, Any]:
     return resealed({**document, "assumptions": [*required_assumptions(document)]})
 
 
-def test_many_releases() -> None:
+def test_the_certificate_of_many_releases_verifies() -> None:
     gaussian = curve("discrete-gaussian:sigma_squared=400")
     found = certify(compose((gaussian, 1000)), deltas=["1e-6", "1e-30"], orders=["2"], digits=12)
     assert found.claims[0]["lower"].startswith("8.306226")
@@ -128,7 +130,7 @@ def releases(people: tuple[tuple[str, ...], ...], honest: str = "9/10") -> list[
         ((("ada",), ("bob",), ()), 3),
     ],
 )
-def test_a_run_is_what_one_person_may_have_taken_part_in(
+def test_the_certificate_of_a_run_covers_all_releases_of_one_person(
     people: tuple[tuple[str, ...], ...], most: int
 ) -> None:
     found = certify(releases(people))
@@ -145,7 +147,7 @@ def test_a_batch_released_twice_is_refused() -> None:
     assert "twice" in refusal(lambda: certify([*releases((("ada",),)), *releases((("ada",),))]))
 
 
-def test_what_has_no_two_sided_number_is_refused_with_the_reason() -> None:
+def test_a_guarantee_without_two_bounds_is_refused_with_the_reason() -> None:
     assert "upper bound" in refusal(lambda: certify(compose((ZCdp("1/10"), 2))), NotDerived)
     with pytest.raises(NotDerived, match="lower bounds too: compose a stated Pure"):
         certify(compose((guarantee(Selection(epsilon=1, sensitivity=1)), 2)))
@@ -197,7 +199,7 @@ class Wrong:
         raise NotImplementedError
 
 
-def test_an_engine_that_is_wrong_certifies_nothing() -> None:
+def test_a_wrong_engine_certifies_nothing() -> None:
     with pytest.raises(Disagreement, match="epsilon"):
         certify(cast(Composition, Wrong()))
 
@@ -207,7 +209,9 @@ def test_an_engine_that_is_wrong_certifies_nothing() -> None:
     st.fractions(min_value=0, max_value=Fraction(1, 10**6), max_denominator=10**12),
     st.integers(min_value=0, max_value=9),
 )
-def test_a_cell_holds_the_enclosure_with_room(low: Fraction, width: Fraction, digits: int) -> None:
+def test_the_decimal_ends_of_a_claim_enclose_the_value_with_a_margin(
+    low: Fraction, width: Fraction, digits: int
+) -> None:
     cell = _cell(low, low + width, digits)
     unit = Fraction(1, 10**digits)
     if cell is None:

@@ -103,7 +103,7 @@ def moved(document: dict[str, Any], end: str, to: Fraction) -> dict[str, Any]:
 
 @by_day(6)
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_kernel_proves_what_is_estimated_and_no_false_end(
+def test_the_kernel_proves_estimated_claims_and_no_false_end(
     kind: str, certified: Certified
 ) -> None:
     document = certified(kind)
@@ -193,7 +193,7 @@ SLOW: Final = [
 
 
 @pytest.mark.parametrize(("kind", "part"), SLOW, ids=range(len(SLOW)))
-def test_what_takes_long_is_stopped_in_time(
+def test_a_long_computation_of_the_kernel_stops_at_its_deadline(
     kind: str, part: dict[str, Any], certified: Certified
 ) -> None:
     document = certified(kind)
@@ -215,7 +215,7 @@ def test_a_delta_of_zero_has_evidence() -> None:
     assert verify(found).proof == "kernel"
 
 
-def test_what_the_kernel_does_not_reach_gets_no_evidence() -> None:
+def test_a_claim_beyond_the_kernel_gets_no_evidence() -> None:
     mechanism = Mechanism(noise=DiscreteGaussian(sigma_squared=9), sensitivity=1)
     for asked in ({"deltas": (), "orders": ["5/2"]}, {"orders": ["5/2"]}):
         with pytest.raises(NotDerived, match="only rational Renyi divergences"):
@@ -226,7 +226,7 @@ def test_what_the_kernel_does_not_reach_gets_no_evidence() -> None:
     assert "zCDP" in refusal(lambda: certify(compose(ZCdp("1/2")), evidence=True), NotDerived)
 
 
-def test_beyond_the_largest_finite_loss_no_epsilon_is_a_lower_end() -> None:
+def test_no_lower_bound_on_epsilon_exceeds_the_largest_finite_loss() -> None:
     # delta stays 2^-10 there, however large epsilon is.
     certificate = certify(compose(Approx("1", "1/1024")), deltas=["1/512"], evidence=True)
     document = read(certificate.to_json())
@@ -238,7 +238,7 @@ def test_beyond_the_largest_finite_loss_no_epsilon_is_a_lower_end() -> None:
         proven(document, false, lambda *_: None)
 
 
-def test_the_command_says_what_decided(run: Command, tmp_path: Path) -> None:
+def test_the_command_states_whether_the_kernel_decided(run: Command, tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     words = "budget dpsgd --noise-multiplier 2 --batch-size 512 --examples 25600 --rounds 90"
     answer = run(*words.split(), "--delta", "1e-4", "--certificate", str(file), "--evidence")

@@ -33,7 +33,9 @@ def delta(part: dict[str, Any], epsilon: Fraction) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(("part", "name", "scale"), REALS, ids=["gaussian", "laplace"])
-def test_dp_accounting_finds_the_same(part: dict[str, Any], name: str, scale: float) -> None:
+def test_the_estimate_agrees_with_dp_accounting(
+    part: dict[str, Any], name: str, scale: float
+) -> None:
     peer = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
     value, error = delta(part, Fraction(1, 10))
     assert error < 1e-4 * value
@@ -51,7 +53,7 @@ def test_narrow_gaussians_are_refused_at_once(sigma: str) -> None:
 
 
 @pytest.mark.parametrize("epsilon", ["1/2", "3/2", "5/2"])
-def test_one_gaussian_is_its_closed_form(epsilon: str) -> None:
+def test_one_gaussian_agrees_with_its_closed_form(epsilon: str) -> None:
     value, error = delta(noise("gaussian", 1, sigma="2"), Fraction(epsilon))
     e = float(Fraction(epsilon))
     truth = norm.cdf(0.25 - 2 * e) - math.exp(e) * norm.cdf(-0.25 - 2 * e)
@@ -66,7 +68,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_few_rounds_are_the_same_by_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enumeration_and_integral_agree_for_few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     part = noise("skellam", 1, 6, variance="9")
     direct = delta(part, Fraction(2))[0]
     monkeypatch.setattr(estimate, "_FEW_ROUNDS", 0)
@@ -105,7 +107,7 @@ def test_a_renyi_divergence_of_skellam_noise_is_a_sum() -> None:
     assert "estimate: agrees with" in str(found[1])
 
 
-def test_a_law_that_ends_on_one_side_has_an_infinite_divergence() -> None:
+def test_a_one_sided_law_has_an_infinite_divergence() -> None:
     text = certificate([noise("poisson", 1, mean="3")], [enclosed("renyi", "2", "0.3", "0.4")])
     found = verify(text)
     assert not found.holds
@@ -113,7 +115,7 @@ def test_a_law_that_ends_on_one_side_has_an_infinite_divergence() -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_what_is_not_resolved_is_unchecked() -> None:
+def test_an_unresolved_claim_is_unchecked() -> None:
     rounds = noise("laplace", 1, 40, scale="3")
     found = verify(certificate([rounds], [enclosed("epsilon", "1/1000", "8.00000", "8.00001")]))
     assert found.findings[0].status in (Status.FAILS, Status.UNCHECKED)
@@ -129,7 +131,7 @@ def _unresolved() -> Status:
 
 
 @pytest.mark.usefixtures("short")
-def test_an_error_of_zero_would_decide_what_is_not_resolved(
+def test_an_error_estimate_of_zero_would_decide_unresolved_claims(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broken = mutated(estimate._integral, "8 * abs(first - second) + error", "0.0")

@@ -19,7 +19,7 @@ NAMES = ("one_gaussian", "thousand_laplaces", "returning_users")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_entry_is_yaml_and_says_what_is_proven(name: str) -> None:
+def test_a_registry_entry_is_yaml_and_states_the_proven_claims(name: str) -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     document = json.loads((VECTORS / f"{name}.json").read_text())
     entry = registry_entry(document, Verdict(findings=()))
@@ -45,7 +45,7 @@ def test_an_entry_is_yaml_and_says_what_is_proven(name: str) -> None:
     assert found["deployment_model"]["release_type"] in ("One release", "Many releases")
 
 
-def test_a_changed_certificate_is_called_so() -> None:
+def test_a_changed_certificate_is_reported_as_changed() -> None:
     document = json.loads((VECTORS / "one_gaussian.json").read_text())
     good = verify(json.dumps(document))
     document["claims"][0]["upper"] = "0.18920733"

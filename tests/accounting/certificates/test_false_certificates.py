@@ -87,13 +87,15 @@ ALL_UP_OR_ALL_DOWN = mutated(
 )
 
 
-def test_two_directions_alone_would_admit_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_of_two_directions_only_would_accept_a_false_claim(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(worst_case_neighbours, "_directions", ALL_UP_OR_ALL_DOWN)
     assert status(*FALSE["two directions of four"]) == [Status.HOLDS]
 
 
 @pytest.mark.parametrize("name", TRUE)
-def test_its_true_twin_holds(name: str) -> None:
+def test_the_true_version_of_each_false_claim_holds(name: str) -> None:
     assert status(*TRUE[name]) == [Status.HOLDS]
 
 
@@ -107,7 +109,7 @@ def test_too_many_signs_are_unchecked() -> None:
     assert status(wide, enclosed("delta", "1/2", "0.4", "0.5")) == [Status.UNCHECKED]
 
 
-def test_a_point_that_is_no_rational_fails() -> None:
+def test_a_claim_at_an_irrational_point_fails() -> None:
     poisson = noise("poisson", 1, mean="3")
     (found,) = verify(certificate([poisson], [enclosed("delta", "0", "0.2", "0.2")])).findings
     assert found.status is Status.FAILS
@@ -146,7 +148,7 @@ HOSTILE: list[tuple[list[dict[str, Any]], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("case", HOSTILE, ids=map(str, range(len(HOSTILE))))
-def test_what_a_text_may_hold_is_answered_in_seconds(case: Any) -> None:
+def test_every_admissible_text_is_verified_in_seconds(case: Any) -> None:
     start = time.process_time()
     found = verify(certificate(case[0], [case[1]]))
     assert not found.holds
@@ -154,7 +156,7 @@ def test_what_a_text_may_hold_is_answered_in_seconds(case: Any) -> None:
     assert time.process_time() - start < 5
 
 
-def test_nothing_is_certified_that_is_not_decided_in_time() -> None:
+def test_a_claim_that_is_not_decided_in_time_is_not_certified() -> None:
     rounds = compose((PrivacyCurve(noise=read_noise("skellam:variance=1"), sensitivity=1), 10))
     with deadline(0.01), pytest.raises(NotDerived, match=r"not decided in 0\.01 seconds"):
         certify(rounds)

@@ -74,7 +74,7 @@ WORDS = {"sample": "rate 1/50", "group": "groups of 3", "run": "over 24 rounds b
 
 
 @pytest.mark.parametrize("kind", WORDS)
-def test_a_certificate_holds_and_no_neighbour_of_it(kind: str) -> None:
+def test_a_certificate_holds_and_slightly_changed_claims_fail(kind: str) -> None:
     found = verify(document(kind))
     assert found.holds, str(found)
     assert found.proof == ("kernel" if kind == "run" else "estimate")
@@ -116,7 +116,9 @@ TWINS: list[tuple[str, Callable[[dict[str, Any]], Any]]] = [
 
 @by_day(6)
 @pytest.mark.parametrize(("kind", "change"), TWINS, ids=range(len(TWINS)))
-def test_another_parameter_with_everything_made_to_fit_is_caught(kind: str, change: Any) -> None:
+def test_a_changed_parameter_is_rejected_even_if_all_other_fields_match(
+    kind: str, change: Any
+) -> None:
     changed = document(kind)
     change(changed)
     assert [each.status for each in verify(sealed(changed)).failures] == [Status.FAILS]
@@ -162,7 +164,7 @@ MALFORMED += [
 
 
 @pytest.mark.parametrize(("kind", "key", "value"), MALFORMED, ids=str)
-def test_what_is_malformed_is_refused_by_name(kind: str, key: str, value: Any) -> None:
+def test_a_malformed_field_is_refused_by_name(kind: str, key: str, value: Any) -> None:
     changed = document(kind)
     changed["parts"][0][key] = value
     found = verify(resealed(changed)).failures[0]
@@ -170,7 +172,7 @@ def test_what_is_malformed_is_refused_by_name(kind: str, key: str, value: Any) -
     assert found.where.startswith("parts[0]")
 
 
-def test_a_sample_needs_its_relation_its_assumptions_and_one_number_of_members() -> None:
+def test_a_sample_needs_its_relation_assumptions_and_number_of_members() -> None:
     changed = document("sample")
     changed["scope"]["relation"] = "replace"
     assert verify(resealed(changed)).failures[0].where == "parts[0].sampling"
@@ -185,7 +187,7 @@ def test_a_sample_needs_its_relation_its_assumptions_and_one_number_of_members()
     assert verify(sealed(changed)).failures[0].where == "parts"
 
 
-def test_no_exact_rho_and_no_orders_of_a_run_are_claimed() -> None:
+def test_exact_rho_and_renyi_orders_of_correlated_noise_are_not_certified() -> None:
     changed = document("run")
     theorem = "rhos of independent rounds add (Bun and Steinke 2016, Lemma 1.7)"
     changed["claims"].append({"quantity": "zcdp", "rho": "1/16", "theorem": theorem})
@@ -194,7 +196,7 @@ def test_no_exact_rho_and_no_orders_of_a_run_are_claimed() -> None:
         certify(guarantee(mechanism(Tree(rounds=8))), deltas=[], orders=[4])
 
 
-def test_what_has_no_certificate_is_refused_by_name() -> None:
+def test_a_release_without_a_certificate_is_refused_with_the_reason() -> None:
     for strategy in (Dense(rounds=2, rows=[[1, 0], [1, 1]]), Banded(rounds=8, grid=64)):
         with pytest.raises(NotDerived, match="verify supports trees"):
             certify(guarantee(mechanism(strategy)), deltas=["1e-6"])

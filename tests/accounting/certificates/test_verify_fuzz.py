@@ -178,12 +178,12 @@ def test_no_false_claim_holds() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(10, 30))
-def test_no_false_claim_holds_at_length(seed: int) -> None:
+def test_no_false_claim_holds_in_many_examples(seed: int) -> None:
     assert faults(seed, 100)[0] == []
 
 
 @pytest.mark.nightly
-def test_two_directions_of_an_asymmetric_box_alone_are_caught(
+def test_a_check_of_two_directions_of_an_asymmetric_box_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bad, seen = faults(5, 20, TURNING, ("box",))

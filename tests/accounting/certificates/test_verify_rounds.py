@@ -182,7 +182,7 @@ def tried(examples: int) -> Counter[str | Status]:
     return seen
 
 
-def test_no_claim_that_holds_is_too_small() -> None:
+def test_no_verified_claim_is_below_a_lower_bound() -> None:
     seen = tried(6)
     assert seen[Status.HOLDS] > 0
     assert seen["too small"] > 5
@@ -190,12 +190,12 @@ def test_no_claim_that_holds_is_too_small() -> None:
 
 
 @pytest.mark.nightly
-def test_no_claim_that_holds_is_too_small_at_length() -> None:
+def test_no_verified_claim_is_below_a_lower_bound_in_many_examples() -> None:
     seen = tried(1500)
     assert seen[Status.HOLDS] > 300
 
 
-def test_an_l2_norm_is_no_amount(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_l2_norm_is_not_read_as_the_shift_of_one_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nine coordinates move by 2/3 each: 6 in l1, so three rounds lose 1.8 and not 1.2."""
     claim, scope = exactly("pure", Fraction(6, 5)), ("contribution", "replace")
     found = verify(certificate([L2_FOR_AN_AMOUNT], [claim], scope))
@@ -256,7 +256,7 @@ def engine_refuses(part: dict[str, Any], scheme: str | None, relation: str) -> b
 
 @by_day(5)
 @pytest.mark.parametrize("law", SMALL)
-def test_what_the_engine_refuses_the_checker_refuses(law: str) -> None:
+def test_the_checker_refuses_whatever_the_engine_refuses(law: str) -> None:
     """Both also refuse some releases, and admit some, of every law."""
     ends = Counter[bool]()
     values = {key: some[0] for key, some in SMALL[law].items()}

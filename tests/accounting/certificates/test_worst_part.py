@@ -40,7 +40,7 @@ def failures(epsilon: Fraction, *parts: WorstPart) -> list[tuple[str, str]]:
     return [(each.where, each.reason) for each in found if each.status is not Status.HOLDS]
 
 
-def test_the_largest_of_the_parts_holds_and_no_less() -> None:
+def test_a_claim_must_be_at_least_the_largest_of_its_parts() -> None:
     assert PARTS[1].claims[DELTA] < EPSILON
     for turned in (PARTS, PARTS[::-1]):
         assert failures(EPSILON, *turned) == []
@@ -49,7 +49,7 @@ def test_the_largest_of_the_parts_holds_and_no_less() -> None:
         assert less == [("claims[0] (epsilon)", "is less than the epsilon of a part")]
 
 
-def test_a_part_claims_what_its_certificate_proves_of_the_same() -> None:
+def test_a_part_must_agree_with_its_own_certificate() -> None:
     small = replace(PARTS[0], claims={DELTA: EPSILON / 2})
     where, reason = failures(EPSILON, small)[0]
     assert (where, reason) == (
@@ -67,7 +67,7 @@ def test_a_part_claims_what_its_certificate_proves_of_the_same() -> None:
     ]
 
 
-def test_a_pure_epsilon_is_a_bound_at_every_delta_and_no_less() -> None:
+def test_a_pure_epsilon_bounds_a_part_at_every_delta() -> None:
     curve = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1)
     own = certify(curve, deltas=()).to_json()
     alone = replace(PARTS[0], certificate=own, claims={DELTA: Fraction(1, 10)})
@@ -82,7 +82,7 @@ def test_a_pure_epsilon_is_a_bound_at_every_delta_and_no_less() -> None:
     assert "claims a smaller" in failures(Fraction(1, 10), replace(alone, certificate=bare))[0][1]
 
 
-def test_a_certificate_that_does_not_hold_is_named_in_its_part() -> None:
+def test_the_failing_certificate_of_a_part_is_named() -> None:
     own: Any = PARTS[1].certificate
     broken = replace(PARTS[1], certificate={**own, "digest": "sha256:" + "0" * 64})
     ((where, _),) = failures(EPSILON, PARTS[0], broken)
@@ -91,7 +91,7 @@ def test_a_certificate_that_does_not_hold_is_named_in_its_part() -> None:
         check_certificates([PARTS[0], replace(PARTS[1], certificate={"schema": "other"})])
 
 
-def test_what_has_no_certificate_is_unchecked_and_what_is_stated_is_assumed() -> None:
+def test_a_part_without_a_certificate_is_unchecked_and_a_stated_part_is_assumed() -> None:
     bare = replace(PARTS[0], certificate=None, unchecked="too large")
     assert failures(EPSILON, bare) == [("parts[0]", "too large")]
     stated = replace(PARTS[0], inner=({"epsilon": "1/8"},), reason="a theorem")

@@ -36,7 +36,7 @@ def test_epsilon_and_delta_are_inverse(command: Command) -> None:
     assert back["delta"]["upper"] == pytest.approx(1e-6, rel=1e-9)
 
 
-def test_text_says_the_same(command: Command) -> None:
+def test_text_and_json_agree(command: Command) -> None:
     lines = command("epsilon", *LAPLACE, "--rounds", 1000, "--delta", 0).out.splitlines()
     assert lines[0] == "epsilon      exactly 50 at delta = 0"
     assert lines[1] == "rounds       1000 x discrete-laplace:scale=20 --sensitivity 1"
@@ -67,7 +67,7 @@ def test_the_method_is_explained_in_text_and_one_word_in_json(
         ("discrete-laplace:scale=2", "0", ""),
     ],
 )
-def test_an_infinite_epsilon_says_why_and_what_to_do(
+def test_an_infinite_epsilon_is_explained_with_advice(
     command: Command, noise: str, delta: str, reason: str
 ) -> None:
     out = command("epsilon", "--noise", noise, "--delta", delta).out
@@ -76,7 +76,7 @@ def test_an_infinite_epsilon_says_why_and_what_to_do(
     assert reason in out
 
 
-def test_unusual_points(command: Command) -> None:
+def test_epsilon_and_delta_at_extreme_points(command: Command) -> None:
     infinite = command("epsilon", *GAUSSIAN, "--delta", 0, "--json").json["epsilon"]
     assert infinite == {"lower": "inf", "upper": "inf"}
     one = command("epsilon", *GAUSSIAN, "--delta", 1, "--json").json["epsilon"]
@@ -109,7 +109,7 @@ def test_numbers_in_json_read_back_exactly(value: Fraction) -> None:
     assert Fraction(found if isinstance(found, str) else repr(found)) == value
 
 
-def test_groups_are_read_in_order(command: Command) -> None:
+def test_options_of_several_parts_are_read_in_order(command: Command) -> None:
     both = command(
         "epsilon", *GAUSSIAN, "--rounds", 3, *LAPLACE, "--rounds", 5, "--sensitivity", 2,
         "--sensitivity", 1, "--delta", "1e-6", "--json",
@@ -126,7 +126,7 @@ def test_groups_are_read_in_order(command: Command) -> None:
     assert shared["rounds"] == 10
 
 
-def test_sampling(command: Command) -> None:
+def test_sampling_options_are_read(command: Command) -> None:
     words = ["--noise", "discrete-gaussian:sigma_squared=4", "--delta", "1e-6", "--json"]
     whole = command("epsilon", *words).json["epsilon"]
     always = command("epsilon", *words, "--poisson", "100%").json
@@ -170,7 +170,7 @@ def test_a_curve_falls(command: Command, tmp_path: Path) -> None:
     assert (tmp_path / "curve.svg").stat().st_size > 1000
 
 
-def test_a_curve_beyond_floats(command: Command) -> None:
+def test_a_curve_with_deltas_below_floats_is_printed(command: Command) -> None:
     words = [*GAUSSIAN, "--points", 3, "--least-delta", "1e-400"]
     found = command("curve", *words, "--json").json["curve"]
     assert [row["delta"] for row in found] == [0.5, 7.071e-201, "1e-400"]
@@ -179,7 +179,7 @@ def test_a_curve_beyond_floats(command: Command) -> None:
     assert "--least-delta" in answer.err
 
 
-def test_calibrate(command: Command) -> None:
+def test_calibrated_noise_meets_the_target_and_one_step_less_does_not(command: Command) -> None:
     words = ["--rounds", 50, "--epsilon", 2, "--delta", "1e-6"]
     answer = command(
         "calibrate", "--noise", "discrete-gaussian", "--sensitivity", 1, *words, "--json"
@@ -198,7 +198,7 @@ def test_calibrate(command: Command) -> None:
     assert " fails: " in text
 
 
-def test_calibrate_pure_and_honest(command: Command) -> None:
+def test_pure_targets_and_honest_fractions_are_calibrated(command: Command) -> None:
     words = ["--noise", "discrete-laplace", "--epsilon", 2, "--rounds", 50]
     found = command("calibrate", *words, "--json").json
     assert noise_from_json(found["noise"]) == read_noise("discrete-laplace:scale=25")
@@ -208,7 +208,7 @@ def test_calibrate_pure_and_honest(command: Command) -> None:
     assert Fraction(less["noise"]["scale"]) > 25
 
 
-def test_returning(command: Command) -> None:
+def test_the_cost_of_returning_users_is_listed_by_theorem(command: Command) -> None:
     words = ["returning", "--noise", "discrete-gaussian:sigma_squared=400", "--delta", "1e-6"]
     lines = command(*words, "--visits", "1,2,4,…,1024").out.splitlines()
     assert lines[2].split()[:3] == ["visits", "exact", "renyi"]
@@ -235,7 +235,7 @@ def test_returning(command: Command) -> None:
         ("1,2,3,...,5,9", [1, 2, 3, 4, 5, 9]),
     ],
 )
-def test_counts(text: str, wanted: list[int]) -> None:
+def test_lists_and_ranges_of_counts_are_parsed(text: str, wanted: list[int]) -> None:
     assert composition_options.counts("--visits", text) == wanted
 
 
@@ -244,12 +244,14 @@ def test_counts(text: str, wanted: list[int]) -> None:
     ["", "1,,2", "0", "1,2,...,8", "1,2,4,...,9", "1,2,4,...", "1,2,4,...,...,8", "1,2,5,...,9",
      "4,2,1,...,8", "1,2,3,...,1e12", "x", "1.5"],
 )  # fmt: skip
-def test_counts_that_are_none(text: str) -> None:
+def test_invalid_counts_are_refused(text: str) -> None:
     assert "--visits" in refusal(lambda: composition_options.counts("--visits", text))
 
 
 @pytest.mark.parametrize("delta", ["0", "1e-6"])
-def test_the_rows_can_be_run_and_keep_the_target(command: Command, delta: str) -> None:
+def test_the_printed_noise_of_each_running_sum_meets_the_target(
+    command: Command, delta: str
+) -> None:
     answer = command("continual", "--horizon", 64, "--epsilon", 1, "--delta", delta, "--json")
     assert (answer.code, answer.err) == (0, "")
     found = answer.json
@@ -275,7 +277,7 @@ def test_errors_beyond_floats_are_infinite(command: Command) -> None:
     assert (found.code, found.json["continual"][0]["mean_squared_error"]["upper"]) == (0, "inf")
 
 
-def test_the_table(command: Command) -> None:
+def test_the_table_of_running_sums_is_correct(command: Command) -> None:
     lines = command("continual", "--horizon", "1e3", "--epsilon", 1).out.splitlines()
     assert lines[1].split()[:3] == ["tree", "discrete-laplace:scale=10", "1"]
     # Ten levels at scale 10; 512 items precede the last power of two.
@@ -284,7 +286,9 @@ def test_the_table(command: Command) -> None:
     assert lines[2].split()[-1] == "488"
 
 
-def test_the_answer_is_that_of_one_gaussian(command: Command, tmp_path: Path) -> None:
+def test_the_cost_of_correlated_noise_is_that_of_one_gaussian(
+    command: Command, tmp_path: Path
+) -> None:
     r"""Rows (1, 0), (1/2, 1), both rounds: C u = (1, 3/2), as l2-squared = 13/4 of one release."""
     file = tmp_path / "strategy.json"
     file.write_text("[[1, 0], [0.5, 1]]")

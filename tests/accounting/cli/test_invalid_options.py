@@ -174,6 +174,6 @@ def test_a_mistake_is_one_line_that_names_the_option(
 
 
 @pytest.mark.parametrize("command", GIVEN)
-def test_what_is_given_is_no_mistake(capsys: pytest.CaptureFixture[str], command: str) -> None:
+def test_valid_options_are_accepted(capsys: pytest.CaptureFixture[str], command: str) -> None:
     more = {"budget returning": "--visits 1", "budget curve": "--points 2"}.get(command, "")
     assert typed(capsys, *words_of(command, more)).code == 0

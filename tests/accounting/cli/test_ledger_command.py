@@ -54,7 +54,9 @@ def opened(command: Command) -> Command:
     ("budget", "counters"),
     [("rho=1/2", {"rho": "1/2"}), ("epsilon=3", {"epsilon": "3"}), ("epsilon=1,delta=1e-6", None)],
 )
-def test_budgets(command: Command, budget: str, counters: dict[str, str] | None) -> None:
+def test_each_kind_of_budget_can_be_opened(
+    command: Command, budget: str, counters: dict[str, str] | None
+) -> None:
     answer = command("open", "--budget", budget)
     assert answer.code == 0
     assert command("open", "--budget", budget).code == 0
@@ -118,7 +120,7 @@ def test_budgets_that_renew(command: Command, monkeypatch: pytest.MonkeyPatch) -
     assert [*command("show", "--user", "ada", "--json").json["periods"]] == ["2026", "2027"]
 
 
-def test_charges_add_and_are_paid_once(opened: Command) -> None:
+def test_charges_add_up_and_each_batch_is_charged_once(opened: Command) -> None:
     words = ["--batch", "monday", "--users", "ada, bob", *GAUSSIAN]
     answer = opened("charge", *words)
     assert (answer.code, answer.out, answer.err) == (
@@ -145,7 +147,7 @@ def test_charges_add_and_are_paid_once(opened: Command) -> None:
     assert (found["batch"], found["paid"], found["left_out"]) == ("monday", 2, [])
 
 
-def test_a_user_who_cannot_pay(opened: Command) -> None:
+def test_a_user_with_too_little_budget_is_refused(opened: Command) -> None:
     large = ["--noise", "discrete-gaussian:sigma_squared=5/4"]
     assert opened("charge", "--batch", "one", "--users", "ada", *large).code == 0
     answer = opened("charge", "--batch", "two", "--users", "ada,bob", *large)
@@ -164,7 +166,7 @@ def test_a_user_who_cannot_pay(opened: Command) -> None:
     assert opened.left("ada") == Fraction(1, 10)
 
 
-def test_claims_need_a_reason_and_keep_it(opened: Command) -> None:
+def test_a_stated_claim_needs_a_reason_and_keeps_it(opened: Command) -> None:
     words = ["charge", "--batch", "one", "--users", "ada", "--claim", "rho=1/10"]
     answer = opened(*words)
     assert answer.code == 2
@@ -177,7 +179,7 @@ def test_claims_need_a_reason_and_keep_it(opened: Command) -> None:
 @pytest.mark.parametrize(
     "text", ["ada\nbob lovelace\n", "\ufeffada\r\nbob lovelace\r\n", "ada\nbob lovelace"]
 )
-def test_users_from_a_file_and_from_a_pipe(
+def test_users_are_read_from_a_file_and_from_a_pipe(
     opened: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     (tmp_path / "users.txt").write_bytes(text.encode())
@@ -189,7 +191,7 @@ def test_users_from_a_file_and_from_a_pipe(
     assert opened.left("ada") == Fraction(1, 4)
 
 
-def test_show_and_export(opened: Command) -> None:
+def test_show_and_export_agree_with_the_charges(opened: Command) -> None:
     opened("charge", "--batch", "monday", "--users", "ada,bob", *GAUSSIAN)
     lines = dict(line.split(maxsplit=1) for line in opened("show").out.splitlines())
     assert lines == {
@@ -277,7 +279,7 @@ def test_refusals_name_the_option_in_one_line(
     assert opened.left("ada") == Fraction(1, 2)
 
 
-def test_names_are_split_at_line_ends_alone(opened: Command, tmp_path: Path) -> None:
+def test_names_in_a_file_are_split_only_at_line_ends(opened: Command, tmp_path: Path) -> None:
     file = tmp_path / "users.txt"
     for text, named in (
         ("ada\n\nbob\n", f"{file}: line 2 is empty"),
@@ -290,7 +292,7 @@ def test_names_are_split_at_line_ends_alone(opened: Command, tmp_path: Path) -> 
     assert splitting("--users-file", str(file), "user") == ["ada", "bob"]
 
 
-def test_a_ledger_that_is_not_there(command: Command, tmp_path: Path) -> None:
+def test_a_missing_ledger_is_refused(command: Command, tmp_path: Path) -> None:
     for words in (["show"], ["export"], [*CHARGE, "--users", "ada", *GAUSSIAN]):
         answer = command(*words)
         assert (answer.code, answer.out) == (2, "")
@@ -301,7 +303,7 @@ def test_a_ledger_that_is_not_there(command: Command, tmp_path: Path) -> None:
     assert (answer.code, "the folder must exist" in answer.err) == (2, True)
 
 
-def test_help_teaches_the_exit_codes(command: Command) -> None:
+def test_help_explains_the_exit_codes(command: Command) -> None:
     shown = typed(command.streams, "ledger", "--help")
     assert shown.code == 0
     text = " ".join(shown.out.split())

@@ -32,7 +32,7 @@ ABOVE_ONLY = [(0.5, bound(None, 1.0)), (1e-6, bound(None, 2.0))]
 
 
 @pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("SVG", b"<?xml")])
-def test_each_ending_is_what_it_says(tmp_path: Path, ending: str, start: bytes) -> None:
+def test_each_file_ending_gives_its_format(tmp_path: Path, ending: str, start: bytes) -> None:
     path = tmp_path / f"curve.{ending}"
     check_picture("--plot", path)
     draw(path, WIDE, title="a total")
@@ -48,7 +48,7 @@ def words(tmp_path: Path, points: Any, title: str = "a total") -> str:
     return path.read_text(encoding="utf-8")
 
 
-def test_the_legend_says_what_is_proven(tmp_path: Path) -> None:
+def test_the_legend_names_the_proven_bounds(tmp_path: Path) -> None:
     wide = words(tmp_path, WIDE)
     assert "proven upper bound" in wide
     assert "proven lower bound" in wide
@@ -61,7 +61,9 @@ def test_the_legend_says_what_is_proven(tmp_path: Path) -> None:
     assert "lower" not in above
 
 
-def test_a_failure_leaves_the_old_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_plot_leaves_the_old_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "curve.svg"
     draw(path, WIDE, title="a total")
     before = path.read_bytes()
@@ -91,7 +93,7 @@ def drawn(path: Path, lines: list[Training]) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def test_the_legend_of_a_run_says_what_is_proven(tmp_path: Path) -> None:
+def test_the_legend_of_a_training_run_names_the_proven_bounds(tmp_path: Path) -> None:
     both = Training(label="z 1", points=((1.0, bound(1.0, 1.1)), (2.0, bound(2.0, 2.1))), others={})
     above = Training(
         label="z 2", points=((1.0, bound(None, 1.1)), (2.0, bound(2.0, 2.1))), others={}
@@ -109,7 +111,7 @@ def test_the_legend_of_a_run_says_what_is_proven(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_what_is_drawn_of_a_run() -> None:
+def test_the_plot_of_a_training_run_shows_the_accountants_in_order() -> None:
     r"""RDP is above the upper bound at every epoch, and so is PLD, by its grid; epsilon rises."""
     pytest.importorskip("dp_accounting", reason="the extra 'interop' is not installed")
     line = over_epochs(RUN, Fraction("1e-5"))
@@ -125,7 +127,7 @@ def test_what_is_drawn_of_a_run() -> None:
         assert found.lower - Fraction(1, 10**6) < fine < found.upper + Fraction(1, 1000)
 
 
-def test_the_option(command: Command, tmp_path: Path) -> None:
+def test_the_option_plot_writes_a_figure(command: Command, tmp_path: Path) -> None:
     words = ["dpsgd", "--noise-multiplier", 4, "--batch-size", 500, "--examples", 1000]
     words += ["--delta", "1e-5", "--epochs", 2, "--sampling", "shuffled", "--plot"]
     answer = command(*words, tmp_path / "run.png")

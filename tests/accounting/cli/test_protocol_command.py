@@ -47,7 +47,7 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
 
 
 @pytest.mark.parametrize("instance", INSTANCES)
-def test_plans_keep_their_promise_and_say_so(command: Command, instance: str) -> None:
+def test_plans_meet_their_target_and_say_so(command: Command, instance: str) -> None:
     answer = command("plan", instance, "--honest", "75%", "--json")
     assert (answer.code, answer.err) == (0, "")
     found = answer.json
@@ -89,14 +89,14 @@ def recomputed_delta(found: dict[str, Any], epsilon: Fraction) -> Fraction | flo
     return PrivacyCurve(noise=summed(one, count), sensitivity=moved).enclose_delta(epsilon).lower
 
 
-def test_a_plan_of_many_bits_ends_within_the_time_allowed(command: Command) -> None:
+def test_a_plan_of_many_bits_ends_within_the_time_limit(command: Command) -> None:
     paper = ("--coordinates", 20, "--parameters", "paper", "--within", 1)
     answer = command("plan", "vector-shuffle", *paper, users=1000)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("error: no answer within 1 seconds of computing: raise --within")
 
 
-def test_a_promise_that_is_not_kept_is_called_so(command: Command) -> None:
+def test_a_plan_that_misses_its_target_says_so(command: Command) -> None:
     answer = command("plan", "pure", "--parameters", "paper", "--honest", "50%")
     assert answer.code == 0
     assert "NOT certified to meet the target" in answer.out
@@ -105,7 +105,7 @@ def test_a_promise_that_is_not_kept_is_called_so(command: Command) -> None:
     assert found["guarantee"]["epsilon"]["lower"] > 1
 
 
-def test_no_pure_guarantee_is_infinity_in_words(
+def test_a_missing_pure_guarantee_is_printed_as_infinite(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert format_plan._number(math.inf) == "infinity"
@@ -133,7 +133,9 @@ def test_no_bound_is_printed_above_a_target_that_is_met(
 
 @by_day(2)
 @pytest.mark.parametrize("instance", INSTANCES)
-def test_simulations(command: Command, instance: str) -> None:
+def test_simulations_print_errors_and_the_remaining_guarantee(
+    command: Command, instance: str
+) -> None:
     words = ("--dropouts", "25%", "--runs", 20, "--seed", 3)
     answer = command("simulate", instance, *words, "--json")
     assert (answer.code, answer.err) == (0, "")
@@ -154,7 +156,7 @@ def test_simulations(command: Command, instance: str) -> None:
     assert [line.split()[0] for line in lines[1:]] == names
 
 
-def test_seeds_decide_the_runs_and_only_they_repeat(command: Command) -> None:
+def test_runs_with_a_seed_are_reproducible_and_others_are_not(command: Command) -> None:
     def errors(*words: object) -> float:
         found = command("simulate", "pure", "--runs", 5, "--json", *words).json
         error: float = found["root_mean_square_error"]

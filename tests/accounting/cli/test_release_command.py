@@ -46,7 +46,7 @@ DOCUMENT = {
 }  # fmt: skip
 
 
-def test_what_is_printed_is_rounded_to_the_safe_side(shell: Shell) -> None:
+def test_printed_numbers_are_rounded_to_the_safe_side(shell: Shell) -> None:
     for epsilon in ("1/3", "2/3", "1/7"):
         lines = dict(
             line.split(maxsplit=1)
@@ -80,13 +80,15 @@ def test_what_is_printed_is_rounded_to_the_safe_side(shell: Shell) -> None:
         ("--epsilon", "1", "--confidence", f"0.{'9' * 400}"),
     ],
 )
-def test_a_quantile_has_a_note_whatever_its_target(shell: Shell, words: tuple[str, ...]) -> None:
+def test_a_quantile_is_printed_without_a_confidence_of_one(
+    shell: Shell, words: tuple[str, ...]
+) -> None:
     found = shell("quantile", *NUMBERS, *words, "--seed", "1")
     assert (found.code, found.err) == (0, "")
     assert "100%" not in found.out
 
 
-def test_each_query_gives_its_number(shell: Shell) -> None:
+def test_each_query_prints_its_result(shell: Shell) -> None:
     true = sum(i % 7 + 0.25 for i in range(400))
     wanted: list[tuple[str, tuple[object, ...], Any]] = [
         ("count", (), 400),
@@ -111,7 +113,7 @@ def test_each_query_gives_its_number(shell: Shell) -> None:
     assert shell("histogram", *unknown).json["values"] == {"a": 200, "b": 200}
 
 
-def test_a_batch_is_paid_once_and_gives_its_value_again(shell: Shell) -> None:
+def test_a_repeated_batch_is_charged_once_and_returns_the_stored_value(shell: Shell) -> None:
     url = shell.open("--budget", "rho=1/50")
     words = (*NUMBERS, "--rho", "0.01", "--ledger", url, "--batch", "2026-11", "--json")
     first, again = shell("sum", *words).json, shell("sum", *words).json
@@ -222,16 +224,14 @@ def test_a_seed_repeats_and_says_that_it_is_not_private(shell: Shell) -> None:
         ("plan sum --epsilon 1", "Missing option '--column'"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_by_its_option(
-    shell: Shell, asked: str, named: str
-) -> None:
+def test_an_invalid_request_names_its_option(shell: Shell, asked: str, named: str) -> None:
     found = shell(asked)
     assert (found.code, found.out) == (2, "")
     assert named in found.err
     assert found.err.count("\n") == 1
 
 
-def test_under_add_remove_the_users_that_were_asked_pay(shell: Shell) -> None:
+def test_under_add_remove_all_invited_users_are_charged(shell: Shell) -> None:
     url = shell.open("--budget", "epsilon=1", "--relation", "add-remove")
     words = ("--epsilon", "1", "--ledger", url, "--batch", "one")
     missing = shell("count", *words)
@@ -254,7 +254,7 @@ def test_under_add_remove_the_users_that_were_asked_pay(shell: Shell) -> None:
     assert (other.code, "--relation" in other.err) == (2, True)
 
 
-def test_a_damaged_ledger_ends_with_3_and_an_absent_one_with_2(shell: Shell) -> None:
+def test_a_damaged_ledger_gives_exit_code_3_and_a_missing_one_2(shell: Shell) -> None:
     url = shell.open("--budget", "epsilon=4")
     words = ("--epsilon", "1", "--ledger", url, "--batch", "one")
     assert shell("count", *words).code == 0

@@ -31,7 +31,7 @@ EVENT = {
 }
 
 
-def test_the_run_of_the_page(command: Command) -> None:
+def test_the_training_run_of_the_documentation_has_its_epsilon(command: Command) -> None:
     r"""dp-accounting's upper bound at a grid of 1e-5 is 2.381598; RDP gives 2.597."""
     found = command("dpsgd", *RUN, "--epochs", 60, "--json").json
     assert 2.3815 < found["epsilon"]["lower"] <= found["epsilon"]["upper"] < 2.381598
@@ -44,7 +44,7 @@ def test_the_run_of_the_page(command: Command) -> None:
     assert again["epsilon"] == found["epsilon"]
 
 
-def test_a_replaced_example(command: Command) -> None:
+def test_a_replaced_example_has_its_cost(command: Command) -> None:
     r"""dp-accounting's upper bound for this run (PLD, REPLACE_ONE) is 3.214237."""
     words = ["--noise-multiplier", 1, "--batch-size", 10, "--examples", 1000, "--delta", "1e-6"]
     found = command("dpsgd", *words, "--rounds", 1000, "--relation", "replace", "--json").json
@@ -57,7 +57,7 @@ def test_a_replaced_example(command: Command) -> None:
 CHOSEN = ["--noise-multiplier", 1, "--batch-size", 100, "--examples", 10_000, "--delta", "1e-6"]
 
 
-def test_batches_that_are_cut(command: Command) -> None:
+def test_truncated_batches_have_their_cost(command: Command) -> None:
     words = CHOSEN
     plain = command("dpsgd", *words, "--epochs", 1, "--json").json["epsilon"]
     near = ["--epochs", 1, "--relative", "1e-4"]
@@ -74,7 +74,7 @@ def test_batches_that_are_cut(command: Command) -> None:
     assert 0.9 * plain["lower"] < often["epsilon"]["lower"] < plain["lower"]
 
 
-def test_other_ways_to_draw_a_batch(command: Command) -> None:
+def test_other_sampling_schemes_have_their_cost(command: Command) -> None:
     words = ["--noise-multiplier", 4, "--batch-size", 10, "--examples", 1000, "--delta", "1e-5"]
     poisson, fixed, shuffled = (
         command("dpsgd", *words, "--epochs", 2, "--sampling", each, "--json").json
@@ -97,7 +97,9 @@ def test_other_ways_to_draw_a_batch(command: Command) -> None:
 
 
 @pytest.mark.parametrize("sampling", [Sampling.SHUFFLED, Sampling.ALLOCATED])
-def test_rounds_are_passes_over_the_data_without_their_incomplete_batch(sampling: Sampling) -> None:
+def test_rounds_of_shuffled_batches_omit_the_incomplete_batch_of_each_pass(
+    sampling: Sampling,
+) -> None:
     for examples, batch, rounds in ((10, 6, 10), (10, 3, 10), (10, 5, 4), (7, 7, 3), (60, 25, 9)):
         # A loader drops the last incomplete batch of each pass: count example 0, at most.
         order = [first // batch for first in range(0, examples - batch + 1, batch)]
@@ -132,7 +134,7 @@ def _event(path: Path, document: Any) -> Path:
     return file
 
 
-def test_another_tools_number(command: Command, tmp_path: Path) -> None:
+def test_check_judges_the_epsilon_of_another_tool(command: Command, tmp_path: Path) -> None:
     dp = pytest.importorskip("dp_accounting", reason="the extra 'interop' is not installed")
     file = _event(tmp_path, EVENT)
     inner = dp.PoissonSampledDpEvent(0.01, dp.GaussianDpEvent(1.0))
@@ -172,7 +174,9 @@ def test_another_tools_number(command: Command, tmp_path: Path) -> None:
         ('{"claim": "assumed", "reason": "x", "guarantee": ' * 5000, "too deeply"),
     ],
 )
-def test_files_that_are_no_event(command: Command, tmp_path: Path, text: str, what: str) -> None:
+def test_a_file_without_an_event_is_refused(
+    command: Command, tmp_path: Path, text: str, what: str
+) -> None:
     file = _event(tmp_path, text)
     answer = command("check", "--event", file, "--delta", "1e-6", "--says", 1)
     assert (answer.code, what in answer.err) == (2, True)
@@ -199,7 +203,7 @@ def test_check_reads_what_json_prints(
 
 
 @pytest.mark.parametrize("sampling", ["shuffled", "allocated"])
-def test_check_calls_nothing_below_a_truth_that_nobody_knows(
+def test_check_is_undecided_if_no_lower_bound_is_known(
     command: Command, tmp_path: Path, sampling: str
 ) -> None:
     """A secret shuffle, or a pass that ends early, may give more privacy than its parts prove."""
@@ -258,7 +262,7 @@ def test_a_certificate_of_the_answer(command: Command, tmp_path: Path) -> None:
     assert (command("dpsgd", *words).code, fixed.exists()) == (2, False)
 
 
-def test_the_numbers_of_a_training_script(command: Command) -> None:
+def test_calibration_accepts_batch_size_examples_and_epochs(command: Command) -> None:
     r"""Batch size, examples and epochs give a rate and rounds; a replaced example moves twice."""
     promise = ["--epsilon", 4, "--delta", "1e-5", "--json"]
     sampled = ["--noise", "discrete-laplace", *promise]
@@ -276,7 +280,7 @@ def test_the_numbers_of_a_training_script(command: Command) -> None:
     assert abs(two / one - 2) < Fraction(4, 10**6)
 
 
-def test_one_call_in_python(command: Command) -> None:
+def test_one_call_in_python_gives_the_same_epsilon(command: Command) -> None:
     script: dict[str, Any] = {
         "noise_multiplier": "1.1", "batch_size": 10, "examples": 1000, "epochs": 2
     }  # fmt: skip
@@ -307,7 +311,7 @@ def test_one_call_in_python(command: Command) -> None:
     ],
     ids=lambda words: words[0],
 )
-def test_every_answer_says_what_is_assumed(command: Command, words: list[object]) -> None:
+def test_every_result_lists_its_assumptions(command: Command, words: list[object]) -> None:
     for noise, assumed in (
         ("gaussian:sigma=2", True),
         ("discrete-gaussian:sigma_squared=4", False),
@@ -318,7 +322,7 @@ def test_every_answer_says_what_is_assumed(command: Command, words: list[object]
             assert ("floating-point code" in answer.out) is assumed
 
 
-def test_the_noise_for_an_epsilon(command: Command) -> None:
+def test_the_noise_multiplier_for_an_epsilon_is_found(command: Command) -> None:
     words = ["--batch-size", 60, "--examples", 600, "--rounds", 40, "--delta", "1e-5"]
     found = command("dpsgd", "--epsilon", 2, *words, "--json").json
     size = found["derived"]["noise_multiplier"]
@@ -333,7 +337,7 @@ def test_the_noise_for_an_epsilon(command: Command) -> None:
     assert "is not proven to satisfy it" in fixed
 
 
-def test_most_rounds(command: Command) -> None:
+def test_the_largest_number_of_rounds_is_found(command: Command) -> None:
     words = ["--noise", "gaussian:sigma=10", "--epsilon", 2, "--delta", "1e-5"]
     most = command("calibrate", *words, "--rounds", "most", "--json").json
     assert (most["value"], most["one_step_more"]["value"], most["most"]) == ("25", "26", True)
@@ -355,7 +359,7 @@ REPORTS: Final = "randomised-response:epsilon=2,values=5 --scheme shuffled:users
         (REPORTS, "1", "9 are proven to satisfy epsilon"),
     ],
 )
-def test_most_rounds_says_what_is_proven(
+def test_the_largest_number_of_rounds_states_what_is_proven(
     command: Command, noise: str, epsilon: str, said: str
 ) -> None:
     words = ["--noise", *noise.split(), "--epsilon", epsilon, "--delta", "1e-5"]

@@ -64,7 +64,7 @@ def of_one_gaussian() -> str:
     return certify(curve, deltas=["1e-6"]).text()
 
 
-def test_an_honest_run_holds(command: Command) -> None:
+def test_the_certificate_of_an_honest_run_holds(command: Command) -> None:
     answer = command(of_a_run())
     assert answer.code == 0
     lines = answer.out.splitlines()
@@ -89,7 +89,7 @@ def test_an_honest_run_holds(command: Command) -> None:
         ({"simulated": True}, "noise: assumed: "),
     ],
 )
-def test_what_is_assumed_is_said_first_and_last(
+def test_assumptions_are_printed_first_and_last(
     command: Command, options: dict[str, Any], first: str
 ) -> None:
     answer = command(of_a_run(**options))
@@ -98,7 +98,7 @@ def test_what_is_assumed_is_said_first_and_last(
     assert answer.out.splitlines()[-1] == "every claim holds under the stated assumptions"
 
 
-def test_a_result_is_told_from_a_certificate(command: Command) -> None:
+def test_a_result_is_distinguished_from_a_certificate(command: Command) -> None:
     answer = command('{"schema": "dpcore-bandit/2"}')
     assert answer.code == 2
     assert "is a result ('dpcore-bandit/2'), not a certificate: use the" in answer.err
@@ -129,7 +129,7 @@ def of_many_claims() -> str:
 
 
 @pytest.mark.parametrize("text", [of_many_claims(), of_a_run()], ids=["ordinary", "run"])
-def test_what_is_not_decided_in_time_does_not_hold(command: Command, text: str) -> None:
+def test_a_claim_that_is_not_decided_in_time_does_not_hold(command: Command, text: str) -> None:
     clear()
     start = time.process_time()
     answer = command(text, "--deadline", "1/1000")
@@ -143,7 +143,7 @@ def test_what_is_not_decided_in_time_does_not_hold(command: Command, text: str) 
     assert "not decided in time" in {each["status"] for each in found.json["findings"]}
 
 
-def test_a_false_claim_beside_one_that_is_late_is_called_false(
+def test_a_false_claim_beside_an_undecided_one_is_reported(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = Finding(where="x", status=Status.UNDECIDED, reason="late")
@@ -153,7 +153,7 @@ def test_a_false_claim_beside_one_that_is_late_is_called_false(
 
 
 @pytest.mark.parametrize("seconds", ["0", "nan", "1e7"])
-def test_a_deadline_that_is_none_is_refused(command: Command, seconds: str) -> None:
+def test_an_invalid_deadline_is_refused(command: Command, seconds: str) -> None:
     answer = command(of_one_gaussian(), "--deadline", seconds)
     assert (answer.code, answer.out) == (2, "")
     assert "--deadline" in answer.err
@@ -174,7 +174,7 @@ NO_SCHEMA = 'is not a certificate: it has no "schema"'
     ],
     ids=lambda text: repr(text)[:20],
 )
-def test_what_is_no_certificate_is_refused_by_name(
+def test_a_file_that_is_not_a_certificate_is_refused(
     command: Command, text: bytes, reason: str
 ) -> None:
     for options in ((), ("--json",)):
@@ -208,7 +208,9 @@ def reading(monkeypatch: pytest.MonkeyPatch, schema: str, *values: str) -> None:
     monkeypatch.setattr(certificate_readers, "entry_points", found)
 
 
-def test_a_package_reads_its_own_schema(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_package_reads_its_own_schema(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reading(monkeypatch, "alien/1", f"{__name__}:sound")
     answer = command(ALIEN)
     assert (answer.code, answer.out) == (
@@ -217,7 +219,7 @@ def test_a_package_reads_its_own_schema(command: Command, monkeypatch: pytest.Mo
     )
 
 
-def test_no_package_reads_the_schema_of_this_one(
+def test_no_other_package_can_read_the_schema_of_dpcore(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading(monkeypatch, "dpcore-certificate/1", f"{__name__}:sound")
@@ -241,7 +243,7 @@ def test_no_package_reads_the_schema_of_this_one(
         ((f"{__name__}:rude",), "raised KeyError: '21 bytes"),
     ],
 )
-def test_a_reader_that_does_not_read_is_named(
+def test_a_reader_that_fails_is_named(
     command: Command, monkeypatch: pytest.MonkeyPatch, values: tuple[str, ...], reason: str
 ) -> None:
     reading(monkeypatch, "alien/1", *values)
@@ -266,7 +268,7 @@ def test_a_text_beyond_every_limit_names_the_largest(command: Command, text: byt
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no device of this kind here")
-def test_a_text_without_end_is_not_read_to_the_end(
+def test_an_endless_file_is_not_read_to_its_end(
     command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Path("/dev/zero").open() as endless:
@@ -287,7 +289,7 @@ def test_a_text_without_end_is_not_read_to_the_end(
         ("pipe", "regular file"),
     ],
 )
-def test_a_name_of_no_plain_file_is_refused_at_once(
+def test_a_path_that_is_not_a_regular_file_is_refused_at_once(
     command: Command,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

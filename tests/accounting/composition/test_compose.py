@@ -51,7 +51,7 @@ WIDE = DiscreteGaussian(sigma_squared=2)
 SKELLAM = Skellam(variance=2)
 
 
-def test_an_l2_sensitivity_lies_between_its_shifts_and_the_pair_above_them() -> None:
+def test_an_l2_sensitivity_lies_between_its_worst_shift_and_the_dominating_pair() -> None:
     square = Sensitivity.l2_squared(4)
     found = ends(compose((curve(WIDE, square), 2)).delta(1))
     single = ends(compose((curve(WIDE, Sensitivity.box((1, 1, 1, 1))), 2)).delta(1))
@@ -61,7 +61,7 @@ def test_an_l2_sensitivity_lies_between_its_shifts_and_the_pair_above_them() -> 
 
 
 @pytest.mark.nightly
-def test_boxes_of_any_symmetric_noise_are_rounds_of_one_coordinate() -> None:
+def test_a_box_of_symmetric_noise_equals_rounds_of_one_coordinate() -> None:
     box = compose((curve(SKELLAM, Sensitivity.box((1, 2))), 2)).delta(1)
     rows = compose((curve(SKELLAM), 2), (curve(SKELLAM, 2), 2)).delta(1)
     assert box == rows
@@ -79,14 +79,16 @@ def test_boxes_of_any_symmetric_noise_are_rounds_of_one_coordinate() -> None:
         (Skellam(variance=400), 1000, "1e-6", "8.3061"),
     ],
 )
-def test_reference_points(noise: Noise, rounds: int, delta: str, shown: str) -> None:
+def test_totals_agree_with_reference_values(
+    noise: Noise, rounds: int, delta: str, shown: str
+) -> None:
     found = ends(compose((curve(noise), rounds)).epsilon(delta, "1e-8"))
     known = Fraction(shown), Fraction(1, 10 ** len(shown.partition(".")[2]))
     assert found.lower - known[1] <= known[0] <= found.upper + known[1]
     assert found.upper - found.lower <= found.upper / 10**8
 
 
-def test_reference_points_of_lists() -> None:
+def test_totals_of_mixed_lists_agree_with_reference_values() -> None:
     wide = compose((curve(Skellam(variance=16**2 * 400), 16), 1000)).epsilon("1e-6")
     assert f"{wide.upper_float:.4f}" == "8.3062"
 
@@ -122,7 +124,7 @@ def test_compositions_flatten_and_merge() -> None:
     assert outer.rounds == 10
 
 
-def test_an_assumption_stays_for_ever() -> None:
+def test_an_assumption_stays_in_every_total() -> None:
     total = compose(Assumed(Pure(1), "data sheet"), (compose(curve(NARROW)), 2))
     assert any("data sheet" in reason for reason in compose((total, 2)).assumptions)
 
@@ -142,7 +144,9 @@ def test_a_stated_claim_is_among_the_assumptions() -> None:
         ((Pure(1), Pure(1, scope=Scope(unit="user"))), "scope"),  # type: ignore[arg-type]  # read by value
     ],
 )
-def test_what_never_composes(parts: tuple[Any, ...], argument: str) -> None:
+def test_guarantees_that_cannot_be_composed_are_refused(
+    parts: tuple[Any, ...], argument: str
+) -> None:
     with refused(argument):
         compose(*parts)
 
@@ -157,7 +161,7 @@ def test_what_never_composes(parts: tuple[Any, ...], argument: str) -> None:
     ],
     ids=["noisy-max", "above-threshold", "flip", "exponential"],
 )
-def test_an_epsilon_of_a_theorem_bounds_totals_from_above_only(mechanism: Any) -> None:
+def test_a_pure_bound_of_a_theorem_gives_totals_only_an_upper_bound(mechanism: Any) -> None:
     found = compose((guarantee(mechanism), 3))
     stated = compose((Pure(1), 3))
     for bound, whole in (
@@ -180,7 +184,7 @@ def test_an_epsilon_of_a_theorem_bounds_totals_from_above_only(mechanism: Any) -
     ],
     ids=["user", "assumed", "derived"],
 )
-def test_a_total_in_json_keeps_its_scope_and_its_assumptions(total: Composition) -> None:
+def test_the_json_of_a_total_keeps_scope_and_assumptions(total: Composition) -> None:
     read = guarantee_from_json(json.loads(json.dumps(total.to_json())))
     assert isinstance(read, Composition)
     assert (read.parts, read.scope) == (total.parts, total.scope)
@@ -197,7 +201,7 @@ def test_a_total_in_json_keeps_its_scope_and_its_assumptions(total: Composition)
         (Scope(unit=Unit.USER), Scope()),
     ],
 )
-def test_a_read_total_has_a_scope_that_its_parts_allow(of_part: Scope, of_whole: Scope) -> None:
+def test_the_scope_of_a_total_in_json_must_fit_its_parts(of_part: Scope, of_whole: Scope) -> None:
     parts = compose((Pure(1, scope=of_part), 2)).to_json()
     stated = {"claim": "composition", "parts": parts, "scope": of_whole.to_json()}
     assert "as for the parts" in refusal(lambda: guarantee_from_json(stated))
@@ -246,7 +250,7 @@ def covers(listed: Any, length: float) -> bool:
 
 
 @pytest.mark.parametrize("length", [0.5, 1.0, 4.0])
-def test_the_curve_of_a_choice_is_the_largest_one_and_mutants_are_not(length: float) -> None:
+def test_the_curve_of_bounded_range_covers_every_choice_and_mutants_do_not(length: float) -> None:
     listed = bounded_range._listed
     assert covers(listed, length)
     for old, new in (
@@ -282,14 +286,16 @@ def test_a_tradeoff_of_losses_beyond_floats_is_a_bound() -> None:
     assert 0 <= (BoundedRange("1e300").tradeoff("1/10").lower or 0) < Fraction(1, 10**6)
 
 
-def test_without_a_pure_epsilon_there_is_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_without_a_pure_epsilon_gives_no_sum_of_epsilons(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     total = compose((BoundedRange(10**300), 3))
     monkeypatch.setattr(Composition, "_sum_of_pure", lambda self: math.inf)
     with pytest.raises(PrecisionExhausted, match="range of floats"):
         total.epsilon("1e-6")
 
 
-def test_the_best_order_is_found_where_two_bounds_have_one_each() -> None:
+def test_the_best_order_is_found_if_two_bounds_each_have_a_minimum() -> None:
     found = [compose((BoundedRange(1), count)).epsilon("1e-6").upper for count in (5, 10, 30, 300)]
     plain = [compose((ZCdp("1/8"), count)).epsilon("1e-6").upper for count in (5, 10, 30, 300)]
     assert all(one <= other for one, other in zip(found, plain, strict=True))
@@ -299,7 +305,7 @@ def test_the_best_order_is_found_where_two_bounds_have_one_each() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 4, 30])
 @pytest.mark.parametrize("epsilon", ["0", "3/10", "2"])
-def test_choices_of_bounded_range_cost_what_either_theorem_gives(count: int, epsilon: str) -> None:
+def test_choices_of_bounded_range_cost_the_lesser_of_two_theorems(count: int, epsilon: str) -> None:
     once = guarantee(Selection(epsilon=1, sensitivity=1, rule=Rule.EXPONENTIAL))
     found = float(compose((once, count)).delta(epsilon).upper)
     worst = max(delta_of_choices(k / 40, count, float(Fraction(epsilon))) for k in range(41))
@@ -315,7 +321,7 @@ def test_choices_of_bounded_range_cost_what_either_theorem_gives(count: int, eps
         assert count == 2 or alone <= found <= alone * (1 + 1e-3)
 
 
-def test_several_choices_cost_what_one_of_them_does_by_either_theorem() -> None:
+def test_a_list_of_different_choices_costs_the_lesser_of_two_theorems() -> None:
     once = guarantee(Selection(epsilon=1, sensitivity=1, rule=Rule.EXPONENTIAL))
     # Two choices of half the range each, composed.
     both = guarantee(Selection(epsilon=1, sensitivity=1, count=2, rule=Rule.EXPONENTIAL))
@@ -345,12 +351,14 @@ def test_several_choices_cost_what_one_of_them_does_by_either_theorem() -> None:
         ("renyi", (1,), "order"),
     ],
 )
-def test_arguments_out_of_range(question: str, asked: tuple[Any, ...], argument: str) -> None:
+def test_arguments_out_of_range_are_refused(
+    question: str, asked: tuple[Any, ...], argument: str
+) -> None:
     with refused(argument):
         getattr(compose(Pure(1)), question)(*asked)
 
 
-def test_noise_of_a_size_that_floats_do_not_hold_is_refused() -> None:
+def test_noise_too_large_for_floats_is_refused() -> None:
     found = compose((curve(DiscreteGaussian(sigma_squared="1e309")), 10), curve(NARROW))
     with pytest.raises(PrecisionExhausted, match="outside the range of floats"):
         found.epsilon("1e-5")

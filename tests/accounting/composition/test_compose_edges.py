@@ -103,7 +103,7 @@ EDGES: dict[str, tuple[list[Any], str, Any, Any, Any, Any]] = {
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[NIGHT] if "delta beyond" in n else []) for n in EDGES]
 )
-def test_an_edge_is_held_from_both_sides(name: str) -> None:
+def test_a_list_at_the_edge_has_both_bounds(name: str) -> None:
     parts, question, at, least, truth, most = EDGES[name]
     found = getattr(compose(*parts), question)(at)
     assert least <= found.lower <= found.upper <= most
@@ -122,7 +122,7 @@ def test_an_edge_is_held_from_both_sides(name: str) -> None:
         pytest.param([(curve(Skellam(variance=10**8), 100), 1000)], 10, "0.0001", marks=NIGHT),
     ],
 )
-def test_laws_too_wide_to_be_listed_tend_to_a_real_gaussian(
+def test_very_wide_laws_have_the_total_of_a_real_gaussian(
     parts: list[tuple[Any, int]], ratio: float, slack: str
 ) -> None:
     """The squared shift is 1/ratio, the sum of rounds times shifts squared over variances."""
@@ -140,7 +140,7 @@ def test_laws_too_wide_to_be_listed_tend_to_a_real_gaussian(
         pytest.param((curve(PolyaDifference(shape=2, scale=1000), 10), 1000), "1e-7", marks=NIGHT),
     ],
 )
-def test_samples_and_wide_polya_differences_keep_their_digits(
+def test_samples_and_wide_polya_differences_have_narrow_bounds(
     parts: tuple[Any, int], relative: str
 ) -> None:
     found = ends(compose(parts).epsilon("1e-6", min(Fraction(relative), Fraction(1, 10**6))))
@@ -148,7 +148,7 @@ def test_samples_and_wide_polya_differences_keep_their_digits(
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_the_largest_loss_of_a_sample_is_not_that_of_any_noise(rounds: int) -> None:
+def test_the_largest_loss_of_a_sample_is_not_that_of_the_noise(rounds: int) -> None:
     one = sampled(DiscreteLaplace(scale=100), "9/10")
     total, single = ends(compose((one, rounds)).epsilon(0)), one.enclose_epsilon(0)
     assert total.lower <= rounds * single.upper
@@ -156,7 +156,7 @@ def test_the_largest_loss_of_a_sample_is_not_that_of_any_noise(rounds: int) -> N
     assert total.upper - total.lower < Fraction(1, 10**15)
 
 
-def test_coins_that_floats_do_not_hold_are_in_a_tail() -> None:
+def test_outcomes_of_coins_below_floats_are_put_into_a_tail() -> None:
     # Evaluating the losses of all 133,341 outcomes one by one takes a minute.
     coins = curve(Binomial(trials=133_341, probability="2/5"), 7)
     table = IntegerPair(pair=pair_of(coins.noise, 7))
@@ -166,7 +166,7 @@ def test_coins_that_floats_do_not_hold_are_in_a_tail() -> None:
     assert single.lower <= found.upper <= single.lower * Fraction(1001, 1000)
 
 
-def test_many_rounds_of_few_losses_are_not_named_one_by_one() -> None:
+def test_many_rounds_with_few_losses_use_the_contour_integral() -> None:
     found = compose((sampled(DiscreteLaplace(scale=1), "1/100"), 6400)).epsilon("1e-6")
     assert found.method == "contour"
 
@@ -224,7 +224,7 @@ def test_a_group_is_part_of_the_scope() -> None:
         guarantee_from_json({**one.record(), "scope": rare.scope.to_json()})
 
 
-def test_a_group_is_refused_where_one_unit_is_meant() -> None:
+def test_a_group_is_refused_where_a_mechanism_is_for_one_unit() -> None:
     pair = Scope(group=2)
     for made in (
         lambda: Mechanism(noise=DiscreteLaplace(scale=1), sensitivity=2, scope=pair),
@@ -241,12 +241,12 @@ def test_a_group_is_refused_where_one_unit_is_meant() -> None:
         PrivacyCurve(noise=DiscreteLaplace(scale=1), sensitivity=3, scope=pair)
 
 
-def test_routes_take_any_guarantee() -> None:
+def test_routes_accept_any_guarantee() -> None:
     assert routes(Pure("1/10"), "1e-6") == routes(compose(Pure("1/10")), "1e-6")
 
 
 @pytest.mark.parametrize("bounds", [(1, 1), (1, 2), (2, 1, 1)])
-def test_the_worst_signs_of_a_box_bound_from_below(bounds: tuple[int, ...]) -> None:
+def test_the_worst_signs_of_a_box_give_the_lower_bound(bounds: tuple[int, ...]) -> None:
     # With equal bounds, mixed signs are worse than aligned ones, once the only ones tried.
     p = Fraction(11, 25)
     mass = {k: float(math.comb(3, k) * p**k * (1 - p) ** (3 - k)) for k in range(4)}
@@ -271,7 +271,7 @@ def test_the_worst_signs_of_a_box_bound_from_below(bounds: tuple[int, ...]) -> N
     assert truth <= found.upper
 
 
-def test_rare_losses_far_beyond_epsilon_do_not_hide_a_small_delta() -> None:
+def test_rare_losses_far_beyond_epsilon_keep_a_small_delta_narrow() -> None:
     pair = TabledLoss(
         kinds=sampled(DiscreteGaussian(sigma_squared=1), "1/100").directions[0], above=True
     )
@@ -290,7 +290,7 @@ def test_laws_without_a_common_output_reveal_the_dataset(rounds: int) -> None:
 
 
 @pytest.mark.parametrize("variance", [1, 400])
-def test_a_delta_below_every_enclosure_has_no_lower_bound_but_zero(variance: int) -> None:
+def test_a_delta_below_every_enclosure_has_the_lower_bound_zero(variance: int) -> None:
     # At 30 delta is proven to be below 10^-1000000, so at 100 no positive lower bound exists.
     release = curve(Skellam(variance=variance))
     assert compose(release).delta(30).upper < Fraction(1, 10**10000)
@@ -299,7 +299,7 @@ def test_a_delta_below_every_enclosure_has_no_lower_bound_but_zero(variance: int
         assert found.upper < Fraction(1, 10**300)
 
 
-def test_a_narrower_request_keeps_what_a_wider_one_proves() -> None:
+def test_a_narrower_request_gives_no_wider_bounds() -> None:
     total = compose((curve(DiscreteLaplace(scale="1/186")), 30))
     found = [ends(total.delta(3600, width)) for width in ("1/2", "1e-6", "1e-12")]
     assert all(each.lower > 1 - TINY * 10**4 for each in found)
@@ -310,7 +310,7 @@ def test_a_narrower_request_keeps_what_a_wider_one_proves() -> None:
 
 
 @pytest.mark.parametrize("width", ["1/2", "1e-6"])
-def test_a_delta_of_almost_one_is_at_most_one(width: str) -> None:
+def test_a_delta_close_to_one_is_at_most_one(width: str) -> None:
     r"""The mass of losses counted as infinite is known only from above; the sum exceeded 1."""
     parts = (Gaussian(sigma=Fraction(1000, 3)), 16), (Gaussian(sigma=1000), 2000)
     wide = ((guarantee(Description(noise=n, sensitivity=1, relation=ADDED)), k) for n, k in parts)
@@ -320,7 +320,7 @@ def test_a_delta_of_almost_one_is_at_most_one(width: str) -> None:
 
 
 @pytest.mark.parametrize("rounds", [16, 20])
-def test_rare_outcomes_are_not_infinite_losses(rounds: int) -> None:
+def test_rare_outcomes_are_not_counted_as_infinite_losses(rounds: int) -> None:
     r"""Outcomes below 1e-20 have more mass together than this delta, and matter only there."""
     narrow = DiscreteGaussian(sigma_squared="17/100")
     found = ends(compose((curve(narrow), rounds)).epsilon("1e-20"))
@@ -333,7 +333,7 @@ def test_rare_outcomes_are_not_infinite_losses(rounds: int) -> None:
 
 @pytest.mark.parametrize("sigma", [1000, 10000])
 @pytest.mark.parametrize("relation", list(Relation))
-def test_few_samples_of_wide_noise_are_narrow(sigma: int, relation: Relation) -> None:
+def test_few_samples_of_wide_noise_have_narrow_bounds(sigma: int, relation: Relation) -> None:
     r"""The loss of a removed unit is bounded, but far above epsilon: it is cut as well."""
     one = guarantee(
         Description(
@@ -350,7 +350,7 @@ def test_few_samples_of_wide_noise_are_narrow(sigma: int, relation: Relation) ->
         assert ends(one.epsilon(delta)).lower < found.upper < 3 * ends(one.epsilon(delta)).upper
 
 
-def test_two_samples_of_wide_noise_by_quadrature() -> None:
+def test_two_samples_of_wide_noise_agree_with_quadrature() -> None:
     r"""Condition on the loss of one round; that of the other has a closed form."""
     sigma, rate, delta = 1000, mpf("0.01"), mpf("1e-30")
     move, mean = mpf(1) / sigma, mpf(1) / (2 * sigma**2)

@@ -225,7 +225,7 @@ FIXED: dict[str, list[tuple[Round, int]]] = {
 
 @by_day(5)
 @pytest.mark.parametrize("name", FIXED)
-def test_a_list_is_what_enumeration_says(name: str) -> None:
+def test_a_fixed_list_agrees_with_enumeration(name: str) -> None:
     total = compose(*((one.part, count) for one, count in FIXED[name]))
     with mpmath.workdps(DIGITS):
         (world,) = totals(FIXED[name])
@@ -240,7 +240,7 @@ def test_a_list_is_what_enumeration_says(name: str) -> None:
     max_examples=effort(25, 60), deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
 )
 @given(LISTS.filter(lambda listed: size(listed) < MOST_OUTCOMES), EPSILONS, DELTAS)
-def test_random_lists_against_enumeration(
+def test_random_lists_agree_with_enumeration(
     listed: list[tuple[Round, int]], epsilon: Fraction, delta: Fraction
 ) -> None:
     total = compose(*((one.part, count) for one, count in listed))
@@ -275,7 +275,7 @@ ROUGH = Fraction(1, 10**4)
     EPSILONS,
     DELTAS,
 )
-def test_methods_overlap(
+def test_bounds_of_different_methods_overlap(
     list_of: tuple[str, tuple[Fraction, list[tuple[int, int]]]], epsilon: Fraction, delta: Fraction
 ) -> None:
     kind, (amount, steps) = list_of
@@ -312,7 +312,9 @@ PARTS = st.one_of(
 @seed(22)
 @settings(max_examples=effort(6, 30), deadline=None)
 @given(st.lists(st.tuples(PARTS, st.integers(1, 6)), min_size=1, max_size=3))
-def test_curves_fall_rounds_cost_and_order_does_not_matter(parts: list[tuple[Any, int]]) -> None:
+def test_delta_falls_in_epsilon_rises_with_rounds_and_ignores_order(
+    parts: list[tuple[Any, int]],
+) -> None:
     total, more = compose(*parts), compose(*parts, parts[0])
     turned = compose(*reversed(parts))
     assert turned.rounds == total.rounds
@@ -332,7 +334,7 @@ def test_curves_fall_rounds_cost_and_order_does_not_matter(parts: list[tuple[Any
         assert before.upper >= after.lower
 
 
-def test_hidden_mass_that_is_forgotten_is_seen() -> None:
+def test_a_mutant_without_hidden_mass_is_detected() -> None:
     one = turning(Poisson(mean=Fraction(2, 5)), 2)
     pair = pair_of(Poisson(mean=Fraction(2, 5)), 2)
     parts = ((loss_of(pair, above=True), 2),)
@@ -347,7 +349,7 @@ def test_hidden_mass_that_is_forgotten_is_seen() -> None:
         assert found is None or not truth <= real(Fraction(found.upper))
 
 
-def test_losses_beside_their_line_are_covered() -> None:
+def test_losses_beside_an_even_grid_are_covered() -> None:
     # Three losses, the middle one a little above its place on an even grid: six rounds, one by one.
     losses, masses = [-1.0, 0.01, 1.0], [0.25, 0.5, 0.25]
     listing = Listing(np.array(losses), np.array(masses), 0.0)
@@ -366,7 +368,7 @@ def test_losses_beside_their_line_are_covered() -> None:
             assert (found.upper >= truth * (1 - 1e-9)) is sound
 
 
-def test_a_direction_that_is_dropped_is_seen() -> None:
+def test_a_mutant_without_one_direction_is_detected() -> None:
     noise = Binomial(trials=3, probability="1/7")
     one = turning(noise, 1)
     broken = mutated(

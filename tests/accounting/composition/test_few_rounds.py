@@ -84,7 +84,7 @@ def two_rounds(sigma: str, rate: str, epsilon: Fraction) -> float:
 @pytest.mark.parametrize(
     ("sigma", "rate", "exponent"), [("2", "1/400", 7), ("4/5", "1/300", 10), ("9/2", "1/3000", 9)]
 )
-def test_two_rounds_beside_quadrature(sigma: str, rate: str, exponent: int) -> None:
+def test_two_rounds_agree_with_quadrature(sigma: str, rate: str, exponent: int) -> None:
     goal = Fraction(1, 10**exponent)
     found = removed(sigma, rate, goal)
     assert isinstance(found.lower, Fraction)
@@ -108,7 +108,7 @@ def test_two_rounds_beside_quadrature(sigma: str, rate: str, exponent: int) -> N
         ("4", "1/100", 1, 1000, 100, 1.84374),
     ],
 )
-def test_they_are_narrow_and_quick(
+def test_few_rounds_have_narrow_bounds_quickly(
     sigma: str, rate: str, members: int, rounds: int, exponent: int, about: float
 ) -> None:
     start = time.process_time()
@@ -118,7 +118,7 @@ def test_they_are_narrow_and_quick(
     assert time.process_time() - start < SECONDS
 
 
-def test_what_is_sampled_less_often_than_delta_costs_nothing() -> None:
+def test_a_unit_sampled_less_often_than_delta_costs_nothing() -> None:
     assert removed("1", "1/1000000000", Fraction(1, 10**6), 100) == Enclosure(0, 0)
 
 
@@ -153,7 +153,7 @@ def listed(source: Any, rounds: int, relative: Fraction) -> Bound:
         pytest.param(1000, 1000, "1/100", 1000, marks=pytest.mark.nightly),
     ],
 )
-def test_it_meets_the_engine_that_lists_outcomes(
+def test_few_rounds_agree_with_the_enumeration_of_outcomes(
     sigma: int, shift: int, rate: str, rounds: int
 ) -> None:
     source, near = wide(sigma, shift, rate), Fraction(1, 10**5)
@@ -171,7 +171,7 @@ def test_it_meets_the_engine_that_lists_outcomes(
 
 
 @pytest.mark.parametrize("shift", [1000, 5000])
-def test_wide_noise_is_as_narrow_as_noise_on_the_reals(shift: int) -> None:
+def test_wide_integer_noise_has_bounds_as_narrow_as_real_noise(shift: int) -> None:
     """sigma = 5000: under a shift of 1000 there are too many outcomes to list."""
     rate, rounds, near = "1/100", 2000, Fraction(1, 10**6)
     found = ends(compose((wide(5000, shift, rate), rounds)).epsilon(AT))
@@ -182,7 +182,7 @@ def test_wide_noise_is_as_narrow_as_noise_on_the_reals(shift: int) -> None:
     assert max(found.lower, beside.lower) <= min(found.upper, beside.upper)
 
 
-def test_it_lies_between_two_grids_of_another_library() -> None:
+def test_few_rounds_lie_between_two_estimates_of_dp_accounting() -> None:
     pld = import_module("dp_accounting.pld.privacy_loss_distribution")
     low, high = (
         pld.from_discrete_gaussian_mechanism(
@@ -198,7 +198,7 @@ def test_it_lies_between_two_grids_of_another_library() -> None:
     assert more.lower > high
 
 
-def test_of_few_rounds_both_engines_hold_the_same_truth() -> None:
+def test_two_engines_agree_on_few_rounds() -> None:
     """Two rounds at sigma 50, where single integers matter, cost less than real-valued noise."""
     source = wide(50, 12, "1/2")
     found, truth = (
@@ -212,7 +212,7 @@ def test_of_few_rounds_both_engines_hold_the_same_truth() -> None:
     assert beside.lower > truth.upper
 
 
-def test_a_few_outcomes_with_the_largest_losses_are_seen() -> None:
+def test_rare_outcomes_with_the_largest_losses_are_counted() -> None:
     """The loss is 0.28 at 0 and below 0.02 elsewhere: two zeros in 20 rounds exceed 1/2."""
     rounds, step = 20, 1e-4
     found = compose((curve(PolyaDifference(shape="1/2", scale=400)), rounds)).delta("1/2")
@@ -233,7 +233,7 @@ def test_a_few_outcomes_with_the_largest_losses_are_seen() -> None:
 
 @by_day(2)
 @pytest.mark.parametrize("relative", ["1e-6", "1e-7", "1e-8"])
-def test_a_tiny_delta_is_narrow_at_every_requested_width(relative: str) -> None:
+def test_a_tiny_delta_has_narrow_bounds_at_every_requested_width(relative: str) -> None:
     # Enumeration first counts a mass as infinite that is six million times this delta.
     p = np.array([ive(abs(k), 200.0) for k in range(-300, 301)])
     q = np.array([ive(abs(k + 1), 200.0) for k in range(-300, 301)])

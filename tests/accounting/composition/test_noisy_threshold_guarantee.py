@@ -41,7 +41,7 @@ def appears(noise: Noise, threshold: int, counts: list[int]) -> float:
 @by_day(5)
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 @pytest.mark.parametrize("rows", [1, 2, 5])
-def test_the_delta_is_that_of_the_worst_spread(noise: Noise, rows: int) -> None:
+def test_delta_is_that_of_the_worst_spread_of_rows_over_keys(noise: Noise, rows: int) -> None:
     threshold = least_threshold(noise, "1/1000", rows)
     found = appearance(noise, threshold, rows)
     worst = max(appears(noise, threshold, counts) for counts in spreads(rows, rows))
@@ -54,7 +54,7 @@ def test_the_delta_is_that_of_the_worst_spread(noise: Noise, rows: int) -> None:
         assert alone < worst * (1 - 1e-6)
 
 
-def test_the_guarantee_bounds_a_key_that_appears_and_a_count_that_moves() -> None:
+def test_the_guarantee_covers_new_keys_and_changed_counts() -> None:
     noise = DiscreteLaplace(scale=2)
     held = Mechanism(noise=noise, sensitivity=Sensitivity.l1(1))
     whole = threshold_guarantee(NoisyThreshold(mechanism=held, threshold=9))

@@ -98,7 +98,7 @@ def by_orders(curve: PrivacyCurve, reach: int, visits: int, delta: Fraction) -> 
 
 @by_day(1)
 @pytest.mark.parametrize("visits", [1, 16, 512])
-def test_renyi_is_the_least_over_orders(visits: int) -> None:
+def test_the_renyi_route_is_the_minimum_over_orders(visits: int) -> None:
     curve = visit(Skellam(variance=20))
     truth = by_orders(curve, 75, visits, DELTA)
     found = real(Fraction(upper(table(curve, visits), "renyi")))
@@ -120,7 +120,7 @@ def response_delta(epsilon: Any, visits: int, total: Any) -> Any:
 
 
 @pytest.mark.parametrize("visits", [2, 16, 64])
-def test_exact_and_optimal_of_a_pure_claim_are_a_binomial_sum(visits: int) -> None:
+def test_exact_and_optimal_routes_of_a_pure_claim_equal_a_binomial_sum(visits: int) -> None:
     found = table(Pure("1/10"), visits)
     for method in ("exact", "optimal"):
         total = real(Fraction(upper(found, method)))
@@ -132,7 +132,7 @@ def test_exact_and_optimal_of_a_pure_claim_are_a_binomial_sum(visits: int) -> No
 
 
 @pytest.mark.parametrize("visits", [1, 16, 1024])
-def test_advanced_is_at_most_the_even_split(visits: int) -> None:
+def test_advanced_composition_is_at_most_that_of_the_even_split(visits: int) -> None:
     # Half of delta for the slack and half for the rounds, by the formula; the search is no worse.
     each = visit_epsilon(DELTA / 2 / visits)
     with mp.workdps(25):
@@ -143,7 +143,7 @@ def test_advanced_is_at_most_the_even_split(visits: int) -> None:
 
 
 @pytest.mark.parametrize("visits", [1, 64])
-def test_basic_shares_delta_equally(visits: int) -> None:
+def test_basic_composition_divides_delta_equally(visits: int) -> None:
     truth = visits * visit_epsilon(DELTA / visits)
     found = real(Fraction(upper(table(GAUSSIAN, visits), "basic")))
     assert truth * (1 - mpf(10) ** -12) <= found <= truth * (1 + mpf(10) ** -4)
@@ -153,7 +153,7 @@ def visit_epsilon(delta: Fraction) -> Any:
     return real(Fraction(GAUSSIAN.epsilon(delta).upper))
 
 
-def test_paper_bounds_of_sums() -> None:
+def test_published_bounds_of_sums_are_reproduced() -> None:
     # 16 terms of variance 1 under a step of 4 are 1/2-concentrated, up to xi: see CZ, Lemma 4.
     total = per_user(visit(DiscreteGaussianSum(count=16, sigma_squared=1), 4), max_visits=3)
     bound = module._paper(total, DELTA).upper
@@ -188,7 +188,7 @@ def reason(found: Sequence[Route], method: str) -> str:
     ],
     ids=["laplace", "polya", "pure", "approx", "zcdp", "rdp", "sampled", "binomial", "assumed"],
 )
-def test_routes_bound_or_say_why(guarantee: Any, without: set[str]) -> None:
+def test_each_route_gives_a_bound_or_a_reason(guarantee: Any, without: set[str]) -> None:
     found = table(guarantee, 2)
     assert {route.method for route in found if route.bound is None} == without
     for route in found:
@@ -201,13 +201,13 @@ def test_routes_bound_or_say_why(guarantee: Any, without: set[str]) -> None:
         assert best >= exact * Fraction(999, 1000)
 
 
-def test_what_is_infinite_is_said_to_be() -> None:
+def test_an_infinite_route_is_reported_as_infinite() -> None:
     found = table(Approx("1/10", "1e-3"), 4)
     assert upper(found, "exact") == math.inf
     assert reason(found, "basic") == "it gives no finite epsilon at this delta"
 
 
-def test_assumptions_stay() -> None:
+def test_assumptions_stay_in_the_guarantee_of_a_user() -> None:
     total = per_user(Assumed(Pure("1/10"), "said so"), max_visits=3)
     assert any("said so" in reason for reason in total.assumptions)
     assert any("at most 3 batches" in reason for reason in total.assumptions)
@@ -232,7 +232,7 @@ def test_bad_input_is_refused() -> None:
         ("_basic", "rounds * compose(source)", "compose(source)"),
     ],
 )
-def test_a_route_that_forgets_rounds_is_seen(
+def test_a_route_that_omits_rounds_is_detected(
     monkeypatch: pytest.MonkeyPatch, name: str, old: str, new: str
 ) -> None:
     def orderly() -> bool:
@@ -270,7 +270,7 @@ def product(rounds: list[World]) -> World:
     st.sampled_from(["1e-6", "1/20"]),
 )
 @settings(max_examples=20, deadline=None)
-def test_sums_bound_what_really_happens(each: list[Fraction], delta: str) -> None:
+def test_routes_bound_the_enumerated_loss(each: list[Fraction], delta: str) -> None:
     with mpmath.workdps(30):
         world = product([response(e) for e in each])
         claims: list[StatedGuarantee] = [Pure(e) for e in each]
@@ -286,7 +286,9 @@ def test_sums_bound_what_really_happens(each: list[Fraction], delta: str) -> Non
 @pytest.mark.parametrize("e", ["1/1000", "1/20", "1"])
 @pytest.mark.parametrize("rounds", [1, 30, 1000])
 @pytest.mark.parametrize("slack", ["1e-6", "1/2"])
-def test_advanced_is_the_formula_and_above_the_exact_total(e: str, rounds: int, slack: str) -> None:
+def test_advanced_composition_is_its_formula_and_above_the_exact_total(
+    e: str, rounds: int, slack: str
+) -> None:
     each, left = Fraction(e), Fraction(slack)
     found = Fraction(module._forward(each, rounds, left))
     with mpmath.workdps(40):
@@ -298,7 +300,7 @@ def test_advanced_is_the_formula_and_above_the_exact_total(e: str, rounds: int, 
     assert low(each, rounds, left) < found
 
 
-def test_splits_of_a_curve_that_comes_back() -> None:
+def test_the_search_over_splits_is_at_least_as_good_as_an_even_grid() -> None:
     curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
 
     def epsilon_of(delta: Fraction) -> Fraction | float:

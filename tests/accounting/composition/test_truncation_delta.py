@@ -57,7 +57,7 @@ def cut(rate: str, examples: int, most: int, rounds: int = 1) -> Truncated:
     return Truncated(total=total, examples=examples, most=most)
 
 
-def test_every_small_dataset_stays_below() -> None:
+def test_every_small_dataset_is_within_the_bound() -> None:
     r"""An example that displaces another one moves the sum by 2: eta is needed."""
     broken = 0
     for rate, most in itertools.product(("1/4", "3/4"), (1, 2, 3)):
@@ -75,7 +75,7 @@ def test_every_small_dataset_stays_below() -> None:
     assert broken > 0
 
 
-def test_how_often_a_batch_is_cut() -> None:
+def test_the_probability_of_truncation_is_exact() -> None:
     found = cut("1/4", 4, 2, rounds=3).cut_at_all
     once = Fraction(4 * 3 + 1, 4**4)
     truth = 1 - (1 - once) ** 3
@@ -105,7 +105,7 @@ def test_epsilon_is_the_inverse_of_delta() -> None:
     assert found.assumptions == total.assumptions != ()
 
 
-def test_cutting_alone_may_cost_delta() -> None:
+def test_truncation_alone_can_cost_delta() -> None:
     total = real()
     plain = total.epsilon("1e-6", "1e-4")
     assert Truncated(total=total, examples=10_000, most=150).epsilon("1e-6").upper == math.inf
@@ -113,7 +113,7 @@ def test_cutting_alone_may_cost_delta() -> None:
     assert nothing.upper == plain.upper
 
 
-def test_an_epsilon_beyond_what_floats_exponentiate_has_a_cost_of_cutting() -> None:
+def test_truncation_has_a_cost_at_an_epsilon_beyond_floats() -> None:
     found = Truncated(total=real(sigma="1e-6"), examples=1000, most=20).epsilon("1e-5")
     assert found.upper > 10**9
 

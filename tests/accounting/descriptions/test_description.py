@@ -93,7 +93,7 @@ def reads_back(asked: Description, read: Any = description_from_json) -> bool:
 
 
 @pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.text)
-def test_text_json_and_guarantee_read_back(asked: Description) -> None:
+def test_text_json_and_guarantee_survive_a_round_trip(asked: Description) -> None:
     assert reads_back(asked)
     assert read_scheme("--scheme", asked.scheme.text) == asked.scheme
     words = split(f"--noise {asked.text}")
@@ -118,7 +118,7 @@ STRATEGIES = [
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.written)
-def test_correlated_noise_reads_back(strategy: Strategy) -> None:
+def test_correlated_noise_survives_a_round_trip(strategy: Strategy) -> None:
     taken = Participation(most=2, apart=1)
     matrix = MatrixMechanism(strategy=strategy, noise=NORMAL, participation=taken)
     total = compose((guarantee(matrix), 2))
@@ -129,7 +129,7 @@ def test_correlated_noise_reads_back(strategy: Strategy) -> None:
             guarantee_from_json({**data[0]["part"], name: {"strategy": 3, "rounds": 8}})
 
 
-def test_all_schemes_are_here_and_a_relation_that_is_lost_is_seen() -> None:
+def test_every_scheme_is_tested_and_a_lost_relation_is_detected() -> None:
     assert {type(asked.scheme) for asked in ALL} == {*SCHEMES}
     forgetful = mutated(description_from_json, "relation=between", "relation=None")
     with pytest.raises(InvalidParameter, match="relation"):
@@ -164,7 +164,7 @@ OLD: list[tuple[dict[str, Any], Any]] = [
 
 
 @pytest.mark.parametrize(("data", "made"), OLD)
-def test_json_of_earlier_versions(data: dict[str, Any], made: Any) -> None:
+def test_json_of_earlier_versions_is_read(data: dict[str, Any], made: Any) -> None:
     assert guarantee_from_json(data) == made
     assert made.to_json() == data
     whole = [{"part": data, "rounds": 2}]
@@ -213,7 +213,7 @@ EMPTY: list[Any] = [None, "", 0, []]
     ],
     ids=str,
 )
-def test_json_that_describes_nothing_is_refused_by_name(data: Any, argument: str) -> None:
+def test_invalid_json_of_a_description_is_refused_by_name(data: Any, argument: str) -> None:
     with refused(argument):
         guarantee_from_json(data)
 
@@ -250,7 +250,7 @@ def nodes(data: Any) -> list[Any]:
      "shifts:weights=x", "fixed-size:sample=1.5,population=9", "allocated:rounds=0",
      "allocated:rounds=2,picks=3"],
 )  # fmt: skip
-def test_a_scheme_that_is_none_names_the_option(text: str) -> None:
+def test_an_invalid_scheme_names_the_option(text: str) -> None:
     with pytest.raises(InvalidParameter, match=r"^--scheme = "):
         read_scheme("--scheme", text)
 
@@ -279,7 +279,7 @@ def test_a_scheme_that_is_none_names_the_option(text: str) -> None:
     ],
     ids=str,
 )
-def test_what_nothing_is_proven_of_is_refused_by_name(given: Any, argument: str) -> None:
+def test_a_combination_without_a_proof_is_refused_by_name(given: Any, argument: str) -> None:
     with refused(argument):
         Description(**{"noise": NORMAL, **given})
 
@@ -303,7 +303,7 @@ def test_a_scheme_states_the_rounds_of_a_release() -> None:
         assert (asked.sensitivity, asked.scheme) == (Sensitivity.l2_squared(18), EVERYONE)
 
 
-def test_everybody_sampled_is_nobody_left_out() -> None:
+def test_sampling_everybody_equals_no_sampling() -> None:
     for scheme, relation, moves in (
         (Poisson(rate=1), ADDED, 3),
         (FixedSize(sample=9, population=9), REPLACE, 3),
@@ -334,7 +334,7 @@ CERTIFIED = {"everyone", "poisson"}
 
 
 @pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.text)
-def test_certificates_and_ledgers_take_a_scheme_or_say_what_is_not_proven(
+def test_certificates_and_ledgers_accept_a_scheme_or_refuse_it_with_a_reason(
     asked: Description,
 ) -> None:
     total = compose(guarantee(asked))
@@ -395,7 +395,7 @@ def test_an_approximate_budget_charges_the_cheaper_price(
 
 
 @pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.text)
-def test_noise_reads_back(asked: Description) -> None:
+def test_the_text_of_a_noise_survives_a_round_trip(asked: Description) -> None:
     read: Any = read_noise(asked.text.split()[0], {**REAL_LAWS, **FAMILIES})
     if isinstance(asked.noise, LocalReport):
         assert replace(read, scope=asked.scope) == asked.noise
@@ -403,7 +403,7 @@ def test_noise_reads_back(asked: Description) -> None:
         assert noise_from_json(asked.noise.to_json(), REAL_LAWS) == read == asked.noise
 
 
-def test_a_report_alone_and_shuffled_is_one_description() -> None:
+def test_a_report_and_its_shuffle_are_one_kind_of_description() -> None:
     assert reads_back(REPORT)
     assert guarantee(REPORT) == guarantee_from_json(REPORT.to_json()) == guarantee(REPORT.noise)  # type: ignore[arg-type]  # a report
     user = Scope(unit=Unit.USER)

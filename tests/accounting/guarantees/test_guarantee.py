@@ -73,7 +73,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("question", ASKED)
 @pytest.mark.parametrize("name", ALL)
-def test_every_guarantee_answers_with_a_bound_or_says_why_not(name: str, question: str) -> None:
+def test_every_method_of_a_guarantee_returns_a_bound_or_a_reason(name: str, question: str) -> None:
     promise = ALL[name]
     assert isinstance(promise, Guarantee)
     assert promise.scope.unit.value == "contribution"
@@ -101,12 +101,14 @@ BAD += [("renyi", 1, "order"), ("tradeoff", 2, "alpha"), ("tradeoff", "x", "alph
 
 @pytest.mark.parametrize(("question", "value", "argument"), BAD)
 @pytest.mark.parametrize("name", ALL)
-def test_a_bad_argument_is_named_alike(name: str, question: str, value: Any, argument: str) -> None:
+def test_every_guarantee_names_a_bad_argument_in_the_same_way(
+    name: str, question: str, value: Any, argument: str
+) -> None:
     with refused(argument):
         getattr(ALL[name], question)(value)
 
 
-def test_a_narrower_answer_is_asked_for_with_one_word() -> None:
+def test_every_guarantee_accepts_relative_for_a_narrower_bound() -> None:
     for promise in (GAUSSIAN, ALL["composed"], BinomialBox(trials=60, bounds=(1,))):
         wide, narrow = (promise.epsilon("1/100", relative=r) for r in ("1e-2", "1e-4"))
         assert narrow.lower is not None
@@ -125,7 +127,7 @@ def agrees(promise: Guarantee, exact: PrivacyCurve, slack: float) -> bool:
     return True
 
 
-def test_the_lines_of_a_curve_give_its_best_test() -> None:
+def test_the_tradeoff_function_of_a_curve_is_tight() -> None:
     # The exact trade-off of a curve is computed independently, from cells of the law.
     assert agrees(GAUSSIAN, GAUSSIAN, 1e-3)
     assert agrees(LAPLACE, LAPLACE, 1e-3)
@@ -135,7 +137,7 @@ def test_the_lines_of_a_curve_give_its_best_test() -> None:
     assert not agrees(Pure("1/4"), LAPLACE, 1e-3)
 
 
-def test_a_line_is_what_epsilon_and_delta_allow() -> None:
+def test_the_tradeoff_bound_of_one_point_is_attained() -> None:
     # Randomised response at epsilon = 1 attains its line: its test errs with 1/(1 + e) both ways.
     q = 1 / (1 + math.e)
     found = Pure(1).tradeoff(Fraction(q))
@@ -145,7 +147,7 @@ def test_a_line_is_what_epsilon_and_delta_allow() -> None:
     assert wrong(*at) > line_error(*at) + Fraction(1, 10)
 
 
-def test_boxes_of_bits_are_derived_like_everything_else() -> None:
+def test_boxes_of_bits_have_every_method_of_a_guarantee() -> None:
     vector = VectorShuffle(users=50, noise_bits=8, probability="1/2", precision=2, coordinates=3)
     found = guarantee(vector.mechanism(50))
     assert found == BinomialBox(trials=400, bounds=(2, 2, 2))
@@ -166,7 +168,7 @@ def test_boxes_of_bits_are_derived_like_everything_else() -> None:
         guarantee(vector)  # type: ignore[arg-type]  # on purpose
 
 
-def test_a_box_discloses_sometimes() -> None:
+def test_a_box_of_bits_has_an_infinite_pure_epsilon() -> None:
     # delta = 0 is never enough, even where 2^-trials is below every precision.
     for trials in (3, 100_000):
         box = BinomialBox(trials=trials, bounds=(1,))
@@ -185,7 +187,7 @@ def cells(markup: str) -> list[str]:
     return found
 
 
-def test_cards_say_what_their_objects_hold() -> None:
+def test_notebook_cards_show_the_values_of_their_objects() -> None:
     mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
     total = accounting.compose((mechanism, 3), accounting.Assumed(accounting.Pure(1), "<b>"))
     shown = cells(total._repr_html_())
@@ -204,7 +206,7 @@ def test_cards_say_what_their_objects_hold() -> None:
     assert cells(html_table("<script>", []))[0] == "<script>"
 
 
-def test_the_curve_of_a_guarantee() -> None:
+def test_the_curve_of_a_guarantee_can_be_plotted() -> None:
     pytest.importorskip("matplotlib", reason="the extra 'plot' is not installed")
     from matplotlib.figure import Figure
 

@@ -36,7 +36,7 @@ CLAIMS: list[StatedGuarantee] = [
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=repr)
-def test_a_claim_reads_back(claim: StatedGuarantee) -> None:
+def test_a_claim_survives_a_round_trip(claim: StatedGuarantee) -> None:
     names: dict[str, object] = {
         kind.__name__: kind for kind in (Pure, ZCdp, Approx, Rdp, Assumed, Scope)
     }
@@ -47,7 +47,7 @@ def test_a_claim_reads_back(claim: StatedGuarantee) -> None:
         claim.stated_epsilon = 3  # type: ignore[union-attr,misc]  # the twin tries what frozen forbids
 
 
-def test_an_enclosed_order_promises_its_upper_end() -> None:
+def test_an_enclosed_renyi_value_is_stated_by_its_upper_end() -> None:
     claim = Rdp({2: Enclosure(Fraction(1, 4), Fraction(1, 3))})
     assert claim == Rdp({2: "1/3"})
     with pytest.raises(InvalidParameter, match=r"^epsilon"):
@@ -83,7 +83,7 @@ def test_an_enclosed_order_promises_its_upper_end() -> None:
     ],
     ids=str,
 )
-def test_a_claim_that_cannot_be_meant_is_refused_by_name(
+def test_an_impossible_claim_is_refused_by_name(
     kind: Any, arguments: tuple[object, ...], argument: str
 ) -> None:
     with refused(argument):
@@ -91,7 +91,7 @@ def test_a_claim_that_cannot_be_meant_is_refused_by_name(
 
 
 @pytest.mark.parametrize("bound", [PureBound("1/3"), ApproxBound(0, "1e-6")], ids=repr)
-def test_a_bound_is_read_back_as_a_bound(bound: Any) -> None:
+def test_a_bound_survives_a_round_trip(bound: Any) -> None:
     assert claim_from_json(bound.to_json()) == bound
     with pytest.raises(InvalidParameter, match="needs the fields"):
         claim_from_json(bound.to_json() | {"attained": True})
@@ -119,12 +119,12 @@ def test_a_bound_is_read_back_as_a_bound(bound: Any) -> None:
     ],
     ids=str,
 )
-def test_json_that_no_claim_wrote_is_refused_by_name(data: Any, argument: str) -> None:
+def test_invalid_json_of_a_claim_is_refused_by_name(data: Any, argument: str) -> None:
     with refused(argument):
         claim_from_json(data)
 
 
-def test_a_claim_is_read_from_the_text_of_a_budget() -> None:
+def test_a_budget_can_be_stated_as_text() -> None:
     for text, claim in (
         ("epsilon=1/2", Pure("1/2")),
         ("epsilon=1,delta=1e-6", Approx(1, "1e-6")),
@@ -149,7 +149,9 @@ ends = st.fractions(min_value=-20, max_value=20, max_denominator=10**6)
 
 
 @given(ends, st.integers(min_value=0, max_value=12), st.sampled_from("fe%"))
-def test_the_decimals_printed_are_on_the_safe_side(end: Fraction, places: int, kind: str) -> None:
+def test_printed_decimals_are_rounded_to_the_safe_side(
+    end: Fraction, places: int, kind: str
+) -> None:
     above, below = bound(end, end), bound(end, end, safe="lower")
     scale = 100 if kind == "%" else 1
     for shown, sign in ((above, 1), (below, -1)):
@@ -161,7 +163,7 @@ def test_the_decimals_printed_are_on_the_safe_side(end: Fraction, places: int, k
         assert sign * (Fraction(float(shown)) - end) >= 0
 
 
-def test_rounding_to_nearest_would_be_seen() -> None:
+def test_a_mutant_that_rounds_to_nearest_is_detected() -> None:
     # Mutants: rounding to nearest, and rounding towards the wrong end.
     assert f"{bound(None, THIRD):.3f}" == "0.334" != f"{float(THIRD):.3f}"
     assert f"{bound(THIRD, THIRD, safe='lower'):.3f}" == "0.333"
@@ -177,7 +179,7 @@ def test_rounding_to_nearest_would_be_seen() -> None:
 
 
 @pytest.mark.parametrize("one", [bound(1, 2), Enclosure(Fraction(1), Fraction(2))], ids=repr)
-def test_what_holds_of_every_number_in_between_is_decided(one: Any) -> None:
+def test_a_comparison_is_decided_if_it_holds_for_the_whole_interval(one: Any) -> None:
     assert one < 3
     assert one <= 2
     assert one > 0.5
@@ -201,7 +203,7 @@ def test_what_holds_of_every_number_in_between_is_decided(one: Any) -> None:
         assert "is undecided" in refusal(undecided, Undecided)
 
 
-def test_a_missing_end_decides_nothing() -> None:
+def test_a_comparison_with_a_missing_end_is_undecided() -> None:
     one = bound(None, 2)
     assert one <= 2
     assert one < math.inf
@@ -217,7 +219,7 @@ def test_a_missing_end_decides_nothing() -> None:
 
 
 @pytest.mark.parametrize("one", [bound(1, 1), Enclosure.exactly(1)], ids=repr)
-def test_no_bound_equals_a_number_or_is_a_truth_value(one: Any) -> None:
+def test_a_bound_has_no_truth_value_and_equals_no_number(one: Any) -> None:
     asked: list[Callable[[], object]] = [
         lambda: one == 1,
         lambda: one == 1.0,
@@ -235,7 +237,7 @@ def test_no_bound_equals_a_number_or_is_a_truth_value(one: Any) -> None:
         assert one < Decimal("nan")
 
 
-def test_equal_bounds_say_the_same() -> None:
+def test_equal_bounds_have_equal_values_and_hashes() -> None:
     assert bound(1, 2) == bound(1, 2)
     assert hash(bound(1, 2)) == hash(bound(1, 2))
     for other in (bound(None, 2), bound(1, 3), bound(1, 2, safe="lower"), Enclosure(1.0, 2.0)):

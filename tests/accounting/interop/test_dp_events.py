@@ -112,7 +112,7 @@ def small(kind: Callable[..., Any] = nodes, step: float = 0.1) -> bool:
     return True
 
 
-def test_a_split_loss_dominates_and_its_mutants_do_not() -> None:
+def test_a_split_loss_dominates_and_mutants_do_not() -> None:
     # The largest loss, 4/3, lies near the lower node of its cell, and near the upper one.
     steps = (0.1, 0.0956, 0.013)
     assert all(small(step=step) for step in steps)
@@ -132,7 +132,7 @@ def padded(kind: Callable[..., Any]) -> bool:
     return all(Fraction(found[k]) >= mass * (1 + Fraction(1, 2**33)) for k, mass in least.items())
 
 
-def test_masses_are_rounded_up_for_the_sums_of_others() -> None:
+def test_exported_masses_allow_for_the_rounding_of_later_sums() -> None:
     assert padded(nodes)
     assert not padded(rewired(nodes, _padded=_down))
 
@@ -149,7 +149,7 @@ def test_too_fine_an_interval_is_refused(dp: Any) -> None:
 @by_day(5)
 @pytest.mark.parametrize(("noise", "shift"), LAWS, ids=repr)
 @pytest.mark.parametrize("interval", ["1e-4", "1/128"])
-def test_every_noise_becomes_a_distribution_above_it(
+def test_every_exported_distribution_dominates_its_noise(
     dp: Any, noise: Noise, shift: int, interval: str
 ) -> None:
     ours = curve(noise, shift)
@@ -164,7 +164,7 @@ def test_every_noise_becomes_a_distribution_above_it(
 
 
 @pytest.mark.parametrize("rounds", [10, 1000])
-def test_many_rounds_are_near_the_truth(dp: Any, rounds: int) -> None:
+def test_many_exported_rounds_are_close_to_the_exact_epsilon(dp: Any, rounds: int) -> None:
     for noise in (GAUSSIAN, Skellam(variance=400)):
         total = compose((curve(noise), rounds))
         truth = total.epsilon("1e-6")
@@ -175,7 +175,7 @@ def test_many_rounds_are_near_the_truth(dp: Any, rounds: int) -> None:
     assert theirs.self_compose(rounds).get_epsilon_for_delta(1e-6) > found
 
 
-def test_claims_and_lists_as_distributions(dp: Any) -> None:
+def test_claims_and_lists_are_exported_as_distributions(dp: Any) -> None:
     half = to_pld(Approx("1/2", "1/100", scope=ADD_REMOVE))
     assert 0.01 <= half.get_delta_for_epsilon(0.5) < 0.0101
     # Randomised response at 1/2 has total variation distance tanh(1/4).
@@ -193,7 +193,7 @@ def test_claims_and_lists_as_distributions(dp: Any) -> None:
         to_pld(compose(Assumed(Pure(1), "a data sheet"), curve(GAUSSIAN, scope=Scope())))
 
 
-def test_events_of_ours(events: Any) -> None:
+def test_exported_events_state_no_less_loss(events: Any) -> None:
     laplace = curve(DiscreteLaplace(scale=20), 3)
     assert to_dp_event(laplace) == events.DiscreteLaplaceDpEvent(0.05, 3)
     assert to_dp_event(Pure("1/2")) == events.DiscreteLaplaceDpEvent(0.5, 1)
@@ -227,7 +227,7 @@ def test_events_of_ours(events: Any) -> None:
         refusal(partial(to_dp_event, refused), NotDerived)
 
 
-def test_events_of_theirs(events: Any) -> None:
+def test_imported_events_have_the_expected_guarantees(events: Any) -> None:
     read: list[tuple[Any, Any, Any]] = [
         (events.NoOpDpEvent(), Pure(0), Pure(0)),
         (events.NonPrivateDpEvent(), Approx(0, 1), Approx(0, 1)),
@@ -276,7 +276,7 @@ def _fields(claim: Any) -> tuple[Any, ...]:
     return tuple(getattr(claim, name) for name in names)
 
 
-def test_lists_and_samples_of_theirs(events: Any) -> None:
+def test_imported_lists_and_samples_keep_their_structure(events: Any) -> None:
     laplace = events.DiscreteLaplaceDpEvent(0.05, 1)
     total = from_dp_event(
         events.ComposedDpEvent(
@@ -310,7 +310,9 @@ def test_lists_and_samples_of_theirs(events: Any) -> None:
 
 
 @pytest.mark.parametrize(("parameter", "buckets"), [(0.5, 2), (0.1, 10), (1.0, 3), (0.3, 1)])
-def test_randomised_response(events: Any, parameter: float, buckets: int) -> None:
+def test_imported_randomised_response_has_its_curve(
+    events: Any, parameter: float, buckets: int
+) -> None:
     event = events.RandomizedResponseDpEvent(parameter, buckets)
     ((found, _),) = from_dp_event(event, Scope()).parts
     with mpmath.workdps(40):
@@ -319,7 +321,7 @@ def test_randomised_response(events: Any, parameter: float, buckets: int) -> Non
         assert 0 <= real(Fraction(found.pure().upper)) - truth < mpmath.mpf(10) ** -18
 
 
-def test_a_lower_bound_is_that_of_the_event_not_of_its_claim(events: Any) -> None:
+def test_a_lower_bound_is_that_of_the_event_and_not_of_its_epsilon(events: Any) -> None:
     # With ten buckets delta(0) is p_true - p_other = 1/2; a claim of the same epsilon implies 5/6.
     response = from_dp_event(events.RandomizedResponseDpEvent(0.5, 10), Scope())
     half = ends(response.delta(0))
@@ -333,7 +335,7 @@ def test_a_lower_bound_is_that_of_the_event_not_of_its_claim(events: Any) -> Non
         assert found.lower <= Fraction(seen) <= found.upper < Fraction(seen) + Fraction(1, 10**15)
 
 
-def test_no_round_trip_lowers_the_risk(dp: Any) -> None:
+def test_no_round_trip_of_an_event_lowers_epsilon(dp: Any) -> None:
     parts: list[Composition] = [
         compose((curve(DiscreteLaplace(scale="7/3"), 2), 3)),
         compose(curve(GAUSSIAN), (curve(Skellam(variance=50)), 2)),
@@ -347,7 +349,7 @@ def test_no_round_trip_lowers_the_risk(dp: Any) -> None:
             assert after.upper >= (before.lower or 0)
 
 
-def test_an_accountant_of_ours(dp: Any, events: Any) -> None:
+def test_the_accountant_of_dpcore_satisfies_their_interface(dp: Any, events: Any) -> None:
     ours = accountant()
     assert isinstance(ours, dp.PrivacyAccountant)
     assert (ours.get_epsilon(1e-6), ours.get_delta(0.0)) == (0.0, 0.0)
@@ -371,7 +373,7 @@ def test_an_accountant_of_ours(dp: Any, events: Any) -> None:
     assert "REPLACE_ONE" in refusal(lambda: accountant(relations.REPLACE_SPECIAL))
 
 
-def test_why_no_randomised_response_leaves(dp: Any, events: Any) -> None:
+def test_randomised_response_is_not_exported(dp: Any, events: Any) -> None:
     """dp-accounting charges many rounds as one (0.6); dpcore adds them, so export is refused."""
     event, relation = events.RandomizedResponseDpEvent(0.5, 2), dp.NeighboringRelation.REPLACE_ONE
     ours = accountant(relation).compose(event, 100).get_epsilon(1e-6)
@@ -381,7 +383,7 @@ def test_why_no_randomised_response_leaves(dp: Any, events: Any) -> None:
         assert "Response" not in repr(to_dp_event(compose((Pure(1), 100))))
 
 
-def test_sampled_gaussian_events_against_theirs(dp: Any, events: Any) -> None:
+def test_sampled_gaussian_events_agree_with_dp_accounting(dp: Any, events: Any) -> None:
     """The commonest event: dp-accounting's upper bound at a grid of 1e-4 is slightly larger."""
     event = events.SelfComposedDpEvent(
         events.PoissonSampledDpEvent(0.01, events.GaussianDpEvent(1.0)), 1000
@@ -397,7 +399,7 @@ def test_sampled_gaussian_events_against_theirs(dp: Any, events: Any) -> None:
     assert ours_alone < ZCdp("1/8").epsilon("1e-5").upper_float
 
 
-def test_what_a_sample_may_hold(events: Any) -> None:
+def test_events_within_a_sample_are_imported(events: Any) -> None:
     gaussian, poisson = events.GaussianDpEvent, events.PoissonSampledDpEvent
     # Two vectors released together are one vector: 1/2^2 + 1/2^2 = 1/sqrt(2)^2.
     both = from_dp_event(poisson(0.1, events.SelfComposedDpEvent(gaussian(2.0), 2)))
@@ -413,7 +415,7 @@ def test_what_a_sample_may_hold(events: Any) -> None:
     assert "sampling_probability" in refusal(lambda: from_dp_event(poisson(1.5, gaussian(1.0))))
 
 
-def test_batches_that_are_cut(dp: Any, events: Any) -> None:
+def test_imported_truncated_batches_agree_with_dp_accounting(dp: Any, events: Any) -> None:
     """dp-accounting's result for the event is at least ours, and equal under replacement."""
     cut = events.TruncatedSubsampledGaussianDpEvent
     both = events.ComposedDpEvent([cut(4, 0.5, 2, 1.0), cut(3, 0.5, 2, 1.0)])
@@ -449,7 +451,7 @@ def test_batches_that_are_cut(dp: Any, events: Any) -> None:
             from_dp_event(bad)
 
 
-def test_the_events_are_those_of_the_library(events: Any) -> None:
+def test_every_event_of_the_library_is_known(events: Any) -> None:
     own = (k for k in events.DpEvent.__subclasses__() if k.__module__ == events.__name__)
     kinds = {kind.__name__: kind for kind in own}
     fields = {
@@ -459,7 +461,7 @@ def test_the_events_are_those_of_the_library(events: Any) -> None:
     assert fields == _EVENTS
 
 
-def test_a_tree_of_one_epoch(events: Any) -> None:
+def test_a_tree_aggregation_of_one_epoch_is_imported(events: Any) -> None:
     """A record is in one leaf of one tree of 8 steps: in 4 sums, moved by 2."""
     tree = from_dp_event(events.SingleEpochTreeAggregationDpEvent(8.0, [3, 8]), Scope())
     noise = Gaussian(sigma=8)
@@ -467,7 +469,7 @@ def test_a_tree_of_one_epoch(events: Any) -> None:
     assert tree.parts == ((alone, 1),)
 
 
-def test_mixtures_of_gaussians(dp: Any, events: Any) -> None:
+def test_imported_mixtures_of_gaussians_agree_with_published_values(dp: Any, events: Any) -> None:
     """The examples of dp-accounting's own tests, with published epsilon 17.193115."""
     mixture = events.MixtureOfGaussiansDpEvent
     first = mixture(1.0, [0.0, 1.0, 2.0], [0.2, 0.6, 0.2])
@@ -505,14 +507,14 @@ def test_mixtures_of_gaussians(dp: Any, events: Any) -> None:
     ],
     ids=str,
 )
-def test_mixtures_that_are_none(
+def test_invalid_mixtures_are_refused(
     events: Any, shifts: list[float], chances: list[float], kind: type[Exception]
 ) -> None:
     with pytest.raises(kind):
         from_dp_event(events.MixtureOfGaussiansDpEvent(1.0, shifts, chances))
 
 
-def test_a_mixture_says_nothing_of_a_record_replaced(events: Any) -> None:
+def test_a_mixture_has_no_guarantee_under_replacement(events: Any) -> None:
     event = events.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0], [0.5, 0.5])
     refusal(lambda: from_dp_event(event, Scope(relation=Relation.REPLACE)), NotDerived)
 
@@ -548,12 +550,12 @@ def both() -> list[Any]:
     return [accountant(relations.ADD_OR_REMOVE_ONE), accountant(relations.REPLACE_ONE)]
 
 
-def test_their_contract_holds_under_both_relations(dp: Any) -> None:
+def test_the_contract_tests_of_dp_accounting_pass_under_both_relations(dp: Any) -> None:
     found = outcome(both)
     assert found.testsRun >= 13
     assert (found.failures, found.errors, found.skipped) == ([], [], [])
 
 
-def test_an_accountant_that_hides_the_offender_is_seen(dp: Any) -> None:
+def test_an_accountant_that_names_the_wrong_event_is_detected(dp: Any) -> None:
     found = outcome(lambda: [Mutant(each) for each in both()])
     assert found.failures or found.errors

@@ -51,7 +51,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, printed
 
 
-def test_every_file_is_compiled_and_nothing_is_admitted() -> None:
+def test_every_coq_file_compiles_and_admits_nothing() -> None:
     sources = list((ROOT / "proofs").glob("*.v"))
     assert {file.stem for file in sources} == set(NAMES)
     for file in sources:
@@ -59,7 +59,7 @@ def test_every_file_is_compiled_and_nothing_is_admitted() -> None:
         assert not re.search(r"\b(Admitted|admit|Axiom|Parameter|Conjecture)\b", text)
 
 
-def test_only_the_axioms_of_the_reals_are_assumed(compiled: tuple[Path, str]) -> None:
+def test_coq_assumes_only_the_axioms_of_the_reals(compiled: tuple[Path, str]) -> None:
     assert (
         set(re.findall(r"^([\w.]+)(?=\s*\n?\s*:)", compiled[1], re.MULTILINE)) - {"Axioms"}
         == AXIOMS
@@ -84,7 +84,7 @@ def test_only_the_axioms_of_the_reals_are_assumed(compiled: tuple[Path, str]) ->
         ("Run", "(IZR (20 * 17124025) / IZR D)", "(IZR (20 * 17124024) / IZR D)"),
     ],
 )
-def test_a_false_step_or_claim_is_rejected(
+def test_coq_rejects_a_false_step_or_claim(
     compiled: tuple[Path, str], tmp_path: Path, name: str, old: str, new: str
 ) -> None:
     folder = shutil.copytree(compiled[0], tmp_path / "twin")

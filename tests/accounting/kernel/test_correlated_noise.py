@@ -46,14 +46,14 @@ RUNS = [
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.strategy}-{run.rounds}-{run.most}")
-def test_sensitivities_by_all_patterns_of_the_matrix_itself(run: Correlated) -> None:
+def test_kernel_sensitivities_agree_with_all_patterns_of_the_matrix(run: Correlated) -> None:
     (low, high), truth = run.squared, worst(rows_of(run), run.most, run.apart)
     slack = truth / 10**40  # for the roots in the matrix itself
     assert low - slack <= truth <= high + slack
     assert high - low <= slack
 
 
-def test_what_is_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_patterns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worst_case_neighbours, "_MOST_WORK", 1 << 12)
     with pytest.raises(Refused, match="too many participation patterns"):
         _ = Correlated(strategy="tree", rounds=4096, most=20, apart=10).squared

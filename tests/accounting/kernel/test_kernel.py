@@ -125,7 +125,7 @@ def delta_of(pairs: list[tuple[Any, Any]], rounds: int, epsilon: Fraction) -> tu
 @pytest.mark.parametrize("rounds", [1, 2])
 @pytest.mark.parametrize("rate", [Fraction(1), Fraction(1, 3)])
 @pytest.mark.parametrize("law", LAWS)
-def test_both_ends_hold_the_truth(law: str, rate: Fraction, rounds: int) -> None:
+def test_both_bounds_enclose_the_exact_delta(law: str, rate: Fraction, rounds: int) -> None:
     shift = 2
     here = (1 - rate, rate)
     for swapped in {False, rate < 1}:
@@ -147,7 +147,7 @@ def test_both_ends_hold_the_truth(law: str, rate: Fraction, rounds: int) -> None
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(60))
-def test_no_plan_makes_an_end_false(seed: int) -> None:
+def test_no_plan_makes_a_bound_false(seed: int) -> None:
     """Coarse grids, few digits, windows that cut most of the mass: wide bounds, none false."""
     draws = Random(seed)
     law = draws.choice([*LAWS])
@@ -171,7 +171,7 @@ def test_no_plan_makes_an_end_false(seed: int) -> None:
 
 
 @pytest.mark.parametrize("bits", [100, 230])
-def test_enclosures_hold_exp_log_and_normal(bits: int) -> None:
+def test_enclosures_contain_exp_log_and_the_normal_distribution(bits: int) -> None:
     fixed = Fixed(bits)
     for i in range(-200, 201, 7):
         x = (i * fixed.one) // 9 + i
@@ -298,7 +298,9 @@ def proves_a_falsehood(bounds: Any, truth: tuple[Any, Any]) -> bool:
 
 
 @pytest.mark.parametrize("row", MUTANTS, ids=[f"{r[1]}-{i}" for i, r in enumerate(MUTANTS)])
-def test_a_mutant_proves_a_falsehood(row: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_mutant_of_the_kernel_proves_a_false_claim(
+    row: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     owner, name, old, new, case, plan = row
     bounds, truth = reals(plan) if case == "reals" else integers(case[0], case[1], plan)
     monkeypatch.setattr(delta_bounds, "_FEW", 0.0)

@@ -73,7 +73,7 @@ def cases(slow: set[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", cases(SLOW))
-def test_every_vector_with_evidence_is_proven_by_both(kernel: Kernel, name: str) -> None:
+def test_both_verifiers_prove_every_certificate_with_evidence(kernel: Kernel, name: str) -> None:
     text = (VECTORS / f"{name}.json").read_text(encoding="utf-8")
     found = verify(text)
     assert found.holds
@@ -117,7 +117,7 @@ def changes(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("name", cases({*SLOW, "evidence_gaussians"}))
-def test_both_refuse_every_change_that_is_false(kernel: Kernel, name: str) -> None:
+def test_both_verifiers_refuse_every_false_change(kernel: Kernel, name: str) -> None:
     document: dict[str, Any] = json.loads((VECTORS / f"{name}.json").read_text(encoding="utf-8"))
     if name in UNSUPPORTED:
         assert {kernel(text_of(each)) for _, each in changes(document)} <= {
@@ -134,7 +134,7 @@ def test_both_refuse_every_change_that_is_false(kernel: Kernel, name: str) -> No
     assert refused >= 6  # a claim of three digits allows some changes that are true
 
 
-def test_what_is_no_certificate_and_what_has_no_evidence(kernel: Kernel) -> None:
+def test_files_without_a_certificate_or_without_evidence_are_reported(kernel: Kernel) -> None:
     text = (VECTORS / "evidence_laplaces.json").read_text(encoding="utf-8")
     assert kernel(text.replace("1.7124025", "1.7124026")) == REFUSED
     for broken in (
@@ -150,7 +150,7 @@ def test_what_is_no_certificate_and_what_has_no_evidence(kernel: Kernel) -> None
     assert kernel((VECTORS / "one_gaussian.json").read_text(encoding="utf-8")) == NOT_SUPPORTED
 
 
-def test_any_character_changed_is_refused(kernel: Kernel) -> None:
+def test_a_changed_character_is_refused_by_both_verifiers(kernel: Kernel) -> None:
     text = (VECTORS / "evidence_laplaces.json").read_text(encoding="utf-8")
     original, chosen = json.loads(text), random.Random(5)
     for _ in range(100):
@@ -178,7 +178,7 @@ def run_alone(alone: Path, text: str) -> tuple[int, str]:
     return found.returncode, found.stdout
 
 
-def test_the_verdict_is_the_same(alone: Path) -> None:
+def test_both_verifiers_give_the_same_verdict(alone: Path) -> None:
     total = compose(
         (guarantee(Mechanism(noise=DiscreteGaussian(sigma_squared=9), sensitivity=1)), 20)
     )
@@ -193,7 +193,7 @@ def test_the_verdict_is_the_same(alone: Path) -> None:
     assert out.startswith("claims[0] (epsilon): fails")
 
 
-def test_what_is_only_estimated_is_refused(alone: Path) -> None:
+def test_an_estimated_claim_is_refused_by_the_second_kernel(alone: Path) -> None:
     code, out = run_alone(alone, (VECTORS / "one_gaussian.json").read_text("utf-8"))
     assert (code, out.splitlines()[-1]) == (0, "every claim is proven")
     code, out = run_alone(alone, (VECTORS / "thousand_skellams.json").read_text("utf-8"))
@@ -202,5 +202,5 @@ def test_what_is_only_estimated_is_refused(alone: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": "other/1"}'])
-def test_what_is_no_certificate_ends_with_2(alone: Path, text: str) -> None:
+def test_a_file_that_is_not_a_certificate_gives_exit_code_2(alone: Path, text: str) -> None:
     assert run_alone(alone, text)[0] == 2

@@ -172,7 +172,7 @@ def shown(law: object) -> str:
 @pytest.mark.parametrize(
     "law", [*CLOSED, *SKELLAMS, *SUMS, *ONE_SIDED, *BOUNDED, *STAIRS, *NIGHT], ids=shown
 )
-def test_the_curve_is_the_worst_over_shifts_and_directions(law: Law) -> None:
+def test_the_curve_is_the_maximum_over_shifts_and_directions(law: Law) -> None:
     ours, brute = law.curve, law.worlds
     assert agrees(ours.enclose_delta, brute.delta, law.epsilons)
     assert agrees(ours.enclose_tradeoff, brute.tradeoff, law.alphas)
@@ -187,7 +187,7 @@ def test_the_curve_is_the_worst_over_shifts_and_directions(law: Law) -> None:
 
 @by_day(4)
 @pytest.mark.parametrize("law", [*SKELLAMS, *SUMS, NIGHT[0], NIGHT[3]], ids=shown)
-def test_zcdp_bounds_every_order_and_is_near_one(law: Law) -> None:
+def test_zcdp_bounds_every_order_and_is_nearly_attained(law: Law) -> None:
     ours = law.curve
     found = ours.enclose_zcdp()
     assert law.limit <= found.upper <= Fraction(found.lower) * (1 + Fraction(11, 10**5))
@@ -223,7 +223,9 @@ QUICK: st.SearchStrategy[Noise] = st.one_of(
 
 @settings(max_examples=effort(60, 1000))
 @given(QUICK, st.integers(1, 12), between("0", 4, 99))
-def test_inverse_and_order_of_shifts(noise: Noise, shift: int, epsilon: Fraction) -> None:
+def test_epsilon_inverts_delta_and_larger_shifts_cost_more(
+    noise: Noise, shift: int, epsilon: Fraction
+) -> None:
     ours = curve(noise, shift)
     at = ours.enclose_delta(epsilon)
     assert at.lower <= curve(noise, shift + 1).delta(epsilon).upper
@@ -238,17 +240,15 @@ def test_inverse_and_order_of_shifts(noise: Noise, shift: int, epsilon: Fraction
 @pytest.mark.nightly
 @settings(max_examples=80)
 @given(SLOW, st.integers(1, 12), between("0", 4, 99))
-def test_inverse_and_order_of_shifts_of_slow_laws(
-    noise: Noise, shift: int, epsilon: Fraction
-) -> None:
-    plain = test_inverse_and_order_of_shifts.hypothesis.inner_test  # type: ignore[attr-defined]  # the test without its draws
+def test_epsilon_inverts_delta_for_slow_laws(noise: Noise, shift: int, epsilon: Fraction) -> None:
+    plain = test_epsilon_inverts_delta_and_larger_shifts_cost_more.hypothesis.inner_test  # type: ignore[attr-defined]  # the test without its draws
     plain(noise, shift, epsilon)
 
 
 @pytest.mark.parametrize(
     "noise", [Skellam(variance=400), DiscreteGaussianSum(count=3, sigma_squared=1)], ids=repr
 )
-def test_the_loss_is_never_bounded(noise: Noise) -> None:
+def test_an_unbounded_loss_has_an_infinite_epsilon(noise: Noise) -> None:
     ours = curve(noise)
     assert ours.pure().lower == math.inf
     assert ours.enclose_epsilon(0) == Enclosure.infinite()
@@ -273,7 +273,7 @@ NEAR_ONE = [PolyaDifference(shape=Fraction(10**6 + off, 10**6), scale=2) for off
     ],
     ids=repr,
 )
-def test_a_law_at_an_edge_of_its_parameters_is_another_law(
+def test_a_law_at_the_edge_of_its_parameters_agrees_with_a_simpler_law(
     noise: Noise, other: Noise, shift: int, apart: str
 ) -> None:
     one, two = (curve(each, shift) for each in (noise, other))
@@ -306,7 +306,7 @@ SUM_OF_SEVEN = DiscreteGaussianSum(count=7, sigma_squared="1/30")
     ],
     ids=repr,
 )
-def test_what_cannot_be_derived_is_refused_with_the_reason(
+def test_a_quantity_that_cannot_be_derived_is_refused_with_the_reason(
     noise: Noise, question: str, asked: tuple[Any, ...], match: str
 ) -> None:
     sensitivity = Sensitivity.box((1, 1)) if question == "box" else Sensitivity(1)
@@ -424,7 +424,7 @@ def holds(pair: Any, law: Law, *, both: bool = True) -> bool:
     ],
     ids=shown,
 )
-def test_a_broken_pair_is_caught(law: Law, nearby: Noise, more: list[Any]) -> None:
+def test_a_broken_pair_is_detected(law: Law, nearby: Noise, more: list[Any]) -> None:
     pair: Any = pair_of(law.noise, law.shift)
     assert holds(pair, law)
     kind = type(pair)
@@ -435,7 +435,7 @@ def test_a_broken_pair_is_caught(law: Law, nearby: Noise, more: list[Any]) -> No
     assert not holds(pair_of(nearby, law.shift), law)
 
 
-def test_a_broken_inverse_and_a_broken_slope_are_caught() -> None:
+def test_a_broken_inverse_and_a_broken_slope_are_detected() -> None:
     laplace, gaussian = CLOSED[1], CLOSED[5]
     for kind, right in ((GaussianPair, True), (LooseInverse, False)):
         pair = kind(noise=DiscreteGaussian(sigma_squared=4), shift=3)
@@ -454,7 +454,7 @@ def test_a_broken_inverse_and_a_broken_slope_are_caught() -> None:
 
 
 @pytest.mark.parametrize("law", ONE_SIDED, ids=shown)
-def test_what_is_hidden_costs_an_infinite_epsilon(law: Law) -> None:
+def test_hidden_mass_costs_an_infinite_epsilon(law: Law) -> None:
     ours, brute = law.curve, law.worlds
     with mpmath.workdps(50):
         low = mpmath.fsum(brute.mass(k) for k in range(law.shift))
@@ -469,7 +469,7 @@ def test_what_is_hidden_costs_an_infinite_epsilon(law: Law) -> None:
     assert ours.pure().lower == math.inf
 
 
-def test_a_fair_coin_has_one_direction() -> None:
+def test_both_directions_of_fair_coins_agree() -> None:
     fair = Binomial(trials=20, probability="1/2")
     assert len(candidates(fair, Sensitivity(2))) == 1
     for noise in (Binomial(trials=20, probability="1/3"), Poisson(mean=3)):
@@ -489,7 +489,7 @@ def test_disjoint_supports_have_no_privacy(shift: int) -> None:
     assert ours.enclose_tradeoff(0) == ours.enclose_tradeoff("1/2") == Enclosure.exactly(0)
 
 
-def test_ties_of_rational_odds_are_settled() -> None:
+def test_ties_of_rational_ratios_are_decided_exactly() -> None:
     # Binomial(3, 1/2): p = (1, 3, 3, 1)/8, whose loss at 1 is exactly 0.
     ours = curve(Binomial(trials=3, probability="1/2"))
     assert ours.enclose_delta(0) == Enclosure.exactly(Fraction(3, 8))
@@ -503,7 +503,7 @@ def test_ties_of_rational_odds_are_settled() -> None:
 
 
 @pytest.mark.parametrize(("chance", "suffices"), [("1/5", True), ("4/5", False)])
-def test_either_direction_alone_is_caught(chance: str, suffices: bool) -> None:
+def test_a_mutant_with_one_direction_is_detected(chance: str, suffices: bool) -> None:
     # Few heads hide their mass at the bottom, many at the top: neither direction alone is enough.
     noise = Binomial(trials=25, probability=chance)
     law, pair = replace(ONE_SIDED[4], noise=noise), pair_of(noise, 2)
@@ -512,7 +512,7 @@ def test_either_direction_alone_is_caught(chance: str, suffices: bool) -> None:
     assert holds(pair.mirror(), law, both=False) is not suffices
 
 
-def test_the_direct_direction_of_polya_noise_is_pure_and_not_enough() -> None:
+def test_one_direction_of_polya_noise_is_pure_and_the_other_is_not() -> None:
     direct: Any = pair_of(ONE_SIDED[6].noise, 3).mirror()
     assert direct.largest_loss() == Enclosure.exactly(Fraction(3, 2))
     with precision(96):
@@ -520,7 +520,7 @@ def test_the_direct_direction_of_polya_noise_is_pure_and_not_enough() -> None:
     assert not holds(direct, ONE_SIDED[6], both=False)
 
 
-def test_a_shape_of_1_or_less_is_all_or_nothing() -> None:
+def test_polya_noise_of_shape_at_most_one_reveals_all_or_nothing() -> None:
     law = ONE_SIDED[9]
     pair = pair_of(law.noise, 2)
     assert isinstance(pair, RevealingPair)
@@ -555,7 +555,9 @@ def test_delta_falls_and_is_convex_in_exp_epsilon(
 
 
 @given(CURVES, AT, st.integers(min_value=8, max_value=150))
-def test_more_bits_stay_inside(ours: PrivacyCurve, epsilon: Fraction, bits: int) -> None:
+def test_an_enclosure_with_more_bits_is_nested(
+    ours: PrivacyCurve, epsilon: Fraction, bits: int
+) -> None:
     coarse, fine = (ours.enclose_delta(epsilon, bits=each) for each in (bits, 2 * bits))
     assert coarse.overlaps(fine)
     assert fine.width <= coarse.width or fine.width <= fine.upper / 2 ** (2 * bits)

@@ -44,7 +44,7 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("name", ["", *MUTANTS])
-def test_losses_are_those_of_the_outputs(name: str) -> None:
+def test_losses_equal_those_computed_from_outputs(name: str) -> None:
     code = staircase._listed.__wrapped__
     code = mutated(code, *MUTANTS[name]) if name else code
     seen = False
@@ -97,7 +97,7 @@ def test_no_other_noise_of_this_epsilon_has_less_variance(
 
 
 @pytest.mark.parametrize("epsilon", ["1/10", "2", "4", "9"])
-def test_beside_the_discrete_laplace(epsilon: str) -> None:
+def test_staircase_noise_has_less_variance_than_discrete_laplace_noise(epsilon: str) -> None:
     # The discrete Laplace of the same epsilon; from Geng et al. the gain grows with epsilon.
     noise = Staircase(epsilon=epsilon, sensitivity=60)
     laplace = DiscreteLaplace(scale=60 / Fraction(epsilon))
@@ -109,7 +109,7 @@ def test_beside_the_discrete_laplace(epsilon: str) -> None:
     assert noise.plateau == pytest.approx(60 * float(real), abs=1)
 
 
-def test_the_largest_loss_and_refusals() -> None:
+def test_the_largest_loss_is_exact_and_invalid_requests_are_refused() -> None:
     for epsilon, sensitivity, plateau, shift in CASES:
         noise = Staircase(epsilon=epsilon, sensitivity=sensitivity, plateau=plateau)
         assert curve(noise, shift).pure().upper == noise.epsilon * -(-shift // sensitivity)

@@ -39,7 +39,7 @@ def worlds(variance: str, shift: int, reach: int) -> Worlds:
     return Worlds(noise=Skellam(variance=variance), most=shift, low=-reach, high=reach)
 
 
-def test_orders_known_from_elsewhere() -> None:
+def test_renyi_divergences_agree_with_published_values() -> None:
     assert curve(Skellam(variance=16), 4).enclose_renyi(32).lower_float == pytest.approx(
         5.82614, abs=5e-6
     )
@@ -95,7 +95,7 @@ def test_the_bound_beyond_an_order_holds_and_falls(one: SummedPair) -> None:
 @pytest.mark.parametrize(
     ("variance", "shift"), [("27/500", 4), ("1/1000", 1), ("1/10", 30), ("16", 1)]
 )
-def test_far_from_a_real_gaussian_few_rays_are_tried(
+def test_few_rays_are_tried_far_from_a_real_gaussian(
     monkeypatch: pytest.MonkeyPatch, variance: str, shift: int, delta: str
 ) -> None:
     # Near the ray 10^14, where the real Gaussian suggests the start, one mass takes a second.
@@ -131,7 +131,7 @@ class Short(SkellamPair):
         return 12
 
 
-def test_a_sum_that_forgets_its_rest_is_caught() -> None:
+def test_a_sum_without_its_remainder_is_detected() -> None:
     # Cut far too early: with its remainder the sum is wide and true, without it narrow and wrong.
     brute, indent = worlds("4", 3, 70).renyi("2"), " " * 16
     renyi_by_sum = SummedPair.renyi
@@ -151,7 +151,7 @@ def sum_curve(count: int, sigma_squared: RationalLike, shift: int) -> PrivacyCur
     return curve(DiscreteGaussianSum(count=count, sigma_squared=sigma_squared), shift)
 
 
-def test_a_shift_of_one_in_every_draw_is_gaussian() -> None:
+def test_a_shift_of_every_draw_costs_what_one_gaussian_does() -> None:
     whole, one = sum_curve(6, "3/7", 12), DiscreteGaussian(sigma_squared="3/7")
     rho = Fraction(144, 1) / (12 * Fraction(3, 7))
     assert whole.enclose_zcdp() == Enclosure.exactly(rho)
@@ -164,7 +164,7 @@ def test_a_shift_of_one_in_every_draw_is_gaussian() -> None:
         )
 
 
-def test_a_published_bound_lies_above() -> None:
+def test_a_published_bound_is_above_the_exact_value() -> None:
     # Kairouz, Liu and Steinke (arXiv 2102.06387), Proposition 13 and Corollary 12: a sum of n with
     # tau = 10 sum_{k<n} e^(-2 pi^2 sigma^2 k/(k+1)) is concentrated with at most this parameter.
     for count, sigma_squared, shift in ((2, 1, 1), (16, 1, 1), (16, 4, 3), (1000, 4, 5)):
@@ -181,7 +181,7 @@ def test_a_published_bound_lies_above() -> None:
 
 
 @pytest.mark.parametrize(("count", "sigma_squared"), [(16, 4), (1000, 2**20), (10**6, 9)])
-def test_zcdp_is_as_good_as_gaussian_from_a_small_variance_on(
+def test_zcdp_is_close_to_that_of_one_gaussian_above_a_small_variance(
     count: int, sigma_squared: int
 ) -> None:
     found = sum_curve(count, sigma_squared, 1).enclose_zcdp()
@@ -209,7 +209,9 @@ def worlds_of(noise: PolyaDifference, shift: int) -> Worlds:
     ("honest", "losses"),
     [("0.9", ("1.09894", "1.17056", "1.18082")), ("0.5", ("1.67514", "2.34343", "2.57808"))],
 )
-def test_the_loss_with_dropouts_known_from_elsewhere(honest: str, losses: tuple[str, ...]) -> None:
+def test_the_loss_with_dropouts_agrees_with_published_values(
+    honest: str, losses: tuple[str, ...]
+) -> None:
     for shift, loss in zip((1, 10, 32), losses, strict=True):
         found = difference(honest, shift, shift).enclose_epsilon(0)
         assert abs(Fraction(found.upper) - Fraction(loss)) <= Fraction(1, 2 * 10**5)
@@ -217,7 +219,9 @@ def test_the_loss_with_dropouts_known_from_elsewhere(honest: str, losses: tuple[
 
 
 @pytest.mark.parametrize(("shape", "scale", "shift"), SHAPES[:3])
-def test_the_largest_loss_of_a_lean_law_is_at_0(shape: str, scale: str, shift: int) -> None:
+def test_the_largest_loss_of_a_shape_below_one_is_at_zero(
+    shape: str, scale: str, shift: int
+) -> None:
     ours = difference(shape, scale, shift)
     brute = worlds_of(PolyaDifference(shape=shape, scale=scale), shift)
     with mpmath.workdps(50):
@@ -230,7 +234,9 @@ def test_the_largest_loss_of_a_lean_law_is_at_0(shape: str, scale: str, shift: i
 
 
 @pytest.mark.parametrize(("shape", "scale", "shift"), SHAPES[3:])
-def test_the_loss_of_a_rich_law_nears_its_supremum(shape: str, scale: str, shift: int) -> None:
+def test_the_loss_of_a_shape_above_one_approaches_its_supremum(
+    shape: str, scale: str, shift: int
+) -> None:
     ours, top = difference(shape, scale, shift), Fraction(shift) / Fraction(scale)
     assert ours.enclose_epsilon(0) == Enclosure.exactly(top)
     assert as_pure(ours) == PureBound(top)
@@ -240,7 +246,7 @@ def test_the_loss_of_a_rich_law_nears_its_supremum(shape: str, scale: str, shift
 
 @by_day(1)
 @pytest.mark.parametrize("alpha", ["1e-18", "691/1000", "99999/100000"])
-def test_the_tests_of_a_thin_law_under_a_large_shift(alpha: str) -> None:
+def test_the_tradeoff_of_a_small_shape_under_a_large_shift_is_enclosed(alpha: str) -> None:
     # p(29) is below 2^-30 of p(0); a 64-bit ball does not bound log p(0)/p(29).
     shape, scale = Fraction(1, 10**6), Fraction(6)
     found = difference(shape, scale, 29).enclose_tradeoff(alpha)
@@ -260,7 +266,7 @@ def test_the_tests_of_a_thin_law_under_a_large_shift(alpha: str) -> None:
         assert found.width < Fraction(1, 10**10)
 
 
-def test_epsilon_far_out_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_epsilon_at_a_tiny_delta_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     # The deciding ray is the 125th: a sequential search tries all rays before it.
     tried, original = list[int](), PolyaDifferenceAboveOne.tails
 
@@ -291,7 +297,7 @@ class WrongMasses(PolyaDifferenceBelowOne):
 
 @by_day(1)
 @pytest.mark.parametrize("kind", [WrongShift, WrongMasses])
-def test_a_broken_lean_pair_is_caught(kind: type[PolyaDifferenceBelowOne]) -> None:
+def test_a_broken_pair_of_shape_below_one_is_detected(kind: type[PolyaDifferenceBelowOne]) -> None:
     noise = PolyaDifference(shape="1/2", scale="3/2")
     brute = worlds_of(noise, 3)
     points = ("0", "2/3", "19/10", "199/100", "21/10")

@@ -45,7 +45,7 @@ from tests.support.ledger.budget import BUDGET, PER_USER, per_user, wanted
 # Prices, times and refusals on both databases are tested in test_ledger_model.py.
 
 
-def test_a_charge_that_is_refused_has_no_trace(ledger: Ledger) -> None:
+def test_a_refused_charge_leaves_no_trace(ledger: Ledger) -> None:
     ledger.charge(["ada"], per_user("3/4"), batch="one")
     with pytest.raises(BudgetExhausted) as refused:
         ledger.charge(["ada", "bob", "eve"], per_user("1/2"), batch="two")
@@ -58,7 +58,7 @@ def test_a_charge_that_is_refused_has_no_trace(ledger: Ledger) -> None:
     assert ledger.check(receipt) == ()
 
 
-def test_a_batch_is_paid_once(ledger: Ledger) -> None:
+def test_a_batch_is_charged_once(ledger: Ledger) -> None:
     ledger.charge(["cid"], per_user(1), batch="zero")
     given: Any = {"batch": "one", "skip_exhausted": True}
     first = ledger.charge(["ada", "bob", "cid"], per_user("1/2"), **given)
@@ -88,7 +88,7 @@ def test_a_batch_is_paid_once(ledger: Ledger) -> None:
     assert ledger.check(first, nobody) == ()
 
 
-def test_a_release_says_who_what_and_which_batch(ledger: Ledger) -> None:
+def test_the_record_of_a_release_names_users_noise_and_batch(ledger: Ledger) -> None:
     mechanism = Mechanism(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1)
     release = Release(mechanism=mechanism, batch="monday", participants=("ada", "bob"))
     receipt = ledger.charge(release, rows_per_user=1)
@@ -105,7 +105,7 @@ def test_a_release_says_who_what_and_which_batch(ledger: Ledger) -> None:
     assert "give no other arguments" in refusal(lambda: ledger.charge(release, batch="one"))  # type: ignore[call-overload]  # deliberately of the wrong type
 
 
-def test_what_is_assumed_stays_visible(ledger: Ledger) -> None:
+def test_the_reason_of_an_assumed_guarantee_stays_visible(ledger: Ledger) -> None:
     ledger.charge(["ada", "bob"], per_user("1/4"), batch="one")
     ledger.charge(["ada"], Assumed(per_user("1/4"), "a data sheet"), batch="two")
     ledger.charge(["ada"], Assumed(per_user("1/8"), "a promise"), batch="three")
@@ -131,7 +131,7 @@ def test_what_is_assumed_stays_visible(ledger: Ledger) -> None:
         ),
     ],
 )
-def test_every_kind_of_budget_admits_what_it_holds(
+def test_every_kind_of_budget_admits_charges_up_to_its_limit(
     tmp_path: Path, budget: Pure, guarantee: Pure, times: int
 ) -> None:
     file = str(tmp_path / "ledger.db")
@@ -145,7 +145,7 @@ def test_every_kind_of_budget_admits_what_it_holds(
         assert again.charges() == times
 
 
-def test_mixed_scopes_never_compose(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_charge_of_another_scope_is_refused(ledger: Ledger, tmp_path: Path) -> None:
     for scope in (
         Scope(relation=Relation.ADD_REMOVE),
         Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE),
@@ -181,7 +181,7 @@ REFUSED: list[tuple[Any, Any, Any, str]] = [
 ]
 
 
-def test_what_is_no_charge_is_refused_by_name(ledger: Ledger) -> None:
+def test_an_invalid_charge_is_refused_by_name(ledger: Ledger) -> None:
     for users, amount, batch, match in REFUSED:
         with pytest.raises((InvalidParameter, NotDerived), match=match):
             ledger.charge(users, amount, batch=batch)
@@ -204,7 +204,7 @@ def test_two_names_that_look_the_same_are_the_same(text: str) -> None:
 @given(st.lists(st.text("ab \n\x00\u00e9\u0301", max_size=3), min_size=1, max_size=3, unique=True))
 @example(["a\nb", "c" * 200])
 @example(["c" * 201, "a"])
-def test_names_are_checked_together_as_one_by_one(texts: list[str]) -> None:
+def test_checking_names_together_equals_checking_them_one_by_one(texts: list[str]) -> None:
     try:
         kept = tuple(sorted(name("users", each) for each in texts))
     except InvalidParameter as error:
@@ -216,7 +216,7 @@ def test_names_are_checked_together_as_one_by_one(texts: list[str]) -> None:
 
 @by_day(3)
 @pytest.mark.parametrize("odd", ["日本", "\U0001f600", '"; DROP TABLE ledger; --', "\\", "%"])
-def test_odd_names_are_names(ledger: Ledger, odd: str) -> None:
+def test_unusual_names_are_accepted(ledger: Ledger, odd: str) -> None:
     ledger.charge([odd, "ada"], per_user("1/2"), batch=odd)
     assert ledger.remaining(odd) == {"rho": Fraction(1, 2)}
     assert ledger.history(odd)[0].batch == odd
@@ -315,7 +315,7 @@ def alone(ledger: Ledger, request: Request) -> Charged:
     return ledger.charge_many([request])[0]
 
 
-def test_many_at_once_are_what_they_are_one_by_one(
+def test_many_charges_at_once_equal_single_charges(
     ledger: Ledger, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hash_chain, "now", lambda: "2026-01-01T12:00:00+00:00")  # in the digests
@@ -331,7 +331,7 @@ def test_many_at_once_are_what_they_are_one_by_one(
     assert ledger.charge_many([]) == ()
 
 
-def test_accounts_that_stood_still_between_two_of_many_would_overspend(
+def test_counters_not_updated_between_charges_would_overspend(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forgetful = mutated(
@@ -343,7 +343,7 @@ def test_accounts_that_stood_still_between_two_of_many_would_overspend(
     assert ledger.charges() == 0
 
 
-def test_wrong_arguments_of_one_charge_nobody(ledger: Ledger) -> None:
+def test_if_one_request_is_invalid_nobody_is_charged(ledger: Ledger) -> None:
     for wrong in (wanted("", "1/4", "b"), wanted("ada ada", "1/4", "b"), wanted("ada", "1/4", "")):
         with pytest.raises(InvalidParameter):
             ledger.charge_many([wanted("ada", "1/4", "a"), wrong])
@@ -380,7 +380,7 @@ def test_three_queries_are_one_charge(ledger: Ledger) -> None:
          {"order 2": Fraction(7, 10), "order 8": Fraction(3)}),
     ],
 )  # fmt: skip
-def test_a_composition_is_charged_in_the_word_of_the_budget(
+def test_a_composition_is_charged_in_the_unit_of_the_budget(
     tmp_path: Any, budget: Any, parts: Any, left: Any
 ) -> None:
     with Ledger.create(str(tmp_path / "ledger.db"), budget=budget) as ledger:
@@ -390,7 +390,7 @@ def test_a_composition_is_charged_in_the_word_of_the_budget(
             assert value <= left[counter] <= value + Fraction(1, 10**8)
 
 
-def test_parts_of_an_approx_budget_cost_what_they_cost_apart(tmp_path: Any) -> None:
+def test_a_composition_costs_an_approx_budget_the_sum_of_its_parts(tmp_path: Any) -> None:
     budget = Approx(6, "1e-6", scope=PER_USER)
     claim = Approx("1/2", "1e-8", scope=PER_USER)
     parts: list[Any] = [GAUSSIAN, claim, claim]
@@ -408,7 +408,7 @@ def test_parts_of_an_approx_budget_cost_what_they_cost_apart(tmp_path: Any) -> N
         assert value >= apart[counter] >= value - Fraction(5, SHARES)
 
 
-def test_sampled_parts_are_read_together_at_one_delta(tmp_path: Any) -> None:
+def test_sampled_parts_are_converted_together_at_one_delta(tmp_path: Any) -> None:
     relation = Scope(unit=Unit.USER, relation=Relation.ADD_REMOVE)
     curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=400), sensitivity=1, scope=relation)
     sampled = compose((PoissonSampled(curve=curve, rate="1/10"), 5))
@@ -441,7 +441,7 @@ def test_a_sample_costs_at_most_the_release_without_sampling(tmp_path: Any) -> N
                 assert ledger.remaining(rate)["rho"] >= ledger.remaining("all")["rho"]
 
 
-def test_what_a_composition_assumes_is_charged_as_assumed(ledger: Ledger) -> None:
+def test_the_assumptions_of_a_composition_are_stored_with_the_charge(ledger: Ledger) -> None:
     ledger.charge(
         compose(GAUSSIAN, Assumed(per_user("1/8"), "a data sheet")), users=["ada"], batch="one"
     )
@@ -467,7 +467,7 @@ def test_a_composition_that_no_theorem_prices_is_refused(ledger: Ledger) -> None
 FLIP = f"UPDATE ledger_users SET spent_0 = spent_0 - {1 << 59}"  # noqa: S608 - by hand
 
 
-def test_a_bit_that_flipped_in_a_counter_is_refused_at_the_next_charge(ledger: Ledger) -> None:
+def test_a_flipped_bit_in_a_counter_is_detected_at_the_next_charge(ledger: Ledger) -> None:
     ledger.charge(["ada", "bob"], per_user(1), batch="one")
     with ledger._store.writing() as connection:
         connection.exec_driver_sql(f"{FLIP} WHERE name = 'ada'")
@@ -487,7 +487,7 @@ def test_a_bit_that_flipped_in_a_counter_is_refused_at_the_next_charge(ledger: L
 
 
 @by_day(1)
-def test_without_the_mark_a_user_who_is_spent_pays_again(
+def test_without_row_checks_an_exhausted_user_would_be_charged_again(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.charge(["ada"], per_user(1), batch="one")

@@ -108,7 +108,7 @@ def published(path: Path) -> int:
     return said[int(done) :].count(b'{"asked":')
 
 
-def test_processes_share_a_transaction_and_each_is_told_its_own_outcome(many: list[Ledger]) -> None:
+def test_processes_share_a_transaction_and_each_gets_its_own_outcome(many: list[Ledger]) -> None:
     ledger = many[0]
     ledger.charge(["poor"], per_user(1), batch="a")
     ledger.charge(["hurt"], per_user("1/2"), batch="b")
@@ -173,7 +173,7 @@ def killed_once(*, after_commit: bool) -> Any:
 SEVEN = [wanted("ada", "1/50", f"{n}") for n in range(7)]
 
 
-def test_a_process_that_dies_before_its_commit_leaves_the_others_their_requests(
+def test_requests_survive_a_leader_that_dies_before_its_commit(
     many: list[Ledger],
 ) -> None:
     outcomes, groups = at_once(many[:8], SEVEN, killed_once(after_commit=False))
@@ -186,7 +186,7 @@ def test_a_process_that_dies_before_its_commit_leaves_the_others_their_requests(
     assert many[0].charges() == 7
 
 
-def test_a_process_that_dies_after_its_commit_tells_nobody_that_a_charge_is_new(
+def test_no_charge_is_called_new_if_the_leader_dies_after_its_commit(
     many: list[Ledger],
 ) -> None:
     outcomes, groups = at_once(many[:8], SEVEN, killed_once(after_commit=True))
@@ -199,7 +199,7 @@ def test_a_process_that_dies_after_its_commit_tells_nobody_that_a_charge_is_new(
     assert again.repeated
 
 
-def test_without_that_a_process_would_be_told_that_its_own_charge_is_anothers(
+def test_a_mutant_that_misreports_the_own_charge_is_detected(
     many: list[Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sure = mutated(Queue._taken, "uncertain = end > 0", "uncertain = end < 0")
@@ -208,7 +208,7 @@ def test_without_that_a_process_would_be_told_that_its_own_charge_is_anothers(
     assert sum(isinstance(each, AlreadyCharged) for each in outcomes) == 6
 
 
-def test_only_requests_to_this_ledger_that_somebody_still_waits_for_are_taken(
+def test_only_requests_to_this_ledger_with_a_waiting_process_are_processed(
     many: list[Ledger],
 ) -> None:
     ledger, queue = many[0], Queue(many[0]._store, many[0]._book, many[0]._charged)
@@ -245,7 +245,7 @@ SAID: dict[str, Any] = {
 }
 
 
-def test_a_queue_that_is_long_starts_again(
+def test_a_long_queue_file_is_started_again(
     many: list[Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, lengths = Path(f"{many[0]._store.where}-queue"), []
@@ -257,7 +257,7 @@ def test_a_queue_that_is_long_starts_again(
     assert max(lengths) < 1.5 * lengths[0]
 
 
-def test_a_long_request_waits_and_is_not_taken_along(
+def test_a_long_request_is_not_processed_by_another_process(
     many: list[Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_commit, "_LONGEST", 10)
@@ -272,7 +272,7 @@ def test_a_long_request_waits_and_is_not_taken_along(
     assert b"asked" not in Path(f"{many[0]._store.where}-queue").read_bytes()
 
 
-def test_who_may_not_write_the_queue_charges_alone(many: list[Ledger]) -> None:
+def test_a_process_that_cannot_write_the_queue_charges_alone(many: list[Ledger]) -> None:
     path = Path(f"{many[0]._store.where}-queue")
     path.unlink(missing_ok=True)
     path.mkdir()
@@ -280,7 +280,7 @@ def test_who_may_not_write_the_queue_charges_alone(many: list[Ledger]) -> None:
         assert ledger.charge(["ada"], per_user("1/50"), batch=f"{number}").number == number
 
 
-def test_who_waited_too_long_takes_its_request_back(
+def test_a_process_that_waited_too_long_withdraws_its_request(
     many: list[Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transactions, "_PATIENCE", 0.2)
@@ -321,7 +321,7 @@ with Ledger.open(sys.argv[1]) as ledger:
 
 
 @pytest.mark.nightly
-def test_a_forked_child_does_not_keep_the_lock_of_a_parent_that_dies(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_hold_the_lock_of_its_dead_parent(tmp_path: Path) -> None:
     url = str(tmp_path / "ledger.db")
     Ledger.create(url, budget=BUDGET).close()
     assert script(FORKED, url, "closed") == "True\n"

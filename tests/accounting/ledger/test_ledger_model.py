@@ -158,7 +158,7 @@ class Renewing(Against):
 
 
 @pytest.mark.parametrize("model", [Against, Renewing])
-def test_the_ledger_does_what_a_dictionary_does(model: type[Against]) -> None:
+def test_the_ledger_agrees_with_a_dictionary(model: type[Against]) -> None:
     run_state_machine_as_test(
         model, settings=settings(max_examples=effort(3, 15), stateful_step_count=10)
     )
@@ -197,7 +197,7 @@ DAYS = (0, 1, -1, 3)
 
 
 @pytest.mark.parametrize("days", [(0,), DAYS])
-def test_the_story_agrees(url: str, days: Sequence[int]) -> None:
+def test_a_fixed_sequence_agrees_with_the_model(url: str, days: Sequence[int]) -> None:
     tell(days, url)
 
 
@@ -248,7 +248,7 @@ def broken(
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_a_ledger_that_is_broken_is_not_a_dictionary(
+def test_a_broken_ledger_disagrees_with_the_model(
     monkeypatch: pytest.MonkeyPatch, owner: object, name: str, old: str, new: str
 ) -> None:
     # A comparison with the model, a missing refusal, or a constraint of the database fails.

@@ -48,7 +48,7 @@ CELLS = Mechanism(
 )
 
 
-def test_the_same_batch_gives_the_stored_value_and_pays_once(ledger: Ledger) -> None:
+def test_a_repeated_batch_returns_the_stored_value_and_is_charged_once(ledger: Ledger) -> None:
     first = ledger.release(NOISY, 10**9, users=["ada", "bob"], batch="one")
     again = ledger.release(NOISY, -(10**9), users=["bob", "ada"], batch="one")
     assert (first.repeated, again.repeated) == (False, True)
@@ -77,7 +77,7 @@ MANY: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("mechanism", "value"), MANY, ids=lambda each: type(each).__name__)
-def test_every_mechanism_is_charged_what_its_guarantee_says(mechanism: Any, value: Any) -> None:
+def test_every_mechanism_is_charged_its_guarantee(mechanism: Any, value: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         budget = Pure(1, scope=CELLS.scope)
         with Ledger.create(f"{folder}/l.db", budget=budget) as ledger:
@@ -98,7 +98,7 @@ def test_every_mechanism_is_charged_what_its_guarantee_says(mechanism: Any, valu
             assert (ledger.charges(), ledger.check()) == (2, ())
 
 
-def test_shuffled_reports_cost_less_where_a_delta_is_allowed(tmp_path: Path) -> None:
+def test_shuffled_reports_cost_less_if_the_budget_has_a_delta(tmp_path: Path) -> None:
     report = RandomisedResponse(epsilon=1, values=10, scope=CELLS.scope)
     users, votes = [f"u{i}" for i in range(1000)], ShuffledReports(report=report, users=900)
     budget = Approx(4, "1e-6", scope=CELLS.scope)
@@ -115,9 +115,7 @@ def test_shuffled_reports_cost_less_where_a_delta_is_allowed(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("gap", [False, True])
-def test_answers_of_a_threshold_are_charged_and_stored_whatever_they_are(
-    ledger: Ledger, gap: bool
-) -> None:
+def test_all_answers_of_a_threshold_are_charged_and_stored(ledger: Ledger, gap: bool) -> None:
     # An error after the draw would reveal something about the answers, at no cost.
     above = AboveThreshold(
         epsilon="1/4", sensitivity=1, threshold=5, gap=gap, scope=Scope(unit=Unit.USER)
@@ -133,7 +131,7 @@ def test_answers_of_a_threshold_are_charged_and_stored_whatever_they_are(
     assert (ledger.charges(), ledger.check()) == (len(values), ())
 
 
-def test_keys_that_no_ledger_stores_are_refused_before_the_draw(tmp_path: Path) -> None:
+def test_keys_that_cannot_be_stored_are_refused_before_the_draw(tmp_path: Path) -> None:
     counts = Mechanism(noise=DiscreteLaplace(scale=1), sensitivity=Sensitivity.l1(2))
     keys = NoisyThreshold(mechanism=counts, threshold=20)
     with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=100,delta=1e-3") as ledger:
@@ -164,7 +162,7 @@ LONG = AboveThreshold(
     ],
     ids=["a sum", "a gap"],
 )
-def test_what_cannot_be_stored_once_it_is_drawn_is_paid_for(
+def test_a_value_that_cannot_be_stored_after_its_draw_is_charged(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, mechanism: Any, value: Any, low: Any
 ) -> None:
     # If rolled back, an error could reveal how large the value was, unpaid and at every repetition.
@@ -189,14 +187,14 @@ def test_what_cannot_be_stored_once_it_is_drawn_is_paid_for(
     assert ledger.charges() == 2
 
 
-def test_a_value_is_drawn_anew_only_under_a_new_name(ledger: Ledger) -> None:
+def test_a_value_is_drawn_again_only_under_a_new_batch_name(ledger: Ledger) -> None:
     """Counterexample: two batches of one value differ; repetitions of one batch never do."""
     values = {ledger.release(NOISY, 0, users=["a"], batch=f"{n}").value for n in range(8)}
     assert len(values) > 4
     assert len({ledger.release(NOISY, 0, users=["a"], batch="0").value for _ in range(8)}) == 1
 
 
-def test_what_is_refused_is_not_charged(ledger: Ledger) -> None:
+def test_a_refused_release_is_not_charged(ledger: Ledger) -> None:
     asked: dict[str, Any] = {"users": ["ada"], "batch": "one"}
     for mechanism, value in (
         (NOISY, np.arange(5)),  # the guarantee of one number does not cover five
@@ -220,7 +218,7 @@ def test_what_is_refused_is_not_charged(ledger: Ledger) -> None:
             ledger.release(mechanism, 1, users=users, batch="one")
 
 
-def test_mechanisms_of_one_guarantee_are_not_taken_for_each_other(ledger: Ledger) -> None:
+def test_mechanisms_with_the_same_guarantee_are_distinguished(ledger: Ledger) -> None:
     asked: dict[str, Any] = {"users": ["ada"], "batch": "one", "rows_per_user": 1}
     first = NoisyMax(epsilon="1/10", sensitivity=1)
     released = ledger.release(first, [3, 4], **asked)
@@ -235,7 +233,7 @@ def test_mechanisms_of_one_guarantee_are_not_taken_for_each_other(ledger: Ledger
     assert ledger.charges() == 1
 
 
-def test_the_guarantee_of_a_stored_value_is_read_back(ledger: Ledger) -> None:
+def test_the_guarantee_of_a_stored_value_survives_a_round_trip(ledger: Ledger) -> None:
     asked: dict[str, Any] = {"users": ["ada"], "rows_per_user": 1}
     lap = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
     choice = NoisyMax(epsilon="1/10", sensitivity=1)
@@ -245,7 +243,7 @@ def test_the_guarantee_of_a_stored_value_is_read_back(ledger: Ledger) -> None:
         assert found.pure().upper == guarantee(mechanism).pure().upper
 
 
-def test_a_charge_and_a_release_are_not_taken_for_each_other(ledger: Ledger) -> None:
+def test_a_charge_and_a_release_of_one_batch_are_distinguished(ledger: Ledger) -> None:
     ledger.charge(["ada"], NOISY, batch="charged")
     with pytest.raises(InvalidParameter, match=r"and its value is not in the ledger"):
         ledger.release(NOISY, 1, users=["ada"], batch="charged")
@@ -264,7 +262,7 @@ def test_a_charge_and_a_release_are_not_taken_for_each_other(ledger: Ledger) -> 
         "INSERT INTO ledger_released VALUES (2, '41')",
     ],
 )
-def test_an_edited_value_is_found(ledger: Ledger, edit: str) -> None:
+def test_an_edited_value_is_detected(ledger: Ledger, edit: str) -> None:
     ledger.release(NOISY, 10**6, users=["ada"], batch="one")
     ledger.charge(["ada"], NOISY, batch="two")
     assert ledger.check() == ()
@@ -292,7 +290,7 @@ def test_names_and_values_of_another_type_are_damage(tmp_path: Path) -> None:
                 [*ledger.export()]
 
 
-def test_a_ledger_of_before_there_were_values_takes_them(url: str, tmp_path: Path) -> None:
+def test_a_ledger_created_before_stored_values_accepts_them(url: str, tmp_path: Path) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         ledger.charge(["ada"], NOISY, batch="old")
         with ledger._store.reading() as connection:
@@ -310,7 +308,7 @@ def test_a_ledger_of_before_there_were_values_takes_them(url: str, tmp_path: Pat
         assert backup(url, tmp_path / "copy.db") == 2
 
 
-def test_processes_that_release_one_batch_are_given_one_value(url: str, tmp_path: Path) -> None:
+def test_processes_that_release_one_batch_get_the_same_value(url: str, tmp_path: Path) -> None:
     Ledger.create(url, budget=BUDGET).close()
     given: dict[str, list[tuple[str, str]]] = {}
     for batch, value, repeated in together(release_at_once, url, tmp_path, 10):
@@ -324,7 +322,7 @@ def test_processes_that_release_one_batch_are_given_one_value(url: str, tmp_path
         assert Path(f"{url}-queue").stat().st_size <= 64
 
 
-def test_kills_at_any_moment_lose_no_value_and_pay_once(tmp_path: Path) -> None:
+def test_kills_at_any_moment_lose_no_value_and_charge_once(tmp_path: Path) -> None:
     """A process publishes the released values and is killed; the next requests the same batches."""
     context, coins = processes(), random.Random(3)
     url, path, kills = str(tmp_path / "ledger.db"), tmp_path / "published", effort(10, 200)

@@ -42,7 +42,7 @@ def ledger(tmp_path: Path) -> Any:
         yield made
 
 
-def test_a_guarantee_for_one_contribution_says_how_many_there_are(ledger: Ledger) -> None:
+def test_a_guarantee_for_one_contribution_needs_a_number_of_rows(ledger: Ledger) -> None:
     release = Release(mechanism=LAPLACE, batch="a", participants=("ada",))
     for charge in (
         lambda: ledger.charge(["ada"], guarantee(LAPLACE), batch="a"),
@@ -64,7 +64,7 @@ def test_a_guarantee_for_one_contribution_says_how_many_there_are(ledger: Ledger
     assert ledger.charges() == 0
 
 
-def test_k_rows_are_paid_k_times(ledger: Ledger) -> None:
+def test_k_rows_cost_k_times_as_much(ledger: Ledger) -> None:
     ledger.charge(["ada"], guarantee(LAPLACE), batch="a", rows_per_user=3)
     assert ledger.spent("ada") == PureBound("3/10", scope=PER_USER)
     ledger.charge(Release(mechanism=LAPLACE, batch="b", participants=("ada",)), rows_per_user=2)
@@ -79,7 +79,7 @@ def test_k_rows_are_paid_k_times(ledger: Ledger) -> None:
     assert ledger.remaining("ada") == {"epsilon": 0}
 
 
-def test_what_rows_cost_is_what_so_many_steps_lose() -> None:
+def test_the_cost_of_k_rows_is_that_of_a_shift_by_k() -> None:
     """Reference: the laws themselves with a shift of k instead of one."""
     for k in (1, 2, 3):
         curve = for_user(CURVE, k)
@@ -95,7 +95,7 @@ def test_what_rows_cost_is_what_so_many_steps_lose() -> None:
         )
 
 
-def test_several_steps_of_an_approximate_claim() -> None:
+def test_an_approximate_claim_over_several_rows_has_its_bound() -> None:
     """Chains of neighbouring datasets: the ends lose at most the bound, and some nearly as much."""
     epsilon, delta, k = 0.5, 0.01, 3
     claim = for_user(Approx("1/2", "1/100"), k)
@@ -112,7 +112,7 @@ def test_several_steps_of_an_approximate_claim() -> None:
     assert Fraction(claim.stated_delta) >= Fraction(lost) * (1 - Fraction(1, 10**14))
 
 
-def test_parts_of_a_composition_move_as_often() -> None:
+def test_every_part_of_a_composition_pays_for_all_rows() -> None:
     real = RealCurve(noise=Gaussian(sigma=2), sensitivity=Sensitivity.l2_squared(2), scope=ADDED)
     sampled = PoissonSampled(curve=real, rate="1/10")
     whole = for_user(compose((real, 2), sampled), 3)
@@ -135,7 +135,7 @@ def test_rows_that_no_theorem_covers_are_refused() -> None:
             for_user(source, 2)
 
 
-def test_several_rows_of_a_user_cost_what_so_many_steps_cost(
+def test_several_rows_in_a_composition_cost_what_as_many_steps_cost(
     ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def opened(*words: str) -> Answer:
@@ -155,7 +155,7 @@ def test_several_rows_of_a_user_cost_what_so_many_steps_cost(
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
-def test_rows_of_one_key_reach_a_threshold_together(rows: int) -> None:
+def test_rows_with_the_same_key_reach_a_threshold_together(rows: int) -> None:
     noise, threshold = DiscreteLaplace(scale=1), 12
     counts = Mechanism(noise=noise, sensitivity=Sensitivity.l1(1), scope=ADDED)
     asked = NoisyThreshold(mechanism=counts, threshold=threshold)

@@ -40,7 +40,7 @@ with Ledger.create(sys.argv[1], budget=ZCdp(1, scope=price.scope)) as ledger:
 """
 
 
-def test_a_disk_that_is_full_leaves_the_old_state(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_old_state(tmp_path: Path) -> None:
     room = tmp_path / "room"
     room.mkdir()
     mount = f"mount -t tmpfs -o size=2m none '{room}'"
@@ -51,7 +51,7 @@ def test_a_disk_that_is_full_leaves_the_old_state(tmp_path: Path) -> None:
     assert said == f"{room / 'ledger.db'}: database or disk is full\n"
 
 
-def test_who_charges_has_the_ledger_to_itself(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_charging_process_has_exclusive_access(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "_PATIENCE", 0.05)
     with Ledger.create(url, budget=BUDGET) as ledger, Ledger.open(url) as other:
         with other._store.writing() as connection:
@@ -67,7 +67,9 @@ def test_who_charges_has_the_ledger_to_itself(url: str, monkeypatch: pytest.Monk
 
 
 @by_day(1)
-def test_who_keeps_a_charge_waiting_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_that_blocks_a_charge_is_named(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transactions, "_PATIENCE", 0.05)
     with Ledger.create(url, budget=BUDGET) as ledger:
         context = processes()
@@ -92,7 +94,7 @@ def test_who_keeps_a_charge_waiting_is_named(url: str, monkeypatch: pytest.Monke
         assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
 
 
-def test_a_log_that_cannot_be_brought_to_the_disk_is_one_line(
+def test_a_log_that_cannot_be_flushed_gives_a_one_line_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(descriptor: int) -> None:
@@ -106,7 +108,9 @@ def test_a_log_that_cannot_be_brought_to_the_disk_is_one_line(
                 ledger.charge(["ada"], per_user("1/4"), batch="one", repeat_ok=True)
 
 
-def test_without_the_lock_two_charge_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_lock_two_processes_would_charge_at_once(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Book, "head", mutated(Book.head, "if lock else", "if False else"))
     lax = mutated(transactions._begin, '"BEGIN IMMEDIATE"', '"BEGIN"')
     monkeypatch.setattr(transactions, "_begin", lax)
@@ -119,7 +123,7 @@ def test_without_the_lock_two_charge_at_once(url: str, monkeypatch: pytest.Monke
         assert ledger.charge(["ada"], per_user("1/4"), batch="one").number == 1
 
 
-def test_a_charge_that_breaks_off_is_absent(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_charge_is_absent(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         with monkeypatch.context() as patched:
             patched.setattr(Book, "_add_up", broken_off)
@@ -128,7 +132,9 @@ def test_a_charge_that_breaks_off_is_absent(url: str, monkeypatch: pytest.Monkey
         assert (ledger.charges(), ledger.check()) == (0, ())
 
 
-def test_a_charge_in_parts_would_leave_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_charge_in_several_transactions_would_leave_a_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transactions, "_begin", lambda connection, *, reads: None)
     monkeypatch.setattr(Book, "_add_up", broken_off)
     with Ledger.create(str(tmp_path / "ledger.db"), budget=BUDGET) as ledger:
@@ -152,7 +158,7 @@ def broken_off(*_: object) -> None:
         ("x" * 5000, "x: "),
     ],
 )
-def test_a_database_that_is_not_there_is_one_line(url: str, match: str) -> None:
+def test_a_missing_database_gives_a_one_line_error(url: str, match: str) -> None:
     said = refusal(lambda: Ledger.open(url), LedgerUnavailable)
     assert match in said
     assert "secret" not in said.replace('option "secret"', "")

@@ -97,9 +97,7 @@ def lost(changes: list[Change], folder: Path, coins: random.Random) -> str:
 
 
 @pytest.mark.parametrize("how", ["durable", "careless"])
-def test_three_hundred_power_cuts_lose_nothing_that_was_acknowledged(
-    tmp_path: Path, how: str
-) -> None:
+def test_three_hundred_power_cuts_lose_no_acknowledged_charge(tmp_path: Path, how: str) -> None:
     shim = compiled(tmp_path)
     if shim is None:
         pytest.skip("no compiler on this machine")
@@ -120,7 +118,7 @@ def test_three_hundred_power_cuts_lose_nothing_that_was_acknowledged(
     assert (damaged > 0) == (how == "careless")
 
 
-def test_eight_writers_are_killed_again_and_again(tmp_path: Path) -> None:
+def test_repeated_kills_of_eight_writers_lose_no_acknowledged_charge(tmp_path: Path) -> None:
     context, coins, url = processes(), random.Random(8), str(tmp_path / "ledger.db")
     Ledger.create(url, budget=BUDGET).close()
     names = iter(range(10_000))
@@ -160,7 +158,7 @@ STAGES = ["head", "found", "accounts", "write", "_add_up", "commit", "after"]
 
 @pytest.mark.parametrize("victim", ["backend", "server"])
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_server_that_is_killed_leaves_a_charge_whole_or_absent(
+def test_a_killed_server_leaves_each_charge_complete_or_absent(
     server: Server, monkeypatch: pytest.MonkeyPatch, stage: str, victim: str
 ) -> None:
     url = server.database()

@@ -14,7 +14,7 @@ from tests.support.ledger.workers import WORKERS, charge_on, hammer, killed, pro
 ROUNDS, AFFORDED = 20, 50
 
 
-def test_processes_overspend_nobody_and_lose_nothing(url: str, tmp_path: Path) -> None:
+def test_concurrent_processes_overspend_nobody_and_lose_no_charge(url: str, tmp_path: Path) -> None:
     words = together(hammer, url, tmp_path, ROUNDS)
     paid = [word for word in words if word[0] == "paid"]
     refused = [word for word in words if word[0] == "refused"]
@@ -73,10 +73,10 @@ def survive(
     assert seen >= periods
 
 
-def test_two_hundred_kills_leave_every_charge_whole_or_absent(tmp_path: Path) -> None:
+def test_two_hundred_kills_leave_every_charge_complete_or_absent(tmp_path: Path) -> None:
     survive([str(tmp_path / f"{n}.db") for n in range(10)], tmp_path, kills=effort(20, 200))
 
 
-def test_kills_while_budgets_renew_leave_every_charge_whole_or_absent(tmp_path: Path) -> None:
+def test_kills_while_budgets_renew_leave_every_charge_complete_or_absent(tmp_path: Path) -> None:
     url = str(tmp_path / "ledger.db")
     survive([url], tmp_path, kills=effort(8, 100), periods=3, since=time.time())

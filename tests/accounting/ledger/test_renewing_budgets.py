@@ -79,9 +79,7 @@ def test_a_charge_counts_in_the_year_of_its_time(url: str, clock: Clock) -> None
         assert ledger.check() == ()
 
 
-def test_a_year_that_ends_during_a_charge_is_that_of_one_look_at_the_clock(
-    url: str, clock: Clock
-) -> None:
+def test_the_clock_is_read_once_for_each_charge(url: str, clock: Clock) -> None:
     noisy = Mechanism(noise=DiscreteLaplace(scale=1), sensitivity=1, scope=PER_USER)
     budget = Pure(1, scope=PER_USER)
     with Ledger.create(url, budget=budget, renews="year") as ledger:
@@ -103,14 +101,14 @@ def test_a_year_that_ends_during_a_charge_is_that_of_one_look_at_the_clock(
         (Rdp({2: 1, 8: 3}, scope=PER_USER), Rdp({2: 3, 8: 9}, scope=PER_USER)),
     ],
 )
-def test_several_periods_add(budget: Word, three: Word, tmp_path: Path) -> None:
+def test_guarantees_of_several_periods_add_up(budget: Word, three: Word, tmp_path: Path) -> None:
     with Ledger.create(str(tmp_path / "l.db"), budget=budget, renews="month") as ledger:
         assert ledger.together(3) == three
         assert ledger.together(1).parameters() == budget.parameters()
         assert "periods = 0" in refusal(lambda: ledger.together(0))
 
 
-def test_periods_of_epsilon_and_delta_add_what_the_filter_counts() -> None:
+def test_periods_of_an_approx_budget_add_the_limits_of_the_filter() -> None:
     one = ApproxFilter(budget=Approx(1, "1e-6", scope=PER_USER))
     three = one.together(3)
     assert isinstance(three, Approx)
@@ -124,7 +122,7 @@ def test_periods_of_epsilon_and_delta_add_what_the_filter_counts() -> None:
     assert three.stated_epsilon < float(3 * rho) + 2 * math.sqrt(3 * rho * -math.log(slack))
 
 
-def test_the_rule_is_part_of_the_budget_and_goes_along(tmp_path: Path, clock: Clock) -> None:
+def test_the_renewal_rule_is_part_of_the_budget(tmp_path: Path, clock: Clock) -> None:
     url, copy = str(tmp_path / "l.db"), tmp_path / "copy.db"
     with pytest.raises(InvalidParameter, match="renews = week: must be one of year, month, day"):
         Ledger.create(url, budget=BUDGET, renews="week")
@@ -147,7 +145,7 @@ def test_the_rule_is_part_of_the_budget_and_goes_along(tmp_path: Path, clock: Cl
             Ledger.open(str(tmp_path / "plain.db"), budget=BUDGET, renews="year")
 
 
-def test_a_past_year_that_was_overspent_is_found(
+def test_an_overspent_past_year_is_detected(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = str(tmp_path / "l.db")

@@ -87,7 +87,7 @@ def said(ledger: Ledger, *receipts: Receipt) -> str:
 
 
 @by_day(1)
-def test_every_edit_is_noticed_where_it_was_made(url: str) -> None:
+def test_every_edit_is_detected_at_its_place(url: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         receipts = three_charges(ledger)
         assert ledger.check(*receipts) == ()
@@ -107,7 +107,7 @@ def test_every_edit_is_noticed_where_it_was_made(url: str) -> None:
         ("UPDATE ledger SET filter = replace(filter, '\"1\"', '\"2\"')", "its filter was edited"),
     ],
 )
-def test_no_charge_is_added_to_a_damaged_end(url: str, statement: str, match: str) -> None:
+def test_no_charge_is_appended_to_a_damaged_history(url: str, statement: str, match: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         three_charges(ledger)
         edit(url, statement)
@@ -117,7 +117,7 @@ def test_no_charge_is_added_to_a_damaged_end(url: str, statement: str, match: st
             assert again.check()
 
 
-def test_what_was_edited_is_not_shown_as_history(url: str) -> None:
+def test_edited_entries_are_not_shown_as_history(url: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         ledger.charge(["ada"], Assumed(per_user("1/4"), "a data sheet"), batch="zero")
         three_charges(ledger)
@@ -133,7 +133,7 @@ def test_what_was_edited_is_not_shown_as_history(url: str) -> None:
 
 
 @pytest.mark.parametrize("table", ["ledger_charges", "ledger_users", "ledger"])
-def test_a_table_that_is_gone_is_damage(url: str, table: str) -> None:
+def test_a_missing_table_is_reported_as_damage(url: str, table: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         three_charges(ledger)
         edit(url, f"DROP TABLE {table}")
@@ -149,7 +149,7 @@ VALUES += ["CAST({column} AS BLOB)", "{column} || ' '"]
 
 
 @pytest.mark.nightly
-def test_every_cell_of_a_file_is_noticed(tmp_path: Path) -> None:
+def test_a_change_of_any_cell_is_detected(tmp_path: Path) -> None:
     file = str(tmp_path / "ledger.db")
     with (
         Ledger.create(file, budget=BUDGET) as ledger,
@@ -178,7 +178,7 @@ def test_every_cell_of_a_file_is_noticed(tmp_path: Path) -> None:
         assert ledger.check() == ()
 
 
-def test_a_filter_that_cannot_be_read_is_damage(url: str) -> None:
+def test_an_unreadable_filter_is_reported_as_damage(url: str) -> None:
     Ledger.create(url, budget=BUDGET).close()
     edit(url, "UPDATE ledger SET filter = '{}'")
     assert "ledger: its filter was edited" in refusal(lambda: Ledger.open(url), LedgerDamaged)
@@ -216,7 +216,7 @@ def rewrite(url: str, ledger: Ledger, forget: int) -> None:
     )
 
 
-def test_a_history_that_was_rewritten_whole_is_found_by_its_receipts(url: str) -> None:
+def test_a_completely_rewritten_history_is_detected_by_receipts(url: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         receipts = three_charges(ledger)
         rewrite(url, ledger, forget=1)
@@ -248,7 +248,7 @@ def relabel(url: str, ledger: Ledger) -> None:
     )
 
 
-def test_digests_that_are_not_chained_would_miss_it(
+def test_without_chained_digests_an_edit_would_be_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, chained in (("chained.db", True), ("unchained.db", False)):
@@ -262,13 +262,13 @@ def test_digests_that_are_not_chained_would_miss_it(
             assert bool(ledger.check()) == chained
 
 
-def test_a_file_that_is_no_database_is_damage(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_reported_as_damage(tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     file.write_text("not a database, and long enough to be read as the head of one" * 20)
     assert "is not an intact database" in refusal(lambda: Ledger.open(str(file)), LedgerDamaged)
 
 
-def test_bytes_that_were_overwritten_are_damage(tmp_path: Path) -> None:
+def test_overwritten_bytes_are_reported_as_damage(tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     with Ledger.create(str(file), budget=BUDGET) as ledger:
         ledger.charge([f"user {n}" for n in range(2000)], per_user("1/8"), batch="one")

@@ -53,7 +53,7 @@ def banded(rounds: int, bands: int) -> Matrix:
 
 
 @pytest.mark.parametrize(("most", "apart"), [(1, 1), (2, 1), (3, 2), (3, 3), (2, 5)])
-def test_the_square_root_and_its_bands(most: int, apart: int) -> None:
+def test_coefficients_of_the_square_root_and_its_bands_are_exact(most: int, apart: int) -> None:
     participation = Participation(most=most, apart=apart)
     for rounds in range(1, 9):
         for bands in range(1, rounds + 1):
@@ -66,7 +66,7 @@ def test_the_square_root_and_its_bands(most: int, apart: int) -> None:
                 assert ends.upper - ends.lower < truth * Fraction(1, 10**9)
 
 
-def test_a_participation_forgotten_or_too_near() -> None:
+def test_an_omitted_or_too_close_participation_is_detected() -> None:
     r"""One round short of the pattern is below the exact value; so is plain dynamic programming."""
     rows = banded(8, 8)
     truth = worst(rows, 3, 2)
@@ -106,7 +106,7 @@ def test_a_search_finds_the_best_pattern_and_a_stopped_one_bounds_it() -> None:
     assert gaps > 0  # the stopped search left a gap
 
 
-def test_the_tree_is_the_one_that_runs() -> None:
+def test_the_strategy_tree_is_the_tree_of_running_sums() -> None:
     r"""Item i is 2^i: the exact sum of the block closed after t shows which items it contains."""
     for rounds in (1, 2, 5, 8, 13):
         setting = TreeSum(horizon=rounds, noise=DiscreteLaplace(scale=1), high=1 << rounds)
@@ -134,7 +134,7 @@ def test_the_first_rounds_are_not_the_worst_of_a_tree() -> None:
     assert (pattern, first < bound) == ((0, 16), True)
 
 
-def test_negative_products_are_bounded_from_both_sides() -> None:
+def test_negative_products_have_both_bounds() -> None:
     rng = random.Random(2)
     open_ends = 0
     for _ in range(40):
@@ -219,7 +219,7 @@ def test_too_many_products_are_refused() -> None:
         ("tree", Tree(rounds=9)),
     ],
 )
-def test_what_is_written_is_read(text: str, again: Strategy) -> None:
+def test_the_text_of_a_strategy_survives_a_round_trip(text: str, again: Strategy) -> None:
     assert read_strategy("--strategy", text, 9) == again
     assert again.written == text
     assert again.to_json()["strategy"] == text

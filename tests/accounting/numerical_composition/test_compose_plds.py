@@ -103,7 +103,7 @@ def test_epsilon_inverts_the_enumerated_curve(parts: Parts, share: Fraction, pow
     assert found.upper <= most + Fraction(1, 2**100) or found == Enclosure.infinite()
 
 
-def test_the_hidden_mass_is_the_floor_of_the_curve() -> None:
+def test_delta_is_at_least_the_hidden_mass() -> None:
     parts = ((SHOWING, 3), (COIN, 1))
     hidden = 1 - (1 - SHOWING.rest) ** 3
     line = ContourIntegral(parts=parts)
@@ -123,13 +123,13 @@ def test_a_tiny_hidden_mass_is_not_lost() -> None:
     assert relative_width(found) < 1e-20
 
 
-def test_no_loss_at_all() -> None:
+def test_rounds_without_a_loss_cost_nothing() -> None:
     line = ContourIntegral(parts=((NOTHING, 5),))
     assert line.delta(0, "1e-6") == Enclosure.exactly(0)
     assert line.epsilon("1e-9", "1e-6") == Enclosure.exactly(0)
 
 
-def test_a_law_that_shows_everything() -> None:
+def test_a_law_that_reveals_everything_has_infinite_epsilon() -> None:
     class Shown(Listed):
         @property
         def largest(self) -> arb:
@@ -140,7 +140,7 @@ def test_a_law_that_shows_everything() -> None:
     assert line.epsilon("1/2", "1e-6") == Enclosure.infinite()
 
 
-def test_near_and_beyond_the_largest_loss() -> None:
+def test_delta_near_and_beyond_the_largest_loss_is_enclosed() -> None:
     line = ContourIntegral(parts=((COIN, 1000),))
     assert line.delta(1000, "1e-6") == Enclosure.exactly(0)
     assert line.delta(10**30, "1e-6") == Enclosure.exactly(0)
@@ -154,7 +154,7 @@ def test_near_and_beyond_the_largest_loss() -> None:
     assert relative_width(at) < 1e-6
 
 
-def test_a_delta_that_the_curve_never_reaches_costs_nothing() -> None:
+def test_a_delta_above_the_whole_curve_costs_nothing() -> None:
     assert ContourIntegral(parts=((COIN, 2),)).epsilon("999/1000", "1e-6") == Enclosure.exactly(0)
 
 
@@ -171,7 +171,7 @@ def test_a_delta_that_the_curve_never_reaches_costs_nothing() -> None:
     ],
     ids=["no law", "no round", "too many", "negative", "zero", "one", "no width"],
 )
-def test_what_is_refused(argument: str, call: Any) -> None:
+def test_invalid_arguments_are_refused(argument: str, call: Any) -> None:
     with refused(argument):
         call()
 
@@ -179,7 +179,7 @@ def test_what_is_refused(argument: str, call: Any) -> None:
 @by_day(3)
 @pytest.mark.parametrize("rounds", [1, 7, 50])
 @pytest.mark.parametrize("noise", [DiscreteGaussian(sigma_squared=9), DiscreteLaplace(scale="7/2")])
-def test_the_product_of_one_law(noise: Noise, rounds: int) -> None:
+def test_powers_of_one_law_agree_with_closed_forms(noise: Noise, rounds: int) -> None:
     # k rounds of one Gaussian, or of randomised response, have a law in closed form.
     one, exact = pair_of(noise, 1), whole(noise, rounds)
     for epsilon in (Fraction(0), Fraction(1, 18), Fraction(1, 2), Fraction(3)):
@@ -217,7 +217,7 @@ def skellam(variance: int, shift: int) -> SkellamPair:
     return SkellamPair(noise=Skellam(variance=variance), shift=shift)
 
 
-def test_many_rounds_are_as_narrow_as_asked() -> None:
+def test_many_rounds_have_the_requested_width() -> None:
     parts = [(skellam(400, 1), 1000)]
     wide = of_pairs(parts, lambda line: line.epsilon("1e-6", "1e-6"))
     narrow = of_pairs(parts, lambda line: line.epsilon("1e-6", "1e-9"))
@@ -227,7 +227,7 @@ def test_many_rounds_are_as_narrow_as_asked() -> None:
     assert 8.306145 < narrow.lower_float < 8.306149
 
 
-def test_a_law_in_closed_form() -> None:
+def test_a_lattice_of_fine_steps_is_close_to_a_gaussian() -> None:
     # Steps of 10^-5 between losses: within 10^-9 of the Gaussian with loss Normal(v/2, v).
     law, variance, room = GaussianPart(variance=Fraction(10**8), shift=1000), Fraction(1, 100), 1e-7
     for rounds in (1, 100, 3000):
@@ -239,7 +239,7 @@ def test_a_law_in_closed_form() -> None:
             assert relative_width(found) <= 1e-7
 
 
-def test_the_bump_is_above_what_smoothing_adds() -> None:
+def test_the_bound_on_smoothing_is_at_least_its_error() -> None:
     with mpmath.workdps(40):
         tightest = mpmath.mpf(0)
         for width in ("1/1000", "1/10", "1", "3"):
@@ -256,7 +256,7 @@ def test_the_bump_is_above_what_smoothing_adds() -> None:
         assert tightest > mpmath.mpf("0.999")
 
 
-def test_sums_at_other_windows_enclose_the_same_curve() -> None:
+def test_sums_with_other_windows_enclose_the_same_curve() -> None:
     parts = ((COIN, 3), (SHOWING, 2))
     epsilons = ["0", "1/4", "3/2", "5/2", "3"]
     for tilt in (0.5, 2.0, 7.0):
@@ -450,7 +450,7 @@ def test_the_checks_pass_on_the_shipped_code(check: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_broken_step_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_of_each_step_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check, owner, attribute, mutant = MUTANTS[name]
     monkeypatch.setattr(owner, attribute, mutant)
     assert not check()

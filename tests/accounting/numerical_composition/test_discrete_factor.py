@@ -110,7 +110,7 @@ def test_values_lie_in_their_discs(grid: Grid) -> None:
     assert worst(around(), grid) <= 1
 
 
-def test_radii_are_small() -> None:
+def test_error_radii_are_small() -> None:
     discs = factor().on(GRIDS[0]).values(np.arange(20))
     assert discs.radii.max() < 1e-12
 
@@ -127,7 +127,7 @@ def test_radii_are_small() -> None:
         (nonuniform_fft, "summed_by_label", "within % 4 == 0", "within % 4 == 1"),
     ],
 )
-def test_broken_values_are_seen(
+def test_broken_values_are_detected(
     module: ModuleType, name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, name, mutated(getattr(module, name), old, new))
@@ -138,7 +138,7 @@ def test_broken_values_are_seen(
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: f"step {grid.step}")
-def test_covers_hold_over_whole_blocks(grid: Grid) -> None:
+def test_covers_bound_the_values_on_whole_blocks(grid: Grid) -> None:
     found = factor()
     blocks = np.unique(np.random.default_rng(3).integers(0, grid.blocks, 12))
     bounds = found.on(grid).cover(blocks)
@@ -147,14 +147,14 @@ def test_covers_hold_over_whole_blocks(grid: Grid) -> None:
     assert (np.abs(sums).max(axis=1) <= bounds + 1e-9).all()
 
 
-def test_a_cover_of_middles_alone_is_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cover_computed_only_at_middles_is_not_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = mutated(DiscreteOnGrid.cover, "+ 0.5 * self", "+ 0.0 * self")
     monkeypatch.setattr(DiscreteOnGrid, "cover", broken)
     with pytest.raises(AssertionError):
-        test_covers_hold_over_whole_blocks(GRIDS[0])
+        test_covers_bound_the_values_on_whole_blocks(GRIDS[0])
 
 
-def test_the_moment_at_a_lift_is_an_upper_bound() -> None:
+def test_the_moment_at_another_tilt_is_an_upper_bound() -> None:
     found, law = factor(), listing()
     for lift in (Fraction(1), Fraction(1, 8)):
         c = mpf(5) * (1 + mpf(lift.numerator) / lift.denominator)
@@ -177,7 +177,7 @@ def test_turns_are_exact_for_losses_of_either_sign() -> None:
             assert min(apart, 1 - apart) < mpf(2) ** -120
 
 
-def test_a_law_of_one_atom_is_a_pure_phase() -> None:
+def test_the_transform_of_one_atom_is_a_pure_phase() -> None:
     one = Listing(np.array([0.25]), np.array([1.0]), 0.0)
     discs = tilted(one, Fraction(3)).on(GRIDS[1]).values(np.array([0, 7]))
     exact = np.exp(0.25j * GRIDS[1].frequencies(np.array([0, 7])))
@@ -188,7 +188,7 @@ def test_a_law_of_one_atom_is_a_pure_phase() -> None:
 
 
 @given(st.lists(st.integers(min_value=0, max_value=2**64 - 1), min_size=1, max_size=50))
-def test_circle_is_as_near_as_it_says(turns: list[int]) -> None:
+def test_circle_is_within_its_stated_error(turns: list[int]) -> None:
     found = circle(np.array(turns, dtype=np.uint64))
     with mpmath.workdps(40):
         for turn, value in zip(turns, found.tolist(), strict=True):
@@ -199,7 +199,7 @@ def test_circle_is_as_near_as_it_says(turns: list[int]) -> None:
 @given(
     st.integers(min_value=0, max_value=2**128 - 1), st.integers(min_value=0, max_value=2**32 - 1)
 )
-def test_multiples_of_a_turn(turn: int, count: int) -> None:
+def test_multiples_of_a_turn_are_exact(turn: int, count: int) -> None:
     with precision(256):
         high, low = fixed_point([arb(turn)])
     found = int(multiples(high, low, np.array([count]))[0])
@@ -212,7 +212,7 @@ def test_multiples_of_a_turn(turn: int, count: int) -> None:
     st.lists(st.complex_numbers(max_magnitude=1.5), min_size=1, max_size=5),
     st.integers(min_value=1, max_value=300),
 )
-def test_discs_hold_powers(values: list[complex], exponent: int) -> None:
+def test_discs_contain_powers(values: list[complex], exponent: int) -> None:
     start = Discs(np.array(values), np.full(len(values), 2.0**-40))
     found = start.power(exponent)
     with mpmath.workdps(80):
@@ -227,7 +227,7 @@ def test_discs_hold_powers(values: list[complex], exponent: int) -> None:
     st.lists(st.floats(min_value=-1, max_value=1), min_size=1, max_size=70),
     st.integers(min_value=0, max_value=60),
 )
-def test_a_sum_is_as_near_as_it_says(values: list[float], scale: int) -> None:
+def test_a_sum_is_within_its_stated_error(values: list[float], scale: int) -> None:
     # Every value, its opposite and a small value: all but the small ones cancel.
     spread = [x * 2.0**scale for x in values]
     listed = np.array([*spread, *values, *[-x for x in spread]])
@@ -237,14 +237,14 @@ def test_a_sum_is_as_near_as_it_says(values: list[float], scale: int) -> None:
     assert error <= 4 * UNIT * abs(float(truth)) + 2.0**-80 * max(map(abs, listed)) + 2.0**-390
 
 
-def test_adding_one_by_one_is_not_as_near() -> None:
+def test_plain_summation_has_a_larger_error() -> None:
     values = np.array([1e16, 1.0, -1e16] * 1000)
     total, error = Discs(values.astype(np.complex128), np.zeros(3000)).real_sum()
     assert abs(total - 1000) <= error < 1e-9
     assert abs(float(np.cumsum(values)[-1]) - 1000) > error
 
 
-def test_the_gaussian_of_a_window_is_as_near_as_it_says() -> None:
+def test_the_gaussian_kernel_is_within_its_stated_error() -> None:
     window = Window(
         epsilon=1.0,
         tilt=1.0,
@@ -264,7 +264,7 @@ def test_the_gaussian_of_a_window_is_as_near_as_it_says() -> None:
             assert off <= mpmath.mpf(float(radius)) <= most
 
 
-def test_a_product_of_matrices_may_use_three_real_ones() -> None:
+def test_a_complex_matrix_product_may_use_three_real_products() -> None:
     turns = np.exp(1j * np.random.default_rng(1).uniform(0, 6.3, (2, 20_000)))
     (p, q), (r, s) = ((z.real, z.imag) for z in turns)
     first, second, third = p * r, q * s, (p + q) * (r + s)
@@ -293,7 +293,7 @@ def test_the_error_of_a_product_is_needed() -> None:
     assert UNIT < worst <= found.radii.max() <= 1.01 * PRODUCT
 
 
-def test_values_and_cover_of_atoms_hold() -> None:
+def test_values_and_covers_of_atoms_are_valid() -> None:
     law = listed(("1/2", "1/4"), ("1/3", "-2/7"), ("1/6", "5/3"))
     tilt = Fraction(3, 2)
     grid = Grid(step=0.3125, depth=4, blocks=3000)

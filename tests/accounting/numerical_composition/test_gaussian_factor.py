@@ -93,7 +93,7 @@ def faithful(kind: type[GaussianSampled], variance: str, shift: int, tilt: str) 
 
 
 @pytest.mark.parametrize(("variance", "shift", "tilt"), CASES)
-def test_values_and_covers_hold_the_moment(variance: str, shift: int, tilt: str) -> None:
+def test_values_and_covers_enclose_the_moment(variance: str, shift: int, tilt: str) -> None:
     assert faithful(GaussianSampled, variance, shift, tilt)
     part = GaussianPart(variance=Fraction(variance), shift=shift)
     with precision(WORKING), mpmath.workdps(70):
@@ -108,7 +108,7 @@ def test_values_and_covers_hold_the_moment(variance: str, shift: int, tilt: str)
 
 
 @pytest.mark.parametrize("depth", [1, 4, 7])
-def test_a_cover_holds_for_the_whole_block(depth: int) -> None:
+def test_a_cover_bounds_the_whole_block(depth: int) -> None:
     for variance, shift in (("1/2", 1), ("3", 2), ("60", 5)):
         part = GaussianPart(variance=Fraction(variance), shift=shift)
         grid = grid_of(part, depth)
@@ -137,7 +137,9 @@ def covered(kind: type[GaussianSampled], part: GaussianPart, grid: Grid) -> bool
     st.fractions(min_value=Fraction(1, 30), max_value=20, max_denominator=30),
     st.integers(min_value=0, max_value=1900),
 )
-def test_any_part_at_any_frequency(v: Fraction, shift: int, c: Fraction, block: int) -> None:
+def test_random_parts_at_random_frequencies_are_enclosed(
+    v: Fraction, shift: int, c: Fraction, block: int
+) -> None:
     part = GaussianPart(variance=v, shift=shift)
     grid = grid_of(part)
     with precision(WORKING), mpmath.workdps(70):
@@ -150,7 +152,7 @@ def test_any_part_at_any_frequency(v: Fraction, shift: int, c: Fraction, block: 
             assert abs(exact) <= cover[0] + NOISE
 
 
-def test_exponentials_by_floats() -> None:
+def test_float_exponentials_are_within_their_stated_error() -> None:
     distances = np.concatenate([np.linspace(0, 1, 301), [1e-9, 1e-4]])
     for rate in (0.1, 9.87, 60.0):
         below = _decay(rate, distances)
@@ -167,7 +169,7 @@ def test_exponentials_by_floats() -> None:
     assert _magnitude(1.0, np.array([18.0]))[0].tolist() == [0.0]
 
 
-def test_what_fixed_points_do_not_hold_is_left_open() -> None:
+def test_values_beyond_the_fixed_point_range_are_unknown() -> None:
     # A grid beyond 2^31 lobes, a variance beyond 2^95 and a precision too low for turns.
     wide = Grid(step=float(2**20), depth=1, blocks=1 << 19)
     for part, grid, bits in (
@@ -181,7 +183,7 @@ def test_what_fixed_points_do_not_hold_is_left_open() -> None:
         assert discs.radii.min() >= 1
 
 
-def test_thirty_different_gaussians() -> None:
+def test_a_total_of_thirty_different_gaussians_is_enclosed() -> None:
     parts = tuple((GaussianPart(variance=Fraction(i * i), shift=1), 1) for i in range(20, 50))
     found = ContourIntegral(parts=parts).epsilon("1e-6", "1e-8")
     assert found.upper - Fraction(found.lower) < Fraction(1, 10**8)
@@ -205,7 +207,7 @@ def broken(method: str, function: Any) -> type[GaussianSampled]:
         ("range(-lobes, lobes + 1)", "range(-lobes, 1)"),
     ],
 )
-def test_a_broken_value_is_caught(old: str, new: str) -> None:
+def test_a_broken_value_is_detected(old: str, new: str) -> None:
     kind = broken("values", mutated(GaussianSampled.values, old, new))
     assert not all(faithful(kind, *case) for case in CASES[:3])
     assert faithful(GaussianSampled, *CASES[2])
@@ -220,13 +222,13 @@ def test_a_broken_value_is_caught(old: str, new: str) -> None:
         ("centre = self.grid.centres(blocks)", "centre = self.grid.centres(blocks + 1)"),
     ],
 )
-def test_a_broken_cover_is_caught(old: str, new: str) -> None:
+def test_a_broken_cover_is_detected(old: str, new: str) -> None:
     kind = broken("cover", mutated(GaussianSampled.cover, old, new))
     part = GaussianPart(variance=Fraction(1, 2), shift=1)
     assert not covered(kind, part, grid_of(part))
 
 
-def test_a_cover_without_the_far_lobes_is_caught() -> None:
+def test_a_cover_without_the_far_lobes_is_detected() -> None:
     # Short blocks show that two lobes are not enough: at the middle of a lobe.
     part = GaussianPart(variance=Fraction(1, 2), shift=1)
     grid = Grid(step=2.0**-20, depth=1, blocks=50)
@@ -236,7 +238,7 @@ def test_a_cover_without_the_far_lobes_is_caught() -> None:
     assert not covered(kind, part, grid)
 
 
-def test_a_part_that_forgets_what_it_leaves_out_is_caught() -> None:
+def test_a_value_without_the_omitted_lobes_in_its_radius_is_detected() -> None:
     # With one lobe the remainder is in the radius; without it the discs are narrow and wrong.
     part = GaussianPart(variance=Fraction(1, 2), shift=1)
     with precision(WORKING):

@@ -21,7 +21,7 @@ LAPLACES = [("1/4", 1), ("1", 1), ("1", 6), ("10", 1), ("10", 7), ("3", 40), ("1
 
 
 @pytest.mark.parametrize(("scale", "shift"), LAPLACES)
-def test_the_search_over_orders_meets_the_theorem(scale: str, shift: int) -> None:
+def test_the_search_over_orders_agrees_with_the_theorem(scale: str, shift: int) -> None:
     # Pair.zcdp only uses that D_alpha is a Renyi divergence; LaplacePair.zcdp is the limit at 1.
     pair = LaplacePair(scale=Fraction(scale), shift=shift)
     searched = Pair.zcdp(pair)
@@ -43,7 +43,7 @@ def test_the_limit_at_order_1_is_the_kullback_leibler_divergence(
 
 
 @pytest.mark.parametrize("sigma_squared", ["1/10", "1/2", "3"])
-def test_discrete_gaussian_orders_lie_below_the_line(sigma_squared: str) -> None:
+def test_renyi_divergences_of_the_discrete_gaussian_are_at_most_linear(sigma_squared: str) -> None:
     ours = curve(DiscreteGaussian(sigma_squared=sigma_squared))
     rho = Fraction(ours.zcdp().upper)
     assert rho == 1 / (2 * Fraction(sigma_squared))
@@ -58,7 +58,7 @@ def narrow(divergence: Callable[[Fraction], Fraction | arb], largest: Fraction) 
 
 
 @pytest.mark.parametrize("peak", [Fraction(3, 2), Fraction(2), Fraction(11, 2)])
-def test_a_supremum_inside_is_found(peak: Fraction) -> None:
+def test_a_supremum_at_an_inner_order_is_found(peak: Fraction) -> None:
     # K(alpha) = max(0, alpha - c) is convex: D_alpha = max(0, alpha - c)/(alpha - 1), D_oo = 1, and
     # D_alpha/alpha is largest at alpha = c + sqrt(c^2 - c), far from both ends.
     def divergence(order: Fraction) -> Fraction:
@@ -73,7 +73,7 @@ def test_a_supremum_inside_is_found(peak: Fraction) -> None:
     assert float(found.upper) <= truth * (1 + 2e-4)
 
 
-def test_a_search_that_is_cut_short_is_wide_and_still_right(
+def test_a_search_that_is_stopped_early_gives_a_wide_valid_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(renyi_supremum, "_EVALUATIONS", 3)
@@ -86,7 +86,7 @@ def test_a_search_that_is_cut_short_is_wide_and_still_right(
     assert short.upper > truth.upper * (1 + Fraction(1, 10**6))
 
 
-def test_a_grid_of_whole_orders_would_be_wrong() -> None:
+def test_a_grid_of_integer_orders_would_be_wrong() -> None:
     # The mutant: the supremum over integer orders is 4% too small here.
     pair = LaplacePair(scale=Fraction(1), shift=1)
     with precision(128):

@@ -86,7 +86,9 @@ def test_every_partition_is_found_once() -> None:
     "noise", [DiscreteLaplace(scale=3), DiscreteGaussian(sigma_squared=3)], ids=repr
 )
 @pytest.mark.parametrize("sensitivity", [Sensitivity.l1(9), Sensitivity.l2_squared(13)], ids=repr)
-def test_one_vector_is_worst_for_pure_and_zcdp(noise: Noise, sensitivity: Sensitivity) -> None:
+def test_one_shift_vector_is_worst_for_pure_and_zcdp(
+    noise: Noise, sensitivity: Sensitivity
+) -> None:
     with precision(128):
         tops = [coordinates_of(noise, shift) for shift in maximal(sensitivity)]
         best = worst(noise, sensitivity)
@@ -96,7 +98,7 @@ def test_one_vector_is_worst_for_pure_and_zcdp(noise: Noise, sensitivity: Sensit
 
 
 @pytest.mark.parametrize("noise", [LEAN, Staircase(epsilon=1, sensitivity=2)], ids=repr)
-def test_l1_of_other_laws_is_not_that_of_one_coordinate(noise: Noise) -> None:
+def test_the_worst_l1_shift_of_other_laws_is_not_one_coordinate(noise: Noise) -> None:
     # Two steps of 1 lose more than one of 2: neither pure() nor zcdp() may return the latter.
     assert 2 * curve(noise, Sensitivity(1)).pure().upper > curve(noise, Sensitivity(2)).pure().upper
     for ask in (PrivacyCurve.pure, PrivacyCurve.zcdp):
@@ -116,7 +118,7 @@ def test_the_worst_vector_under_l2_is_not_the_concentrated_one() -> None:
 
 
 @pytest.mark.parametrize("epsilon", ["0", "1/3", "2", "4", "17/2"])
-def test_l2_curves_against_sums_over_the_plane(epsilon: str) -> None:
+def test_l2_curves_agree_with_sums_over_the_plane(epsilon: str) -> None:
     for vector, moves in (((2, 1), Sensitivity.box((2, 1))), ((1, 1), Sensitivity.l2_squared(2))):
         brute = Brute(noise=ONE, shifts=(vector,), reach=14)
         found = curve(ONE, moves).enclose_delta(epsilon)
@@ -127,7 +129,7 @@ def test_l2_curves_against_sums_over_the_plane(epsilon: str) -> None:
 @pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize("vector", [pytest.param(v) for v in ((1, 1), (2, 1), (3, 2))])
-def test_laplace_products_against_sums_over_the_plane(vector: tuple[int, ...]) -> None:
+def test_products_of_laplace_laws_agree_with_sums_over_the_plane(vector: tuple[int, ...]) -> None:
     noise = DiscreteLaplace(scale="1/2")
     brute = Brute(noise=noise, shifts=(vector,), reach=40)
     found = curve(noise, Sensitivity.box(vector))
@@ -155,7 +157,7 @@ def test_l1_laplace_is_worst_in_one_coordinate(scale: str | int, amount: int) ->
         assert all(each.enclose_delta(epsilon).lower <= most for each in others)
 
 
-def test_pure_and_zcdp_hold_where_the_curve_is_too_large() -> None:
+def test_pure_and_zcdp_are_available_where_the_curve_is_not() -> None:
     wide = Sensitivity.l2_squared(10**6)
     gaussians, laplaces = (
         curve(DiscreteGaussian(sigma_squared=400), wide),
@@ -175,7 +177,7 @@ def test_pure_and_zcdp_hold_where_the_curve_is_too_large() -> None:
             large.epsilon("1e-6")
 
 
-def test_a_wide_lattice_has_its_curve() -> None:
+def test_the_curve_of_a_wide_lattice_is_enclosed() -> None:
     wide = curve(DiscreteGaussian(sigma_squared=10**8), Sensitivity.box((3, 1)))
     found = wide.enclose_delta("1/100000")
     with mpmath.workdps(30):
@@ -197,7 +199,7 @@ def test_several_coordinates_of_an_unknown_law_are_refused() -> None:
         curve(Triangle(half=3), Sensitivity.box((1, 1))).enclose_delta(1)
 
 
-def test_a_box_is_its_corner() -> None:
+def test_the_corner_of_a_box_is_its_worst_shift() -> None:
     assert heaviest(Sensitivity.box((1, 3, 1))) == ((3, 1), (1, 2))
     noise = DiscreteLaplace(scale=6)
     corner = curve(noise, Sensitivity.box((3, 2)))

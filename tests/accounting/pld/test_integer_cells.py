@@ -139,7 +139,7 @@ def between(table: LossTable, world: World, gap: str, count: int = 40) -> bool:
 
 @by_day(6)
 @pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_single_integers_lose_roundings_only(case: Case) -> None:
+def test_cells_of_single_integers_are_exact_up_to_rounding(case: Case) -> None:
     for pair, world in directions(*case):
         table = table_of(pair)
         assert table.fixed
@@ -150,7 +150,7 @@ def test_single_integers_lose_roundings_only(case: Case) -> None:
 @by_day(9)
 @pytest.mark.parametrize("listed", [True, False], ids=["masses", "tails"])
 @pytest.mark.parametrize("case", [*CASES[:2], *CASES[3:]], ids=name_of)
-def test_ranges_lie_on_either_side(
+def test_ranges_of_integers_enclose_the_curve(
     case: Case, listed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not listed and isinstance(case[0], (Polya, PolyaDifference)):
@@ -164,7 +164,7 @@ def test_ranges_lie_on_either_side(
 
 @changes
 @pytest.mark.parametrize("rate", [None, "1/100"])
-def test_near_tilts_share_cells_with_slow_masses(
+def test_close_tilts_share_cells_if_masses_are_slow(
     rate: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut(monkeypatch, listed=False)
@@ -181,7 +181,7 @@ def test_near_tilts_share_cells_with_slow_masses(
 @pytest.mark.parametrize("present", [True, False], ids=["present", "absent"])
 @pytest.mark.parametrize("rate", ["1/100", "2/3"])
 @pytest.mark.parametrize("case", [CASES[i] for i in (0, 3, 6, 7, 8)], ids=name_of)
-def test_samples_of_a_round(case: Case, rate: str, present: bool) -> None:
+def test_sampled_rounds_of_integer_noise_are_enclosed(case: Case, rate: str, present: bool) -> None:
     for pair, world in directions(*case):
         table = Sampled(base=table_of(pair), rate=Fraction(rate), present=present)
         with mpmath.workdps(DIGITS):
@@ -193,7 +193,7 @@ def test_samples_of_a_round(case: Case, rate: str, present: bool) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("shift", "rounds"), [(60_000, 900), (1_500_000, 4)])
-def test_wide_noise_has_the_total_of_a_real_gaussian(shift: int, rounds: int) -> None:
+def test_wide_integer_noise_has_the_total_of_a_real_gaussian(shift: int, rounds: int) -> None:
     curve_of = PrivacyCurve(noise=Skellam(variance=10**12), sensitivity=shift)
     found = ends(compose((curve_of, rounds)).epsilon("1e-6"))
     low, high = Fraction(found.lower), Fraction(found.upper)
@@ -227,7 +227,7 @@ def all_between(case: int, gap: str) -> bool:
         (False, 0, "_ranges", "as_ball(pair.loss(after - 1))", "starts[i]"),
     ],
 )
-def test_mutants_of_integers_and_of_ranges_are_caught(
+def test_mutants_of_integers_and_ranges_are_detected(
     monkeypatch: pytest.MonkeyPatch, listed: bool | None, case: int, name: str, old: str, new: str
 ) -> None:
     """Single integers if ``listed`` is None, otherwise ranges, by masses or by tails."""
@@ -256,7 +256,7 @@ def test_mutants_of_integers_and_of_ranges_are_caught(
         (Ratios, False, "excess = rate * moved / share", "excess = moved / share"),
     ],
 )
-def test_mutants_of_samples_are_caught(
+def test_mutants_of_samples_are_detected(
     monkeypatch: pytest.MonkeyPatch, kind: Any, present: bool, old: str, new: str
 ) -> None:
     ((pair, world),) = directions(*CASES[0])

@@ -125,7 +125,7 @@ def hockey_stick(pairs: list[tuple[Any, Any]], epsilon: Any) -> Any:
     return total
 
 
-def test_a_new_law() -> None:
+def test_a_new_law_is_accounted_for() -> None:
     density, rate = LogisticDensity(Fraction(1)), Fraction(1, 4)
     pair = RealPair.sampled(density, rate)
     ways = DominatingPairs.tabled(((Fraction(1), pair),))
@@ -143,7 +143,7 @@ def test_a_new_law() -> None:
         assert float(upper.upper) == pytest.approx(float(lower.lower), rel=1e-5)
 
 
-def test_the_divergences_of_a_new_law() -> None:
+def test_renyi_divergences_of_a_new_law_are_enclosed() -> None:
     pair = RealPair.sampled(LogisticDensity(Fraction(1)), Fraction(1, 4))
     found = renyi(((Fraction(1), pair),), Fraction(5, 2), 1e-6)
     with mp.workdps(20):
@@ -160,7 +160,7 @@ def test_the_divergences_of_a_new_law() -> None:
     assert exact <= float(found.upper) * (1 + 1e-9) <= exact * (1 + 2e-6)
 
 
-def test_a_new_scheme() -> None:
+def test_a_new_sampling_scheme_is_accounted_for() -> None:
     source = with_rates(Fraction(1, 10), Fraction(1, 2))
     x = np.arange(-9, 10, 0.04) + 0.02
     here, there = (0.04 * np.exp(-((x - j) ** 2) / 2) / np.sqrt(2 * np.pi) for j in (0, 1))

@@ -105,7 +105,7 @@ def cells_of(pair: RealPair, count: int, tilt: float = 2.0) -> Cells:
 
 
 @pytest.mark.parametrize("law", [NORMAL, NARROW, LAPLACE], ids=["normal", "narrow", "laplace"])
-def test_masses_of_cells_hold_the_integrals(law: Density) -> None:
+def test_masses_of_cells_enclose_the_integrals(law: Density) -> None:
     edges = RealPair.sampled(law, Fraction(1, 10)).edges(Focus(3.0), 200)
     for shift in (0, 1):
         found = law.masses(edges, shift)
@@ -137,7 +137,7 @@ def test_both_listings_enclose_every_divergence(name: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_one_round_in_closed_form(name: str) -> None:
+def test_one_round_agrees_with_its_closed_form(name: str) -> None:
     pair = PAIRS[name]
     for epsilon in EPSILONS:
         found = pair.curve(ball(Fraction(epsilon)))
@@ -169,14 +169,14 @@ def mutants() -> Iterator[tuple[str, str, str, str]]:
 
 
 @pytest.mark.parametrize(("what", "method", "old", "new"), list(mutants()))
-def test_broken_upper_listings_are_seen(
+def test_broken_upper_listings_are_detected(
     what: str, method: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Cells, method, mutated(getattr(Cells, method), old, new))
     assert any(not _holds(pair) for pair in (*PAIRS.values(), REVEALING)), what
 
 
-def test_a_cell_taken_at_its_middle_is_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_evaluated_at_its_middle_is_not_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     inner: Callable[[Ratios], Any] = Ratios.log_above
 
     def middle(ratios: Ratios) -> Any:
@@ -188,7 +188,7 @@ def test_a_cell_taken_at_its_middle_is_no_bound(monkeypatch: pytest.MonkeyPatch)
     assert any(not _holds(pair) for pair in PAIRS.values())
 
 
-def test_a_lower_listing_that_rounds_up_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lower_listing_that_rounds_up_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = mutated(
         Cells.atoms_below, "least = np.maximum(p.lower", "least = np.maximum(p.upper * 1.001"
     )
@@ -218,7 +218,7 @@ def test_the_checks_hold_without_mutants() -> None:
 @by_day(5)
 @pytest.mark.parametrize("name", ["present", "rare", "replaced", "group"])
 @pytest.mark.parametrize("spare", [1e-2, 1e-4, 1e-8])
-def test_a_table_that_ends_at_a_rare_loss_still_encloses_the_curve(name: str, spare: float) -> None:
+def test_a_table_cut_at_a_rare_loss_encloses_the_curve(name: str, spare: float) -> None:
     pair = PAIRS[name].cut(spare)
     cells = pair.cells(pair.edges(Focus(2.0), 400))
     above, below = listed_above((1.0, cells)), listed_below((1.0, cells))
@@ -261,7 +261,7 @@ def test_noise_beyond_floats_is_refused() -> None:
         Listing.above(np.array([0.0]), np.array([0.0]), 1.0)
 
 
-def test_a_mass_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mass_that_is_nan_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = cells_of(PAIRS["everybody"], 64)
     assert delta(listed_above((1.0, cells)), 0.0) > 0.3
     lost = replace(cells, p=replace(cells.p, error=np.where(cells.p.value > 1e-3, np.nan, 0.0)))
@@ -274,7 +274,7 @@ def test_a_mass_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         assert delta(listed_above((1.0, lost)), 0.0) < 0.1
 
 
-def test_quotients_hold_those_of_both_ends() -> None:
+def test_quotients_enclose_those_of_both_ends() -> None:
     rng = np.random.default_rng(6)
     a, b = (Approximate(rng.uniform(0.1, 9, 300), rng.uniform(0, 1e-13, 300)) for _ in range(2))
     found = a.over(b)

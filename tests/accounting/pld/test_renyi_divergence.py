@@ -67,14 +67,14 @@ def holds(pair: RealPair, order: Fraction) -> bool:
 @by_day(6)
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("order", ["1.001", "3/2", "2", "20"])
-def test_both_ends_hold(name: str, order: str) -> None:
+def test_both_bounds_enclose_the_divergence(name: str, order: str) -> None:
     pair, at = PAIRS[name], Fraction(order)
     assert holds(pair, at)
     found = renyi(((ONE, pair),), at, 1e-6)
     assert found.upper - found.lower <= found.upper / 10**6
 
 
-def test_integer_orders_are_sums() -> None:
+def test_integer_orders_agree_with_exact_sums() -> None:
     curve = RealCurve(
         noise=Gaussian(sigma=2), sensitivity=1, scope=Scope(relation=Relation.ADD_REMOVE)
     )
@@ -85,7 +85,7 @@ def test_integer_orders_are_sums() -> None:
     assert float(many.upper) == pytest.approx(100 * float(found.upper))
 
 
-def test_discrete_noise_is_cut_alike() -> None:
+def test_wide_discrete_noise_agrees_with_real_noise() -> None:
     r"""sigma = 60 under a shift of 30 is nearly the real law of sigma 2."""
     real = PAIRS["present"]
     at = Fraction(7, 2)
@@ -101,7 +101,7 @@ def test_ratios_beyond_floats_are_refused() -> None:
         renyi(((ONE, pair),), Fraction(2), 1e-6)
 
 
-def test_far_out_the_tail_bounds_hold() -> None:
+def test_tail_bounds_hold_far_out() -> None:
     pair = RealPair.sampled(NormalDensity(Fraction(1, 4)), Fraction(1, 1000))
     found = renyi(((ONE, pair),), Fraction(40), 1e-6)
     assert float(found.lower) == pytest.approx(72.9151227907875)
@@ -117,7 +117,7 @@ def test_far_out_the_tail_bounds_hold() -> None:
         ("renyi", "ball(chance)", "2 * ball(chance)"),
     ],
 )
-def test_broken_twins_are_seen(
+def test_broken_versions_are_detected(
     name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, name, mutated(getattr(module, name), old, new))

@@ -74,7 +74,7 @@ surplus = st.fractions(min_value=0, max_value=Fraction(1, 5), max_denominator=10
 
 
 @given(worlds(), worlds(), st.lists(st.tuples(places, surplus), max_size=12), places)
-def test_it_lies_above_whatever_the_dots_lie_above(
+def test_a_pair_through_dots_above_a_curve_dominates_it(
     one: World, two: World, chosen: list[tuple[Fraction, Fraction]], x: Fraction
 ) -> None:
     pair = ConnectTheDotsPair.through((y, curve(one, y) + more) for y, more in chosen)
@@ -87,7 +87,7 @@ def test_it_lies_above_whatever_the_dots_lie_above(
 
 
 @given(worlds(), worlds(), st.lists(places, min_size=2, max_size=12), places)
-def test_the_highest_of_two_lies_above_both(
+def test_the_pair_of_the_maximum_dominates_both(
     one: World, two: World, chosen: list[Fraction], x: Fraction
 ) -> None:
     parts = [
@@ -98,7 +98,7 @@ def test_the_highest_of_two_lies_above_both(
     assert tallest <= found.height(x) <= tallest + Fraction(1, 2**64)
 
 
-def test_the_listing_is_the_pair() -> None:
+def test_the_cells_of_a_pair_are_exact() -> None:
     world = [(Fraction(1, 2), Fraction(1, 4)), (Fraction(1, 4), Fraction(1, 2))]
     world += [(Fraction(1, 4), Fraction(0)), (Fraction(0), Fraction(1, 4))]
     exact = [(x, curve(world, x)) for x in (Fraction(1, 2), Fraction(1), Fraction(2))]
@@ -114,7 +114,7 @@ def test_the_listing_is_the_pair() -> None:
     assert pair.largest_loss() == Enclosure.infinite()
 
 
-def test_nothing_known_is_everything_hidden() -> None:
+def test_a_pair_without_information_hides_all_mass() -> None:
     pair = ConnectTheDotsPair.through([(Fraction(2), Fraction(3))])
     assert pair.corners == ((Fraction(0), Fraction(1)),)
     assert pair.infinite(above=True) >= 1
@@ -133,12 +133,14 @@ def test_nothing_known_is_everything_hidden() -> None:
         ([(0, 1), (2, Fraction(-1, 10))], "at least 0"),
     ],
 )
-def test_what_is_no_curve_of_a_pair_is_refused(corners: list[Any], complaint: str) -> None:
+def test_points_that_no_curve_passes_through_are_refused(
+    corners: list[Any], complaint: str
+) -> None:
     with pytest.raises(InvalidParameter, match=complaint):
         ConnectTheDotsPair(corners=tuple((Fraction(x), Fraction(u)) for x, u in corners))
 
 
-def test_no_pairs_are_refused() -> None:
+def test_an_empty_list_of_pairs_is_refused() -> None:
     assert "at least one pair" in refusal(lambda: dominating(()))
 
 
@@ -184,14 +186,14 @@ def fits(found: ConnectTheDotsPair, brute: Any, relative: str) -> bool:
 
 @by_day(1)
 @pytest.mark.parametrize(("noise", "sensitivity", "brute"), CASES, ids=lambda case: repr(case)[:30])
-def test_it_is_the_maximum_of_all_directions_and_shifts(
+def test_the_dominating_pair_is_the_maximum_over_directions_and_shifts(
     noise: Noise, sensitivity: Sensitivity, brute: Any
 ) -> None:
     assert fits(above_of(noise, sensitivity), brute, "1e-11")
 
 
 @pytest.mark.parametrize("most", [64, 200])
-def test_fewer_dots_lie_above_and_not_far(most: int) -> None:
+def test_fewer_dots_give_a_slightly_larger_curve(most: int) -> None:
     noise, sensitivity = PolyaDifference(shape="1/2", scale=20), Sensitivity(2)
     many, few = (dominating(candidates(noise, sensitivity), most=n) for n in (2000, most))
     assert len(few.corners) <= most + 2
@@ -224,13 +226,13 @@ def dominated(through: Callable[[Any], ConnectTheDotsPair]) -> bool:
         ("while len(kept) > 1", "while False"),
     ],
 )
-def test_mutants_of_the_hull_are_caught(old: str, new: str) -> None:
+def test_mutants_of_the_hull_are_detected(old: str, new: str) -> None:
     assert dominated(ConnectTheDotsPair.through)
     broken = mutated(ConnectTheDotsPair.through.__func__, old, new)  # type: ignore[attr-defined]  # a method
     assert not dominated(broken.__get__(None, ConnectTheDotsPair))
 
 
-def test_a_loss_beyond_all_units_counts_as_hidden() -> None:
+def test_a_loss_too_large_for_the_grid_counts_as_hidden() -> None:
     far = Listing(np.array([0.0, 1000.0]), np.array([0.75, 0.25]), 0.0)
 
     def kept(units: Any) -> bool:
@@ -250,7 +252,7 @@ def test_a_loss_beyond_all_units_counts_as_hidden() -> None:
         ("_units", "arb(p) * (-arb(loss)).exp()", "arb(p) * arb(loss).exp()"),
     ],
 )
-def test_mutants_of_the_listing_are_caught(name: str, old: str, new: str) -> None:
+def test_mutants_of_the_listing_are_detected(name: str, old: str, new: str) -> None:
     noise, sensitivity, brute = CASES[0]
     broken = mutated(getattr(dots, name), old, new)
     mutant = rewired(dots._dots, **{name: broken}) if name != "_dots" else broken
@@ -268,7 +270,7 @@ def test_mutants_of_the_listing_are_caught(name: str, old: str, new: str) -> Non
     assert not fit(mutant)
 
 
-def test_one_direction_is_not_above_the_other() -> None:
+def test_neither_direction_dominates_the_other() -> None:
     noise, sensitivity, brute = CASES[1]
     one, _ = candidates(noise, sensitivity)
     assert not fits(dominating((one,)), brute, "1e-11")

@@ -130,13 +130,15 @@ def test_lists_of_reports_compose_exactly(reports: list[LocalReport]) -> None:
         ("least * self.ratio", "least"),
     ],
 )
-def test_a_wrong_pair_is_seen(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_pair_of_reports_is_detected(
+    old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ReportPair, "listed", mutated(ReportPair.listed, old, new))
     with pytest.raises(AssertionError):
         test_every_pair_of_values_has_this_curve(SubsetSelection, 5, "1")
 
 
-def test_where_a_ball_touches_the_largest_loss_the_curve_is_not_cut() -> None:
+def test_the_curve_is_not_cut_where_a_ball_touches_the_largest_loss() -> None:
     found = guarantee(RandomisedResponse(epsilon=1, values=10))
     largest = found.pure()
     assert largest.lower is not None
@@ -148,7 +150,7 @@ def test_where_a_ball_touches_the_largest_loss_the_curve_is_not_cut() -> None:
 
 
 @pytest.mark.parametrize("delta", ["1/2", "3/4", "0.99"])
-def test_from_the_distance_on_epsilon_is_zero(delta: str) -> None:
+def test_epsilon_is_zero_at_deltas_above_the_distance(delta: str) -> None:
     found = ReportCurve(ratio=3, distance="1/2").epsilon(delta)
     assert found.lower == 0
     assert found.upper < Fraction(1, 10**18)
@@ -178,7 +180,7 @@ def test_a_curve_is_written_read_and_charged() -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [("ratio", "1"), ("ratio", "1/2"), ("distance", "0"), ("distance", "2/3")]
 )
-def test_numbers_that_no_pair_has_are_refused(key: str, value: str) -> None:
+def test_impossible_parameters_of_a_report_are_refused(key: str, value: str) -> None:
     given: dict[str, Any] = {"ratio": "3", "distance": "1/2"}
     low, high = ends(ReportCurve(**given).delta(0))
     assert low <= 0.5 <= high < 0.5 + ROOM
@@ -195,5 +197,5 @@ def test_numbers_that_no_pair_has_are_refused(key: str, value: str) -> None:
     ],
     ids=["report", "choice", "stream"],
 )
-def test_what_has_a_guarantee_stands_for_it_in_a_total(made: Any) -> None:
+def test_an_object_with_a_guarantee_can_be_composed_directly(made: Any) -> None:
     assert compose((made, 3)) == compose((guarantee(made), 3))

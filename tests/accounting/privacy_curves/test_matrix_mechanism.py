@@ -25,7 +25,7 @@ from tests.support.accounting.brute_force import normal_delta
 from tests.support.dpcore.refusals import refusal
 
 
-def test_the_curve_is_that_of_one_gaussian() -> None:
+def test_the_curve_of_correlated_noise_is_that_of_one_gaussian() -> None:
     rows: list[list[int | str]] = [[1, 0, 0], ["1/2", 1, 0], ["3/8", "1/2", 1]]
     training = MatrixMechanism(
         strategy=Dense(rounds=3, rows=rows),
@@ -47,7 +47,7 @@ def test_the_curve_is_that_of_one_gaussian() -> None:
     assert "floating-point" in curve.epsilon("1e-6").assumptions[0]
 
 
-def test_it_composes_with_other_releases() -> None:
+def test_a_matrix_mechanism_composes_with_other_releases() -> None:
     training = MatrixMechanism(strategy=Tree(rounds=100), noise=Gaussian(sigma=10))
     other = RealCurve(noise=Gaussian(sigma=5), sensitivity=1)
     found = compose(guarantee(training), (other, 2)).delta(1)
@@ -69,7 +69,7 @@ def adaptive(second: Any, epsilon: float) -> float:
     return float(np.maximum(p - np.exp(epsilon) * q, 0).sum() * step**2)
 
 
-def test_inputs_that_depend_on_what_was_released() -> None:
+def test_inputs_that_depend_on_released_values_are_within_the_bound() -> None:
     r"""C = 1 with shifts (.6, s(y)): while .36 + s^2 <= 1, one Gaussian of shift 1 is above."""
     bound = float(normal_delta(1, "1/2"))
     assert adaptive(lambda y: np.full_like(y, 0.8), 0.5) == pytest.approx(bound, rel=1e-4)
@@ -79,7 +79,7 @@ def test_inputs_that_depend_on_what_was_released() -> None:
     assert adaptive(lambda y: np.where(y > 0.5, 1.2, 0.8), 0.5) > bound * 1.05
 
 
-def test_integer_noise() -> None:
+def test_integer_noise_has_zcdp_and_an_upper_bound_on_epsilon() -> None:
     r"""rho of the tree equals that of its own guarantee; epsilon is an upper bound."""
     noise = DiscreteGaussian(sigma_squared=400)
     tree = MatrixMechanism(strategy=Tree(rounds=100), noise=noise)
@@ -97,7 +97,7 @@ def test_integer_noise() -> None:
     assert total.epsilon("1e-6").upper > found.epsilon("1e-6").upper
 
 
-def test_an_event_of_dp_accounting() -> None:
+def test_a_tree_event_of_dp_accounting_agrees() -> None:
     dp = pytest.importorskip("dp_accounting")
     pld = pytest.importorskip("dp_accounting.pld")
     training = MatrixMechanism(
@@ -165,7 +165,7 @@ def test_delta_is_the_sum_over_all_outcomes(setting: ContinualSum, reach: int) -
 
 
 @pytest.mark.parametrize("horizon", [1, 4, 5, 1024])
-def test_the_largest_loss_is_a_levels_share_for_each_level(horizon: int) -> None:
+def test_the_largest_loss_of_a_tree_is_the_sum_over_its_levels(horizon: int) -> None:
     """Chan, Shi and Song have scale log2(T)/epsilon: at T = 4 that gives 3/2 of epsilon."""
     levels = len(range(horizon.bit_length()))
     tree = TreeSum(horizon=horizon, noise=DiscreteLaplace(scale=levels), high=3)
@@ -190,7 +190,7 @@ def test_the_guarantee_has_the_scope_of_the_stream() -> None:
     assert guarantee(TreeSum(horizon=1, noise=noise, low=-1)).pure().upper == 1
 
 
-def test_several_levels_of_a_law_without_products_are_refused() -> None:
+def test_a_tree_of_noise_without_product_curves_is_refused() -> None:
     skellam = Skellam(variance=100)
     assert guarantee(DoublingSum(horizon=9, noise=skellam)).zcdp().upper > 0
     with pytest.raises(NotDerived, match="several coordinates"):
@@ -199,7 +199,7 @@ def test_several_levels_of_a_law_without_products_are_refused() -> None:
     assert "mechanism" in refusal(lambda: guarantee(stream))
 
 
-def test_a_certificate_of_a_tree_is_checked_by_the_second_path() -> None:
+def test_a_certificate_of_a_tree_is_verified() -> None:
     tree = TreeSum(horizon=1000, noise=DiscreteLaplace(scale=10))
     certificate = certify(tree, deltas=["0"], epsilons=["1/2"])
     assert verify(certificate).holds

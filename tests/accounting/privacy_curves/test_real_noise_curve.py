@@ -28,7 +28,7 @@ def sampled(sigma: str, rate: str | Fraction, rounds: int) -> Composition:
     return compose((part, rounds))
 
 
-def test_published_values() -> None:
+def test_totals_agree_with_published_values() -> None:
     r"""Values of dp-accounting's own tests: q .2, sigma .5, three rounds; three of sigma sqrt 3."""
     found = sampled("1/2", "1/5", 3).delta(1, "1e-4")
     assert float(found.upper) == pytest.approx(0.15594, abs=1e-3)
@@ -36,7 +36,7 @@ def test_published_values() -> None:
     assert three.upper_float == pytest.approx(0.126936, abs=1e-6)
 
 
-def test_the_design_table() -> None:
+def test_both_bounds_agree_with_dp_accounting_and_exclude_mutants() -> None:
     r"""Both bounds, to the digits on which other tools agree; every mutant is outside of them."""
     found = ends(sampled("1", "1/100", 10**4).epsilon("1e-6", "1e-8"))
     assert 6.9073 < found.lower < found.upper < 6.907385  # dp-accounting at a grid of 1e-5
@@ -49,7 +49,7 @@ def test_the_design_table() -> None:
     assert sampled("1", "99/100", 100).epsilon("1e-6", "1e-4") > found.upper
 
 
-def test_vectors_cost_what_their_length_costs() -> None:
+def test_a_vector_costs_what_its_l2_length_costs() -> None:
     one = releases.gaussian(1).epsilon("1e-6")
     for noise, moves in ((4, Sensitivity.l2_squared(16)), (5, Sensitivity.box((3, 4)))):
         found = releases.gaussian(noise, moves).epsilon("1e-6")
@@ -58,7 +58,7 @@ def test_vectors_cost_what_their_length_costs() -> None:
     assert releases.gaussian(5, Sensitivity.l1(7)).epsilon("1e-6") > one.upper
 
 
-def test_laplace_in_closed_form() -> None:
+def test_laplace_noise_agrees_with_its_closed_form() -> None:
     found = releases.laplace(2).delta("1/4")
     assert float(found.upper) == pytest.approx(-math.expm1((0.25 - 0.5) / 2), rel=1e-15)
     assert releases.laplace(2).epsilon(0).upper == Fraction(1, 2)
@@ -74,7 +74,7 @@ def test_laplace_in_closed_form() -> None:
     assert float(whole.upper) == pytest.approx(float(real.upper), rel=1e-3)
 
 
-def test_among_other_parts_and_assumptions() -> None:
+def test_sampled_real_noise_composes_and_keeps_its_assumptions() -> None:
     part = releases.poisson(curve=releases.gaussian(2), rate="1/10")
     total = compose((part, 10), releases.laplace(3), Pure("1/10", scope=releases.ADD_REMOVE))
     found = total.epsilon("1e-6", "1e-6")
@@ -86,12 +86,12 @@ def test_among_other_parts_and_assumptions() -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, "inf", math.nan, "x", None])
-def test_sizes_that_are_none(value: object) -> None:
+def test_invalid_scales_are_refused(value: object) -> None:
     refusal(lambda: Gaussian(sigma=value))  # type: ignore[arg-type]  # what a caller without types may give
     refusal(lambda: Laplace(scale=value))  # type: ignore[arg-type]  # what a caller without types may give
 
 
-def test_what_is_refused() -> None:
+def test_unsupported_samples_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="noise"):
         RealCurve(noise=DiscreteGaussian(sigma_squared=1), sensitivity=1)  # type: ignore[arg-type]  # what a caller without types may give
     assert "l1" in refusal(lambda: releases.laplace(1, Sensitivity.l2_squared(2)), NotDerived)
@@ -106,7 +106,7 @@ def test_what_is_refused() -> None:
     assert not hasattr(Gaussian(sigma=1), "sample")
 
 
-def test_a_delta_of_1e_300() -> None:
+def test_a_delta_of_1e_300_has_narrow_bounds() -> None:
     total = sampled("1", "1/100", 10**4)
     found = ends(total.epsilon(Fraction(1, 10**300)))
     assert found.upper - found.lower <= found.upper / 500_000
@@ -114,7 +114,7 @@ def test_a_delta_of_1e_300() -> None:
 
 
 @pytest.mark.parametrize("sigma", ["1e300", "1e20", "1e-11", "1e-20"])
-def test_sizes_beyond_floats_cost_what_everybody_and_one_round_do(sigma: str) -> None:
+def test_scales_beyond_floats_cost_between_one_round_and_no_sampling(sigma: str) -> None:
     moved = releases.gaussian(sigma)
     for kind in (releases.poisson, releases.replaced):
         step = kind(curve=moved, rate="1/100")

@@ -44,7 +44,7 @@ def test_the_general_pair_agrees_with_the_closed_forms(noise: Noise, shift: int)
             assert general.tradeoff(alpha).overlaps(own.tradeoff(alpha))
 
 
-def test_ties_that_balls_cannot_settle_stay_enclosed() -> None:
+def test_ties_that_balls_cannot_decide_are_enclosed() -> None:
     curve = PrivacyCurve(noise=Triangle(half=2), sensitivity=Sensitivity(1))
     assert curve.enclose_delta(0).lower <= Fraction(1, 3) <= curve.delta(0).upper
     at_corner = curve.enclose_epsilon("1/3")
@@ -52,7 +52,7 @@ def test_ties_that_balls_cannot_settle_stay_enclosed() -> None:
     assert at_corner.upper < Fraction(1, 2**64)
 
 
-def test_mass_that_the_other_world_never_shows_costs_an_infinite_epsilon() -> None:
+def test_mass_that_is_impossible_on_one_dataset_costs_an_infinite_epsilon() -> None:
     # P(X = 2) = 1/9 is out of reach of X - 1.
     curve = PrivacyCurve(noise=Triangle(half=2), sensitivity=Sensitivity(1))
     assert curve.enclose_epsilon("1/10") == Enclosure.infinite()
@@ -60,7 +60,7 @@ def test_mass_that_the_other_world_never_shows_costs_an_infinite_epsilon() -> No
     assert Fraction(1, 9) in curve.enclose_delta(40)
 
 
-def test_what_no_theorem_gives_is_refused() -> None:
+def test_a_quantity_without_a_theorem_is_refused() -> None:
     with pytest.raises(NotDerived, match="worst shift"):
         guarantee(Mechanism(noise=Lopsided(half=2), sensitivity=Sensitivity(1)))
     curve = PrivacyCurve(noise=Triangle(half=2), sensitivity=Sensitivity(1))
@@ -112,7 +112,7 @@ def test_far_tails_are_enclosed_and_consistent(delta: str) -> None:
     assert curve.enclose_delta(found.upper).lower <= Fraction(delta)
 
 
-def test_trivial_ends() -> None:
+def test_trivial_points_of_the_curve_are_exact() -> None:
     curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity(1))
     assert curve.enclose_epsilon(1) == Enclosure.exactly(0)
     assert curve.enclose_epsilon("1/2") == Enclosure.exactly(0)
@@ -124,7 +124,7 @@ def test_trivial_ends() -> None:
     assert math.isinf(float(curve.epsilon(0)))
 
 
-def test_the_curve_is_a_value() -> None:
+def test_a_curve_is_a_value_with_a_round_trip_repr() -> None:
     scope = Scope(unit="user")  # type: ignore[arg-type]  # text is read as the enum
     curve = PrivacyCurve(
         noise=DiscreteGaussian(sigma_squared="1/3"), sensitivity=Sensitivity(2), scope=scope
@@ -186,11 +186,11 @@ def test_an_accuracy_out_of_range_is_refused_by_name(bits: int) -> None:
     ],
     ids=["noise", "zero", "half", "scope"],
 )
-def test_a_curve_of_nothing_is_refused_by_name(argument: str, given: dict[str, object]) -> None:
+def test_a_curve_without_noise_is_refused_by_name(argument: str, given: dict[str, object]) -> None:
     with refused(argument):
         PrivacyCurve(**given)  # type: ignore[arg-type]  # the twin passes what the type forbids
 
 
-def test_a_guarantee_is_of_a_mechanism() -> None:
+def test_guarantee_accepts_only_a_mechanism() -> None:
     with refused("mechanism"):
         guarantee(DiscreteLaplace(scale=1))  # type: ignore[arg-type]  # as above

@@ -36,7 +36,7 @@ def polya_loss(shape: Fraction, scale: Fraction, shift: int) -> Any:
 
 
 @pytest.mark.parametrize("fraction", ["1", "9/10", "1/2"])
-def test_pure_noise_of_the_honest(fraction: str) -> None:
+def test_honest_users_alone_have_the_pure_guarantee(fraction: str) -> None:
     plan = choose(instance="pure", users=100, epsilon=1, honest_fraction=fraction)
     assert isinstance(plan.protocol, AggregatedSum)
     share = plan.protocol.share
@@ -49,7 +49,7 @@ def test_pure_noise_of_the_honest(fraction: str) -> None:
     assert polya_loss(shape, scale - Fraction(g, GRID), g) > 1
 
 
-def test_skellam_for_a_target() -> None:
+def test_skellam_noise_is_planned_for_a_target() -> None:
     plan = choose(
         instance="renyi", users=64, epsilon=1, delta="1e-6", honest_fraction="3/4", failure="1e-9"
     )
@@ -71,7 +71,7 @@ def biased(plan: Plan) -> Fraction:
     return Fraction(plan.protocol.probability)
 
 
-def test_many_users_send_biased_bits() -> None:
+def test_plans_for_many_users_use_biased_bits() -> None:
     plan = choose(instance="binary-shuffle", users=2000, epsilon="1/2", delta="1e-6")
     assert isinstance(plan.protocol, BinaryShuffle)
     assert plan.protocol.noise_bits == 1
@@ -92,7 +92,7 @@ def test_many_users_send_biased_bits() -> None:
         assert max(up, down) <= mpmath.mpf("1e-6")
 
 
-def test_a_plan_that_trusts_everyone_is_caught() -> None:
+def test_a_plan_that_counts_all_users_is_detected() -> None:
     arguments: dict[str, Any] = {
         "instance": "binary-shuffle",
         "users": 100,

@@ -75,26 +75,26 @@ def test_fewer_honest_users_hide_less(honest: int) -> None:
 @pytest.mark.parametrize(
     ("users", "epsilon"), [(14, 2), pytest.param(20, 1, marks=pytest.mark.nightly)]
 )
-def test_a_plan_keeps_its_epsilon_whatever_the_others_hold(users: int, epsilon: int) -> None:
+def test_a_plan_meets_its_epsilon_for_all_values_of_the_others(users: int, epsilon: int) -> None:
     protocol = plan_pure_shuffle(users=users, epsilon=epsilon)
     assert protocol.share.shape < 1
     assert purity(protocol, users) == PureBound(epsilon)
     assert worst_loss(protocol, users) <= epsilon
 
 
-def test_a_bound_of_a_shuffle_bounds_no_total_from_below() -> None:
+def test_a_bound_of_a_shuffle_gives_totals_no_lower_bound() -> None:
     protocol = SMALL[3]
     total = compose((protocol_guarantee(protocol, protocol.users), 3))
     assert total.delta("1/2").lower is total.epsilon("1e-6").lower is None
 
 
-def test_too_little_noise_is_seen() -> None:
+def test_too_little_noise_is_detected() -> None:
     # With the noise of every user counted, the true loss and its certificate are above 1.
     assert worst_loss(CERTIFIED, 12) <= 1 < worst_loss(ALL_COUNTED, 12)
     assert bound(CERTIFIED) == 1 < bound(ALL_COUNTED)
 
 
-def test_without_covers_the_ends_give_a_user_away() -> None:
+def test_without_covers_the_extreme_sums_reveal_a_user() -> None:
     # If all other values are at the ends of the range, the bound is attained.
     found = worst_loss(HARDLY_COVERED, 6)
     assert found > 2
@@ -109,7 +109,7 @@ def refuted(monkeypatch: pytest.MonkeyPatch, name: str, stand_in: Any, case: Pur
     assert bound(case) < true - TIGHT
 
 
-def test_a_mutant_that_counts_everybody_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_that_counts_all_users_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     original = pure_shuffle_guarantee._loss_at_centre
 
     def everybody(protocol: PureShuffle, others: int, jumps: int) -> Fraction:
@@ -119,7 +119,7 @@ def test_a_mutant_that_counts_everybody_is_refuted(monkeypatch: pytest.MonkeyPat
     refuted(monkeypatch, "_loss_at_centre", everybody, ALL_COUNTED)
 
 
-def test_a_mutant_with_covers_out_of_thin_air_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_with_free_covers_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     original = pure_shuffle_guarantee._loss
 
     def covered(law: Any, *given: Any) -> Fraction:
@@ -128,7 +128,9 @@ def test_a_mutant_with_covers_out_of_thin_air_is_refuted(monkeypatch: pytest.Mon
     refuted(monkeypatch, "_loss", covered, HARDLY_COVERED)
 
 
-def test_a_mutant_that_forgets_its_neighbours_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_that_omits_neighbouring_outputs_is_refuted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def alone(values: Any, width: int, pick: Any) -> Any:
         del pick
         return values[width - 1 :]
@@ -136,7 +138,7 @@ def test_a_mutant_that_forgets_its_neighbours_is_refuted(monkeypatch: pytest.Mon
     refuted(monkeypatch, "_sliding", alone, HARDLY_COVERED)
 
 
-def test_what_a_narrow_window_drops_is_added_again() -> None:
+def test_the_mass_outside_a_narrow_window_is_added_to_the_bound() -> None:
     narrow = rewired(pure_shuffle_guarantee._loss_at_centre, _BEYOND=-1)
     forgetful = rewired(
         pure_shuffle_guarantee._loss_at_centre,
@@ -171,7 +173,7 @@ def test_plans_are_certified_short_and_near_discrete_laplace(
     assert plan.protocol.missed(users) <= Fraction("1.01e-6")
 
 
-def test_what_cannot_be_certified_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_cannot_be_certified_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     refusal(lambda: purity(CERTIFIED, 13))
     refusal(lambda: purity(shuffle(12, 1, 3000, "1/1000", 8, 1), 12))
     refusal(lambda: purity("shuffle", 1))

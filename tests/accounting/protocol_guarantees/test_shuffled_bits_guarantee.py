@@ -73,7 +73,9 @@ def holds(found: Enclosure, truth: Any) -> bool:
         *((20, "1/2", (1,)), (20, "1/2", (3,)), (15, "1/5", (2,)), (9, "7/8", (1,))),
     ],
 )
-def test_every_shift_of_a_small_box(trials: int, p: str, bounds: tuple[int, ...]) -> None:
+def test_every_shift_of_a_small_box_agrees_with_enumeration(
+    trials: int, p: str, bounds: tuple[int, ...]
+) -> None:
     law = BinomialBox(trials=trials, probability=p, bounds=bounds)
     exact = len(bounds) == 1
     for epsilon in ("0", "1/10", "1", "5/2", "7") if exact else ("0", "2/5", "1", "3"):
@@ -83,7 +85,7 @@ def test_every_shift_of_a_small_box(trials: int, p: str, bounds: tuple[int, ...]
 
 
 @pytest.mark.parametrize(("count", "trials"), [(2, 60), (3, 25)])
-def test_several_coordinates_are_as_narrow_as_is_asked(count: int, trials: int) -> None:
+def test_several_coordinates_have_the_requested_width(count: int, trials: int) -> None:
     law = BinomialBox(trials=trials, bounds=(2,) * count)
     truth = hockey_stick([coordinate(trials, Fraction(1, 2), 2)] * count, Fraction(1))
     for relative in (Fraction(1, 100), Fraction(1, 10**6)):
@@ -121,7 +123,7 @@ def test_epsilon_inverts_delta() -> None:
     assert law.enclose_epsilon(1) == Enclosure.exactly(0)
 
 
-def test_ties_are_decided() -> None:
+def test_ties_of_bits_are_decided_exactly() -> None:
     # delta(0) of one fair bit under shift 1 is exactly 1/2.
     law = BinomialBox(trials=1, bounds=(1,))
     assert law.meets(0, "1/2")
@@ -144,7 +146,7 @@ def test_bad_arguments_are_refused() -> None:
     refusal(lambda: law.meets("nan", 1))
 
 
-def test_what_cannot_be_told_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undecided_comparison_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     many = BinomialBox(trials=9, probability="1/3", bounds=tuple(range(1, 8)))
     refusal(lambda: many.delta(1), NotDerived)
     law = BinomialBox(trials=5000, bounds=(1, 1))
@@ -158,7 +160,7 @@ def test_what_cannot_be_told_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
         law.meets("1/5", wide.lower)
 
 
-def test_each_coordinate_alone_says_yes_only_where_the_total_is_met() -> None:
+def test_bits_of_single_coordinates_must_meet_the_total_target() -> None:
     law = BinomialBox(trials=40, bounds=(1, 1, 1))
     for epsilon in (Fraction(1, 2), Fraction(1), Fraction(2)):
         truth = law.enclose_delta(epsilon)
@@ -195,7 +197,7 @@ def fair_delta(bits: int, shift: int, epsilon: Fraction) -> tuple[Fraction, Frac
 
 
 @pytest.mark.parametrize(("epsilon", "bits", "printed"), [("0.5", 268, 5572)])
-def test_fewest_fair_bits(epsilon: str, bits: int, printed: int) -> None:
+def test_the_least_number_of_fair_bits_is_found(epsilon: str, bits: int, printed: int) -> None:
     found = fewest_bits(epsilon=epsilon, delta="1e-6")
     assert found.trials == bits
     assert tkms_bits(1, epsilon, "1e-6").trials == printed
@@ -221,7 +223,7 @@ def agrees(calibrate: Callable[..., Any]) -> bool:
     return True
 
 
-def test_fewest_bits_of_a_vector() -> None:
+def test_the_least_number_of_bits_of_a_vector_is_found() -> None:
     assert agrees(fewest_bits)
 
 
@@ -233,11 +235,11 @@ def test_fewest_bits_of_a_vector() -> None:
         ("bounds=bounds, probability=p", "bounds=bounds[:1], probability=p"),
     ],
 )
-def test_a_broken_calibration_is_caught(old: str, new: str) -> None:
+def test_a_broken_calibration_of_bits_is_detected(old: str, new: str) -> None:
     assert not agrees(mutated(fewest_bits, old, new))
 
 
-def test_twenty_coordinates() -> None:
+def test_bits_of_twenty_coordinates_are_calibrated() -> None:
     found = fewest_bits(epsilon=1, delta="1e-6", bounds=(1,) * 20)
     less = replace(found, trials=found.trials - 1)
     met, missed = found.enclose_delta(1, "1e-2"), less.enclose_delta(1, "1e-2")
@@ -247,7 +249,7 @@ def test_twenty_coordinates() -> None:
     assert abs(found.trials / (4 * 20 * ratio**2) - 1) < 0.01
 
 
-def test_delta_need_not_fall_in_the_probability() -> None:
+def test_delta_is_not_monotone_in_the_probability_of_a_bit() -> None:
     # Three bits: at epsilon = 0, 1/4 hides more than 21/80. A search must not assume monotonicity.
     quarter, more = (
         BinomialBox(trials=3, bounds=(1,), probability=p).enclose_delta(0) for p in ("1/4", "21/80")
@@ -255,7 +257,7 @@ def test_delta_need_not_fall_in_the_probability() -> None:
     assert quarter.upper < more.lower
 
 
-def test_least_probability_is_certified_on_both_sides() -> None:
+def test_the_least_probability_is_certified_on_both_sides() -> None:
     found = least_probability(trials=400, epsilon="1/2", delta="1e-3", grid=256)
     step = Fraction(1, 256)
     for p, enough in ((found.probability, True), (found.probability - step, False)):

@@ -143,7 +143,7 @@ def test_errors_have_the_size_of_the_exact_law(instance: Instance) -> None:
     assert not agrees(plan, replace(result, root_mean_square_error=0.5 * result.noise_deviation))
 
 
-def test_mutants_are_noticed() -> None:
+def test_mutants_of_the_error_are_detected() -> None:
     everyone = mutated(simulate, "values[stayed].sum(axis=0)", "values.sum(axis=0)")
     assert not agrees(plan_of("pure"), played(plan_of("pure"), run=everyone))
     plan = plan_of("renyi")
@@ -167,7 +167,7 @@ def rewired_to(deviation: Callable[..., float]) -> Callable[..., Any]:
 
 @by_day(1)
 @pytest.mark.parametrize("kind", ["ideal", "ideal-per-user", "masked", "masked-neighbours"])
-def test_every_aggregation_gives_the_same_law(kind: Kind) -> None:
+def test_every_aggregation_gives_the_same_distribution(kind: Kind) -> None:
     plan = plan_of("concentrated")
     runs = 40 if kind.startswith("masked") else RUNS
     assert agrees(plan, played(plan, runs=runs, aggregation=kind))
@@ -175,7 +175,7 @@ def test_every_aggregation_gives_the_same_law(kind: Kind) -> None:
 
 @by_day(3)
 @pytest.mark.parametrize("instance", INSTANCES)
-def test_what_is_kept_is_what_those_who_stayed_hide(instance: Instance) -> None:
+def test_the_remaining_guarantee_is_that_of_the_remaining_users(instance: Instance) -> None:
     plan = plan_of(instance)
     result = played(plan, runs=2)
     delta = plan.delta
@@ -188,7 +188,7 @@ def test_what_is_kept_is_what_those_who_stayed_hide(instance: Instance) -> None:
         assert kept.lower > planned.upper
 
 
-def test_seeds_repeat_and_progress_is_told() -> None:
+def test_seeds_repeat_and_progress_is_reported() -> None:
     plan = plan_of("pure")
     first, second, third = (played(plan, seed, runs=5) for seed in (1, 1, 2))
     assert first == second
@@ -216,6 +216,6 @@ def test_refusals_name_the_argument(argument: str, given: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("kind", ["masked", "masked-neighbours", "ideal-per-user", "none"])
 @pytest.mark.parametrize("instance", ["shuffled-pure", "binary-shuffle", "vector-shuffle"])
-def test_what_is_shuffled_is_not_aggregated(instance: Instance, kind: Kind) -> None:
+def test_a_shuffled_protocol_refuses_an_aggregation(instance: Instance, kind: Kind) -> None:
     with refused("aggregation"):
         played(plan_of(instance), runs=1, aggregation=kind)

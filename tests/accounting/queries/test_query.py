@@ -97,7 +97,9 @@ def said(sensitivity: Sensitivity) -> tuple[int, int]:
 @by_day(10)
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("query", QUERIES, ids=repr)
-def test_no_user_moves_a_query_further_than_it_says(query: Query, relation: Relation) -> None:
+def test_no_user_changes_a_query_by_more_than_its_sensitivity(
+    query: Query, relation: Relation
+) -> None:
     one, total, squared = reached(query, relation)
     if isinstance(query, (Quantile, TopK)):
         chosen = query.mechanism(scope_of(relation), Target(epsilon=1))
@@ -113,7 +115,7 @@ def test_no_user_moves_a_query_further_than_it_says(query: Query, relation: Rela
         assert squared == said(moves.gaussian)[1]
 
 
-def test_each_wrong_rule_is_exceeded() -> None:
+def test_each_wrong_sensitivity_is_exceeded() -> None:
     """Common wrong sensitivities: each is exceeded by some user."""
     count, cells, sums = Count(), QUERIES[5], Sum(column="x", low=1, high=3)
     assert reached(count, Relation.ADD_REMOVE)[0] > 1  # wrong: one row per user
@@ -132,7 +134,9 @@ def kept(rows: Any, scope: TableScope, seed: int) -> list[int]:
     return sorted(int(value) for part in parts for value in part)
 
 
-def test_the_rows_that_count_do_not_depend_on_other_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_selection_of_rows_does_not_depend_on_other_users(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     own = [("ada", float(v), "a") for v in range(-1, 4)]
     scope = scope_of(Relation.ADD_REMOVE)
     apart = sorted(kept(own, scope, 7) + kept(OTHERS[1], scope, 7))
@@ -157,13 +161,13 @@ def test_the_rows_that_count_do_not_depend_on_other_users(monkeypatch: pytest.Mo
         assert keys == Counter(f"{value % 10}" for value in whole)
 
 
-def test_users_whose_hashes_collide_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_with_colliding_hashes_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [(f"u{n % 97}", float(n), "a") for n in range(1000)]
     monkeypatch.setattr(pl.Series, "hash", lambda self: self.str.len_bytes().cast(pl.UInt64))
     assert len(kept(many, scope_of(Relation.ADD_REMOVE), 7)) == 97 * ROWS
 
 
-def test_each_choice_of_rows_is_equally_likely() -> None:
+def test_each_selection_of_rows_is_equally_likely() -> None:
     alpha = buy_alpha("rows of a user that count: subsets of 3 among 6", "1e-9")
     scope = TableScope(user="user", rows_per_user=3)
     counts: Counter[tuple[int, ...]] = Counter()
@@ -181,7 +185,7 @@ def test_each_choice_of_rows_is_equally_likely() -> None:
     assert chisquare(list(counts.values())).pvalue > alpha
 
 
-def test_targets_are_kept_and_not_missed_by_much() -> None:
+def test_noise_meets_its_target_and_is_nearly_the_least() -> None:
     moves, scope = Moves(Sensitivity.l1(2), Sensitivity.l2_squared(2)), TableScope(user="user")
     pure = noisy(moves, scope, Target(epsilon="1/2"))
     assert pure.noise == DiscreteLaplace(scale=4)
@@ -200,7 +204,7 @@ def test_targets_are_kept_and_not_missed_by_much() -> None:
 
 @pytest.mark.parametrize("noise", [DiscreteLaplace(scale=6), DiscreteGaussian(sigma_squared=50)])
 @pytest.mark.parametrize("level", ["1/2", "95/100", "999/1000"])
-def test_intervals_cover_by_exact_sums(noise: Any, level: str) -> None:
+def test_intervals_cover_according_to_exact_sums(noise: Any, level: str) -> None:
     confidence = Fraction(level)
     error, reach = spread(noise, confidence)
 
@@ -213,7 +217,7 @@ def test_intervals_cover_by_exact_sums(noise: Any, level: str) -> None:
     assert error == pytest.approx(sum(k * k * p for k, p in masses.items()) ** 0.5, rel=1e-9)
 
 
-def test_an_interval_of_a_mean_covers() -> None:
+def test_the_interval_of_a_mean_covers() -> None:
     """Corners of two intervals contain the true mean; an interval a quarter as wide does not."""
     query, scope = Mean(column="x", low=0, high=10), TableScope(user="user")
     mechanism = query.mechanism(scope, Target(epsilon=1))
@@ -298,6 +302,6 @@ def test_several_quantiles_are_released_in_order_with_their_own_scores() -> None
         ),
     ],
 )
-def test_a_question_that_makes_no_sense_is_refused(make: Any, match: str) -> None:
+def test_an_invalid_query_is_refused(make: Any, match: str) -> None:
     with pytest.raises(InvalidParameter, match=match):
         make()

@@ -122,7 +122,7 @@ def test_every_kind_of_table_gives_the_same_answers(tmp_path: Path) -> None:
         ("user,x\n", "has no row"),
     ],
 )
-def test_a_bad_table_is_one_line_and_charges_nothing(
+def test_an_invalid_table_gives_a_one_line_error_and_charges_nothing(
     unspent: Ledger, tmp_path: Path, text: str, match: str
 ) -> None:
     paid: dict[str, Any] = {"ledger": unspent, "batch": "one"}
@@ -174,7 +174,7 @@ BAD: list[tuple[str, list[Any], tuple[str, ...], str]] = [
 
 
 @pytest.mark.parametrize("kind", QUESTIONS)
-def test_two_spellings_of_a_name_are_no_two_users(
+def test_two_spellings_of_a_name_are_not_two_users(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def frame(*users: str) -> pl.DataFrame:
@@ -190,7 +190,7 @@ def test_two_spellings_of_a_name_are_no_two_users(
 
 
 @pytest.mark.parametrize(("column", "values", "refusing", "match"), BAD)
-def test_a_frame_that_holds_something_else_is_one_line_and_charges_nothing(
+def test_an_invalid_frame_gives_a_one_line_error_and_charges_nothing(
     column: str,
     values: list[Any],
     refusing: tuple[str, ...],
@@ -214,7 +214,7 @@ def test_a_frame_that_holds_something_else_is_one_line_and_charges_nothing(
     assert unspent.charges() == 0
 
 
-def test_a_frame_with_values_of_several_types_names_the_column() -> None:
+def test_a_column_with_values_of_several_types_is_named() -> None:
     for values in ([1, "x"], [object()] * 2, [1j, 2]):
         frame = pd.DataFrame({"user": ["ada", "bob"], "x": pd.Series(values, dtype=object)})
         with pytest.raises(InvalidParameter, match=r"column = x: contains values of several types"):
@@ -225,13 +225,13 @@ def test_a_frame_with_values_of_several_types_names_the_column() -> None:
             Table.of(given)
 
 
-def test_a_space_before_the_name_of_a_column_is_no_part_of_it(tmp_path: Path) -> None:
+def test_spaces_before_a_column_name_are_ignored(tmp_path: Path) -> None:
     table = written(tmp_path, "user, x\nada,1\n")
     assert release(Sum(column="x", low=0, high=1), table, SCOPE, EXACT).value == 1
 
 
 @pytest.mark.parametrize("text", ["user\rada\rbob\r", "user\rada\nbob\n"])
-def test_lines_that_end_with_a_return_alone_are_refused(tmp_path: Path, text: str) -> None:
+def test_lines_that_end_with_a_lone_carriage_return_are_refused(tmp_path: Path, text: str) -> None:
     # Polars took the whole file for the name of the column, and counted no users.
     path = tmp_path / "users.csv"
     path.write_bytes(text.encode())
@@ -241,7 +241,7 @@ def test_lines_that_end_with_a_return_alone_are_refused(tmp_path: Path, text: st
     assert Table.open(path).count(TableScope(user="user")) == 2
 
 
-def test_a_paid_release_is_stored_and_given_again(tmp_path: Path) -> None:
+def test_a_charged_release_is_stored_and_returned_again(tmp_path: Path) -> None:
     table = pl.DataFrame(DATA)
     with Ledger.create(str(tmp_path / "l.db"), budget="epsilon=1") as ledger:
         first = release(Count(), table, REPLACE, Target(epsilon=1), ledger=ledger, batch="one")
@@ -261,7 +261,7 @@ def test_a_paid_release_is_stored_and_given_again(tmp_path: Path) -> None:
         assert ledger.charges() == 1
 
 
-def test_a_file_that_grows_between_its_users_and_its_rows_is_refused(
+def test_a_file_that_grows_while_it_is_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, users = written(tmp_path, "user,x\nada,1\n"), Table.users
@@ -279,7 +279,7 @@ def test_a_file_that_grows_between_its_users_and_its_rows_is_refused(
         assert ledger.charges() == 0
 
 
-def test_who_pays_under_add_remove_is_who_was_asked(tmp_path: Path) -> None:
+def test_under_add_remove_the_invited_users_are_charged(tmp_path: Path) -> None:
     budget = Pure(1, scope=SCOPE.scope)
     with Ledger.create(str(tmp_path / "l.db"), budget=budget) as ledger:
         asked: dict[str, Any] = {"ledger": ledger, "batch": "one"}
@@ -298,7 +298,7 @@ def test_who_pays_under_add_remove_is_who_was_asked(tmp_path: Path) -> None:
         assert ledger.remaining("absent") == {"epsilon": 0}
 
 
-def test_a_session_asks_until_its_budget_is_spent(tmp_path: Path) -> None:
+def test_a_session_answers_until_its_budget_is_spent(tmp_path: Path) -> None:
     for budget, one, twice in (
         ("epsilon=1", {"epsilon": "2/3"}, {"epsilon": "1/3"}),
         ("rho=1/2", {"rho": "1/3"}, {"rho": "1/6"}),
@@ -327,7 +327,7 @@ def test_a_session_asks_until_its_budget_is_spent(tmp_path: Path) -> None:
     ("budget", "price", "slack"),
     [("epsilon=1", {"epsilon": "1/4"}, None), ("rho=1", {"rho": "1/8"}, "1e-6")],
 )
-def test_a_session_is_read_at_all_times_and_certified(
+def test_a_session_has_an_odometer_and_a_certificate(
     budget: str, price: dict[str, Any], slack: str | None
 ) -> None:
     session = Session(pl.DataFrame(DATA), SCOPE, budget)
@@ -344,7 +344,7 @@ def test_a_session_is_read_at_all_times_and_certified(
     assert verify(certify(session.total, deltas=["1e-6"]).text()).holds
 
 
-def test_two_columns_of_one_name_are_refused_in_one_line() -> None:
+def test_two_columns_with_the_same_name_are_refused() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame([[1, 2]], columns=["user", "user"])
     assert "unique" in refusal(lambda: Table.of(frame))
@@ -372,7 +372,7 @@ def test_threads_do_not_overspend_a_session() -> None:
     assert session.remaining == {"epsilon": 0}
 
 
-def test_a_session_pays_for_what_was_drawn_and_not_for_what_was_refused(tmp_path: Path) -> None:
+def test_a_session_charges_drawn_answers_and_not_refused_ones(tmp_path: Path) -> None:
     class Interrupted(Count):
         def answer(self, drawn: Any, mechanism: Any, confidence: Fraction) -> NoReturn:
             raise KeyboardInterrupt
@@ -417,7 +417,7 @@ def test_noise_without_an_interval_is_refused_before_its_charge(tmp_path: Path) 
             Mean(column="x", low=0, high=size, step=size)
 
 
-def test_lines_may_end_with_two_characters_and_cells_may_hold_them(tmp_path: Path) -> None:
+def test_lines_may_end_with_crlf_and_quoted_cells_may_contain_it(tmp_path: Path) -> None:
     part = 1 << 20  # the block size: one pair of bytes lies across its end
     row = f'ada,"{"x" * (part - 14)}\r\n"\r\n'
     file = written(tmp_path, f"user,x\r\n{row}eve,1\r\n")
@@ -426,7 +426,7 @@ def test_lines_may_end_with_two_characters_and_cells_may_hold_them(tmp_path: Pat
 
 
 @pytest.mark.parametrize("query", [Count(), Histogram(column="city", keys=("rome",))])
-def test_a_row_with_more_cells_than_names_is_refused(tmp_path: Path, query: Query) -> None:
+def test_a_row_with_more_cells_than_the_header_is_refused(tmp_path: Path, query: Query) -> None:
     # Without quotes the user of both rows would be a first name: each row counts for another user.
     text = "name,user,city,x\nHopper, Ada,u1,rome,1\nHopper, Eve,u1,rome,1\nPy,u2,rome,1\n"
     with pytest.raises(InvalidParameter, match="line 2 has 5 cells, but the header has 4"):

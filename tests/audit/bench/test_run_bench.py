@@ -55,7 +55,7 @@ def made(*twins: bool | None, broken: bool | None = True, layer: Layer = Layer.S
 # -- when a bench passes -------------------------------------------------------------------------
 
 
-def test_refuted_twins_are_judged_by_their_exact_probability() -> None:
+def test_refuted_twins_are_judged_by_an_exact_probability() -> None:
     for refuted in range(8):
         found = made(*[True] * refuted, *[False] * (20 - refuted))
         assert found.twins_refuted == refuted
@@ -69,7 +69,7 @@ def test_refuted_twins_are_judged_by_their_exact_probability() -> None:
     assert not made(*[True] * 6, *[False] * 14).passed
 
 
-def test_one_slip_or_twin_that_chance_does_not_excuse_fails_the_bench() -> None:
+def test_one_missed_fault_or_improbable_false_alarm_fails_the_bench() -> None:
     assert made(False).passed
     assert not made(False, broken=False).passed
     assert not made(False, broken=None).passed
@@ -84,7 +84,7 @@ def test_one_slip_or_twin_that_chance_does_not_excuse_fails_the_bench() -> None:
 # -- audited mechanisms --------------------------------------------------------------------------
 
 
-def test_every_layer_catches_its_slip_and_spares_the_twin() -> None:
+def test_every_layer_refutes_its_broken_mechanism_and_not_the_twin() -> None:
     # A sample at the bench's own level with fixed seeds, a replay of a leak, and a known law.
     leak = entry("raw-in-a-hundred", layer=Layer.REPLAY)
     found = bench([entry("lemma-bits"), HALF, leak])
@@ -100,7 +100,7 @@ def test_every_layer_catches_its_slip_and_spares_the_twin() -> None:
     assert (bits.broken.runs, bits.broken.epsilon_lower) == (0, math.inf)
 
 
-def test_a_time_that_tells_is_caught_by_the_clock_alone() -> None:
+def test_a_timing_leak_is_refuted_only_by_the_feature_time() -> None:
     # This uses the clock of this machine: a thousand comparisons or one. The correct twin is not
     # tested, because timing noise is not proven to be equal for both datasets.
     early = entry("found-early")
@@ -108,7 +108,7 @@ def test_a_time_that_tells_is_caught_by_the_clock_alone() -> None:
     assert not bench([replace(early, layer=Layer.SAMPLE)]).rows[0].broken.refuted
 
 
-def test_what_an_entry_gives_depends_on_nothing_but_its_name_and_the_seed() -> None:
+def test_the_result_of_an_entry_depends_only_on_its_name_and_the_seed() -> None:
     alone, among = bench([HALF]).rows[0], bench([entry("fixed-seed"), HALF]).rows[0]
     for role in module._ROLES:
         one: Answer = getattr(alone, role)
@@ -120,7 +120,7 @@ def test_what_an_entry_gives_depends_on_nothing_but_its_name_and_the_seed() -> N
     assert bench([HALF], seed=2).rows[0].broken.p_value != alone.broken.p_value
 
 
-def test_a_slip_has_three_tries_of_growing_size_at_a_third_of_alpha(
+def test_a_broken_mechanism_has_three_tries_of_growing_size_at_alpha_over_three(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[tuple[int, int, Fraction]] = []
@@ -143,7 +143,7 @@ def test_a_slip_has_three_tries_of_growing_size_at_a_third_of_alpha(
     assert seen == [(0, 300, LEVEL)]
 
 
-def test_a_true_claim_is_caught_no_oftener_than_alpha() -> None:
+def test_a_true_claim_is_refuted_with_probability_at_most_alpha() -> None:
     """With the correct twin in place of the broken mechanism: three tries at alpha/3 each."""
     alpha = buy_alpha("bench: three tries at a third of alpha", "1e-9")
     mock = replace(HALF, run=HALF.twin.run, runs=48)
@@ -155,7 +155,7 @@ def test_a_true_claim_is_caught_no_oftener_than_alpha() -> None:
     assert binom.sf(caught - 1, 15, 0.2) > alpha
 
 
-def test_a_mechanism_that_fails_is_said_to(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_mechanism_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     def failing(dataset: Any, n: int, rng: np.random.Generator) -> Any:
         raise OSError("no disk")
 
@@ -178,7 +178,7 @@ def subjects() -> list[Subject]:
 
 
 @pytest.mark.parametrize("subject", subjects(), ids=lambda subject: subject.name)
-def test_the_code_draws_from_the_laws_that_are_stated(subject: Subject) -> None:
+def test_the_code_draws_from_the_stated_laws(subject: Subject) -> None:
     alpha = buy_alpha(f"bench: the law of {subject.name}", "1e-10")
     for world, text in enumerate(subject.laws or ()):
         law = read_law("law", text).law
@@ -238,7 +238,7 @@ def test_the_command_prints_a_table(shell: Shell, tmp_path: Path) -> None:
     assert repeated["rows"][0] == found["rows"][0]
 
 
-def test_a_missed_slip_exits_with_one(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missed_fault_gives_exit_code_1(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     right = replace(HALF, run=HALF.twin.run)
     monkeypatch.setattr("audit.broken_mechanisms.find", lambda name: right)
     answer = shell("half-scale", "--alpha", "1e-9", "--jobs", 1)
@@ -248,7 +248,7 @@ def test_a_missed_slip_exits_with_one(shell: Shell, monkeypatch: pytest.MonkeyPa
     assert answer.out.endswith("FAILED; repeat with --seed 1\n")
 
 
-def test_quick_leaves_out_what_needs_many_runs_and_says_so(shell: Shell) -> None:
+def test_quick_omits_entries_that_need_many_runs_and_says_so(shell: Shell) -> None:
     answer = shell("half-scale", "ten-percent", "--quick", "--jobs", 1, "--json")
     assert (answer.json["left_out"], answer.json["entries"]) == (["ten-percent"], 1)
     text = shell("half-scale", "ten-percent", "--quick", "--jobs", 1).out
@@ -256,7 +256,7 @@ def test_quick_leaves_out_what_needs_many_runs_and_says_so(shell: Shell) -> None
     assert shell("ten-percent", "--quick").code == 2
 
 
-def test_the_table_names_what_only_another_layer_finds() -> None:
+def test_the_table_names_faults_that_only_another_layer_finds() -> None:
     leak = entry("raw-in-a-hundred-thousand")
     row = BenchRow(
         entry=leak,

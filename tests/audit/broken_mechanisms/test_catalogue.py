@@ -70,7 +70,7 @@ def laws(subject: Subject) -> tuple[Masses, Masses]:
 # -- fields of an entry --------------------------------------------------------------------------
 
 
-def test_what_an_entry_says() -> None:
+def test_every_entry_has_its_fields() -> None:
     names = [subject.name for subject in SUBJECTS]
     assert len(set(names)) == len(names)
     numbers = [entry.number for entry in ENTRIES]
@@ -92,7 +92,7 @@ def test_what_an_entry_says() -> None:
         assert np.array_equal(first, second)
 
 
-def test_a_slip_is_not_listed_without_a_twin_and_a_law() -> None:
+def test_an_entry_needs_a_twin_and_a_law() -> None:
     given = {field.name: getattr(ENTRIES[0], field.name) for field in dataclasses.fields(Entry)}
     del given["twin"]
     with pytest.raises(TypeError, match="twin"):
@@ -143,7 +143,7 @@ def exact(value: Fraction | float) -> Any:
 
 @by_day(3)
 @each_twin
-def test_a_twin_keeps_its_claim_and_nearly_spends_it(twin: Twin) -> None:
+def test_a_twin_satisfies_its_claim_tightly(twin: Twin) -> None:
     a, b = laws(twin)
     if twin.delta:
         delta = delta_between(a, b, exact(twin.epsilon))
@@ -187,7 +187,9 @@ def fit_alpha() -> float:
 @by_day(4)
 @each_subject
 @pytest.mark.parametrize("world", [0, 1])
-def test_the_code_draws_from_the_law(subject: Subject, world: int, fit_alpha: float) -> None:
+def test_the_code_of_an_entry_draws_from_its_law(
+    subject: Subject, world: int, fit_alpha: float
+) -> None:
     assert surprise(subject, subject.pair[world], laws(subject)[world], seed=world) > fit_alpha
 
 
@@ -198,7 +200,7 @@ def test_the_code_draws_from_the_law(subject: Subject, world: int, fit_alpha: fl
     [e for e in SAMPLED if e.run is not e.twin.run and e.features == e.twin.features],
     ids=lambda entry: entry.name,
 )
-def test_the_fit_tells_a_slip_from_its_twin(entry: Entry, fit_alpha: float) -> None:
+def test_the_fit_distinguishes_an_entry_from_its_twin(entry: Entry, fit_alpha: float) -> None:
     dataset = entry.pair[1]
     law = law_of(entry.twin.name, json.dumps(dataset))
     assert surprise(entry, dataset, law, seed=3, runs=TELLING_RUNS) < fit_alpha
@@ -228,7 +230,7 @@ def refutations(subject: Subject, runs: int, repeats: int = REPEATS) -> int:
 
 @by_day(1)
 @each_sampled
-def test_a_slip_is_refuted(entry: Entry) -> None:
+def test_a_broken_mechanism_is_refuted(entry: Entry) -> None:
     repeats = REPEATS if entry.runs < MANY else 1
     assert refutations(entry, 2 * entry.runs, repeats) >= max(repeats - 1, 1)
     evidence = audited(entry, 2 * entry.runs, seed=0)
@@ -253,7 +255,7 @@ def test_a_twin_is_not_refuted(entry: Entry) -> None:
 
 @each_entry
 @pytest.mark.parametrize("n", [0, 1, 7])
-def test_a_slip_looks_like_its_twin(entry: Entry, n: int) -> None:
+def test_an_entry_has_the_signature_of_its_twin(entry: Entry, n: int) -> None:
     for dataset in (*entry.pair, *entry.twin.pair):
         broken = entry.run(dataset, n, np.random.default_rng(1))
         right = entry.twin.run(dataset, n, np.random.default_rng(1))
@@ -262,7 +264,7 @@ def test_a_slip_looks_like_its_twin(entry: Entry, n: int) -> None:
         assert len(broken) == n
 
 
-def test_who_is_timed_gives_one_run_at_a_time_and_no_other_does() -> None:
+def test_only_timed_entries_have_single_calls() -> None:
     timed = [entry for entry in ENTRIES if by_time(entry)]
     assert timed
     for subject in SUBJECTS:
@@ -274,7 +276,7 @@ def test_who_is_timed_gives_one_run_at_a_time_and_no_other_does() -> None:
     "subject", [one for one in SUBJECTS if one.call is not None], ids=lambda subject: subject.name
 )
 @pytest.mark.parametrize("world", [0, 1])
-def test_a_call_has_the_law_of_a_run(subject: Subject, world: int, fit_alpha: float) -> None:
+def test_a_single_call_has_the_law_of_a_run(subject: Subject, world: int, fit_alpha: float) -> None:
     def calls(dataset: Any, n: int, rng: np.random.Generator) -> NDArray[Any]:
         assert subject.call is not None
         return np.array([subject.call(dataset, rng) for _ in range(n)])

@@ -69,7 +69,7 @@ FOUND = {
 
 @by_day(1)
 @pytest.mark.parametrize("name", FOUND)
-def test_replay_finds_a_slip_and_not_its_twin(name: str) -> None:
+def test_replay_finds_a_fault_and_not_in_its_twin(name: str) -> None:
     entry = entry_of(name)
     assert FOUND[name] in errors(replayed(entry))
     assert not errors(replayed(entry.twin))
@@ -95,7 +95,7 @@ def test_replay_refutes_a_declared_sensitivity(name: str, declared: RationalLike
 @pytest.mark.parametrize(
     ("name", "declared"), [("clipped-sum", 2), ("public-bounds", 1), ("rounded", 1)]
 )
-def test_replay_keeps_a_sensitivity_that_holds(name: str, declared: int) -> None:
+def test_replay_does_not_refute_a_true_sensitivity(name: str, declared: int) -> None:
     twin = next(entry.twin for entry in ENTRIES if entry.twin.name == name)
     assert replayed(twin, declared).verdict == "nothing_found"
 
@@ -110,7 +110,7 @@ def test_the_rarest_branch_is_below_the_resolution_of_a_sample() -> None:
 # -- exact ---------------------------------------------------------------------------------------
 
 
-def test_what_a_layer_must_catch_is_here() -> None:
+def test_every_entry_of_a_layer_is_tested_here() -> None:
     def of(layer: Layer) -> set[str]:
         return {entry.name for entry in ENTRIES if entry.layer is layer}
 
@@ -145,7 +145,7 @@ LISTED: dict[str, Callable[[Any], dict[Any, Any]]] = {
 
 
 @pytest.mark.parametrize("name", LISTED)
-def test_a_law_that_the_package_lists_is_refuted_by_proof(name: str) -> None:
+def test_an_entry_with_a_listed_law_is_refuted_by_proof(name: str) -> None:
     entry = entry_of(name)
     a, b = (LISTED[name](dataset) for dataset in entry.pair)
     report = audit(Known(spelling=name, function=entry.run, subject=entry, laws=lambda _: (a, b)))
@@ -154,7 +154,7 @@ def test_a_law_that_the_package_lists_is_refuted_by_proof(name: str) -> None:
     assert report.exact.epsilon.overlaps(entry.true_epsilon)
 
 
-def test_the_median_among_public_candidates_is_that_of_a_release() -> None:
+def test_the_twin_of_the_median_has_the_law_of_a_release() -> None:
     twin = entry_of("median-among-values").twin
     a, b = ([[f"user {i}", x] for i, x in enumerate(values)] for values in twin.pair)
     words = "release:quantile,low=0,high=8,relation=replace,rho=1/8"
@@ -169,7 +169,7 @@ def test_the_median_among_public_candidates_is_that_of_a_release() -> None:
 
 
 @pytest.mark.nightly
-def test_the_sigma_is_refuted_on_its_curve_long_before_its_point() -> None:
+def test_a_wrong_sigma_is_refuted_on_its_curve_long_before_one_point() -> None:
     entry = entry_of("sigma-for-its-square")
     assert entry.curve == entry.twin.curve
     assert entry.curve is not None
@@ -184,14 +184,14 @@ def test_the_sigma_is_refuted_on_its_curve_long_before_its_point() -> None:
 # -- floating point ------------------------------------------------------------------------------
 
 
-def test_floats_look_like_laplace_noise() -> None:
+def test_the_floats_have_the_quantiles_of_laplace_noise() -> None:
     alpha = buy_alpha("catalogue: float Laplace is Laplace on the reals", "1e-9")
     for amount in (0.0, 1.0):
         outputs = float_laplace(amount, 100_000, np.random.default_rng(8))
         assert kstest(outputs, "laplace", args=(amount, 16)).pvalue > alpha
 
 
-def test_the_law_of_the_lowest_bit_is_that_of_one_amount() -> None:
+def test_the_law_of_the_lowest_bit_is_computed_exactly() -> None:
     alpha = buy_alpha("catalogue: lowest bit of float Laplace", "1e-9") / 2
     for amount in (0.0, 1.0):
         law, other = (LAWS["float-laplace"](a) for a in (amount, 1.0 - amount))
@@ -212,7 +212,7 @@ def test_the_law_of_the_lowest_bit_is_that_of_one_amount() -> None:
         assert p_values[0] > alpha > p_values[1]
 
 
-def test_no_sum_with_one_is_finer() -> None:
+def test_no_float_near_one_has_finer_bits() -> None:
     # The arithmetic itself, tested around every power of two.
     for power in range(-60, 12):
         for step in range(-2, 3):
@@ -221,7 +221,7 @@ def test_no_sum_with_one_is_finer() -> None:
                 assert (Fraction(1.0 + noise) * 2**53).denominator == 1
 
 
-def test_floats_pass_where_only_their_size_is_looked_at() -> None:
+def test_the_rounded_floats_satisfy_the_claim() -> None:
     # The fault is in the last bits only: rounded outputs satisfy the claim.
     entry = entry_of("float-laplace")
     lowest, rounded = (
@@ -232,7 +232,7 @@ def test_floats_pass_where_only_their_size_is_looked_at() -> None:
     assert rounded > LEVEL
 
 
-def test_the_twin_gives_the_same_floats_whatever_the_data() -> None:
+def test_the_twin_gives_the_same_floats_for_both_datasets() -> None:
     outputs = grid(0.3, 10_000, np.random.default_rng(2))
     assert (outputs * 8 == np.rint(outputs * 8)).all()
     twin = replace(entry_of("float-laplace").twin, features=("lowest-bit",))
@@ -242,7 +242,7 @@ def test_the_twin_gives_the_same_floats_whatever_the_data() -> None:
 # -- probabilities in thousandths ----------------------------------------------------------------
 
 
-def test_thousandths_are_rounded_to_the_private_side() -> None:
+def test_probabilities_in_thousandths_are_rounded_to_the_private_side() -> None:
     e = math.e
     for chosen, limit in ((475, e / (e + 3)), (731, e / (e + 1)), (1648, math.sqrt(e)), (2718, e)):
         assert 0 < limit * 1000 - chosen < 1
@@ -251,7 +251,7 @@ def test_thousandths_are_rounded_to_the_private_side() -> None:
     assert Fraction(1284, 1000) < math.exp(0.25) < Fraction(1285, 1000)
 
 
-def test_a_coin_in_thousandths_is_tossed_exactly() -> None:
+def test_a_coin_with_a_probability_in_thousandths_is_exact() -> None:
     alpha = buy_alpha("catalogue: coins in thousandths", "1e-9")
     outputs = entry_of("four-answers-as-two").run(2, 100_000, np.random.default_rng(6))
     counts = np.bincount(outputs, minlength=4)

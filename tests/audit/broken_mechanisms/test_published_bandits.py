@@ -67,7 +67,7 @@ def audited(path: Path) -> subprocess.CompletedProcess[str]:
         ("many", "", ["NOT REFUTED", "REFUTED"]),
     ],
 )
-def test_each_fault_is_refuted_and_neither_is_not(
+def test_each_fault_is_refuted_and_code_without_faults_is_not(
     tmp_path: Path, many: str, odds: str, verdicts: list[str]
 ) -> None:
     path = tmp_path / "published.py"
@@ -85,7 +85,7 @@ def test_each_fault_is_refuted_and_neither_is_not(
     assert done.returncode == int("REFUTED" in verdicts)
 
 
-def test_a_path_is_asked_for() -> None:
+def test_a_missing_path_prints_the_usage() -> None:
     command = [sys.executable, str(EXAMPLE)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")

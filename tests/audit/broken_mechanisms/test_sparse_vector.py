@@ -36,7 +36,7 @@ def total(of: Callable[..., arb] = row_mass) -> Enclosure:
     ],
     ids=["no tail", "half a sum", "above is below", "one off"],
 )
-def test_a_wrong_sum_is_noticed(old: str, new: str) -> None:
+def test_a_wrong_mass_of_an_output_row_is_detected(old: str, new: str) -> None:
     wrong = mutated(row_mass, old, new)
     with precision(128):
         missed = [
@@ -53,7 +53,7 @@ def law_of(mass: object) -> Enclosure:
     return Enclosure(lower=value - Fraction(1, 10**20), upper=value + Fraction(1, 10**20))
 
 
-def test_a_mass_is_that_of_the_law_and_the_rows_are_all_there_is() -> None:
+def test_the_masses_of_all_rows_are_enclosed_and_sum_to_one() -> None:
     assert Fraction(1) in total()
     assert total().width < Fraction(1, 2**80)
     law = rows(4, mpf(4) / 3, None)(ANSWERS)
@@ -64,13 +64,13 @@ def test_a_mass_is_that_of_the_law_and_the_rows_are_all_there_is() -> None:
 
 
 @pytest.mark.parametrize("below", [1, 2, 4])
-def test_a_value_released_as_compared_costs_with_every_answer_below(below: int) -> None:
+def test_releasing_the_compared_value_has_an_unbounded_cost(below: int) -> None:
     first, second = [-1] * below + [0], [0] * below + [-1]
     found = epsilon_between(value_reused(first), value_reused(second))
     assert abs(found - mpf(below + 1) / 2) < mpf(2) ** -60
 
 
-def test_a_threshold_that_serves_for_ever_has_no_epsilon() -> None:
+def test_a_threshold_that_never_stops_has_infinite_epsilon() -> None:
     law = rows(2, 2, None)
     found = [epsilon_between(law([-1] * m + [0] * m), law([0] * m + [-1] * m)) for m in (1, 2, 3)]
     assert all(longer > shorter + mpf(3) / 4 for shorter, longer in pairwise(found))

@@ -85,7 +85,7 @@ def exact(claim: CurveClaim | Claim) -> list[tuple[Fraction, Fraction]]:
 
 @settings(max_examples=effort(15, 100), deadline=None)
 @given(st.fractions(Fraction(1, 4), 60, max_denominator=8), st.integers(1, 3))
-def test_points_of_a_discrete_gaussian_lie_just_above_its_curve(v: Fraction, shift: int) -> None:
+def test_points_of_a_discrete_gaussian_are_just_above_its_curve(v: Fraction, shift: int) -> None:
     with mpmath.workdps(DIGITS):
         masses = gaussian(v)
     points = exact(CurveClaim(spelling=f"discrete-gaussian:sigma_squared={v}@{shift}"))
@@ -103,14 +103,14 @@ LAWS = (
 
 @by_day(3)
 @pytest.mark.parametrize("law", LAWS)
-def test_points_of_a_law_lie_just_above_its_curve(law: str) -> None:
+def test_points_of_a_law_are_just_above_its_curve(law: str) -> None:
     for shift in (1, 2):
         points = exact(CurveClaim(spelling=f"{law}@{shift}"))
         assert just_above(points, partial(reached, masses(law), shift))
         assert points[0][0] == 0
 
 
-def test_a_delta_that_is_rounded_down_is_caught() -> None:
+def test_a_delta_that_is_rounded_down_is_detected() -> None:
     with mpmath.workdps(DIGITS):
         masses = gaussian(Fraction(4))
 
@@ -123,7 +123,7 @@ def test_a_delta_that_is_rounded_down_is_caught() -> None:
 
 
 @pytest.mark.parametrize("rho", ["1/1000", "0.1", "0.5", "2"])
-def test_points_of_zcdp_are_promised_by_it(rho: str) -> None:
+def test_points_of_zcdp_follow_from_the_claim(rho: str) -> None:
     # Two rho-zCDP mechanisms whose curves lie below the points: the Gaussian of variance 1/(2 rho),
     # and randomised response with pure epsilon sqrt(2 rho) (Bun and Steinke 2016, Propositions 1.6
     # and 1.4).
@@ -160,7 +160,7 @@ def at_order(rho: float, epsilon: float, order: float) -> float:
 
 
 @pytest.mark.parametrize("mu", ["0.01", "1", "3"])
-def test_points_of_gaussian_dp_lie_just_above_its_curve(mu: str) -> None:
+def test_points_of_gaussian_dp_are_just_above_its_curve(mu: str) -> None:
     points = exact(read_claim(f"gdp={mu}"))
     assert just_above(points, partial(normal, written(Fraction(mu))))
 
@@ -204,7 +204,7 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("text", SPELLINGS)
-def test_a_claim_reads_back(text: str) -> None:
+def test_a_claim_survives_a_round_trip(text: str) -> None:
     claim = read_claim(text, "add-remove")
     assert str(claim) == SPELLINGS[text]
     assert read_claim(str(claim), Relation.ADD_REMOVE) == claim
@@ -257,14 +257,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_no_claim_is_refused_by_name(text: str) -> None:
+def test_an_invalid_claim_is_refused_by_name(text: str) -> None:
     with pytest.raises(InvalidParameter) as refused:
         read_claim(text)
     assert refused.value.argument == "claim"
     assert refused.value.value == text
 
 
-def test_a_claim_is_text_under_a_relation() -> None:
+def test_a_claim_is_parsed_with_its_relation() -> None:
     with pytest.raises(InvalidParameter, match="claim"):
         read_claim(None)  # type: ignore[arg-type]  # what a caller without types may hand in
     with pytest.raises(InvalidParameter, match="relation"):
@@ -298,14 +298,14 @@ ALL = r"epsilon=E,delta=D.*rho=R.*gdp=MU.*NOISE@SENS"
         *((text, ALL) for text in ("sigma=1", "delta=1", "discrete-laplace:scale=2")),
     ],
 )
-def test_a_claim_that_is_nearly_one(text: str, what: str) -> None:
+def test_a_nearly_correct_claim_is_refused_with_a_suggestion(text: str, what: str) -> None:
     with pytest.raises(InvalidParameter) as refused:
         read_claim(text)
     assert re.search(what, str(refused.value))
     assert "did you mean delta" not in str(refused.value)
 
 
-def test_the_claim_that_is_offered_is_that_of_the_noise() -> None:
+def test_the_suggested_gdp_claim_is_that_of_the_noise() -> None:
     """gdp=D/sigma is the curve of Gaussian noise of standard deviation sigma under a shift of D."""
     curve = RealCurve(noise=Gaussian(sigma=2), sensitivity=1)
     for epsilon in ("0", "1/2", "2"):

@@ -26,13 +26,13 @@ from tests.support.audit.command import ALPHA, ROOT, START, Shell, arguments, at
 # -- verdicts and exit codes ------------------------------------------------------------------
 
 
-def test_a_kept_claim_is_not_refuted(audit: Shell) -> None:
+def test_a_true_claim_is_not_refuted(audit: Shell) -> None:
     answer = audit(*at("coin", epsilon=1.2, n=20_000))
     assert answer.code == 0
     assert answer.out.startswith("NOT REFUTED AT THIS RESOLUTION  targets.py:coin on epsilon=1.2\n")
 
 
-def test_a_broken_claim_is_refuted_with_its_witness(audit: Shell, here: Path) -> None:
+def test_a_false_claim_is_refuted_with_a_witness(audit: Shell, here: Path) -> None:
     answer = audit(*at("coin", epsilon=0.8, n=20_000), "-o", "found.json")
     assert answer.code == 1
     assert answer.out.startswith("REFUTED  targets.py:coin violates epsilon=0.8\n")
@@ -58,7 +58,7 @@ def test_the_json_document_has_every_key(audit: Shell) -> None:
     assert answer.err == "imported\n"
 
 
-def test_a_sequential_audit_stops_when_the_evidence_is_in(audit: Shell) -> None:
+def test_a_sequential_audit_stops_when_the_evidence_suffices(audit: Shell) -> None:
     answer = audit("targets.py:unnoised", "--claim", "epsilon=1", "--pair", 0, 1, "--sequential",
                    "--max-n", "1e4", "--seed", 7, "--json")  # fmt: skip
     assert answer.code == 1
@@ -91,7 +91,7 @@ def test_the_catalogue_is_listed(audit: Shell) -> None:
     assert [row["name"] for row in rows] == [entry.name for entry in ENTRIES]
 
 
-def test_a_noise_is_proven_or_refuted_without_a_run(audit: Shell) -> None:
+def test_a_noise_is_proven_or_refuted_without_runs(audit: Shell) -> None:
     proven = audit("discrete-laplace:scale=2", "--claim", "epsilon=1/2", "--pair", 5, 4, "--json")
     assert (proven.code, proven.json["verdict"], proven.json["runs"]) == (0, "proven", 0)
     assert proven.json["p_value"] is None
@@ -117,7 +117,7 @@ def test_resolution_not_reached_exits_with_4_unless_refuted(audit: Shell) -> Non
     assert audit(*at("unnoised"), "--resolution", "1e-4").code == 1
 
 
-def test_a_seed_repeats_the_whole_document(audit: Shell) -> None:
+def test_a_seed_reproduces_the_whole_report(audit: Shell) -> None:
     first, second = (audit(*at("laplace"), "--json") for _ in range(2))
     assert first == second
     assert audit(*at("laplace", seed=8), "--json").json["p_value"] != first.json["p_value"]
@@ -128,7 +128,9 @@ def test_a_seed_repeats_the_whole_document(audit: Shell) -> None:
 
 
 @pytest.mark.parametrize("target", ["discrete-laplace:scale=1", "exec:awk 'BEGIN { srand() }'"])
-def test_randomness_from_elsewhere_is_not_called_repeatable(audit: Shell, target: str) -> None:
+def test_a_target_with_its_own_randomness_is_not_called_reproducible(
+    audit: Shell, target: str
+) -> None:
     if target.startswith("exec"):
         target = f"exec:{sys.executable} own.py"
         Path("own.py").write_text(
@@ -140,7 +142,7 @@ def test_randomness_from_elsewhere_is_not_called_repeatable(audit: Shell, target
     assert not answer.json["repeatable"]
 
 
-def test_the_report_is_also_written_to_a_file_whole(audit: Shell, here: Path) -> None:
+def test_the_complete_report_is_also_written_to_a_file(audit: Shell, here: Path) -> None:
     (here / "old.json").write_text("old")
     answer = audit(*at("laplace"), "--json", "-o", "old.json")
     assert (here / "old.json").read_text() == answer.out
@@ -150,7 +152,7 @@ def test_the_report_is_also_written_to_a_file_whole(audit: Shell, here: Path) ->
     assert sorted(path.name for path in here.glob(".*")) == []
 
 
-def test_no_report_is_half_written(
+def test_no_partial_report_is_written(
     audit: Shell, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (here / "kept.json").write_text("old")
@@ -182,7 +184,7 @@ def test_a_link_is_followed_and_a_pipe_is_written_to(audit: Shell, here: Path) -
     assert (here / "pipe").is_fifo()  # a rename would replace the pipe by a file
 
 
-def test_the_file_is_written_whatever_becomes_of_standard_output(here: Path) -> None:
+def test_the_file_is_written_even_if_standard_output_fails(here: Path) -> None:
     read, write = os.pipe()
     os.close(read)
     words = arguments(*at("unnoised", n=500), "-o", "kept.json")
@@ -195,7 +197,7 @@ def test_the_file_is_written_whatever_becomes_of_standard_output(here: Path) -> 
 
 
 @pytest.mark.nightly
-def test_a_locale_without_the_letters_is_no_error(here: Path) -> None:
+def test_a_locale_that_lacks_characters_is_no_error(here: Path) -> None:
     (here / "letters.py").write_text("def same(text):\n    return text\n", encoding="utf-8")
     words = ("letters.py:same", "--claim", "epsilon=1", "--pair", '"\\u00e9"', '"x"', "-n", 200)
     answer = subprocess.run(
@@ -213,7 +215,7 @@ def test_a_locale_without_the_letters_is_no_error(here: Path) -> None:
 # -- invalid input ----------------------------------------------------------------------------
 
 
-def test_each_command_is_meant_by_a_target_that_is_nearly_its_name() -> None:
+def test_a_misspelt_subcommand_is_suggested() -> None:
     assert {*_AUDITS, "run"} == {*vars(get_command(commands))["commands"]}
 
 
@@ -269,7 +271,7 @@ def test_each_command_is_meant_by_a_target_that_is_nearly_its_name() -> None:
         (["targets.py:laplace", "--claim", "epsilon=1"], "--pair: must be given"),
     ],
 )
-def test_bad_input_is_one_line_and_2(
+def test_bad_input_gives_a_one_line_error_and_exit_code_2(
     audit: Shell, words: list[str], complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("audit.sandbox.parallel_jobs._PATIENCE", 0.5)
@@ -283,7 +285,7 @@ def test_bad_input_is_one_line_and_2(
     assert complaint in line
 
 
-def test_a_file_that_fails_while_imported_is_3(audit: Shell, here: Path) -> None:
+def test_a_file_that_fails_while_imported_gives_exit_code_3(audit: Shell, here: Path) -> None:
     (here / "broken.py").write_text("import absent_library\n")
     for target in ("broken.py:f", "broken:f"):
         answer = audit(target, "--claim", "epsilon=1", "--pair", 0, 1)
@@ -403,7 +405,7 @@ def silent(person, rng): return 7 if person > 1 else int(rng.integers(4))
 """
 
 
-def test_nothing_measured_is_never_green(here: Path, audit: Shell) -> None:
+def test_nothing_measured_is_never_a_pass(here: Path, audit: Shell) -> None:
     (here / "t.py").write_text(UNMEASURED)
 
     def code(name: str, a: object, b: object, *words: object, n: int = 8000) -> int:

@@ -54,7 +54,7 @@ def test_features_and_baselines_are_named(audit: Shell, here: Path) -> None:
     assert (baseline["name"], baseline["valid"]) == ("dkw", True)
 
 
-def test_an_audit_goes_on_from_its_file(audit: Shell, here: Path) -> None:
+def test_an_interrupted_audit_continues_from_its_file(audit: Shell, here: Path) -> None:
     words = [word for word in at("laplace") if word not in {"--seed", 7}]
     first = audit(*words, "--resume", "audit.state", "--json")
     again = audit(*words, "--resume", "audit.state", "--json")
@@ -77,7 +77,7 @@ def test_an_extra_that_is_missing_is_named(audit: Shell, monkeypatch: pytest.Mon
         assert f"pip install '{extra}'" in answer.err
 
 
-def test_what_was_asked_for_is_never_left_out() -> None:
+def test_an_option_that_needs_runs_selects_the_sample_layer() -> None:
     """The exact layer decides a noise alone, unless an option needs runs."""
     spec = AuditSpec(target="discrete-laplace:scale=1", claim="epsilon=1", pair=(0, 1))
     assert Audit(spec).layers == ("exact",)
@@ -143,7 +143,7 @@ def test_a_target_that_changes_the_folder_moves_no_file(audit: Shell, here: Path
     os.chdir(here)
 
 
-def test_what_an_output_prints_is_not_the_report(audit: Shell, here: Path) -> None:
+def test_text_printed_by_an_output_is_not_in_the_report(audit: Shell, here: Path) -> None:
     (here / "loud.py").write_text(
         "class Loud:\n    def __init__(self, x): self.x = x\n"
         "    def __eq__(self, other): return self.x == other.x\n"

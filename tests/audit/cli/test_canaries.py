@@ -37,7 +37,7 @@ def test_a_leak_is_refuted_and_null_scores_are_not(shell: Shell) -> None:
     assert found.json["epsilon_lower"] < 0.5
 
 
-def test_a_claim_beyond_reach_ends_with_four(shell: Shell) -> None:
+def test_a_claim_beyond_reach_gives_exit_code_4(shell: Shell) -> None:
     found = shell("leaking.csv", "--claim", "epsilon=9,delta=1e-5")
     assert found.code == 4
     assert found.out.startswith("NOTHING MEASURED")
@@ -66,7 +66,7 @@ def test_standard_input_is_read(shell: Shell, monkeypatch: pytest.MonkeyPatch) -
         ("score,included\n1,1\n2,1\n", "included and excluded"),
     ],
 )
-def test_a_bad_file_is_one_line_of_error(shell: Shell, text: str, said: str) -> None:
+def test_a_bad_file_gives_a_one_line_error(shell: Shell, text: str, said: str) -> None:
     Path("bad.csv").write_text(text)
     found = shell("bad.csv", "--claim", "epsilon=1")
     assert (found.code, found.out) == (2, "")
@@ -79,7 +79,7 @@ def saved(**arrays: Any) -> str:
     return "scores.npz"
 
 
-def test_arrays_of_numpy_say_what_the_csv_file_says(shell: Shell) -> None:
+def test_arrays_of_numpy_give_the_result_of_the_csv_file(shell: Shell) -> None:
     lines = Path("leaking.csv").read_text().splitlines()
     rows = list(csv.DictReader(lines))
     score = np.array([float(row["score"]) for row in rows])
@@ -104,20 +104,20 @@ def test_arrays_of_numpy_say_what_the_csv_file_says(shell: Shell) -> None:
         ({"score": [object()], "included": [1]}, "is not an .npz file of numbers"),
     ],
 )
-def test_bad_arrays_are_one_line_of_error(shell: Shell, arrays: dict[str, Any], said: str) -> None:
+def test_bad_arrays_give_a_one_line_error(shell: Shell, arrays: dict[str, Any], said: str) -> None:
     found = shell(saved(**arrays), "--claim", "epsilon=1")
     assert (found.code, found.out, len(found.err.splitlines())) == (2, "", 1)
     assert said in found.err
 
 
-def test_what_is_no_archive_is_refused(shell: Shell) -> None:
+def test_a_file_that_is_not_an_archive_is_refused(shell: Shell) -> None:
     Path("bad.npz").write_bytes(b"PK\x03\x04 no archive")
     for name in ("bad.npz", "absent.npz"):
         found = shell(name, "--claim", "epsilon=1")
         assert (found.code, len(found.err.splitlines())) == (2, 1)
 
 
-def test_the_page_says_what_the_report_says(shell: Shell) -> None:
+def test_the_html_page_agrees_with_the_report(shell: Shell) -> None:
     found = shell("leaking.csv", "--claim", "epsilon=1", "--html", "page.html", "--json")
     report, shown = found.json, Path("page.html").read_text()
     assert "<strong>REFUTED</strong>" in shown

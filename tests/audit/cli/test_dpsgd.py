@@ -26,7 +26,7 @@ def shell(command: Callable[..., Shell]) -> Shell:
     return command("dpsgd")
 
 
-def test_a_right_step_passes_and_broken_ones_do_not(shell: Shell) -> None:
+def test_a_correct_step_passes_and_broken_steps_do_not(shell: Shell) -> None:
     found = shell("steps.py:Right", *STATED)
     assert (found.code, found.err) == (0, "")
     assert found.out.startswith("NOT REFUTED AT THIS RESOLUTION  steps.py:Right")
@@ -54,7 +54,7 @@ def test_a_library_that_is_missing_is_named_with_its_extra(
     assert found.err.endswith(f"pip install 'dpcore[{extra}]'\n")
 
 
-def test_a_step_that_is_none_or_fails_is_one_line_of_error(shell: Shell) -> None:
+def test_an_invalid_or_failing_step_gives_a_one_line_error(shell: Shell) -> None:
     found = shell("steps.py:RECORDS", *STATED)
     assert (found.code, len(found.err.splitlines())) == (2, 1)
     assert found.err.startswith("error: STEP = steps.py:RECORDS: must have a method sample")

@@ -43,7 +43,7 @@ def shell(command: Callable[..., Shell], monkeypatch: pytest.MonkeyPatch) -> She
 # -- printed output ------------------------------------------------------------------------------
 
 
-def test_without_anything_asked_it_prints_a_table(shell: Shell) -> None:
+def test_without_options_a_table_is_printed(shell: Shell) -> None:
     answer = shell(ONE, TWO)
     assert (answer.code, answer.err) == (0, "")
     lines = answer.out.splitlines()
@@ -58,7 +58,9 @@ def test_without_anything_asked_it_prints_a_table(shell: Shell) -> None:
     assert 0.46211715726 < math.tanh(0.5) < 0.4621171572601  # (1 - 1/e)/(1 + 1/e)
 
 
-def test_what_is_not_derived_is_left_out_of_the_table_and_refused_where_asked(shell: Shell) -> None:
+def test_an_underivable_quantity_is_omitted_from_the_table_and_refused_on_request(
+    shell: Shell,
+) -> None:
     words = ("poisson:mean=4@0", "poisson:mean=4@1")
     answer = shell(*words)
     assert answer.code == 0
@@ -126,7 +128,7 @@ def test_a_claimed_curve_is_refuted_at_a_point_and_never_proven_by_points(shell:
     assert "of epsilon=" in shell(*words, "--claim", "rho=1/16").out
 
 
-def test_floats_are_refused_or_divided_and_that_is_said(shell: Shell) -> None:
+def test_float_masses_are_refused_or_normalised_with_a_note(shell: Shell) -> None:
     refused = shell("off.csv", "p.json")
     assert refused.code == 2
     assert "P = off.csv: its probabilities sum to 1.0000000000000001" in refused.err
@@ -163,7 +165,9 @@ def test_files_that_share_no_output_are_noted(shell: Shell) -> None:
         ((ONE,), "Missing argument"),
     ],
 )
-def test_wrong_usage_exits_with_two(shell: Shell, words: tuple[object, ...], reason: str) -> None:
+def test_wrong_usage_gives_exit_code_2(
+    shell: Shell, words: tuple[object, ...], reason: str
+) -> None:
     answer = shell(*words)
     assert (answer.code, answer.out) == (2, "")
     assert reason in answer.err
@@ -196,7 +200,7 @@ NOISES = (
 
 
 @pytest.mark.parametrize("noise", NOISES)
-def test_every_point_is_narrow_and_quick(noise: str) -> None:
+def test_every_point_is_enclosed_narrowly_and_quickly(noise: str) -> None:
     p, q = Shifted(read_noise(noise), 0), Shifted(read_noise(noise), 2)
     for find, at in ((delta_point, "1/10"), (delta_point, "1"), (epsilon_point, "0.01")):
         begun = time.process_time()
@@ -253,7 +257,7 @@ def test_a_claim_of_pmfs_exactly_at_the_boundary_is_decided(
         assert found.lower < boundary < found.upper
 
 
-def test_an_irrational_boundary_is_told_from_any_rational() -> None:
+def test_an_irrational_boundary_is_distinguished_from_every_rational() -> None:
     p: Law = {"a": "3/4", "b": "1/4"}
     q: Law = {"a": "1/4", "b": "3/4"}
     fine = hockey_stick(p, q, 1, bits=13_000)
@@ -283,7 +287,7 @@ def test_binomial_noise_at_the_boundary_is_decided_by_its_masses(
     assert found.epsilon is not None
 
 
-def test_what_no_precision_tells_is_undecided(
+def test_a_claim_that_no_precision_decides_is_undecided(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No law of dpcore is known to reach this case, so a wide enclosure is substituted.

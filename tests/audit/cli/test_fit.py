@@ -37,7 +37,7 @@ def shell(command: Callable[..., Shell]) -> Shell:
     return command("fit")
 
 
-def test_a_wrong_law_exits_with_one_and_names_a_witness(shell: Shell) -> None:
+def test_a_wrong_law_gives_exit_code_1_and_a_witness(shell: Shell) -> None:
     answer = shell("samplers.py:good", "--law", TWO, "-n", "1e4", "--seed", 7)
     assert answer.code == 1
     assert answer.out.startswith("REFUTED  samplers.py:good does not follow")
@@ -45,7 +45,7 @@ def test_a_wrong_law_exits_with_one_and_names_a_witness(shell: Shell) -> None:
     assert "a word of the target" not in answer.out
 
 
-def test_a_correct_law_exits_with_zero(shell: Shell) -> None:
+def test_a_correct_law_gives_exit_code_0(shell: Shell) -> None:
     law = "binomial:trials=1,probability=1/2"
     answer = shell("samplers.py:one", "--law", law, "-n", 2000, "--seed", 7, "--alpha", ALPHA)
     assert answer.code == 0
@@ -76,7 +76,7 @@ def test_a_noise_and_a_program_are_targets(shell: Shell, tmp_path: Path) -> None
     assert "error: exec:./zeros: wrote 'zero': one integer per line is required" in answer.err
 
 
-def test_a_target_that_fails_exits_with_three(shell: Shell) -> None:
+def test_a_failing_target_gives_exit_code_3(shell: Shell) -> None:
     answer = shell("samplers.py:floats", "--law", TWO)
     assert answer.code == 3
     assert "samplers.py:floats: returned float64 values" in answer.err
@@ -94,7 +94,9 @@ def test_a_target_that_fails_exits_with_three(shell: Shell) -> None:
         (("samplers.py:good", "--law", TWO, "--alpha", "2"), "alpha"),
     ],
 )
-def test_wrong_usage_exits_with_two(shell: Shell, words: tuple[object, ...], reason: str) -> None:
+def test_wrong_usage_gives_exit_code_2(
+    shell: Shell, words: tuple[object, ...], reason: str
+) -> None:
     answer = shell(*words)
     assert answer.code == 2
     assert reason in answer.err
@@ -115,7 +117,7 @@ def test_wrong_usage_exits_with_two(shell: Shell, words: tuple[object, ...], rea
         ((f"{ROOT}/examples/broken_counter.py:visitors",), 2, "error: --pair: must be given"),
     ],
 )
-def test_a_replay_exits_with_what_it_found(
+def test_the_exit_code_of_a_replay_follows_its_findings(
     command: Callable[..., Shell], words: tuple[object, ...], code: int, said: str
 ) -> None:
     answer = command("replay")(*words)
@@ -123,7 +125,7 @@ def test_a_replay_exits_with_what_it_found(
     assert (answer.out or answer.err).startswith(said)
 
 
-def test_a_replay_that_finds_nothing_exits_with_0(command: Callable[..., Shell]) -> None:
+def test_a_replay_without_findings_gives_exit_code_0(command: Callable[..., Shell]) -> None:
     answer = command("replay")("clipped-to-one", "--sensitivity", 1, "--strict", "--json")
     assert (answer.code, answer.json["verdict"]) == (0, "nothing_found")
     assert answer.json["declared"] == {"sensitivity": "1", "norm": "l1", "strict": True}

@@ -47,7 +47,7 @@ def test_the_same_audit_in_each_format(shell: Shell) -> None:
         (("bench", "half-scale", "--jobs", "1"), 0),
     ],
 )
-def test_other_audits_have_it_too(asked: tuple[str, ...], code: int, shell: Shell) -> None:
+def test_other_audits_support_each_format(asked: tuple[str, ...], code: int, shell: Shell) -> None:
     found = shell(*asked, "--format", "junit")
     assert (found.code, found.out[:14]) == (code, "<?xml version=")
     found = shell(*asked, "--format", "sarif", "--json")
@@ -62,7 +62,7 @@ def read(name: str) -> Any:
 
 @by_day(1)
 @pytest.mark.parametrize(("claim", "code"), [("epsilon=1", 1), ("epsilon=20", 0), ("epsilon", 2)])
-def test_the_action_runs_the_audit_and_ends_as_it_does(claim: str, code: int) -> None:
+def test_the_action_runs_the_audit_and_returns_its_exit_code(claim: str, code: int) -> None:
     action = read("action.yml")
     install, audit = action["runs"]["steps"][1:]
     inputs = {name: given.get("default") for name, given in action["inputs"].items()}
@@ -84,7 +84,7 @@ def test_the_action_runs_the_audit_and_ends_as_it_does(claim: str, code: int) ->
     assert (len(json.loads(report)["runs"][0]["results"]) == code) if code < 2 else report == ""
 
 
-def test_the_hook_names_a_command_that_exists(shell: Shell) -> None:
+def test_the_pre_commit_hook_names_an_existing_command(shell: Shell) -> None:
     (hook,) = read(".pre-commit-hooks.yaml")
     about = (hook["id"], hook["language"], hook["pass_filenames"])
     assert about == ("dpcore-audit", "python", False)

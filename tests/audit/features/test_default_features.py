@@ -58,13 +58,13 @@ _VECTORS = ["identity", "coordinates", "learned"]
         pytest.param([(k % 2, k % 3) for k in range(32)], _VECTORS, id="vectors that come again"),
     ],
 )
-def test_the_family_follows_the_outputs(outputs: Any, features: list[str]) -> None:
+def test_default_features_depend_on_the_outputs(outputs: Any, features: list[str]) -> None:
     assert sorted(default_family(outputs)) == sorted(features)
     shares = [feature.share for feature in default_features(outputs, floats=True)]
     assert sum(shares) == (1 if features else 0)
 
 
-def test_floats_in_steps_are_read_by_what_remains_after_whole_ones() -> None:
+def test_floats_in_steps_are_tested_by_their_remainder() -> None:
     steps = 0.3 * np.random.default_rng(1).integers(0, 9999, 32)
     moved = steps + np.arange(32) % 2 / 7
     # Features of the outputs themselves do not depend on the grid.
@@ -93,7 +93,7 @@ def _textbook(scale: float, after: Callable[[Floats], Floats] = lambda y: y) -> 
         pytest.param(_textbook(10.0, lambda y: y / 100), (0.0, 1.0), "0.11", id="a mean of 100"),
     ],
 )
-def test_floats_leak_by_precision_where_their_lowest_bits_alone_tell_nothing(
+def test_precision_detects_leaks_that_the_lowest_bits_alone_do_not(
     law: Law, pair: tuple[float, float], claim: str
 ) -> None:
     options: Any = {"pair": pair, "seed": 1, "runs": 40_000}
@@ -116,7 +116,7 @@ def _geometric(n: int, rng: np.random.Generator) -> Floats:
     return (rng.geometric(0.02, n) - rng.geometric(0.02, n)).astype(np.float64)
 
 
-def test_a_mean_leaks_through_floats_and_its_sum_does_not() -> None:
+def test_a_mean_leaks_through_floats_but_its_sum_does_not() -> None:
     """150/50 and 151/50: between -2 and -1 only one of them gives 51 binary places. Refuting every
     epsilon is therefore right, although ideal Laplace noise of scale 1 would give epsilon = 1/50.
     """
@@ -149,7 +149,7 @@ def _multiples(answer: float, n: int, rng: np.random.Generator) -> Floats:
 
 
 @pytest.mark.parametrize("law", [_cents, _multiples])
-def test_noise_in_steps_leaks_what_it_is_added_to(law: Law) -> None:
+def test_noise_in_steps_reveals_the_value_to_which_it_is_added(law: Law) -> None:
     def rounded(answer: float, n: int, rng: np.random.Generator) -> Floats:
         return np.round(law(answer, n, rng))
 
@@ -163,7 +163,7 @@ def test_noise_in_steps_leaks_what_it_is_added_to(law: Law) -> None:
 
 
 @pytest.mark.parametrize(("order", "sequential"), [(1, False), (-1, True)])
-def test_every_pair_has_the_features_of_its_own_outputs(order: int, sequential: bool) -> None:
+def test_each_pair_has_features_chosen_from_its_own_outputs(order: int, sequential: bool) -> None:
     def vectors(d: float, n: int, rng: np.random.Generator) -> Any:
         noise = rng.laplace(0, 1, (n, 8)) + (d if abs(d) > 1 else 0)
         return noise if abs(d) > 1 else np.rint(20 * noise[:, 0]).astype(int)
@@ -202,7 +202,7 @@ def _rounded(answer: float, n: int, rng: np.random.Generator) -> Floats:
     ],
 )
 @pytest.mark.parametrize("pair", [(-0.5, 0.5), (10.0, 11.0)])
-def test_floats_on_the_same_grid_in_both_worlds_leak_nothing(
+def test_floats_on_the_same_grid_for_both_datasets_leak_nothing(
     law: Law, pair: tuple[float, float]
 ) -> None:
     found = audit(law, "epsilon=1", pair=pair, seed=2, runs=40_000)
@@ -270,11 +270,11 @@ def test_the_steps_of_noise_are_found(noise: Noise, step: float, pair: tuple[flo
         pytest.param(lambda rng: np.array([math.nan, 1.0, 2.0]), id="nan"),
     ],
 )
-def test_no_steps_are_found_where_there_are_none(noise: Noise) -> None:
+def test_no_step_is_found_if_there_is_none(noise: Noise) -> None:
     assert {step_of(noise(np.random.default_rng(seed))) for seed in SEEDS} == {None}
 
 
-def test_steps_that_all_outputs_share_tell_nothing_and_are_left_out() -> None:
+def test_steps_shared_by_all_outputs_are_omitted() -> None:
     shared: list[tuple[Any, float, float]] = [(of_step(2.0**-9), 0.0, 1.0), (cents, 3.25, 4.5)]
     for noise, a, b in shared:
         assert sum(step is not None for step in between(noise, a, b)) <= 0.1 * len(SEEDS)

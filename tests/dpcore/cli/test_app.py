@@ -98,7 +98,9 @@ def test_bounds_as_json_and_never_minus_zero(capsys: Capture) -> None:
         (["audit", "count", "--epsilon", "1"], "--epsilon (Possible options: --claim);"),
     ],
 )
-def test_bad_input_is_one_line_and_2(capsys: Capture, words: list[str], complaint: str) -> None:
+def test_bad_input_gives_a_one_line_error_and_exit_code_2(
+    capsys: Capture, words: list[str], complaint: str
+) -> None:
     assert dpcore.cli.app.run(words) == 2
     out, err = capsys.readouterr()
     assert out == ""

@@ -41,7 +41,7 @@ def replaced(file: Path) -> None:
 
 
 @pytest.mark.parametrize("move", [removed, renamed, replaced])
-def test_no_charge_goes_to_a_file_that_is_not_there(
+def test_no_charge_is_written_to_a_missing_file(
     tmp_path: Path, move: Callable[[Path], None]
 ) -> None:
     file = tmp_path / "ledger.db"
@@ -77,7 +77,7 @@ def test_a_file_that_is_moved_during_a_charge_is_not_acknowledged(
         ledger.charge(["ada"], per_user("1/4"), batch="one")
 
 
-def test_a_second_name_is_refused_and_a_link_is_not(tmp_path: Path) -> None:
+def test_a_hard_link_is_refused_and_a_symbolic_link_is_followed(tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     (tmp_path / "link.db").symlink_to(file)
     Ledger.create(str(tmp_path / "link.db"), budget=BUDGET).close()
@@ -97,7 +97,7 @@ def emptied(url: str) -> None:
             connection.execute(text(f"DROP TABLE {table}"))
 
 
-def test_counters_are_never_read_in_the_shares_of_another_budget(url: str) -> None:
+def test_counters_are_never_read_with_another_budget(url: str) -> None:
     # Half of the old budget is five hundred times the new one.
     with Ledger.create(url, budget=BUDGET) as old:
         emptied(url)
@@ -116,7 +116,7 @@ def test_counters_are_never_read_in_the_shares_of_another_budget(url: str) -> No
             assert new.check() == ()
 
 
-def test_a_retry_is_on_the_disk_when_it_is_acknowledged(
+def test_a_retry_is_flushed_before_it_is_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The process that wrote the charge may have died between its last write and the flush.
@@ -152,7 +152,7 @@ def grown(file: Path) -> int:
 
 
 @pytest.mark.nightly
-def test_the_log_is_moved_into_the_file_and_nobody_writes_meanwhile(
+def test_the_log_is_moved_into_the_file_while_nobody_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone: list[str] = []
@@ -179,7 +179,7 @@ def test_the_log_is_moved_into_the_file_and_nobody_writes_meanwhile(
     assert grown(tmp_path / "twin.db") > 3 * kept
 
 
-def test_a_file_that_keeps_no_log_is_refused() -> None:
+def test_a_file_without_a_write_ahead_log_is_refused() -> None:
     with (
         closing(sqlite3.connect(":memory:")) as connection,
         pytest.raises(sqlite3.OperationalError, match="supports no write-ahead log"),

@@ -120,20 +120,20 @@ def file(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("how", ["forgotten", "the same", "its own"])
-def test_a_child_keeps_what_it_was_told_when_its_parent_closes(opened: str, how: str) -> None:
+def test_charges_acknowledged_to_a_child_survive_its_parent(opened: str, how: str) -> None:
     told, kept = script(CLOSED, opened, how).splitlines()
     assert told == "child again"
     assert kept.endswith("child, child again")
 
 
-def test_connections_that_rest_open_over_a_fork_would_lose_it(file: str) -> None:
+def test_connections_left_open_over_a_fork_would_lose_a_charge(file: str) -> None:
     assert script(CLOSED, file, "kept open").splitlines() == ["child again", "parent, child"]
 
 
-def test_a_child_of_native_code_does_not_touch_a_file_that_is_open(file: str) -> None:
+def test_a_child_forked_by_native_code_does_not_touch_an_open_file(file: str) -> None:
     assert "was in use when this process was forked" in script(NATIVE, file, "as it is")
     assert script(NATIVE, file, "hooks alone") == "charged\n"
 
 
-def test_a_child_of_a_transaction_does_not_touch_the_file(file: str) -> None:
+def test_a_child_forked_during_a_transaction_does_not_touch_the_file(file: str) -> None:
     script(DURING, file)

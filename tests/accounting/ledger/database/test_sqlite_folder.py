@@ -85,7 +85,7 @@ def two_paths(tmp_path: Path) -> tuple[Path, Path]:
         (["no mounts told", "no homes"], "paid"),
     ],
 )
-def test_a_file_that_is_mounted_alone_takes_no_charge(
+def test_a_file_that_is_mounted_alone_accepts_no_charge(
     two_paths: tuple[Path, Path], blind: list[str], second: str
 ) -> None:
     first, found = mounted(*two_paths, *two_paths, *blind)
@@ -113,9 +113,7 @@ def without_its_home(file: Path) -> Path:
 
 
 @pytest.mark.parametrize("move", [moved, copied, renamed, without_its_home])
-def test_a_file_that_left_its_folder_is_adopted_before_it_is_charged(
-    tmp_path: Path, move: Any
-) -> None:
+def test_a_moved_file_must_be_adopted_before_it_is_charged(tmp_path: Path, move: Any) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     with opened(folder / "ledger.db") as ledger:
@@ -131,7 +129,7 @@ def test_a_file_that_left_its_folder_is_adopted_before_it_is_charged(
         assert ledger.charge(["ada"], PRICE, batch="two").number == 2
 
 
-def test_a_folder_that_is_renamed_is_the_same_folder(tmp_path: Path) -> None:
+def test_a_renamed_folder_is_the_same_folder(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     opened(tmp_path / "old" / "ledger.db").close()
     (tmp_path / "old").rename(tmp_path / "new")
@@ -139,7 +137,7 @@ def test_a_folder_that_is_renamed_is_the_same_folder(tmp_path: Path) -> None:
         assert ledger.charge(["ada"], PRICE, batch="one").number == 1
 
 
-def test_an_older_copy_put_back_in_place_is_opened(tmp_path: Path) -> None:
+def test_an_older_copy_in_the_same_place_is_opened(tmp_path: Path) -> None:
     # The earlier copy is put back: only receipts can prove the lost charges.
     file = tmp_path / "ledger.db"
     opened(file).close()
@@ -152,7 +150,7 @@ def test_an_older_copy_put_back_in_place_is_opened(tmp_path: Path) -> None:
 
 
 @by_day(1)
-def test_who_had_it_open_before_it_was_adopted_opens_it_again(url: str) -> None:
+def test_a_process_must_reopen_a_ledger_after_its_adoption(url: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         ledger.charge(["ada"], per_user("1/4"), batch="one")
         assert adopt(url) == 1
@@ -163,7 +161,7 @@ def test_who_had_it_open_before_it_was_adopted_opens_it_again(url: str) -> None:
             assert again.check() == ()
 
 
-def test_what_does_not_fit_is_not_adopted(url: str) -> None:
+def test_a_file_that_cannot_be_adopted_is_refused(url: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         ledger.charge(["ada"], per_user("1/4"), batch="one")
         with ledger._store.writing() as connection:
@@ -187,9 +185,7 @@ def open_to_all() -> Iterator[None]:
 
 @pytest.mark.usefixtures("open_to_all")
 @pytest.mark.parametrize("made_before", [False, True])
-def test_every_file_of_a_ledger_is_private_whatever_the_umask(
-    tmp_path: Path, made_before: bool
-) -> None:
+def test_every_file_of_a_ledger_is_private_for_any_umask(tmp_path: Path, made_before: bool) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     if made_before:
@@ -212,7 +208,9 @@ def test_a_ledger_that_a_link_creates_is_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
-def test_a_path_that_is_no_file_is_refused_and_keeps_its_mode(tmp_path: Path, kind: str) -> None:
+def test_a_path_that_is_not_a_regular_file_is_refused_and_keeps_its_mode(
+    tmp_path: Path, kind: str
+) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("pipe")
@@ -224,7 +222,7 @@ def test_a_path_that_is_no_file_is_refused_and_keeps_its_mode(tmp_path: Path, ki
     assert {*modes(tmp_path)} == {"pipe", "folder", "link"}
 
 
-def test_a_backup_is_one_whole_file_that_is_adopted_where_it_is_used(tmp_path: Path) -> None:
+def test_a_backup_is_one_complete_file_that_must_be_adopted(tmp_path: Path) -> None:
     file, copy = tmp_path / "ledger.db", tmp_path / "copies" / "copy.db"
     copy.parent.mkdir()
     with opened(file) as ledger:
@@ -271,7 +269,7 @@ def test_a_damaged_ledger_gives_no_backup(tmp_path: Path) -> None:
     assert {each.name for each in tmp_path.iterdir()} >= {"copy.db"}
 
 
-def test_the_command_says_how_a_copy_is_opened(
+def test_the_command_explains_how_to_open_a_copy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, copy = tmp_path / "ledger.db", tmp_path / "the copy.db"
