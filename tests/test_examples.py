@@ -89,7 +89,7 @@ def load(name: str) -> ModuleType:
 
 @by_day(1)
 @pytest.mark.parametrize("name", AUDITS)
-def test_what_is_kept_stands_and_what_is_not_is_refuted(name: str) -> None:
+def test_true_claims_are_not_refuted_and_false_claims_are(name: str) -> None:
     # Peers draw from the system's entropy: this alpha is a true probability of a failed run.
     alpha = buy_alpha(f"examples: {name}", "1e-8")
     case = AUDITS[name]
@@ -100,7 +100,7 @@ def test_what_is_kept_stands_and_what_is_not_is_refuted(name: str) -> None:
     assert report["witness"]["event"]
 
 
-def test_the_claims_are_those_of_the_library() -> None:
+def test_the_claims_of_the_examples_are_those_of_the_library() -> None:
     peers = load("peers")
     assert peers.laplace_measurement().map(1) == 1.0
     assert peers.gaussian_measurement().map(1.0) == 0.5
@@ -142,7 +142,7 @@ def test_a_missing_library_names_the_extra(tmp_path: Path, function: str, librar
     assert "Traceback" not in run.stderr
 
 
-def test_a_program_refuses_a_request_it_cannot_read() -> None:
+def test_a_program_refuses_an_invalid_request() -> None:
     command = ["awk", "-f", "examples/audit_a_program/noisy_count.awk"]
     run = subprocess.run(
         command, cwd=ROOT, input='{"dataset": 0}\n', capture_output=True, text=True, check=False
@@ -160,13 +160,13 @@ def printed(name: str) -> dict[str, str]:
     return {label: text.strip() for label, _, text in lines}
 
 
-def test_a_count_is_released_with_what_it_costs() -> None:
+def test_a_count_is_released_with_its_cost() -> None:
     lines = printed("release_a_count.py")
     assert abs(int(lines["released"]) - 42) < 1000  # beyond 1000 with probability e^-100
     assert lines["proven"] == "Bound([0.1, 0.1], 'exact')"
 
 
-def test_a_sum_with_dropouts_keeps_what_those_who_stay_can_keep() -> None:
+def test_a_sum_with_dropouts_has_the_guarantee_of_the_remaining_users() -> None:
     lines = printed("sum_with_dropouts.py")
     # Users who vanish before the input are not in the sum; kim vanished later, so hers is included.
     assert lines["stayed"] == "ada, cyd, dan, eve, fay, hal, ida, joe, kim, lea"
@@ -182,7 +182,7 @@ def test_a_sum_with_dropouts_keeps_what_those_who_stay_can_keep() -> None:
 
 
 @pytest.mark.nightly  # masks of some hundred users take seconds
-def test_a_bandit_runs_over_masks() -> None:
+def test_a_bandit_runs_over_masked_aggregation() -> None:
     lines = printed("bandit_over_masks.py")
     assert lines["best page"] == "(0,)"
     assert int(lines["rounds"]) >= 3
@@ -202,7 +202,7 @@ def loss_of_six() -> mpf:
     return mpmath.log(mass(0) / mass(8))
 
 
-def test_every_example_is_run_somewhere() -> None:
+def test_every_example_is_run_by_a_test_or_page() -> None:
     run_here = {"peers.py", "broken_counter.py", "noisy_count.awk"}
     run_here |= {"release_a_count.py", "sum_with_dropouts.py", "bandit_over_masks.py"}
     run_elsewhere = {"demo.py", "test_our_query.py", "test_opendp.py", "test_diffprivlib.py"}

@@ -78,7 +78,7 @@ def test_opacus_reports_the_proven_epsilon(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.nightly
-def test_opacus_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opacus_itself_reports_the_proven_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("opacus", reason="the extra opacus is not installed")
     example(monkeypatch, "opacus_accountant")
     check_opacus(import_module("opacus.accountants").create_accountant("dpcore"))
@@ -112,7 +112,9 @@ def test_a_flower_strategy_stops_when_the_budget_is_spent(
 
 
 @pytest.mark.nightly
-def test_flower_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_flower_itself_stops_when_the_budget_is_spent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     pytest.importorskip("flwr", reason="flwr is not installed")
     module = example(monkeypatch, "flower_ledger")
     with budget(tmp_path, "9/4") as ledger:
@@ -120,7 +122,7 @@ def test_flower_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         check_flower(module.ChargedStrategy(Rounds(), ledger=ledger, cost=cost), ledger)
 
 
-def test_opendp_draws_nothing_that_nobody_paid_for(
+def test_opendp_draws_nothing_without_a_charge(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pytest.importorskip("opendp", reason="the extra peers is not installed")
@@ -145,7 +147,7 @@ def event_of_plan() -> Any:
     return SimpleNamespace(dp_event=events.SelfComposedDpEvent(step, 100))
 
 
-def test_the_epsilon_of_a_jax_privacy_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_epsilon_of_a_jax_privacy_plan_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     module = example(monkeypatch, "jax_privacy_plan")
     plan = event_of_plan()
     run = accounting.dpsgd(
@@ -157,7 +159,7 @@ def test_the_epsilon_of_a_jax_privacy_plan(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.nightly
-def test_a_plan_of_jax_privacy_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_of_jax_privacy_itself_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     plans = pytest.importorskip(
         "jax_privacy.experimental.execution_plan", reason="the extra bench is not installed"
     )

@@ -46,7 +46,7 @@ def test_importing_audit_loads_nothing_heavy_and_one_job_no_joblib() -> None:
     assert after & {"joblib", "cloudpickle"} == set()
 
 
-def test_every_public_name_is_there_and_no_other() -> None:
+def test_the_public_names_are_exactly_those_listed() -> None:
     assert {name for name in audit.__all__ if not hasattr(audit, name)} == set()
     assert set(audit.__all__) <= set(dir(audit))
     with pytest.raises(AttributeError, match="'audit' has no attribute 'nothing'"):
@@ -79,7 +79,7 @@ def count(dataset, n, rng):
     ],
     ids=["plain", "sequential", "layers"],
 )
-def test_its_json_is_that_of_the_command(
+def test_the_json_in_python_is_that_of_the_command(
     shell: Shell, here: Path, words: tuple[object, ...], asked: dict[str, Any]
 ) -> None:
     (here / "t.py").write_text(SOURCE)
@@ -99,7 +99,7 @@ def shell(audit: Shell) -> Shell:
     return audit
 
 
-def test_what_is_printed_is_what_the_command_prints(shell: Shell) -> None:
+def test_the_text_in_python_is_that_of_the_command(shell: Shell) -> None:
     answer = shell("half-scale", "-n", 2000, "--seed", 7)
     assert f"{audit.audit('half-scale', runs=2000, seed=7)}\n" == answer.out
     # A known law that is also sampled.
@@ -112,7 +112,7 @@ def test_what_is_printed_is_what_the_command_prints(shell: Shell) -> None:
     assert f"{report}\n" == answer.out
 
 
-def test_a_callable_in_each_form_and_several_pairs() -> None:
+def test_each_form_of_a_callable_and_several_pairs_are_audited() -> None:
     def plain(dataset: int) -> int:
         return max(dataset, 0)
 
@@ -149,7 +149,7 @@ def test_bad_input_is_refused_by_the_name_of_the_argument(
         audit.audit(**given)
 
 
-def test_a_target_that_fails_and_ctrl_c_come_through() -> None:
+def test_failures_of_a_target_and_ctrl_c_are_passed_on() -> None:
     def raises(dataset: int) -> int:
         raise KeyError("age")
 

@@ -34,12 +34,12 @@ from tests.support.dpcore.refusals import refused
     ],
     ids=str,
 )  # fmt: skip
-def test_what_cannot_be_is_refused_by_name(field: str, value: Any) -> None:
+def test_an_invalid_field_is_refused_by_name(field: str, value: Any) -> None:
     with refused(field):
         AuditSpec(target="half-scale", **{field: value})
 
 
-def test_text_and_values_are_one_spec_and_read_again_it_is_the_same() -> None:
+def test_text_and_values_give_equal_specs_that_survive_a_round_trip() -> None:
     text: dict[str, Any] = {"runs": "1e4", "alpha": "0.01", "seed": "7", "layers": "sample,exact"}
     spec = AuditSpec(target="half-scale", relation="add-remove", **text)
     assert (spec.runs, spec.alpha, spec.seed) == (10_000, Fraction(1, 100), 7)
@@ -59,7 +59,7 @@ alpha = 0.01
 """
 
 
-def test_a_file_says_what_options_say(here: Path, audit: Shell) -> None:
+def test_a_spec_file_equals_the_options(here: Path, audit: Shell) -> None:
     (here / "audit.toml").write_text(SPEC)
     (here / "pairs.json").write_text("[[1, 0], [4, 5]]")
     words = ("half-scale", "--claim", "epsilon=1", "--pairs", "pairs.json", "-n", 2000, "--seed", 7,
@@ -87,7 +87,7 @@ def test_a_file_says_what_options_say(here: Path, audit: Shell) -> None:
         ),
     ],
 )
-def test_a_file_that_is_none_is_one_line_and_2(
+def test_an_invalid_spec_file_gives_a_one_line_error_and_exit_code_2(
     here: Path, audit: Shell, text: str, complaint: str
 ) -> None:
     (here / "audit.toml").write_text(text)
@@ -96,7 +96,7 @@ def test_a_file_that_is_none_is_one_line_and_2(
     assert complaint in answer.err
 
 
-def test_each_field_is_an_option(audit: Shell) -> None:
+def test_each_field_of_a_spec_is_an_option(audit: Shell) -> None:
     told = audit("--help").out
     for each in fields(AuditSpec):
         option = each.metadata["option"]
@@ -129,7 +129,7 @@ def test_the_five_ways_to_start_an_audit_give_the_same_report(here: Path, audit:
     assert documents == documents[:1] * 6
 
 
-def test_what_a_replay_compares_is_for_the_layer_that_replays(audit: Shell) -> None:
+def test_options_of_replay_apply_only_to_the_layer_replay(audit: Shell) -> None:
     words = ("clipped-to-two", "--seed", 7, "--sensitivity", "1", "--strict", "--tapes", 4,
              "--changes", 5, "--json")  # fmt: skip
     found = audit(*words, "--layers", "replay").json["findings"]

@@ -55,7 +55,7 @@ def audited(target: Target, *layers: str, figures: bool = False, **more: Any) ->
     return Audit(spec).run(figures=figures)
 
 
-def test_every_layer_says_its_own() -> None:
+def test_every_layer_reports_its_own_result() -> None:
     report = audited(laplace(), "exact", "fit", "replay", "sample")
     assert [layer.layer for layer in report.layers] == ["exact", "fit", "sample", "replay"]
     assert (report.verdict, report.exit_code, report.alpha) == ("proven", 0, ALPHA)
@@ -67,7 +67,7 @@ def test_every_layer_says_its_own() -> None:
     assert document["findings"][0]["kind"] == "sensitivity"
 
 
-def test_a_sampler_without_its_law_takes_the_proof_away() -> None:
+def test_a_sampler_that_does_not_fit_cancels_the_proof() -> None:
     # More noise than stated: the claim holds, but the proof is for another law.
     report = audited(wrong("discrete-laplace:scale=2"), "exact", "fit", "sample")
     assert (report.verdict, report.exit_code) == ("not_refuted", 1)
@@ -96,7 +96,7 @@ def test_layers_that_draw_share_the_level() -> None:
     assert both.e_value >= 20
 
 
-def test_replay_finds_what_no_sample_could_and_refutes_no_claim() -> None:
+def test_replay_finds_a_fault_beyond_sampling_without_refuting_the_claim() -> None:
     rare = read_target("raw-in-a-hundred-thousand")
     assert isinstance(rare, Catalogued)
     report = audited(rare, "replay", "sample", pair=rare.subject.pair, changes=60)
@@ -110,7 +110,7 @@ def test_replay_finds_what_no_sample_could_and_refutes_no_claim() -> None:
     assert moved.findings[0].refutes
 
 
-def test_layers_a_target_has_not_are_refused() -> None:
+def test_unsupported_layers_are_refused() -> None:
     half = read_target("half-scale")
     for layer in ("exact", "fit"):
         with pytest.raises(InvalidParameter, match="needs a target with a known law"):
@@ -122,7 +122,7 @@ def test_layers_a_target_has_not_are_refused() -> None:
 
 @by_day(1)
 @pytest.mark.parametrize("sequential", [False, True])
-def test_figures_and_baselines_are_of_what_was_tested(sequential: bool) -> None:
+def test_figures_and_baselines_describe_the_tested_runs(sequential: bool) -> None:
     def clamped(dataset: int, n: int, rng: np.random.Generator) -> Any:
         # Half of the scale that the claim needs; datasets above 1 count as 1.
         p = 1 - np.exp(-2)
@@ -150,7 +150,7 @@ def test_figures_and_baselines_are_of_what_was_tested(sequential: bool) -> None:
     assert [finding.name for finding in report.baselines] == ["dkw"]
 
 
-def test_a_target_that_fails_ends_the_layers() -> None:
+def test_a_failing_target_ends_all_layers() -> None:
     def fails(dataset: int, rng: np.random.Generator) -> int:
         raise ValueError("no")
 
@@ -159,7 +159,7 @@ def test_a_target_that_fails_ends_the_layers() -> None:
     assert [layer.layer for layer in report.layers] == ["sample"]
 
 
-def test_what_was_drawn_outlives_a_replay_that_fails() -> None:
+def test_drawn_runs_survive_a_failing_replay() -> None:
     calls = [0]
 
     def tired(dataset: int, rng: np.random.Generator) -> int:
@@ -190,7 +190,7 @@ def test_ctrl_c_in_a_replay_keeps_the_runs() -> None:
     assert report.to_json()["interrupted"] is True
 
 
-def test_every_layer_has_its_deadline() -> None:
+def test_the_deadline_applies_to_every_layer() -> None:
     report = audited(laplace(), "exact", "fit", runs=10**9, deadline=0.2)
     assert report.fit is not None
     assert report.fit.stopped == "the deadline was reached"
@@ -200,7 +200,7 @@ def test_every_layer_has_its_deadline() -> None:
     assert audited(half, "sample", runs=10**12, sequential=True).verdict == "refuted"
 
 
-def test_baselines_say_what_they_are_not_for() -> None:
+def test_baselines_state_that_they_are_only_for_comparison() -> None:
     half = read_target("half-scale")
     more: dict[str, Any] = {"alpha": "0.05", "baselines": ("dkw",)}
     alone, shared = (

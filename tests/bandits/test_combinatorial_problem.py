@@ -97,7 +97,7 @@ def test_rewards_are_monotone(reward: Reward, sets: Decisions) -> None:
         assert (risen >= -1e-12).all()
 
 
-def test_greedy_coverage_keeps_its_share_and_is_not_always_best() -> None:
+def test_greedy_coverage_attains_its_fraction_and_is_not_always_optimal() -> None:
     groups = Unions(tuple((i, i + 1) for i in range(0, 12, 2)), 3)
     reward = Coverage((0, 1, 1, 2, 2, 3, 3, 4, 4, 0, 0, 2))
     greedy = GreedyCoverage(groups, reward)
@@ -113,7 +113,7 @@ def test_greedy_coverage_keeps_its_share_and_is_not_always_best() -> None:
     assert reward.of(values, exact) == pytest.approx(best)
 
 
-def test_the_top_k_is_best_for_at_least_one() -> None:
+def test_the_top_k_is_optimal_for_the_probability_of_at_least_one() -> None:
     sets, reward = Unions.subsets(6, 3), AtLeastOne()
     problem = Problem(decisions=sets, reward=reward)
     values = np.random.default_rng(5).random((50, 6))
@@ -121,7 +121,7 @@ def test_the_top_k_is_best_for_at_least_one() -> None:
     assert found == pytest.approx([problem.best(row) for row in values])
 
 
-def test_an_oracle_that_fails_succeeds_as_often_as_it_says() -> None:
+def test_a_failing_oracle_succeeds_with_its_stated_probability() -> None:
     sets = Unions.subsets(4, 2)
     failing = Failing(of=LargestSum(sets), chance="3/4")
     values = np.tile([0.1, 0.2, 0.3, 0.4], (1000, 1))
@@ -163,7 +163,7 @@ def test_an_infeasible_set_is_refused_by_name(returned: object, reason: str) -> 
     assert reason in str(caught.value)
 
 
-def test_a_problem_is_refused_where_its_parts_do_not_fit() -> None:
+def test_a_problem_with_parts_that_do_not_fit_is_refused() -> None:
     reward = Coverage(TARGETS)
     for argument, parts in (
         ("decisions", {"decisions": 3}),
@@ -225,7 +225,7 @@ def row(arms: int, chosen: tuple[int, ...]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("sets", EVERY, ids=repr)
-def test_super_arms_are_those_that_the_words_mean(sets: Decisions) -> None:
+def test_super_arms_agree_with_their_definitions(sets: Decisions) -> None:
     every = [
         chosen
         for size in range(sets.arms + 1)
@@ -240,7 +240,7 @@ def test_super_arms_are_those_that_the_words_mean(sets: Decisions) -> None:
 
 
 @pytest.mark.parametrize("sets", EVERY, ids=repr)
-def test_the_best_super_arm_is_the_best_of_all(sets: Decisions) -> None:
+def test_the_best_super_arm_is_the_maximum_over_all(sets: Decisions) -> None:
     values = np.random.default_rng(1).standard_normal((200, sets.arms))
     best = sets.best(values)
     assert sets.contains(best).all()
@@ -251,7 +251,7 @@ def test_the_best_super_arm_is_the_best_of_all(sets: Decisions) -> None:
         assert (worth > (values * sets.best(-values)).sum(axis=1)).all()
 
 
-def test_the_cheapest_path_and_the_heaviest_tree_are_those_of_scipy() -> None:
+def test_the_shortest_path_and_the_heaviest_tree_agree_with_scipy() -> None:
     world = np.random.default_rng(2)
     for _ in range(20):
         weights = world.random(len(COMPLETE))
@@ -265,7 +265,7 @@ def test_the_cheapest_path_and_the_heaviest_tree_are_those_of_scipy() -> None:
         assert costs[path].sum() == pytest.approx(cheapest)
 
 
-def test_what_is_no_reward_oracle_or_set_of_super_arms_is_refused_by_name() -> None:
+def test_an_invalid_reward_oracle_or_set_of_super_arms_is_refused_by_name() -> None:
     for make, argument in (
         (lambda: Linear(scale=0), "scale"),
         (lambda: Coverage(()), "targets"),
@@ -320,14 +320,14 @@ def tail(draws: int, scale: float, least: float) -> float:
 
 @pytest.mark.parametrize("draws", [1, 2, 9, 40])
 @pytest.mark.parametrize("scale", [0.5, 4.0, 17.0])
-def test_a_quantile_holds_and_is_not_far_off(draws: int, scale: float) -> None:
+def test_a_quantile_is_valid_and_nearly_tight(draws: int, scale: float) -> None:
     rare = math.log(1e6)
     (found,) = laplace_quantile(np.array([draws]), scale, rare)
     assert tail(draws, scale, found) <= 1e-6
     assert tail(draws, scale, 0.7 * found - 1) > 1e-6  # a narrower bound fails
 
 
-def test_a_quantile_is_the_least_of_a_formula_at_high_precision() -> None:
+def test_a_quantile_agrees_with_a_formula_at_high_precision() -> None:
     with mp.workdps(40):
         scale, rare, draws = mp.mpf(17), mp.log(10) * 30, 12345
         a = mp.exp(-1 / scale)
@@ -367,7 +367,7 @@ def test_released_sums_stay_within_their_noise_bound(release: str) -> None:
     assert narrow > 20
 
 
-def test_the_papers_bonuses_are_its_formulas() -> None:
+def test_the_papers_bonuses_agree_with_their_formulas() -> None:
     n, log = 50, math.log(1000)
     for name, wanted in (
         ("cucb", math.sqrt(3 * log / (2 * n))),

@@ -82,7 +82,9 @@ def by_hand(order: list[int], gaps: tuple[float, ...], checkpoints: tuple[int, .
     horizon=st.integers(3, 60),
     marks=st.sets(st.integers(1, 60), max_size=5),
 )
-def test_runs_add_up(batches: list[tuple[int, int, int]], horizon: int, marks: set[int]) -> None:
+def test_numbers_of_a_run_are_consistent(
+    batches: list[tuple[int, int, int]], horizon: int, marks: set[int]
+) -> None:
     checkpoints = tuple(sorted({mark for mark in marks if mark <= horizon} | {horizon}))
     script = Script(batches=(*map(Pulls, batches), Commit(0)))
     run = run_of(script, horizon, *checkpoints)
@@ -102,7 +104,7 @@ def test_runs_add_up(batches: list[tuple[int, int, int]], horizon: int, marks: s
     assert len(private_run.releases) == sizes
 
 
-def test_a_score_that_forgets_the_pulls_before_is_caught() -> None:
+def test_a_regret_that_omits_earlier_pulls_is_detected() -> None:
     broken = mutated(ArmRegret.add, "before + checkpoint - self.rounds", "checkpoint - self.rounds")
     score = ArmRegret((0.5, 0.0), (2, 6))
     for counts in ((2, 0), (4, 0)):
@@ -142,7 +144,7 @@ def test_the_same_seeds_give_the_same_run() -> None:
     assert hash(once()) == hash(once())
 
 
-def test_noise_is_private_unless_asked_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_is_private_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Rng] = []
 
     def release(self: SumPrivatizer, encoded_sum: int, pulls: int, rng: Rng) -> Fraction:

@@ -82,7 +82,7 @@ UNEVEN = Problem(decisions=Unions(((0,), (4, 2), (3, 1, 5)), 2))
 @pytest.mark.parametrize(
     "problem", [top_k(0, 9, 4).of, hard_paths(0, 8, 2).of, UNEVEN], ids=["top", "paths", "uneven"]
 )
-def test_compiled_rounds_are_those_of_the_tables(
+def test_compiled_rounds_equal_those_of_the_tables(
     name: CucbName, release: StreamRelease, problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Equal numbers, also with ties. Without numba the source of the loop is interpreted."""
@@ -113,7 +113,7 @@ def test_compiled_rounds_are_those_of_the_tables(
             assert np.array_equal(one, other)
 
 
-def test_without_numba_or_unions_the_tables_play(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_numba_or_unions_the_tables_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def compiles(of: BitWorld) -> bool:
         game = Game(cucb("cucb", of.of, horizon=600), [of], [coins(1)], compiled=True)
         game.play(600)
@@ -125,7 +125,7 @@ def test_without_numba_or_unions_the_tables_play(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("name", ["cucb", "cucb-ldp1", "cucb-ldp2"])
-def test_a_run_is_the_algorithm_round_by_round(name: CucbName) -> None:
+def test_a_run_equals_the_algorithm_round_by_round(name: CucbName) -> None:
     world = top_k(3, 6, 3)
     policy = cucb(name, world.of, horizon=500, epsilon=2, radius="paper", c=2)
     pulls, regret = by_hand(policy, world, 5)
@@ -139,7 +139,7 @@ def test_a_run_is_the_algorithm_round_by_round(name: CucbName) -> None:
 @by_day(5)
 @pytest.mark.parametrize("release", ["tree", "doubling", "factorisation"])
 @pytest.mark.parametrize("name", EVERY)
-def test_runs_together_are_the_runs_alone(name: CucbName, release: str) -> None:
+def test_runs_played_together_equal_single_runs(name: CucbName, release: str) -> None:
     worlds = [top_k(i, 6, 3) for i in range(2)]
     policy = cucb(name, worlds[0].of, horizon=530, release=release)  # type: ignore[arg-type]  # words of a Literal, or what is refused
     at = (1, 100, 512, 513, 530)
@@ -153,7 +153,7 @@ def test_runs_together_are_the_runs_alone(name: CucbName, release: str) -> None:
         assert run.numbers == 530 * policy.privatizer.sent
 
 
-def test_with_one_base_arm_chosen_ldp1_is_ldp2_exactly() -> None:
+def test_with_one_base_arm_per_round_ldp1_equals_ldp2() -> None:
     def both(world: BitWorld) -> tuple[Run, Run]:
         first, second = (
             played(cucb(name, world.of, horizon=400, epsilon=1), world, 7)
@@ -175,7 +175,7 @@ def test_with_one_base_arm_chosen_ldp1_is_ldp2_exactly() -> None:
     ],
     ids=["top-k", "correlated", "coverage", "path", "tree", "influence"],
 )  # fmt: skip
-def test_every_world_is_learned_in(
+def test_regret_decreases_in_every_world(
     make: Callable[[int, int, int], BitWorld], arms: int, size: int
 ) -> None:
     """The second half of a run has less regret than the first half, and than random play."""
@@ -208,7 +208,7 @@ def test_degenerate_instances_are_played(
         assert run.pulls == (horizon,) * arms
 
 
-def test_noise_of_the_system_is_said_to_be_real() -> None:
+def test_noise_from_the_system_is_reported_as_private() -> None:
     world = top_k(0, 4, 2)
     policy = cucb("cucb-dp", world.of, horizon=20)
     real = Coins(world=np.random.default_rng(1), rng=SystemRng())

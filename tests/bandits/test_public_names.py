@@ -48,7 +48,7 @@ from tests.support.bandits.worlds import not_none
 from tests.support.dpcore.refusals import refused
 
 
-def test_every_public_name_is_there_and_documented() -> None:
+def test_every_public_name_exists_and_is_documented() -> None:
     for name in bandits.__all__:
         assert getattr(bandits, name).__doc__
     assert sorted(bandits.__all__) == bandits.__all__
@@ -66,7 +66,7 @@ print([each for each in ("sqlalchemy", "scipy.stats") if each in sys.modules])
 """
 
 
-def test_neither_the_package_nor_a_run_of_new_users_takes_a_ledger_along() -> None:
+def test_a_run_of_new_users_does_not_import_the_ledger() -> None:
     words = [sys.executable, "-W", "error", "-c", LOOK]
     run = subprocess.run(words, capture_output=True, text=True, check=True)
     assert (run.stdout, run.stderr) == ("[]\n[]\n", "")
@@ -81,7 +81,7 @@ def test_neither_the_package_nor_a_run_of_new_users_takes_a_ledger_along() -> No
         (BitPrivatizer, "epsilon", {"delta": "1e-6"}),
     ],
 )
-def test_what_has_no_default_is_demanded(
+def test_arguments_without_a_default_are_required(
     kind: type[object], missing: str, given: dict[str, object]
 ) -> None:
     with pytest.raises(TypeError, match=f"missing 1 required keyword-only argument: '{missing}'"):
@@ -160,7 +160,7 @@ class Halves(Environment):
         return whole if arm == 2 else int(world.binomial(whole, 0.5))
 
 
-def test_an_own_policy_privatizer_and_world_play_together() -> None:
+def test_user_defined_policy_privatizer_and_world_work_together() -> None:
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'privatizer'"):
         ExploreThenCommit()  # type: ignore[call-arg]  # deliberately of the wrong type
     policy = ExploreThenCommit(privatizer=Shared())
@@ -174,7 +174,7 @@ def test_an_own_policy_privatizer_and_world_play_together() -> None:
     assert again.guarantee == run.guarantee
 
 
-def test_a_guarantee_is_that_of_the_protocol_or_none() -> None:
+def test_a_guarantee_is_that_of_the_protocol_or_refused() -> None:
     for ask in (Fewer().guarantee, Fewer().noise, Fewer().precision):
         with pytest.raises(InvalidParameter, match="must have a protocol for 8 users, not for 9"):
             ask(8)
@@ -333,7 +333,7 @@ WRONG: Final[dict[Callable[..., object], dict[str, tuple[object, ...]]]] = {
     [(make, argument) for make, wrong in WRONG.items() for argument in wrong],
     ids=lambda each: each if isinstance(each, str) else each.__name__,
 )
-def test_what_is_wrong_is_refused_by_name(make: Callable[..., object], argument: str) -> None:
+def test_invalid_parts_are_refused_by_name(make: Callable[..., object], argument: str) -> None:
     make(**GOOD[make])
     for value in WRONG[make][argument]:
         change = value if isinstance(value, dict) else {argument: value}

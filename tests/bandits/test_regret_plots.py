@@ -30,7 +30,7 @@ def two() -> list[Curve]:
     return [line("dist-dp-se"), line("se", 0.1)]
 
 
-def test_a_picture_says_what_it_shows(tmp_path: Path) -> None:
+def test_a_figure_has_titles_and_labels(tmp_path: Path) -> None:
     path = tmp_path / "regret.svg"
     draw(path, two(), title="easy, epsilon = 0.5 & more")
     text = path.read_text(encoding="utf-8")
@@ -60,7 +60,7 @@ def test_the_same_data_give_the_same_bytes(tmp_path: Path, ending: str) -> None:
     assert found[0] != (tmp_path / f"three.{ending}").read_bytes()
 
 
-def test_an_algorithm_looks_the_same_in_every_picture_and_like_no_other() -> None:
+def test_each_algorithm_has_one_distinct_style_in_all_figures() -> None:
     names = ["se", "dist-dp-se", "dist-rdp-se s=100", "dist-rdp-se s=10", "mine", "dp-se, paper"]
     looks = looks_of([*names, *reversed(names)])
     assert len({repr(look) for look in looks.values()}) == len(names)
@@ -75,7 +75,7 @@ def test_an_algorithm_looks_the_same_in_every_picture_and_like_no_other() -> Non
     assert looks_of(["dist-dp-se:new"]) == {"dist-dp-se:new": LOOKS["dist-dp-se"]}
 
 
-def test_a_picture_says_what_its_bands_are_and_where_its_lines_end(tmp_path: Path) -> None:
+def test_a_figure_explains_its_bands_and_where_its_lines_end(tmp_path: Path) -> None:
     draw_panels(tmp_path / "a.svg", [Panel(title="", curves=two())], title="Regret")
     text = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert f">{regret_plots.ERROR_NOTE}<" in text
@@ -98,13 +98,15 @@ def test_a_picture_says_what_its_bands_are_and_where_its_lines_end(tmp_path: Pat
         ({"error": (0.0, -1.0)}, "errors >= 0"),
     ],
 )
-def test_bad_curves(edit: dict[str, Any], reason: str) -> None:
+def test_invalid_curves_are_refused(edit: dict[str, Any], reason: str) -> None:
     good: dict[str, Any] = {"label": "se", "x": (1, 2), "y": (0.1, 0.2), "error": (0.0, 0.0)}
     with pytest.raises(InvalidParameter, match=reason):
         Curve(**good | edit)
 
 
-def test_bad_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_paths_of_figures_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for path, reason in (
         (tmp_path / "a.gif", "must end in"),
         (tmp_path / "absent" / "a.svg", "no folder"),

@@ -87,7 +87,9 @@ def test_a_fork_without_hooks_shares_no_randomness(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORK_DRAWS)
-def test_a_source_that_trusts_the_hooks_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_trusts_fork_hooks_is_detected(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in (rng, reservoir, noise):
         monkeypatch.setattr(module, "HERE", True)
     assert shared(FORK_DRAWS[name], native_fork)
@@ -95,7 +97,7 @@ def test_a_source_that_trusts_the_hooks_is_seen(name: str, monkeypatch: pytest.M
 
 @by_day(2)
 @pytest.mark.parametrize("name", FORK_DRAWS)
-def test_where_no_page_is_wiped_the_process_is_asked(
+def test_without_a_wiped_page_the_process_id_is_compared(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbered = forks._Process()
@@ -106,14 +108,14 @@ def test_where_no_page_is_wiped_the_process_is_asked(
     assert shared(FORK_DRAWS[name], os.fork) == set()
 
 
-def test_a_number_of_a_process_that_comes_back_is_another_process() -> None:
+def test_a_reused_process_id_is_another_process() -> None:
     numbered = forks._Process()
     numbered.value = True
     assert numbered
     assert in_child(lambda: [bool(numbered), numbered._home == []]) == [False, True]
 
 
-def test_advice_that_an_emulator_takes_and_does_not_follow_is_not_relied_on(
+def test_advice_that_an_emulator_ignores_is_not_relied_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(forks, "_NO_ADVICE", 0)  # an advice that every system accepts
@@ -172,16 +174,16 @@ def storm(what: str, times: int) -> int:
     return int(done.stdout)
 
 
-def test_a_signal_inside_the_hook_leaves_nothing_shared() -> None:
+def test_a_signal_within_a_fork_hook_leaves_no_shared_randomness() -> None:
     assert storm("as it is", effort(1, 2000)) == 0
 
 
 @pytest.mark.nightly
-def test_hooks_that_a_signal_cuts_short_are_seen() -> None:
+def test_fork_hooks_interrupted_by_a_signal_are_detected() -> None:
     assert storm("hooks alone", 12) > 0
 
 
-def test_a_forgetter_that_raises_is_asked_again_at_the_next_draw() -> None:
+def test_a_forget_function_that_raises_is_called_again_at_the_next_draw() -> None:
     class Interrupted:
         times = 0
 
@@ -209,7 +211,7 @@ def test_a_forgetter_that_raises_is_asked_again_at_the_next_draw() -> None:
     assert not set(child) & set(act())
 
 
-def test_a_stream_forgotten_in_the_middle_of_a_draw_deals_nothing() -> None:
+def test_a_stream_discarded_during_a_draw_returns_nothing() -> None:
     # By another thread of a forked process: the words of this draw are already zeros.
     def forgets() -> bytes:
         for reference in forks._REGISTERED.copy():
@@ -227,7 +229,7 @@ def test_a_stream_forgotten_in_the_middle_of_a_draw_deals_nothing() -> None:
     assert all(drawn)
 
 
-def test_a_fork_while_another_thread_works_on_balls_does_not_hang() -> None:
+def test_a_fork_while_another_thread_computes_balls_does_not_hang() -> None:
     # The precision lock is held by a thread that the child does not have: either the fork waits for
     # it, or the child creates its own.
     held, done = threading.Event(), threading.Event()

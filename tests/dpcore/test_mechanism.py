@@ -32,7 +32,7 @@ MECHANISM = Mechanism(noise=LAPLACE, sensitivity=Sensitivity(1))
 VECTOR = Mechanism(noise=LAPLACE, sensitivity=Sensitivity.l1(1))
 
 
-def test_a_scope_is_read_from_its_words() -> None:
+def test_a_scope_is_read_from_text() -> None:
     assert Scope() == Scope(unit=Unit.CONTRIBUTION, relation=Relation.REPLACE)
     by_words: Any = {"unit": "user", "relation": "add-remove"}
     scope = Scope(**by_words)
@@ -61,7 +61,7 @@ def test_a_sensitivity_is_a_value(sensitivity: Sensitivity) -> None:
         sensitivity.amount = 9  # type: ignore[misc]  # deliberately of the wrong type
 
 
-def test_a_mechanism_is_a_value_and_says_no_epsilon() -> None:
+def test_a_mechanism_is_a_value_without_an_epsilon() -> None:
     assert eval(repr(MECHANISM)) == MECHANISM  # noqa: S307 - what a repr is for
     assert hash(copy.deepcopy(MECHANISM)) == hash(MECHANISM)
     assert dataclasses.replace(MECHANISM, scope=Scope(unit=Unit.USER)) != MECHANISM
@@ -73,7 +73,7 @@ def test_a_mechanism_is_a_value_and_says_no_epsilon() -> None:
 
 
 @given(st.integers(-(2**80), 2**80), st.integers(0, 2**30))
-def test_a_number_is_released_with_one_draw(value: int, seed: int) -> None:
+def test_a_number_is_released_with_one_draw_of_noise(value: int, seed: int) -> None:
     noisy = MECHANISM.release(value, rng=SeededRng(seed))
     assert type(noisy) is int
     assert noisy == value + LAPLACE.sample(rng=SeededRng(seed))
@@ -81,9 +81,7 @@ def test_a_number_is_released_with_one_draw(value: int, seed: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["int8", "int64", "uint64"])
 @pytest.mark.parametrize("shape", [(), (5,), (2, 0)])
-def test_an_array_is_released_with_a_draw_for_each_entry(
-    dtype: str, shape: tuple[int, ...]
-) -> None:
+def test_an_array_is_released_with_one_draw_per_entry(dtype: str, shape: tuple[int, ...]) -> None:
     value = np.full(shape, 100, dtype=dtype)
     noisy = VECTOR.release(value, rng=SeededRng(5))
     assert noisy.dtype == np.int64
@@ -131,7 +129,7 @@ def released_shapes(sensitivity: Sensitivity) -> list[tuple[int, ...]]:
     return found
 
 
-def test_a_release_has_the_shape_that_its_sensitivity_speaks_of() -> None:
+def test_a_release_must_have_the_shape_of_its_sensitivity() -> None:
     assert released_shapes(Sensitivity(1)) == [()]
     assert released_shapes(Sensitivity.box((1, 1))) == [(2,)]
     assert released_shapes(Sensitivity.box((5,))) == [(), (1,)]
@@ -141,7 +139,7 @@ def test_a_release_has_the_shape_that_its_sensitivity_speaks_of() -> None:
     assert released_shapes(Sensitivity.l2_squared(3)) == SHAPES
 
 
-def test_without_the_check_a_shape_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_check_wrong_shapes_would_be_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Mechanism, "_must_fit", lambda self, value, shape: None)
     assert released_shapes(Sensitivity(1)) == SHAPES
 

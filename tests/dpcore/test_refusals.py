@@ -46,13 +46,13 @@ BAD_SIZES: list[Any] = [
 
 @pytest.mark.parametrize("size", BAD_SIZES, ids=ident)
 @pytest.mark.parametrize("noise", [LAPLACE, DiscreteGaussian(sigma_squared=2**60)], ids=repr)
-def test_a_size_that_is_none(noise: Noise, size: Any) -> None:
+def test_an_invalid_size_is_refused(noise: Noise, size: Any) -> None:
     assert names(refusal(lambda: noise.sample(size, rng=NEVER)), "size")
 
 
 @pytest.mark.parametrize("rng", [None, 7, np.random.default_rng(1), SystemRng], ids=ident)
 @pytest.mark.parametrize("size", [None, 3])
-def test_a_source_that_is_none(rng: Any, size: int | None) -> None:
+def test_an_invalid_source_of_randomness_is_refused(rng: Any, size: int | None) -> None:
     for text in EVERYDAY.values():
         noise = read_noise(text)
         assert names(refusal(partial(noise.sample, size, rng=rng)), "rng")
@@ -118,12 +118,12 @@ ROOM = 1 << 62
     ],
     ids=ident,
 )
-def test_an_array_that_leaves_no_room_for_noise(value: Any) -> None:
+def test_an_array_without_room_for_noise_is_refused(value: Any) -> None:
     line = refusal(lambda: MECHANISM.release(value, rng=NEVER), Unrepresentable)
     assert "value" in line
 
 
-def test_an_array_that_leaves_just_enough_room_is_released() -> None:
+def test_an_array_with_just_enough_room_is_released() -> None:
     value = np.array([ROOM - 1, 1 - ROOM])
     noisy = MECHANISM.release(value, rng=SeededRng(1))
     assert np.all(np.abs(noisy - value) < 1000)
@@ -143,12 +143,12 @@ def test_a_python_integer_of_any_size_is_released_exactly() -> None:
     ],
     ids=ident,
 )
-def test_a_value_that_is_no_integer(value: Any) -> None:
+def test_a_value_that_is_not_an_integer_is_refused(value: Any) -> None:
     assert names(refusal(lambda: MECHANISM.release(value, rng=NEVER)), "value")
 
 
 @pytest.mark.parametrize("amount", [0, 1.0, "1", None, True, (1,)], ids=ident)
-def test_a_sensitivity_that_is_none(amount: Any) -> None:
+def test_an_invalid_sensitivity_is_refused(amount: Any) -> None:
     for build in (
         lambda: Sensitivity(amount),
         lambda: Sensitivity.l1(amount),
@@ -160,26 +160,26 @@ def test_a_sensitivity_that_is_none(amount: Any) -> None:
 
 
 @pytest.mark.parametrize("bounds", [(), 5, None, (0,), (1, -1), (1.0,)], ids=ident)
-def test_a_box_that_is_none(bounds: Any) -> None:
+def test_an_invalid_box_is_refused(bounds: Any) -> None:
     assert names(refusal(lambda: Sensitivity.box(bounds)), "sensitivity")
 
 
 @pytest.mark.parametrize(
     "noise", [None, "discrete-laplace:scale=10", 10, DiscreteLaplace], ids=ident
 )
-def test_a_noise_that_is_none(noise: Any) -> None:
+def test_an_invalid_noise_is_refused(noise: Any) -> None:
     assert names(refusal(lambda: Mechanism(noise=noise, sensitivity=Sensitivity(1))), "noise")
 
 
 @pytest.mark.parametrize("scope", ["user"], ids=ident)
-def test_a_scope_that_is_none(scope: Any) -> None:
+def test_an_invalid_scope_is_refused(scope: Any) -> None:
     line = refusal(lambda: Mechanism(noise=LAPLACE, sensitivity=Sensitivity(1), scope=scope))
     assert names(line, "scope")
     assert 'such as Scope(unit="user", relation="add-remove")' in line
 
 
 @pytest.mark.parametrize("word", ["User", None], ids=ident)
-def test_scope_words_are_named_with_their_choices(word: Any) -> None:
+def test_an_invalid_word_of_a_scope_names_the_choices(word: Any) -> None:
     line = refusal(lambda: Scope(unit=word))
     assert names(line, "unit")
     assert "'contribution', 'user'" in line
@@ -196,7 +196,7 @@ def test_scope_words_are_named_with_their_choices(word: Any) -> None:
     ],
     ids=ident,
 )
-def test_a_record_that_says_nothing(argument: str, value: Any) -> None:
+def test_an_incomplete_record_is_refused(argument: str, value: Any) -> None:
     good: dict[str, Any] = {"mechanism": MECHANISM, "batch": "a"}
     line = refusal(lambda: Release(**{**good, argument: value}))
     assert names(line, argument)
@@ -210,7 +210,7 @@ BAD_PLACES: list[Any] = [1.0, "1", True, [1.5], [True], [None], 2**63]
     "k", [*BAD_PLACES, np.array([2**64 - 1], dtype=np.uint64), [[1], [2, 3]]], ids=ident
 )
 @pytest.mark.parametrize("function", ["pmf", "cdf"])
-def test_a_place_that_is_no_int64(function: str, k: Any) -> None:
+def test_an_argument_beyond_int64_is_refused(function: str, k: Any) -> None:
     for text in EVERYDAY.values():
         noise = read_noise(text)
         assert names(refusal(partial(getattr(noise, function), k)), "k")
@@ -218,7 +218,7 @@ def test_a_place_that_is_no_int64(function: str, k: Any) -> None:
 
 @pytest.mark.parametrize("k", [1.0, None, True, [1]], ids=ident)
 @pytest.mark.parametrize("function", ["enclose_pmf", "enclose_cdf"])
-def test_an_enclosure_is_asked_at_an_integer(function: str, k: Any) -> None:
+def test_an_enclosure_requires_an_integer(function: str, k: Any) -> None:
     for text in EVERYDAY.values():
         noise = read_noise(text)
         assert names(refusal(partial(getattr(noise, function), k)), "k")
@@ -231,7 +231,7 @@ BAD_LEVELS: list[Any] = [
 
 
 @pytest.mark.parametrize("p", BAD_LEVELS, ids=ident)
-def test_a_level_lies_strictly_between_0_and_1(p: Any) -> None:
+def test_a_quantile_level_must_be_strictly_between_0_and_1(p: Any) -> None:
     for text in EVERYDAY.values():
         noise = read_noise(text)
         assert names(refusal(partial(noise.quantile, p)), "p")
@@ -254,7 +254,7 @@ def test_a_level_lies_strictly_between_0_and_1(p: Any) -> None:
     ],
     ids=str,
 )
-def test_floats_outside_their_range_point_to_the_enclosures(
+def test_float_functions_outside_their_range_name_the_enclosures(
     noise: Noise, argument: str, range_of: str
 ) -> None:
     for act in (
@@ -272,7 +272,7 @@ def test_floats_outside_their_range_point_to_the_enclosures(
 
 
 @pytest.mark.parametrize("text", ["", "discrete-laplace:scale=1:2", "discrete-laplace:=10"])
-def test_a_spelling_that_is_none(text: str) -> None:
+def test_invalid_text_of_a_noise_is_refused(text: str) -> None:
     refusal(lambda: read_noise(text))
 
 
@@ -282,5 +282,5 @@ def test_a_spelling_that_is_none(text: str) -> None:
      {"law": "discrete-laplace", "scale": "0"}, {"law": None}, {"law": ["discrete-laplace"]}],
     ids=ident,
 )  # fmt: skip
-def test_json_that_is_none(data: Any) -> None:
+def test_invalid_json_of_a_noise_is_refused(data: Any) -> None:
     refusal(lambda: noise_from_json(data))

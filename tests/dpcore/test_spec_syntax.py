@@ -43,7 +43,7 @@ def refusal(read: Callable[[str], Any], text: str) -> InvalidParameter:
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_every_reader_refuses_the_same_slips_in_the_same_words(kind: str) -> None:
+def test_every_parser_gives_the_same_error_for_the_same_mistake(kind: str) -> None:
     read, argument, spec, last = READERS[kind]
     key, _, value = last.partition("=")
     read(spec)
@@ -57,7 +57,7 @@ def test_every_reader_refuses_the_same_slips_in_the_same_words(kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["noise", "space", "protocol", "bandit"])
-def test_a_key_that_is_missing_or_unknown_is_named(kind: str) -> None:
+def test_a_missing_or_unknown_key_is_named(kind: str) -> None:
     read, argument, spec, last = READERS[kind]
     key = last.partition("=")[0]
     missing = refusal(read, spec.removesuffix(last).rstrip(","))
@@ -69,7 +69,7 @@ def test_a_key_that_is_missing_or_unknown_is_named(kind: str) -> None:
     assert f"'x{last}':" in unknown.reason
 
 
-def test_the_nearest_name_is_told_and_none_where_none_is_near() -> None:
+def test_a_close_name_is_suggested() -> None:
     known = {"sign": 1, "length": 2}
     assert find_name("feature", "sign", known) == 1
     assert did_you_mean("sing", known) == "did you mean sign? "
@@ -83,7 +83,7 @@ def test_the_nearest_name_is_told_and_none_where_none_is_near() -> None:
 
 
 @pytest.mark.parametrize("text", ["3", "l1=3", "l2-squared=4", "box=1x2x2"])
-def test_a_sensitivity_is_read_as_it_is_written(text: str) -> None:
+def test_the_text_of_a_sensitivity_survives_a_round_trip(text: str) -> None:
     assert write_sensitivity(read_sensitivity("--sensitivity", text)) == text
 
 
@@ -99,7 +99,7 @@ def test_a_sensitivity_is_read_as_it_is_written(text: str) -> None:
         ("l1=1,l1=2", "must have the form 3, l1=3"),
     ],
 )
-def test_a_sensitivity_that_is_misspelt_is_refused(text: str, says: str) -> None:
+def test_a_misspelt_sensitivity_is_refused(text: str, says: str) -> None:
     error = refusal(lambda typed: read_sensitivity("--sensitivity", typed), text)
     assert error.argument == "--sensitivity"
     assert says in error.reason
@@ -127,7 +127,7 @@ MEANT = {
 
 
 @pytest.mark.parametrize(("typed", "meant"), MEANT.items())
-def test_what_was_meant_is_told(typed: str, meant: str) -> None:
+def test_the_intended_noise_is_suggested(typed: str, meant: str) -> None:
     with pytest.raises(InvalidParameter) as refused:
         read_noise(typed)
     assert str(refused.value).endswith(f"; did you mean {meant}?")

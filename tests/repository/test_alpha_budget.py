@@ -24,7 +24,7 @@ def test_the_run_has_one_budget() -> None:
 
 @by_day(1)
 @pytest.mark.parametrize(("second", "passed"), [("4e-7", True), ("7e-7", False)])
-def test_a_run_that_overspends_fails_and_every_run_prints_its_account(
+def test_a_run_that_exceeds_the_alpha_budget_fails_and_every_run_prints_its_total(
     tmp_path: Path, second: str, passed: bool
 ) -> None:
     """Two modules share one budget; together they may not exceed its total."""
@@ -41,7 +41,9 @@ def test_a_run_that_overspends_fails_and_every_run_prints_its_account(
         assert "'second' needs alpha = 7e-7, but only 5e-7 of 1e-6 is left" in run.stdout
 
 
-def test_the_parts_of_a_run_are_all_of_it_and_share_one_budget(pytestconfig: pytest.Config) -> None:
+def test_the_parts_of_a_run_cover_all_tests_and_share_one_budget(
+    pytestconfig: pytest.Config,
+) -> None:
     told = subprocess.run(
         ["make", "-n", "test", "OPTIONS=-x"], cwd=ROOT, capture_output=True, text=True, check=True
     )

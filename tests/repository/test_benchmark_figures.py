@@ -173,11 +173,11 @@ def shown(text: str) -> list[str]:
     return [lines[i] for i in table if not lines[i + 1].startswith("|---")]
 
 
-def test_every_table_is_the_committed_result() -> None:
+def test_every_table_equals_the_committed_results() -> None:
     assert sorted(shown(PAGE.read_text("utf-8"))) == sorted(expected())
 
 
-def test_the_page_says_what_random_compositions_showed() -> None:
+def test_the_page_states_the_result_of_random_compositions() -> None:
     found = result("random_compositions")
     page = " ".join(PAGE.read_text("utf-8").split())
     for figure in (
@@ -187,7 +187,7 @@ def test_the_page_says_what_random_compositions_showed() -> None:
         assert figure in page
 
 
-def test_a_table_of_other_figures_is_refused() -> None:
+def test_a_table_with_changed_figures_is_detected() -> None:
     page = sorted(shown(PAGE.read_text("utf-8")))
     samplers = result("samplers")
     samplers["batch"][0]["million_draws_per_second"]["dpcore"] *= 2
@@ -210,7 +210,7 @@ def test_a_table_of_other_figures_is_refused() -> None:
     assert sorted(shown(PAGE.read_text("utf-8") + "\n| made up | 1 | 2 |\n")) != page
 
 
-def test_the_readme_says_how_much_faster_batches_are() -> None:
+def test_the_readme_states_the_measured_speed_of_batches() -> None:
     told = re.search(r"at least (\d+) times as fast", (ROOT / "README.md").read_text("utf-8"))
     speeds = [row["million_draws_per_second"] for row in result("samplers")["batch"]]
     beside = [speed["dpcore"] / speed["opendp"] for speed in speeds if "opendp" in speed]
@@ -219,7 +219,7 @@ def test_the_readme_says_how_much_faster_batches_are() -> None:
     assert min(beside) < 2 * int(told[1])
 
 
-def test_the_limits_page_tells_what_time_told() -> None:
+def test_the_page_of_limits_states_the_measured_correlation_of_time() -> None:
     rows = result("samplers")["timing"]
     peers = [row for row in rows if row["draw"].startswith("opendp")]
     timing = [row for row in rows if row not in peers]

@@ -28,17 +28,17 @@ def _apart(case: Case, *, factor: float = 1.0) -> float:
 
 @by_day(8)
 @pytest.mark.parametrize("case", BATTERY, ids=lambda case: case.name)
-def test_the_ratio_moves_one_dataset_to_the_other(case: Case) -> None:
+def test_the_true_likelihood_ratio_satisfies_its_identity(case: Case) -> None:
     assert _apart(case) < 4.0
 
 
 @pytest.mark.parametrize("name", ["laplace", "prefix-sums", "sparse-vector-6", "one-time-rappor"])
-def test_another_ratio_does_not(name: str) -> None:
+def test_a_wrong_likelihood_ratio_is_detected(name: str) -> None:
     (case,) = (case for case in BATTERY if case.name == name)
     assert _apart(case, factor=2.0) > 4.0
 
 
-def test_the_oracle_of_randomised_bits_is_known() -> None:
+def test_the_oracle_of_randomised_bits_agrees_with_its_closed_form() -> None:
     # Of six informative bits, the half-line of all six has the largest bound at 10^9 runs.
     (case,) = (case for case in BATTERY if case.name == "one-time-rappor")
     most = 6 * math.log(0.525 / 0.475)

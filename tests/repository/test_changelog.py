@@ -45,6 +45,6 @@ def test_every_new_path_of_a_moved_module_exists() -> None:
 @pytest.mark.parametrize(
     "name", ["audit.statistical_tests.sample_verdict", "audit.outputs.watchdog"]
 )
-def test_a_path_that_moved_again_is_noticed(name: str) -> None:
+def test_a_module_that_moved_again_is_detected(name: str) -> None:
     row = f"| `audit.verdict` | `{name}` |\n"
     assert lost(CHANGELOG.replace("|---|---|\n", f"|---|---|\n{row}", 1)) == [name]

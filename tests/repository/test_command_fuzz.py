@@ -36,7 +36,7 @@ def test_every_command_has_its_row() -> None:
 
 
 @pytest.mark.parametrize("row", COMMANDS, ids=lambda row: "-".join(row.words))
-def test_hostile_lines_are_answered_or_refused(
+def test_hostile_command_lines_are_answered_or_refused(
     row: Row, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rng = Random(12)
@@ -47,7 +47,7 @@ def test_hostile_lines_are_answered_or_refused(
 
 @by_day(16)
 @pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
-def test_every_hostile_value_of_a_cheap_option(
+def test_every_hostile_value_of_a_fast_option_is_answered_or_refused(
     value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     law = "discrete-laplace:scale=10"
@@ -62,7 +62,7 @@ def test_every_hostile_value_of_a_cheap_option(
         assert (wrong(typed(capsys, *words)), words) == (None, words)
 
 
-def test_a_command_that_fails_is_seen(
+def test_a_failing_command_is_detected(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(argument: str, text: str) -> None:
@@ -76,7 +76,7 @@ def test_a_command_that_fails_is_seen(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(LONG))
-def test_hostile_lines_in_real_processes(seed: int) -> None:
+def test_hostile_command_lines_in_real_processes_are_answered_or_refused(seed: int) -> None:
     start = "import dpcore.cli.app; dpcore.cli.app.main()"
     rng = Random(seed)
     row = rng.choice(COMMANDS)

@@ -39,7 +39,7 @@ def test_the_page_runs_as_printed(page: Path, folder: Path) -> None:
     run_page(str(page.relative_to(ROOT)), text, folder, forked_commands.run if by_day else None)
 
 
-def test_a_newcomers_pages_state_the_default_relation_and_the_words_of_a_report() -> None:
+def test_pages_for_newcomers_state_the_default_relation_and_the_terms_of_a_report() -> None:
     start, guide = ((ROOT / "docs" / f"{n}.md").read_text("utf-8") for n in ("start", "user_guide"))
     assert f"The default is `{Scope().relation.value}`" in start
     assert all(f"`{word}" in guide for word in ("precision(output)", "learned(output)", "leader"))
@@ -55,9 +55,7 @@ TESTS = [block for block in first_examples() if "def test_" in block.text]
 
 
 @pytest.mark.parametrize("block", TESTS, ids=lambda block: block.page)
-def test_the_first_test_of_a_page_passes_in_a_project_of_its_own(
-    block: Block, tmp_path: Path
-) -> None:
+def test_the_first_test_of_a_page_passes_in_an_empty_project(block: Block, tmp_path: Path) -> None:
     run_alone(block, tmp_path)
 
 
@@ -65,9 +63,7 @@ def test_the_first_test_of_a_page_passes_in_a_project_of_its_own(
 @pytest.mark.parametrize(
     "block", [b for b in first_examples() if b not in TESTS], ids=lambda block: block.page
 )
-def test_the_first_example_of_a_page_runs_in_a_project_of_its_own(
-    block: Block, tmp_path: Path
-) -> None:
+def test_the_first_example_of_a_page_runs_in_an_empty_project(block: Block, tmp_path: Path) -> None:
     run_alone(block, tmp_path)
 
 
@@ -89,7 +85,7 @@ SLOW = """>>> import time
         ("raise SystemExit(3)\n", "exited with 3, not 0"),
     ],
 )
-def test_a_first_example_that_needs_more_than_its_project_is_noticed(
+def test_a_first_example_that_needs_other_files_is_detected(
     tmp_path: Path, text: str, complaint: str
 ) -> None:
     with pytest.raises(PageError) as caught:
@@ -128,7 +124,7 @@ x = 6
 """
 
 
-def test_a_page_that_tells_the_truth_passes(folder: Path) -> None:
+def test_a_correct_page_passes(folder: Path) -> None:
     # Two python blocks and four commands, one of which is shown only.
     assert run_page("true.md", TRUE, folder) == 6
 
@@ -149,7 +145,7 @@ def test_a_page_that_tells_the_truth_passes(folder: Path) -> None:
         ("```\nls\n```\n", "'' is none of"),
     ],
 )
-def test_a_page_that_does_not_is_noticed(folder: Path, block: str, complaint: str) -> None:
+def test_a_wrong_page_is_detected(folder: Path, block: str, complaint: str) -> None:
     with pytest.raises(PageError, match=complaint):
         run_page("false.md", "# A page\n\n" + block, folder)
 
@@ -161,7 +157,7 @@ def test_a_python_block_that_fails_names_its_line(folder: Path) -> None:
     assert str(caught.traceback[-1].path).endswith("false.md")
 
 
-def test_two_pages_share_no_names(folder: Path) -> None:
+def test_two_pages_share_no_variables(folder: Path) -> None:
     run_page("one.md", "```python\nx = 1\n```\n", folder)
     with pytest.raises(NameError):
         run_page("two.md", "```python\nx\n```\n", folder)

@@ -170,7 +170,9 @@ def words(text: object) -> str:
 
 @by_day(6)
 @pytest.mark.parametrize("name", list(PICTURES))
-def test_a_picture_can_be_read(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_legible_figure_passes(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with looked_at(monkeypatch) as found:
         PICTURES[name](tmp_path / "a.svg")
     assert found == []
@@ -191,7 +193,7 @@ def wide(figure: Figure, place: Any, **options: Any) -> None:
         (epochs, {"outside_legend": void}, "not in the legend: noise multiplier 2"),
     ],
 )
-def test_a_picture_that_cannot_be_read_is_seen(
+def test_an_illegible_figure_is_detected(
     drawn: Callable[[Path], None],
     stand_ins: dict[str, Any],
     fault: str,
@@ -205,7 +207,7 @@ def test_a_picture_that_cannot_be_read_is_seen(
     assert [one for one in found if one.startswith(fault)]
 
 
-def test_texts_that_meet_and_axes_without_a_name_are_seen(
+def test_overlapping_texts_and_unnamed_axes_are_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
@@ -246,7 +248,7 @@ def beyond(svg: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", sorted(FIGURES.glob("*.svg")), ids=lambda path: path.stem)
-def test_a_committed_figure_can_be_read(path: Path) -> None:
+def test_every_committed_figure_is_legible(path: Path) -> None:
     svg = path.read_text(encoding="utf-8")
     assert beyond(svg) == []
     first = re.search(r">([^<>]*)</text>", svg)

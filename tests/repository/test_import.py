@@ -88,7 +88,7 @@ for statement in rest:
         ("scipy.special", "import audit.run_audit, audit", ("sample_layer",)),  # counts no runs
     ],
 )
-def test_what_few_need_is_loaded_when_it_is_asked_for(
+def test_rarely_used_modules_are_loaded_on_demand(
     watched: str, first: str, later: tuple[str, ...]
 ) -> None:
     package = first.rpartition(" ")[2]
@@ -98,7 +98,7 @@ def test_what_few_need_is_loaded_when_it_is_asked_for(
 
 
 @pytest.mark.parametrize("package", ["dpcore", "accounting", "audit", "bandits"])
-def test_every_public_name_is_found(package: str) -> None:
+def test_every_public_name_can_be_imported(package: str) -> None:
     module = importlib.import_module(package)
     assert all(hasattr(module, name) for name in module.__all__)
 
@@ -117,7 +117,7 @@ def test_every_public_name_is_found(package: str) -> None:
         ),
     ],
 )
-def test_an_import_that_is_not_silent_is_noticed(tmp_path: Path, body: str, noise: str) -> None:
+def test_an_import_that_is_not_silent_is_detected(tmp_path: Path, body: str, noise: str) -> None:
     (tmp_path / "loud.py").write_text(body)
     assert noise in noise_of_import("loud", HEAVY, tmp_path)
 

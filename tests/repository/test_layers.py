@@ -68,7 +68,7 @@ def inside(package: str) -> set[tuple[str, str]]:
     return {(f"{package}.{a}", f"{package}.{b}") for a, b in pairs}
 
 
-def test_this_tree_keeps_its_layers() -> None:
+def test_the_import_contracts_hold_for_this_tree() -> None:
     run = lint(ROOT)
     assert run.returncode == 0, run.stdout + run.stderr
     assert KEPT in run.stdout
@@ -89,7 +89,7 @@ def test_every_forbidden_import_breaks_its_contract(tmp_path: Path) -> None:
     assert [chain for chain in chains if chain not in run.stdout] == []
 
 
-def test_circles_and_folders_that_no_floor_names_break_their_contracts(tmp_path: Path) -> None:
+def test_import_cycles_and_unnamed_folders_break_their_contracts(tmp_path: Path) -> None:
     """Two files of a package that import each other, and a folder of each package."""
     rooms = [f"{package}.{FLOORS[package][-1][0]}" for package in PACKAGES]
     plant(tmp_path, set(), *(f"{package}.attic" for package in PACKAGES))

@@ -99,11 +99,11 @@ def absent_names(proof: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", every_page(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     assert dead_links(page) == []
 
 
-def test_every_page_that_the_code_names_is_there() -> None:
+def test_every_page_that_the_code_names_exists() -> None:
     sources = [path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py"))]
     absent = {
         str(path.relative_to(ROOT)): absent_pages(path.read_text(encoding="utf-8"))
@@ -113,11 +113,11 @@ def test_every_page_that_the_code_names_is_there() -> None:
 
 
 @pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", *pages()], ids=lambda page: page.stem)
-def test_every_file_that_a_page_for_contributors_names_is_there(page: Path) -> None:
+def test_every_file_that_a_page_for_contributors_names_exists(page: Path) -> None:
     assert absent_files(page.read_text(encoding="utf-8")) == []
 
 
-def test_a_file_that_is_named_and_absent_is_noticed() -> None:
+def test_a_missing_named_file_is_detected() -> None:
     there = "`bandits/privatizers/running_sums.py`, `combinatorial_problem.py`, curve.md"
     assert absent_files(f"{there}, `totals.py` or `docs/proofs/absent.md`") == [
         "totals.py",
@@ -126,16 +126,16 @@ def test_a_file_that_is_named_and_absent_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
-def test_every_test_that_a_proof_names_is_there(page: Path) -> None:
+def test_every_test_that_a_proof_names_exists(page: Path) -> None:
     assert dangling_tests(page.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
-def test_every_name_that_a_proof_sets_as_code_is_there(page: Path) -> None:
+def test_every_code_name_in_a_proof_exists(page: Path) -> None:
     assert absent_names(page.read_text(encoding="utf-8")) == []
 
 
-def test_a_name_that_no_code_has_is_noticed() -> None:
+def test_a_missing_code_name_is_detected() -> None:
     absent = "_nowhere" * 2
     assert absent_names(f"`absent_names(page)` and `b_j`, but not `{absent}()`") == [absent]
 
@@ -145,14 +145,14 @@ def test_a_name_that_no_code_has_is_noticed() -> None:
     [
         ("test_links.py", True),
         ("tests/repository/test_links.py", True),
-        ("test_a_dead_link_is_noticed", True),
+        ("test_a_dead_link_is_detected", True),
         ("test_absent.py", False),
         ("tests/dpcore/test_links.py", False),
         ("test_returning.py", False),
         ("test_that_nobody_wrote", False),
     ],
 )
-def test_a_test_that_is_named_and_absent_is_noticed(name: str, found: bool) -> None:
+def test_a_missing_named_test_is_detected(name: str, found: bool) -> None:
     assert (dangling_tests(f"`{name}`: mutants") == []) is found
 
 
@@ -184,12 +184,12 @@ def test_every_page_of_the_docs_can_be_reached_from_its_index() -> None:
         ("[a](http://example.org)", False),
     ],
 )
-def test_a_dead_link_is_noticed(tmp_path: Path, link: str, alive: bool) -> None:
+def test_a_dead_link_is_detected(tmp_path: Path, link: str, alive: bool) -> None:
     (tmp_path / "there.md").write_text("# A: `b`, c\n")
     page = tmp_path / "page.md"
     page.write_text(f"# Here\n{link}\n")
     assert (dead_links(page) == []) is alive
 
 
-def test_a_page_that_is_named_and_absent_is_noticed() -> None:
+def test_a_missing_named_page_is_detected() -> None:
     assert absent_pages("Proof: docs/proofs/absent.md; docs/index.md") == ["docs/proofs/absent.md"]

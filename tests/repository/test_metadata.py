@@ -34,7 +34,7 @@ def required() -> set[str]:
     return names - {PROJECT["name"]}
 
 
-def test_the_licence_is_the_one_that_every_file_names() -> None:
+def test_every_file_names_the_same_licence() -> None:
     text = (ROOT / "LICENSE").read_text(encoding="utf-8")
     assert "Apache License\n" in text
     assert "Version 2.0, January 2004" in text
@@ -53,12 +53,12 @@ def test_the_citation_is_of_this_version() -> None:
     assert f"\n## {told['version']} " in changes
 
 
-def test_the_page_of_dependencies_names_them_all_and_no_others() -> None:
+def test_the_page_of_dependencies_lists_exactly_the_required_packages() -> None:
     text = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
     assert packages(text.partition("## ")[0]) == required()
 
 
-def test_a_dependency_that_the_page_forgets_is_noticed() -> None:
+def test_a_dependency_missing_from_the_page_is_detected() -> None:
     table = "| package | for |\n|---|---|\n| numpy | x |\n| typer, rich (extra `plot`) | y |\n"
     assert packages(table) == {"numpy", "typer", "rich"}
     assert packages(table + "| scikit-learn < 1.6 (extra `peers`) | z |\n") == {

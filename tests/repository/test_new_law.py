@@ -28,9 +28,9 @@ def homeless(laws: Iterable[type[Noise]]) -> dict[str, list[str]]:
     return {name: places for name, places in found.items() if places}
 
 
-def test_every_law_is_where_a_reader_looks_for_it() -> None:
+def test_every_law_is_in_every_required_place() -> None:
     assert homeless(LAWS.values()) == {}
 
 
-def test_a_law_that_is_nowhere_is_noticed() -> None:
+def test_a_law_missing_from_a_place_is_detected() -> None:
     assert len(homeless([Triangle])["triangle"]) == 3

@@ -98,7 +98,7 @@ def oldest(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.nightly
-def test_the_oldest_versions_keep_what_the_pages_say(oldest: Path, tmp_path: Path) -> None:
+def test_pages_run_with_the_oldest_versions(oldest: Path, tmp_path: Path) -> None:
     run_pages(oldest, tmp_path)
     run(oldest / "dpcore", *PARALLEL, cwd=tmp_path, code=1)
     run(oldest / "dpcore", "audit", "--help", cwd=tmp_path)
@@ -107,7 +107,9 @@ def test_the_oldest_versions_keep_what_the_pages_say(oldest: Path, tmp_path: Pat
 
 
 @pytest.mark.nightly
-def test_the_oldest_versions_charge_ledgers_on_both_databases(oldest: Path, tmp_path: Path) -> None:
+def test_charges_pass_with_the_oldest_versions_on_both_databases(
+    oldest: Path, tmp_path: Path
+) -> None:
     shutil.copytree(
         ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__")
     )
@@ -125,9 +127,7 @@ def test_the_oldest_versions_charge_ledgers_on_both_databases(oldest: Path, tmp_
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("version", OTHERS)
-def test_another_interpreter_keeps_what_the_pages_say(
-    wheel: Path, tmp_path: Path, version: str
-) -> None:
+def test_pages_run_on_other_interpreters(wheel: Path, tmp_path: Path, version: str) -> None:
     programs = installed(wheel, tmp_path, version)
     run_pages(programs, tmp_path)
     run(programs / "dpcore", *PARALLEL, cwd=tmp_path, code=1)
@@ -141,7 +141,7 @@ def test_every_dependency_has_one_lower_bound() -> None:
             pins([wrong])
 
 
-def test_the_interpreters_that_are_claimed_are_those_that_are_tested() -> None:
+def test_the_claimed_interpreters_are_the_tested_ones() -> None:
     claimed = {
         one.rpartition(" ")[2]
         for one in PROJECT["classifiers"]

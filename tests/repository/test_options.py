@@ -113,7 +113,7 @@ def test_every_option_that_a_help_text_mentions_exists() -> None:
         assert wrong(text) == [], path
 
 
-def test_a_help_shows_what_an_option_takes_and_that_a_flag_takes_nothing() -> None:
+def test_help_shows_the_value_of_each_option_and_none_for_flags() -> None:
     for path, command in COMMANDS.items():
         for one in command.params:
             if one.param_type_name == "option" and "completion" not in one.name:
@@ -129,7 +129,7 @@ SAMPLES: Final[dict[Any, list[Any]]] = {
 }
 
 
-def test_values_are_converted_as_by_the_parser_itself() -> None:
+def test_values_are_converted_like_by_the_parser() -> None:
     kinds = set()
     for command in COMMANDS.values():
         for one in command.params:
@@ -149,7 +149,7 @@ def test_every_option_that_an_error_names_exists() -> None:
             assert set(named) <= known | PARSED, path
 
 
-def test_an_option_that_does_not_exist_is_seen() -> None:
+def test_a_missing_option_is_detected() -> None:
     assert wrong("more than one machine: dpcore audit --backend dask.") == [
         "dpcore audit --backend",
         "--backend",
@@ -159,7 +159,7 @@ def test_an_option_that_does_not_exist_is_seen() -> None:
     assert wrong("`dpcore audit half-scale --jobs 2 --seed 1`, `dpcore pmf LAW -- --1`") == []
 
 
-def test_the_commands_that_the_readme_lists_are_all() -> None:
+def test_the_readme_lists_every_command() -> None:
     said = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1] for line in said.splitlines() if line.startswith("| `dpcore")]
     listed = set()
@@ -186,7 +186,7 @@ def test_every_extra_target_and_path_that_a_text_mentions_exists() -> None:
         assert absent(text.read_text(encoding="utf-8")) == [], text
 
 
-def test_an_extra_a_target_or_a_path_that_does_not_exist_is_seen() -> None:
+def test_a_missing_extra_target_or_path_is_detected() -> None:
     assert absent("`pip install dpcore[plot,plots]` (extra `nope`)") == ["plots", "nope"]
     assert absent("`make test`, `make nonsense`, make a face") == ["make nonsense"]
     assert (

@@ -68,21 +68,21 @@ def edit(tree: Path, old: str, new: str, file: str = "law.py") -> None:
 
 
 @pytest.mark.parametrize("page", proofs.pages(), ids=lambda page: page.stem)
-def test_every_page_binds_the_code_as_it_is(page: Path) -> None:
+def test_every_page_binds_the_current_code(page: Path) -> None:
     assert proofs.complaints(page) == []
 
 
-def test_every_object_on_the_list_has_a_page() -> None:
+def test_every_object_that_needs_a_proof_is_bound_by_a_page() -> None:
     assert proofs.unproven() == []
 
 
-def test_a_page_just_read_binds(tree: Path) -> None:
+def test_an_updated_page_binds(tree: Path) -> None:
     assert complaints(tree) == []
     assert (tree / "docs/proofs/law.md").read_text().endswith("---\n# A law\nIt is so.\n")
     assert proofs.update(tree / "docs/proofs/law.md", tree) == []
 
 
-def test_words_about_the_code_may_change(tree: Path) -> None:
+def test_docstrings_and_comments_may_change(tree: Path) -> None:
     edit(tree, '"""Draw."""', '"""Draw one, exactly."""')
     edit(tree, "# the sign, then the size", "# sign first")
     edit(tree, "sign = rng.flip()", "sign = ( rng.flip() )")
@@ -111,7 +111,7 @@ def test_other_objects_of_the_module_may_change(tree: Path, old: str, new: str) 
         ("2**62", "2**63"),
     ],
 )
-def test_what_a_bound_object_leans_on_is_noticed(tree: Path, old: str, new: str) -> None:
+def test_a_change_of_a_dependency_is_detected(tree: Path, old: str, new: str) -> None:
     edit(tree, old, new)
     assert ["was read with" in line for line in complaints(tree)] == [True]
 
@@ -126,7 +126,7 @@ def test_what_a_bound_object_leans_on_is_noticed(tree: Path, old: str, new: str)
         ("    def sample", "    @cache\n    def sample"),
     ],
 )
-def test_mutated_code_is_noticed(tree: Path, old: str, new: str) -> None:
+def test_changed_code_is_detected(tree: Path, old: str, new: str) -> None:
     edit(tree, old, new)
     assert ["was read with" in line for line in complaints(tree)] == [True]
     assert proofs.update(tree / "docs/proofs/law.md", tree) != []
@@ -160,7 +160,7 @@ def test_every_kind_of_object_can_be_named(tree: Path, name: str, old: str, new:
         ("law 0123456789abcdef", "not 'package.module:object hash'"),
     ],
 )
-def test_a_page_that_names_nothing_or_another_hash_is_refused(
+def test_a_page_with_a_missing_object_or_wrong_hash_is_refused(
     tree: Path, line: str, complaint: str
 ) -> None:
     (tree / "docs/proofs/law.md").write_text(f"---\nproves:\n  - {line}\n---\n")
@@ -177,13 +177,15 @@ def test_a_page_without_a_block_is_refused(tree: Path, text: str) -> None:
     assert "must open with" in found
 
 
-def test_an_object_that_no_page_names_is_noticed(tree: Path) -> None:
+def test_an_unbound_object_is_detected(tree: Path) -> None:
     assert proofs.unproven(tree, needed=("law:Law.sample",)) == []
     assert proofs.unproven(tree, needed=("law:Law.sample", "law:bounded")) == ["law:bounded"]
     edit(tree, "law:Law.sample", "lore:Law.sample", file="docs/proofs/law.md")
     assert proofs.unproven(tree, needed=("law:Law.sample",)) == ["law:Law.sample"]
 
 
-def test_the_tool_answers_in_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_tool_prints_one_line_for_each_page(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert proofs.main(["--update", str(tmp_path / "absent.md")]) == 2
     assert capsys.readouterr().err.startswith("error: ")

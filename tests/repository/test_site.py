@@ -87,7 +87,7 @@ def test_the_reference_has_every_public_name(package: str) -> None:
         ('<script src="../_static/a.js"><link href="a.css"> url(data:image/png;base64,//aa)', []),
     ],
 )
-def test_an_asset_of_another_host_is_noticed(text: str, found: list[str]) -> None:
+def test_an_asset_of_another_host_is_detected(text: str, found: list[str]) -> None:
     assert external_assets(text) == found
 
 
@@ -97,7 +97,7 @@ def unstripped(notebook: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_a_tutorial_is_kept_without_outputs(path: Path) -> None:
+def test_tutorials_are_stored_without_outputs(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert unstripped(text) == []
     assert unstripped(text.replace('"execution_count": null', '"execution_count": 1', 1)) != []
@@ -113,7 +113,7 @@ def run(notebook: Any, folder: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("default")  # warnings of Jupyter are not ours
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_a_tutorial_runs(path: Path, tmp_path: Path) -> None:
+def test_every_tutorial_runs(path: Path, tmp_path: Path) -> None:
     import nbformat
 
     run(nbformat.read(path, as_version=4), tmp_path)
@@ -121,7 +121,7 @@ def test_a_tutorial_runs(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("default")
-def test_a_tutorial_that_raises_is_noticed(tmp_path: Path) -> None:
+def test_a_tutorial_that_raises_is_detected(tmp_path: Path) -> None:
     from nbclient.exceptions import CellExecutionError
     from nbformat import v4
 

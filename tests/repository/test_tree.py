@@ -108,14 +108,14 @@ def test_every_package_is_in_the_wheel() -> None:
     assert settings["tool"]["importlinter"]["root_packages"] == list(PACKAGES)
 
 
-def test_no_file_outgrows_its_idea() -> None:
+def test_no_file_is_too_long() -> None:
     files = python_files(*CODE)
     assert [p.name for p in files if outgrown(p.read_text(encoding="utf-8"))] == []
     assert outgrown("x\n" * (MOST_LINES + 1))
     assert not outgrown("x\n" * MOST_LINES)
 
 
-def test_no_function_outgrows_a_screen() -> None:
+def test_no_function_is_too_long() -> None:
     named = ((path, path.read_text(encoding="utf-8")) for path in python_files(*CODE))
     found = {
         f"{path.relative_to(ROOT)}:{name}"
@@ -148,7 +148,7 @@ def test_tests_mirror_the_folders(tmp_path: Path) -> None:
     assert untested(tmp_path) == ["audit/attic"]
 
 
-def test_every_file_is_named_after_its_idea() -> None:
+def test_no_file_has_a_generic_name() -> None:
     names = [str(path.relative_to(ROOT)) for path in python_files(*CODE)]
     assert [name for name in names if banned_words(name)] == []
     assert banned_words("dpcore/noise_utils.py") == {"utils"}
@@ -156,7 +156,7 @@ def test_every_file_is_named_after_its_idea() -> None:
     assert banned_words("audit/commonplace.py") == set()
 
 
-def test_no_file_names_somebodys_machine() -> None:
+def test_no_file_contains_a_path_of_a_particular_machine() -> None:
     found = {
         str(path.relative_to(ROOT)): machine_paths(path.read_text(encoding="utf-8"))
         for path in text_files()
@@ -165,13 +165,13 @@ def test_no_file_names_somebodys_machine() -> None:
 
 
 @pytest.mark.parametrize("folder", ["home", "root", "Users", "work", "tmp"])
-def test_a_machine_path_is_noticed(folder: str) -> None:
+def test_a_path_of_a_particular_machine_is_detected(folder: str) -> None:
     assert machine_paths(f"open('/{folder}/me/x')") != []
     assert machine_paths(f"see `/{folder}/me`") != []
     assert machine_paths(f"a/{folder}/x, ../{folder}/x, {folder}/x, k/{folder}") == []
 
 
-def test_every_ignore_in_the_code_has_its_reason() -> None:
+def test_every_ignore_comment_states_its_reason() -> None:
     found = {
         str(path.relative_to(ROOT)): unexplained_ignores(path.read_text(encoding="utf-8"))
         for path in python_files(*CODE)
@@ -189,11 +189,11 @@ def test_every_ignore_in_the_code_has_its_reason() -> None:
         ("# what a type: ignore would hide", True),
     ],
 )
-def test_an_ignore_without_a_reason_is_noticed(comment: str, explained: bool) -> None:
+def test_an_ignore_comment_without_a_reason_is_detected(comment: str, explained: bool) -> None:
     assert (unexplained_ignores(f"x = 1  {comment}\n") == []) is explained
 
 
-def test_every_ignore_in_the_settings_has_its_reason() -> None:
+def test_every_ignored_rule_in_the_settings_has_a_reason() -> None:
     settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert "ignore = [\n" in settings
     assert unexplained_entries(settings) == []

@@ -17,7 +17,7 @@ PACKAGES = ("dpcore", "accounting", "audit", "bandits")
 pytestmark = pytest.mark.nightly
 
 
-def test_the_wheel_holds_the_packages_typed_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_contains_exactly_the_typed_packages(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     for package in PACKAGES:
         assert f"{package}/py.typed" in names
@@ -27,7 +27,7 @@ def test_the_wheel_holds_the_packages_typed_and_nothing_else(wheel: Path) -> Non
     assert {top for top in tops if not top.startswith("dpcore-")} == set(PACKAGES)
 
 
-def test_the_source_archive_holds_the_licence_the_tests_and_the_pages(tmp_path: Path) -> None:
+def test_the_source_archive_contains_licence_tests_and_pages(tmp_path: Path) -> None:
     venv.create(tmp_path / "empty", with_pip=True)
     python = tmp_path / "empty/bin/python"
     run(python, "-m", "pip", "install", "-qq", "hatchling>=1.27", cwd=tmp_path)
@@ -48,7 +48,7 @@ def test_the_source_archive_holds_the_licence_the_tests_and_the_pages(tmp_path: 
     assert not {name for name in names if "__pycache__" in name or name.startswith(".venv")}
 
 
-def test_the_command_works_where_nothing_else_is_installed(wheel: Path, tmp_path: Path) -> None:
+def test_the_command_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "empty", with_pip=True)
     programs = tmp_path / "empty/bin"
     run(programs / "python", "-m", "pip", "install", "-qq", wheel, cwd=tmp_path)

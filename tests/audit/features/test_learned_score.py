@@ -88,14 +88,14 @@ def peeking(outputs: Any, worlds: Any) -> Any:
     return teacher.scores(outputs, worlds)["learned"]
 
 
-def test_a_learner_at_the_boundary_does_not_refute_and_one_that_peeks_does() -> None:
+def test_a_learner_at_the_boundary_does_not_refute_but_a_peeking_mutant_does() -> None:
     alpha, repeats = buy_alpha("learned scores at the boundary", "1e-9"), effort(3, 1000)
     wrong = alarms(repeats, honest)
     assert stats.binom.sf(wrong - 1, repeats, 0.05) > alpha
     assert stats.binom.sf(alarms(12, peeking) - 1, 12, 0.05) < 1e-9
 
 
-def test_a_block_is_scored_before_its_worlds_are_seen() -> None:
+def test_a_block_is_scored_before_its_datasets_are_used() -> None:
     outputs, worlds = response(900, 4, np.random.default_rng(3))
     ends = block_ends(900)
     found, models = learned_scores(outputs, worlds, ends)
@@ -109,7 +109,7 @@ def test_a_block_is_scored_before_its_worlds_are_seen() -> None:
     assert (learned_scores(outputs, other, ends)[0]["learned"] != found["learned"]).any()
 
 
-def test_a_score_reads_each_output_by_itself() -> None:
+def test_a_score_reads_each_output_separately() -> None:
     outputs, worlds = response(900, 4, np.random.default_rng(3))
     teacher = OnlineLearner()
     teacher.scores(outputs, worlds)
@@ -160,7 +160,7 @@ def by_hand(row: Any, score: ScoreJson) -> float:
 
 
 @pytest.mark.parametrize("function", [broken, shifted])
-def test_the_witness_is_counted_again_from_its_json(function: Any) -> None:
+def test_the_witness_can_be_counted_again_from_its_json(function: Any) -> None:
     # The lowest bits of the floats also reveal the dataset; another test covers them.
     plan = Plan(
         claim=Claim(epsilon="0.01"),
@@ -224,7 +224,9 @@ def test_the_report_does_not_depend_on_how_runs_are_drawn(tmp_path: Path, sequen
         assert sample(target, plan, state=state).to_json() == whole
 
 
-def test_nothing_is_learned_of_constants_and_little_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_score_is_learned_from_constants_or_from_few_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     worlds = np.arange(300) % 2 == 0
     found, models = learned_scores([[1, 2]] * 300, worlds, [100, 200, 300])
     assert not any(scores.any() for scores in found.values())
@@ -236,7 +238,7 @@ def test_nothing_is_learned_of_constants_and_little_of_few(monkeypatch: pytest.M
 
 
 @pytest.mark.nightly
-def test_an_audit_of_vectors_takes_little_more_memory_than_their_data() -> None:
+def test_an_audit_of_vectors_needs_little_more_memory_than_its_data() -> None:
     def vectors(d: int, n: int, rng: np.random.Generator) -> Any:
         return np.rint(rng.laplace(0, 20, (n, 100)) * 1024) / 1024 + d / 100
 
@@ -254,7 +256,7 @@ def test_an_audit_of_vectors_takes_little_more_memory_than_their_data() -> None:
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
-def test_some_of_many_runs_teach_what_all_of_them_do(
+def test_a_subset_of_many_runs_gives_nearly_the_same_score(
     monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     """If only every second run is used, both halves still cross-validate each other."""
@@ -302,7 +304,7 @@ def efficiency(slope: Any, moves: Any, covariance: Any) -> float:
         (SUMS[:, 9], SUMS, 0.9, 0.75),
     ],
 )
-def test_the_direction_is_nearly_the_best_there_is(
+def test_the_learned_direction_is_nearly_optimal(
     moves: Any, covariance: Any, reached: float, by_means: float
 ) -> None:
     columns, y, scale = drawn(moves, covariance)
@@ -311,7 +313,7 @@ def test_the_direction_is_nearly_the_best_there_is(
     assert efficiency(columns.T @ y / scale, moves, covariance) < by_means
 
 
-def test_what_is_said_of_a_run_was_learned_from_others() -> None:
+def test_the_score_of_a_training_run_is_cross_validated() -> None:
     rng = np.random.default_rng(2)
     columns = rng.normal(size=(400, 150))
     y: Any = (rng.random(400) < 0.5) - 0.5
@@ -324,7 +326,7 @@ def test_what_is_said_of_a_run_was_learned_from_others() -> None:
 
 
 @pytest.mark.parametrize("moves", [np.full(12, 1.0), np.repeat([1.0, -1.0], 6)])
-def test_the_sides_of_medians_are_the_likelihood_ratio_of_laplace_noise(moves: Any) -> None:
+def test_the_sides_of_medians_approximate_the_likelihood_ratio_of_laplace_noise(moves: Any) -> None:
     # |x| - |x - 1| jumps at x = 1/2 and is flat elsewhere, so it is nearly a sum of signs.
     rng = np.random.default_rng(3)
     worlds = rng.random(30_000) < 0.5

@@ -70,7 +70,7 @@ WEIRD: list[Any] = [
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_nothing_an_output_can_be_raises_and_it_is_a_fixed_map(name: str) -> None:
+def test_every_feature_is_a_fixed_map_that_never_raises(name: str) -> None:
     feature = read_feature(name)
     found = feature.apply([*WEIRD, Hostile()])
     assert len(found) == len(WEIRD) + 1
@@ -116,11 +116,11 @@ def reads_each_by_itself(apply: Callable[[Outputs], Outputs], outputs: Outputs) 
 @pytest.mark.parametrize("name", ALL)
 @given(outputs=st.one_of(LISTS, ARRAYS))
 @settings(max_examples=30, deadline=None)
-def test_each_output_is_read_by_itself(name: str, outputs: Outputs) -> None:
+def test_each_output_is_read_separately(name: str, outputs: Outputs) -> None:
     assert reads_each_by_itself(read_feature(name).apply, outputs)
 
 
-def test_the_kind_is_of_one_output_and_a_map_that_looks_at_its_neighbours_is_seen() -> None:
+def test_a_map_that_depends_on_other_outputs_is_detected() -> None:
     for outputs in ([0, 0.0], [0, None], [np.float64(1), None], [np.int64(1), "x"]):
         assert reads_each_by_itself(read_feature("kind").apply, outputs)
     ranks = lambda outputs: np.argsort(np.argsort(outputs))  # noqa: E731 - one line says it
@@ -131,7 +131,7 @@ def test_the_kind_is_of_one_output_and_a_map_that_looks_at_its_neighbours_is_see
 @pytest.mark.parametrize("name", NUMBERS + ROWS)
 @given(array=ARRAYS)
 @settings(max_examples=30, deadline=None)
-def test_the_fast_way_and_the_plain_one_agree(name: str, array: NDArray[Any]) -> None:
+def test_the_vectorised_and_the_plain_map_agree(name: str, array: NDArray[Any]) -> None:
     fast = read_feature(name).apply
     assert isinstance(fast, Map)
     plain = replace(fast, of_array=lambda *_: None)
@@ -139,7 +139,7 @@ def test_the_fast_way_and_the_plain_one_agree(name: str, array: NDArray[Any]) ->
     assert settled(fast(array)) == settled([plain([output])[0] for output in array])
 
 
-def test_a_fast_way_that_rounds_is_seen() -> None:
+def test_a_vectorised_map_that_rounds_is_detected() -> None:
     # 2^63 - 1 is not representable as a float: frexp alone is off by one.
     fast: Any = read_feature("exponent").apply
     mutant = mutated(fast.of_array, "power -= np.right_shift(", "_ = np.right_shift(")
@@ -149,7 +149,7 @@ def test_a_fast_way_that_rounds_is_seen() -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False).filter(bool))
-def test_digits_of_a_float_against_its_hexadecimal_form(x: float) -> None:
+def test_features_of_float_bits_agree_with_the_hexadecimal_form(x: float) -> None:
     whole, digits, power = (
         re.fullmatch(r"-?0x([01])\.([0-9a-f]+)p([+-]\d+)", x.hex()) or [""]
     ).groups()  # type: ignore[union-attr]  # every finite float has such a form
@@ -190,11 +190,13 @@ def test_digits_of_a_float_against_its_hexadecimal_form(x: float) -> None:
         ("coordinate:0+last-bits:1", [(3, 0), (4, 0), 5], [1, 0, "no last-bits:1: str"]),
     ],
 )  # fmt: skip
-def test_what_features_say(name: str, outputs: list[Any], expected: list[Any]) -> None:
+def test_features_have_the_documented_values(
+    name: str, outputs: list[Any], expected: list[Any]
+) -> None:
     assert settled(read_feature(name).apply(outputs)) == settled(expected)
 
 
-def test_a_hash_is_the_same_in_every_process_and_spreads() -> None:
+def test_the_hash_feature_is_equal_in_every_process_and_uniform() -> None:
     code = (
         "from audit.features.parse_feature import read_feature\n"
         "outputs = ['a', {'x', 'y', 'z'}, (1, 2.5), None, 2**80, -0.0, {'k': object()}]\n"
@@ -231,7 +233,7 @@ def test_a_hash_is_the_same_in_every_process_and_spreads() -> None:
         ("math:squrt", "did you mean sqrt"),
     ],
 )
-def test_what_is_no_feature_is_refused_by_name(text: str, reason: str) -> None:
+def test_an_invalid_feature_is_refused_by_name(text: str, reason: str) -> None:
     with pytest.raises(InvalidParameter, match=reason) as caught:
         read_feature(text)
     assert caught.value.argument == "feature"
@@ -265,7 +267,7 @@ def own(tmp_path: Path) -> Callable[[str], Feature]:
     return lambda name: read_feature(f"{path}:{name}")
 
 
-def test_a_map_of_ones_own(own: Callable[[str], Feature]) -> None:
+def test_a_user_defined_map_is_a_feature(own: Callable[[str], Feature]) -> None:
     parity = own("parity")
     assert list(parity.apply(np.array([3, 4]))) == [1, 0]
     require_fixed(parity, [1, 2, 3])
@@ -279,7 +281,7 @@ def test_a_map_of_ones_own(own: Callable[[str], Feature]) -> None:
     assert outputs == [[1], [2]]
 
 
-def test_what_goes_wrong_in_it_is_said_with_its_name(own: Callable[[str], Feature]) -> None:
+def test_an_error_in_a_user_defined_map_names_the_map(own: Callable[[str], Feature]) -> None:
     with pytest.raises(TargetFailed, match=r"feature .*own_maps.py:parity: raised TypeError"):
         own("parity").apply(["x", None])
     with pytest.raises(TargetFailed, match="returned a generator"):

@@ -92,7 +92,7 @@ def test_cells_enclose_the_law(noise: Noise, draws: int) -> None:
         assert cells.lower[i] - 1e-36 <= mass <= cells.upper[i] + 1e-36
 
 
-def test_tails_are_cells_of_their_own_and_every_value_has_one() -> None:
+def test_each_tail_is_a_cell_and_every_value_has_exactly_one_cell() -> None:
     cells = FitCells.of(DiscreteLaplace(scale=1), 10**5)
     assert cells.words(0) == "x <= -35"
     assert cells.words(len(cells) - 1) == "x >= 35"
@@ -126,12 +126,12 @@ def exact_level(p_of: Callable[[CellCounts], float], level: float, draws: int = 
 
 @by_day(1)
 @pytest.mark.parametrize("level", [0.01, 0.05, 0.2, 0.5])
-def test_the_bounds_are_honest_over_every_outcome(level: float) -> None:
+def test_the_p_values_are_valid_over_every_outcome(level: float) -> None:
     assert exact_level(partial(statistics._by_cell, THREE), level) <= level
     assert exact_level(lambda seen: statistics._tilted(THREE, seen.counts), level) <= level
 
 
-def test_a_cell_chosen_from_the_draws_is_caught() -> None:
+def test_a_mutant_that_selects_the_best_cell_is_detected() -> None:
     # The mutant reports its smallest p-value without a correction for the number of cells.
     peeking = mutated(statistics._binomial, " * len(counts)", "")
     noise = DiscreteLaplace(scale=3)
@@ -145,7 +145,7 @@ def test_a_cell_chosen_from_the_draws_is_caught() -> None:
     assert too_many(alarms[statistics._binomial], 60) > buy_alpha("fit: the best cell", "1e-10")
 
 
-def test_a_bound_that_counts_the_draws_twice_is_caught() -> None:
+def test_a_mutant_that_counts_the_draws_twice_is_detected() -> None:
     twice = mutated(statistics._chernoff, "- theta * gained", "- 2 * theta * gained")
     mutant = mutated(statistics._tilted, "counts @ score", "counts @ score", _chernoff=twice)
     assert exact_level(lambda seen: mutant(THREE, seen.counts), 0.05) > 0.2
@@ -160,7 +160,7 @@ def test_the_wealth_has_mean_at_most_one(draws: int) -> None:
 @pytest.mark.parametrize(
     ("old", "new"), [("1 - lower", "1 - np.roll(lower, 1)"), ("(upper, 1", "(upper / 2, 1")]
 )
-def test_a_wealth_against_the_wrong_events_is_caught(old: str, new: str) -> None:
+def test_a_wealth_with_wrong_events_is_detected(old: str, new: str) -> None:
     def mean(of: Callable[..., Any]) -> float:
         wealths = ((w, np.exp(of(THREE, seen, 1.0))) for seen, w in outcomes(THREE, 9))
         return float(np.max(sum(w * wealth for w, wealth in wealths)))
@@ -169,7 +169,7 @@ def test_a_wealth_against_the_wrong_events_is_caught(old: str, new: str) -> None
     assert mean(mutated(statistics._coins, old, new)) > 1.1
 
 
-def test_a_wealth_against_the_wrong_cells_is_caught() -> None:
+def test_a_wealth_with_wrong_cells_is_detected() -> None:
     def mean(cells: FitCells) -> float:
         return sum(w * math.exp(log_wealth(cells, seen)) for seen, w in outcomes(THREE, 9))
 
@@ -205,7 +205,7 @@ def test_false_alarms_stay_within_five_percent(noise: Noise) -> None:
     assert too_many(alarms, 60) > alpha
 
 
-def test_cells_off_by_one_raise_false_alarms() -> None:
+def test_cells_that_are_off_by_one_raise_false_alarms() -> None:
     noise = DiscreteLaplace(scale=3)
     cells = FitCells.of(noise, 1000)
     rolled = {name: np.roll(getattr(cells, name), 1) for name in ("lower", "nominal", "upper")}
@@ -214,7 +214,7 @@ def test_cells_off_by_one_raise_false_alarms() -> None:
 
 @pytest.mark.parametrize("noise", LAWS, ids=repr)
 @pytest.mark.parametrize("sequential", [False, True])
-def test_correct_samplers_are_kept(noise: Noise, sequential: bool) -> None:
+def test_correct_samplers_are_not_refuted(noise: Noise, sequential: bool) -> None:
     report = fit(noise, noise, runs=20_000, alpha=ALPHA, seed=7, sequential=sequential)
     assert report.verdict == "not_refuted"
     assert report.runs == 20_000
@@ -306,7 +306,7 @@ def test_broken_samplers_are_refuted(name: str, sequential: bool) -> None:
         (-(10**30), Polya(shape=1, scale=5), f"x <= {np.iinfo(np.int64).min}"),
     ],
 )
-def test_a_value_the_law_excludes_refutes_by_itself(
+def test_one_impossible_value_refutes(
     value: int, noise: Noise, event: str, sequential: bool
 ) -> None:
     def draw(n: int, rng: np.random.Generator) -> list[int]:
@@ -321,7 +321,7 @@ def test_a_value_the_law_excludes_refutes_by_itself(
 
 
 @pytest.mark.nightly
-def test_what_the_resolution_promises_is_seen() -> None:
+def test_a_deviation_of_the_stated_resolution_is_detected() -> None:
     claimed = DiscreteLaplace(scale=10)
     alpha = buy_alpha("fit: the resolution is reached", "1e-10")
     off = fit(claimed, claimed, runs=4000, alpha="0.05").resolution
@@ -335,7 +335,7 @@ def test_what_the_resolution_promises_is_seen() -> None:
 # -- sequential ---------------------------------------------------------------------------------
 
 
-def test_it_stops_when_the_evidence_is_in() -> None:
+def test_a_sequential_fit_stops_when_the_evidence_suffices() -> None:
     report = fit(DiscreteLaplace(scale=2), DiscreteLaplace(scale=1), sequential=True, seed=1)
     assert report.verdict == "refuted"
     assert report.runs in LOOKS
@@ -347,7 +347,7 @@ def test_it_stops_when_the_evidence_is_in() -> None:
 
 
 @pytest.mark.nightly
-def test_looking_often_raises_no_false_alarms() -> None:
+def test_frequent_looks_do_not_raise_the_false_alarm_rate() -> None:
     alpha = buy_alpha("fit: false alarms, sequential", "1e-10")
     law = DiscreteLaplace(scale=2)
     alarms = sum(
@@ -367,7 +367,7 @@ def test_a_seed_repeats_the_report() -> None:
     assert first.to_text() != fit(TEN, TEN, runs=3000, seed=6).to_text()
 
 
-def test_every_form_of_a_sampler() -> None:
+def test_every_form_of_a_sampler_is_accepted() -> None:
     coin = Binomial(trials=1, probability="1/2")
     forms: list[Any] = [
         lambda n, rng: rng.integers(0, 2, n),
@@ -410,7 +410,7 @@ def too_slow(n: int, rng: Any) -> Any:
         (lambda n, rng: [[1], [1, 2]], "did not return an array of integers"),
     ],
 )
-def test_a_target_that_fails_is_named_and_never_kept(sampler: Any, reason: str) -> None:
+def test_a_failing_sampler_is_named_and_never_passes(sampler: Any, reason: str) -> None:
     report = fit(sampler, TEN, runs=50, timeout=0.2)
     assert report.verdict is None
     assert report.exit_code == 3
@@ -419,7 +419,7 @@ def test_a_target_that_fails_is_named_and_never_kept(sampler: Any, reason: str) 
     assert report.to_json()["p_value"] is None
 
 
-def test_what_was_drawn_before_a_failure_is_kept() -> None:
+def test_draws_before_a_failure_are_counted() -> None:
     calls = itertools.count()
 
     def once() -> int:

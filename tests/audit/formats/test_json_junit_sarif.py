@@ -133,13 +133,13 @@ def results() -> Iterator[tuple[str, Result]]:
 
 
 @pytest.mark.parametrize("result", RESULTS)
-def test_a_published_schema_is_the_one_of_the_fields(result: type[Result]) -> None:
+def test_the_published_schemas_are_those_of_the_fields(result: type[Result]) -> None:
     Draft202012Validator.check_schema(json_schema(result))
     assert path_of(result).read_text(encoding="utf-8") == text_of(result)
     assert {path_of(each) for each in RESULTS} == set(FOLDER.glob("*.json"))
 
 
-def test_every_view_of_a_result_keeps_its_schema() -> None:
+def test_every_format_of_a_result_is_valid_under_its_schema() -> None:
     junit = xmlschema.XMLSchema(io.StringIO(JUNIT))
     for name, result in results():
         document = json.loads(result.to_text())
@@ -163,7 +163,7 @@ def test_every_view_of_a_result_keeps_its_schema() -> None:
         assert result._repr_html_().startswith("<iframe sandbox")
 
 
-def test_a_schema_that_is_broken_is_noticed() -> None:
+def test_a_document_that_violates_its_schema_is_detected() -> None:
     junit = xmlschema.XMLSchema(io.StringIO(JUNIT))
     report = curve().to_format("junit")
     assert not junit.is_valid(report.replace("classname", "class"))
@@ -178,7 +178,7 @@ def counts(text: str) -> tuple[str, ...]:
     return tuple(root.attrib[name] for name in ("tests", "failures", "errors"))
 
 
-def test_each_finding_is_a_case_and_an_audit_that_did_not_end_is_an_error() -> None:
+def test_each_finding_is_a_junit_case_and_an_unfinished_audit_is_an_error() -> None:
     assert counts(curve().to_format("junit")) == ("3", "2", "0")  # one of them is a warning
     assert counts(kept().to_format("junit")) == ("1", "0", "0")
     assert counts(replace(kept(), interrupted=True).to_format("junit")) == ("1", "0", "1")
@@ -226,7 +226,7 @@ def safe(write: Callable[[Fraction], str]) -> bool:
     return all(found)
 
 
-def test_cases_of_a_round_number_are_never_too_few() -> None:
+def test_a_probability_as_k_of_n_runs_is_never_too_small() -> None:
     assert safe(format_share)
     assert not safe(rewired(format_share, up=lambda value, digits: f"{float(value):.{digits}g}"))
     for share, told in ((0, "0 of 100"), (1, "100 of 100"), (1e-6, "1 of 1,000,000")):
@@ -247,7 +247,7 @@ def test_json_is_strict_and_intervals_are_rounded_outwards() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 60, 100])
-def test_values_stand_below_each_other(width: int) -> None:
+def test_values_are_aligned_in_a_column(width: int) -> None:
     told = Statement(verdict="PROVEN", about="x", rows=(("a", "word " * 40), ("a long name", "y")))
     head, *lines = told.lines(width)
     assert head == "PROVEN  x"
@@ -257,7 +257,7 @@ def test_values_stand_below_each_other(width: int) -> None:
     assert max(map(len, lines)) <= width
 
 
-def test_what_is_cut_is_told_apart_and_counted() -> None:
+def test_shortened_texts_stay_distinct_and_omissions_are_counted() -> None:
     one, other = ("x" * 500 + end for end in "ab")
     assert shortened(one) != shortened(other)
     assert "501 characters" in shortened(one)

@@ -45,7 +45,7 @@ def digits() -> Any:
         yield
 
 
-def test_the_extremes_of_epsilon() -> None:
+def test_epsilon_of_shifted_noise_is_exact_in_simple_cases() -> None:
     laplace, gaussian = DiscreteLaplace(scale=4), DiscreteGaussian(sigma_squared=4)
     assert epsilon_at(Shifted(laplace, 0), Shifted(laplace, 3)) == Enclosure.exactly(Fraction(3, 4))
     assert epsilon_at(Shifted(gaussian, 0), Shifted(gaussian, 1)) == Enclosure.infinite()
@@ -79,7 +79,7 @@ def fractions(pmf: Any) -> dict[str, Fraction]:
 
 
 @pytest.mark.parametrize("law", [(P, Q), (Q, P), (P, P)])
-def test_divergences_of_pmfs_are_those_of_the_worst_of_all_events(
+def test_divergences_of_pmfs_agree_with_the_worst_of_all_events(
     law: tuple[Law, Law],
 ) -> None:
     p, q = (fractions(one) for one in law)
@@ -105,7 +105,7 @@ def test_divergences_of_pmfs_are_those_of_the_worst_of_all_events(
                                                / max(needed).denominator), 0))  # fmt: skip
 
 
-def test_renyi_of_pmfs() -> None:
+def test_renyi_divergences_of_pmfs_are_exact() -> None:
     p: Law = {0: "1/3", 1: "2/3"}
     q: Law = {0: "1/2", 1: "1/2"}
     expected = mpmath.log(mpmath.mpf(2) / 9 + mpmath.mpf(8) / 9)  # sum p^2/q
@@ -114,7 +114,7 @@ def test_renyi_of_pmfs() -> None:
     assert renyi(P, P, 2) == Enclosure.exactly(0)
 
 
-def test_the_two_kinds_of_law_agree() -> None:
+def test_a_table_of_masses_agrees_with_the_noise_itself() -> None:
     # A noise restricted to 81 values, with one more outcome for the remaining mass.
     noise = DiscreteLaplace(scale=1)
 
@@ -139,12 +139,12 @@ def test_the_two_kinds_of_law_agree() -> None:
         (Shifted(NOISES[0], 0), Shifted(NOISES[1], 0), "must be a shift of the same noise"),
     ],
 )
-def test_laws_that_do_not_fit_are_refused(p: Law, q: Law, complaint: str) -> None:
+def test_laws_that_cannot_be_compared_are_refused(p: Law, q: Law, complaint: str) -> None:
     with pytest.raises(InvalidParameter, match=complaint):
         hockey_stick(p, q, 1)
 
 
-def test_arguments_out_of_range_are_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="epsilon = -1: must be >= 0"):
         hockey_stick(P, Q, -1)
     with pytest.raises(InvalidParameter, match=r"delta = 1: must lie in \[0, 1\)"):
@@ -164,7 +164,7 @@ def decided(spelling: str, claim: str, pair: tuple[int, int]) -> Any:
     return prove(target, Plan(claim=Claim.read(claim), pair=pair))
 
 
-def test_a_claim_on_the_boundary_is_proven_and_any_less_is_refuted() -> None:
+def test_a_claim_on_the_boundary_is_proven_and_a_smaller_one_refuted() -> None:
     assert decided("discrete-laplace:scale=3", "epsilon=2/3", (0, -2)).verdict == "proven"
     report = decided("discrete-laplace:scale=3", "epsilon=0.66666666666666", (0, -2))
     assert report.verdict == "refuted"
@@ -174,7 +174,7 @@ def test_a_claim_on_the_boundary_is_proven_and_any_less_is_refuted() -> None:
     assert (equal.verdict, equal.exact.delta) == ("proven", Enclosure.exactly(0))
 
 
-def test_a_noise_without_a_theorem_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noise_without_a_theorem_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     noise = DiscreteLaplace(scale=1)
     monkeypatch.setattr(
         "audit.known_laws.shift_curve.pair_of",

@@ -54,7 +54,7 @@ def test_a_claimed_curve_is_decided_at_its_points(
         assert report.witness is not None
 
 
-def test_each_pair_is_decided_and_the_one_that_breaks_the_claim_is_shown() -> None:
+def test_each_pair_is_decided_and_a_violating_pair_is_reported() -> None:
     report = decided("discrete-laplace:scale=2", "epsilon=1", (0, 1), (0, 2), (7, 4), (0, 9))
     assert report.verdict == "refuted"
     assert [row.refuted for row in report.outcomes] == [False, False, True, True]
@@ -65,7 +65,7 @@ def test_each_pair_is_decided_and_the_one_that_breaks_the_claim_is_shown() -> No
     assert kept.layers[0].proves == "for every event, on each of these pairs"
 
 
-def test_curves_that_cross_need_the_larger_of_both_directions() -> None:
+def test_crossing_curves_need_the_larger_of_both_directions() -> None:
     """Binomial noise, p = 0.3: one direction is worse at epsilon 0.1, the other at delta 0.171."""
     noise = read_target("binomial:trials=20,probability=0.3")
     assert isinstance(noise, NoiseAdded)
@@ -87,7 +87,7 @@ def joined(claim: str, alpha: str, seed: int, *, features: tuple[str, ...] = ())
 
 @pytest.mark.parametrize("features", [(), ("identity", "sign")])
 @pytest.mark.parametrize("claim", ["epsilon=0.9", "epsilon=1", "discrete-laplace:scale=1@1"])
-def test_the_row_of_a_joined_report_says_what_its_verdict_says(
+def test_the_row_of_a_joined_report_agrees_with_its_verdict(
     claim: str, features: tuple[str, ...]
 ) -> None:
     report = joined(claim, "1e-9", 7, features=features)
@@ -99,7 +99,7 @@ def test_the_row_of_a_joined_report_says_what_its_verdict_says(
         assert (row.p_value, row.e_value) == (None, None)  # the bound is the proven one
 
 
-def test_a_proven_bound_is_not_replaced_by_one_with_confidence() -> None:
+def test_a_proven_bound_is_not_replaced_by_a_confidence_bound() -> None:
     """At alpha 0.3 the sampled bound sometimes exceeds the truth; the proven bound is reported."""
     sampled = [joined("epsilon=1.5", "0.3", seed) for seed in range(8)]
     assert {report.epsilon_lower for report in sampled} == {1.0}

@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> File:
     return write
 
 
-def test_a_noise_is_read_with_its_place() -> None:
+def test_a_noise_is_read_with_its_shift() -> None:
     noise = DiscreteLaplace(scale="1/2")
     for text, shift in (("", 0), ("@0", 0), ("@-3", -3), ("@1,0,2", (1, 0, 2)), ("@1, 0", (1, 0))):
         written = read_law("P", f"discrete-laplace:scale=1/2{text}")
@@ -51,11 +51,11 @@ def test_a_noise_is_read_with_its_place() -> None:
         ("law.csv", "\ufeffa,1/2\nb,1/2"),
     ],
 )
-def test_one_law_is_read_from_every_form(file: File, name: str, content: str) -> None:
+def test_the_same_law_is_read_from_every_file_format(file: File, name: str, content: str) -> None:
     assert read_law("P", file(name, content)).checked().law == HALVES
 
 
-def test_outputs_are_told_apart_by_their_text(file: File) -> None:
+def test_outputs_in_files_are_distinguished_by_their_text(file: File) -> None:
     path = file("law.json", '[[0, "1/4"], [[0, "x", 0.5, null], "1/4"], [true, "1/2"]]')
     law = read_law("P", path).law
     assert law == {
@@ -75,7 +75,7 @@ def test_outputs_are_told_apart_by_their_text(file: File) -> None:
 
 
 @pytest.mark.parametrize("header", ["output,probability", "Output, Mass"])
-def test_a_header_is_no_output_and_an_output_without_mass_is_not_counted(
+def test_a_header_is_not_an_output_and_outputs_without_mass_are_ignored(
     file: File, header: str
 ) -> None:
     assert read_law("P", file("law.csv", f"{header}\na,1\n")).law == {"a": 1}
@@ -113,13 +113,13 @@ def test_a_header_is_no_output_and_an_output_without_mass_is_not_counted(
         ("law.csv", "a,1e999999\n", "at most 4000 digits"),
     ],
 )
-def test_what_is_no_law_is_refused(file: File, name: str, content: str, complaint: str) -> None:
+def test_an_invalid_law_is_refused(file: File, name: str, content: str, complaint: str) -> None:
     with pytest.raises(InvalidParameter, match=complaint) as caught:
         read_law("P", file(name, content)).checked()
     assert str(caught.value).startswith("P")
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_an_unreadable_law_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
     for text, complaint in (
         ("nothing.csv", "P = nothing.csv: No such file"),
@@ -136,7 +136,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=20))
-def test_normalised_masses_sum_to_one_in_their_old_proportions(masses: list[float]) -> None:
+def test_normalised_masses_sum_to_one_and_keep_their_ratios(masses: list[float]) -> None:
     written = WrittenLaw(
         argument="P", spelling="law", law={str(i): repr(mass) for i, mass in enumerate(masses)}
     )

@@ -110,7 +110,9 @@ def near(found: Enclosure, expected: Any, slack: str = "1e-25") -> bool:
 @by_day(5)
 @each_noise
 @each_pair
-def test_each_direction_is_the_sum_of_its_excess(spelling: str, pair: tuple[int, int]) -> None:
+def test_each_direction_agrees_with_a_sum_over_all_outputs(
+    spelling: str, pair: tuple[int, int]
+) -> None:
     p, q = (Shifted(noise_of(spelling), place) for place in pair)
     for epsilon in ("0", "1/5", "1", "5/2"):
         if better_direction(spelling, pair):
@@ -135,7 +137,7 @@ def test_the_directions_of_a_one_sided_law_differ(spelling: str) -> None:
 @by_day(4)
 @each_noise
 @each_pair
-def test_the_worst_event_pays_all_there_is(spelling: str, pair: tuple[int, int]) -> None:
+def test_the_worst_event_attains_delta(spelling: str, pair: tuple[int, int]) -> None:
     if better_direction(spelling, pair):
         return
     noise = noise_of(spelling)
@@ -161,7 +163,7 @@ def inside(words: str) -> Any:
 
 
 @pytest.mark.nightly
-def test_an_interval_is_named_from_end_to_end() -> None:
+def test_a_worst_event_that_is_an_interval_is_described_by_both_ends() -> None:
     """A law that is not log-concave has a worst event that is an interval with two ends."""
     spelling = "polya-difference:shape=1/3,scale=4"
     noise, named = noise_of(spelling), set()
@@ -182,7 +184,7 @@ def test_an_interval_is_named_from_end_to_end() -> None:
 
 @by_day(2)
 @each_noise
-def test_epsilon_and_renyi_are_of_the_direction(spelling: str) -> None:
+def test_epsilon_and_renyi_belong_to_one_direction(spelling: str) -> None:
     noise = noise_of(spelling)
     p, q = Shifted(noise, 0), Shifted(noise, 2)
     delta = hockey_stick(p, q, "1/2")
@@ -201,7 +203,7 @@ def test_epsilon_and_renyi_are_of_the_direction(spelling: str) -> None:
 # -- several coordinates -------------------------------------------------------------------------
 
 
-def test_vectors_of_fair_bits_are_the_sum_over_both_coordinates() -> None:
+def test_vectors_of_fair_bits_agree_with_sums_over_both_coordinates() -> None:
     noise = Binomial(trials=12, probability="1/2")
     one = {k: mpmath.binomial(12, k) / mpf(2) ** 12 for k in range(13)}
     for moves in ((1, 1), (2, 1), (1, -2)):
@@ -216,7 +218,7 @@ def test_vectors_of_fair_bits_are_the_sum_over_both_coordinates() -> None:
     assert renyi(Shifted(noise, (0, 0)), Shifted(noise, (1, 1)), 2) == Enclosure.infinite()
 
 
-def test_vectors_that_move_in_one_place_or_none() -> None:
+def test_vectors_that_differ_in_at_most_one_coordinate() -> None:
     noise = Poisson(mean=4)
     one = hockey_stick(Shifted(noise, (3, 0)), Shifted(noise, (3, 1)), 1)
     assert one == hockey_stick(Shifted(noise, 0), Shifted(noise, 1), 1)

@@ -21,7 +21,7 @@ from audit.targets.target import Scalar
 from tests.support.audit.command import ROOT, at
 
 
-def test_streams_that_were_closed_inside_are_open_after(capfd: pytest.CaptureFixture[str]) -> None:
+def test_streams_closed_by_a_target_are_reopened(capfd: pytest.CaptureFixture[str]) -> None:
     before = sys.stdout, sys.stderr
     with stdout_to_stderr():
         with sys.stdout as lent:
@@ -42,7 +42,7 @@ def namespace(source: str, name: str = "somebody_else_s") -> dict[str, Any]:
     return found
 
 
-def test_what_outputs_do_when_they_are_read_is_the_target_s_failure() -> None:
+def test_an_error_while_reading_an_output_is_attributed_to_the_target() -> None:
     theirs = namespace("def show(): raise KeyError('x')\ndef leave(): raise SystemExit(2)")
     for name, reason in (("show", "raised KeyError"), ("leave", r"called sys.exit\(2\)")):
         with pytest.raises(TargetFailed, match=reason), reading("t.py:f"):
@@ -63,12 +63,12 @@ def test_an_error_is_described_by_its_type_and_both_ends_of_its_message(
     assert failure("target", error).reason == words
 
 
-def test_an_error_of_the_auditor_s_own_is_not_the_target_s() -> None:
+def test_an_error_of_the_auditor_is_not_attributed_to_the_target() -> None:
     with pytest.raises(ValueError, match="empty range"), reading("t.py:f"):
         random.randrange(0)
 
 
-def test_a_read_that_never_ends_is_ended_and_many_short_ones_are_not() -> None:
+def test_an_endless_read_is_stopped_and_many_short_reads_are_not() -> None:
     theirs = namespace(
         "import time\ndef nap(): time.sleep(0.02)\ndef hang():\n    while True: pass"
     )
@@ -81,7 +81,7 @@ def test_a_read_that_never_ends_is_ended_and_many_short_ones_are_not() -> None:
     sum(range(10**6))  # no alarm is pending
 
 
-def test_a_report_survives_outputs_that_fail_late() -> None:
+def test_a_report_is_complete_even_if_outputs_fail_late() -> None:
     theirs = namespace(
         "class Late:\n"
         "    told = []\n"
@@ -101,7 +101,7 @@ def test_a_report_survives_outputs_that_fail_late() -> None:
     assert (report.verdict, report.exit_code, report.runs) == (None, 3, 100)
 
 
-def test_stdout_is_back_after_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
+def test_stdout_is_restored_after_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
     def fail() -> None:
         with stdout_to_stderr():
             print("inside")
@@ -134,7 +134,7 @@ class Untold(Exception):
 
 @pytest.mark.parametrize("error", [RuntimeError("x"), Untold(), TimeUp("x"), GeneratorExit()])
 @pytest.mark.parametrize("words", [[], ["--debug"]])
-def test_no_way_out_looks_like_a_verdict_and_a_usage_error_is_2(
+def test_no_exit_of_a_target_looks_like_a_verdict(
     monkeypatch: pytest.MonkeyPatch, error: BaseException, words: list[str]
 ) -> None:
     def broken(argument: str, text: str) -> None:
@@ -162,7 +162,7 @@ dpcore.cli.app.main()
 
 
 @pytest.mark.usefixtures("here")
-def test_a_thread_that_a_target_leaves_running_does_not_keep_the_process() -> None:
+def test_a_thread_left_running_by_a_target_does_not_keep_the_process_alive() -> None:
     words = ["audit", *map(str, at("leaves_a_thread", n=200)), "--json"]
     done = subprocess.run(
         [sys.executable, "-c", LEAVE, *words], capture_output=True, check=False, timeout=30

@@ -68,14 +68,14 @@ class Lines(Target):
 
 @by_day(10)
 @pytest.mark.parametrize(("one", "other"), APART, ids=map(str, range(len(APART))))
-def test_constants_that_differ_are_refuted(one: Any, other: Any) -> None:
+def test_constants_that_differ_between_datasets_are_refuted(one: Any, other: Any) -> None:
     assert verdict(one, other) == "refuted"
     for same in (one, other):  # a target that only returns None counts as failed
         assert verdict(same, same) == (None if same is None else "nothing_measured")
 
 
 @pytest.mark.parametrize(("one", "other"), APART, ids=map(str, range(len(APART))))
-def test_constants_that_differ_also_differ_in_another_process(one: Any, other: Any) -> None:
+def test_constants_that_differ_are_refuted_in_another_process(one: Any, other: Any) -> None:
     def seen(value: Any) -> tuple[Any, ...]:
         reading, code = read([value]), int(read([value]).codes[0])
         return identity(value), reading.names[code] if code >= 0 else reading.numbers.listed()
@@ -91,7 +91,7 @@ def test_constants_that_differ_also_differ_in_another_process(one: Any, other: A
 
 @by_day(7)
 @pytest.mark.parametrize(("one", "other"), LINES, ids=map(str, range(len(LINES))))
-def test_lines_that_differ_are_refuted(one: str, other: str) -> None:
+def test_lines_of_a_program_that_differ_are_refuted(one: str, other: str) -> None:
     def judged(here: str, there: str) -> str | None:
         return sample(Lines(spelling="lines", one=here, other=there), PLAN).verdict
 
@@ -163,7 +163,7 @@ def test_the_structure_of_an_array_has_its_whole_type() -> None:
     assert read(batch).numbers.form != read(batch.astype(int)).numbers.form
 
 
-def test_objects_in_a_circle_are_read_once() -> None:
+def test_objects_in_a_reference_cycle_are_read_once() -> None:
     assert identity(_parent(1)) == identity(_parent(1)) != identity(_parent(2))
     wide = Silent([Silent(0)] * 5000)
     assert len(str(identity(wide))) < 10**6
@@ -200,13 +200,13 @@ def test_a_masked_array_has_the_columns_of_its_data() -> None:
 
 
 @pytest.mark.parametrize("made", [Bare, Silent, ValueError])
-def test_objects_are_the_same_if_their_attributes_and_repr_are(made: Any) -> None:
+def test_objects_with_equal_attributes_and_repr_are_equal(made: Any) -> None:
     assert identity(made(1)) == identity(made(1))
     assert row_of(made(1)).cells != row_of(made(2)).cells
 
 
 @pytest.mark.parametrize(("one", "other"), EQUAL)
-def test_what_nobody_tells_apart_is_not_refuted(one: Any, other: Any) -> None:
+def test_indistinguishable_outputs_are_not_refuted(one: Any, other: Any) -> None:
     assert verdict(one, other) == "nothing_measured"
 
 
@@ -257,20 +257,22 @@ ANYTHING = st.recursive(SCALARS, _several, max_leaves=4)
 
 @given(ANYTHING, ANYTHING)
 @settings(max_examples=150)
-def test_identity_is_type_and_value(one: Any, other: Any) -> None:
+def test_the_identity_of_an_output_is_type_and_value(one: Any, other: Any) -> None:
     assert (identity(one[0]) == identity(other[0])) == (one[1] == other[1])
 
 
 @given(ANYTHING, ANYTHING)
 @settings(max_examples=15, deadline=None)
-def test_fuzzed_constants_are_told_apart(one: Any, other: Any) -> None:
+def test_generated_constants_are_distinguished(one: Any, other: Any) -> None:
     wanted: str | None = "nothing_measured" if one[1] == other[1] else "refuted"
     if one[0] is other[0] is None:
         wanted = None  # a target that only returns None counts as failed
     assert verdict(one[0], other[0]) == wanted
 
 
-def test_an_audit_that_compares_floats_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_that_compares_outputs_as_floats_is_detected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def as_floats(cls: Any, numbers: Any, form: str = "int") -> NumberLine:
         return NumberLine.of_floats(np.array(numbers, dtype=np.float64), form)
 
@@ -279,7 +281,7 @@ def test_an_audit_that_compares_floats_is_caught(monkeypatch: pytest.MonkeyPatch
     assert verdict(1, 2) == "refuted"
 
 
-def test_an_audit_that_compares_by_python_s_equality_is_caught(
+def test_a_mutant_that_compares_outputs_by_python_equality_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("audit.outputs.reading.identity", tuple)
@@ -290,7 +292,7 @@ def test_an_audit_that_compares_by_python_s_equality_is_caught(
 
 @given(st.lists(ANYTHING, min_size=1, max_size=8), st.integers(0, 7))
 @settings(max_examples=60)
-def test_an_output_is_read_alike_whatever_stands_beside_it(parts: list[Any], place: int) -> None:
+def test_an_output_is_read_independently_of_the_others(parts: list[Any], place: int) -> None:
     values = [value for value, _ in parts]
     place %= len(values)
     beside, alone = read(values), read([values[place]])
@@ -304,7 +306,7 @@ def test_an_output_is_read_alike_whatever_stands_beside_it(parts: list[Any], pla
 
 
 @given(st.lists(st.one_of(INTEGERS, _floats(64), st.fractions()), min_size=1, max_size=12))
-def test_numbers_are_in_exact_order(numbers: list[Any]) -> None:
+def test_numbers_are_ordered_exactly(numbers: list[Any]) -> None:
     finite = [x for x in numbers if not isinstance(x, float) or math.isfinite(x)]
     line = read(finite).numbers.unique()[0]
     places = line.listed()
@@ -329,7 +331,7 @@ _ODD = np.array([0x7FF8000000000001, 0x7FF8000000000000, 1 << 63, 0], dtype=np.u
         pytest.param(np.zeros((0, 3)), id="no rows"),
     ],
 )
-def test_rows_of_an_array_are_told_apart_as_one_by_one(
+def test_rows_of_an_array_are_distinguished_like_single_outputs(
     rows: Any, collide: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if collide:  # all rows have the same hash

@@ -43,13 +43,13 @@ def shown(value: object) -> str:
     return f"{type(value).__name__} {value!r}" if not isinstance(value, int) else hex(value)
 
 
-def test_a_value_comes_back_as_it_was() -> None:
+def test_a_value_survives_storage_unchanged() -> None:
     for value in VALUES:
         back = decode(json.loads(json.dumps(encode(value), allow_nan=False)))
         assert (type(back), shown(back)) == (type(value), shown(value))
 
 
-def test_every_nan_keeps_its_bits() -> None:
+def test_every_nan_keeps_its_bits_in_storage() -> None:
     for bits in (0x7FF8000000000000, 0xFFF8000000000001, 0x7FF0000000000001):
         (nan,) = struct.unpack("<d", struct.pack("<Q", bits))
         assert struct.pack("<d", decode(encode(nan))) == struct.pack("<d", nan)
@@ -66,7 +66,7 @@ def test_every_nan_keeps_its_bits() -> None:
     ],
     ids=lambda outputs: repr(outputs)[:60],
 )  # fmt: skip
-def test_outputs_come_back_as_they_were(outputs: Any) -> None:
+def test_outputs_survive_storage_unchanged(outputs: Any) -> None:
     back = unpack(pack(outputs))
     assert type(back) is type(outputs)
     assert [shown(item) for item in back] == [shown(item) for item in outputs]
@@ -76,7 +76,7 @@ class Whole(int):
     pass
 
 
-def test_what_would_come_back_changed_is_not_stored() -> None:
+def test_a_value_that_storage_would_change_is_refused() -> None:
     nested: list[Any] = []
     nested.append(nested)
     pair = np.zeros(2, dtype=[("a", int)])
@@ -117,7 +117,7 @@ HELD: list[Any] = [
 
 
 @pytest.mark.parametrize("held", HELD, ids=map(str, range(len(HELD))))
-def test_what_nobody_stored_is_refused(held: Any) -> None:
+def test_records_that_were_never_stored_are_refused(held: Any) -> None:
     for value in (held, [held], {"tuple": [held]}):
         with pytest.raises(ValueError):  # noqa: PT011  # the reason is the parser's
             decode(value)
@@ -167,12 +167,12 @@ BYTES: list[bytes] = [
 
 
 @pytest.mark.parametrize("data", BYTES, ids=map(str, range(len(BYTES))))
-def test_bytes_that_nobody_stored_are_refused(data: bytes) -> None:
+def test_random_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # the reason is the parser's
         unpack(data)
 
 
-def test_a_value_nested_as_deep_as_may_be_stored_comes_back() -> None:
+def test_a_value_with_the_deepest_allowed_nesting_survives_storage() -> None:
     deep: list[Any] = []
     for _ in range(99):
         deep = [deep]

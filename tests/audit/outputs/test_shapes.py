@@ -219,7 +219,7 @@ def audited(name: str, *, broken: bool) -> AuditReport:
 @by_day(8)
 @pytest.mark.parametrize("broken", [True, False], ids=["broken", "correct"])
 @pytest.mark.parametrize("name", SHAPES)
-def test_an_output_of_any_shape_is_read(name: str, broken: bool) -> None:
+def test_leaks_in_outputs_of_any_shape_are_found(name: str, broken: bool) -> None:
     if name.startswith(("series", "frame")):
         pandas()
     found = audited(name, broken=broken)
@@ -250,7 +250,7 @@ def test_a_column_has_no_resolution_and_no_warning_about_the_whole_output() -> N
         ("missing", r"output\[0\] is None|.* is absent"),
     ],
 )
-def test_a_witness_is_in_the_words_of_the_output(name: str, words: str) -> None:
+def test_a_witness_names_the_part_of_the_output(name: str, words: str) -> None:
     found = audited(name, broken=True)
     assert found.witness is not None
     assert re.fullmatch(words, found.witness.event)

@@ -107,7 +107,7 @@ TABLES: Final[dict[str, tuple[Callable[[Any], Any], Any, Any]]] = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_all_of_a_table_is_read(name: str) -> None:
+def test_every_part_of_a_table_is_read(name: str) -> None:
     make, one, other = TABLES[name]
     objects, known = Objects(shared=True), dict[int, Any]()
     ways: list[Callable[[Any], Any]] = [
@@ -134,7 +134,7 @@ def test_a_table_that_reveals_the_dataset_is_refuted(name: str) -> None:
     assert twin.verdict == "not_refuted"
 
 
-def test_any_table_is_read_alike_in_another_process() -> None:
+def test_tables_are_read_in_the_same_way_in_another_process() -> None:
     for table in (
         pd.DataFrame(),
         pl.DataFrame(),
@@ -150,7 +150,7 @@ def test_any_table_is_read_alike_in_another_process() -> None:
         assert row_of(found) == row_of(table) == row_of(captured(table))
 
 
-def test_a_lazy_frame_is_refused_in_one_line() -> None:
+def test_a_lazy_frame_is_refused() -> None:
     def lazy(d: int) -> Any:
         return pl.LazyFrame({"n": [d]})
 

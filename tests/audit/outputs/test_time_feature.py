@@ -44,7 +44,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return found
 
 
-def test_a_time_that_depends_on_the_data_refutes_and_an_even_one_does_not(clock: Clock) -> None:
+def test_a_time_that_depends_on_the_data_is_refuted_and_an_even_one_is_not(clock: Clock) -> None:
     def telling(value: int, rng: np.random.Generator) -> int:
         clock.now += int(rng.integers(1000)) + 900 * value
         return int(rng.integers(2))
@@ -82,7 +82,7 @@ def test_other_features_read_the_output_as_before(clock: Clock) -> None:
     assert "sign(output)" in str(report.witness)
 
 
-def test_calls_of_both_datasets_take_turns_at_random(clock: Clock) -> None:
+def test_calls_on_both_datasets_alternate_at_random(clock: Clock) -> None:
     seen: list[int] = []
 
     def noted(value: int, rng: np.random.Generator) -> int:
@@ -98,14 +98,14 @@ def test_calls_of_both_datasets_take_turns_at_random(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("target", ["half-scale", "discrete-laplace:scale=1", "exec:true"])
-def test_targets_of_many_outputs_a_call_are_refused(target: str) -> None:
+def test_targets_with_many_outputs_per_call_are_refused(target: str) -> None:
     with pytest.raises(InvalidParameter, match="program, noise or a vectorised function"):
         audit.audit(
             target, "epsilon=1", pair=(0, 1), runs=400, seed=7, features=["time"], layers="sample"
         )
 
 
-def test_a_search_and_a_chain_that_means_two_features_are_refused() -> None:
+def test_time_is_refused_in_a_search_and_in_a_chain_of_features() -> None:
     options: Any = {"search": "integer:low=0,high=3", "features": ["time"], "runs": 400}
     with pytest.raises(InvalidParameter, match="not a search"):
         audit.audit(lambda value, rng: value + rng.laplace(), "epsilon=1", **options)
@@ -127,7 +127,7 @@ def test_the_example_is_refuted_by_the_command(audit: Shell) -> None:
 
 
 @pytest.mark.parametrize("timed", [True, False])
-def test_what_is_timed_draws_from_one_generator(timed: bool) -> None:
+def test_timed_calls_draw_from_one_generator(timed: bool) -> None:
     # With two generators, one had better cache locality: a call whose time is independent of the
     # data was refuted in one audit of six.
     handed: dict[int, np.random.Generator] = {}
@@ -176,7 +176,7 @@ def made_last_and_handed_over(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int
     return handed
 
 
-def test_which_dataset_is_copied_last_does_not_depend_on_the_call(
+def test_the_order_of_the_copies_is_independent_of_the_dataset_of_the_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # If dataset B is always copied last, it has better cache locality and correct targets are

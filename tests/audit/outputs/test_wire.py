@@ -94,7 +94,7 @@ class Holder:
         self.cells = cells
 
 
-def test_what_is_like_a_plain_value_is_one_of_that_name() -> None:
+def test_subclasses_of_plain_values_arrive_as_values_with_their_class_name() -> None:
     point, colour = through([Point(1, 2), Colour.RED])
     assert (type(point).__name__, point, repr(point)) == ("Point", (1, 2), "Point(x=1, y=2)")
     assert (type(colour).__name__, colour, isinstance(colour, int)) == ("Colour", 1, True)
@@ -105,7 +105,7 @@ def test_what_is_like_a_plain_value_is_one_of_that_name() -> None:
     assert [vars(each) for each in through(tagged)] == [{"tag": "a"}, {"tag": "b"}]
 
 
-def test_other_objects_arrive_as_stand_ins_that_are_one_where_they_are_equal() -> None:
+def test_other_objects_arrive_as_stand_ins_with_their_equality() -> None:
     one, same, other = through([Equal(1), Equal(1), Equal(2)])
     assert one is same
     assert one is not other
@@ -116,7 +116,7 @@ def test_other_objects_arrive_as_stand_ins_that_are_one_where_they_are_equal() -
     assert isinstance(today[1], StandIn)  # also for a function that exists in this process
 
 
-def test_stand_ins_come_home_as_the_objects_they_are() -> None:
+def test_stand_ins_return_as_the_original_objects() -> None:
     objects, known = Objects(), dict[int, Any]()
     mine = [Equal(5), (Point(1, Equal(5)),)]
     away = unpack(pack(mine, objects), known)
@@ -127,7 +127,7 @@ def test_stand_ins_come_home_as_the_objects_they_are() -> None:
     assert repr(unpack(pack(away, Objects()), {}, Objects())) == repr(away)
 
 
-def test_several_processes_number_alike_what_shows_itself() -> None:
+def test_several_processes_identify_objects_by_their_repr_and_attributes() -> None:
     known = dict[int, Any]()
     first, second = (
         unpack(pack([Colour.RED, Equal(1)], Objects(shared=True)), known) for _ in range(2)
@@ -169,12 +169,12 @@ class Hostile:
         b"",
     ],
 )
-def test_bytes_of_any_other_kind_are_refused(data: bytes) -> None:
+def test_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="invalid data: "):
         unpack(data, {})
 
 
-def test_nothing_of_an_object_s_pickling_runs() -> None:
+def test_no_pickling_code_of_an_object_runs() -> None:
     (found,) = through([Hostile()])  # unpickling it would end this process
     assert isinstance(found, StandIn)
 
@@ -195,7 +195,7 @@ class Answer:
     ],
     ids=["dataclass", "DataFrame", "Series"],
 )
-def test_what_has_parts_arrives_with_its_parts(output: object) -> None:
+def test_composite_outputs_arrive_with_their_parts(output: object) -> None:
     found = through([output])[0]
     table = Schema().read([output, found])
     assert str(identity(found)) == str(identity(output))
@@ -220,7 +220,7 @@ def test_the_attributes_of_a_table_are_read() -> None:
     ],
     ids=["a field", "numbers"],
 )
-def test_several_processes_number_apart_what_their_repr_omits(one: Any, other: Any) -> None:
+def test_several_processes_distinguish_objects_with_equal_repr(one: Any, other: Any) -> None:
     known = dict[int, Any]()
     first, second = (unpack(pack([x], Objects(shared=True)), known)[0] for x in (one, other))
     assert identity(first) != identity(second)

@@ -53,7 +53,7 @@ seen = 0.5
 """
 
 
-def test_an_entry_is_read_whole() -> None:
+def test_every_field_of_an_entry_is_read() -> None:
     entry = read_entry("leaky-count", TEXT)
     assert (entry.name, entry.package, entry.version) == ("leaky-count", "leaky", "1.0")
     assert entry.relation is Relation.ADD_REMOVE
@@ -101,7 +101,7 @@ def test_an_entry_is_read_whole() -> None:
         ("[claimed]", "[claimed", "(the file)"),
     ],
 )
-def test_what_is_wrong_is_named(old: str, new: str, key: str) -> None:
+def test_an_invalid_field_is_named(old: str, new: str, key: str) -> None:
     assert old in TEXT
     with pytest.raises(InvalidParameter, match=re.escape(key)):
         read_entry("leaky-count", TEXT.replace(old, new, 1))
@@ -119,13 +119,13 @@ def test_the_corpus_is_well_formed() -> None:
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", entry.name)
 
 
-def test_a_name_that_is_almost_right_gets_a_hint() -> None:
+def test_a_misspelt_name_gets_a_hint() -> None:
     with pytest.raises(InvalidParameter, match="opendp-threshold"):
         find("opendp-treshold")
 
 
 @pytest.mark.nightly
-def test_every_entry_is_judged_as_it_should_be(audit: Shell, tmp_path: Path) -> None:
+def test_every_entry_has_its_expected_verdict(audit: Shell, tmp_path: Path) -> None:
     answer = audit("corpus", "run", "--all", "--jobs", 2, "--cache", tmp_path / "cache", "--json")
     rows = json.loads(answer.out)["rows"]
     assert [row["name"] for row in rows if not row["right"]] == []
@@ -180,12 +180,12 @@ def _number(value: float) -> str:
     return "infinite" if value == math.inf else down(Fraction(repr(value)), 4)
 
 
-def test_the_page_shows_every_entry_as_it_is() -> None:
+def test_the_page_agrees_with_every_entry() -> None:
     # To print the table for the page: print(page_table(entries())).
     assert page_table(entries()) in PAGE.read_text(encoding="utf-8")
 
 
-def test_a_figure_that_moved_is_noticed() -> None:
+def test_a_changed_figure_on_the_page_is_detected() -> None:
     first, *others = entries()
     moved = replace(first, broken=replace(first.broken, seen=first.broken.seen / 2))
     assert page_table([moved, *others]) not in PAGE.read_text(encoding="utf-8")
@@ -196,7 +196,7 @@ def peers_shown(found: dict[str, Any], page: str) -> bool:
     return page_counts(found) in page and peers_table(found["rows"]) in page
 
 
-def test_the_page_shows_what_other_auditors_said() -> None:
+def test_the_page_agrees_with_the_results_of_other_auditors() -> None:
     # To print them for the page: print(page_counts(found), page_table(found["rows"])) of
     # benchmarks/auditing/peers_on_corpus.py.
     results = ROOT / "benchmarks" / "results" / "corpus.json"

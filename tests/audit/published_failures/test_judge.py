@@ -93,7 +93,7 @@ def judged(cache: Path) -> Callable[[Entry], Judged]:
     return judge_it
 
 
-def test_what_is_judged_wrong_is_seen(judged: Callable[[Entry], Judged]) -> None:
+def test_wrong_verdicts_are_detected(judged: Callable[[Entry], Judged]) -> None:
     one = entry()
     assert one.twin is not None
     # Swapped: the repaired package as the failure, and the failure as the twin.
@@ -106,7 +106,9 @@ def test_what_is_judged_wrong_is_seen(judged: Callable[[Entry], Judged]) -> None
     assert not judged(replace(one, true=("epsilon", "1.01"), twin=None)).right
 
 
-def test_the_claim_is_the_one_that_the_package_computes(judged: Callable[[Entry], Judged]) -> None:
+def test_the_claim_must_equal_the_one_that_the_package_computes(
+    judged: Callable[[Entry], Judged],
+) -> None:
     code = CODE + '\ndef claimed():\n    return f"epsilon={leaky.EPSILON}"\n'
     found = judged(entry(code=code, twin=code))
     assert found.twin is not None
@@ -125,7 +127,7 @@ def test_the_claim_is_the_one_that_the_package_computes(judged: Callable[[Entry]
         ("import os\ndef output(names):\n    os._exit(3)", "wrote nothing to standard error"),
     ],
 )
-def test_code_that_fails_is_not_judged_right(
+def test_a_failing_entry_does_not_pass(
     judged: Callable[[Entry], Judged], code: str, said: str
 ) -> None:
     found = judged(replace(entry(code=code), twin=None))
@@ -133,7 +135,7 @@ def test_code_that_fails_is_not_judged_right(
     assert said in str(found.broken.error)
 
 
-def test_a_worker_that_does_not_answer_is_ended(cache: Path) -> None:
+def test_a_worker_that_does_not_answer_is_terminated(cache: Path) -> None:
     python = Environment(requires=("leaky==1.0",)).make(cache)
     code = "import time\ndef output(names):\n    time.sleep(60)"
     with Worker("slow", python, code) as worker:
@@ -158,7 +160,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return commands
 
 
-def test_environments_are_kept_only_where_asked(tmp_path: Path, asked: list[list[str]]) -> None:
+def test_environments_are_kept_only_on_request(tmp_path: Path, asked: list[list[str]]) -> None:
     wanted = Environment(requires=("leaky==1.0",))
     with environments(tmp_path, keep=False) as make:
         assert make(wanted).is_file()
@@ -197,7 +199,7 @@ def test_an_interrupted_environment_leaves_nothing(
 
 
 @pytest.mark.nightly
-def test_a_package_is_installed_alone_where_asked(tmp_path: Path) -> None:
+def test_a_package_is_installed_without_dependencies_on_request(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailed, match="absent"):
         Environment(requires=("needy==1.0",)).make(tmp_path)
     python = Environment(requires=("needy==1.0",), alone=True).make(tmp_path)
@@ -206,7 +208,7 @@ def test_a_package_is_installed_alone_where_asked(tmp_path: Path) -> None:
         assert worker.ask({"dataset": [], "n": 2, "seed": 1}, 2, "A", 30) == ["1", "1"]
 
 
-def test_a_python_that_is_too_new_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsupported_version_of_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(EnvironmentFailed, match=r"needs Python 3\.9 or older"):
         suitable_python("3.9")
@@ -252,7 +254,9 @@ def test_the_command_lists_shows_and_runs(
     assert (again.right, again.broken.epsilon_lower) == (True, row["broken"]["epsilon_lower"])
 
 
-def test_the_exit_code_says_what_was_wrong(command: Shell, cache: Path) -> None:
+def test_the_exit_code_distinguishes_wrong_verdicts_from_failures(
+    command: Shell, cache: Path
+) -> None:
     options = ["--keep", "--cache", cache, "--alpha", ALPHA]
     before = list(cache.iterdir())
     missing = command("corpus", "run", "leaky-gone", *options)
@@ -271,7 +275,7 @@ def test_the_exit_code_says_what_was_wrong(command: Shell, cache: Path) -> None:
     "words",
     [("run",), ("run", "leaky-count", "--all"), ("run", "no-such"), ("show", "no-such"), ("show",)],
 )
-def test_bad_words_are_refused(command: Shell, words: tuple[str, ...]) -> None:
+def test_bad_arguments_are_refused(command: Shell, words: tuple[str, ...]) -> None:
     answer = command("corpus", *words)
     assert answer.code == 2
     assert answer.out == ""

@@ -54,7 +54,7 @@ OTHERS: list[tuple[Callable[..., Any], Callable[..., Any], Any, str, str]] = [
 
 @by_day(4)
 @pytest.mark.parametrize(("fault", "twin", "pair", "name", "said"), [*OTHERS, *TABLES])
-def test_what_a_reader_sees_beside_values(
+def test_differences_beside_values_are_found(
     fault: Callable[..., Any], twin: Callable[..., Any], pair: Any, name: str, said: str
 ) -> None:
     pytest.importorskip("pandas")
@@ -65,7 +65,7 @@ def test_what_a_reader_sees_beside_values(
     assert _errors(replay(twin, pair, changes=40, tapes=12)) == {}
 
 
-def test_sensitivity_of_a_table_a_record_and_a_text() -> None:
+def test_the_sensitivity_of_tables_records_and_texts_is_checked() -> None:
     pytest.importorskip("pandas")
     days: Any = (ROWS, [*ROWS, ["wed", 7.0]])
     few: Any = {"changes": 5, "tapes": 8}
@@ -85,7 +85,7 @@ def test_sensitivity_of_a_table_a_record_and_a_text() -> None:
     assert far.verdict == "refuted"
 
 
-def test_bytes_dates_and_complex_numbers_are_labels_and_numbers_in_json_are_rounded() -> None:
+def test_bytes_dates_and_complex_numbers_are_labels_in_a_replay() -> None:
     day = dt.date(2020, 1, 1)
     shown: list[Callable[[float], object]] = [
         lambda x: struct.pack("d", x),
@@ -114,7 +114,7 @@ def test_strict_refutes_an_index_that_depends_on_the_data() -> None:
     assert replay(releases.index_forgotten, LAST, **few).exit_code == 0
 
 
-def test_what_code_declares_is_checked() -> None:
+def test_declared_sensitivities_are_checked() -> None:
     pair = ([3, 4], [3, 400])
     changed = "clipped sum changes by 396 (l1), more than the declared 10"
     for function, name, said in (
@@ -128,7 +128,7 @@ def test_what_code_declares_is_checked() -> None:
     assert replay(releases.declares_clipped, pair, changes=20).verdict == "nothing_found"
 
 
-def test_declare_gives_the_value_back_and_refuses_what_is_out_of_range() -> None:
+def test_declare_returns_its_value_and_refuses_invalid_sensitivities() -> None:
     value = [1, 2]
     assert audit.declare(value, "counts", sensitivity=1) is value
     with pytest.raises(InvalidParameter, match="sensitivity"):
@@ -138,7 +138,7 @@ def test_declare_gives_the_value_back_and_refuses_what_is_out_of_range() -> None
         audit.declare(value, "counts", norm=wrong)
 
 
-def test_nothing_drawn_is_nothing_measured() -> None:
+def test_a_replay_without_draws_and_differences_measures_nothing() -> None:
     for allowed, verdict, code in ((False, "nothing_measured", 4), (True, "nothing_found", 0)):
         report = replay(lambda _: 3, (0, 1), changes=5, allow_constant=allowed)
         assert (report.verdict, report.exit_code) == (verdict, code)
@@ -146,7 +146,7 @@ def test_nothing_drawn_is_nothing_measured() -> None:
         assert audit.audit(lambda _: 3, "epsilon=1", **options).exit_code == code
 
 
-def test_tables_that_differ_beyond_what_is_printed_are_different() -> None:
+def test_tables_that_differ_in_unprinted_rows_are_different() -> None:
     pandas = pytest.importorskip("pandas")
     rows = np.zeros((200, 3))
     other = rows.copy()

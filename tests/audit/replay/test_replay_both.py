@@ -73,7 +73,7 @@ CORRECT: list[tuple[Callable[..., Any], tuple[Any, Any], dict[str, Any]]] = [
 @by_day(3)
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(("function", "pair", "declared"), CORRECT)
-def test_a_correct_mechanism_gives_no_error(
+def test_a_correct_mechanism_has_no_findings_of_severity_error(
     function: Callable[..., Any], pair: tuple[Any, Any], declared: dict[str, Any], seed: int
 ) -> None:
     report = replay(function, pair, seed=seed, changes=150, **declared)
@@ -82,7 +82,7 @@ def test_a_correct_mechanism_gives_no_error(
     assert report.exit_code == 0
 
 
-def test_a_noise_of_the_toolkit_is_replayed_and_another_process_cannot_be() -> None:
+def test_noise_of_dpcore_can_be_replayed_and_a_program_cannot() -> None:
     report = replay(read_target("discrete-laplace:scale=1"), (0, 1), sensitivity=1, strict=True)
     assert report.verdict == "nothing_found"
     assert "at most 1 " in only(report, "sensitivity").statement
@@ -107,7 +107,7 @@ LEAKS = [
 
 @by_day(1)
 @pytest.mark.parametrize("function", LEAKS)
-def test_number_33_is_found_by_adversarial_tapes(function: Callable[..., Any]) -> None:
+def test_a_branch_without_noise_is_found_by_extreme_draws(function: Callable[..., Any]) -> None:
     report = replay(function, AMOUNTS, changes=500)
     found = only(report, "unnoised-branch")
     assert (found.severity, found.refutes) == ("error", False)
@@ -127,7 +127,7 @@ def test_number_33_is_found_by_adversarial_tapes(function: Callable[..., Any]) -
 
 @by_day(1)
 @pytest.mark.parametrize("function", LEAKS)
-def test_without_the_extremes_number_33_is_missed(
+def test_without_extreme_draws_a_branch_without_noise_is_missed(
     monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any]
 ) -> None:
     monkeypatch.setattr(audit.replay.replay_both, "EXTREMES", {"middle": EXTREMES["middle"]})
@@ -136,7 +136,7 @@ def test_without_the_extremes_number_33_is_missed(
     assert kinds(replay(function, AMOUNTS, changes=0)) == set()
 
 
-def test_a_legitimate_branch_without_noise_is_a_warning() -> None:
+def test_a_harmless_branch_without_noise_is_a_warning() -> None:
     assert "unnoised-branch" in kinds(replay(correct.randomised_response, (0, 1)), "warning")
 
 
@@ -151,7 +151,7 @@ def test_bounds_from_the_data_exceed_the_declared_sensitivity() -> None:
 
 
 @pytest.mark.nightly
-def test_the_norm_is_the_declared_one() -> None:
+def test_sensitivity_is_measured_in_the_declared_norm() -> None:
     pair = ([0, 0], [3, 4])
     for norm, exceeded in (("l1", True), ("l2", False), ("linf", False)):
         own: Any = {"sensitivity": 5, "norm": norm}
@@ -161,7 +161,7 @@ def test_the_norm_is_the_declared_one() -> None:
     assert only(below, "sensitivity-exceeded").witness["difference"] == "sqrt(25)"
 
 
-def test_rounding_of_floats_is_no_excess() -> None:
+def test_rounding_of_floats_does_not_exceed_the_sensitivity() -> None:
     assert replay(faulty.float_sum, ([0.1] * 9, [0.1] * 8 + [1.1]), sensitivity=1).exit_code == 0
     assert replay(faulty.float_sum, ([0.1], [1.10001]), sensitivity=1).verdict == "refuted"
 
@@ -172,7 +172,7 @@ def test_noise_that_depends_on_the_data_is_not_additive() -> None:
     assert "not-additive" not in kinds(replay(correct.counter, (0, 1), sensitivity=1), "warning")
 
 
-def test_draws_that_shift_are_not_compared() -> None:
+def test_shifted_draws_are_not_compared() -> None:
     report = replay(correct.size_and_noise, ([1], [1, 1]), sensitivity=1)
     assert "sensitivity-not-compared" in kinds(report, "warning")
 
@@ -185,7 +185,7 @@ def test_strict_declares_that_draws_do_not_depend_on_data() -> None:
     assert "draws" not in kinds(replay(correct.noisy_max, ([0, 1], [1, 0]), strict=True))
 
 
-def test_a_shape_that_depends_on_data() -> None:
+def test_a_shape_that_depends_on_the_data_is_found() -> None:
     pair = ([1, 0], [1, 0, 0])
     found = only(replay(faulty.row_a_record, pair), "structure")
     assert (found.severity, found.refutes) == ("error", False)
@@ -195,7 +195,7 @@ def test_a_shape_that_depends_on_data() -> None:
 
 
 @pytest.mark.nightly
-def test_a_part_without_noise() -> None:
+def test_a_part_without_noise_is_found() -> None:
     found = only(replay(faulty.size, ([1, 0], [1, 0, 0])), "unnoised-part")
     assert found.statement.startswith("output[0] is 2 for dataset A and 3 for dataset B")
     same = only(replay(faulty.one_noise, ([1, 0], [1, 1])), "unnoised-part")
@@ -206,7 +206,7 @@ def test_a_part_without_noise() -> None:
 # -- sources of randomness ---------------------------------------------------------------------
 
 
-def test_nothing_drawn_is_an_error_and_no_proof() -> None:
+def test_a_release_without_noise_is_an_error_but_refutes_no_claim() -> None:
     report = replay(faulty.raw, (0, 1))
     assert (report.verdict, report.exit_code) == ("found", 1)
     assert not only(report, "no-noise").refutes
@@ -220,14 +220,14 @@ def test_nothing_drawn_is_an_error_and_no_proof() -> None:
     [faulty.fixed, faulty.fixed_numpy, faulty.fixed_random, faulty.fixed_global,
      faulty.fixed_state, faulty.fixed_bits],
 )  # fmt: skip
-def test_number_34_is_found(function: Callable[..., Any]) -> None:
+def test_a_fixed_seed_is_found(function: Callable[..., Any]) -> None:
     report = replay(function, (0, 1))
     assert report.verdict == "found"
     assert kinds(report) >= {"no-noise", "fixed-seed"}
     assert "20" in only(report, "fixed-seed").statement
 
 
-def test_a_fixed_seed_beside_other_noise_is_a_warning() -> None:
+def test_a_fixed_seed_in_addition_to_noise_is_a_warning() -> None:
     report = replay(faulty.partly_fixed, (0, 1))
     assert report.verdict == "nothing_found"
     assert "fixed-seed" in kinds(report, "warning")
@@ -245,7 +245,7 @@ def test_a_fixed_seed_beside_other_noise_is_a_warning() -> None:
         (faulty.by_numpy, (0, 1), "not-cryptographic"),
     ],
 )
-def test_a_source_to_be_warned_of(
+def test_an_unsafe_source_of_randomness_gives_a_warning(
     function: Callable[..., Any], pair: tuple[Any, Any], kind: str
 ) -> None:
     states = faulty.MADE_EARLY, faulty.SEEDED_EARLY._stream
@@ -256,7 +256,7 @@ def test_a_source_to_be_warned_of(
     assert (faulty.MADE_EARLY, faulty.SEEDED_EARLY._stream) == states
 
 
-def test_good_sources_are_not_warned_of() -> None:
+def test_safe_sources_of_randomness_give_no_warning() -> None:
     for function in (correct.counter, correct.numpy_counter):
         assert kinds(replay(function, (0, 1)), "warning") == set()
 
@@ -265,14 +265,14 @@ def test_good_sources_are_not_warned_of() -> None:
 
 
 @pytest.mark.parametrize("function", [faulty.keeps_state, faulty.other_thread])
-def test_entropy_of_its_own_is_said(function: Callable[..., Any]) -> None:
+def test_a_target_with_its_own_entropy_is_reported(function: Callable[..., Any]) -> None:
     report = replay(function, (0, 1))
     assert report.verdict == "not_replayable"
     assert report.exit_code == 3
     assert "own-entropy" in kinds(report, "warning")
 
 
-def test_native_code_with_its_own_entropy_is_said() -> None:
+def test_native_code_with_its_own_entropy_is_reported() -> None:
     dp = pytest.importorskip("opendp.prelude")
     dp.enable_features("contrib")
     space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
@@ -280,7 +280,7 @@ def test_native_code_with_its_own_entropy_is_said() -> None:
     assert report.verdict == "not_replayable"
 
 
-def test_a_door_left_out_makes_a_target_unreplayable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_rng_hook_makes_a_target_not_replayable(monkeypatch: pytest.MonkeyPatch) -> None:
     line = '    exchange(os, "urandom", _urandom)\n'
     mutant = mutated(audit.replay.rng_hooks._exchange, line, "")
     monkeypatch.setattr(audit.replay.rng_hooks, "_exchange", mutant)
@@ -293,7 +293,7 @@ def test_a_door_left_out_makes_a_target_unreplayable(monkeypatch: pytest.MonkeyP
     assert replay(noisy, (0, 1), changes=0).verdict == "nothing_found"
 
 
-def test_a_failure_on_an_ordinary_tape_is_the_target_s() -> None:
+def test_a_failure_on_an_unchanged_tape_is_a_failure_of_the_target() -> None:
     with pytest.raises(TargetFailed, match=r"raised ValueError: never 0 at faulty.py:\d+"):
         replay(faulty.raises, (0, 1))
 
@@ -317,7 +317,7 @@ def test_the_same_seed_repeats_the_report() -> None:
     assert found["declared"] == {"sensitivity": None, "norm": "l1", "strict": False}
 
 
-def test_what_is_out_of_range_is_refused() -> None:
+def test_invalid_options_of_a_replay_are_refused() -> None:
     wrong: list[dict[str, Any]] = [
         {"sensitivity": -1}, {"norm": "l3"}, {"tapes": 1}, {"tapes": 10**7}, {"changes": -1},
         {"seed": -1},
@@ -346,11 +346,11 @@ def remembered(dataset: int) -> int:
     return _KEPT[dataset]
 
 
-def test_an_answer_that_is_kept_is_not_refuted() -> None:
+def test_a_stored_answer_is_not_refuted() -> None:
     assert replay(remembered, (0, 1)).verdict != "refuted"
 
 
-def test_single_precision_is_no_query_that_moves_too_far() -> None:
+def test_single_precision_does_not_exceed_the_sensitivity() -> None:
     def noisy(dataset: list[float], rng: np.random.Generator) -> Any:
         noise = 100 * rng.standard_normal(3, dtype=np.float32)
         return (np.array(dataset, dtype=np.float32) + noise).tolist()
@@ -360,7 +360,7 @@ def test_single_precision_is_no_query_that_moves_too_far() -> None:
     assert replay(noisy, ([0, 0, 0], [1.2, 1.6, 0]), sensitivity=1, norm="l2").verdict == "refuted"
 
 
-def test_integers_that_no_float_holds_are_compared_exactly() -> None:
+def test_integers_beyond_floats_are_compared_exactly() -> None:
     huge = 10**400
 
     def moves_by_one(dataset: int, rng: np.random.Generator) -> int:
@@ -378,7 +378,7 @@ def test_integers_that_no_float_holds_are_compared_exactly() -> None:
     assert refuted["declared-sensitivity"].statement.startswith("total changes by 1e+400 (l1)")
 
 
-def test_the_random_numbers_of_other_threads_go_on() -> None:
+def test_random_numbers_of_other_threads_continue() -> None:
     seen: list[int] = []
     stop = threading.Event()
 
@@ -396,7 +396,7 @@ def test_the_random_numbers_of_other_threads_go_on() -> None:
     assert len(set(seen)) == len(seen)
 
 
-def test_a_release_that_is_withheld_where_nobody_is_is_worth_a_look_only() -> None:
+def test_a_release_withheld_from_an_empty_dataset_is_a_warning() -> None:
     def withheld(count: int) -> int | None:
         released = count and count + DiscreteLaplace(scale=1).sample()
         return released if released >= 4 else None
@@ -440,7 +440,7 @@ with hooked_rngs() as session:
 """
 
 
-def test_no_distribution_of_numpy_or_python_is_without_an_end_on_a_changed_tape() -> None:
+def test_every_distribution_of_numpy_and_python_ends_on_a_changed_tape() -> None:
     # numpy's geometric(1 - exp(-1/2)) did not terminate at 1 - 2^-53.
     words = [sys.executable, "-c", DEALS, str(effort(20, 2000))]
     subprocess.run(words, check=True, timeout=300, cwd=Path(__file__).parents[3])
@@ -454,7 +454,7 @@ def searches(value: int) -> int:
     return found
 
 
-def test_tapes_on_which_neither_dataset_ends_are_skipped_and_reported() -> None:
+def test_tapes_that_hang_on_both_datasets_are_skipped_and_reported() -> None:
     for target in (searches, faulty.hangs_rarely):
         report = replay(target, (0, 1), timeout=0.3, changes=20)
         (found,) = (each for each in report.findings if each.kind == "skipped-tapes")
@@ -464,7 +464,7 @@ def test_tapes_on_which_neither_dataset_ends_are_skipped_and_reported() -> None:
         assert report.changed < 20
 
 
-def test_a_hang_on_one_dataset_alone_is_a_fault_and_many_end_the_replay() -> None:
+def test_a_hang_on_one_dataset_is_a_fault_and_many_hangs_end_the_replay() -> None:
     def hangs(value: int) -> int:
         if random.random() < 2**-20 and value:
             while True:

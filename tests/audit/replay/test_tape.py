@@ -1,4 +1,4 @@
-# ruff: noqa: NPY002 - the legacy door of numpy is one of those under test
+# ruff: noqa: NPY002 - the legacy interface of numpy is one of those under test
 """Tests of the tape and the RNG hooks: the bits each source gets, and the restored state."""
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_a_tape_is_a_function_of_its_seed() -> None:
     assert one == other != third
 
 
-def test_a_narrow_draw_reads_the_first_bits_of_the_same_real() -> None:
+def test_a_narrow_draw_reads_the_first_bits_of_the_same_number() -> None:
     wide, narrow, words = Tape(7), Tape(7), Tape(7)
     for word in words.words(STREAM, 40).tolist():
         real = wide.bits(STREAM, 300)
@@ -76,20 +76,20 @@ def test_a_narrow_draw_reads_the_first_bits_of_the_same_real() -> None:
         assert narrow.bits(STREAM, 5) == real >> 295
 
 
-def test_reading_all_at_once_is_reading_one_by_one() -> None:
+def test_reading_many_draws_at_once_equals_reading_them_singly() -> None:
     one, many = Tape(7), Tape(7)
     assert [one.bits(STREAM, 64) for _ in range(1000)] == many.words(STREAM, 1000).tolist()
     assert one.log == many.log == [Draw("a source", 0, 1000, 64)]
 
 
-def test_copies_read_the_same_and_sources_do_not() -> None:
+def test_copies_of_a_generator_read_the_same_draws_and_other_sources_do_not() -> None:
     tape = Tape(7)
     copies = [tape.bits(Stream("a source", copy), 64) for copy in range(2)]
     assert copies[0] == copies[1] != tape.bits(Stream("another"), 64)
 
 
 @pytest.mark.parametrize("width", [1, 2, 53, 64, 65, 100])
-def test_extremes_at_every_width(width: int) -> None:
+def test_extremes_exist_at_every_width(width: int) -> None:
     found = {}
     for name in EXTREMES:
         tape = Tape(7, {("a source", 300): name})
@@ -105,13 +105,13 @@ def test_extremes_at_every_width(width: int) -> None:
     assert found["high"] == min(2**width - ((1 << width) >> 30), top)
 
 
-def test_what_is_no_extreme_is_refused() -> None:
+def test_an_invalid_extreme_is_refused() -> None:
     for wrong in ("lower", -1, 1 << 64):
         with pytest.raises(InvalidParameter, match="changes"):
             Tape(7, {("a source", 0): wrong})
 
 
-def test_the_log_ends_before_memory_does() -> None:
+def test_the_log_of_draws_is_bounded() -> None:
     tape = Tape(7)
     for i in range((1 << 17) + 1):
         tape.bits(STREAM, 1 + i % 2)
@@ -145,7 +145,7 @@ def doors() -> list[Any]:
     return [dict(held) for held in (*classes, *modules)] + own
 
 
-def test_everything_is_put_back_on_every_way_out() -> None:
+def test_all_generators_are_restored_on_every_exit() -> None:
     random.seed(5)
     np.random.seed(5)
     random.gauss(0, 1)
@@ -173,7 +173,7 @@ def test_everything_is_put_back_on_every_way_out() -> None:
     assert current() is None
 
 
-def test_what_others_drew_meanwhile_is_not_dealt_again() -> None:
+def test_draws_made_between_plays_are_not_repeated() -> None:
     np.random.seed(5)
     with hooked_rngs() as session:
         session.play(Tape(7), np.random.normal)
@@ -183,14 +183,14 @@ def test_what_others_drew_meanwhile_is_not_dealt_again() -> None:
     assert not {*drawn[1]} & {*np.random.random_sample(9)}
 
 
-def test_one_session_at_a_time() -> None:
+def test_only_one_replay_session_can_be_open() -> None:
     with hooked_rngs(), pytest.raises(RuntimeError, match="one replay at a time"), hooked_rngs():
         pass
     with hooked_rngs():
         pass
 
 
-def test_noise_drawn_ahead_is_neither_used_nor_made() -> None:
+def test_buffered_noise_is_neither_used_nor_drawn_during_a_replay() -> None:
     noise = DiscreteLaplace(scale=1000)
     noise.sample()  # fills the buffer of noise drawn ahead
     with hooked_rngs() as session:
@@ -231,7 +231,7 @@ def test_a_generator_that_outlives_its_session_is_not_predictable() -> None:
     assert seeded.bits(64) == SeededRng(3).bits(64)
 
 
-def test_constant_seeds_deal_what_they_deal() -> None:
+def test_constant_seeds_give_their_usual_draws_while_learning() -> None:
     def call() -> Any:
         np.random.seed(3)
         return (
@@ -264,7 +264,7 @@ def test_equal_seeds_give_equal_draws() -> None:
     assert one == other
 
 
-def test_stand_ins_are_still_recognised() -> None:
+def test_hooked_generators_are_instances_of_their_classes() -> None:
     def call() -> bool:
         return isinstance(np.random.RandomState(), np.random.RandomState) and issubclass(
             real, np.random.PCG64
@@ -298,7 +298,7 @@ def test_an_error_in_native_code_is_raised_afterwards(monkeypatch: pytest.Monkey
         ('    _set(undo, dpcore.noise, "SystemRng", type("NoSystemRng", (), {}))\n', "noise"),
     ],
 )
-def test_a_door_left_out_is_noticed(
+def test_a_missing_rng_hook_is_detected(
     monkeypatch: pytest.MonkeyPatch, line: str, source: str
 ) -> None:
     mutant = mutated(audit.replay.rng_hooks._exchange, line, "")

@@ -80,7 +80,7 @@ def variants() -> list[AuditReport]:
 
 
 @pytest.mark.parametrize("report", variants())
-def test_a_report_is_half_a_screen_of_plain_text(report: AuditReport) -> None:
+def test_a_text_report_is_short_and_plain(report: AuditReport) -> None:
     shown = lines(report)
     assert len(shown) <= 15
     assert all(len(line) <= 80 for line in shown)
@@ -93,7 +93,7 @@ def test_a_report_is_half_a_screen_of_plain_text(report: AuditReport) -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colour_is_printed_only_on_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -106,7 +106,7 @@ def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.sub(r"\x1b\[[\d;]*m", "", stream.getvalue()).splitlines() == lines(SAMPLED, 100)
 
 
-def test_every_number_shown_keeps_its_side() -> None:
+def test_every_printed_number_is_rounded_to_its_safe_side() -> None:
     shown = "\n".join(lines(SAMPLED, 100))
     assert "at least 1.919, with 95% confidence" in shown  # 1.9199, down
     assert "p-value 1.24e-7; 0.05 or less refutes" in shown  # 1.2345e-7, up
@@ -118,7 +118,7 @@ def test_every_number_shown_keeps_its_side() -> None:
 
 
 @pytest.mark.parametrize("report", variants())
-def test_the_json_document_is_strict_and_holds_everything(report: AuditReport) -> None:
+def test_the_json_document_is_strict_and_complete(report: AuditReport) -> None:
     def refuse(constant: str) -> Any:
         raise AssertionError(constant)
 
@@ -130,13 +130,13 @@ def test_the_json_document_is_strict_and_holds_everything(report: AuditReport) -
     assert report.to_text().endswith("}\n")
 
 
-def test_a_claim_is_shown_as_a_person_writes_it() -> None:
+def test_a_claim_is_printed_as_a_person_writes_it() -> None:
     for written in ("1000000", "1e300", "1e-300", "0.999999999", "1/3", "0"):
         assert str(Claim(epsilon=written)) == f"epsilon={written}"
     assert str(Claim(epsilon="1234567/1000")) == "epsilon=1234.567"
 
 
-def test_extreme_numbers_and_exit_codes() -> None:
+def test_extreme_numbers_are_printed_and_verdicts_have_exit_codes() -> None:
     shown = "\n".join(lines(dataclasses.replace(SAMPLED, alpha="1e-300")))
     assert "with 99.9999% confidence" in shown  # never rounded up to certainty
     assert "1e-300 or less refutes" in shown
@@ -151,7 +151,7 @@ def textbook(value: float, n: int, rng: np.random.Generator, scale: float = 1) -
     return value + rng.laplace(scale=scale, size=n)
 
 
-def test_a_leak_in_the_lowest_bits_says_how_to_audit_the_scale_alone() -> None:
+def test_the_report_of_a_floating_point_leak_explains_how_to_audit_the_scale() -> None:
     told = {}
     for feature, runs in (("lowest-bit", 6000), ("precision", 6000), ("identity", 2000)):
         report = audit(textbook, "epsilon=1", pair=(0, 1), runs=runs, seed=1, features=[feature])
@@ -171,7 +171,7 @@ def test_a_leak_in_the_lowest_bits_says_how_to_audit_the_scale_alone() -> None:
     assert "not from its scale" not in told["identity"]
 
 
-def test_a_cause_is_named_and_values_come_first() -> None:
+def test_the_cause_of_a_refutation_is_named_and_values_take_precedence() -> None:
     def shows(value: int, n: int, rng: np.random.Generator) -> Any:
         return value + 2 * rng.integers(0, 9, size=n)
 

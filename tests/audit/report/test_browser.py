@@ -71,7 +71,7 @@ def browsed(
 @pytest.mark.nightly
 @needs_browser
 @pytest.mark.parametrize("name", LOOKS)
-def test_a_browser_shows_it_and_asks_the_network_for_nothing(
+def test_a_browser_renders_the_page_without_network_requests(
     name: str, browsed: dict[str, Shown]
 ) -> None:
     document, seen = DOCUMENTS[name]().to_json(), browsed[name]
@@ -106,7 +106,7 @@ def pixels(seen: Shown) -> Any:
 
 @pytest.mark.nightly
 @needs_browser
-def test_a_page_that_asks_the_network_is_caught_unless_the_policy_stops_it(tmp_path: Path) -> None:
+def test_a_network_request_is_detected_and_the_policy_blocks_it(tmp_path: Path) -> None:
     wanted = '<img src="http://127.0.0.1:9/a.png"><script>document.title = "ran"</script></main>'
     asking = refuted().to_html().replace("</main>", wanted)
     stopped = show(asking, tmp_path, "stopped")

@@ -56,7 +56,7 @@ def test_the_verdict_comes_first_and_no_page_says_private(name: str) -> None:
 
 @by_day(5)
 @every
-def test_a_page_is_whole_and_asks_for_nothing(name: str) -> None:
+def test_a_page_is_self_contained(name: str) -> None:
     shown = shown_of(name)
     assert "default-src 'none'" in shown
     assert re.findall(r"""(?:src|href|action)=["'](?!#|data:)""", shown) == []
@@ -89,7 +89,7 @@ OPTIONAL: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("key", OPTIONAL)
-def test_what_is_not_there_is_left_out(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_parts_are_omitted_from_the_page(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("histogram", "trace", "line", "curve"):
         monkeypatch.setattr(figures, f"{name}_figure", lambda *_: Markup("<svg/>"))
     report = replace(curve(), warnings=("something to know",))
@@ -123,7 +123,7 @@ def told_by(report: AuditReport, text: str) -> AuditReport:
     )  # fmt: skip
 
 
-def test_everything_of_a_target_is_shown_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_from_a_target_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     nasty = f"\x00\ud800{NASTY}"
     report = told_by(curve(), nasty)
     verdicts: tuple[VerdictWord | None, ...] = ("refuted", None)
@@ -157,7 +157,7 @@ def bulky(sign: str) -> AuditReport:
 
 @by_day(1)
 @pytest.mark.parametrize("sign", ["x", "'", "\ud800", "漢"])
-def test_a_page_stays_small_and_says_what_it_cuts(sign: str) -> None:
+def test_a_page_is_small_and_states_what_was_cut(sign: str) -> None:
     shown = bulky(sign).to_html(command=sign * 10**4)
     assert len(shown.encode()) < 2_000_000
     digest = hashlib.sha256((sign * 10**4).encode("utf-8", "surrogatepass")).hexdigest()[:12]
@@ -169,7 +169,7 @@ def test_a_page_stays_small_and_says_what_it_cuts(sign: str) -> None:
 HIDDEN = "\u202e\u2066\u200b\u200f\ufeff\u2028\u00ad\U000e0041\x1b\x9b\x7f\ufffe\ud83d"
 
 
-def test_signs_that_hide_or_reorder_are_replaced() -> None:
+def test_invisible_and_reordering_characters_are_replaced() -> None:
     for sign in HIDDEN:
         assert printable(f"a{sign}b") == "a\ufffdb", hex(ord(sign))
     kept = "naïve 漢字 שלום 👩\u200d🔬 e\u0301 \u200c\n\t"
@@ -178,7 +178,7 @@ def test_signs_that_hide_or_reorder_are_replaced() -> None:
     assert not set(HIDDEN) & set(report.to_html())
 
 
-def test_what_a_label_spells_is_not_taken_for_the_drawing() -> None:
+def test_a_label_cannot_imitate_a_drawing() -> None:
     for label in ("'#000001'", 'id=\'x\' id="y" url(#a) href="#b"', "</text></svg>"):
         odd = Bin(label=label, count_a=1, count_b=0)
         drawn = histogram_figure(Histogram(bins=(odd,), runs_a=1, runs_b=0))
@@ -217,7 +217,7 @@ def agree(picture: str, found: Histogram) -> bool:
     )
 
 
-def test_bars_are_as_high_as_the_counts() -> None:
+def test_bar_heights_are_proportional_to_the_counts() -> None:
     found = histogram_of(refuted())
     assert agree(histogram_figure(found), found)
     inside = heights(histogram_figure(found), "a", "inside")
@@ -242,7 +242,7 @@ def test_the_shading_ends_where_the_event_ends() -> None:
     assert careless.bins[5].covered == ((0.0, 1.0),)
 
 
-def test_names_that_share_their_start_are_told_apart() -> None:
+def test_shortened_names_with_the_same_start_stay_distinct() -> None:
     tuples = [repr((1,) * 40 + (k,)) for k in range(6)]
     for names in (tuples, [f"{'x' * 190}{k}{'y' * 99}" for k in range(5)], ["ab" * 99, "ab" * 98]):
         cut = distinct(names, 20)
@@ -251,7 +251,7 @@ def test_names_that_share_their_start_are_told_apart() -> None:
     assert len({name[:20] for name in tuples}) == 1, "a plain cut is no twin"
 
 
-def test_a_rare_witness_is_drawn_on_a_logarithmic_axis_which_says_so() -> None:
+def test_a_rare_witness_is_drawn_on_a_labelled_logarithmic_axis() -> None:
     common = Bin(label="0", low=0.0, high=0.0, count_a=9000, count_b=9100)
     rare = Bin(label="1", low=1.0, high=1.0, count_a=0, count_b=9, inside_b=9)
     found = Histogram(bins=(common, rare), runs_a=9000, runs_b=9109, event="output in {1}")
@@ -261,7 +261,7 @@ def test_a_rare_witness_is_drawn_on_a_logarithmic_axis_which_says_so() -> None:
     assert "logarithmic" not in histogram_figure(histogram_of(refuted()))
 
 
-def test_figures_name_their_axes_and_their_signs() -> None:
+def test_figures_have_axis_labels_and_legends() -> None:
     found = histogram_of(refuted())
     for words in (
         ">output, read through identity<",

@@ -66,7 +66,7 @@ def _notebook(monkeypatch: pytest.MonkeyPatch, shell: Any) -> _Display:
     return display
 
 
-def test_an_audit_shows_a_bar_in_a_notebook_and_leaves_nothing(
+def test_an_audit_in_a_notebook_shows_a_progress_bar_and_removes_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     display = _notebook(monkeypatch, SimpleNamespace(kernel=object()))
@@ -76,7 +76,9 @@ def test_an_audit_shows_a_bar_in_a_notebook_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("shell", [None, SimpleNamespace()])
-def test_elsewhere_there_is_none(monkeypatch: pytest.MonkeyPatch, shell: Any) -> None:
+def test_there_is_no_progress_bar_outside_a_notebook(
+    monkeypatch: pytest.MonkeyPatch, shell: Any
+) -> None:
     display = _notebook(monkeypatch, shell)
     assert not in_notebook()
     with notebook_bar("runs", 10) as progress:
@@ -84,7 +86,7 @@ def test_elsewhere_there_is_none(monkeypatch: pytest.MonkeyPatch, shell: Any) ->
     assert display.shown == []
 
 
-def test_an_error_takes_the_bar_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_removes_the_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     display = _notebook(monkeypatch, SimpleNamespace(kernel=object()))
     with pytest.raises(ZeroDivisionError), notebook_bar("runs", 10):
         raise ZeroDivisionError

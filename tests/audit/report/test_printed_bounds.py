@@ -166,7 +166,7 @@ def nearest(value: Any, digits: int = 4) -> str:
         (text_of, ((sentences, "down"), (levels, "down"), (levels, "up"), (model, "down"))),
     ],
 )
-def test_a_view_that_rounds_to_nearest_is_caught(
+def test_a_format_that_rounds_to_nearest_is_detected(
     view: View, places: tuple[tuple[Any, str], ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for place, name in places:
@@ -190,7 +190,7 @@ def fit_printed(report: FitReport, text: str) -> Iterator[Printed]:
     yield from cases(text, r"at most NUMBER of NUMBER such fits", report.to_json()["alpha"])
 
 
-def test_a_fit_prints_its_p_value_upwards_and_one_to_nearest_is_caught() -> None:
+def test_the_p_value_of_a_fit_is_printed_rounded_up() -> None:
     reports = [fit_of(p / 9973, p / 19973) for p in range(1, 40)]
     for report in reports:
         assert wrong(fit_printed(report, "\n".join(report.statement().lines(1000))), 3) == []
@@ -200,7 +200,7 @@ def test_a_fit_prints_its_p_value_upwards_and_one_to_nearest_is_caught() -> None
     assert any(wrong(fit_printed(r, "\n".join(told(r).lines(1000)))) for r in reports)
 
 
-def test_a_level_that_no_float_is_leaves_rounded_up() -> None:
+def test_a_level_that_is_not_a_float_is_rounded_up() -> None:
     for alpha in ("1/3", "1/30", "2/7", "1e-6", "0.3"):
         level = AuditReport.to_json(
             AuditReport(
@@ -211,7 +211,7 @@ def test_a_level_that_no_float_is_leaves_rounded_up() -> None:
         assert Fraction(repr(level)) >= Fraction(alpha)
 
 
-def test_a_root_is_bounded_on_both_sides() -> None:
+def test_a_square_root_has_both_bounds() -> None:
     for square in (Fraction(2), Fraction(9, 4), Fraction(1, 3), Fraction(10**40 + 1), Fraction(0)):
         low, high = root(square)
         assert low * low <= square <= high * high

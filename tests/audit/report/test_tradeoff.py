@@ -44,14 +44,14 @@ def wrong(make: Any, *, repeats: int, mu: float = 1.0, runs: int = 600, learned:
 
 @by_day(1)
 @pytest.mark.parametrize("mu", [0.0, 1.0])
-def test_the_true_curve_lies_below_as_often_as_stated(mu: float) -> None:
+def test_the_true_curve_is_below_the_band_as_often_as_stated(mu: float) -> None:
     bought = buy_alpha(f"trade-off band, mu = {mu}", "1e-10")
     repeats = effort(90, 4000)
     errors = wrong(tradeoff_band, repeats=repeats, mu=mu)
     assert float(stats.binom.sf(errors - 1, repeats, ALPHA)) > bought
 
 
-def test_at_every_number_of_runs_at_once() -> None:
+def test_the_band_is_valid_at_every_number_of_runs_simultaneously() -> None:
     bought = buy_alpha("trade-off band, watched as runs come", "1e-10")
     repeats, errors = effort(12, 600), 0
     for repeat in range(repeats):
@@ -82,12 +82,12 @@ SEEN = mutated(
 
 @by_day(1)
 @pytest.mark.parametrize("mutant", [POINTWISE, SEEN], ids=["pointwise", "learned on the tested"])
-def test_a_band_that_is_not_uniform_or_learned_on_the_tested_over_claims(mutant: Any) -> None:
+def test_a_band_that_is_not_uniform_or_reuses_runs_over_claims(mutant: Any) -> None:
     errors = wrong(mutant, repeats=250, mu=0.0)
     assert float(stats.binom.sf(errors - 1, 250, ALPHA)) < 1e-10
 
 
-def test_with_many_runs_it_comes_close() -> None:
+def test_the_band_is_close_to_the_true_curve_with_many_runs() -> None:
     rng = np.random.default_rng(5)
     worlds = draw_worlds(100_000, rng)
     band = tradeoff_band(worlds + rng.normal(size=100_000), worlds, learned=20_000)
@@ -97,7 +97,7 @@ def test_with_many_runs_it_comes_close() -> None:
     assert band.runs == 80_000
 
 
-def test_labels_are_events_too() -> None:
+def test_labels_are_events_of_the_band() -> None:
     rng = np.random.default_rng(6)
     worlds = draw_worlds(4000, rng)
     told = np.where(rng.random(4000) < 0.75, worlds, ~worlds)
@@ -110,7 +110,7 @@ def test_labels_are_events_too() -> None:
     assert middle[1] == pytest.approx(0.25, abs=0.06)
 
 
-def test_the_hull_is_convex_and_the_claimed_curve_is_that_of_its_points() -> None:
+def test_the_hull_is_convex_and_the_claimed_curve_passes_through_its_points() -> None:
     points = [(0.2, 0.6), (0.3, 0.55), (0.5, 0.2), (0.5, 0.4), (0.9, 0.3)]
     assert _hull(points) == [(0.0, 1.0), (0.2, 0.6), (0.5, 0.2), (1.0, 0.0)]
     found = claimed_tradeoff([Claim(epsilon=1, delta="0.1"), Claim(epsilon=0, delta="0.3")])

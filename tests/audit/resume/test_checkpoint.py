@@ -63,9 +63,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
 @by_day(1)
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_that_was_torn_anywhere_goes_on_to_the_same_report(
-    kind: str, tmp_path: Path
-) -> None:
+def test_a_state_file_torn_anywhere_resumes_to_the_same_report(kind: str, tmp_path: Path) -> None:
     spelling, more = KINDS[kind]
     target, planned = read_target(spelling), plan(**{"runs": 600, **more})
     path = tmp_path / "state"
@@ -83,7 +81,7 @@ def test_a_file_that_was_torn_anywhere_goes_on_to_the_same_report(
         assert path.read_bytes() == data
 
 
-def test_a_record_cannot_be_moved_or_copied_from_another_audit(tmp_path: Path) -> None:
+def test_a_record_of_another_audit_is_refused(tmp_path: Path) -> None:
     target = read_target("count")
     one, other = tmp_path / "one", tmp_path / "other"
     audited(one, target, plan())
@@ -113,7 +111,9 @@ def _end_of_header(data: bytes) -> int:
         ({"seed": 8}, "another seed: 7 in the file, 8 now"),
     ],
 )
-def test_another_plan_is_refused_by_name(more: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_a_state_file_of_another_plan_is_refused_by_name(
+    more: dict[str, Any], words: str, tmp_path: Path
+) -> None:
     target, path = read_target("count"), tmp_path / "state"
     audited(path, target, plan())
     with pytest.raises(InvalidParameter, match=words):
@@ -122,7 +122,7 @@ def test_another_plan_is_refused_by_name(more: dict[str, Any], words: str, tmp_p
     audited(path, target, plan(timeout=5.0, deadline=50.0))
 
 
-def test_another_target_version_or_source_is_refused(
+def test_a_state_file_of_another_target_version_or_source_is_refused(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = here / "state"
@@ -144,7 +144,7 @@ def test_another_target_version_or_source_is_refused(
         audited(noise, read_target("discrete-laplace:scale=1"), plan())
 
 
-def test_a_file_that_is_no_state_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_state_is_refused_and_unchanged(tmp_path: Path) -> None:
     target, path = read_target("count"), tmp_path / "notes.txt"
     for text in (b"my notes", b"my notes " * 100, b"{}\n" * 100):
         path.write_bytes(text)
@@ -194,7 +194,7 @@ def test_outputs_that_cannot_be_stored_are_refused_before_more_is_drawn(tmp_path
     assert len(calls) == 32
 
 
-def test_outputs_that_cannot_be_stored_later_are_said(tmp_path: Path) -> None:
+def test_outputs_that_cannot_be_stored_later_are_reported(tmp_path: Path) -> None:
     def later(dataset: int, n: int, rng: np.random.Generator) -> Any:
         return [Plain() if n > 100 else int(i) for i in rng.integers(9, size=n)]
 
@@ -205,7 +205,7 @@ def test_outputs_that_cannot_be_stored_later_are_said(tmp_path: Path) -> None:
     assert said.endswith("outputs of type Plain cannot be stored without loss")
 
 
-def test_a_block_that_is_too_long_has_its_own_sentence(
+def test_a_block_too_long_to_store_has_its_own_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "MOST", 200)
@@ -213,7 +213,7 @@ def test_a_block_that_is_too_long_has_its_own_sentence(
         audited(tmp_path / "state", read_target("count"), plan())
 
 
-def test_an_interrupted_audit_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_audit_can_be_resumed(tmp_path: Path) -> None:
     state, planned = {"stop": 700}, plan()
 
     def stops(dataset: int, rng: np.random.Generator) -> int:
@@ -231,7 +231,7 @@ def test_an_interrupted_audit_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seeded", [True, False])
-def test_a_target_that_failed_is_asked_again_only_if_it_keeps_to_its_seed(
+def test_a_failed_target_is_called_again_only_if_it_follows_its_seed(
     seeded: bool, tmp_path: Path
 ) -> None:
     calls = {"left": 500}
@@ -296,7 +296,7 @@ print(*sizes, file=sys.stderr)
 """
 
 
-def test_kill_9_at_random_moments_changes_nothing(here: Path) -> None:
+def test_kill_9_at_random_moments_does_not_change_the_result(here: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         cwd=here,
@@ -360,7 +360,7 @@ def test_a_feature_whose_file_changed_is_refused_by_name(
         opened(path, mapped(name, one))
 
 
-def test_features_without_a_file(here: Path) -> None:
+def test_features_without_a_source_file_are_resumed(here: Path) -> None:
     for feature in (read_feature("math:isnan"), Feature(name="mine", apply=lambda x: x)):
         opened(here / feature.name, plan(features=(feature,)))
         opened(here / feature.name, plan(features=(feature,)))
@@ -371,7 +371,7 @@ def test_features_without_a_file(here: Path) -> None:
         opened(here / "state", gone)
 
 
-def test_a_search_is_kept_and_compared(tmp_path: Path) -> None:
+def test_the_result_of_a_search_is_stored_and_compared(tmp_path: Path) -> None:
     path, plain = tmp_path / "state", tmp_path / "plain"
     assert stored_search(path) is None
     opened(path, search=FOUND)
@@ -395,7 +395,7 @@ def test_a_search_is_kept_and_compared(tmp_path: Path) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_a_search_that_is_none_is_refused(held: Any, tmp_path: Path) -> None:
+def test_an_invalid_search_result_is_refused(held: Any, tmp_path: Path) -> None:
     held = FOUND.to_json() | held if held and isinstance(held, dict) else held
     fields = {**json.loads(header(tmp_path, COUNT, plan(), None)), "search": held}
     path = tmp_path / "state"

@@ -81,7 +81,7 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("case", HEADERS)
-def test_a_header_that_no_audit_wrote_is_refused(case: str, tmp_path: Path) -> None:
+def test_an_invalid_header_is_refused(case: str, tmp_path: Path) -> None:
     path = of_records(tmp_path / "state", HEADERS[case])
     assert refusal(path).startswith("is damaged or forged: it")
     for read in (stored_seed, stored_search):
@@ -90,14 +90,14 @@ def test_a_header_that_no_audit_wrote_is_refused(case: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("seed", [b"-3", b"true", b"1.5", b'"7"', b"null", b"[7]"])
-def test_a_seed_that_is_none_is_refused(seed: bytes, tmp_path: Path) -> None:
+def test_an_invalid_seed_is_refused(seed: bytes, tmp_path: Path) -> None:
     path = of_records(tmp_path / "state", BEGUN + b',"seed":' + seed + b"}")
     with pytest.raises(InvalidParameter, match=r"--resume = .*: is damaged .* no valid seed"):
         stored_seed(path)
     refusal(path)
 
 
-def test_what_a_header_says_never_steers_a_terminal(tmp_path: Path) -> None:
+def test_text_of_a_header_is_printed_without_control_characters(tmp_path: Path) -> None:
     fields = json.loads(header(tmp_path, TARGET, plan(), None))
     path = of_records(tmp_path / "state", json.dumps({**fields, "more": 1}).encode())
     assert (
@@ -140,13 +140,13 @@ RECORDS = {
 
 
 @pytest.mark.parametrize("case", RECORDS)
-def test_a_record_that_no_audit_wrote_is_refused(case: str, tmp_path: Path) -> None:
+def test_an_invalid_record_is_refused(case: str, tmp_path: Path) -> None:
     path = after_header(tmp_path / "state", RECORDS[case])
     assert refusal(path).startswith("is damaged or forged: ")
     assert stored_seed(path) == 7
 
 
-def test_nothing_comes_after_a_failure_or_the_last_block(tmp_path: Path) -> None:
+def test_records_after_a_failure_or_the_last_block_are_refused(tmp_path: Path) -> None:
     failed = b'F{"reason":"\\u001b[31mx","dataset":"A","run":3}'
     path = after_header(tmp_path / "state", failed)
     state = opened(path)
@@ -159,7 +159,7 @@ def test_nothing_comes_after_a_failure_or_the_last_block(tmp_path: Path) -> None
     assert "more blocks than the audit" in refusal(path)
 
 
-def test_sizes_are_held_against_the_file(tmp_path: Path) -> None:
+def test_stated_sizes_are_checked_against_the_file(tmp_path: Path) -> None:
     path = tmp_path / "state"
     for length in (1 << 30, 1 << 60, (1 << 64) - 1):
         head = struct.pack("<QI32s", length, zlib.crc32(struct.pack("<Q", length)), b"x" * 32)
@@ -211,7 +211,9 @@ def test_a_pipe_a_device_or_a_folder_is_refused_at_once(tmp_path: Path) -> None:
     assert ran.stdout == "--resume is not a regular file\n" * 12, ran.stderr
 
 
-def test_a_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_file_locks_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "fcntl", None)
     with pytest.raises(InvalidParameter, match=r"file locking \(fcntl\) is not available here"):
         opened(tmp_path / "state")
@@ -221,7 +223,7 @@ def test_a_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 # -- a torn header ----------------------------------------------------------------------------
 
 
-def test_a_file_cut_at_every_length_keeps_its_whole_blocks(
+def test_a_file_cut_at_any_length_keeps_its_complete_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No power is cut here, so fsync is skipped; the versions are fixed.
@@ -248,7 +250,7 @@ def test_a_file_cut_at_every_length_keeps_its_whole_blocks(
             assert path.read_bytes() == data[: sizes[len(kept)]]
 
 
-def test_zeros_in_place_of_the_header_are_a_new_file_unless_something_follows(
+def test_a_header_of_zeros_counts_as_a_new_file_only_if_nothing_follows(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "state"
@@ -272,7 +274,7 @@ def test_zeros_in_place_of_the_header_are_a_new_file_unless_something_follows(
         assert stored_seed(path) is None
 
 
-def test_a_flipped_bit_is_never_taken_for_what_was_written(tmp_path: Path) -> None:
+def test_a_flipped_bit_is_always_detected(tmp_path: Path) -> None:
     path = after_header(tmp_path / "state", *(b"B" + pack(np.arange(32)) for _ in range(2)))
     data = path.read_bytes()
     last = len(data) - 44 - len(b"B" + pack(np.arange(32)))

@@ -28,7 +28,9 @@ PAIRS = ((0, 1), (1, 0), (5, 6))
 @pytest.mark.parametrize("sequential", [False, True])
 @pytest.mark.parametrize("pairs", [1, 2, 3])
 @pytest.mark.parametrize("runs", [3, 31, 32, 33, 100, 1000, 123_457])
-def test_blocks_add_up_to_the_planned_runs(runs: int, pairs: int, sequential: bool) -> None:
+def test_sizes_of_blocks_add_up_to_the_planned_runs(
+    runs: int, pairs: int, sequential: bool
+) -> None:
     planned = plan(runs=runs, sequential=sequential, pairs=PAIRS[:pairs])
     blocks = list(planned.blocks())
     assert [block.index for block in blocks] == list(range(len(blocks)))
@@ -53,7 +55,7 @@ def test_no_run_of_a_pair_s_first_block_is_tested(runs: int) -> None:
     assert sum(trial.runs for trial in gather(coins, coins, seed=7).trials) <= runs - first
 
 
-def test_a_plan_that_is_none_is_refused_by_name() -> None:
+def test_an_invalid_plan_is_refused_by_name() -> None:
     with refused("runs"):
         plan(runs=2, pairs=PAIRS)
     with refused("features"):
@@ -77,7 +79,7 @@ def test_no_two_purposes_or_blocks_share_randomness() -> None:
     assert len(children | states) == 2 * len(keys)
 
 
-def test_worlds_are_fair_and_those_of_two_blocks_are_independent() -> None:
+def test_datasets_of_runs_are_fair_coins_and_independent_between_blocks() -> None:
     alpha = float(buy_alpha("worlds of blocks are fair coins", "1e-9"))
     planned = plan(runs=200_000, seed=11)
     worlds = [worlds_of(planned, block) for block in planned.blocks()]
@@ -110,7 +112,7 @@ FIVE = Vectorised(spelling="shows_five", function=shows_five)
 
 
 @pytest.mark.parametrize("sequential", [False, True])
-def test_the_pair_that_tells_is_found_among_several(sequential: bool) -> None:
+def test_the_revealing_pair_is_found_among_several(sequential: bool) -> None:
     alpha = buy_alpha(f"a pair among several, sequential={sequential}", "1e-9")
     planned = plan(runs=3000, pairs=PAIRS, sequential=sequential, alpha=alpha)
     report = sample(FIVE, planned)
@@ -126,14 +128,14 @@ def test_the_pair_that_tells_is_found_among_several(sequential: bool) -> None:
         assert report.stopped.startswith("the evidence sufficed at run ")
 
 
-def test_a_feature_that_is_no_fixed_map_is_refused() -> None:
+def test_a_feature_that_is_not_a_fixed_map_is_refused() -> None:
     counter = itertools.count()
     bad = Feature(name="when", apply=lambda outputs: [next(counter) for _ in outputs])
     with pytest.raises(InvalidParameter, match="when"):
         sample(FIVE, plan(runs=500, features=(bad,)))
 
 
-def test_runs_count_that_a_failing_feature_could_not_read() -> None:
+def test_runs_that_a_failing_feature_could_not_read_are_counted() -> None:
     def fails(outputs: Any) -> Any:
         if len(outputs) > 100:
             raise TargetFailed("feature short", "too many")
@@ -146,7 +148,7 @@ def test_runs_count_that_a_failing_feature_could_not_read() -> None:
     assert report.verdict is None
 
 
-def test_interleave_keeps_each_world_and_refuses_other_sizes() -> None:
+def test_interleave_keeps_each_dataset_and_refuses_other_sizes() -> None:
     rng = np.random.default_rng(0)
     worlds = draw_worlds(50, rng)
     in_b = int(worlds.sum())

@@ -71,7 +71,7 @@ def test_two_jobs_fail_as_one_does(name: str) -> None:
     assert one.to_text() == two.to_text()
 
 
-def test_a_target_without_a_spelling_is_sent() -> None:
+def test_a_target_without_a_text_form_is_sent_to_workers() -> None:
     seen = []
 
     def closure(dataset: int, n: int, rng: np.random.Generator) -> Any:
@@ -96,7 +96,7 @@ def test_a_target_that_cannot_be_sent_is_refused() -> None:
     assert bad.value.argument == "jobs"
 
 
-def test_objects_stay_where_they_are_made(here: Path) -> None:
+def test_unpicklable_outputs_stay_in_their_worker(here: Path) -> None:
     # One target would run code when unpickled; the other cannot be pickled.
     for name in ("runs_when_unpickled", "locks"):
         report = sample(read_target(f"targets.py:{name}"), plan(jobs=2, runs=300))
@@ -108,7 +108,7 @@ def test_objects_stay_where_they_are_made(here: Path) -> None:
 # -- the source files of a target -------------------------------------------------------------
 
 
-def test_a_changed_file_is_read_anew_by_workers_that_are_already_there(here: Path) -> None:
+def test_running_workers_reload_a_changed_file(here: Path) -> None:
     source = "def f(dataset, n, rng):\n    return rng.integers(9, size=n) + {offset}\n"
     found = []
     for offset in (0, "9 * dataset"):
@@ -117,7 +117,7 @@ def test_a_changed_file_is_read_anew_by_workers_that_are_already_there(here: Pat
     assert found == ["not_refuted", "refuted"]
 
 
-def test_a_block_draws_the_same_twice() -> None:
+def test_a_block_is_drawn_identically_twice() -> None:
     # Spawning changes a seed sequence; repeated draws of a block must not depend on this.
     planned = plan(runs=64)
     block = block_of(planned, next(planned.blocks()))
@@ -149,7 +149,7 @@ def test_a_sequential_audit_draws_little_beyond_its_stop(tmp_path: Path) -> None
 # -- workers that fail or are interrupted -----------------------------------------------------
 
 
-def test_a_worker_that_dies_is_the_target_s_failure_and_runs_before_count() -> None:
+def test_a_worker_that_dies_is_a_failure_of_the_target_and_earlier_runs_count() -> None:
     report = sample(read_target("targets.py:is_killed_late"), plan(jobs=2))
     assert report.error is not None
     assert report.error.reason == (
@@ -169,7 +169,7 @@ def test_time_limits_hold_in_workers() -> None:
     assert time.monotonic() - begun < 20
 
 
-def test_a_feature_is_under_the_time_limit_where_others_draw() -> None:
+def test_a_feature_has_the_time_limit_while_workers_draw() -> None:
     target = read_target("discrete-laplace:scale=1")
     hung = read_feature("targets.py:map_hangs")
     report = sample(target, plan(jobs=2, runs=100, timeout=0.3, features=(hung,)))
@@ -204,11 +204,11 @@ print(json.dumps([report.runs, report.stopped, report.error and report.error.rea
 """
 
 
-def test_a_child_that_returns_in_a_worker_ends_there() -> None:
+def test_a_forked_child_that_returns_in_a_worker_ends_there() -> None:
     assert sample(read_target("targets.py:forks"), plan(jobs=2, runs=60)).runs == 60
 
 
-def test_ctrl_c_ends_workers_and_keeps_what_was_drawn() -> None:
+def test_ctrl_c_ends_workers_and_keeps_the_drawn_runs() -> None:
     running, workers, before = at_work("tired_and_loud")
     os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to the whole process group
     out, err = running.communicate(timeout=20)
@@ -256,7 +256,7 @@ def await_end(workers: list[int]) -> None:
 
 
 @pytest.mark.nightly
-def test_a_target_that_goes_to_another_folder_is_still_found(here: Path) -> None:
+def test_a_target_that_changes_the_working_folder_is_still_found(here: Path) -> None:
     (here / "moving.py").write_text(
         "import os\nos.chdir('/')\ndef f(dataset, n, rng):\n    return rng.integers(9, size=n)\n"
     )
@@ -301,7 +301,7 @@ def test_a_dask_cluster_gives_the_report_of_one_job(cluster: str) -> None:
 
 @pytest.mark.nightly  # a cluster takes seconds to start
 @pytest.mark.filterwarnings("ignore")
-def test_on_a_dask_cluster_failures_are_kept_and_missing_limits_said(cluster: str) -> None:
+def test_a_dask_cluster_reports_failures_and_missing_time_limits(cluster: str) -> None:
     with dask_cluster(cluster):
         report = sample(read_target("targets.py:raises_late"), plan(runs=50_000, jobs=-1))
     assert report.error is not None
@@ -316,7 +316,7 @@ def test_on_a_dask_cluster_failures_are_kept_and_missing_limits_said(cluster: st
 
 @pytest.mark.nightly  # a cluster takes seconds to start
 @pytest.mark.filterwarnings("ignore")
-def test_a_joblib_configuration_of_one_s_own_is_kept_to(cluster: str) -> None:
+def test_the_callers_joblib_configuration_is_used(cluster: str) -> None:
     from distributed import Client
     from joblib import parallel_config
 

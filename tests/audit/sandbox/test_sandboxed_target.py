@@ -37,7 +37,7 @@ def sandbox(here: Path) -> Iterator[Sandbox]:
 
 
 @pytest.mark.parametrize("name", ["coin", "raises_late", "masked_in_b"])
-def test_a_room_gives_the_report_of_this_process(sandbox: Sandbox, name: str) -> None:
+def test_a_sandboxed_target_gives_the_report_of_this_process(sandbox: Sandbox, name: str) -> None:
     runs = 50_000 if name == "raises_late" else 1000
     within = sample(read_target(f"targets.py:{name}"), plan(runs=runs))
     target = sandbox.target(f"targets.py:{name}")
@@ -45,7 +45,7 @@ def test_a_room_gives_the_report_of_this_process(sandbox: Sandbox, name: str) ->
     assert sample(target, plan(runs=runs)).to_text() == within.to_text()
 
 
-def test_what_is_built_in_needs_no_room_and_what_is_not_there_is_refused(sandbox: Sandbox) -> None:
+def test_built_in_targets_need_no_sandbox_and_missing_ones_are_refused(sandbox: Sandbox) -> None:
     assert sandbox.target("count") == read_target("count")
     assert sandbox.feature("sign") == sandbox.feature("sign")
     assert sandbox._process.process is None
@@ -57,7 +57,7 @@ def test_what_is_built_in_needs_no_room_and_what_is_not_there_is_refused(sandbox
         assert str(there.value) == str(within.value)
 
 
-def test_a_process_that_ended_says_in_which_run(sandbox: Sandbox) -> None:
+def test_an_ended_process_names_the_run(sandbox: Sandbox) -> None:
     report = sample(sandbox.target("targets.py:exits_late"), plan(runs=3000))
     assert report.error is not None
     reason = "ended its process with exit code 7, for example by os._exit or os.exec"
@@ -68,7 +68,7 @@ def test_a_process_that_ended_says_in_which_run(sandbox: Sandbox) -> None:
     assert sandbox.feature("targets.py:coin_of").apply([1, 2]) == [2, 4]
 
 
-def test_a_map_sees_the_objects_themselves(audit: Shell) -> None:
+def test_a_map_receives_the_original_objects(audit: Shell) -> None:
     answer = audit(*at("counts"), "--feature", "targets.py:count_of", "--json")
     assert answer.code == 1, answer.err
     told = answer.json["witness"]["event"].replace("targets.py:count_of(output)", "it")
@@ -111,7 +111,7 @@ def test_a_process_ends_with_its_children_and_leaves_no_zombie(tmp_path: Path) -
     assert children() <= before
 
 
-def test_handlers_of_the_auditor_s_are_not_run_and_its_own_are(tmp_path: Path) -> None:
+def test_exit_handlers_of_the_child_run_and_those_of_the_auditor_do_not(tmp_path: Path) -> None:
     import atexit
 
     mine, theirs = tmp_path / "mine", tmp_path / "theirs"
@@ -125,7 +125,7 @@ def test_handlers_of_the_auditor_s_are_not_run_and_its_own_are(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("frozen", [True, False], ids=["kept out", "the twin"])
-def test_what_the_auditor_left_behind_is_not_finalized_there(
+def test_objects_of_the_auditor_are_not_finalized_in_the_child(
     frozen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A finalizer may wait for a lock of an auditor's thread; in the child it would hang."""
@@ -164,7 +164,7 @@ def glances(memory: SharedMemory, packs: bool) -> set[float]:
     return seen
 
 
-def test_shared_memory_is_never_seen_half_written() -> None:
+def test_shared_memory_is_never_read_half_written() -> None:
     assert glances(SharedMemory(), packs=False) <= {1e4, math.inf}
     # The mutant writes in two steps; readers saw wrong values, and live processes were ended.
     assert any(0.0 in glances(SharedMemory(), packs=True) for _ in range(100))
@@ -184,7 +184,7 @@ class Glimpsed(SharedMemory):
 
 
 @pytest.mark.parametrize("times", [1, math.inf], ids=["once", "always"])
-def test_one_wrong_glance_at_the_memory_ends_no_process(times: float) -> None:
+def test_one_wrong_read_of_shared_memory_ends_no_process(times: float) -> None:
     def works(pipe: Pipe) -> None:
         for _ in pipe.requests():
             pipe.memory.begin(time.monotonic() + 60)
@@ -200,7 +200,7 @@ def test_one_wrong_glance_at_the_memory_ends_no_process(times: float) -> None:
                 last(apart.ask(None))
 
 
-def test_an_answer_that_is_not_wanted_does_not_cost_the_process() -> None:
+def test_an_unused_answer_does_not_end_the_process() -> None:
     with IsolatedProcess(name="counted", work=counted, seconds=None) as apart:
         answer = apart.ask("x")
         assert next(answer) == "x"
@@ -209,7 +209,7 @@ def test_an_answer_that_is_not_wanted_does_not_cost_the_process() -> None:
         assert last(apart.ask("y")) == process
 
 
-def test_what_a_process_writes_that_is_no_data_is_its_failure() -> None:
+def test_invalid_data_from_a_process_is_its_failure() -> None:
     def forges(pipe: Pipe) -> None:
         for _ in pipe.requests():
             pipe.socket.sendall(b"\x03" + bytes(7) + b"cos")
@@ -221,7 +221,7 @@ def test_what_a_process_writes_that_is_no_data_is_its_failure() -> None:
         last(apart.ask(None))
 
 
-def test_signal_state_is_what_it_was() -> None:
+def test_the_signal_state_is_restored() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGALRM)
     run_isolated("six", lambda: 6, timeout=1.0)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGALRM)) == before
@@ -258,7 +258,9 @@ def pressed(here: Path, *words: object, times: int = 1) -> tuple[int, str, str, 
     ],
     ids=["catches", "import", "feature", "replay", "fit"],
 )  # fmt: skip
-def test_ctrl_c_is_130_wherever_it_falls(here: Path, words: list[object], times: int) -> None:
+def test_ctrl_c_gives_exit_code_130_at_any_moment(
+    here: Path, words: list[object], times: int
+) -> None:
     (here / "importing.py").write_text(
         "import time\nopen('called', 'w').close()\ntime.sleep(600)\n"
     )

@@ -58,7 +58,7 @@ def p_value(name: str, found: SearchResult, runs: int, seed: int) -> float:
 
 @by_day(1)
 @pytest.mark.parametrize("name", ENTRIES)
-def test_finds_a_pair_that_refutes(name: str) -> None:
+def test_the_search_finds_a_pair_that_refutes(name: str) -> None:
     space = read_space(ENTRIES[name])
     found = search(read_target(name), space, runs=RUNS // 4)
     assert found.runs <= RUNS // 4 // SHARE
@@ -68,7 +68,7 @@ def test_finds_a_pair_that_refutes(name: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ENTRIES)
-def test_finds_one_with_nearly_every_seed(name: str) -> None:
+def test_the_search_finds_a_pair_with_nearly_every_seed(name: str) -> None:
     space, target = read_space(ENTRIES[name]), read_target(name)
     refuted = 0
     for seed in range(100, 120):
@@ -91,7 +91,7 @@ def sharper_near_37(dataset: int, n: int, rng: np.random.Generator) -> Any:
     return np.rint(dataset + rng.laplace(0, 0.5 + abs(dataset - 37) / 10, n))
 
 
-def test_small_steps_find_what_no_pattern_has() -> None:
+def test_small_steps_find_a_pair_that_no_pattern_contains() -> None:
     space = read_space("integer:low=0,high=100")
     found = search(as_target("sharp", sharper_near_37), space, runs=RUNS)
     nearest = min(abs(x - 37) for pair in space.patterns() for x in pair)
@@ -99,7 +99,7 @@ def test_small_steps_find_what_no_pattern_has() -> None:
     assert found.tried[0].score > max(tried.score for tried in found.tried[1:])
 
 
-def test_repeats_with_its_seed_and_differs_with_another() -> None:
+def test_a_search_is_reproducible_by_its_seed() -> None:
     target, space = read_target("noisy-max-value"), read_space("vector:dimension=4,low=0,high=3")
     one, again, other = (search(target, space, runs=4000, seed=seed) for seed in (1, 1, 2))
     assert one == again
@@ -117,7 +117,7 @@ class Recorder(Target):
         yield np.random.default_rng(block.seeds[0]).integers(2, size=len(block.worlds))
 
 
-def test_every_draw_has_randomness_that_no_other_draw_and_no_audit_has() -> None:
+def test_every_draw_of_a_search_has_its_own_randomness() -> None:
     recorder = Recorder(spelling="recorder")
     search(recorder, read_space("integer:low=0,high=9"), runs=8000)
     keys = [seed.spawn_key for block in recorder.blocks for seed in block.seeds]
@@ -128,7 +128,7 @@ def test_every_draw_has_randomness_that_no_other_draw_and_no_audit_has() -> None
     assert {seed.entropy for block in recorder.blocks for seed in block.seeds} == {7}
 
 
-def test_spends_its_share_and_counts_what_it_spent() -> None:
+def test_a_search_uses_its_share_of_runs_and_counts_them() -> None:
     recorder = Recorder(spelling="recorder")
     heard: list[int] = []
     space = read_space("vector:dimension=3,low=0,high=1")
@@ -169,7 +169,7 @@ def hides_in_the_sum(dataset: int, n: int, rng: np.random.Generator) -> Any:
     return np.stack((first, (dataset == 3) - first), axis=1)
 
 
-def test_outputs_are_read_through_features() -> None:
+def test_a_search_reads_outputs_through_features() -> None:
     target, space = as_target("f", hides_in_the_sum), read_space("integer:low=0,high=6")
     features = (read_feature("sum"),)
     found = search(target, space, runs=8000, features=features)
@@ -177,12 +177,12 @@ def test_outputs_are_read_through_features() -> None:
 
 
 @pytest.mark.parametrize("runs", [999, 0, -5])
-def test_too_few_runs_are_refused(runs: int) -> None:
+def test_a_search_with_too_few_runs_is_refused(runs: int) -> None:
     with pytest.raises(InvalidParameter, match=r"must be >= 1,000, to leave enough runs"):
         training_runs(runs)
 
 
-def test_the_score_is_near_zero_where_nothing_is_to_be_found() -> None:
+def test_the_score_of_a_private_mechanism_is_near_zero() -> None:
     r"""What chance explains is subtracted; a mutant without this reports a finding."""
     rng = np.random.default_rng(7)
     per_cell = rng.multinomial(4000, [1 / 200] * 200)
@@ -204,7 +204,7 @@ def few_of_three(data: Sequence[int], n: int, rng: np.random.Generator) -> Outpu
 
 
 @pytest.mark.nightly
-def test_vectors_are_searched_by_what_the_audit_looks_at() -> None:
+def test_vectors_are_searched_with_the_features_of_the_audit() -> None:
     space = read_space("vector:dimension=3,low=0,high=2,norm=l1", ONE.relation)
     found = search(target_of(few_of_three), space, runs=8000)
     a, b = found.pair

@@ -147,7 +147,7 @@ def test_patterns_are_different_neighbours_in_a_fixed_order(text: str, relation:
         _check(space, pair, relation)
 
 
-def test_the_patterns_of_the_literature() -> None:
+def test_the_patterns_of_the_literature_are_included() -> None:
     found = {key(pair) for pair in read_space("vector:dimension=5,low=0,high=2").patterns()}
     level = [1, 1, 1, 1, 1]
     for other in ([2, 1, 1, 1, 1], [0, 1, 1, 1, 1], [2, 0, 0, 0, 0], [0, 2, 2, 2, 2]):
@@ -183,7 +183,7 @@ def answers(relation: str) -> dict[str, st.SearchStrategy[Any]]:
 @pytest.mark.parametrize("relation", BOTH)
 @settings(max_examples=25)
 @given(data=st.data())
-def test_answers_are_neighbours_as_the_strategies_say(relation: str, data: st.DataObject) -> None:
+def test_generated_neighbours_are_pairs_of_the_spaces(relation: str, data: st.DataObject) -> None:
     for text, pairs in answers(relation).items():
         pair = data.draw(pairs)
         assert read_space(text, relation).neighbours(*pair), (text, pair)
@@ -211,7 +211,9 @@ def test_answers_are_neighbours_as_the_strategies_say(relation: str, data: st.Da
         ("stream:steps=2,unit=user", "add-remove", ([[0, 0], None], [None, [0, 0]])),
     ],
 )
-def test_what_is_no_pair_of_neighbours(text: str, relation: str, pair: tuple[Any, Any]) -> None:
+def test_pairs_that_are_not_neighbours_are_rejected(
+    text: str, relation: str, pair: tuple[Any, Any]
+) -> None:
     assert not read_space(text, relation).neighbours(*pair)
 
 
@@ -233,12 +235,12 @@ def test_what_is_no_pair_of_neighbours(text: str, relation: str, pair: tuple[Any
         ("stream:steps=3,unit=person", "unit must be contribution or user"),
     ],
 )
-def test_refusals(text: str, reason: str) -> None:
+def test_invalid_spaces_are_refused(text: str, reason: str) -> None:
     with pytest.raises(InvalidParameter) as caught:
         read_space(text, Relation.REPLACE)
     assert caught.value.argument == "--search"
     assert reason in caught.value.reason
 
 
-def test_one_bin_has_neighbours_by_leaving() -> None:
+def test_one_bin_has_neighbours_only_under_add_remove() -> None:
     assert list(read_space("histogram:bins=1,most=1", "add-remove").patterns()) == [([0], [1])]

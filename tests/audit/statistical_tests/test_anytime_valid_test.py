@@ -102,14 +102,14 @@ def growing(step: Callable[[EProcess, Any, bool], EProcess], name: str) -> list[
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_one_step_never_grows_at_the_boundary(name: str) -> None:
+def test_the_wealth_never_grows_in_expectation_at_the_boundary(name: str) -> None:
     factors = growing(plain, name)
     assert max(factors) <= 1.0
     if name == "randomised response":  # delta = 0: no wealth is wasted either
         assert min(factors) > 1 - 1e-9
 
 
-def test_a_rule_that_peeks_is_caught() -> None:
+def test_a_rule_that_uses_its_own_run_is_detected() -> None:
     def peeking(state: EProcess, output: Any, world: bool) -> EProcess:
         fresh = read([output] * 40)
         tally = state.tally.add(fresh, np.full(40, world))
@@ -118,7 +118,7 @@ def test_a_rule_that_peeks_is_caught() -> None:
     assert max(growing(peeking, "randomised response")) > 1.01
 
 
-def test_abstention_that_does_not_pay_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_in_which_abstention_is_free_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def free(stakes: np.ndarray) -> np.ndarray:
         return np.zeros(stakes.shape[:-1])
 
@@ -126,7 +126,7 @@ def test_abstention_that_does_not_pay_is_caught(monkeypatch: pytest.MonkeyPatch)
     assert max(growing(plain, "revealing atom only")) > 1.01
 
 
-def test_a_revealing_atom_that_delta_allows_is_not_refuted() -> None:
+def test_a_revealing_output_that_delta_allows_is_not_refuted() -> None:
     # Exactly (0, 1/20)-DP. A mutant without the gain in silent runs rejects this with certainty.
     law, _ = LAWS["revealing atom only"]
     rng = np.random.default_rng(1)
@@ -140,7 +140,7 @@ def test_a_revealing_atom_that_delta_allows_is_not_refuted() -> None:
 
 @settings(max_examples=effort(5, 20))
 @given(st.integers(0, 10), st.lists(st.integers(0, 90), max_size=6), st.booleans())
-def test_how_runs_are_cut_into_updates_does_not_matter(
+def test_the_division_of_runs_into_updates_has_no_effect(
     seed: int, cuts: list[int], mixed: bool
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -158,7 +158,7 @@ def test_how_runs_are_cut_into_updates_does_not_matter(
     assert state.epsilon_lower() == whole.epsilon_lower()
 
 
-def test_the_bound_is_the_scan_it_says() -> None:
+def test_the_bound_agrees_with_a_plain_scan() -> None:
     rng = np.random.default_rng(4)
     worlds = draw_worlds(3000, rng)
     outputs = np.where(rng.random(3000) < 0.03, 30 + worlds, worlds + laplace(3000, 1, rng))
@@ -192,13 +192,13 @@ def first_rejections(scale: float, shift: int, epsilon: Any, repeats: int, most:
 @pytest.mark.parametrize(
     ("scale", "shift", "epsilon"), [(0.5, 1, 1), (1, 2, 1), (0.5, 1, "0.5"), (1000, 2000, 1)]
 )
-def test_a_plain_breach_stops_early(scale: float, shift: int, epsilon: Any) -> None:
+def test_a_clear_violation_stops_early(scale: float, shift: int, epsilon: Any) -> None:
     found = first_rejections(scale, shift, epsilon, 15, 500)
     assert float(np.median(found)) <= 250
 
 
 @pytest.mark.nightly
-def test_it_holds_with_a_look_at_every_run() -> None:
+def test_the_level_holds_with_a_look_after_every_run() -> None:
     alpha = buy_alpha("e-process at the boundary, every run looked at", "1e-9")
     repeats = effort(160, 300)
     wrong = sum(stop < 600 for stop in first_rejections(1, 1, 1, repeats, 600))
@@ -215,7 +215,7 @@ def test_it_holds_with_a_look_at_every_run() -> None:
     assert stats.binom.sf(caught - 1, repeats, 0.05) < alpha
 
 
-def test_what_is_not_a_number_is_ruin_and_what_overflows_stays_finite() -> None:
+def test_nan_sets_the_wealth_to_zero_and_overflow_stays_finite() -> None:
     logs = np.array([[math.nan, 1e6, -math.inf], [0.0, 0.0, -math.inf]])
     found = sequential.log_mean(logs, np.log([0.5, 0.5]))
     assert found[0] == pytest.approx(math.log(0.5))
@@ -227,7 +227,7 @@ def test_what_is_not_a_number_is_ruin_and_what_overflows_stays_finite() -> None:
     assert math.isfinite(state.e_value)
 
 
-def test_looks_are_fixed_and_nothing_happens_before_the_first() -> None:
+def test_looks_are_fixed_and_nothing_is_bet_before_the_first() -> None:
     assert LOOKS[:6] == (32, 40, 50, 63, 79, 99)
     worlds = draw_worlds(32, np.random.default_rng(0))
     state = watch(0).update(worlds.astype(int), worlds)

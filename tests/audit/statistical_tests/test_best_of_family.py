@@ -51,7 +51,7 @@ PEEKING = mutated(
 )
 
 
-def test_a_leader_is_valid_at_the_boundary_and_one_that_peeks_is_not(
+def test_a_leader_is_valid_at_the_boundary_but_a_peeking_mutant_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     alpha, repeats = buy_alpha("leader at the boundary", "1e-9"), effort(12, 1500)
@@ -69,7 +69,7 @@ def test_a_leader_is_valid_at_the_boundary_and_one_that_peeks_is_not(
 
 
 @pytest.mark.nightly
-def test_bounds_of_a_family_with_a_leader_hold() -> None:
+def test_bounds_of_a_family_with_a_leader_are_valid() -> None:
     alpha, repeats = buy_alpha("bounds of a led family at the boundary", "1e-9"), effort(1, 400)
     wrong = 0
     for seed in range(repeats):
@@ -123,7 +123,9 @@ def followed_by_hand(leader: Evidence, epsilon: float, delta: float) -> list[tup
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (1.0, 0.02), (2.0, 0.0)])
-def test_whom_it_follows_by_hand(epsilon: float, delta: float) -> None:
+def test_the_expert_that_the_leader_follows_is_recomputed_by_hand(
+    epsilon: float, delta: float
+) -> None:
     views = [*responses(400, 2, 3), *responses(400, 1, 3, epsilon=3.0)]
     leader = leader_of([View(outputs=v.outputs, worlds=views[0].worlds) for v in views])
     votes, _ = follow([leader.trials, *leader.beside], np.array([epsilon, epsilon]), delta)
@@ -143,7 +145,7 @@ def telling(runs: int, seed: int) -> list[View]:
     ]
 
 
-def test_it_finds_more_than_the_views_that_share_a_level() -> None:
+def test_a_leader_detects_more_than_views_that_share_the_level() -> None:
     views = telling(6000, 5)
     led = weigh_views(views, Claim(epsilon="0.2"), ALPHA, seed=1)
     row = led.outcomes[led.row]
@@ -160,7 +162,7 @@ def test_it_finds_more_than_the_views_that_share_a_level() -> None:
 
 
 @pytest.mark.parametrize("delta", ["0", "0.01"])
-def test_the_bound_is_the_scan_that_it_claims_to_be(delta: str) -> None:
+def test_the_bound_of_a_leader_agrees_with_a_plain_scan(delta: str) -> None:
     leader = leader_of(responses(1500, 2, 3, epsilon=0.3))
     bound = leader.epsilon_lower("0.02", delta)
     spend = Fraction("0.02") / 50
@@ -175,7 +177,7 @@ def test_the_bound_is_the_scan_that_it_claims_to_be(delta: str) -> None:
     assert leader.epsilon_lower("0.02", delta, known=3.0) == 3.0
 
 
-def test_who_has_a_leader_and_what_is_left_to_the_others() -> None:
+def test_only_pairs_with_several_followed_views_have_a_leader() -> None:
     none: dict[str, Any] = {"outputs": [], "worlds": np.zeros(0, bool)}
     views = [
         View(pair=0, feature="a", weight=Fraction(3), **none),
@@ -206,7 +208,7 @@ def right(rule: Any) -> float:
     return float(np.where(to_b, of_b, of_a).sum() / 2)
 
 
-def test_odds_of_scores_never_fall_and_lose_next_to_nothing() -> None:
+def test_isotonic_odds_of_scores_lose_almost_nothing() -> None:
     lost: dict[bool, list[float]] = {True: [], False: []}
     for seed in range(12):
         rng = np.random.default_rng(seed)
@@ -221,7 +223,7 @@ def test_odds_of_scores_never_fall_and_lose_next_to_nothing() -> None:
     assert 0 <= 2 * np.mean(lost[True]) < np.mean(lost[False]), lost
 
 
-def test_a_score_that_speaks_for_a_is_left_alone() -> None:
+def test_a_decreasing_score_teaches_isotonic_odds_nothing() -> None:
     # Isotonic odds learn nothing from a score that decreases; unconstrained odds do.
     rng = np.random.default_rng(1)
     worlds = draw_worlds(3000, rng)

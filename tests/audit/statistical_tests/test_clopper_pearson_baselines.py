@@ -41,7 +41,7 @@ from tests.support.dpcore.mutants import mutated, rewired
 E = math.exp
 
 
-def test_the_baseline_against_a_plain_one() -> None:
+def test_the_split_baseline_agrees_with_a_plain_computation() -> None:
     rng = np.random.default_rng(6)
     worlds = draw_worlds(400, rng)
     outputs = worlds + rng.geometric(0.6, 400) - rng.geometric(0.6, 400)
@@ -71,7 +71,7 @@ def test_the_baseline_against_a_plain_one() -> None:
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.03])
-def test_bands_and_frequencies_against_plain_ones(delta: float) -> None:
+def test_dkw_bands_and_frequencies_agree_with_plain_computations(delta: float) -> None:
     rng = np.random.default_rng(8)
     worlds = draw_worlds(300, rng)
     outputs = 3 * worlds + rng.geometric(0.4, 300) - rng.geometric(0.4, 300)
@@ -89,7 +89,7 @@ def test_bands_and_frequencies_against_plain_ones(delta: float) -> None:
     assert [finding.epsilon_lower for finding in found] == pytest.approx([banded, plain])
 
 
-def test_shared_levels_against_plain_ones() -> None:
+def test_bonferroni_thresholds_agree_with_a_plain_computation() -> None:
     rng = np.random.default_rng(9)
     worlds = draw_worlds(500, rng)
     outputs = 3 * worlds + rng.geometric(0.4, 500) - rng.geometric(0.4, 500)
@@ -114,7 +114,7 @@ def test_shared_levels_against_plain_ones() -> None:
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.001])
-def test_the_p_value_of_one_run_grows_where_it_is_small(delta: float) -> None:
+def test_the_p_value_of_one_run_grows_with_epsilon(delta: float) -> None:
     for guesses, right in itertools.product((1, 5, 20, 200), (0.5, 0.7, 0.9, 1.0)):
         v = math.ceil(right * guesses)
         values = [
@@ -128,7 +128,9 @@ def test_the_p_value_of_one_run_grows_where_it_is_small(delta: float) -> None:
     ("k", "n", "j", "m", "delta"),
     [(40, 60, 20, 55, 0.0), (3, 80, 0, 70, 0.0), (30, 50, 9, 50, 0.05)],
 )
-def test_the_posterior_against_draws_from_it(k: int, n: int, j: int, m: int, delta: float) -> None:
+def test_the_posterior_quantile_agrees_with_draws(
+    k: int, n: int, j: int, m: int, delta: float
+) -> None:
     rng = np.random.default_rng(4)
     p = rng.beta(k + 0.5, n - k + 0.5, 200_000)
     q = rng.beta(j + 0.5, m - j + 0.5, 200_000)
@@ -145,7 +147,7 @@ def test_the_posterior_against_draws_from_it(k: int, n: int, j: int, m: int, del
 
 @pytest.mark.parametrize("mu", [0.05, 1.0, 3.0])
 @pytest.mark.parametrize("delta", [1e-8, 1e-3])
-def test_the_gaussian_curve_against_its_integral(mu: float, delta: float) -> None:
+def test_the_gaussian_curve_agrees_with_its_integral(mu: float, delta: float) -> None:
     epsilon = gaussian_epsilon(mu, delta)
     x = np.linspace(-12, 12 + mu, 400_001)
     surplus = np.maximum(stats.norm.pdf(x, mu) - E(epsilon) * stats.norm.pdf(x), 0.0)
@@ -153,20 +155,20 @@ def test_the_gaussian_curve_against_its_integral(mu: float, delta: float) -> Non
 
 
 @pytest.mark.parametrize("name", list(BASELINES))
-def test_labels_are_refused(name: str) -> None:
+def test_labels_and_nan_are_refused_by_baselines(name: str) -> None:
     for outputs in (["x"], [math.nan], [True]):
         with pytest.raises(InvalidParameter, match="outputs"):
             BASELINES[name].lower(outputs, [True], seed=1)
 
 
-def test_a_comparison_says_what_it_cannot_read() -> None:
+def test_a_comparison_states_what_it_cannot_read() -> None:
     found = compare(["all"], [1.0, None], [False, True], seed=1)
     assert [finding.name for finding in found] == list(BASELINES)
     assert all(finding.epsilon_lower is None for finding in found)
     assert all("does not apply to these outputs" in finding.says for finding in found)
 
 
-def test_a_comparison_is_its_baselines() -> None:
+def test_a_comparison_equals_its_single_baselines() -> None:
     rng = np.random.default_rng(2)
     worlds = draw_worlds(1000, rng)
     outputs = worlds + rng.laplace(size=1000)
@@ -181,14 +183,14 @@ def test_a_comparison_is_its_baselines() -> None:
 
 
 @pytest.mark.parametrize("name", list(BASELINES))
-def test_few_runs_or_one_world_say_nothing(name: str) -> None:
+def test_few_runs_or_one_dataset_give_no_bound(name: str) -> None:
     baseline = BASELINES[name]
     for runs in (0, 1, 2, 30):
         for worlds in (np.zeros(runs, bool), np.ones(runs, bool)):
             assert baseline.lower(np.arange(runs), worlds, seed=1) <= 0.0 or not baseline.valid
 
 
-def test_names() -> None:
+def test_names_of_baselines_and_arguments_are_checked() -> None:
     assert baseline_names(["all"]) == tuple(BASELINES)
     assert baseline_names([]) == ()
     with pytest.raises(InvalidParameter, match="did you mean dkw"):
@@ -286,17 +288,17 @@ MUTANTS: dict[str, tuple[str, Bound]] = {
 
 @by_day(2)
 @pytest.mark.parametrize("mutant", list(MUTANTS))
-def test_a_broken_one_is_seen(mutant: str) -> None:
+def test_an_invalid_baseline_is_detected(mutant: str) -> None:
     law, bound = MUTANTS[mutant]
     assert p_value(errors(bound, law)) < 1e-10
 
 
-def test_bayes_claims_something_of_identical_worlds_whatever_happens() -> None:
+def test_bayes_always_over_claims_on_identical_distributions() -> None:
     # It errs in every audit, where a valid confidence bound may err in 3 of 10.
     assert errors(BASELINES["bayes"].bound, "identical", 20) == 20
 
 
-def test_plug_in_is_infinite_on_identical_worlds() -> None:
+def test_plug_in_is_infinite_on_identical_continuous_distributions() -> None:
     bound = BASELINES["plug-in"].bound
     assert all(math.isinf(found(bound, identical, "0", seed)) for seed in range(60))
     # If outputs repeat often enough to have frequencies, the bound is too large in half of the
@@ -304,12 +306,12 @@ def test_plug_in_is_infinite_on_identical_worlds() -> None:
     assert p_value(errors(bound, "response")) < 1e-10
 
 
-def test_gaussian_dp_picks_its_threshold_on_the_runs_it_tests() -> None:
+def test_gaussian_dp_over_claims_by_selecting_its_threshold_on_tested_runs() -> None:
     # Identical laws are Gaussian with mu = 0, so the assumed family is correct.
     assert p_value(errors(gaussian_dp, "identical", 100), 100) < 1e-6
 
 
-def test_a_lost_sign_of_mu_gives_the_known_over_claim() -> None:
+def test_losing_the_sign_of_mu_gives_the_known_over_claim() -> None:
     # mu enters the Gaussian curve as 1/sigma, so a library called with sigma = 1/|mu| mistakes an
     # uninformative threshold (mu far below 0) for strong evidence. jax_privacy's epsilon_from_gdp
     # is known to report 5.67 on identical laws with n = 10^4; this formula, which is ours and not

@@ -85,7 +85,9 @@ def words(report: AuditReport) -> str:
         (constant, "--allow-constant (allow_constant=True in Python) accepts"),
     ],
 )
-def test_nothing_measured_is_a_verdict(function: Any, hint: str, sequential: bool) -> None:
+def test_an_audit_that_measures_nothing_has_its_own_verdict(
+    function: Any, hint: str, sequential: bool
+) -> None:
     report = sample(of(function), replace(PLAN, sequential=sequential))
     assert (report.verdict, report.exit_code) == ("nothing_measured", 4)
     assert report.to_json()["verdict"] == "nothing_measured"
@@ -99,7 +101,7 @@ def test_nothing_measured_is_a_verdict(function: Any, hint: str, sequential: boo
     assert "gone unnoticed" not in shown
 
 
-def test_a_constant_that_is_meant_is_accepted() -> None:
+def test_an_intended_constant_is_accepted() -> None:
     report = sample(of(constant), replace(PLAN, allow_constant=True))
     assert (report.verdict, report.exit_code) == ("not_refuted", 0)
     # allow_constant is about one repeated output only: outputs that never repeat remain unmeasured.
@@ -107,7 +109,7 @@ def test_a_constant_that_is_meant_is_accepted() -> None:
     assert report.verdict == "nothing_measured"
 
 
-def test_where_a_part_was_measured_the_resolution_says_so() -> None:
+def test_the_resolution_accounts_for_unmeasured_runs() -> None:
     both = (read_feature("identity"), read_feature("coordinate:0"))
     report = sample(of(vectors), replace(PLAN, features=both, claim=Claim(epsilon=5), runs=20_000))
     assert [each.measured for each in report.coverage] == [False, True]
@@ -124,7 +126,7 @@ def test_where_a_part_was_measured_the_resolution_says_so() -> None:
 
 @by_day(3)
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
-def test_of_every_correct_mechanism_something_is_measured(entry: Any) -> None:
+def test_every_correct_mechanism_is_measured(entry: Any) -> None:
     twin = entry.twin
     plan = replace(
         PLAN,
@@ -141,7 +143,7 @@ def test_of_every_correct_mechanism_something_is_measured(entry: Any) -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_pair_without_outputs_fails_whichever_comes_first(order: int) -> None:
+def test_a_pair_without_outputs_fails_in_either_order(order: int) -> None:
     def silent(d: int, rng: np.random.Generator) -> int | None:
         return int(rng.integers(9)) if d < 2 else None
 
@@ -152,7 +154,7 @@ def test_a_pair_without_outputs_fails_whichever_comes_first(order: int) -> None:
         audit(silent, "epsilon=1", pairs=pairs, runs=2000, seed=1, allow_constant=True)
 
 
-def test_a_target_that_rarely_answers_has_not_failed() -> None:
+def test_a_target_that_rarely_returns_a_value_has_not_failed() -> None:
     def rare(d: int, rng: np.random.Generator) -> int | None:
         return d if rng.random() < (0.002, 0.005)[d] else None
 
@@ -160,7 +162,7 @@ def test_a_target_that_rarely_answers_has_not_failed() -> None:
     assert report.verdict == "not_refuted"
 
 
-def test_what_is_needed_is_what_could_have_refuted() -> None:
+def test_the_required_number_of_runs_is_the_least_that_could_refute() -> None:
     worlds = np.arange(500) % 2 == 0
 
     def measured(runs: int, level: Fraction) -> bool:
@@ -171,7 +173,7 @@ def test_what_is_needed_is_what_could_have_refuted() -> None:
     assert [measured(n, Fraction(1, 10**9)) for n in (62, 63)] == [False, True]
 
 
-def test_an_audit_that_takes_all_runs_for_looked_at_is_caught(
+def test_a_mutant_that_counts_all_runs_as_measured_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Tally, "looked_at", property(lambda tally: tally.runs))
@@ -196,7 +198,7 @@ def named(share: float, *, telling: bool = False) -> Any:
     ("share", "verdict"), [(0.035, "nothing_measured"), (0.45, "nothing_measured"),
                            (0.55, "not_refuted")],
 )  # fmt: skip
-def test_more_than_half_not_measured_is_nothing_measured(
+def test_more_than_half_unmeasured_is_nothing_measured(
     share: float, verdict: str, sequential: bool
 ) -> None:
     plan = replace(PLAN, sequential=sequential)
@@ -210,7 +212,7 @@ def test_more_than_half_not_measured_is_nothing_measured(
     assert sample(of(named(share, telling=True)), plan).exit_code == 1
 
 
-def test_records_that_nothing_reads_fail_in_python() -> None:
+def test_unreadable_records_fail_in_python() -> None:
     options: Any = {"seed": 7, "runs": 5000}
     assert audit(record, "epsilon=1", pair=(0.0, 0.25), **options).exit_code == 0
     assert audit(record, "epsilon=0.5", pair=(0.0, 0.25), **options).exit_code == 1
@@ -227,7 +229,7 @@ def record(v: float, n: int, rng: np.random.Generator) -> Any:
     return [{"mean": round(x, 6)} for x in (v + rng.laplace(0, 0.25, n)).tolist()]
 
 
-def test_a_function_of_ones_own_reads_a_record_where_sum_does_not(tmp_path: Path) -> None:
+def test_a_user_defined_feature_reads_a_record_that_sum_cannot(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("def mean(output): return output['mean']\n")
     own = f"{tmp_path}/own.py:mean"
     for feature, code in (("sum", 4), ("coordinate:0", 4), ("round:1", 4), (own, 1)):
@@ -274,7 +276,7 @@ def test_every_pair_must_be_measured() -> None:
         assert_private(one_pair, "epsilon=1", pairs=pairs, runs=2000, seed=7)
 
 
-def test_assertions_fail_where_nothing_was_measured() -> None:
+def test_assertions_fail_if_nothing_was_measured() -> None:
     options: Any = {"pairs": [(0, 1)], "runs": 2000, "seed": 7}
     with pytest.raises(NothingMeasured, match="vectors coordinate:0, sum or r") as caught:
         assert_private(tokens, "epsilon=0.1", **options)
@@ -332,7 +334,7 @@ def by_luck_alone(runs: int) -> float:
 @pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize("rest", RESTS)
-def test_what_it_says_is_seen(rest: str) -> None:
+def test_an_output_of_the_stated_resolution_is_refuted(rest: str) -> None:
     alpha = buy_alpha(f"resolution is true: {rest}", "1e-9")
     claim = Claim(epsilon=1)
     outputs, worlds = revealing(0.1, rest, 1500, 0)
@@ -346,7 +348,7 @@ def test_what_it_says_is_seen(rest: str) -> None:
     assert stats.binom.cdf(mutant, AUDITS, 0.95) < alpha / 2
 
 
-def test_delta_hides_what_it_allows() -> None:
+def test_the_resolution_exceeds_the_mass_that_delta_allows() -> None:
     alpha = buy_alpha("resolution is true: delta", "1e-9")
     claim = Claim(epsilon=1, delta="1/100")
     eta = resolution(1500, 1, ALPHA, "1/100")
@@ -358,7 +360,7 @@ def test_delta_hides_what_it_allows() -> None:
     assert resolution(10**7, 1, ALPHA, "1/100") > 0.01
 
 
-def test_it_follows_its_formula_without_delta() -> None:
+def test_the_resolution_follows_its_formula_without_delta() -> None:
     for runs, epsilon in ((2000, 1.0), (20_000, 3.0), (10**6, 0.1)):
         q = 1 / (1 + math.exp(-epsilon))
         learned = next(k for k in range(1, 10**4) if 0.003 ** (1 / k) > q)
@@ -373,7 +375,7 @@ def test_it_follows_its_formula_without_delta() -> None:
         assert min(sure) == pytest.approx(0.975)
 
 
-def test_a_crowd_must_be_learned_first() -> None:
+def test_outputs_among_many_numbers_must_be_learned_first() -> None:
     assert resolution(20_000, 1, crowd=200) > 2 * resolution(20_000, 1)
     outputs = np.arange(5000.0)
     many, few = (Tally.empty().add(read(each), outputs % 2 == 0) for each in (outputs, outputs % 7))
@@ -381,7 +383,7 @@ def test_a_crowd_must_be_learned_first() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0, 1, 3])
-def test_too_few_runs_are_said_to_be(epsilon: Any) -> None:
+def test_too_few_runs_have_no_resolution(epsilon: Any) -> None:
     claim = Claim(epsilon=epsilon)
     found = [resolution(runs, epsilon) for runs in range(20, 400)]
     assert found[0] == math.inf

@@ -35,7 +35,7 @@ def tally_of(outputs: Any, worlds: Any) -> Tally:
 
 
 @given(st.lists(PLAIN, max_size=40), st.data())
-def test_counts_are_those_of_a_counter(outputs: list[Any], data: st.DataObject) -> None:
+def test_counts_agree_with_a_counter(outputs: list[Any], data: st.DataObject) -> None:
     worlds = data.draw(st.lists(st.booleans(), min_size=len(outputs), max_size=len(outputs)))
     middle = len(outputs) // 2
     tally = tally_of(outputs[:middle], worlds[:middle])
@@ -53,7 +53,9 @@ def test_counts_are_those_of_a_counter(outputs: list[Any], data: st.DataObject) 
 
 
 @given(st.lists(PLAIN, min_size=1, max_size=40), st.lists(PLAIN, min_size=1, max_size=10))
-def test_an_output_has_one_cell_whatever_stands_beside_it(past: list[Any], new: list[Any]) -> None:
+def test_the_cell_of_an_output_does_not_depend_on_other_outputs(
+    past: list[Any], new: list[Any]
+) -> None:
     cells = tally_of(past, [True] * len(past)).cells()
     together = cells.locate(read(new)).tolist()
     assert together == [int(cells.locate(read([output]))[0]) for output in new]
@@ -64,7 +66,7 @@ def test_an_output_has_one_cell_whatever_stands_beside_it(past: list[Any], new: 
 
 
 @given(st.integers(0, 3), st.floats(0.3, 3000), st.booleans(), st.integers(0, 2**20), st.booleans())
-def test_intervals_hold_every_number_once_and_few_stay_apart(
+def test_every_number_is_in_exactly_one_interval(
     seed: int, scale: float, whole: bool, heavy: int, many: bool
 ) -> None:
     rng = np.random.default_rng([seed, heavy])
@@ -84,7 +86,7 @@ def test_intervals_hold_every_number_once_and_few_stay_apart(
 @pytest.mark.parametrize(
     ("zero", "words"), [(-0.0, "0 <= output < 1 (where -0.0 < 0.0)"), (0.0, "output in {0}")]
 )
-def test_an_event_with_one_of_two_zeros_says_which(zero: float, words: str) -> None:
+def test_an_event_with_one_signed_zero_names_its_sign(zero: float, words: str) -> None:
     outputs, worlds = [zero, 0.0, 1.0, -1.0] * 50, [False, True, True, False] * 50
     cells = tally_of(outputs, worlds).cells()
     chosen = np.zeros(cells.counts.shape[1], dtype=bool)
@@ -95,7 +97,7 @@ def test_an_event_with_one_of_two_zeros_says_which(zero: float, words: str) -> N
     assert "where" not in found.words()
 
 
-def test_nan_and_infinities_are_cells_of_their_own() -> None:
+def test_nan_and_infinities_have_their_own_cells() -> None:
     values = np.array([math.nan, math.inf, -math.inf, 1e300, -1e300, math.nan])
     cells = tally_of(values, [True] * 6).cells()
     found = cells.locate(read(values)).tolist()
@@ -104,13 +106,13 @@ def test_nan_and_infinities_are_cells_of_their_own() -> None:
     assert cells.counts[1, found[0]] == 2
 
 
-def test_labels_never_seen_share_the_cell_of_those_seen_once() -> None:
+def test_unseen_labels_share_the_cell_of_labels_seen_once() -> None:
     cells = tally_of(["a", "a", "b", "c"], [False, False, True, True]).cells()
     assert cells.locate(read(["new", "other"])).tolist() == [4, 4]
     assert cells.counts[:, 4].tolist() == [0, 2]
 
 
-def test_what_has_no_runs_is_refused_and_worlds_are_one_truth_value_a_run() -> None:
+def test_empty_batches_and_invalid_datasets_are_refused() -> None:
     for outputs in ("text", b"bytes", 3, np.array(3.0), None, {1, 2}):
         with pytest.raises(InvalidParameter, match="outputs"):
             read(outputs)
@@ -121,7 +123,9 @@ def test_what_has_no_runs_is_refused_and_worlds_are_one_truth_value_a_run() -> N
 
 @settings(max_examples=effort(8, 1000))
 @given(st.integers(0, 30), st.booleans(), st.booleans(), st.floats(0.3, 40))
-def test_a_witness_says_what_it_counts(seed: int, whole: bool, mixed: bool, scale: float) -> None:
+def test_the_text_of_a_witness_describes_its_counts(
+    seed: int, whole: bool, mixed: bool, scale: float
+) -> None:
     rng = np.random.default_rng(seed)
     runs = 2000
     worlds = rng.integers(0, 2, runs).astype(bool)
@@ -144,7 +148,7 @@ def test_a_witness_says_what_it_counts(seed: int, whole: bool, mixed: bool, scal
         assert witness.runs_a + witness.runs_b == half
 
 
-def test_counts_are_not_rebuilt_from_rates() -> None:
+def test_counts_are_not_recomputed_from_rates() -> None:
     worlds = np.arange(200) < 100
     outputs = np.where(worlds, (np.arange(200) < 29).astype(int), 0)
     trial = Trial.of(learn_rule(tally_of(outputs, worlds)), read(outputs), worlds)
@@ -154,7 +158,7 @@ def test_counts_are_not_rebuilt_from_rates() -> None:
     assert int(29 / 100 * 100) == 28  # a count recomputed from a rate is wrong
 
 
-def test_wordings_of_edges() -> None:
+def test_the_text_of_edge_cases_of_events() -> None:
     numbers = np.concatenate((np.linspace(0, 1, 4000), np.full(60, 0.5)))
     cells = tally_of(numbers, np.arange(len(numbers)) % 2 == 0).cells()
     chosen = np.zeros(cells.counts.shape[1], dtype=bool)
@@ -168,7 +172,7 @@ def test_wordings_of_edges() -> None:
     assert shown.to_json()["inside_b"] == 2
 
 
-def test_a_witness_among_huge_whole_numbers_says_what_was_counted() -> None:
+def test_a_witness_among_huge_integers_describes_its_counts() -> None:
     """Beyond 2^53, x - 1 is the same float: a half-open cell must not contain its end."""
     rng = np.random.default_rng(1)
     worlds = draw_worlds(400, rng)
@@ -185,7 +189,9 @@ def test_a_witness_among_huge_whole_numbers_says_what_was_counted() -> None:
     assert few * 20 < many
 
 
-def test_the_best_attested_pieces_are_named_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_witness_names_only_the_pieces_with_most_evidence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     outputs = [0] * 5 + [1] * 2 + [2] * 9 + ["x"] * 4 + ["y"] * 7 + ["z"]
     cells = Tally.empty().add(read(outputs), np.ones(len(outputs), dtype=bool)).cells()
     chosen = np.array([True, False, True, True, True, True, True])  # all but 1; unknown values too

@@ -104,7 +104,7 @@ def padded(table: np.ndarray) -> np.ndarray:
 
 @by_day(1)
 @pytest.mark.parametrize("level", [0.03, 0.2, 0.5, 0.9])
-def test_a_block_is_exactly_honest_at_the_boundary(level: float) -> None:
+def test_the_level_of_a_block_is_exact_at_the_boundary(level: float) -> None:
     def p_of(table: Any, u: float) -> float:
         return alone(one_block(BINARY, padded(table), u), math.log(3))
 
@@ -114,7 +114,7 @@ def test_a_block_is_exactly_honest_at_the_boundary(level: float) -> None:
     assert level < 0.75**6 or found == pytest.approx(level, abs=1e-6)
 
 
-def test_a_rule_that_peeks_is_caught() -> None:
+def test_a_rule_that_uses_its_own_run_is_detected() -> None:
     # The mutant learns from the block it is tested on; the same enumeration must reject it.
     @cache
     def trial(counts: tuple[int, ...]) -> Trial:
@@ -137,7 +137,7 @@ LEAK = learned([0] * 30 + [1] * 30 + [5] * 30, [False] * 15 + [True] * 15 + [Fal
 @pytest.mark.nightly
 @by_day(1)
 @pytest.mark.parametrize(("level", "spend"), [(0.1, "1/1000"), (0.5, "1/20")])
-def test_a_block_is_honest_with_delta(level: float, spend: str) -> None:
+def test_a_block_is_valid_with_delta(level: float, spend: str) -> None:
     # Value 5 has mass 1/5 on dataset B only: exactly (0, 1/5)-DP, and most experts bet on it.
     fifth = Fraction(1, 5)
     cells = [(Fraction(3, 5), 2 * fifth), (2 * fifth, 2 * fifth), (Fraction(0), fifth)]
@@ -186,7 +186,7 @@ def forgetful(evidence: Evidence, epsilon: float) -> float:
 
 
 @pytest.mark.nightly
-def test_blocks_join_honestly_when_the_past_decides_what_comes() -> None:
+def test_joined_blocks_are_valid_if_later_rules_depend_on_the_past() -> None:
     alpha = buy_alpha("prequential: two blocks, adaptive", "1e-9")
     repeats = effort(500, 1500)
     found = joint_p_values(repeats, 1, alone)
@@ -207,7 +207,7 @@ def over_claims(bound: Callable[[np.ndarray, np.ndarray, int], float], repeats: 
     return count
 
 
-def test_the_bound_holds_and_a_plug_in_ratio_does_not() -> None:
+def test_the_bound_is_valid_and_a_plug_in_ratio_is_not() -> None:
     alpha = buy_alpha("epsilon_lower at the boundary", "1e-9")
 
     def plug_in(outputs: np.ndarray, worlds: np.ndarray, _: int) -> float:
@@ -230,7 +230,7 @@ def test_the_bound_holds_and_a_plug_in_ratio_does_not() -> None:
     st.floats(0.001, 0.999),
     st.sampled_from([Fraction(0), Fraction(1, 20), Fraction(1, 3)]),
 )
-def test_the_zero_cut_never_falls_in_epsilon(
+def test_the_p_value_of_the_zero_cut_never_falls_in_epsilon(
     right: int, wrong: int, first: float, second: float, u: float, delta: Fraction
 ) -> None:
     counts = [[right, wrong, 0], [wrong, right, 0]]
@@ -241,7 +241,9 @@ def test_the_zero_cut_never_falls_in_epsilon(
 
 
 @given(st.integers(1, 60), st.data(), st.floats(0, 8), st.floats(0.01, 0.99))
-def test_a_block_against_scipy(guesses: int, data: st.DataObject, epsilon: float, u: float) -> None:
+def test_the_p_value_of_a_block_agrees_with_scipy(
+    guesses: int, data: st.DataObject, epsilon: float, u: float
+) -> None:
     wrong = data.draw(st.integers(0, guesses))
     evidence = one_block(BINARY, [[guesses - wrong, 0, 0], [wrong, 0, 0]], u)
     law = stats.binom(guesses, 1 / (1 + math.exp(epsilon)))
@@ -252,7 +254,7 @@ def test_a_block_against_scipy(guesses: int, data: st.DataObject, epsilon: float
 
 
 @pytest.mark.parametrize("delta", [0, "1/100"])
-def test_epsilon_lower_is_the_scan_it_says(delta: Any) -> None:
+def test_epsilon_lower_agrees_with_a_plain_scan(delta: Any) -> None:
     rng = np.random.default_rng(2)
     worlds = draw_worlds(3000, rng)
     outputs = worlds + laplace(3000, 1, rng)
@@ -268,7 +270,7 @@ def test_epsilon_lower_is_the_scan_it_says(delta: Any) -> None:
     assert evidence.p_value(beyond, delta, spend=spend) > 0.05
 
 
-def test_the_bound_spends_what_the_p_value_spends() -> None:
+def test_the_bound_spends_the_same_level_as_the_p_value() -> None:
     # The mutant spends all of alpha/50 on the leader's bounds on kappa, more than its share.
     def mutant(evidence: Evidence) -> float:
         tail = ndtr(-evidence._score(4, GRID, 0.1, 0.001)) / WEIGHTS[4] + 0.001
@@ -290,7 +292,7 @@ def test_the_coins_are_never_zero() -> None:
     assert (coins == 1.0 - np.random.default_rng(5).random(coins.shape)).all()
 
 
-def test_no_p_value_is_below_what_a_float_can_say() -> None:
+def test_no_p_value_is_below_the_smallest_normal_float() -> None:
     evidence = one_block(BINARY, [[10**6, 0, 0], [0, 10**6, 0]], 0.5)
     assert evidence.p_value("0.1") >= 2.0**-1022
     assert evidence.epsilon_lower(Fraction(1, 10**400)) == 0.0
@@ -318,7 +320,7 @@ def test_gather_is_deterministic_and_learns_from_the_past_only() -> None:
 
 
 @pytest.mark.parametrize("runs", [0, 1, 31, 32, 47, 48, 100])
-def test_few_runs_prove_nothing(runs: int) -> None:
+def test_few_runs_refute_nothing(runs: int) -> None:
     worlds = draw_worlds(runs, np.random.default_rng(0))
     evidence = gather(worlds.astype(int), worlds, seed=0)
     assert sum(trial.runs for trial in evidence.trials) <= runs
@@ -328,7 +330,7 @@ def test_few_runs_prove_nothing(runs: int) -> None:
         assert evidence.followed(0)[1] is None
 
 
-def test_delta_is_needed_for_what_it_allows() -> None:
+def test_a_mechanism_that_needs_delta_is_refuted_without_it() -> None:
     # Mass 1/20 reveals the dataset: (0, 1/20)-DP exactly.
     rng = np.random.default_rng(8)
     worlds = draw_worlds(6000, rng)
@@ -361,7 +363,7 @@ def test_bad_arguments_are_named(case: str) -> None:
         call(one_block(BINARY, [[1, 0, 0], [0, 1, 0]], 0.5))
 
 
-def test_claims_are_rounded_against_a_refutation() -> None:
+def test_claims_are_rounded_in_favour_of_the_claim() -> None:
     epsilon, delta = Fraction(1, 3), Fraction(1, 10**6)
     upper, rate = read_claim(epsilon, delta)
     assert (Fraction(upper) >= epsilon, Fraction(rate) >= delta) == (True, True)

@@ -65,7 +65,7 @@ def noisy(runs: int, scale: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
 @by_day(3)
 @pytest.mark.parametrize("text", ["epsilon=1", "epsilon=0.9,delta=0.01", "epsilon=3"])
 @pytest.mark.parametrize("runs", [0, 10, 900])
-def test_one_view_of_one_point_is_the_plain_test(text: str, runs: int) -> None:
+def test_one_view_of_one_point_equals_the_single_test(text: str, runs: int) -> None:
     claim = Claim.read(text)
     outputs, worlds = noisy(runs, 0.7, runs)
     found = weigh_views([View(outputs=outputs, worlds=worlds)], claim, ALPHA, seed=7)
@@ -90,7 +90,7 @@ def test_one_view_of_one_point_is_the_plain_test(text: str, runs: int) -> None:
     assert process.rejected_at() == alone.rejected_at()
 
 
-def test_one_view_of_a_curve_is_the_average_over_its_points() -> None:
+def test_one_view_of_a_curve_averages_over_its_points() -> None:
     outputs, worlds = noisy(1000, 0.7, 3)
     process = watch_views(CURVE).update(0, [outputs], worlds)
     alone = watch_curve([point.exact for point in CURVE.points]).update(outputs, worlds)
@@ -107,7 +107,7 @@ def test_one_view_of_a_curve_is_the_average_over_its_points() -> None:
 # -- sharing a level ------------------------------------------------------------------------------
 
 
-def test_each_bound_has_its_share() -> None:
+def test_each_bound_has_its_share_of_the_level() -> None:
     halves = [noisy(800, 0.6, seed) for seed in (1, 2)]
     views = [View(pair=i, outputs=o, worlds=w) for i, (o, w) in enumerate(halves)]
     claim = LAPLACE
@@ -148,7 +148,7 @@ def test_each_bound_has_its_share() -> None:
         assert outcome.epsilon_lower == capped(bound, outcome.claim, refuted=outcome.refuted)
 
 
-def test_only_what_fails_is_marked() -> None:
+def test_only_violated_hypotheses_are_marked() -> None:
     # Dataset B is revealed on the second pair only, and by the second feature only.
     rng = np.random.default_rng(3)
     process = watch_views(Claim(epsilon="0.5"), pairs=2, features=("sign", "last"))
@@ -181,7 +181,7 @@ def test_only_what_fails_is_marked() -> None:
 # -- one wealth process for all views -------------------------------------------------------------
 
 
-def test_the_path_is_the_mean_in_the_order_the_runs_came() -> None:
+def test_the_path_is_the_mean_wealth_in_run_order() -> None:
     blocks = [
         (pair, *noisy(size, 0.6, size)) for pair, size in ((0, 90), (1, 40), (1, 70), (0, 33))
     ]
@@ -227,7 +227,7 @@ def expected_growth(state: FamilyProcess, law: Law) -> float:
     return total
 
 
-def test_the_mean_never_grows_at_the_boundary_and_the_largest_would(
+def test_the_mean_wealth_never_grows_at_the_boundary_but_the_largest_would(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     right = Fraction(2, 3)
@@ -260,7 +260,7 @@ def rejections(level: float, repeats: int) -> int:
 
 
 @pytest.mark.nightly
-def test_false_alarms_of_a_family_that_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sequential_family_has_its_false_alarm_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     alpha, repeats = buy_alpha("family of e-processes at the boundary", "1e-9"), effort(60, 80)
     assert stats.binom.sf(rejections(0.32, repeats) - 1, repeats, 0.32) > alpha
     # The mutant adds the wealths instead of averaging them, a factor of three.
@@ -290,7 +290,7 @@ def audits(
 
 
 @pytest.mark.nightly
-def test_a_curve_sees_what_its_point_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_curve_detects_a_violation_that_one_point_misses(monkeypatch: pytest.MonkeyPatch) -> None:
     # Standard deviation sqrt(2) in place of 2.
     alpha = buy_alpha("Gaussian curve: power and false alarms", "1e-9")
     repeats = effort(8, 25)
@@ -303,7 +303,7 @@ def test_a_curve_sees_what_its_point_does_not(monkeypatch: pytest.MonkeyPatch) -
 NOISY = watch_views(Claim(epsilon=1), pairs=2).update(0, [[1]], np.array([True]))
 
 
-def test_a_pair_may_have_features_of_its_own() -> None:
+def test_a_pair_may_have_its_own_features() -> None:
     other = watch_views(Claim(epsilon=1), features=("x", "y"), weights=(Fraction(1), Fraction(3)))
     process = NOISY.through(1, other)
     assert process.tests == ((0, None), (1, "x"), (1, "y"))
@@ -333,7 +333,7 @@ def test_bad_arguments_are_named(case: str) -> None:
         call()
 
 
-def test_before_any_run_nothing_is_said() -> None:
+def test_before_any_run_no_evidence_is_reported() -> None:
     found = weigh(watch_views(CURVE, pairs=2), ALPHA)
     assert (found.verdict, found.e_value, found.epsilon_lower) == ("nothing_measured", 1.0, 0.0)
     assert {row.e_value for row in found.outcomes} == {1.0}
@@ -355,14 +355,14 @@ def closed(values: Sequence[float], reject: Callable[[Sequence[float]], bool]) -
 
 # A multiple of k/1009 never equals 1/20, so no case depends on rounding.
 @given(st.lists(st.integers(0, 200).map(lambda k: k / 1009), min_size=1, max_size=7))
-def test_holm_is_closed_testing_by_bonferroni(p_values: list[float]) -> None:
+def test_holm_equals_closed_testing_by_bonferroni(p_values: list[float]) -> None:
     by_hand = closed(p_values, lambda some: min(some) * len(some) <= 0.05)
     assert [q <= 0.05 for q in holm(p_values)] == by_hand
     assert all(q >= p for p, q in zip(p_values, holm(p_values), strict=True))
 
 
 @given(st.lists(st.integers(0, 1500).map(lambda k: k / 10.03), min_size=1, max_size=7))
-def test_averages_are_closed_testing(e_values: list[float]) -> None:
+def test_averaging_equals_closed_testing(e_values: list[float]) -> None:
     by_hand = closed(e_values, lambda some: sum(some) / len(some) >= 20)
     with np.errstate(divide="ignore"):
         found = by_averages(np.log(e_values))
@@ -370,7 +370,7 @@ def test_averages_are_closed_testing(e_values: list[float]) -> None:
     assert bool(np.all(found <= np.log(np.maximum(e_values, 1e-300)) + 1e-9))
 
 
-def test_both_hold_at_extremes() -> None:
+def test_holm_and_averaging_are_correct_at_extremes() -> None:
     assert by_averages(np.array([-math.inf, -math.inf])).tolist() == [-math.inf, -math.inf]
     found = by_averages(np.array([1e5, -1e5, 1e5 - 1]))
     assert found[0] == pytest.approx(1e5 + math.log((1 + math.exp(-1)) / 3))
@@ -418,7 +418,7 @@ def false_alarms(monkeypatch: pytest.MonkeyPatch, repeats: int) -> int:
     return count
 
 
-def test_a_family_shares_one_level_and_a_test_that_does_not_is_caught(
+def test_a_family_shares_one_level_and_mutants_that_do_not_are_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     alpha, repeats = buy_alpha("family of tests: Holm", "1e-9"), 200
@@ -438,7 +438,7 @@ def test_a_family_shares_one_level_and_a_test_that_does_not_is_caught(
     assert stats.binom.sf(false_alarms(monkeypatch, repeats) - 1, repeats, 0.05) < 1e-4
 
 
-def test_the_largest_bound_at_the_point_of_the_surest_test_is_reported() -> None:
+def test_the_largest_bound_at_the_point_with_most_evidence_is_reported() -> None:
     def row(bound: float, *, refuted: bool = True, delta: str = "0") -> Outcome:
         point = Claim(epsilon="0.1", delta=delta)
         return Outcome(claim=point, epsilon_lower=bound, refuted=refuted)
@@ -451,7 +451,7 @@ def test_the_largest_bound_at_the_point_of_the_surest_test_is_reported() -> None
 
 
 @pytest.mark.nightly
-def test_the_largest_bound_holds_and_one_of_unshared_levels_does_not() -> None:
+def test_the_largest_bound_is_valid_only_if_the_level_is_shared() -> None:
     alpha, repeats = buy_alpha("the largest of several bounds", "1e-9"), effort(100, 400)
     level, wrong, unshared = Fraction(1, 4), 0, 0
     for seed in range(repeats):

@@ -73,7 +73,7 @@ CASES = [(1, 1), (4, 1), (4, 3), (6, 6), (30, 12)]
 @pytest.mark.parametrize(("canaries", "guesses"), CASES)
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0])
 @pytest.mark.parametrize("delta", [0.0, 0.001, 0.05])
-def test_the_theorem_above_the_mean_beside_the_worst_mechanism(
+def test_the_theorem_holds_for_the_worst_mechanism_above_the_mean(
     canaries: int, guesses: int, epsilon: float, delta: float
 ) -> None:
     mean = guesses / (1 + math.exp(-epsilon))
@@ -86,7 +86,7 @@ def test_the_theorem_above_the_mean_beside_the_worst_mechanism(
             assert p_value >= least * (1 - 1e-7)
 
 
-def test_a_tail_with_delta_once_is_exceeded() -> None:
+def test_a_bound_that_counts_delta_once_is_exceeded() -> None:
     once = mutated(one_run_p_value, "2 * canaries", "1")
     assert worst(30, 12, 12, [(1.0, 0.01)]) > once(30, 12, 12, epsilon=1, delta="0.01")
 
@@ -135,7 +135,7 @@ def test_no_mechanism_of_few_canaries_exceeds_the_bound_of_a_curve(
         ("held = alpha / canaries", "held = alpha / guesses"),
     ],
 )
-def test_a_broken_recursion_refutes_what_a_mechanism_does(old: str, new: str) -> None:
+def test_a_broken_recursion_refutes_a_true_claim(old: str, new: str) -> None:
     broken = mutated(curve_refuted, old, new)
     lines = lines_of(CURVE)
     over = [
@@ -156,7 +156,7 @@ def test_a_broken_recursion_refutes_what_a_mechanism_does(old: str, new: str) ->
         (400, 80, 45, 0.0, 0.05),
     ],
 )
-def test_the_theorem_against_tails_of_scipy(
+def test_the_theorem_agrees_with_tails_of_scipy(
     canaries: int, guesses: int, right: int, epsilon: float, delta: float
 ) -> None:
     law = stats.binom(guesses, 1 / (1 + math.exp(-epsilon)))
@@ -190,7 +190,7 @@ def least_total(
 
 
 @pytest.mark.parametrize(("canaries", "guesses"), [(1000, 62), (300, 300)])
-def test_floats_decide_as_two_hundred_digits_do(canaries: int, guesses: int) -> None:
+def test_floats_decide_like_two_hundred_digits(canaries: int, guesses: int) -> None:
     lines = lines_of(CURVE[::8])
     told = []
     for right in range(guesses // 2, guesses + 1, max(1, guesses // 12)):
@@ -204,7 +204,7 @@ def test_floats_decide_as_two_hundred_digits_do(canaries: int, guesses: int) -> 
     assert {True, False} == set(told)
 
 
-def test_lines_lie_below_what_the_points_promise() -> None:
+def test_lines_are_below_the_tradeoff_of_their_points() -> None:
     points = [(Fraction(1, 3), Fraction(1, 7)), (Fraction(2), Fraction(0))]
     lines = lines_of(points)
     assert [line.slope for line in lines] == sorted(line.slope for line in lines)
@@ -220,7 +220,7 @@ def test_lines_lie_below_what_the_points_promise() -> None:
                 assert 0 <= offset - near.offset < 1e-14
 
 
-def test_the_largest_rejected_is_one_that_was_rejected() -> None:
+def test_the_largest_rejected_epsilon_was_itself_rejected() -> None:
     seen: list[float] = []
 
     def rejected(value: float) -> bool:

@@ -59,7 +59,7 @@ def retold(witness: Witness, outputs: Outputs, worlds: Any, inside: Any) -> bool
 
 @by_day(3)
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
-def test_an_event_read_back_from_its_words_has_the_counts_of_its_witness(entry: Entry) -> None:
+def test_an_event_parsed_from_its_text_has_the_counts_of_the_witness(entry: Entry) -> None:
     outputs, worlds = drawn(entry)
     witness = gather(outputs, worlds, seed=7).followed(entry.epsilon, entry.delta)[1]
     if witness is not None:
@@ -72,7 +72,7 @@ def test_an_event_read_back_from_its_words_has_the_counts_of_its_witness(entry: 
         assert [cell.covered for cell in at.bins] == [cell.covered for cell in told.bins]
 
 
-def test_a_reader_of_events_that_takes_one_sign_for_another_is_caught() -> None:
+def test_a_mutant_parser_that_confuses_signs_is_detected() -> None:
     outputs, worlds = drawn(HALF_SCALE)
     witness = gather(outputs, worlds, seed=7).followed(1)[1]
     assert witness is not None
@@ -132,7 +132,9 @@ def test_every_run_is_in_one_bin(outputs: list[Any], random: Any) -> None:
     st.lists(st.floats(-1e6, 1e6).map(lambda x: x + 0.0), min_size=50, max_size=300),
     st.integers(0, 2**32),
 )
-def test_a_number_is_counted_in_the_bin_that_names_it(numbers: list[float], seed: int) -> None:
+def test_a_number_is_counted_in_the_bin_whose_label_contains_it(
+    numbers: list[float], seed: int
+) -> None:
     worlds = np.random.default_rng(seed).random(len(numbers)) < 0.5
     for cell in histogram(numbers, worlds).bins:
         low = -math.inf if cell.low is None else cell.low
@@ -141,7 +143,7 @@ def test_a_number_is_counted_in_the_bin_that_names_it(numbers: list[float], seed
         assert cell.runs == sum(held), cell
 
 
-def test_few_integers_have_a_bin_each_and_many_share() -> None:
+def test_few_integers_have_a_bin_each_and_many_share_bins() -> None:
     worlds = np.arange(4000) % 2 == 0
     few = histogram(np.arange(4000) % 30 - 10, worlds)
     assert [cell.label for cell in few.bins] == [str(k) for k in range(-10, 20)]
@@ -168,7 +170,7 @@ def test_the_last_point_is_the_bound_of_the_report() -> None:
             assert bound <= alone
 
 
-def test_the_anytime_points_hold_together_and_never_fall() -> None:
+def test_the_anytime_bounds_hold_simultaneously_and_never_fall() -> None:
     outputs, worlds = drawn(HALF_SCALE)
     found = traced(outputs, worlds, watched=True)
     bounds = [bound for _, bound in found.points]

@@ -57,7 +57,7 @@ def redrawn(T: int, *, anew: bool) -> Catalogued:
     return replace(claimed, function=run, subject=replace(claimed.subject, run=run))
 
 
-def test_missing_noise_and_noise_drawn_anew_are_refuted_and_noise_drawn_once_is_not() -> None:
+def test_missing_and_redrawn_noise_are_refuted_and_noise_drawn_once_is_not() -> None:
     bare = BareLevelTree(horizon=8, noise=DiscreteLaplace(scale=4))
     assert report_of(target_of(bare, Fraction(1), spelling="bare"), 200).verdict == "refuted"
     alpha = buy_alpha("audit of a tree in arrays", "1e-9")
@@ -79,7 +79,7 @@ def test_missing_noise_and_noise_drawn_anew_are_refuted_and_noise_drawn_once_is_
         ("continual:tree,horizon=4,epsilon=1,high=0", "high"),
     ],
 )
-def test_a_bad_spelling_is_refused_by_name(spelled: str, named: str) -> None:
+def test_a_bad_option_is_refused_by_name(spelled: str, named: str) -> None:
     with refused(named):
         read_target(spelled)
 

@@ -150,13 +150,13 @@ def outputs_that_changed_later(buffer: Any) -> int:
 
 @settings(max_examples=effort(30, 3000))
 @given(dataset=DATASETS)
-def test_each_call_gets_the_dataset_as_it_was_given(dataset: Any) -> None:
+def test_each_call_gets_an_unchanged_copy_of_the_dataset(dataset: Any) -> None:
     assert calls_that_saw_another_dataset(dataset) == 0
 
 
 @settings(max_examples=effort(30, 3000))
 @given(buffer=OUTPUTS)
-def test_an_output_is_read_as_it_was_when_it_was_returned(buffer: Any) -> None:
+def test_an_output_is_copied_when_it_is_returned(buffer: Any) -> None:
     assert outputs_that_changed_later(buffer) == 0
 
 
@@ -165,7 +165,7 @@ def copy_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit.targets.target, "captured", lambda output, _: output)
 
 
-def test_the_fuzzers_notice_what_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_property_tests_detect_a_missing_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     copy_nothing(monkeypatch)
     for make in (lambda: [1], lambda: np.zeros(2), lambda: pd.DataFrame({"cell": [[1]]})):
         assert calls_that_saw_another_dataset(make()) > 0
@@ -234,7 +234,7 @@ def test_a_buffer_of_many_outputs_is_copied_before_the_other_dataset_is_drawn() 
     assert drawn(as_target("fills_lists", fills_lists)) == [[int(world)] for world in worlds]
 
 
-def test_replay_copies_what_goes_in_and_comes_out() -> None:
+def test_replay_copies_datasets_and_outputs() -> None:
     total = np.zeros(1, dtype=np.int64)
 
     def into_a_buffer(values: Any, rng: np.random.Generator) -> Any:
@@ -250,7 +250,7 @@ def test_replay_copies_what_goes_in_and_comes_out() -> None:
     assert pair[0].tolist() == [3, 1]
 
 
-def test_batches_in_one_buffer_are_told_apart() -> None:
+def test_batches_returned_in_one_buffer_are_distinguished() -> None:
     class Shuffles:
         order = np.arange(200)
 
@@ -269,7 +269,7 @@ def test_batches_in_one_buffer_are_told_apart() -> None:
     assert [check.name for check in report.checks if check.failed] == []
 
 
-def test_a_map_of_ones_own_may_return_one_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_defined_map_may_return_one_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = [0]
 
     def kept(output: int) -> list[int]:
@@ -300,12 +300,12 @@ def test_a_dataset_that_cannot_be_copied_is_refused(dataset: Any, reason: str) -
         replay(never, (dataset, 0))
 
 
-def test_a_program_gets_what_json_can_write() -> None:
+def test_a_program_gets_its_dataset_as_json() -> None:
     with pytest.raises(InvalidParameter, match=r"^dataset A = .* must be a JSON value"):
         audit.audit("exec:cat", "epsilon=1", pair=(np.zeros(1), 0))
 
 
-def test_an_object_that_comes_back_changed_and_cannot_be_copied_is_refused() -> None:
+def test_an_uncopyable_output_that_changes_later_is_refused() -> None:
     kept = Opaque(0)
 
     def counts(dataset: int) -> Opaque:

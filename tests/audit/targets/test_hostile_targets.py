@@ -209,7 +209,7 @@ def test_an_audit_ends_with_its_own_exit_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_within_the_auditor_they_are_not_held(tmp_path: Path) -> None:
+def test_without_a_sandbox_hostile_targets_break_the_audit(tmp_path: Path) -> None:
     names = {"leaves", "crashes", "leaves on import", "leaves when it is shown",
              "leaves in a feature", "becomes another", "breaks the auditor"}  # fmt: skip
     cases = [case for case in HOSTILE if case.name in names]

@@ -51,7 +51,7 @@ LOCAL = (
 @by_day(6)
 @pytest.mark.parametrize("words", LOCAL)
 @pytest.mark.parametrize("epsilon", ["1/2", "3/2"])
-def test_local_reports_are_proven_and_cannot_claim_less(words: str, epsilon: str) -> None:
+def test_local_reports_are_proven_and_a_smaller_claim_is_refuted(words: str, epsilon: str) -> None:
     target = f"local:{words},epsilon={epsilon}"
     report = audit(target)
     assert report.verdict == "proven"
@@ -106,7 +106,7 @@ BROKEN: tuple[LocalReport, ...] = (
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda b: type(b).__name__)
-def test_each_wrong_probability_is_refuted_by_proof_and_by_runs(broken: LocalReport) -> None:
+def test_each_wrong_probability_is_refuted_by_proof_and_by_sampling(broken: LocalReport) -> None:
     target = local_target(broken, spelling="local:broken")
     assert isinstance(target, Known)
     report = audit(target)
@@ -138,7 +138,7 @@ class InOrder(ShuffledReports):
         return self.report.report(value, rng=rng)
 
 
-def test_reports_in_their_order_have_no_more_than_their_own_epsilon() -> None:
+def test_unshuffled_reports_have_only_their_local_epsilon() -> None:
     broken = InOrder(report=RandomisedResponse(epsilon=3, values=3), users=30)
     target = shuffled_target(broken, spelling="local:in-order")
     shuffled = ShuffledReports(report=broken.report, users=30)
@@ -197,7 +197,7 @@ WRONG: tuple[tuple[Any, Any], ...] = (
 
 
 @pytest.mark.parametrize(("kind", "given"), WRONG, ids=["laplace", "exponential", "flip", "sparse"])
-def test_a_choice_with_too_small_a_sensitivity_is_refuted(kind: Any, given: Any) -> None:
+def test_a_selection_with_too_small_a_sensitivity_is_refuted(kind: Any, given: Any) -> None:
     """Scores move by 8, but the declared sensitivity is 1."""
     target = select_target(kind(epsilon=1, sensitivity=1, **given), spelling="select:broken")
     pair = ([0, 8, 8], [8, 0, 0])
@@ -252,7 +252,7 @@ def test_too_little_noise_is_refuted_by_proof(broken: Any, pair: Any) -> None:
     assert report.witness is not None
 
 
-def test_large_datasets_are_sampled_if_asked_for() -> None:
+def test_large_datasets_are_sampled_on_request() -> None:
     pair = ([0] * 70, [1] * 70)
     for name in ("noisy-max", "above-threshold"):
         with pytest.raises(InvalidParameter, match="use only the sample layer"):
@@ -262,7 +262,7 @@ def test_large_datasets_are_sampled_if_asked_for() -> None:
 
 
 @pytest.mark.parametrize("words", LOCAL)
-def test_a_target_is_the_text_of_the_mechanism(words: str) -> None:
+def test_a_mechanism_is_a_target_by_its_text(words: str) -> None:
     report: LocalReport = read_noise(f"{words.replace(',', ':', 1)},epsilon=1", FAMILIES)  # type: ignore[assignment]  # by name
     assert report_from_json(report.to_json()) == report
     name, _, keys = report.text.partition(":")
@@ -279,7 +279,7 @@ def test_a_target_is_the_text_of_the_mechanism(words: str) -> None:
         report_from_json(wrong)
 
 
-def test_long_laws_are_sampled_and_bad_words_are_named() -> None:
+def test_long_laws_are_sampled_and_bad_options_are_named() -> None:
     long = read_local("local:long", "unary-encoding,values=40,epsilon=1")
     assert not isinstance(long, Known)
     assert long.function(0, 3, np.random.default_rng(1)).shape == (3, 40)

@@ -55,7 +55,7 @@ REVEALS = "dataset . failed in 4 of 4 more runs, dataset . in none: the error it
         ("a program", ()),
     ],
 )
-def test_an_error_of_one_dataset_alone_reveals_it(
+def test_an_error_on_one_dataset_reveals_it(
     audit: Shell, here: Path, name: str, more: tuple[Any, ...]
 ) -> None:
     (here / "pairs.json").write_text("[[0, -1], [0, 1]]", encoding="utf-8")
@@ -82,13 +82,13 @@ def test_a_search_says_that_an_error_reveals_the_dataset(audit: Shell) -> None:
 
 
 @pytest.mark.parametrize("name", ["out_of_memory", "raises_at_random", "hangs"])
-def test_an_error_that_any_dataset_may_meet_reveals_none(audit: Shell, name: str) -> None:
+def test_an_error_on_both_datasets_reveals_neither(audit: Shell, name: str) -> None:
     answer = audit(*at(name), "--timeout", 0.3, "--json")
     assert failed(answer)["reveals_dataset"] is False
     assert "reveals" not in answer.err
 
 
-def test_what_was_drawn_before_an_exception_is_kept(audit: Shell, here: Path) -> None:
+def test_runs_before_an_exception_are_kept(audit: Shell, here: Path) -> None:
     shown = audit(*at("raises_late", n=50_000), "-o", "found.json")
     found = json.loads((here / "found.json").read_text())
     # Blocks grow by a quarter; these runs end before the first block with over 2,000 runs of A.
@@ -128,20 +128,20 @@ def test_what_was_drawn_before_an_exception_is_kept(audit: Shell, here: Path) ->
         ("raises_rare", "raised audited_targets.Rare at targets.py:"),
     ],
 )
-def test_a_target_that_gives_no_outputs(audit: Shell, name: str, reason: str) -> None:
+def test_a_target_without_outputs_has_failed(audit: Shell, name: str, reason: str) -> None:
     error = failed(audit(*at(name), "--json"))
     assert re.match(reason if r"\d" in reason else re.escape(reason), error["reason"])
 
 
 @pytest.mark.parametrize("name", ["hangs", "hangs_and_catches", "shows_for_ever"])
-def test_a_target_that_hangs_is_ended(audit: Shell, name: str) -> None:
+def test_a_hanging_target_is_stopped(audit: Shell, name: str) -> None:
     begun = time.monotonic()
     error = failed(audit(*at(name), "--timeout", 0.3, "--json"))
     assert error["reason"] == "no answer within 0.3 s; a longer limit is set with --timeout"
     assert time.monotonic() - begun < 5
 
 
-def test_a_keyboard_interrupt_that_nobody_pressed_is_the_target_s(audit: Shell) -> None:
+def test_a_keyboard_interrupt_raised_by_the_target_is_its_failure(audit: Shell) -> None:
     answer = audit(*at("presses_ctrl_c", n=5000), "--json")
     assert failed(answer)["reason"].startswith("raised KeyboardInterrupt at targets.py:")
     assert answer.json["runs"] > 0
@@ -150,7 +150,7 @@ def test_a_keyboard_interrupt_that_nobody_pressed_is_the_target_s(audit: Shell) 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("where", ["target", "feature"])
-def test_what_is_the_target_s_does_not_hang_on_how_the_command_was_started(
+def test_a_raised_keyboard_interrupt_is_a_failure_even_if_sigint_is_ignored(
     here: Path, where: str
 ) -> None:
     words = at("presses_ctrl_c", n=500)
@@ -164,7 +164,7 @@ def test_what_is_the_target_s_does_not_hang_on_how_the_command_was_started(
     assert (ignored.code, ignored.out) == (heard.code, heard.out)
 
 
-def test_a_feature_is_under_the_same_limits(audit: Shell) -> None:
+def test_a_feature_has_the_same_time_limits(audit: Shell) -> None:
     begun = time.monotonic()
     hung = audit(*at("coin"), "--feature", "targets.py:map_hangs", "--timeout", 0.3, "--json")
     assert failed(hung)["reason"].startswith("no answer within 0.3 s")
@@ -174,7 +174,7 @@ def test_a_feature_is_under_the_same_limits(audit: Shell) -> None:
     assert failed(pressed)["reason"].startswith("raised KeyboardInterrupt at targets.py:")
 
 
-def test_masked_values_are_seen_as_none_and_not_as_what_they_hide(audit: Shell) -> None:
+def test_masked_values_are_read_as_none(audit: Shell) -> None:
     answer = audit(*at("masked_in_b"), "--json")
     assert answer.code == 1
     assert "None" in answer.json["witness"]["event"]
@@ -198,7 +198,7 @@ def test_nan_is_an_output(audit: Shell) -> None:
         ("float_in_b", ("int", "float")),
     ],
 )
-def test_another_type_or_shape_tells_the_worlds_apart(
+def test_another_type_or_shape_distinguishes_the_datasets(
     audit: Shell, name: str, kinds: tuple[str, str]
 ) -> None:
     answer = audit(*at(name), "--json")
@@ -209,7 +209,7 @@ def test_another_type_or_shape_tells_the_worlds_apart(
 
 
 @pytest.mark.parametrize("kept", [1, 300])
-def test_noise_that_stays_the_same_for_a_while_is_told(kept: int) -> None:
+def test_noise_that_repeats_for_a_while_is_reported(kept: int) -> None:
     calls = itertools.count()
 
     def noisy(value: int) -> int:
@@ -245,7 +245,7 @@ def test_constant_outputs_measure_nothing(audit: Shell) -> None:
 
 @by_day(1)
 @pytest.mark.parametrize("name", ["bulky", "bulky_constant", "bulky_dict", "bulky_error"])
-def test_bulky_outputs_are_told_apart_whole_and_shown_short(
+def test_long_outputs_are_compared_completely_and_printed_shortened(
     audit: Shell, here: Path, name: str
 ) -> None:
     answer = audit(*at(name, n=150), "--html", "page.html", "--json")
@@ -261,18 +261,18 @@ def test_bulky_outputs_are_told_apart_whole_and_shown_short(
     assert (here / "page.html").stat().st_size < 200_000
 
 
-def test_objects_that_equal_nothing_are_warned_of(audit: Shell) -> None:
+def test_objects_without_equality_give_a_warning(audit: Shell) -> None:
     answer = audit(*at("objects"), "--json")
     assert answer.code == 4
     assert "no two outputs of type Plain are equal: return plain values" in answer.json["warnings"]
 
 
-def test_a_child_that_returns_does_not_audit_too(audit: Shell) -> None:
+def test_a_forked_child_that_returns_does_not_continue_the_audit(audit: Shell) -> None:
     answer = audit(*at("forks", n=8), "--json")
     assert answer.json["runs"] == 8  # one JSON document, not two
 
 
-def test_a_target_that_ignores_the_given_rng_is_noted(audit: Shell) -> None:
+def test_a_target_that_ignores_its_generator_is_reported(audit: Shell) -> None:
     answer = audit(*at("own_entropy"), "--json")
     assert answer.json["warnings"][0].startswith("the target ignores the randomness it is given")
     assert not answer.json["repeatable"]
@@ -281,7 +281,7 @@ def test_a_target_that_ignores_the_given_rng_is_noted(audit: Shell) -> None:
     assert "(repeats the draws of the audit, but not those of the target)" in unseeded.out
 
 
-def test_what_a_target_prints_never_mixes_with_results(audit: Shell) -> None:
+def test_text_printed_by_a_target_is_never_mixed_with_results(audit: Shell) -> None:
     for flags, start in ((["--json"], "{"), ([], "NOT REFUTED")):
         answer = audit(*at("loud", n=500), *flags)
         assert answer.code == 0
@@ -303,7 +303,7 @@ def wait_for(path: Path) -> None:
         time.sleep(0.01)
 
 
-def test_ctrl_c_keeps_what_was_drawn(here: Path) -> None:
+def test_ctrl_c_keeps_the_drawn_runs(here: Path) -> None:
     running = process(*at("tired", n=100_000), "--json", "-o", "kept.json", cwd=here)
     wait_for(here / "called")
     time.sleep(1.0)
@@ -318,7 +318,7 @@ def test_ctrl_c_keeps_what_was_drawn(here: Path) -> None:
     assert json.loads((here / "kept.json").read_text()) == found
 
 
-def test_ctrl_c_before_the_first_run_is_130(here: Path) -> None:
+def test_ctrl_c_before_the_first_run_gives_exit_code_130(here: Path) -> None:
     running = process(*at("hangs"), "--json", cwd=here)
     wait_for(here / "called")
     running.send_signal(signal.SIGINT)

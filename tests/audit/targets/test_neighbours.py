@@ -48,7 +48,9 @@ def frame(*ages: int) -> pd.DataFrame:
         (("three", {"a": 1}), "replace", "dataset A is text, dataset B a table by names"),
     ],
 )
-def test_what_a_usual_reading_does_not_allow_is_said(pair: Any, relation: str, said: str) -> None:
+def test_an_unusual_pair_gives_a_warning_with_both_readings(
+    pair: Any, relation: str, said: str
+) -> None:
     require_neighbours("--pair", pair, relation)
     for both in (pair, pair[::-1]):
         (found,) = doubts(both, relation)
@@ -77,7 +79,7 @@ def test_what_a_usual_reading_does_not_allow_is_said(pair: Any, relation: str, s
         ((frame(1, 2), frame(1, 9)), "replace"),
     ],
 )
-def test_nothing_is_said_of_usual_pairs(pair: Any, relation: str) -> None:
+def test_usual_pairs_give_no_warning(pair: Any, relation: str) -> None:
     for both in (pair, pair[::-1]):
         require_neighbours("--pair", both, relation)
         assert doubts(both, relation) == []
@@ -92,13 +94,13 @@ def test_nothing_is_said_of_usual_pairs(pair: Any, relation: str) -> None:
         ({"age": [3, 4], "of": [0, 1]}, {"age": [3], "of": [0]}),
     ],
 )
-def test_arrays_and_tables_are_held_to_it_as_lists_are(pair: Any) -> None:
+def test_arrays_and_tables_are_checked_like_lists(pair: Any) -> None:
     with pytest.raises(InvalidParameter, match=r"lists of . and . items"):
         require_neighbours("pair", pair, "replace")
     require_neighbours("pair", pair, "add-remove")
 
 
-def test_the_record_more_may_stand_anywhere_and_must_be_the_only_difference() -> None:
+def test_one_additional_record_at_any_position_is_the_only_allowed_difference() -> None:
     require_neighbours("pair", ([3, 1, 2], [2, 1]), "add-remove")
     with pytest.raises(InvalidParameter, match="plus one record"):
         require_neighbours("pair", ([3, 1, 2], [1, 4]), "add-remove")
@@ -108,7 +110,7 @@ def test_the_record_more_may_stand_anywhere_and_must_be_the_only_difference() ->
 
 @pytest.mark.parametrize("relation", ["replace", "add-remove"])
 @pytest.mark.parametrize("text", SPACES)
-def test_pairs_of_the_spaces_are_taken(text: str, relation: str) -> None:
+def test_pairs_of_the_search_spaces_are_accepted(text: str, relation: str) -> None:
     # The predicates of the search spaces are an independent definition of the relation.
     space, rng = read_space(text, relation), np.random.default_rng(7)
     pairs = [*space.patterns(), *(space.draw(rng) for _ in range(100))]
@@ -117,7 +119,7 @@ def test_pairs_of_the_spaces_are_taken(text: str, relation: str) -> None:
         assert doubts(pair, relation) == []
 
 
-def test_the_catalogue_contradicts_nothing() -> None:
+def test_all_pairs_of_the_catalogue_are_neighbours() -> None:
     for entry in ENTRIES:
         for one in (entry, entry.twin):
             require_neighbours("--pair", one.pair, one.relation)
@@ -127,7 +129,7 @@ def _noisy(rows: Any, n: int, rng: np.random.Generator) -> Any:
     return np.rint(rng.laplace(scale=50, size=n)) + len(rows)
 
 
-def test_every_door_refuses_and_warns() -> None:
+def test_every_entry_point_checks_the_relation() -> None:
     far: Any = ([1, 2, 3], [1, 2])
     with pytest.raises(InvalidParameter, match="must be neighbours under replace"):
         audit.audit(_noisy, "epsilon=1", pair=far)
@@ -147,7 +149,7 @@ def test_every_door_refuses_and_warns() -> None:
         assert report.warnings[0].startswith("the datasets differ in 3 of 3 items")
 
 
-def test_two_equal_datasets_are_refused_however_long_they_are() -> None:
+def test_two_equal_datasets_of_any_length_are_refused() -> None:
     # An assertion on equal datasets could not fail, whatever the code does.
     for target in ("discrete-laplace:scale=1", "half-scale"):
         with pytest.raises(InvalidParameter, match="must be two different datasets"):
@@ -160,7 +162,7 @@ def test_two_equal_datasets_are_refused_however_long_they_are() -> None:
     assert_private(_noisy, "epsilon=1", pair=(np.zeros(5000, dtype=int), long), seed=7)
 
 
-def test_of_several_pairs_a_warning_names_its_own() -> None:
+def test_a_warning_names_its_pair_among_several() -> None:
     pairs = [([1], [2]), ([1, 2, 3], [4, 5, 6])]
     report = audit.audit(_noisy, "epsilon=1", pairs=pairs, runs=2000, seed=7)
     (said,) = [warning for warning in report.warnings if "differ in" in warning]
@@ -214,14 +216,16 @@ def test_pairs_are_read_from_toml_and_from_json(tmp_path: Path) -> None:
         ("pairs.json", '{"a": 1, "b": 2}', "the file must contain a list of pairs [a, b]"),
     ],
 )
-def test_refusals(tmp_path: Path, name: str, text: str, place: str) -> None:
+def test_invalid_files_of_pairs_are_refused(
+    tmp_path: Path, name: str, text: str, place: str
+) -> None:
     with pytest.raises(InvalidParameter) as caught:
         read_pairs_file(written(tmp_path, name, text))
     assert str(caught.value).startswith("--pairs = ")
     assert place in caught.value.reason
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_files_of_pairs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match="No such file"):
         read_pairs_file(tmp_path / "none.toml")
     (tmp_path / "latin.json").write_bytes(b'["\xe4"]')
@@ -229,7 +233,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_pairs_file(str(tmp_path / "latin.json"))
 
 
-def test_a_key_of_very_many_parts_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_toml_key_of_very_many_parts_is_refused_at_once(tmp_path: Path) -> None:
     file = tmp_path / "deep.toml"
     for text in (".".join("a" * 50_000) + " = 1\n", "[" + " . ".join("a" * 50_000) + "]\n"):
         file.write_text(text)

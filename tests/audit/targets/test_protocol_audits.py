@@ -80,7 +80,7 @@ def claimed(target: Known) -> str:
 
 
 @each_instance
-def test_the_derived_guarantee_is_proven_and_less_is_refuted(words: str) -> None:
+def test_the_derived_guarantee_is_proven_and_a_smaller_one_refuted(words: str) -> None:
     target, pair = instance(words), instance(words).subject.pair
     report = decided(target, claimed(target), pair)
     assert report.verdict == "proven"
@@ -132,7 +132,7 @@ def test_rounds_do_not_refute_the_derived_guarantee(
     assert join_layers(exact, report).verdict == "proven"
 
 
-def test_the_dropout_blind_round_is_refuted() -> None:
+def test_a_round_that_ignores_dropouts_is_refuted() -> None:
     """The mutant: the round has two honest users, but the claim counts on eight."""
     words = "pure,users=8,epsilon=1"
     blind = target_of(replace(plan_of(words), honest=2), spelling="protocol:blind")
@@ -147,7 +147,7 @@ def test_the_dropout_blind_round_is_refuted() -> None:
 @pytest.mark.parametrize(
     ("words", "lowest"), [("pure,users=4,epsilon=1", -9), ("local,users=4,epsilon=1", 0)]
 )
-def test_rounds_show_what_the_server_sees(words: str, lowest: int) -> None:
+def test_outputs_of_a_round_are_the_view_of_the_server(words: str, lowest: int) -> None:
     target = instance(words)
     seen = target.function(1, 400, np.random.default_rng(3))
     again = target.function(1, 400, np.random.default_rng(3))
@@ -157,7 +157,7 @@ def test_rounds_show_what_the_server_sees(words: str, lowest: int) -> None:
     assert (seen.min() < 0) == (lowest < 0)
 
 
-def test_a_vector_shows_its_ones() -> None:
+def test_a_vector_round_outputs_the_numbers_of_ones() -> None:
     protocol = VectorShuffle(users=3, noise_bits=2, probability="1/2", precision=2, coordinates=2)
     law = BinomialBox(trials=6, bounds=(2, 2))
     plan = replace(plan_of(INSTANCES[-1]), protocol=protocol, honest=3, guarantee=law)
@@ -168,7 +168,7 @@ def test_a_vector_shows_its_ones() -> None:
     assert seen.max(axis=0).tolist() == [8, 6]
 
 
-def test_a_plan_that_was_not_met_claims_what_is_derived() -> None:
+def test_an_unmet_plan_claims_its_derived_guarantee() -> None:
     share = DiscreteLaplace(scale=2).share(4)
     protocol = AggregatedSum(users=4, precision=3, threshold=40, share=share)
     missed = replace(
@@ -250,7 +250,7 @@ def test_the_exact_layer_proves_a_view_and_refutes_it_without_covers(
         ("renyi,users=8,epsilon=1", "delta = "),
     ],
 )
-def test_a_protocol_that_is_misspelt_is_refused(words: str, complaint: str) -> None:
+def test_a_misspelt_protocol_is_refused(words: str, complaint: str) -> None:
     with pytest.raises(InvalidParameter, match=complaint):
         read_target(f"protocol:{words}")
 
@@ -264,7 +264,7 @@ def test_a_protocol_that_is_misspelt_is_refused(words: str, complaint: str) -> N
         (INSTANCES[8], ([0, 0], [1]), "must be a list of 2 numbers"),
     ],
 )
-def test_what_no_user_can_hold_is_refused(words: str, pair: Any, complaint: str) -> None:
+def test_a_value_that_no_user_can_hold_is_refused(words: str, pair: Any, complaint: str) -> None:
     with pytest.raises(InvalidParameter, match=complaint):
         instance(words).check(pair)
 
@@ -281,7 +281,7 @@ def test_a_value_between_two_steps_has_no_exact_layer() -> None:
 # -- from the command line -----------------------------------------------------------------------
 
 
-def test_the_command_runs_rounds(shell: Shell, alpha: float) -> None:
+def test_the_command_audits_rounds(shell: Shell, alpha: float) -> None:
     words = ("--layers", "exact,sample", "-n", 300, "--seed", 4, "--alpha", alpha, "--json")
     answer = shell("protocol:pure,users=8,epsilon=1", *words)
     assert (answer.code, answer.json["verdict"]) == (0, "proven")

@@ -45,7 +45,7 @@ CHOICES = (
 @pytest.mark.parametrize(
     ("query", "price"), [*product(NOISY, PRICES), *product(CHOICES, PRICES[:2])]
 )
-def test_the_worst_pair_is_proven_and_less_is_refuted(
+def test_the_worst_pair_is_proven_and_a_smaller_claim_refuted(
     query: str, price: str, relation: str
 ) -> None:
     words = f"release:{query},rows_per_user=2,relation={relation},{price}"
@@ -57,7 +57,7 @@ def test_the_worst_pair_is_proven_and_less_is_refuted(
     assert audit(words, claim=less).verdict == "refuted"
 
 
-def test_thresholds_and_choices_among_many_are_not_refuted() -> None:
+def test_thresholds_and_large_selections_are_not_refuted() -> None:
     for words in (
         "quantile,low=0,high=400",
         "histogram,delta=1e-2",
@@ -67,7 +67,7 @@ def test_thresholds_and_choices_among_many_are_not_refuted() -> None:
         assert report.verdict == "not_refuted"
 
 
-def test_the_law_of_choices_in_sequence_is_that_of_the_runs() -> None:
+def test_the_law_of_sequential_selections_agrees_with_runs() -> None:
     choice = Selection(epsilon=4, sensitivity=1, count=2)
     law = law_of(choice, [3, 1, 2, 0], "scores")
     assert len(law) == 12
@@ -165,7 +165,7 @@ class FewRows(UnknownKeys):
         (UnknownKeys, 60, "not_refuted"),
     ],
 )
-def test_a_threshold_for_fewer_keys_or_rows_than_a_user_has_is_refuted(
+def test_a_threshold_for_too_few_keys_or_rows_of_a_user_is_refuted(
     kind: type[UnknownKeys], crowd: int, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scope = TableScope(user="user", rows_per_user=6)
@@ -211,13 +211,13 @@ def test_each_wrong_sensitivity_is_refuted(
     ],
     ids=lambda q: type(q).__name__,
 )
-def test_a_choice_with_too_small_a_sensitivity_is_refuted(query: Query) -> None:
+def test_a_release_by_selection_with_too_small_a_sensitivity_is_refuted(query: Query) -> None:
     scope = TableScope(user="user", rows_per_user=8, relation=Relation.REPLACE)
     target = target_of(query, scope, Target(epsilon=1), spelling="release:query")
     assert audit(target, runs=4000, seed=1).verdict == "refuted"
 
 
-def test_bad_words_and_datasets_are_named() -> None:
+def test_bad_options_and_datasets_are_named() -> None:
     for words, named in (
         ("median,epsilon=1", "must name one of"),
         ("count,epsilon=1,low=2", "low"),

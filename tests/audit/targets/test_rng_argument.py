@@ -49,7 +49,7 @@ def unwritten(value: int, rng) -> Any:  # type: ignore[no-untyped-def]  # that i
 
 
 @pytest.mark.parametrize("function", [one, qualified, many, seed_ignored])
-def test_ours_by_annotation(function: Any) -> None:
+def test_a_target_annotated_with_rng_gets_a_seeded_rng(function: Any) -> None:
     target = as_target("f", function)
     assert isinstance(target, Scalar | Vectorised)
     assert target.ours
@@ -62,7 +62,7 @@ def test_ours_by_annotation(function: Any) -> None:
 
 
 @pytest.mark.parametrize("function", [of_numpy, unwritten, lambda value, rng: rng.laplace()])
-def test_others_are_given_what_they_were(function: Any) -> None:
+def test_a_target_without_the_annotation_gets_a_numpy_generator(function: Any) -> None:
     target = as_target("f", function)
     assert isinstance(target, Scalar)
     assert not target.ours
@@ -71,14 +71,14 @@ def test_others_are_given_what_they_were(function: Any) -> None:
 
 @by_day(1)
 @pytest.mark.parametrize("function", [one, many])
-def test_replay_gives_it_too(function: Any) -> None:
+def test_replay_passes_the_annotated_generator(function: Any) -> None:
     report = replay(function, (0, 1), sensitivity=1, strict=True, changes=40)
     assert report.verdict == "nothing_found"
     assert not [found for found in report.findings if found.severity != "note"]
     assert replay(function, (0, 3), sensitivity=1, changes=5).verdict == "refuted"
 
 
-def test_the_command_gives_it_too(audit: Shell, tmp_path: Path) -> None:
+def test_the_command_passes_the_annotated_generator(audit: Shell, tmp_path: Path) -> None:
     (tmp_path / "ours.py").write_text(
         textwrap.dedent("""
         from dpcore import DiscreteLaplace, Rng

@@ -86,7 +86,7 @@ def forms(tmp_path: Path) -> Path:
         ("Outer.Inner.many", Vectorised, True),
     ],
 )
-def test_a_form_is_known_by_its_signature(
+def test_the_form_of_a_target_follows_from_its_signature(
     forms: Path, name: str, form: type[Target], seeded: bool
 ) -> None:
     target = read_target(f"{forms}:{name}")
@@ -97,7 +97,7 @@ def test_a_form_is_known_by_its_signature(
 
 
 @pytest.mark.parametrize("name", ["seeded", "many"])
-def test_a_seeded_form_repeats_and_its_worlds_differ(forms: Path, name: str) -> None:
+def test_a_seeded_target_is_reproducible_and_its_datasets_differ(forms: Path, name: str) -> None:
     target = read_target(f"{forms}:{name}")
     assert drawn(target) == drawn(target)
     assert drawn(target) != drawn(target, seed=8)
@@ -105,7 +105,7 @@ def test_a_seeded_form_repeats_and_its_worlds_differ(forms: Path, name: str) -> 
     assert len(set(same_data)) == RUNS
 
 
-def test_a_target_imports_its_neighbours_and_no_library_is_shadowed(tmp_path: Path) -> None:
+def test_a_target_can_import_files_beside_it_without_shadowing_libraries(tmp_path: Path) -> None:
     (tmp_path / "neighbour.py").write_text("def f(dataset): return dataset\n")
     (tmp_path / "json.py").write_text("import neighbour\nf = neighbour.f\n")
     assert drawn(read_target(f"{tmp_path / 'json.py'}:f"))[:1] == [int(worlds()[0])]
@@ -115,7 +115,7 @@ def test_a_target_imports_its_neighbours_and_no_library_is_shadowed(tmp_path: Pa
     sys.path.remove(str(tmp_path))
 
 
-def test_a_module_of_the_working_folder_is_found(
+def test_a_module_in_the_working_folder_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "parcel").mkdir()
@@ -160,7 +160,7 @@ def program(tmp_path: Path) -> Any:
     return write
 
 
-def test_a_program_answers_in_run_order_and_keeps_to_its_seed(program: Any) -> None:
+def test_a_program_answers_in_run_order_and_follows_its_seed(program: Any) -> None:
     target = program("for _ in range(n): print(dataset + random.random())")
     outputs = [float(line) for line in drawn(target)]
     assert [output >= 1 for output in outputs] == worlds()
@@ -187,7 +187,7 @@ def test_a_program_gets_its_arguments_and_the_dataset_as_json(program: Any) -> N
         ("raise KeyError('age')", r"exited with 1: .*KeyError: 'age'"),
     ],
 )
-def test_a_program_that_fails_says_how(program: Any, body: str, reason: str) -> None:
+def test_the_failure_of_a_program_is_described(program: Any, body: str, reason: str) -> None:
     with pytest.raises(TargetFailed, match=reason) as caught:
         drawn(program(body))
     assert caught.value.dataset == "A"
@@ -207,7 +207,7 @@ def test_a_program_that_fails_says_how(program: Any, body: str, reason: str) -> 
         ),
     ],
 )
-def test_what_a_program_prints_is_bounded(
+def test_the_output_of_a_program_is_bounded(
     program: Any, body: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("audit.targets.program._MOST_BYTES", 1 << 20)
@@ -219,7 +219,7 @@ def test_what_a_program_prints_is_bounded(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
-def test_a_program_that_hangs_is_ended_with_its_children(program: Any, tmp_path: Path) -> None:
+def test_a_hanging_program_is_terminated_with_its_children(program: Any, tmp_path: Path) -> None:
     target = program(
         "import subprocess, time\n"
         f"child = subprocess.Popen(['sleep', '60'])\n"
@@ -251,7 +251,7 @@ sys.exit({code})
 """
 
 
-def test_what_a_program_leaves_behind_is_ended(program: Any, tmp_path: Path) -> None:
+def test_child_processes_left_by_a_program_are_terminated(program: Any, tmp_path: Path) -> None:
     log = str(tmp_path / "children")
     quiet = "stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL"
     drawn(program(LEAVES.format(pipes=quiet, log=log, code=0)))
@@ -268,7 +268,7 @@ def test_what_a_program_leaves_behind_is_ended(program: Any, tmp_path: Path) -> 
     assert all(map(is_gone, children))
 
 
-def test_an_integer_of_too_many_digits_is_refused_in_lines_too(program: Any) -> None:
+def test_an_integer_with_too_many_digits_in_a_line_is_refused(program: Any) -> None:
     for line in ("7" * 5000, "[1, -" + "7" * 5000 + "]"):
         with pytest.raises(TargetFailed, match="integer of more digits than Python reads"):
             drawn(program(f"for _ in range(n): print({line!r})"))
@@ -276,7 +276,7 @@ def test_an_integer_of_too_many_digits_is_refused_in_lines_too(program: Any) -> 
         assert set(drawn(program(f"for _ in range(n): print({line!r})"))) == {line}
 
 
-def test_a_program_that_does_not_read_its_request_is_heard(tmp_path: Path) -> None:
+def test_a_program_may_ignore_its_request(tmp_path: Path) -> None:
     path = tmp_path / "deaf"
     path.write_text("#!/bin/sh\nexec <&-\nprintf 'x\\n'\n")
     path.chmod(0o755)
@@ -284,7 +284,7 @@ def test_a_program_that_does_not_read_its_request_is_heard(tmp_path: Path) -> No
         drawn(read_target(f"exec:{path}"), ("y" * 10**6, 0))
 
 
-def test_lines_are_json_where_all_training_lines_are(program: Any) -> None:
+def test_lines_are_parsed_as_json_only_if_all_training_lines_are_json(program: Any) -> None:
     plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=120)
     report = sample(program("for _ in range(n): print(dataset)"), plan)
     assert report.witness is not None
@@ -293,7 +293,7 @@ def test_lines_are_json_where_all_training_lines_are(program: Any) -> None:
     assert report.to_json()["witness"]["event"] in {"output in {'zero'}", "output in {'1'}"}
 
 
-def test_bytes_that_are_no_text_are_outputs_too(program: Any) -> None:
+def test_bytes_that_are_not_text_are_outputs(program: Any) -> None:
     outputs = drawn(program("sys.stdout.buffer.write(bytes([200 + dataset, 10]) * n)"))
     assert set(outputs) == {"\\xc8", "\\xc9"}
 
@@ -315,7 +315,7 @@ def test_runs_of_an_unfinished_block_are_kept() -> None:
 # -- outputs ----------------------------------------------------------------------------------
 
 
-def test_sides_of_one_shape_stay_an_array_and_others_what_they_are() -> None:
+def test_outputs_of_one_shape_stay_an_array_and_others_keep_their_types() -> None:
     rng = np.random.default_rng(7)
     coins = np.array([True, False, True])
     stacked = join(np.array([[1, 2]]), np.array([[3, 4], [3, 4]]), coins, rng)
@@ -327,7 +327,7 @@ def test_sides_of_one_shape_stay_an_array_and_others_what_they_are() -> None:
     assert [kind(output) for output in mixed] == ["str", "int64", "str"]
 
 
-def test_a_form_is_learned_from_both_worlds() -> None:
+def test_the_form_of_outputs_is_learned_from_both_datasets() -> None:
     coins = np.array([False, True] * 4)
     apart: list[Any] = [1, 1.0] * 4
     assert OutputParser.learn(apart, coins, lines=False).by_kind
@@ -336,7 +336,7 @@ def test_a_form_is_learned_from_both_worlds() -> None:
 
 
 @pytest.mark.parametrize("runs", [TRAINING, 100, 1000, 5000])
-def test_what_forms_are_learned_from_is_never_tested(runs: int) -> None:
+def test_runs_from_which_the_form_is_learned_are_never_tested(runs: int) -> None:
     # Runs counted by the tests: a form must not be learned from runs that they weigh.
     coins = draw_worlds(runs, np.random.default_rng(7))
     tested = sum(trial.runs for trial in gather(coins, coins, seed=7).trials)
@@ -355,7 +355,7 @@ def test_what_forms_are_learned_from_is_never_tested(runs: int) -> None:
         ("naive", "exec:INTERPRETER ./naive 3 'a b'"),
     ],
 )
-def test_without_a_first_line_the_interpreter_is_named(
+def test_a_program_without_a_first_line_names_the_missing_interpreter(
     audit: Shell, tmp_path: Path, name: str, advice: str
 ) -> None:
     file = tmp_path / name
@@ -388,7 +388,7 @@ def test_a_bandit_is_a_target_with_its_claim_and_pair(audit: Shell) -> None:
 
 
 @installed
-def test_what_nobody_provides_is_looked_for_as_a_module() -> None:
+def test_an_unknown_target_name_is_read_as_a_module() -> None:
     assert provided("json:dumps", "json", "dumps", seeded=True) is None
     with pytest.raises(InvalidParameter, match="no module named nobody_here"):
         read_target("nobody_here:at_home")

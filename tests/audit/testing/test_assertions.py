@@ -50,7 +50,7 @@ def broken(value: int, n: int, rng: np.random.Generator) -> Integers:
     return value + geometric(0.5, n, rng)
 
 
-def test_what_is_private_passes_with_its_reports() -> None:
+def test_a_private_function_passes_with_its_reports() -> None:
     reports = assert_private(
         kept, "epsilon=1", pairs=[(0, 1), (5, 4)], runs=3000, alpha=ALPHA, seed=1
     )
@@ -60,7 +60,7 @@ def test_what_is_private_passes_with_its_reports() -> None:
     assert sum(Fraction(report.alpha) for report in reports) == Fraction(repr(ALPHA))
 
 
-def test_an_entry_of_the_catalogue_brings_its_relation() -> None:
+def test_an_entry_of_the_catalogue_has_its_own_relation() -> None:
     pairs = [([1, 0], [1, 0, 1])]  # one more record
     with pytest.raises(Refuted):
         assert_private("exact-size", "epsilon=1", pairs=pairs, runs=1000, seed=1)
@@ -68,7 +68,7 @@ def test_an_entry_of_the_catalogue_brings_its_relation() -> None:
         assert_private("exact-size", "epsilon=1", pairs=pairs, runs=1000, relation="replace")
 
 
-def test_what_is_not_private_fails_with_its_witness() -> None:
+def test_a_violation_fails_with_its_witness() -> None:
     pairs = [(3, np.int64(3)), (0, 1)]
     with pytest.raises(Refuted) as failure:
         assert_private(broken, "epsilon=1", pairs=pairs, runs=3000, seed=1)
@@ -89,7 +89,7 @@ def test_what_is_not_private_fails_with_its_witness() -> None:
     assert repeated.value.report.witness == report.witness
 
 
-def test_a_seed_is_drawn_and_named_where_none_is_given() -> None:
+def test_a_missing_seed_is_drawn_and_printed() -> None:
     seeds = set()
     for _ in range(2):
         with pytest.raises(Refuted, match=r"seed=\d+\)") as failure:
@@ -110,7 +110,7 @@ def test_a_known_law_is_proven_or_refuted_without_runs(target: Any) -> None:
     assert "p-value" not in str(failure.value)
 
 
-def test_runs_that_can_refute_nothing_are_refused() -> None:
+def test_too_few_runs_to_refute_anything_are_refused() -> None:
     """With too few runs the assertion could never fail, not even on a broken mechanism."""
     for target in (kept, broken):
         with pytest.raises(InvalidParameter, match=r"runs = 40: are too few .* alpha = 1/1000000"):
@@ -136,7 +136,7 @@ def raises(value: int) -> int:
         (raises, {"pair": (0, 1)}, "raises: raised KeyError: 'age' at test_assertions.py:"),
     ],
 )
-def test_a_wrong_pair_or_a_failing_target_is_no_refutation(
+def test_a_wrong_pair_or_a_failing_target_is_not_a_refutation(
     target: Any, given: Any, told: str
 ) -> None:
     with pytest.raises((InvalidParameter, TargetFailed)) as refused:
@@ -158,7 +158,7 @@ def test_ctrl_c_ends_the_run_and_not_the_test() -> None:
     assert len(calls) >= 300
 
 
-def test_an_alarm_of_the_test_runner_is_left_alone() -> None:
+def test_an_alarm_of_the_test_runner_stays_active() -> None:
     """A SIGALRM time limit of the test runner, as pytest-timeout sets, stays active."""
     before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
     signal.setitimer(signal.ITIMER_REAL, 1000)
@@ -225,12 +225,12 @@ def test_a_query_beyond_its_sensitivity_fails(query: Any, pair: Any, bound: Any,
         (lambda x: x + next(DRAWN), 1, "gives two different answers on one dataset"),
     ],
 )
-def test_what_has_no_integer_sensitivity_is_refused(query: Any, bound: Any, told: str) -> None:
+def test_a_query_without_integer_sensitivity_is_refused(query: Any, bound: Any, told: str) -> None:
     with pytest.raises(InvalidParameter, match=told):
         assert_sensitivity(query, [(0, 1)], bound)
 
 
-def test_the_budget_sells_what_it_has_and_no_more() -> None:
+def test_the_alpha_budget_refuses_to_exceed_its_total() -> None:
     own = AlphaBudget("1e-3")
     for i in range(500):
         assert own.buy(f"test {i}", equal_share("1e-3", 500)) == Fraction(1, 500_000)
@@ -252,12 +252,12 @@ def test_the_budget_sells_what_it_has_and_no_more() -> None:
         equal_share("1e-3", 0)
 
 
-def test_what_is_shown_is_never_less() -> None:
+def test_printed_alphas_are_rounded_up() -> None:
     for alpha in map(Fraction, ("1/3", "1/7000", "2/3", "9999/10000", "1e-30", "0.123456")):
         assert alpha <= Fraction(format_up(alpha)) < alpha * 101 / 100
 
 
-def test_a_failure_explains_its_bound_and_the_lowest_bits() -> None:
+def test_a_failure_message_explains_its_bound_and_floating_point_leaks() -> None:
     def mean(dataset: list[int], n: int, rng: np.random.Generator) -> Any:
         return sum(dataset) / len(dataset) + rng.laplace(0, 1, n)
 

@@ -27,7 +27,7 @@ def test_it(dp, i): uniform(dp.buy())
 """
 
 
-def test_a_suite_of_many_audits_states_one_rate_and_keeps_it(tmp_path: Path) -> None:
+def test_a_suite_of_many_audits_has_its_stated_false_alarm_rate(tmp_path: Path) -> None:
     """Each audit is at the boundary of its claim, where it fails as often as alpha allows."""
     bought = buy_alpha("pytest plugin: a level of 1/2 shared by all audits", "1e-9")
     body = f"""
@@ -51,7 +51,7 @@ def test_it(dp, i):
 WHOLE = ("share = equal_share(run.alpha, run.collected * copies)", "share = run.alpha")
 
 
-def test_the_budget_itself_stops_who_takes_the_whole(tmp_path: Path) -> None:
+def test_the_budget_refuses_a_test_that_takes_the_whole_alpha(tmp_path: Path) -> None:
     run = ran(tmp_path, MANY, "-q", "--tb=line", "--dp-seed", "1", plugin=mutant(tmp_path, *WHOLE))
     assert run.code == 1
     assert "needs alpha = 1e-3, but only 0 of 1e-3 is left" in run.out
@@ -120,7 +120,7 @@ def test(): pass
 """
 
 
-def test_marks_that_cannot_be_read_are_refused_at_collection_by_name(tmp_path: Path) -> None:
+def test_invalid_marks_are_refused_at_collection_by_name(tmp_path: Path) -> None:
     marks = "".join(
         f"@pytest.mark.dp({words})\ndef test_{i}(dp): dp.audit(kept)\n"
         for i, words in enumerate(REFUSED)
@@ -220,7 +220,9 @@ def truth(folder: Path, told: str) -> tuple[bool, list[str]]:
 
 @by_day(1)
 @pytest.mark.parametrize("case", RUNS)
-def test_shares_are_fixed_at_collection_whatever_runs(tmp_path: Path, case: str) -> None:
+def test_shares_are_fixed_at_collection_and_do_not_depend_on_selection(
+    tmp_path: Path, case: str
+) -> None:
     options, spent, tests = RUNS[case]
     run = ran(tmp_path, SHARED, *options)
     assert truth(tmp_path, run.line) == (True, spent), run.out
@@ -240,21 +242,21 @@ def test_shares_are_fixed_at_collection_whatever_runs(tmp_path: Path, case: str)
     ],
     ids=["the largest for the sum", "the last for the sum"],
 )
-def test_a_line_that_says_less_than_was_spent_is_noticed(
+def test_a_summary_line_below_the_spent_alpha_is_detected(
     tmp_path: Path, old: str, new: str
 ) -> None:
     run = ran(tmp_path, SHARED, plugin=mutant(tmp_path, old, new))
     assert truth(tmp_path, run.line)[0] is False
 
 
-def test_a_test_that_is_collected_twice_is_counted_twice(tmp_path: Path) -> None:
+def test_a_test_collected_twice_is_counted_twice(tmp_path: Path) -> None:
     twice = ("test_suite.py", "test_suite.py", "--keep-duplicates", "-k", "last")
     run = ran(tmp_path, SHARED, *twice)
     assert truth(tmp_path, run.line) == (True, ["1/14000 70"] * 2), run.out
     assert run.line.startswith("dp: 2 statistical tests ran, of 14 collected")
 
 
-def test_an_interrupted_run_says_what_it_spent(tmp_path: Path) -> None:
+def test_an_interrupted_run_states_the_spent_alpha(tmp_path: Path) -> None:
     body = (
         SHARED
         + """
@@ -289,7 +291,7 @@ def test_workers_share_one_seed_and_one_budget(tmp_path: Path) -> None:
     assert (run.code, "@pytest.mark.dp: epsilon = -1" in run.out) == (1, True)
 
 
-def test_a_second_attempt_is_the_first_again() -> None:
+def test_a_rerun_of_a_test_repeats_its_first_audit() -> None:
     # A test that is run again after its failure asks for the same audit under the same name.
     run = _Run(alpha=Fraction(1, 10), effort="quick", seed=1, budget=AlphaBudget("1/10"))
     first, again = (run.bought("test_red", Fraction(1, 10), 1, 70) for _ in range(2))
@@ -303,7 +305,7 @@ EXAMPLES = ("-m", "pytest", "examples/suite", "-p", PLUGIN, "-p", "no:cacheprovi
 
 
 @pytest.mark.nightly
-def test_the_example_suite_runs() -> None:
+def test_the_example_suite_passes() -> None:
     """OpenDP has its own entropy, so the suite fails with the probability bought here."""
     alpha = buy_alpha("examples/suite", "1e-8")
     run = started(ROOT, *EXAMPLES, "--dp-alpha", str(alpha))
@@ -357,14 +359,14 @@ def installed(folder: Path, *options: str, body: str = QUIET, plugin: str | None
     return started(folder, *words, path=folder / "site")
 
 
-def test_a_suite_that_audits_nothing_loads_nothing(tmp_path: Path) -> None:
+def test_a_suite_without_audits_loads_nothing(tmp_path: Path) -> None:
     run = installed(tmp_path)
     assert run.code == 0, run.out
     assert "\nloaded:\n" in run.out
 
 
 @pytest.mark.nightly
-def test_a_plugin_that_loads_numpy_is_caught(tmp_path: Path) -> None:
+def test_a_plugin_that_loads_numpy_is_detected(tmp_path: Path) -> None:
     name = mutant(tmp_path, "import argparse\n", "import argparse\nimport numpy\n")
     run = installed(tmp_path, plugin=name)
     assert "\nloaded: numpy\n" in run.out

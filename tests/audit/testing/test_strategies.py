@@ -57,12 +57,12 @@ def test_deltas_reach_0_and_the_powers_of_ten() -> None:
 
 
 @given(noises())
-def test_a_noise_can_be_written_and_drawn(noise: Noise) -> None:
+def test_every_generated_noise_can_be_written_and_sampled(noise: Noise) -> None:
     assert read_noise(write_noise(noise)) == noise
     assert noise.sample(3, rng=SeededRng(1)).shape == (3,)
 
 
-def test_every_law_and_every_norm_of_dpcore_is_drawn() -> None:
+def test_every_law_and_norm_of_dpcore_is_generated() -> None:
     assert set(strategies._NOISES) == set(LAWS)
     for law in LAWS:
         assert found(noises(law), lambda noise: True).name == law
@@ -86,7 +86,7 @@ def test_vectors_are_within_the_sensitivity_and_differ(
     "sensitivity",
     [Sensitivity(3), Sensitivity.l1(3), Sensitivity.l2_squared(9), Sensitivity.box((1, 3))],
 )
-def test_vectors_reach_the_sensitivity_in_every_coordinate(sensitivity: Sensitivity) -> None:
+def test_vectors_attain_the_sensitivity_in_every_coordinate(sensitivity: Sensitivity) -> None:
     """A bound that is too small by one is then detected in every coordinate."""
     size = 1 if sensitivity.norm is Norm.ABSOLUTE else 2
 
@@ -100,7 +100,7 @@ def test_vectors_reach_the_sensitivity_in_every_coordinate(sensitivity: Sensitiv
             assert_sensitivity(lambda vector: vector[-1], [moved(size - 1, step)], 2)
 
 
-def test_either_dataset_may_be_the_larger() -> None:
+def test_either_dataset_can_be_the_larger_one() -> None:
     for strategy in (
         neighbouring_datasets(st.integers(0, 1), relation="add-remove"),
         neighbouring_histograms(bins=1, relation="add-remove"),
@@ -109,7 +109,7 @@ def test_either_dataset_may_be_the_larger() -> None:
         found(strategy, lambda pair: sum(map(abs, pair[0])) < sum(map(abs, pair[1])))
 
 
-def test_a_user_may_change_several_events() -> None:
+def test_several_events_of_a_user_can_change() -> None:
     drawn = neighbouring_streams(st.integers(0, 2), steps=3, unit="user")
     found(drawn, lambda pair: sum(x != y for x, y in zip(*pair, strict=True)) == 3)
 
@@ -134,7 +134,7 @@ SENSELESS: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("case", SENSELESS)
-def test_what_makes_no_sense_is_refused_by_name(case: str) -> None:
+def test_invalid_arguments_of_strategies_are_refused_by_name(case: str) -> None:
     make, argument = SENSELESS[case]
     with refused(argument):
         make()

@@ -83,7 +83,7 @@ def p_value(hits: int, repeats: int) -> float:
 
 @by_day(2)
 @pytest.mark.parametrize("name", list(LAWS))
-def test_a_true_claim_is_refuted_as_rarely_as_stated(name: str) -> None:
+def test_a_true_claim_is_refuted_at_most_as_often_as_stated(name: str) -> None:
     bought = buy_alpha(f"canaries, {name}", "1e-10")
     law, claim = LAWS[name]
     repeats = effort(60, 1500)
@@ -93,7 +93,7 @@ def test_a_true_claim_is_refuted_as_rarely_as_stated(name: str) -> None:
     assert p_value(sum(report.epsilon_lower > true for report in reports), repeats) > bought
 
 
-def test_a_true_curve_is_refuted_as_rarely_as_stated() -> None:
+def test_a_true_curve_is_refuted_at_most_as_often_as_stated() -> None:
     bought = buy_alpha("canaries, Gaussian at the boundary", "1e-10")
     lines = lines_of([(Fraction(k, 10), gaussian_delta(k / 10)) for k in range(60)])
     repeats = effort(400, 6000)
@@ -134,7 +134,7 @@ def test_a_number_of_guesses_chosen_on_the_coins_over_claims() -> None:
     assert p_value(wrong, 60) < 1e-10
 
 
-def test_a_curve_whose_delta_is_forgotten_over_claims() -> None:
+def test_a_curve_test_that_omits_delta_over_claims() -> None:
     def without(scores: Scores, coins: Coins, claim: str, **given: Any) -> CanaryReport:
         return canaries(scores, coins, claim.partition(",")[0], **given)
 
@@ -181,7 +181,7 @@ def test_a_training_with_half_the_noise_is_refuted_as_a_curve_and_at_a_point() -
 @pytest.mark.parametrize(
     "rounds", [1, pytest.param(8, marks=pytest.mark.nightly)]
 )  # a composed delta takes seconds
-def test_the_curve_of_a_training_is_a_claim(rounds: int) -> None:
+def test_the_curve_of_a_training_run_can_be_the_claim(rounds: int) -> None:
     step = PrivacyCurve(
         noise=DiscreteGaussian(sigma_squared=400),
         sensitivity=20,
@@ -198,7 +198,7 @@ def test_the_curve_of_a_training_is_a_claim(rounds: int) -> None:
     assert json.loads(report.to_text())["claim"]
 
 
-def test_scores_that_favour_one_side_are_guessed_on_that_side() -> None:
+def test_guess_included_detects_scores_that_are_informative_at_one_end() -> None:
     rng = np.random.default_rng(5)
     coins = rng.random(4000) < 0.5
     scores = np.where(coins & (rng.random(4000) < 0.2), 1.0, rng.random(4000) / 2)
@@ -209,7 +209,7 @@ def test_scores_that_favour_one_side_are_guessed_on_that_side() -> None:
     assert side.epsilon_lower == other.epsilon_lower > both.epsilon_lower + 1
 
 
-def test_too_few_canaries_measure_nothing_and_say_how_many_would() -> None:
+def test_too_few_canaries_measure_nothing_and_state_the_required_number() -> None:
     scores, coins = told(8.0, 1000)
     report = canaries(scores, coins, "epsilon=8")
     assert (report.verdict, report.exit_code) == ("nothing_measured", 4)
@@ -221,7 +221,7 @@ def test_too_few_canaries_measure_nothing_and_say_how_many_would() -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0**60, 1e308])
-def test_scores_in_the_wrong_direction_are_named_and_any_floats_are_read(scale: float) -> None:
+def test_scores_in_the_wrong_direction_give_a_warning(scale: float) -> None:
     # Every score reveals its canary, but in the wrong direction (larger means not included), so the
     # claim is not refuted.
     coins = np.random.default_rng(1).random(500) < 0.5
@@ -239,7 +239,7 @@ def test_scores_in_the_wrong_direction_are_named_and_any_floats_are_read(scale: 
     assert warning == "all scores are equal: they contain no information about the canaries"
 
 
-def test_guesses_are_planned_from_what_could_refute() -> None:
+def test_numbers_of_guesses_are_planned_from_the_least_that_can_refute() -> None:
     first, *others = planned_guesses(10_000, lambda guesses: guesses >= 2000)
     assert (first in range(3000, 3800, 2), others) == (True, [10_000])
     assert planned_guesses(10_000, lambda guesses: guesses >= 10_000) == (10_000,)
@@ -250,7 +250,7 @@ def test_guesses_are_planned_from_what_could_refute() -> None:
         assert sorted(set(sizes)) == [*sizes]
 
 
-def test_numbers_of_guesses_share_the_level_and_equal_scores_are_all_guessed() -> None:
+def test_numbers_of_guesses_share_the_level() -> None:
     # Randomised response at epsilon = 1: all scores are equally informative.
     found = {"ours": 0, "every": 0, "few": 0}
     for repeat in range(effort(5, 60)):
@@ -299,7 +299,7 @@ def test_numbers_of_guesses_share_the_level_and_equal_scores_are_all_guessed() -
         ([1.0, 2.0], [0, 1], {"seed": -1}, "seed"),
     ],
 )
-def test_what_cannot_be_read_is_refused(
+def test_invalid_scores_are_refused(
     scores: list[Any], included: list[Any], given: dict[str, Any], named: str
 ) -> None:
     claim = given.pop("claim", "epsilon=1")
@@ -307,7 +307,7 @@ def test_what_cannot_be_read_is_refused(
         canaries(scores, included, claim, **given)
 
 
-def test_the_report_holds_its_own_numbers() -> None:
+def test_the_report_has_consistent_numbers() -> None:
     scores, coins = told(1.0, 2000)
     report = canaries(scores, coins, "epsilon=1,delta=1e-5", trace=True)
     found = json.loads(report.to_text())

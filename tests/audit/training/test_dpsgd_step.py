@@ -31,7 +31,7 @@ def failed(report: StepReport) -> set[str]:
 
 
 @pytest.mark.parametrize("step", [Right, steps.SinglePrecision, steps.ScaledUp, Right()])
-def test_a_step_as_stated_passes(step: Any) -> None:
+def test_a_correct_step_passes(step: Any) -> None:
     for seed in range(effort(1, 8)):
         report = audited(step, seed=seed)
         assert failed(report) == set()
@@ -41,7 +41,7 @@ def test_a_step_as_stated_passes(step: Any) -> None:
 
 @by_day(6)
 @pytest.mark.parametrize("step", list(BROKEN), ids=lambda step: step.__name__)
-def test_a_broken_step_is_caught_where_it_is_broken(step: type[Right]) -> None:
+def test_a_broken_step_fails_the_check_of_its_fault(step: type[Right]) -> None:
     report = audited(step, seed=1)
     assert BROKEN[step] in failed(report)
     assert (report.verdict, report.exit_code) == ("refuted", 1)
@@ -49,13 +49,13 @@ def test_a_broken_step_is_caught_where_it_is_broken(step: type[Right]) -> None:
     assert row.statement in " ".join(str(report).split())
 
 
-def test_what_is_broken_elsewhere_does_not_fail_a_check() -> None:
+def test_a_fault_does_not_fail_unrelated_checks() -> None:
     assert failed(audited(steps.TenthLessNoise)) == {"noise"}
     assert failed(audited(steps.ActualSize)) >= {"normaliser"}
     assert failed(audited(steps.Truncated)) == {"batch sizes"}
 
 
-def test_missing_noise_is_found_in_as_few_steps_as_the_report_states(
+def test_missing_noise_is_found_at_the_stated_fraction_of_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     row = next(each for each in audited(Right, alpha="0.001").checks if each.name == "each update")
@@ -69,7 +69,7 @@ def test_missing_noise_is_found_in_as_few_steps_as_the_report_states(
     assert any(not each for each in found)
 
 
-def test_batches_cut_at_25_of_mean_20_are_seen_at_the_default_level() -> None:
+def test_batches_truncated_at_25_of_mean_20_are_detected_at_the_default_level() -> None:
     class Cut(Right):
         def sample(self, rng: np.random.Generator) -> Any:
             return rng.permutation(np.flatnonzero(rng.random(RECORDS) < 0.01))[:25]
@@ -87,13 +87,13 @@ def test_an_error_of_one_gradient_is_a_fault_with_its_reason() -> None:
     assert "a gradient of inf, one coordinate: the update raised ValueError" in row.statement
 
 
-def test_batches_of_a_fixed_size_are_right_where_they_are_stated() -> None:
+def test_batches_of_a_fixed_size_pass_if_they_are_stated() -> None:
     assert failed(audited(steps.Fixed, sampling="fixed")) == set()
     assert failed(audited(steps.Shuffled, sampling="fixed")) == {"overlap"}
     assert "batch sizes" in failed(audited(Right, sampling="fixed"))
 
 
-def test_noise_of_its_own_leaves_three_checks_unmade() -> None:
+def test_a_step_with_its_own_generator_leaves_three_checks_unmade() -> None:
     report = audited(steps.OwnNoise)
     assert (report.verdict, report.exit_code) == ("nothing_measured", 4)
     unmade = [check.name for check in report.checks if check.verdict == "nothing_measured"]
@@ -105,7 +105,7 @@ def p_values(found: list[Any]) -> list[float]:
 
 
 @pytest.mark.parametrize("sampling", ["poisson", "fixed"])
-def test_sampling_as_stated_fails_as_rarely_as_stated(sampling: Any) -> None:
+def test_correct_sampling_fails_at_most_as_often_as_stated(sampling: Any) -> None:
     bought = buy_alpha(f"the checks of {sampling} batches", "1e-10")
     stated = audited(Right, sampling=sampling, batches=2, draws=200).stated
     repeats, level, hits = effort(25, 400), 0.2, 0
@@ -118,7 +118,7 @@ def test_sampling_as_stated_fails_as_rarely_as_stated(sampling: Any) -> None:
     assert float(stats.binom.sf(hits - 1, repeats, level)) > bought
 
 
-def test_a_one_sided_level_fails_too_often() -> None:
+def test_a_mutant_with_a_one_sided_level_fails_too_often() -> None:
 
     once = mutated(training._two_sided, "2 * float(min(low, high))", "float(min(low, high)) / 8")
     rng = np.random.default_rng(5)
@@ -126,7 +126,7 @@ def test_a_one_sided_level_fails_too_often() -> None:
     assert wrong > 100
 
 
-def test_the_most_extreme_range_of_sizes_is_paid_for() -> None:
+def test_the_selection_of_the_most_extreme_range_of_sizes_is_corrected() -> None:
 
     unpaid = mutated(training._spread, "len(events) * p_value", "p_value")
     rng = np.random.default_rng(5)
@@ -211,7 +211,7 @@ class Named(Right):
         (Named, "array of numbers, not of type object"),
     ],
 )
-def test_a_step_that_fails_is_told(step: type[Right], said: str) -> None:
+def test_a_failing_step_is_reported(step: type[Right], said: str) -> None:
     with pytest.raises(TargetFailed, match=said):
         audited(step)
 

@@ -16,7 +16,7 @@ STATED = Stated(
 )
 
 
-def test_its_step_passes_and_half_its_noise_does_not() -> None:
+def test_the_step_of_jax_privacy_passes_and_half_its_noise_does_not() -> None:
     pytest.importorskip("jax_privacy", reason="the extra bench is not installed")
     alpha = buy_alpha("the step of JAX Privacy", "1e-9")
     step = JaxPrivacyStep(STATED)

@@ -46,7 +46,7 @@ def library() -> None:
     pytest.importorskip("opacus", reason="the extra opacus is not installed")
 
 
-def test_its_step_passes_where_the_expected_batch_is_whole(library: None) -> None:
+def test_the_step_of_opacus_passes_if_the_expected_batch_size_is_an_integer(library: None) -> None:
     alpha = buy_alpha("the step of Opacus", "1e-9") / 2
     assert failed(audited(alpha)) == NOT_FINITE
     step = OpacusStep(
@@ -60,14 +60,14 @@ def test_its_step_passes_where_the_expected_batch_is_whole(library: None) -> Non
     )
 
 
-def test_it_divides_by_a_whole_number_of_records(library: None) -> None:
+def test_opacus_divides_by_an_integer_number_of_records(library: None) -> None:
     alpha = buy_alpha("the step of Opacus, floored", "1e-9")
     report = dpsgd("opacus", **FEW, alpha=alpha)
     assert failed(report) == {"clipping", "noise", "normaliser"} | NOT_FINITE
     assert "divided by 2 in every batch" in statement(report, "normaliser")
 
 
-def test_batches_that_it_leaves_as_they_are_come_from_epochs(library: None) -> None:
+def test_without_poisson_sampling_opacus_batches_come_from_epochs(library: None) -> None:
     alpha = buy_alpha("the step of Opacus, epochs", "1e-9")
     assert failed(audited(alpha, sampling="fixed")) == {"overlap"} | NOT_FINITE
 
@@ -111,7 +111,9 @@ def true_epsilon(deviations: tuple[float, float], size: int, delta: float) -> fl
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_the_rounded_normaliser_tells_19_records_from_20(library: None, reduction: str) -> None:
+def test_the_rounded_normaliser_distinguishes_19_from_20_records(
+    library: None, reduction: str
+) -> None:
     alpha = buy_alpha(f"a step of Opacus whose loss is a {reduction}", "1e-9")
     report = audit(
         partial(gradient, reduction=reduction),
@@ -133,9 +135,7 @@ def like_opacus(patch: pytest.MonkeyPatch, engine: type[like.Engine]) -> None:
 
 
 @pytest.mark.parametrize("stated", [STATED, FEW])
-def test_a_library_that_does_what_is_stated_passes(
-    monkeypatch: pytest.MonkeyPatch, stated: dict[str, Any]
-) -> None:
+def test_a_correct_library_passes(monkeypatch: pytest.MonkeyPatch, stated: dict[str, Any]) -> None:
     alpha = buy_alpha(f"a library like Opacus, {stated['records']} records", "1e-9")
     like_opacus(monkeypatch, like.Engine)
     report = dpsgd("opacus", **stated, alpha=alpha)
@@ -152,7 +152,7 @@ def test_a_library_that_does_what_is_stated_passes(
         (like.Unclipped, STATED, {"clipping", "inf and nan"}),
     ],
 )
-def test_a_broken_library_is_found_where_it_is_broken(
+def test_a_broken_library_fails_the_check_of_its_fault(
     monkeypatch: pytest.MonkeyPatch,
     engine: type[like.Engine],
     stated: dict[str, Any],
@@ -177,7 +177,7 @@ def test_fixed_batches_are_those_of_shuffled_epochs(monkeypatch: pytest.MonkeyPa
         (1000, "0.9999", "1/1 for batches of 1,000"),
     ],
 )
-def test_a_rate_that_its_engine_cannot_be_asked_for_is_refused(
+def test_a_rate_that_opacus_cannot_use_is_refused(
     monkeypatch: pytest.MonkeyPatch, records: int, rate: str, told: str
 ) -> None:
     like_opacus(monkeypatch, like.Engine)

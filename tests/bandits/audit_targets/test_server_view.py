@@ -69,7 +69,7 @@ class Noted(BatchedElimination):
 
 @pytest.mark.parametrize("privatizer", [summed("pure"), summed("local"), BITS])
 @pytest.mark.parametrize("reward", [0, 1])
-def test_a_view_holds_every_released_sum(privatizer: Privatizer, reward: int) -> None:
+def test_a_view_contains_every_released_sum(privatizer: Privatizer, reward: int) -> None:
     found = view_of(BatchedElimination(privatizer=privatizer))
     views, coins = found.views(reward, 30, SeededRng(8)), SeededRng(8)
     policy, world = found.policy, np.random.default_rng(1)
@@ -101,7 +101,7 @@ def test_a_view_holds_every_released_sum(privatizer: Privatizer, reward: int) ->
     assert later > 0
 
 
-def test_worlds_differ_in_one_reward_of_one_user() -> None:
+def test_the_datasets_of_a_view_differ_in_one_reward_of_one_user() -> None:
     found = view("central")
     coins = np.random.default_rng(1)
     for reward in (0, 1):
@@ -112,7 +112,7 @@ def test_worlds_differ_in_one_reward_of_one_user() -> None:
         assert sums == [[found.sizes[0] - 1 + reward, found.ones[0][1]], [*found.ones[1]]]
 
 
-def test_a_released_sum_off_its_grid_is_no_view(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_released_sum_off_its_grid_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SumPrivatizer, "release", lambda *_: Fraction(1, 10**9 + 7))
     with refused("released"):
         view("pure").views(1, 1, SeededRng(1))
@@ -179,7 +179,7 @@ def test_devices_release_by_the_same_law(privatizer: Privatizer) -> None:
     assert same_law(devices, released(privatizer, 2000, ones=3)) < alpha
 
 
-def test_a_message_is_the_users_own() -> None:
+def test_the_visible_message_is_that_of_the_watched_user() -> None:
     found = view("local", path="devices")
     users = found.sizes[0]
     protocol = found.privatizer.protocol(users)
@@ -192,7 +192,7 @@ def test_a_message_is_the_users_own() -> None:
     assert second(zero) == zero[3]
 
 
-def test_all_that_runs_by_name_can_be_audited() -> None:
+def test_every_algorithm_that_runs_by_name_can_be_audited() -> None:
     every = {*EVERY, *LINEAR, *(name.split(",")[0] for name in COMBINATORIAL)} - {"bit-se"}
     assert {entry.name for entry in ALGORITHMS} - {*FLOORS} == every
 
@@ -239,13 +239,15 @@ def test_every_algorithm_has_a_view(name: str, path: str) -> None:
         ("cdp-dpe,epsilon=1,calibration=pure,radius=paper", "radius", "no width for Laplace"),
     ],
 )
-def test_what_is_not_there_is_refused_by_name(rest: str, argument: str, says: str) -> None:
+def test_an_unknown_option_of_a_view_is_refused_by_name(
+    rest: str, argument: str, says: str
+) -> None:
     with pytest.raises(InvalidParameter, match=says.replace("?", r"\?")) as refused:
         viewed(rest)
     assert refused.value.argument == argument
 
 
-def test_seeds_repeat_a_view_and_earnest_does_not() -> None:
+def test_a_seeded_view_is_reproducible_and_an_unseeded_one_is_not() -> None:
     rest = "dist-dp-se,epsilon=1"
     for seeded in (True, False):
         found = target(f"bandit:{rest}", rest, seeded)
@@ -284,7 +286,7 @@ def test_ldp2_that_sends_two_base_arms_is_refuted(monkeypatch: pytest.MonkeyPatc
     assert audited("cucb-ldp2,epsilon=1", runs=4000, alpha=1e-9).verdict == "not_refuted"
 
 
-def test_a_view_is_four_rounds_of_two_base_arms() -> None:
+def test_a_combinatorial_view_is_four_rounds_of_two_base_arms() -> None:
     one, other = (
         viewed("cucb-ldp1,epsilon=200").run(r, 3, np.random.default_rng(1)) for r in (0, 1)
     )
@@ -296,7 +298,7 @@ def test_a_view_is_four_rounds_of_two_base_arms() -> None:
     assert viewed("cucb-dp,epsilon=1,delta=1/100").epsilon < 1
 
 
-def test_a_view_is_two_phases_and_the_actions_that_are_left() -> None:
+def test_a_linear_view_is_two_phases_and_the_remaining_actions() -> None:
     rows = viewed("cdp-dpe,epsilon=1").run(0, 3, np.random.default_rng(1))
     assert rows.shape == (3, 5)
     assert (rows[:, :4] > ABSENT).all()
@@ -307,7 +309,7 @@ def test_a_view_is_two_phases_and_the_actions_that_are_left() -> None:
     assert (high - low).tolist() == pytest.approx([64, -64], abs=20)  # one client's range
 
 
-def test_only_the_model_of_the_view_and_a_promise_have_one() -> None:
+def test_a_linear_view_needs_its_own_model_and_a_guarantee() -> None:
     plain = AveragePrivatizer(trust="none", bound=1)
     with pytest.raises(InvalidParameter, match="privatizer"):
         audit_view(PhasedElimination(model=MODEL, privatizer=plain))

@@ -133,7 +133,7 @@ def test_skellam_noise_at_seven_tenths_is_refuted() -> None:
         assert refuted("dist-rdp-se,epsilon=1", runs=4000)
 
 
-def test_a_run_that_repeats_its_coins_for_every_arm_is_refuted(
+def test_random_bits_reused_for_every_arm_are_refuted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     coins: dict[Any, int] = {}
@@ -165,7 +165,7 @@ def seeded_anew(coins: list[int]) -> Callable[[Any, Rng], Rng]:
 
 @by_day(1)
 @pytest.mark.parametrize("name", ["dist-dp-se", "dist-rdp-se", "vb-sdp-ae"])
-def test_a_run_that_repeats_its_coins_in_every_batch_is_refuted(
+def test_random_bits_reused_in_every_batch_are_refuted(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each batch alone is correct, but the noise cancels in the difference of two batches."""
@@ -180,7 +180,7 @@ def test_a_run_that_repeats_its_coins_in_every_batch_is_refuted(
 
 @by_day(1)
 @pytest.mark.parametrize("name", ["dist-dp-se", "dist-cdp-se"])
-def test_a_raw_sum_that_comes_a_batch_later_is_refuted(
+def test_a_raw_sum_released_one_batch_later_is_refuted(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def late(sent: Any, world: Any, sums: list[ReleasedSum]) -> list[ReleasedSum]:
@@ -196,13 +196,13 @@ def test_a_raw_sum_that_comes_a_batch_later_is_refuted(
 
 
 @pytest.mark.nightly
-def test_a_user_who_is_counted_in_both_batches_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_counted_in_both_batches_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = mutated(_Fixed._encoded_sum, "if batch < self.visits and arm == 0:", "if arm == 0:")
     monkeypatch.setattr(_Fixed, "_encoded_sum", wrong)
     assert refuted("dist-dp-se,epsilon=1", runs=3000)
 
 
-def test_a_policy_that_peeks_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_that_reads_raw_rewards_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The released sums are correct, but the set of remaining arms reveals the reward."""
     seen: list[int] = []
     honest_world, honest_rule = _Fixed._encoded_sum, BatchedElimination.observe
@@ -232,7 +232,7 @@ def nothing(_: Noise, size: Any = None, *, rng: Rng) -> Any:  # ignores the nois
 
 @by_day(1)
 @pytest.mark.parametrize("name", ["dist-dp-se", "shuffled-se"])
-def test_devices_whose_shares_are_nothing_are_refuted(
+def test_devices_with_shares_of_zero_are_refuted(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in the code released with the paper, where shares were almost always 0."""
@@ -246,7 +246,7 @@ def test_devices_whose_shares_are_nothing_are_refuted(
 @pytest.mark.parametrize(
     ("name", "law"), [("dist-rdp-se", Skellam), ("ldp-se", DiscreteLaplace), ("bit-se", Binomial)]
 )
-def test_devices_that_add_nothing_are_refuted(
+def test_devices_that_add_no_bits_are_refuted(
     name: str, law: type[Noise], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(law, "sample", nothing)
@@ -272,12 +272,12 @@ def _verdict(policy: Policy[Any], runs: int) -> str | None:
     return audit.audit(view, runs=runs, seed=7, confidence=1 - OWN_ALPHA).verdict
 
 
-def test_a_policy_that_keeps_its_promise() -> None:
+def test_a_policy_with_its_stated_noise_is_not_refuted() -> None:
     assert _verdict(BatchedElimination(privatizer=PURE_SUMS), 100) == "not_refuted"
 
 
 @pytest.mark.nightly
-def test_a_policy_that_does_not_keep_its_promise() -> None:
+def test_a_policy_with_less_noise_than_stated_is_refuted() -> None:
     short = Halving(trust="pure", epsilon=1, failure="1e-3")
     assert _verdict(BatchedElimination(privatizer=short), 4000) == "refuted"
 
@@ -321,7 +321,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("rest", ["mine.py:policy", "mine.py:ready", "my_module:policy"])
 @pytest.mark.usefixtures("mine")
-def test_by_file_and_by_module(rest: str) -> None:
+def test_a_policy_is_named_by_file_or_module(rest: str) -> None:
     viewed = target(f"bandit:{rest}", rest, True)
     assert (viewed.epsilon, viewed.pair) == (Fraction(1, 2), (0, 1))
     with_keys = f"{rest},delta=1e-3,path=devices"
@@ -341,7 +341,7 @@ def test_by_file_and_by_module(rest: str) -> None:
     ],
 )
 @pytest.mark.usefixtures("mine")
-def test_what_is_no_policy_is_refused(rest: str, said: str) -> None:
+def test_an_object_that_is_not_a_policy_is_refused(rest: str, said: str) -> None:
     with pytest.raises(InvalidParameter, match=said):
         target(f"bandit:{rest}", rest, True)
 
@@ -361,7 +361,7 @@ def steady(visits: int) -> Any:
     return steady_for("dist-dp-se", epsilon="3/2", delta="1e-2", max_visits=visits, failure="1e-6")
 
 
-def test_the_claim_is_for_both_visits() -> None:
+def test_the_claim_of_two_visits_covers_both() -> None:
     viewed = audit_view(policy_of(steady(2)), delta="1e-2", visits=2)
     total = per_user(PrivacyCurve(noise=steady(2).law, sensitivity=16), max_visits=2)
     assert total.epsilon("1e-2").upper <= viewed.epsilon <= Fraction(1501, 1000)
@@ -402,7 +402,7 @@ def private(kind: type[SumPrivatizer]) -> SumPrivatizer:
 
 @pytest.mark.parametrize("path", ["release", pytest.param("devices", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(("kind", "wrong"), [(SumPrivatizer, False), (ForEveryone, True)])
-def test_shares_for_everyone_are_refuted_when_users_vanish(
+def test_shares_for_all_users_are_refuted_if_users_drop_out(
     kind: type[SumPrivatizer], wrong: bool, path: Any
 ) -> None:
     claim = audit_view(policy_of(private(SumPrivatizer)), delta="1e-2")
@@ -411,7 +411,7 @@ def test_shares_for_everyone_are_refuted_when_users_vanish(
     assert own_refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta), runs) is wrong
 
 
-def test_the_derived_claim_of_shares_for_everyone_is_what_is_left() -> None:
+def test_the_claim_of_shares_for_all_users_is_that_of_the_remaining_noise() -> None:
     right = audit_view(policy_of(private(SumPrivatizer)), delta="1e-2")
     wrong = audit_view(policy_of(private(ForEveryone)), delta="1e-2")
     assert wrong.epsilon > right.epsilon * Fraction(3, 2)

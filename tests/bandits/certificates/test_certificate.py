@@ -94,7 +94,7 @@ def pooled_run() -> Run:
 
 @by_day(1)
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_run_is_certified_and_checked_along_the_second_path(name: str) -> None:
+def test_a_run_is_certified_and_verified_independently(name: str) -> None:
     run = run_of(POLICIES[name])
     certificate = certificate_of(run, deltas=[DELTA])
     verdict = recheck(certificate.text())
@@ -113,7 +113,7 @@ def _shuffled() -> dict[str, Any]:
     return document(DELTA, policy="pure-shuffle")
 
 
-def test_a_pure_shuffle_assumes_its_shuffler_and_no_aggregation(shuffled: dict[str, Any]) -> None:
+def test_a_pure_shuffle_assumes_a_shuffler_and_no_aggregation(shuffled: dict[str, Any]) -> None:
     assumed = shuffled["assumptions"]
     assert shuffled["claims"][0]["epsilon"] == "0.5"
     assert not any("relaxed" in each for each in assumed)
@@ -122,7 +122,7 @@ def test_a_pure_shuffle_assumes_its_shuffler_and_no_aggregation(shuffled: dict[s
     assert not recheck(sealed({**shuffled, "assumptions": fewer})).holds
 
 
-def test_the_epsilon_of_every_shuffle_is_computed_again(shuffled: dict[str, Any]) -> None:
+def test_the_epsilon_of_every_shuffle_is_recomputed(shuffled: dict[str, Any]) -> None:
     assert len(shuffled["parts"]) > 1  # one for each number of users
     verdict = recheck(json.dumps(shuffled))
     found = [each for each in verdict.findings if each.where.startswith("parts")]
@@ -134,7 +134,7 @@ def test_the_epsilon_of_every_shuffle_is_computed_again(shuffled: dict[str, Any]
 @pytest.mark.parametrize(
     ("gone", "told"), [("1/20", "1"), ("1/2", "1/2"), ("1", "0"), ("1/0", "0")]
 )
-def test_a_plan_without_honest_users_assumes_nothing(
+def test_a_plan_without_honest_users_is_refused(
     gone: str, told: str, shuffled: dict[str, Any]
 ) -> None:
     def planned(gone: str, told: str, words: tuple[str, str] = ("drop out", "reveal")) -> bool:
@@ -181,7 +181,7 @@ def test_a_shuffle_with_less_noise_than_it_needs_is_refused(shuffled: dict[str, 
         assert reason in str(changed(**fields))
 
 
-def test_users_who_return_are_certified_for_all_their_visits() -> None:
+def test_returning_users_are_certified_for_all_visits() -> None:
     certificate = certificate_of(pooled_run(), deltas=[DELTA])
     assert recheck(certificate.text()).holds
     once = Fraction(4, 64)
@@ -206,7 +206,7 @@ def test_what_cannot_be_certified_is_refused_by_name() -> None:
             certificate_of(run, deltas=[delta])
 
 
-def test_a_release_that_was_not_promised_is_refused() -> None:
+def test_a_release_that_is_not_among_the_parts_is_refused() -> None:
     run = run_of(POLICIES["pure"])
     alien = Release(
         mechanism=Mechanism(noise=DiscreteLaplace(scale=1), sensitivity=1), batch="alien"
@@ -242,7 +242,7 @@ def test_a_run_with_seeded_noise_says_so() -> None:
     assert "noise" not in names
 
 
-def test_what_was_not_checked_says_so_and_does_not_hold() -> None:
+def test_an_unchecked_part_is_reported_and_does_not_hold() -> None:
     certificate = certificate_of(run_of(POLICIES["renyi"]), deltas=[DELTA], most_steps=4)
     unchecked = [part for part in certificate.parts if part["certificate"] is None]
     assert unchecked
@@ -252,7 +252,7 @@ def test_what_was_not_checked_says_so_and_does_not_hold() -> None:
     assert {finding.status.value for finding in verdict.failures} == {"unchecked"}
 
 
-def test_a_pure_epsilon_is_checked_whatever_the_number_of_steps() -> None:
+def test_a_pure_epsilon_is_checked_for_any_number_of_steps() -> None:
     certificate = certificate_of(run_of(POLICIES["pure"]), deltas=[DELTA], most_steps=4)
     assert all(part["unchecked"] is None for part in certificate.parts)
     assert certificate.claims[0]["epsilon"] == "0.5"
@@ -300,7 +300,7 @@ def test_epsilons_are_compared_as_numbers() -> None:
     assert _worst(parts, Fraction(1, 2))["epsilon"] == "10.25"
 
 
-def test_the_claim_is_that_of_the_worst_part_wherever_it_stands() -> None:
+def test_the_claim_is_that_of_the_worst_part_in_any_order() -> None:
     run = run_of(POLICIES["renyi"], horizon=SHORT)
     promised = not_none(run.guarantee)
 
@@ -313,7 +313,7 @@ def test_the_claim_is_that_of_the_worst_part_wherever_it_stands() -> None:
     assert claimed(promised.parts) == claimed(promised.parts[::-1]) == max(each)
 
 
-def test_noise_that_does_not_keep_its_promise_is_found_by_the_second_path() -> None:
+def test_reduced_noise_is_detected_by_recomputation() -> None:
     # The noise is reduced in every place and the digests match; only a recomputation detects it.
     edited = document(DELTA)
     part = edited["parts"][0]
@@ -330,7 +330,7 @@ def test_noise_that_does_not_keep_its_promise_is_found_by_the_second_path() -> N
 
 
 @pytest.mark.parametrize("which", range(len(DELTAS)))
-def test_a_claim_that_is_too_small_is_found_at_each_delta(which: int) -> None:
+def test_a_claim_that_is_too_small_is_detected_at_each_delta(which: int) -> None:
     original = document(*DELTAS)
     assert recheck(sealed(copy.deepcopy(original))).holds
     edited = copy.deepcopy(original)
@@ -359,7 +359,7 @@ def changed(text: str, **fields: Any) -> str:
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
-def test_gaussian_releases_are_computed_again(trust: LinearTrust) -> None:
+def test_gaussian_releases_are_recomputed(trust: LinearTrust) -> None:
     text = certificate_of(linear_run(trust), deltas=["1/4"]).text()
     document = json.loads(text)
     assert float(document["claims"][0]["epsilon"]) <= 10
@@ -373,7 +373,7 @@ def test_gaussian_releases_are_computed_again(trust: LinearTrust) -> None:
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
-def test_pure_releases_are_computed_again_whatever_their_size(trust: LinearTrust) -> None:
+def test_pure_releases_of_any_size_are_recomputed(trust: LinearTrust) -> None:
     """For nine numbers total losses are not enumerated, but the largest loss is exact."""
     run = linear_run(trust, "pure", dimension=9, arms=12)
     text = certificate_of(run, deltas=["1/1000000"]).text()
@@ -418,7 +418,7 @@ def document_of(release: StreamRelease, horizon: int, size: int = 2) -> Any:
 
 
 @pytest.mark.parametrize("horizon", [20, 300, pytest.param(3000, marks=pytest.mark.nightly)])
-def test_the_factorisation_is_certified_by_what_its_noise_has_in_zcdp(horizon: int) -> None:
+def test_the_factorisation_is_certified_by_its_zcdp(horizon: int) -> None:
     document = document_of("factorisation", horizon)
     verdict = recheck(json.dumps(document))
     assert verdict.holds, str(verdict)
@@ -469,7 +469,7 @@ def smaller_rho(document: Any) -> None:
         (smaller_epsilon, "claims a smaller epsilon at"),
     ],
 )
-def test_a_twin_of_the_factorisation_is_refused(twin: Any, reason: str) -> None:
+def test_an_edited_certificate_of_the_factorisation_is_refused(twin: Any, reason: str) -> None:
     """The edited certificate has matching digests."""
     document = document_of("factorisation", 300)
     twin(document)
@@ -494,7 +494,7 @@ def test_pure_sums_of_any_size_are_certified(release: StreamRelease) -> None:
 
 @pytest.mark.parametrize("rho", ["1/1000", "1/50", "1/2", "7"])
 @pytest.mark.parametrize("delta", ["1/1000000", "1/100", "1/3"])
-def test_zcdp_is_converted_to_what_some_order_shows(rho: str, delta: str) -> None:
+def test_zcdp_is_converted_at_the_best_order(rho: str, delta: str) -> None:
     """Agrees with the accountant's conversion to 1e-6; a value 1% smaller is refused."""
     upper = Fraction(ZCdp(rho).epsilon(delta).upper)
     if upper > Fraction(rho):
@@ -503,7 +503,7 @@ def test_zcdp_is_converted_to_what_some_order_shows(rho: str, delta: str) -> Non
     assert not zcdp_keeps(Fraction(rho), upper, Fraction(0))
 
 
-def test_the_square_root_of_running_sums_is_certified_and_its_twin_refused() -> None:
+def test_the_square_root_mechanism_is_certified_and_an_edited_certificate_refused() -> None:
     """A single stream: zCDP of the column's squared norm, and not of a smaller one."""
     root = SquareRootSum(horizon=500, noise=DiscreteGaussian(sigma_squared=10**7))
     squared = sum(move * move for move in root.moves)

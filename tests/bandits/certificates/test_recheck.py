@@ -127,7 +127,7 @@ def harmless(path: Path, what: str, original: dict[str, Any]) -> bool:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", NAMES)
-def test_no_edit_of_any_field_holds(name: str) -> None:
+def test_every_edit_of_a_field_is_detected(name: str) -> None:
     original = document(name)
     assert recheck(sealed(copy.deepcopy(original))).holds
     tried = held = 0
@@ -144,7 +144,7 @@ def test_no_edit_of_any_field_holds(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["pure", "returning"])
-def test_a_field_that_is_given_twice_is_refused(name: str) -> None:
+def test_a_repeated_field_is_refused(name: str) -> None:
     original = document(name)
     tried = 0
     for path in paths(original):
@@ -161,7 +161,7 @@ def test_a_field_that_is_given_twice_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["pure", "shuffled-pure", "bits", "returning"])
-def test_a_file_that_an_older_version_wrote_still_holds(name: str) -> None:
+def test_a_certificate_of_an_older_version_holds(name: str) -> None:
     # Written before parts were checked by ``worst``; the edited copy claims less.
     text = (WRITTEN / f"{name}.json").read_text(encoding="utf-8")
     assert recheck(text).holds, str(recheck(text))
@@ -312,7 +312,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_a_certificate_that_was_made_up_fails(name: str) -> None:
+def test_an_invented_certificate_fails(name: str) -> None:
     verdict = recheck(sealed(FORGED[name]()))
     assert not verdict.holds
     assert Status.FAILS in {finding.status for finding in verdict.failures}
@@ -321,7 +321,7 @@ def test_a_certificate_that_was_made_up_fails(name: str) -> None:
         assert REASONS[name] in failure.reason
 
 
-def test_what_only_the_writer_knows_is_said_in_the_text() -> None:
+def test_facts_that_only_the_writer_knows_are_stated_as_assumptions() -> None:
     # With these sentences rewritten, the certificate describes another run, and no reader can
     # detect it.
     edited = document("renyi")
@@ -339,12 +339,12 @@ def test_what_only_the_writer_knows_is_said_in_the_text() -> None:
      '{"schema": ' + "1" * 5000 + "}", '{"schema": NaN}', None],
     ids=lambda text: repr(text)[:20],
 )  # fmt: skip
-def test_text_that_is_no_certificate_is_a_finding(text: Any) -> None:
+def test_text_that_is_not_a_certificate_is_reported(text: Any) -> None:
     (failure,) = recheck(text).findings
     assert failure.status is Status.FAILS
 
 
-def test_a_number_that_would_take_long_is_refused_at_once() -> None:
+def test_a_huge_number_is_refused_at_once() -> None:
     edited, start = document("pure"), time.process_time()
     for epsilon in ("1e999999999", "9" * 2001):
         edited["claims"][0]["epsilon"] = epsilon
@@ -352,7 +352,7 @@ def test_a_number_that_would_take_long_is_refused_at_once() -> None:
     assert time.process_time() - start < 1
 
 
-def test_what_is_shown_is_plain_text() -> None:
+def test_printed_text_has_no_control_characters() -> None:
     edited = document("pure")
     edited["\x1b[2Jevery claim holds"] = 1
     for each in (edited, {**document("pure"), "algorithm": "x\nevery claim holds"}):
@@ -362,7 +362,7 @@ def test_what_is_shown_is_plain_text() -> None:
 
 
 @pytest.mark.parametrize("name", ["ldp-se", "cdp-se", "sdp-ae", "dp-se", "ucb", "Dist-dp-se"])
-def test_another_name_needs_other_sentences(name: str) -> None:
+def test_another_algorithm_needs_other_assumptions(name: str) -> None:
     edited = {**document("pure"), "algorithm": name}
     for i, each in enumerate(edited["assumptions"]):
         edited["assumptions"][i] = each.replace(" dist-dp-se with", f" {name} with")
@@ -377,7 +377,7 @@ def reason_of(text: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("name", ["ucb", "Dist-dp-se"])
-def test_an_algorithm_that_nobody_knows_is_assumed(name: str) -> None:
+def test_an_unknown_algorithm_is_reported_as_assumed(name: str) -> None:
     edited = {**document("pure"), "algorithm": name}
     verdict = recheck(sealed(told(edited)))
     assert verdict.holds
@@ -387,7 +387,7 @@ def test_an_algorithm_that_nobody_knows_is_assumed(name: str) -> None:
     assert UNKNOWN not in document("pure")["assumptions"]
 
 
-def test_the_local_model_has_a_sentence_of_its_own() -> None:
+def test_the_local_model_has_its_own_assumption() -> None:
     edited, sentence = document("local"), "each user alone adds all the noise of the part"
     assert recheck(json.dumps(edited)).holds
     edited["assumptions"].remove(sentence)
@@ -405,7 +405,7 @@ def of_scope(scope: Scope) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("norm", "amount"), [("box", [4]), ("l1", 4), ("l2-squared", 16)])
-def test_a_part_in_another_spelling_is_refused(norm: str, amount: Any) -> None:
+def test_a_part_in_another_notation_is_refused(norm: str, amount: Any) -> None:
     edited = document("pure")
     again = copy.deepcopy(edited["parts"][0])
     for each in (again["is"], again["certificate"]["parts"][0]):
@@ -416,7 +416,7 @@ def test_a_part_in_another_spelling_is_refused(norm: str, amount: Any) -> None:
     assert reason == "must be absolute for one number, or box for several"
 
 
-def test_no_more_is_released_than_there_were_rounds() -> None:
+def test_more_releases_than_rounds_are_refused() -> None:
     edited = document("pure")
     edited["released"][0]["times"] = 10**18
     assert reason_of(sealed(told(edited)))[0] == "released[0].times"
@@ -431,7 +431,7 @@ def test_no_more_is_released_than_there_were_rounds() -> None:
     )
 
 
-def test_all_parts_share_one_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_parts_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     text = text_of("renyi")
     assert recheck(text).holds
     monkeypatch.setattr(sys.modules["bandits.certificates.recheck"], "_MOST_VALUES", 10)

@@ -46,7 +46,7 @@ def test_the_list_names_presets_and_algorithms(bandit: Bandit) -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["run"], ["compare"], ["plot"], ["list"]])
-def test_help_teaches_with_an_example(bandit: Bandit, words: list[str]) -> None:
+def test_help_shows_an_example(bandit: Bandit, words: list[str]) -> None:
     answer = bandit(*words, "--help")
     assert answer.code == 0
     assert "dpcore bandit" in answer.out
@@ -83,7 +83,7 @@ def test_the_document_has_a_row_for_each_algorithm_and_epsilon(bandit: Bandit) -
             assert float(promised["epsilon_upper"]) <= row["epsilon"]
 
 
-def test_the_same_seed_gives_the_same_document_however_it_is_played(bandit: Bandit) -> None:
+def test_the_same_seed_gives_the_same_document_for_any_number_of_processes(bandit: Bandit) -> None:
     few = ["--epsilon", "1", "--algorithms", "dist-dp-se,se"]
     once = document(bandit, *few)
     assert document(bandit, *few) == once
@@ -95,7 +95,7 @@ def test_the_same_seed_gives_the_same_document_however_it_is_played(bandit: Band
     assert document(bandit, *longer)["rows"] != document(bandit, *longer, "--seed", 2)["rows"]
 
 
-def test_a_table_is_shown_without_json(bandit: Bandit) -> None:
+def test_without_json_a_table_is_printed(bandit: Bandit) -> None:
     answer = bandit("run", "cz/easy", *SMALL, "--epsilon", "1", "--algorithms", "dist-dp-se,se")
     assert answer.code == 0
     lines = answer.out.splitlines()
@@ -121,7 +121,7 @@ def test_a_run_that_is_too_short_to_use_a_reward_says_so(bandit: Bandit) -> None
     assert "used no reward" not in longer
 
 
-def test_a_folder_holds_rows_table_certificates_and_figure(bandit: Bandit) -> None:
+def test_a_folder_contains_rows_table_certificates_and_figure(bandit: Bandit) -> None:
     few = ["--epsilon", "1/2", "--epsilon", "1", "--algorithms", "dist-dp-se,se"]
     found = document(bandit, *few, "--output", "results")
     names = {path.name for path in Path("results").iterdir()}
@@ -158,7 +158,7 @@ def test_a_folder_holds_rows_table_certificates_and_figure(bandit: Bandit) -> No
         assert answer.err.startswith(f"error: {said}")
 
 
-def test_a_missing_matplotlib_costs_the_figure_only(
+def test_without_matplotlib_only_the_figure_is_missing(
     bandit: Bandit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bandits.experiments.results.find_spec", lambda name: None)
@@ -168,7 +168,7 @@ def test_a_missing_matplotlib_costs_the_figure_only(
     assert not Path("results/regret.svg").exists()
 
 
-def test_ctrl_c_keeps_what_is_finished(bandit: Bandit) -> None:
+def test_ctrl_c_keeps_finished_runs(bandit: Bandit) -> None:
     words = ["run", "cz/easy", "-T", "1e5", "--instances", "2000", "--algorithms", "se"]
     words += ["--epsilon", "1", "--resume", "state"]
     running = subprocess.Popen(
@@ -216,7 +216,7 @@ def test_ratios_are_paired_by_instance(bandit: Bandit) -> None:
     assert [(row["ratio"], row["standard_error"]) for row in same] == [(1.0, 0.0)] * 2
 
 
-def test_other_worlds_do_not_compare(bandit: Bandit) -> None:
+def test_results_from_different_worlds_are_not_compared(bandit: Bandit) -> None:
     one = document(bandit, "--algorithms", "se", "--epsilon", 1)
     Path("a.json").write_text(json.dumps(one))
     for change, words in (
@@ -242,7 +242,7 @@ PLAYED = {"arms": "cz/easy", "linear": "lzj/table2", "combinatorial": "csb/topk"
 """A world of each kind."""
 
 
-def test_no_command_is_help_and_no_empty_error(bandit: Bandit) -> None:
+def test_without_a_subcommand_the_help_is_printed(bandit: Bandit) -> None:
     answer = bandit()
     assert (answer.code, answer.err) == (2, "")
     assert "Start with dpcore bandit run" in answer.out
@@ -251,7 +251,7 @@ def test_no_command_is_help_and_no_empty_error(bandit: Bandit) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", PLAYED)
 @pytest.mark.parametrize("epsilon", ["1000", "1/10"])
-def test_every_algorithm_is_made_at_both_ends(epsilon: str, kind: str) -> None:
+def test_every_algorithm_can_be_set_up_at_both_ends_of_its_range(epsilon: str, kind: str) -> None:
     names = tuple(entry.name for entry in ALGORITHMS if entry.world == kind)
     ends = Experiment(
         preset=PLAYED[kind], algorithms=names, epsilons=(epsilon,), horizon=10_000, instances=1
@@ -259,7 +259,7 @@ def test_every_algorithm_is_made_at_both_ends(epsilon: str, kind: str) -> None:
     assert len(guarantees_of(ends, 10)) == len(names)
 
 
-def test_what_cannot_be_promised_names_its_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impossible_guarantee_names_its_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(*args: object) -> None:
         raise PrecisionExhausted("the search left the supported range")
 
@@ -278,7 +278,7 @@ HEAD: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_a_comparison_that_forgets_the_pairs_is_caught() -> None:
+def test_a_comparison_without_pairing_is_detected() -> None:
     def with_regret(*regret: float) -> dict[str, Any]:
         return {**HEAD, "rows": [{**ROW, "by_instance": [*regret]}]}
 
@@ -311,9 +311,7 @@ def stored(name: str, *rows: dict[str, Any]) -> str:
         ({"epsilon": 10**400}, "int too large"),
     ],
 )
-def test_rows_that_no_run_wrote_are_refused(
-    bandit: Bandit, change: dict[str, Any], words: str
-) -> None:
+def test_invalid_rows_are_refused(bandit: Bandit, change: dict[str, Any], words: str) -> None:
     stored("good", ROW)
     answer = bandit("compare", "good", stored("bad", {**ROW, **change}))
     assert (answer.code, answer.out) == (2, "")
@@ -321,14 +319,14 @@ def test_rows_that_no_run_wrote_are_refused(
     assert words in answer.err
 
 
-def test_a_row_twice_and_a_pipe_are_refused(bandit: Bandit) -> None:
+def test_a_repeated_row_and_a_pipe_are_refused(bandit: Bandit) -> None:
     answer = bandit("compare", stored("good", ROW), stored("bad", ROW, ROW))
     assert "(two rows with the same algorithm and epsilon)" in answer.err
     os.mkfifo("pipe")
     assert bandit("compare", "pipe", "good").err == "error: A = pipe: is not a regular file\n"
 
 
-def test_rows_of_one_alone_are_named(bandit: Bandit) -> None:
+def test_rows_that_only_one_side_has_are_listed(bandit: Bandit) -> None:
     one = stored("one", ROW, {**ROW, "algorithm": "dp-se"})
     other = stored("other", {**ROW, "epsilon": 2.0}, {**ROW, "algorithm": "dp-se"})
     found = bandit("compare", one, other, "--json").json

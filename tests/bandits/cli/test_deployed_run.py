@@ -29,7 +29,7 @@ def rows(bandit: Bandit, *words: str) -> dict[str, Any]:
 
 @by_day(1)
 @pytest.mark.parametrize("name", RETURNING)
-def test_the_noise_keeps_the_promise_over_all_visits_and_hardly_more(name: str) -> None:
+def test_the_noise_for_all_visits_is_nearly_the_least(name: str) -> None:
     found = steady_for(name, epsilon=2, delta="1e-6", max_visits=4, failure="1e-9")
     curve = PrivacyCurve(noise=found.law, sensitivity=found.steps)
     assert per_user(curve, max_visits=4).delta(2).upper <= Fraction(1, 10**6)
@@ -40,7 +40,7 @@ def test_the_noise_keeps_the_promise_over_all_visits_and_hardly_more(name: str) 
     assert least > Fraction(19, 10)
 
 
-def test_a_run_promises_epsilon_for_all_visits(bandit: Bandit) -> None:
+def test_the_guarantee_of_a_run_covers_all_visits(bandit: Bandit) -> None:
     found = rows(bandit, "--visits", "4", "--algorithms", "dist-rdp-se,dist-dp-se")
     for row in found.values():
         promised = row["guarantee"]
@@ -49,7 +49,7 @@ def test_a_run_promises_epsilon_for_all_visits(bandit: Bandit) -> None:
         assert "users are new" not in " ".join(promised["assumptions"])
 
 
-def test_epsilon_of_new_users_is_kept_as_it_was(bandit: Bandit) -> None:
+def test_the_guarantee_of_new_users_is_unchanged(bandit: Bandit) -> None:
     words = ("--algorithms", "dist-dp-se")
     plain = bandit("run", *SMALL, *words, "--json").json
     same = bandit("run", *SMALL, *words, "--honest", "100%", "--dropouts", "0", "--json").json
@@ -57,7 +57,7 @@ def test_epsilon_of_new_users_is_kept_as_it_was(bandit: Bandit) -> None:
     assert not {"max_visits", "honest", "dropouts", "aggregation", "users"} & plain.keys()
 
 
-def test_the_presets_algorithms_that_can_be_played_are() -> None:
+def test_only_algorithms_that_support_visits_are_played() -> None:
     found = read_experiment("cz/easy", visits="3", dropouts="5%")
     assert found.algorithms == ("dist-dp-se", "dist-rdp-se", "dist-cdp-se", "se")
     written = found.to_json()
@@ -66,7 +66,7 @@ def test_the_presets_algorithms_that_can_be_played_are() -> None:
     assert {*read_experiment("cz/easy").algorithms} - {*gone} == {"dp-se"}
 
 
-def test_a_run_that_is_out_of_users_says_how_many_rounds_taught_nothing(bandit: Bandit) -> None:
+def test_a_run_out_of_users_states_the_number_of_unused_rounds(bandit: Bandit) -> None:
     words = ("--visits", "4", "--algorithms", "dist-dp-se")
     # 10 users give at most 40 rewards, and the first batch of three arms needs more.
     found = bandit("run", *SMALL, *words, "--users", "10", "--json").json
@@ -95,7 +95,7 @@ def holds(found: dict[str, Any]) -> bool:
     return recheck(sealed(found)).holds
 
 
-def test_a_certificate_is_of_all_visits_and_noise_for_one_does_not_pass(
+def test_a_certificate_covers_all_visits_and_noise_for_one_fails(
     bandit: Bandit, tmp_path: Path
 ) -> None:
     words = ("--algorithms", "dist-dp-se")
@@ -114,7 +114,7 @@ def test_a_certificate_is_of_all_visits_and_noise_for_one_does_not_pass(
     assert not holds({**found, "parts": once["parts"]})
 
 
-def test_a_certificate_says_who_may_vanish(bandit: Bandit, tmp_path: Path) -> None:
+def test_a_certificate_states_the_planned_dropouts(bandit: Bandit, tmp_path: Path) -> None:
     words = ("--algorithms", "dist-dp-se", "--dropouts", "5%", "--honest", "90%")
     found = certificate(bandit, tmp_path / "gone", *words)
     (said,) = [each for each in found["assumptions"] if "vanish" in each]
@@ -125,7 +125,7 @@ def test_a_certificate_says_who_may_vanish(bandit: Bandit, tmp_path: Path) -> No
         assert not holds({**found, "assumptions": changed})
 
 
-def test_masks_are_really_run(bandit: Bandit, tmp_path: Path) -> None:
+def test_masked_aggregation_is_executed(bandit: Bandit, tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("a,b\n1,0\n1,0.5\n0.5,0\n", encoding="utf-8")
     answer = bandit(
@@ -138,7 +138,7 @@ def test_masks_are_really_run(bandit: Bandit, tmp_path: Path) -> None:
     assert "Assumed: the masked aggregation hides all but the sum" in answer.out
 
 
-def test_a_release_that_masks_cannot_carry_is_refused_before_the_first(bandit: Bandit) -> None:
+def test_a_release_too_large_for_masks_is_refused_before_the_run(bandit: Bandit) -> None:
     words = ("--aggregation", "masked", "--algorithms", "dist-dp-se", "-T", "3000000")
     answer = bandit("run", "cz/easy", "--epsilon", "1", "--instances", "1", *words)
     assert answer.code == 2

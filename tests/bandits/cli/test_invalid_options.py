@@ -75,7 +75,7 @@ REFUSED: dict[str, str] = {
 
 @pytest.mark.usefixtures("never_played")
 @pytest.mark.parametrize("line", REFUSED)
-def test_a_run_that_cannot_be_made_is_refused_by_name_and_leaves_nothing(
+def test_an_impossible_run_is_refused_by_name_and_leaves_no_files(
     bandit: Bandit, line: str
 ) -> None:
     Path("q/regret.csv").mkdir(parents=True)
@@ -125,7 +125,7 @@ EXACT = ["1/3", "0.3", "0.50000000000000000001", "1e-6"]
 
 
 @pytest.mark.parametrize("text", EXACT)
-def test_a_float_stands_for_no_less_and_hardly_more(text: str) -> None:
+def test_an_epsilon_is_printed_as_the_next_float_above(text: str) -> None:
     exact = Fraction(text)
     found = float_up(exact)
     assert Fraction(repr(found)) >= exact
@@ -134,13 +134,13 @@ def test_a_float_stands_for_no_less_and_hardly_more(text: str) -> None:
     assert Fraction(regret_table._decimal(text)) >= exact
 
 
-def test_epsilons_below_are_caught() -> None:
+def test_epsilons_rounded_down_are_detected() -> None:
     nearest = rewired(render._epsilon, up=lambda value, digits: f"{float(value):.{digits}g}")
     assert Fraction(nearest(float_up(Fraction(1, 3)))) < Fraction(1, 3)
     assert Fraction(repr(float(Fraction(1, 3)))) < Fraction(1, 3)
 
 
-def test_a_run_prints_them_upwards_wherever_it_does(bandit: Bandit) -> None:
+def test_a_run_prints_every_epsilon_rounded_up(bandit: Bandit) -> None:
     words = ["--epsilon", "1/3", "--output", "out"]
     answer = bandit(*RUN, *words)
     assert answer.code == 0
@@ -152,7 +152,7 @@ def test_a_run_prints_them_upwards_wherever_it_does(bandit: Bandit) -> None:
     assert table.splitlines()[1].split()[:2] == ["cdp-se", "0.333333333334"]
 
 
-def test_two_epsilons_of_one_float_are_refused(bandit: Bandit) -> None:
+def test_two_epsilons_with_the_same_float_are_refused(bandit: Bandit) -> None:
     both = ("0.50000000000000000001", "0.50000000000000000002")
     answer = bandit(*RUN, "--epsilon", both[0], "--epsilon", both[1])
     assert (answer.code, answer.out) == (2, "")

@@ -31,7 +31,7 @@ def rows(bandit: Bandit, *words: str) -> dict[str, Any]:
 
 @by_day(1)
 @pytest.mark.parametrize("release", ["tree", "factorisation"])
-def test_rows_are_as_those_of_other_families(bandit: Bandit, release: str) -> None:
+def test_rows_have_the_fields_of_other_families(bandit: Bandit, release: str) -> None:
     found = rows(bandit, "csb/topk", *SMALL, "--algorithms", EVERY, "--release", release)
     assert [*found] == EVERY.split(",")
     for name, row in found.items():
@@ -52,7 +52,7 @@ def test_rows_are_as_those_of_other_families(bandit: Bandit, release: str) -> No
             assert 1.9 < promised["epsilon_upper"] <= 2
 
 
-def test_the_epsilon_at_a_delta_is_that_of_the_noise(bandit: Bandit) -> None:
+def test_the_epsilon_at_a_delta_is_derived_from_the_noise(bandit: Bandit) -> None:
     """At delta > 0 many small losses compose to less than their sum; computed independently."""
     words = ("--algorithms", "cucb-dp", "--release", "tree")
     row = rows(bandit, "csb/topk", *SMALL, *words)["cucb-dp"]
@@ -70,7 +70,7 @@ def test_the_same_seed_gives_the_same_rows_in_any_number_of_processes(bandit: Ba
     assert bandit(*words, "--algorithms", "cucb,cucb-ldp2", "--seed", "2").out != first.out
 
 
-def test_a_run_goes_on_where_it_was_ended(bandit: Bandit) -> None:
+def test_an_interrupted_run_continues(bandit: Bandit) -> None:
     words = ("run", "csb/topk", *SMALL, "--algorithms", "cucb,cucb-dp", "--json")
     whole = bandit(*words, "--resume", "state")
     lines = Path("state").read_bytes().splitlines(keepends=True)
@@ -102,7 +102,7 @@ def test_certificates_are_written_and_hold(bandit: Bandit) -> None:
         assert any("fails" in str(each) for each in recheck(json.dumps(forged)).findings)
 
 
-def test_the_lower_bound_of_a_hard_instance_is_beside_it(bandit: Bandit) -> None:
+def test_a_hard_instance_prints_its_lower_bound(bandit: Bandit) -> None:
     words = ("csb/hard-paths", "-T", "300", "--instances", "1", "--algorithms", "cucb-ldp2")
     answer = bandit("run", *words, "--epsilon", "1/2", "--output", "out", "--json")
     assert answer.code == 0, answer.err
@@ -152,7 +152,7 @@ def test_rows_have_epsilon_delta_regret_and_communication(bandit: Bandit) -> Non
     assert found["sdp-dpe"]["communication"]["bits"] > found["cdp-dpe"]["communication"]["bits"]
 
 
-def test_pure_epsilon_is_promised_and_certified(bandit: Bandit) -> None:
+def test_pure_epsilon_of_linear_bandits_is_derived_and_certified(bandit: Bandit) -> None:
     """Li, Zhou and Ji, Remark C.9."""
     words = ("lzj/table2", "--algorithms", "pe,cdp-pe,ldp-pe", "--calibration", "pure")
     answer = bandit("run", *words, *FEW, "--json", "--output", "out")
@@ -167,7 +167,7 @@ def test_pure_epsilon_is_promised_and_certified(bandit: Bandit) -> None:
 
 
 @pytest.mark.nightly
-def test_the_order_of_the_figure_with_true_guarantees() -> None:
+def test_the_order_of_the_algorithms_agrees_with_an_independent_simulation() -> None:
     """Independent simulation: DPE < CDP < 3 DPE, SDP < 1.5 CDP, LDP > 50 CDP, uniform 0.65."""
     experiment = Experiment(
         preset="lzj/fig2",

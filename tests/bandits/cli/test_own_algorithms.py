@@ -47,7 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_it_is_played_compared_and_drawn(bandit: Bandit) -> None:
+def test_a_user_defined_policy_is_played_compared_and_plotted(bandit: Bandit) -> None:
     names = "own.py:Halving,own_module:Halving,cdp-se"
     found = bandit("run", "cz/easy", *SMALL, "--algorithms", names, "-o", "out", "--json").json
     one, other, built_in = found["rows"]
@@ -61,7 +61,7 @@ def test_it_is_played_compared_and_drawn(bandit: Bandit) -> None:
     assert bandit("plot", "out", "-o", "regret.svg").code == 0
 
 
-def test_a_state_is_of_the_source_of_its_policies(bandit: Bandit, folder: Path) -> None:
+def test_a_state_file_is_bound_to_the_source_of_its_policies(bandit: Bandit, folder: Path) -> None:
     begun = (*("run", "cz/easy"), *SMALL, "--algorithms", "own.py:Halving", "--resume", "state")
     assert bandit(*begun).code == 0
     assert bandit(*begun).code == 0
@@ -84,7 +84,7 @@ def test_a_state_is_of_the_source_of_its_policies(bandit: Bandit, folder: Path) 
         ("own.py:Halving,own.py:Halving", "must not have duplicates"),
     ],
 )
-def test_other_forms_are_refused_in_one_line(bandit: Bandit, name: str, said: str) -> None:
+def test_other_forms_of_policies_are_refused(bandit: Bandit, name: str, said: str) -> None:
     refused = bandit("run", "cz/easy", *SMALL, "--algorithms", name)
     assert refused.code == 2
     assert refused.err.startswith("error: --algorithms = ")
@@ -93,19 +93,23 @@ def test_other_forms_are_refused_in_one_line(bandit: Bandit, name: str, said: st
 
 
 @pytest.mark.parametrize(("name", "said"), [("Halves", "SystemExit(0)"), ("Unsized", "TypeError")])
-def test_an_error_of_it_is_its_own(bandit: Bandit, name: str, said: str) -> None:
+def test_an_error_of_a_user_defined_policy_names_the_policy(
+    bandit: Bandit, name: str, said: str
+) -> None:
     found = bandit("run", "cz/easy", *SMALL, "--algorithms", f"others.py:{name}")
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith(f"error: --algorithms = others.py:{name}: raised {said}")
 
 
 @pytest.mark.parametrize("name", ["chance", "former"])
-def test_the_failure_probability_is_passed_by_either_name(bandit: Bandit, name: str) -> None:
+def test_a_policy_receives_the_failure_probability_by_either_name(
+    bandit: Bandit, name: str
+) -> None:
     words = ("--algorithms", f"others.py:{name}", "--failure-probability", "1/50")
     assert "OSError: 1/50" in bandit("run", "cz/easy", *SMALL, *words).err
 
 
-def test_workers_keep_nothing_of_a_run_and_read_the_file_of_their_folder(
+def test_workers_keep_no_state_of_a_run_and_reload_policies(
     bandit: Bandit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Otherwise results would depend on the number of processes, and on an interruption.

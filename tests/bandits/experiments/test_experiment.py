@@ -43,7 +43,7 @@ def _cells() -> list[Cell]:
     return played(small())
 
 
-def test_cells_come_in_the_order_of_the_plan(cells: list[Cell]) -> None:
+def test_cells_are_in_the_order_of_the_plan(cells: list[Cell]) -> None:
     wanted = [
         Task(algorithm=algorithm, epsilon=epsilon, instance=instance)
         for algorithm in ("cdp-se", "dist-dp-se")
@@ -58,14 +58,14 @@ def test_cells_come_in_the_order_of_the_plan(cells: list[Cell]) -> None:
         assert list(cell.regret) == sorted(cell.regret)
 
 
-def test_a_cell_depends_on_nothing_beside_it(cells: list[Cell]) -> None:
+def test_a_cell_does_not_depend_on_other_cells(cells: list[Cell]) -> None:
     assert played(small()) == cells
     assert played(small(algorithms=("dist-dp-se",), epsilons=(1,))) == cells[6:]
     assert played(small(algorithms=("se", "cdp-se"), instances=1))[2:] == cells[:3:2]
     assert played(small(), done=cells[:5]) == cells
 
 
-def test_every_part_of_a_cells_name_is_in_its_coins(cells: list[Cell]) -> None:
+def test_every_part_of_the_name_of_a_cell_changes_its_seed(cells: list[Cell]) -> None:
     task = Task(algorithm="cdp-se", epsilon="1/2", instance=0)
     names = [
         ("rewards", small(), task),
@@ -89,7 +89,7 @@ def test_every_part_of_a_cells_name_is_in_its_coins(cells: list[Cell]) -> None:
     assert central != shared
 
 
-def test_algorithms_that_share_their_coins_are_caught() -> None:
+def test_algorithms_that_share_random_numbers_are_detected() -> None:
     same = mutated(_coins, "experiment.preset, task.algorithm, ", "experiment.preset, ")
     broken = rewired(module.play_task, _coins=same)
     experiment = small(epsilons=(1,), instances=1)
@@ -98,7 +98,7 @@ def test_algorithms_that_share_their_coins_are_caught() -> None:
     assert runs[0].regret == runs[1].regret
 
 
-def test_processes_find_the_same(cells: list[Cell]) -> None:
+def test_several_processes_give_the_same_results(cells: list[Cell]) -> None:
     seen: list[int] = []
     stored: list[Cell] = []
     found = played(small(), jobs=2, progress=seen.append, store=stored.append)
@@ -106,7 +106,7 @@ def test_processes_find_the_same(cells: list[Cell]) -> None:
     assert seen == [*range(9)]
 
 
-def test_a_worker_that_dies_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_dies_gives_a_one_line_error(monkeypatch: pytest.MonkeyPatch) -> None:
     kills = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731  # sent by value
     monkeypatch.setattr(module, "_play_group", kills)
     with pytest.raises(DpcoreError, match="a worker process was lost"):
@@ -131,7 +131,7 @@ def test_rows_are_means_over_instances(cells: list[Cell]) -> None:
         assert row.guarantee["epsilon_upper"] <= row.epsilon
 
 
-def test_the_standard_error_is_that_of_a_mean() -> None:
+def test_the_standard_error_agrees_with_its_formula() -> None:
     values = (0.0, 1.0, 2.0, 5.0)
     mean, error = mean_and_error(values)
     assert mean == 2.0
@@ -141,7 +141,7 @@ def test_the_standard_error_is_that_of_a_mean() -> None:
     assert mean_and_error((3.0,)) == (3.0, None)
 
 
-def test_a_guarantee_is_derived_and_never_smaller_in_words() -> None:
+def test_the_text_of_a_guarantee_is_rounded_up() -> None:
     wide = small(algorithms=("dist-rdp-se", "se", "vb-sdp-ae"), epsilons=("1/2",))
     promised = guarantee_json(wide.guarantee("dist-rdp-se", "1/2", 4), "1e-6")
     assert promised["pure"] is None
@@ -194,11 +194,11 @@ def digest(played: Any = play_task) -> str:
     return found.hexdigest()[:32]
 
 
-def test_draws_change_only_with_the_name_of_the_recipe() -> None:
+def test_draws_change_only_with_the_name_of_the_scheme() -> None:
     assert (RECIPE, digest()) == KNOWN
 
 
-def test_other_coins_are_other_draws() -> None:
+def test_a_changed_stream_of_bits_changes_the_draws() -> None:
     other = mutated(_coins, "[use, experiment.seed, *cell]", "[use, *cell, experiment.seed]")
     played = rewired(module.play_task, _coins=other)
     assert digest(played) != KNOWN[1]
@@ -206,7 +206,7 @@ def test_other_coins_are_other_draws() -> None:
     assert _coins("rewards", SMALL, task) != other("rewards", SMALL, task)
 
 
-def test_a_digest_of_worlds_sees_all_that_defines_them() -> None:
+def test_the_digest_of_worlds_covers_all_their_parameters() -> None:
     table = Table(rewards=([0, 1, "1/2", "1/2"], [1, 0]))
     worlds: list[Environment] = [
         Bernoulli(means=(0.5, 0.5)),

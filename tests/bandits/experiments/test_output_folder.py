@@ -35,7 +35,7 @@ def filled(bandit: Bandit, algorithms: str = "cdp-se") -> dict[str, bytes]:
 @pytest.mark.usefixtures("never_played")
 @pytest.mark.parametrize("name", ["rows.json", CERTIFICATE])
 @pytest.mark.parametrize("option", ["--data", "--resume"])
-def test_no_run_writes_over_what_it_reads(bandit: Bandit, option: str, name: str) -> None:
+def test_no_run_overwrites_its_input(bandit: Bandit, option: str, name: str) -> None:
     Path(name).write_text("mine\n")
     Path("d").symlink_to(".")
     Path("link").symlink_to(name)
@@ -56,7 +56,7 @@ def test_no_run_writes_over_what_it_reads(bandit: Bandit, option: str, name: str
 
 @pytest.mark.usefixtures("never_played")
 @pytest.mark.parametrize("name", RESULTS)
-def test_a_state_is_not_begun_where_results_go(bandit: Bandit, name: str) -> None:
+def test_a_state_file_is_refused_in_the_place_of_results(bandit: Bandit, name: str) -> None:
     for folder in ("new", "."):
         place = str(Path(folder, name))
         answer = bandit(*RUN, "--algorithms", "cdp-se", "-o", folder, "--resume", place)
@@ -64,7 +64,7 @@ def test_a_state_is_not_begun_where_results_go(bandit: Bandit, name: str) -> Non
     assert list(Path().iterdir()) == []
 
 
-def test_one_file_is_not_both_data_and_state(bandit: Bandit) -> None:
+def test_one_file_cannot_be_both_data_and_state(bandit: Bandit) -> None:
     Path("all.csv").write_text("item_id,click\n")
     os.link("all.csv", "other")
     for path in ("all.csv", "other"):
@@ -107,22 +107,20 @@ def refused_to_replace(bandit: Bandit, name: str) -> None:
 @pytest.mark.usefixtures("never_played")
 @pytest.mark.parametrize("name", RESULTS)
 @pytest.mark.parametrize("text", [None, "[]"])
-def test_files_of_somebody_else_are_not_replaced(
-    bandit: Bandit, name: str, text: str | None
-) -> None:
+def test_foreign_files_are_not_replaced(bandit: Bandit, name: str, text: str | None) -> None:
     Path("out").mkdir()
     Path("out", name).write_text(MINE[name] if text is None else text)
     refused_to_replace(bandit, name)
 
 
-def test_nor_beside_results_of_ours(bandit: Bandit) -> None:
+def test_foreign_files_beside_results_are_not_replaced(bandit: Bandit) -> None:
     for name, ours in filled(bandit).items():
         Path("out", name).write_text(MINE[name])
         refused_to_replace(bandit, name)
         Path("out", name).write_bytes(ours)
 
 
-def test_a_file_that_came_during_a_run_is_not_replaced(
+def test_a_file_created_during_a_run_is_not_replaced(
     bandit: Bandit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def played(*args: Any) -> Run:
@@ -137,7 +135,7 @@ def test_a_file_that_came_during_a_run_is_not_replaced(
     assert contents("out") == {"regret.csv": MINE["regret.csv"].encode()}
 
 
-def test_only_certificates_that_the_record_implies_are_removed(bandit: Bandit) -> None:
+def test_only_certificates_named_by_the_old_record_are_removed(bandit: Bandit) -> None:
     kept = filled(bandit, "dist-dp-se,cdp-se")[CERTIFICATE]
     for name in ("certificate-KEEP.json", "certificate-cdp-se-2.json"):
         Path("out", name).write_bytes(kept)
@@ -158,7 +156,7 @@ def test_only_certificates_that_the_record_implies_are_removed(bandit: Bandit) -
     assert contents("out") == {}
 
 
-def test_what_makes_a_file_ours_is_checked(bandit: Bandit) -> None:
+def test_the_ownership_of_each_file_is_checked(bandit: Bandit) -> None:
     filled(bandit)
     one = Experiment(
         preset="cz/easy", algorithms=("cdp-se",), epsilons=(1,), horizon=1000, instances=2
@@ -207,7 +205,7 @@ def test_a_run_that_fails_to_write_leaves_no_mixed_record(
     assert set(filled(bandit, "se")) == {"rows.json", "regret.csv", "regret.svg"}
 
 
-def test_rows_are_the_first_to_go_and_the_last_to_come(
+def test_rows_are_deleted_first_and_written_last(
     bandit: Bandit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed: list[str] = []
@@ -233,7 +231,7 @@ def test_rows_are_the_first_to_go_and_the_last_to_come(
     assert written == ["regret.csv", CERTIFICATE, "regret.svg", "rows.json"]
 
 
-def test_ctrl_c_while_results_are_written_says_so(
+def test_ctrl_c_while_results_are_written_is_reported(
     bandit: Bandit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing(monkeypatch, "write_csv", KeyboardInterrupt())

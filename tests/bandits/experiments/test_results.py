@@ -70,7 +70,7 @@ def sentence(stated: Any, delta: str) -> str:
 
 
 @pytest.mark.parametrize("text", EXACT)
-def test_no_number_of_a_sentence_is_rounded_down(text: str) -> None:
+def test_no_number_in_the_text_of_a_guarantee_is_rounded_down(text: str) -> None:
     exact = Fraction(text)
     assert Fraction(sentence(Pure(exact), "1e-6")) >= exact
     epsilon, delta = sentence(exact, text).strip("()").split(", ")
@@ -78,7 +78,7 @@ def test_no_number_of_a_sentence_is_rounded_down(text: str) -> None:
     assert exact <= Fraction(delta) <= exact * Fraction(1002, 1000)
 
 
-def test_short_numbers_are_written_exactly_and_long_ones_upwards() -> None:
+def test_short_numbers_are_printed_exactly_and_long_ones_rounded_up() -> None:
     for text in EXACT[:-1]:
         assert Fraction(written_up(Fraction(text))) == Fraction(text)
     long = Fraction(10**20 + 1, 3 * 10**20)
@@ -89,7 +89,7 @@ def test_short_numbers_are_written_exactly_and_long_ones_upwards() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("closed", ["| true", "> /dev/full"])
-def test_results_outlive_their_standard_output(tmp_path: Path, closed: str) -> None:
+def test_results_are_written_even_if_standard_output_is_closed(tmp_path: Path, closed: str) -> None:
     words = [*RUN, "--algorithms", "se", "--epsilon", "1", "--output", "out", "--json"]
     (tmp_path / "start.py").write_text(MAIN)
     shell = f"{sys.executable} start.py bandit {' '.join(words)} {closed}"
@@ -106,7 +106,7 @@ def test_results_outlive_their_standard_output(tmp_path: Path, closed: str) -> N
         ("csb/topk", "cucb-dp", {}),
     ],
 )
-def test_a_cell_gives_the_certificate_of_its_run(
+def test_the_certificate_of_a_cell_is_that_of_its_run(
     preset: str, algorithm: str, more: dict[str, Any]
 ) -> None:
     experiment = Experiment(
@@ -137,7 +137,7 @@ def line(algorithm: str, epsilon: str, mean: float) -> PlotLine:
     )
 
 
-def test_what_has_no_regret_is_left_out_of_the_picture_and_said(tmp_path: Path) -> None:
+def test_runs_without_regret_are_omitted_from_the_figure_with_a_remark(tmp_path: Path) -> None:
     path = tmp_path / "regret.svg"
     lines = [line("se", "1", 0.0), line("se", "2", 0.5), line("cdp-se", "2", 0.0)]
     said = draw_results(lines, path)
@@ -157,7 +157,7 @@ def written(path: Path, experiment: Experiment = SMALL) -> list[str]:
     return path.read_text().splitlines(keepends=True)
 
 
-def test_every_column_is_what_it_is_called(tmp_path: Path) -> None:
+def test_every_column_has_the_named_quantity(tmp_path: Path) -> None:
     path = tmp_path / "regret.csv"
     other = replace(
         SMALL, epsilons=("1/2", 2), radius="paper", schedule="released", seed=7, delta="1e-3"
@@ -207,14 +207,14 @@ HEAD = ",".join(COLUMNS) + "\n"
         (HEAD + '"x\n', "is not valid CSV"),
     ],
 )
-def test_what_is_no_table_is_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_table_is_refused(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "regret.csv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InvalidParameter, match=words):
         read_lines(path)
 
 
-def test_a_table_that_was_cut_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_table_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "regret.csv"
     text = "".join(written(path))
     # A file cut within the last number has another number; a file cut after a line lacks the end of
@@ -236,7 +236,7 @@ def test_a_table_that_was_cut_is_refused(tmp_path: Path) -> None:
         read_lines(path)
 
 
-def test_an_instance_counts_once(tmp_path: Path) -> None:
+def test_an_instance_is_counted_once(tmp_path: Path) -> None:
     path = tmp_path / "regret.csv"
     lines = written(path)
     path.write_text("".join([*lines, *lines[1:]]))

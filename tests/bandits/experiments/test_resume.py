@@ -55,7 +55,9 @@ def stored(tmp_path: Path) -> tuple[Path, bytes, list[Cell]]:
     return path, path.read_bytes(), cells
 
 
-def test_a_file_holds_the_experiment_and_its_cells(whole: tuple[Path, bytes, list[Cell]]) -> None:
+def test_a_state_file_contains_the_experiment_and_its_cells(
+    whole: tuple[Path, bytes, list[Cell]],
+) -> None:
     path, data, cells = whole
     assert cells == cells_of(SMALL)
     first, *others = (json.loads(record) for record in records(path))
@@ -65,7 +67,7 @@ def test_a_file_holds_the_experiment_and_its_cells(whole: tuple[Path, bytes, lis
     assert path.read_bytes() == data
 
 
-def test_a_file_that_was_torn_anywhere_goes_on_to_the_same_bytes(
+def test_a_state_file_torn_anywhere_resumes_to_the_same_bytes(
     whole: tuple[Path, bytes, list[Cell]],
 ) -> None:
     path, data, cells = whole
@@ -78,7 +80,7 @@ def test_a_file_that_was_torn_anywhere_goes_on_to_the_same_bytes(
         assert path.read_bytes() == data
 
 
-def test_a_power_cut_that_leaves_zeros_is_a_torn_end(
+def test_zeros_left_by_a_power_cut_count_as_a_torn_end(
     whole: tuple[Path, bytes, list[Cell]],
 ) -> None:
     path, data, cells = whole
@@ -90,7 +92,7 @@ def test_a_power_cut_that_leaves_zeros_is_a_torn_end(
 
 
 @pytest.mark.usefixtures("never_played")
-def test_what_is_stored_is_not_played_again(tmp_path: Path) -> None:
+def test_stored_cells_are_not_played_again(tmp_path: Path) -> None:
     path, cells = begun(tmp_path / "state"), cells_of(SMALL)
     write(path, *records(path), *(_json(cell.to_json()) for cell in cells))
     assert kept(path) == cells
@@ -105,7 +107,7 @@ OTHERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_another_experiment_is_refused_by_name(
+def test_a_state_file_of_another_experiment_is_refused_by_name(
     whole: tuple[Path, bytes, list[Cell]], name: str
 ) -> None:
     path, data, _ = whole
@@ -116,7 +118,7 @@ def test_another_experiment_is_refused_by_name(
 
 
 @pytest.mark.parametrize("name", ["data", "recipe", "worlds"])
-def test_other_data_coins_and_worlds_are_refused(
+def test_other_data_seeds_and_worlds_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     # The version does not identify the code or scikit-learn, which may have changed.
@@ -132,7 +134,7 @@ def test_other_data_coins_and_worlds_are_refused(
     refused(path, f"another value of {name}", worlds)
 
 
-def test_a_record_that_was_changed_moved_or_left_out_is_refused(
+def test_a_changed_moved_or_omitted_record_is_refused(
     whole: tuple[Path, bytes, list[Cell]],
 ) -> None:
     path, data, cells = whole
@@ -196,7 +198,7 @@ print(*sizes)
 """
 
 
-def test_kill_9_at_random_moments_changes_nothing(tmp_path: Path) -> None:
+def test_kill_9_at_random_moments_does_not_change_the_result(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         cwd=tmp_path,
@@ -227,7 +229,7 @@ def refused(path: Path, words: str, worlds: Worlds = WORLDS) -> None:
     assert path.read_bytes() == data
 
 
-def test_a_cell_is_on_the_disk_before_the_next_is_stored(
+def test_a_cell_is_flushed_before_the_next_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "state.jsonl"
@@ -246,7 +248,7 @@ def test_a_cell_is_on_the_disk_before_the_next_is_stored(
 
 
 @pytest.mark.parametrize("name", ["dpcore", "numpy"])
-def test_another_version_is_refused(
+def test_a_state_file_of_another_version_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     begun(tmp_path / "state.jsonl")
@@ -268,18 +270,18 @@ def test_cells_in_another_order_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change", [{"pulls": [500, 0, False]}, {"regret": [1, 2]}, {"another": 1}], ids=str
 )
-def test_a_record_that_holds_no_cell_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_a_record_without_a_cell_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     path = begun(tmp_path / "state")
     write(path, *records(path), _json({**cells_of(SMALL)[0].to_json(), **change}))
     refused(path, "contains invalid data .* in cell 1")
 
 
 @pytest.mark.parametrize("header", [b"{", b"7", b"[" * 100_000])
-def test_a_header_that_is_none_is_refused(tmp_path: Path, header: bytes) -> None:
+def test_an_invalid_header_is_refused(tmp_path: Path, header: bytes) -> None:
     write(tmp_path / "state", header, _json(cells_of(SMALL)[0].to_json()))
     refused(tmp_path / "state", "contains invalid data")
 
 
-def test_what_json_does_not_know_is_never_written() -> None:
+def test_nan_and_infinity_are_never_written_as_json() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         _json({"mean_bits_per_user": float("nan")})

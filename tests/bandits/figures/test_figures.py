@@ -52,7 +52,7 @@ NOISY = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 LESS = tuple(value - 0.1 - 0.01 * (i % 2) for i, value in enumerate(NOISY))
 
 
-def test_a_small_difference_of_pairs_is_seen() -> None:
+def test_a_small_difference_of_paired_runs_is_decided() -> None:
     assert is_less("", "", outcome(*LESS), outcome(*NOISY)).verdict == "holds"
     assert is_less("", "", outcome(*NOISY), outcome(*LESS)).verdict == "does not hold"
     assert is_same("", "", outcome(*LESS), outcome(*NOISY)).verdict == "holds"
@@ -69,7 +69,7 @@ def test_a_verdict_that_ignores_the_error_decides_too_much() -> None:
     assert bold(shuffled, NOISY) == "holds"
 
 
-def test_the_same_is_decided_by_a_tenth_and_not_by_a_large_error() -> None:
+def test_equality_is_decided_within_a_tenth_and_not_by_a_large_error() -> None:
     other = np.array(NOISY)
     noise = np.array([1.0, -1.0, 1.0, -1.0, 1.0, -1.0])
     for factor, error, verdict in (
@@ -89,7 +89,7 @@ def test_the_same_is_decided_by_a_tenth_and_not_by_a_large_error() -> None:
     assert section._same(tuple(other + noise), NOISY) == "not decided"
 
 
-def test_the_error_of_a_ratio_is_that_of_pairs() -> None:
+def test_the_error_of_a_ratio_is_computed_from_pairs() -> None:
     world = np.random.default_rng(1)
     below = world.gamma(4.0, size=400)
     above = below * (0.5 + 0.05 * world.standard_normal(400))
@@ -101,7 +101,7 @@ def test_the_error_of_a_ratio_is_that_of_pairs() -> None:
     assert ratio(apart.tolist(), below.tolist()).error > 5 * found.error
 
 
-def test_a_run_without_its_best_arm_is_counted_and_no_other() -> None:
+def test_only_runs_that_dropped_the_best_arm_are_counted() -> None:
     def played(*active: int, best: tuple[int, ...] = (0,)) -> tuple[Environment, Cell]:
         means = tuple(0.5 if arm in best else 0.25 for arm in range(3))
         return Bernoulli(means=means), Cell(
@@ -151,7 +151,7 @@ def test_the_same_seed_gives_the_same_folder(tmp_path: Path) -> None:
         ("--output FOLDER --quick --mslr absent.txt --only real_rewards", "absent.txt"),
     ],
 )
-def test_bad_commands_end_with_a_sentence(
+def test_bad_commands_give_a_one_line_error(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -211,7 +211,7 @@ def test_less_noise_than_a_route_found_is_not_certified() -> None:
 
 
 @pytest.mark.nightly  # a search over compositions of binomial noise
-def test_bits_by_advanced_composition_are_equation_14() -> None:
+def test_bits_by_advanced_composition_agree_with_equation_14() -> None:
     given: dict[str, Any] = {"law": "binomial", "epsilon": 1, "delta": "1e-6", "max_visits": 64}
     bits = visit_noise(route="advanced", **given)
     exact = visit_noise(route="exact", **given)
@@ -269,11 +269,11 @@ def differences(results: Any, outcomes: Outcomes) -> list[str]:
     return found
 
 
-def test_rows_of_the_table_are_what_the_code_gives(played: Outcomes) -> None:
+def test_rows_of_the_table_agree_with_the_code(played: Outcomes) -> None:
     assert differences(RESULTS, played) == [], "make figures"
 
 
-def test_a_table_of_other_coins_is_seen(played: Outcomes) -> None:
+def test_a_table_from_another_seed_is_detected(played: Outcomes) -> None:
     others = deepcopy(RESULTS)
     row = row_of(others, "cz", world="easy, T = 1e6", algorithm="dist-dp-se", epsilon=EPSILON)
     row["paper"]["value"] += 1
@@ -282,7 +282,7 @@ def test_a_table_of_other_coins_is_seen(played: Outcomes) -> None:
     assert {"dist-dp-se, paper", "dist-dp-se, wrong arm"} <= set(found)
 
 
-def test_the_committed_page_is_that_of_its_numbers(tmp_path: Path) -> None:
+def test_the_committed_page_agrees_with_its_numbers(tmp_path: Path) -> None:
     assert complaints(FIGURES) == []
     for path in FIGURES.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -293,7 +293,7 @@ def test_the_committed_page_is_that_of_its_numbers(tmp_path: Path) -> None:
     assert complaints(tmp_path) == ["README.md", "radius.svg"]
 
 
-def test_the_committed_figures_are_of_whole_runs() -> None:
+def test_the_committed_figures_are_of_complete_runs() -> None:
     assert RESULTS["instances"] == WHOLE.instances
     names = [
         "cz",
@@ -314,7 +314,7 @@ def test_the_committed_figures_are_of_whole_runs() -> None:
     assert len(rows) == 2 * 3 * 9
 
 
-def test_every_picture_says_what_its_bands_are() -> None:
+def test_every_figure_explains_its_bands() -> None:
     note = f"one standard error over {WHOLE.instances} instances"
     pictures = [path for path in FIGURES.glob("*.svg") if path.name not in OTHERS]
     silent = [path.name for path in pictures if note not in path.read_text(encoding="utf-8")]
@@ -322,7 +322,7 @@ def test_every_picture_says_what_its_bands_are() -> None:
     assert silent == []
 
 
-def test_certified_noise_costs_what_the_page_says() -> None:
+def test_certified_noise_has_the_cost_on_the_page() -> None:
     for row in rows_of(RESULTS, "promise"):
         assert float(row["epsilon at 1e-6"]) <= float(row["epsilon asked"])
     weaker = [
@@ -334,7 +334,7 @@ def test_certified_noise_costs_what_the_page_says() -> None:
     assert all(float(row["epsilon at 1e-6"]) > 2 for row in weaker)
 
 
-def test_numbers_on_the_page_are_on_the_page_of_figures() -> None:
+def test_numbers_on_the_page_of_bandits_are_on_the_page_of_figures() -> None:
     figures = (FIGURES / "README.md").read_text(encoding="utf-8")
     cells = re.findall(r"[\d.]+(?: ± [\d.e-]+)?", figures)
     known = {*cells, *(cell.partition(" ")[0] for cell in cells)}
@@ -361,7 +361,7 @@ def exponents(part: str) -> list[str]:
     return [f"| {name} | {' | '.join(found)} |" for name, found in cells.items()]
 
 
-def test_the_page_shows_what_was_measured() -> None:
+def test_the_tables_on_the_page_are_the_measured_ones() -> None:
     ratios = [
         f"| {row['super_arm']} | {row['ldp1']:.3f} | {row['ldp2']:.3f} "
         f"| {row['ldp1_over_ldp2']:.1f} "
@@ -374,7 +374,7 @@ def test_the_page_shows_what_was_measured() -> None:
     assert [line for line in lines + gaps if line not in PAGE] == []
 
 
-def test_what_the_page_says_of_them_is_so() -> None:
+def test_statements_on_the_page_agree_with_the_measurements() -> None:
     for row, wanted in zip(FOUND["ratios"]["rows"], (3, 6, 11), strict=True):
         assert round(row["ldp1_over_ldp2"]) == wanted
         assert 7 <= row["tree_over_doubling"] <= 8
@@ -390,7 +390,7 @@ def test_what_the_page_says_of_them_is_so() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("part", PARTS)
-def test_the_benchmark_runs(part: str) -> None:
+def test_the_benchmark_of_combinatorial_bandits_runs(part: str) -> None:
     assert measure(part, quick=True)["rows"]
 
 
@@ -400,7 +400,7 @@ def regret(algorithm: str, **where: str) -> float:
     return float(value)
 
 
-def test_the_figures_have_the_shape_of_an_independent_simulation() -> None:
+def test_the_figures_agree_with_an_independent_simulation() -> None:
     dpe, cdp, sdp, ldp = map(regret, ("dpe", "cdp-dpe", "sdp-dpe", "ldp-dpe"))
     assert dpe < cdp < 3 * dpe
     assert sdp < 1.5 * cdp
@@ -416,7 +416,7 @@ def test_the_best_action_is_never_lost() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["dpe", "cdp-dpe"])
-def test_rows_are_what_the_code_gives(name: str) -> None:
+def test_rows_of_linear_bandits_agree_with_the_code(name: str) -> None:
     experiment = Experiment(
         preset="lzj/fig2",
         algorithms=("dpe", "cdp-dpe", "sdp-dpe", "ldp-dpe", "dpe-fixedu"),
@@ -431,7 +431,7 @@ def test_rows_are_what_the_code_gives(name: str) -> None:
 
 
 @pytest.mark.nightly
-def test_the_page_says_whose_data_they_are(tmp_path: Path) -> None:
+def test_the_page_states_the_origin_of_its_data(tmp_path: Path) -> None:
     file = tmp_path / "train.txt"
     file.write_text(letor_text(1), encoding="ascii")
     effort = replace(QUICK, real=500)
@@ -471,7 +471,7 @@ def both(epsilon: str, gap: float, *, paper: bool) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(("gap", "first"), [(0.1, True), (0.02, False), (0.01, False)])
-def test_where_doubling_batches_win_with_the_papers_numbers(
+def test_doubling_batches_win_at_the_gaps_stated_on_the_page(
     gap: float, first: bool
 ) -> None:  # a case
     constant, doubling = both("0.5", gap, paper=True)

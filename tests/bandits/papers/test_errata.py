@@ -46,7 +46,7 @@ def difference_mass(shape: Any, scale: Any, k: int) -> Any:
 
 
 @pytest.mark.nightly
-def test_erratum_1_an_aggregation_that_shows_one_and_a_half_epsilon() -> None:
+def test_erratum_1_an_aggregation_with_a_loss_of_one_and_a_half_epsilon() -> None:
     row = next(r for r in quick() if r.statement == "Theorem 3")
     assert row.parameters == "n = 1024, epsilon = 1, g = 16"
     assert row.exact.upper == Fraction(3, 2)
@@ -87,7 +87,7 @@ def skellam_renyi(variance: int | Fraction, shift: int, order: int) -> Any:
 
 
 @pytest.mark.nightly
-def test_erratum_2_the_printed_minimum() -> None:
+def test_erratum_2_the_printed_minimum_is_unproven() -> None:
     row = find("Theorem 2", "epsilon = 3/10")
     assert row.verdict == "unproven"
     assert row.claimed == Enclosure.exactly(Fraction("1.5075"))
@@ -108,7 +108,7 @@ def gaussian_delta(ratio: Any, epsilon: Any) -> Any:
     return upper - mpmath.exp(epsilon) * mpmath.ncdf(-1 / (2 * ratio) - epsilon * ratio)
 
 
-def test_erratum_3_the_gaussian_mechanism() -> None:
+def test_erratum_3_the_gaussian_mechanism_fails_beyond_epsilon_one() -> None:
     with mpmath.workdps(40):
         ratio = mpmath.sqrt(2 * mpmath.log(5)) / 10
         assert abs(ratio - mpf("0.179412")) < mpf("5e-7")
@@ -164,7 +164,9 @@ def test_erratum_4_lemma_c5_as_printed_is_false() -> None:
 @pytest.mark.parametrize(
     ("epsilon", "used", "needed"), [("1/2", 5572, 268), ("1/10", 139284, 5279)]
 )
-def test_erratum_5_the_bits_of_algorithm_3(epsilon: str, used: int, needed: int) -> None:
+def test_erratum_5_algorithm_3_uses_more_bits_than_necessary(
+    epsilon: str, used: int, needed: int
+) -> None:
     row = find("Algorithm 3, tau", f"epsilon = {epsilon}")
     assert (row.claimed, row.exact) == (Enclosure.exactly(used), Enclosure.exactly(needed))
     with mpmath.workdps(40):
@@ -181,7 +183,7 @@ def test_erratum_5_the_bits_of_algorithm_3(epsilon: str, used: int, needed: int)
     ("s", "epsilon", "delta", "noise", "bound"),
     [(1, "1", "1/1000000", "424", "600"), (20, "10", "1/4", "169", "239.27")],
 )
-def test_erratum_6_the_noise_of_algorithm_2(
+def test_erratum_6_algorithm_2_adds_more_noise_than_necessary(
     s: int, epsilon: str, delta: str, noise: str, bound: str
 ) -> None:
     with mpmath.workdps(40):
@@ -260,7 +262,7 @@ def nodes_of(horizon: int, datum: int) -> int:
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 7, 8, 64, 100])
-def test_erratum_7_levels_of_the_tree(horizon: int) -> None:
+def test_erratum_7_a_tree_has_one_more_level_than_counted(horizon: int) -> None:
     most = max(nodes_of(horizon, datum) for datum in range(1, horizon + 1))
     assert chen_et_al.csb_tree_levels(horizon) == most
     if horizon > 1:
@@ -299,7 +301,7 @@ def test_erratum_8_a_bounded_noise_is_never_pure() -> None:
     assert [(r.exact.lower, r.exact.upper) for r in ours] == [(Fraction(1, 2), Fraction(1, 2))] * 2
 
 
-def test_erratum_9a_the_wrong_rate() -> None:
+def test_erratum_9a_the_rate_of_the_released_code_is_inverted() -> None:
     with mpmath.workdps(40):
         beta = mpmath.exp(-mpf(1) / 32)
         rate = (1 - beta) / beta
@@ -345,7 +347,7 @@ def test_erratum_9a_the_wrong_rate() -> None:
     assert 32 not in released_code.swapped_scale(Fraction(32))
 
 
-def test_erratum_9b_one_draw_for_all_arms() -> None:
+def test_erratum_9b_one_draw_for_all_arms_reveals_the_dataset() -> None:
     noise, half = DiscreteLaplace(scale=2), Fraction(1, 2)
     row = find("released code, DP-SE", "(1, 0)")
     assert (row.verdict, row.exact) == ("fails", Enclosure.exactly(1))
@@ -360,7 +362,7 @@ def test_erratum_9b_one_draw_for_all_arms() -> None:
     assert find("ours: one draw for each arm", "").verdict == "holds"
 
 
-def test_thresholds_are_least() -> None:
+def test_thresholds_are_the_least_ones() -> None:
     noise = PolyaDifference(shape=3, scale=5)
     for failure in (Fraction(1, 10), Fraction(1, 10**6), Fraction(1, 10**20)):
         t = chen_et_al.least_threshold(noise, failure)
@@ -412,7 +414,7 @@ def as_design_states(rows: Iterable[Judgement]) -> bool:
     return all(row.verdict in ("holds", "loose") for row in listed if row.erratum is None)
 
 
-def test_the_quick_replay_says_what_the_design_states() -> None:
+def test_the_quick_replay_has_the_expected_verdicts() -> None:
     start = time.process_time()
     assert as_design_states(quick())
     assert time.process_time() - start < 30
@@ -422,7 +424,7 @@ def test_the_quick_replay_says_what_the_design_states() -> None:
 
 
 @pytest.mark.nightly
-def test_the_whole_replay_says_the_same() -> None:
+def test_the_complete_replay_has_the_expected_verdicts() -> None:
     start = time.process_time()
     found = replay(rows())
     assert time.process_time() - start < 60
@@ -438,7 +440,7 @@ def test_the_whole_replay_says_the_same() -> None:
     assert {row.paper for row in found} == {"CZ", "LZJ", "TKMS", "CSB"}
 
 
-def test_a_flipped_verdict_is_noticed() -> None:
+def test_a_flipped_verdict_is_detected() -> None:
     # Swapping the claim and the truth of a row must invert its verdict.
     for erratum in EXPECTED:
         at = next(i for i, r in enumerate(quick()) if r.erratum == erratum and r.ours)
@@ -459,14 +461,14 @@ def test_a_flipped_verdict_is_noticed() -> None:
         ("proof.lower > claimed.upper", "False"),
     ],
 )
-def test_a_broken_judge_is_noticed(old: str, new: str) -> None:
+def test_a_broken_verdict_function_is_detected(old: str, new: str) -> None:
     judge: Callable[..., Any] = mutated(answer, old, new)
     right = [answer(row.claimed, row.exact, row.proof) for row in quick()]
     wrong = [judge(row.claimed, row.exact, row.proof) for row in quick()]
     assert [row.verdict for row in quick()] == right != wrong
 
 
-def test_the_judge() -> None:
+def test_the_verdict_follows_from_the_enclosures() -> None:
     one, two = Enclosure.exactly(1), Enclosure.exactly(LOOSE)
     wide = Enclosure(Fraction(1, 2), Fraction(3, 2))
     assert answer(one, wide) == "unproven"
@@ -480,7 +482,7 @@ def test_the_judge() -> None:
     assert answer(one, Enclosure.infinite()) == "fails"
 
 
-def test_as_text_and_as_data() -> None:
+def test_the_replay_as_text_and_as_json_agree() -> None:
     text = list(lines(quick()))
     assert text[0] == "CZ"
     assert "fails     Theorem 3 [erratum 1]" in "\n".join(text)
@@ -493,7 +495,7 @@ def test_as_text_and_as_data() -> None:
     assert decimals(Enclosure(Fraction(1, 3), Fraction(2, 3))) == "[0.333333, 0.666667]"
 
 
-def test_what_is_printed_holds_the_truth_also_where_it_is_known_to_many_digits() -> None:
+def test_printed_bounds_enclose_the_exact_value() -> None:
     tight = Enclosure(Fraction("0.12345649"), Fraction("0.123456491"))
     assert decimals(tight) == "[0.123456, 0.123457]"
     nearest = Fraction(f"{float(tight.lower):.6g}")

@@ -49,7 +49,7 @@ def upper(row: Judgement) -> float:
     return float(Fraction(row.exact.upper))
 
 
-def test_every_statement_of_the_list_has_a_row_and_none_is_refuted() -> None:
+def test_every_utility_statement_has_a_row_and_none_is_refuted() -> None:
     said = {(row.paper, row.statement.split(",")[0]) for row in every()}
     assert said == {
         *(("CZ", name) for name in ("Fact 2", "Fact 3", "Proposition 1")),
@@ -71,7 +71,7 @@ def skellam_tail(variance: int, limit: Any) -> Any:
 
 
 @pytest.mark.parametrize(("variance", "chance"), [(1, "1/10"), (16, "1/10"), (16, "1/1000000")])
-def test_the_tail_of_skellam_noise(variance: int, chance: str) -> None:
+def test_the_tail_bound_of_skellam_noise_holds(variance: int, chance: str) -> None:
     row = find("Proposition 1, its tail", f"variance = {variance}", f"p = {chance}")
     log = mpmath.log(2 / real(chance))
     limit = 2 * mpmath.sqrt(variance * log) + mpmath.sqrt(2) * log
@@ -84,7 +84,7 @@ def test_the_tail_of_skellam_noise(variance: int, chance: str) -> None:
     assert math.cosh(3) - 1 > 9
 
 
-def test_the_tail_of_discrete_laplace_noise() -> None:
+def test_the_tail_bound_of_discrete_laplace_noise_holds() -> None:
     for scale, chance in (("8", "1/10"), ("1/2", "1/1000000")):
         row = find("Fact 2, its tail", f"epsilon = {scale}", f"p = {chance}")
         s, p = float(Fraction(scale)), float(Fraction(chance))
@@ -95,7 +95,7 @@ def test_the_tail_of_discrete_laplace_noise() -> None:
 
 
 @pytest.mark.parametrize(("squared", "t"), [("1/4", 1), ("4", 6), ("400", 100)])
-def test_the_tail_of_discrete_gaussian_noise(squared: str, t: int) -> None:
+def test_the_tail_bound_of_discrete_gaussian_noise_holds(squared: str, t: int) -> None:
     row = find("Fact 3, its tail", f"= {squared}")
     v = real(squared)
     with mpmath.workdps(40):
@@ -115,7 +115,7 @@ def laplace_moment(epsilon: float, a: float) -> float:
 
 
 @pytest.mark.parametrize("epsilon", ["1/10", "1/2", "1"])
-def test_the_constant_of_lemma_5(epsilon: str) -> None:
+def test_the_constant_of_lemma_5_is_needed(epsilon: str) -> None:
     row = find("Lemma 5, with c = 8/5", f"epsilon = {epsilon}")
     e = float(Fraction(epsilon))
     assert laplace_moment(e, e / 1.6) == pytest.approx(upper(row), rel=1e-9)
@@ -126,7 +126,7 @@ def test_the_constant_of_lemma_5(epsilon: str) -> None:
     assert quotients == sorted(quotients)
 
 
-def test_the_sum_of_discrete_laplace_noise() -> None:
+def test_the_tail_bound_of_a_sum_of_discrete_laplace_noise_holds() -> None:
     row = find("Lemma 5, its tail with c = 8/5", "n = 16", "epsilon = 1/2", "p = 1/10")
     log = math.log(20)
     limit = max(3.2 * math.sqrt(32 * log), 6.4 * log)
@@ -137,7 +137,7 @@ def test_the_sum_of_discrete_laplace_noise() -> None:
     assert float(total[np.abs(ks) > limit].sum()) == pytest.approx(upper(row), rel=1e-6)
 
 
-def test_a_limit_between_two_ends_is_covered() -> None:
+def test_a_tail_beyond_an_enclosed_limit_is_covered() -> None:
     law = DiscreteLaplace(scale=8)
     found = utility.beyond(law, Enclosure(Fraction(39, 2), Fraction(41, 2)))
     assert Fraction(found.lower) <= Fraction(law.enclose_tail(20).lower)
@@ -160,7 +160,9 @@ def dropped_after(doubling: bool, squared: float, gap: float, m: int) -> int:  #
 
 
 @pytest.mark.parametrize(("statement", "doubling"), [("3.1", False), ("3.3", True)])
-def test_regret_by_the_papers_intervals(statement: str, doubling: bool) -> None:  # a case
+def test_the_regret_bound_of_the_papers_intervals_is_recomputed(
+    statement: str, doubling: bool
+) -> None:  # a case
     row = find(f"Theorem {statement}, its regret for any gaps", "epsilon = 1/2")
     m, log = 5572, math.log(10**6)
     gaps = [place / 18 for place in range(1, 10)]
@@ -179,7 +181,7 @@ def test_regret_by_the_papers_intervals(statement: str, doubling: bool) -> None:
     assert f"**{math.ceil(upper(row)):,}**" in page
 
 
-def test_information_of_randomised_response() -> None:
+def test_the_information_bound_of_randomised_response_holds() -> None:
     for epsilon, gap in ((0.1, 0.1), (0.5, 0.1), (2.0, 0.3)):
         keep = math.exp(epsilon) / (1 + math.exp(epsilon))
         shown = [keep * q + (1 - keep) * (1 - q) for q in (0.5 - gap, 0.5)]
@@ -207,7 +209,9 @@ def ceil_of(compute: Any) -> int:
 
 @pytest.mark.parametrize("users", [1, 2, 16, 1000, 1024, 10**6 + 1])
 @pytest.mark.parametrize("epsilon", ["0.1", "1/3", "1", "5/2"])
-def test_cz(users: int, epsilon: str) -> None:
+def test_parameters_of_chowdhury_and_zhou_agree_with_their_formulas(
+    users: int, epsilon: str
+) -> None:
     e, s, p = Fraction(epsilon), Fraction(3, 2), Fraction(1, 1000)
 
     def log() -> Any:
@@ -245,7 +249,7 @@ def test_a_float_ceiling_would_be_wrong() -> None:
     assert off(Fraction(49)) != 7
 
 
-def test_erratum_1_the_noise_of_theorem_3() -> None:
+def test_erratum_1_the_noise_of_theorem_3_has_half_the_scale() -> None:
     # The aggregation spends 2 (epsilon/4), so epsilon/2 is left for the noise.
     for form, spent in (("printed", Fraction(3, 2)), ("corrected", Fraction(1))):
         found = paper_parameters.cz_shuffled(1024, 1, "1/1000", form=form)  # type: ignore[arg-type]  # a literal
@@ -256,7 +260,7 @@ def test_erratum_1_the_noise_of_theorem_3() -> None:
         paper_parameters.cz_shuffled(4, 1, "1/2", form="other")  # type: ignore[arg-type]  # on purpose
 
 
-def test_erratum_2_the_renyi_bound_of_theorem_2() -> None:
+def test_erratum_2_the_lemma_exceeds_the_renyi_bound_of_theorem_2() -> None:
     # n = 2: g = ceil(2 * 0.3 * sqrt 2) = 1 < s = 2, and the lemma exceeds the printed theorem.
     found = paper_parameters.cz_renyi(2, "0.3", "1/1000", 2)
     assert found.precision == 1
@@ -296,7 +300,7 @@ def test_lemma_3_is_above_the_exact_divergence() -> None:
     ("ratio", "epsilon"),
     [("1/5", "10"), ("4", "1"), ("30", "1/10"), ("1", "0")],
 )
-def test_the_real_gaussian_curve(ratio: str, epsilon: str) -> None:
+def test_the_curve_of_the_real_gaussian_is_enclosed(ratio: str, epsilon: str) -> None:
     with mpmath.workdps(50):
         r, e = real(ratio), real(epsilon)
         truth = mpmath.quad(
@@ -320,7 +324,7 @@ def test_erratum_4_algorithm_4_and_its_lemma_do_not_match() -> None:
 
 
 @pytest.mark.parametrize("users", [10, 1000, 10**7])
-def test_algorithm_2_of_lzj(users: int) -> None:
+def test_parameters_of_algorithm_2_agree_with_their_formulas(users: int) -> None:
     found = paper_parameters.lzj_vector(users, 20, 1, "1e-6")
     with mpmath.workdps(40):
         log = mpmath.log(mpf(80) * 10**6)
@@ -334,7 +338,7 @@ def test_algorithm_2_of_lzj(users: int) -> None:
 @pytest.mark.parametrize(
     ("count", "variance", "d"), [(1, "1", 1), (16, "1", 4), (50, "1/4", 3), (8, "9", 2)]
 )
-def test_proposition_13(count: int, variance: str, d: int) -> None:
+def test_proposition_13_agrees_with_its_formula(count: int, variance: str, d: int) -> None:
     with mpmath.workdps(40):
         v = real(variance)
         xi = 10 * mpmath.fsum(

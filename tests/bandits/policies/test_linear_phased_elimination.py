@@ -67,7 +67,7 @@ def test_a_phase_plays_a_design_for_2_to_the_l_rounds() -> None:
         assert ask.users == math.ceil(round(2 ** (0.8 * phase), 9))
 
 
-def test_the_clients_that_a_horizon_needs() -> None:
+def test_the_number_of_clients_for_a_horizon_is_stated() -> None:
     """The design page states 88,437 clients for a million rounds and 812,649 for ten million."""
     world = sphere_instance(1, 30)
     dpe = policy(world)
@@ -83,7 +83,7 @@ def test_the_clients_that_a_horizon_needs() -> None:
             refused(30, 10**6)
 
 
-def test_sizes_hold_every_release_and_no_more() -> None:
+def test_sizes_are_exactly_those_of_possible_releases() -> None:
     sizes = policy(sphere_instance(1, 30, dimension=3)).sizes(30, HORIZON)
     assert isinstance(sizes, AverageSizes)
     assert Averages(users=2, coordinates=1) in sizes
@@ -160,7 +160,7 @@ CASES = [
 
 @by_day(8)
 @pytest.mark.parametrize(("trust", "how", "clients", "signs", "number"), CASES)
-def test_exact_widths_cover(
+def test_exact_widths_cover_the_errors(
     trust: LinearTrust, how: Calibrated, clients: Clients, signs: bool, number: int
 ) -> None:
     """At failure probability 1/12 errors are no more frequent, but a sixth of the width fails."""
@@ -181,7 +181,7 @@ def test_exact_widths_cover(
     assert narrower.max() > 1 / 12 + slack / 2
 
 
-def test_the_width_of_a_difference_is_that_of_its_variance() -> None:
+def test_the_width_of_a_difference_follows_from_its_variance() -> None:
     """Without clipping: q sqrt(v^T M v), with M as on the design page, term by term."""
     world = signs_instance(2, 15, dimension=4)
     dpe = policy(world, "central", "one-a-round")
@@ -200,7 +200,7 @@ def test_the_width_of_a_difference_is_that_of_its_variance() -> None:
 
 @pytest.mark.parametrize("scale", [1e-9, 0.01, 0.3, 2.0, 40.0])
 @pytest.mark.parametrize("chance", [0.3, 1e-4, 1e-12])
-def test_heavy_tails_widen_a_width_to_the_least_that_is_proven(scale: float, chance: float) -> None:
+def test_the_width_for_heavy_tails_is_the_least_proven_one(scale: float, chance: float) -> None:
     """The least w with inf_t e^(-t w) (1 - c^2 t^2)^(-v/2c^2) <= chance, by a search over t."""
     v, least = 0.7, math.log(1 / chance)
     found = float(_heavy(np.array([[v]]), np.array([[scale]]), least)[0, 0])
@@ -217,7 +217,7 @@ def test_heavy_tails_widen_a_width_to_the_least_that_is_proven(scale: float, cha
     assert found > math.sqrt(2 * v * least)
 
 
-def test_without_its_tails_the_width_of_laplace_noise_would_be_too_small() -> None:
+def test_a_subgaussian_width_of_laplace_noise_would_be_too_small() -> None:
     """A mutant: a Laplace number exceeds the sub-Gaussian width too often."""
     v, c, chance = 2.0, 1.0, 1e-6  # one Laplace number of scale 1
     missed = [0.5 * math.exp(-w) for w in (
@@ -262,7 +262,7 @@ def shown_width(phase: Phase) -> float:
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
-def test_the_papers_width_with_a_client_a_round_is_equation_54(trust: LinearTrust) -> None:
+def test_the_papers_width_with_one_client_per_round_is_equation_54(trust: LinearTrust) -> None:
     """Table 4: 2 d sigma sqrt(s)/h with central noise, 2 d sigma sqrt(2 s/h) with local noise."""
     world = signs_instance(2, 25, dimension=5)
     pe = policy(world, trust, "one-a-round")
@@ -274,7 +274,7 @@ def test_the_papers_width_with_a_client_a_round_is_equation_54(trust: LinearTrus
     assert shown_width(phase) == pytest.approx(width, rel=1e-6)
 
 
-def test_the_best_action_is_not_lost() -> None:
+def test_the_best_action_is_not_dropped() -> None:
     """At the k T of a real run, a loss has probability below 20/T; none occurs here."""
     for seed in range(6):
         world = sphere_instance(seed, 60, dimension=4)
@@ -308,7 +308,7 @@ SETS = [(3, 1), (1, 1), (4, 2), (9, 3), (30, 4), (20, 20), (60, 6)]
 
 
 @pytest.mark.parametrize(("count", "dimension"), SETS)
-def test_the_value_is_above_the_exact_one_and_at_most_twice_the_rank(
+def test_the_value_of_a_design_is_proven_and_at_most_twice_the_rank(
     count: int, dimension: int
 ) -> None:
     actions = on_sphere(count, count, dimension)
@@ -347,7 +347,7 @@ def test_random_sets_are_within_twice_the_least_value(seed: int) -> None:
     assert d * (1 - 1e-9) <= design.value <= 2 * least
 
 
-def test_actions_that_do_not_span_are_worked_in_their_span() -> None:
+def test_actions_that_do_not_span_have_a_design_in_their_span() -> None:
     plane = (
         on_sphere(1, 40, 3).points
         @ np.linalg.qr(np.random.default_rng(2).standard_normal((8, 3)))[0].T
@@ -361,7 +361,7 @@ def test_actions_that_do_not_span_are_worked_in_their_span() -> None:
 
 
 @pytest.mark.parametrize("thin", [1e-3, 1e-5, 1e-7, 3e-9])
-def test_actions_that_hardly_leave_a_line_have_a_design(thin: float) -> None:
+def test_nearly_collinear_actions_have_a_design(thin: float) -> None:
     actions = Actions(np.array([[1, 0], [0.9, thin], [0.5, 0], [0.7, -thin / 2]]))
     design = near_optimal_design(actions, (0, 1, 2, 3))
     assert design.rank == 2
@@ -375,7 +375,7 @@ def supports(seed: int, last_bits: int) -> tuple[int, ...]:
     return near_optimal_design(moved, tuple(range(300))).support
 
 
-def test_last_bits_of_sums_choose_no_action(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounding_of_sums_does_not_affect_the_design(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processors sum in different orders, and actions of equal length nearly tie; the design must
     not depend on the order.
     """
@@ -385,7 +385,7 @@ def test_last_bits_of_sums_choose_no_action(monkeypatch: pytest.MonkeyPatch) -> 
     assert len({supports(0, last_bits) for last_bits in range(5)}) > 1
 
 
-def test_a_design_that_is_not_good_enough_is_never_returned(
+def test_a_design_without_a_proven_value_is_never_returned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def lopsided(held: Floats) -> Floats:
@@ -398,7 +398,7 @@ def test_a_design_that_is_not_good_enough_is_never_returned(
         near_optimal_design(on_sphere(1, 12, 3), tuple(range(12)))
 
 
-def test_a_wrong_inverse_gives_a_bound_that_still_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_inverse_still_gives_a_valid_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound is checked by the residual; without this check a wrong inverse would pass."""
     real = np.linalg.inv
     monkeypatch.setattr(np.linalg, "inv", lambda matrix: 0.9 * real(matrix))
@@ -411,7 +411,7 @@ def test_a_wrong_inverse_gives_a_bound_that_still_holds(monkeypatch: pytest.Monk
         assert Fraction(bare(held, weights)) < truth
 
 
-def test_actions_of_very_different_sizes_get_a_bound_that_holds_or_none() -> None:
+def test_actions_of_very_different_lengths_get_a_valid_bound_or_none() -> None:
     found = []
     for seed in range(8):
         held = np.random.default_rng(seed).standard_normal((6, 4))

@@ -61,7 +61,7 @@ def test_every_algorithm_runs_under_its_own_name(name: str, made_for: Setting) -
 
 
 @pytest.mark.parametrize("name", TRUST)
-def test_the_paper_is_the_paper(name: str) -> None:
+def test_the_radius_paper_uses_the_parameters_of_the_paper(name: str) -> None:
     policy = read_algorithm(name).policy(PAPERS)
     trust = TRUST[name]
     scaling = 10 if trust in ("renyi", "concentrated") else 1
@@ -93,7 +93,7 @@ def test_the_exact_radius_has_its_own_schedule(name: str) -> None:
         assert policy.privatizer.parameters == "exact"
 
 
-def test_with_the_failure_of_the_paper_nothing_is_ever_dropped() -> None:
+def test_with_the_papers_failure_probability_no_arm_is_dropped() -> None:
     # The exact radius with the protocol failure probability 1/T of the paper.
     few = setting(arms=150, horizon=10**4, epsilon=50)
     made = read_algorithm("dist-dp-se").policy(few)
@@ -107,7 +107,7 @@ def test_with_the_failure_of_the_paper_nothing_is_ever_dropped() -> None:
     assert few.failure < Fraction(1, 10**4) == replace(few, radius="paper").failure
 
 
-def test_the_other_algorithms_are_what_they_are_called() -> None:
+def test_the_other_algorithms_have_their_named_policies() -> None:
     exact, paper = (read_algorithm("dp-se").policy(s) for s in (setting(), PAPERS))
     assert exact == DpSe(epsilon="1/2", failure=setting().failure, radius=ExactRadius())
     assert paper == DpSe(epsilon="1/2", failure="1e-4", radius=DpSeRadius())
@@ -242,7 +242,7 @@ def complaints(folder: Path, texts: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.nightly
-def test_a_policy_that_peeks_at_a_reward_is_refused_by_the_types(tmp_path: Path) -> None:
+def test_a_policy_that_reads_a_reward_does_not_type_check(tmp_path: Path) -> None:
     texts = {f"peek_{number}": HEAD + body for number, (body, _) in enumerate(PEEKS.values())}
     found = complaints(tmp_path, {"good": HEAD + GOOD, **texts})
     assert found["good"] == ""
@@ -250,7 +250,7 @@ def test_a_policy_that_peeks_at_a_reward_is_refused_by_the_types(tmp_path: Path)
         assert complaint in found[f"peek_{number}"], (why, found[f"peek_{number}"])
 
 
-def test_what_is_released_is_exact_or_refused() -> None:
+def test_released_sums_are_exact_or_refused() -> None:
     assert Released((ReleasedSum(Fraction(1, 2)), None)).sums == (Fraction(1, 2), None)
     for raw in ((0.5,), (1,), [ReleasedSum(Fraction(1))], None):
         with pytest.raises(InvalidParameter, match="sums"):
@@ -263,7 +263,7 @@ def test_a_sum_that_no_privatizer_released_does_not_type_check() -> None:
     assert released.sums == (Fraction(1),)
 
 
-def test_nobody_changes_a_state_or_a_choice() -> None:
+def test_states_and_choices_are_immutable() -> None:
     state = BatchedElimination(privatizer=Unprotected()).init(3, 100)
     with pytest.raises(FrozenInstanceError):
         state.batch = 2  # type: ignore[misc]  # deliberately of the wrong type
@@ -273,6 +273,6 @@ def test_nobody_changes_a_state_or_a_choice() -> None:
 
 
 @pytest.mark.parametrize("counts", [(), (0, 0), (-1, 2), (1.0, 2), [1, 2], (True, 1)])
-def test_counts_that_are_no_batch_are_refused(counts: object) -> None:
+def test_invalid_counts_of_a_batch_are_refused(counts: object) -> None:
     with pytest.raises(InvalidParameter, match="counts"):
         Pulls(counts)  # type: ignore[arg-type]  # deliberately of the wrong type

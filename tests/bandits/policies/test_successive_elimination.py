@@ -52,7 +52,7 @@ def released(sums: Sequence[Fraction | int | None]) -> Released:
     return Released(tuple(None if s is None else ReleasedSum(Fraction(s)) for s in sums))
 
 
-def test_batches_pull_the_active_arms_as_often_as_the_schedule_says() -> None:
+def test_batches_pull_active_arms_according_to_the_schedule() -> None:
     policy = BatchedElimination(privatizer=PLAIN, radius=Given(beta=0.1))
     state = policy.init(3, 1000)
     assert policy.choose(state) == Pulls((2, 2, 2))
@@ -65,7 +65,7 @@ def test_batches_pull_the_active_arms_as_often_as_the_schedule_says() -> None:
     assert four.choose(EliminationState(arms=2, active=(0, 1), batch=3)) == Pulls((64, 64))
 
 
-def test_an_arm_stays_while_its_interval_meets_the_best() -> None:
+def test_an_arm_stays_active_while_its_interval_overlaps_the_best() -> None:
     # UCB >= max LCB, also with equality: 1/2 = 1 - 2/4.
     means = {0: Fraction(1), 1: Fraction(1, 2), 2: Fraction(1, 2) - Fraction(1, 10**9)}
     assert surviving(means, 0.5) == (0, 1)
@@ -126,7 +126,7 @@ def in_batches(horizon: int, beta: float, world: np.random.Generator) -> tuple[i
 
 
 @pytest.mark.parametrize("horizon", [17, 60])
-def test_pulls_have_the_law_of_play_round_by_round(horizon: int) -> None:
+def test_pulls_have_the_distribution_of_play_round_by_round(horizon: int) -> None:
     alpha = buy_alpha(f"bandits: elimination round by round, T = {horizon}", "1e-9")
     one, two = np.random.default_rng(1), np.random.default_rng(2)
     rounds = Counter(by_rounds(horizon, 0.45, one) for _ in range(1000))
@@ -149,7 +149,7 @@ def losses(radius: Radius, privatizer: Privatizer, runs: int) -> int:
 @by_day(2)
 @pytest.mark.parametrize("trust", ["none", "pure", "concentrated"])
 @pytest.mark.parametrize("radius", [ExactRadius(), PaperRadius()], ids=lambda r: type(r).__name__)
-def test_the_best_arm_is_kept_with_the_stated_chance(trust: str, radius: Radius) -> None:
+def test_the_best_arm_is_kept_with_the_stated_probability(trust: str, radius: Radius) -> None:
     alpha = buy_alpha(f"bandits: the best arm is kept, {trust}, {type(radius).__name__}", "1e-9")
     privatizer: Privatizer = PLAIN
     if trust != "none":
@@ -158,7 +158,7 @@ def test_the_best_arm_is_kept_with_the_stated_chance(trust: str, radius: Radius)
     assert stats.binomtest(lost, 40, 0.1, alternative="greater").pvalue > alpha
 
 
-def test_a_width_that_is_too_small_is_caught() -> None:
+def test_a_width_that_is_too_small_is_detected() -> None:
     private = SumPrivatizer(trust="pure", epsilon=1, failure="1/2000")
     lost = losses(Given(beta=0.05), private, 40)
     assert stats.binomtest(lost, 40, 0.1, alternative="greater").pvalue < 1e-9
@@ -177,7 +177,7 @@ DP_SE = DpSe(epsilon="1/2", failure="1e-6", radius=DpSeRadius())
 @pytest.mark.parametrize("epsilon", ["0.01", "1/2", 3])
 @pytest.mark.parametrize("active", [2, 10])
 @pytest.mark.parametrize("epoch", [1, 2, 6])
-def test_an_epoch_is_as_long_as_the_paper_says(epoch: int, active: int, epsilon: str) -> None:
+def test_the_length_of_an_epoch_is_that_of_the_paper(epoch: int, active: int, epsilon: str) -> None:
     gap, odds = mpmath.mpf(2) ** -epoch, active * epoch**2 / mpmath.mpf("0.1")
     reward = 32 * mpmath.log(8 * odds) / gap**2
     noise = 8 * mpmath.log(4 * odds) / (real(epsilon) * gap)
@@ -186,7 +186,7 @@ def test_an_epoch_is_as_long_as_the_paper_says(epoch: int, active: int, epsilon:
     assert policy.length(epoch, active) == expected
 
 
-def test_an_arm_goes_when_it_is_two_widths_below_the_best() -> None:
+def test_an_arm_is_dropped_two_widths_below_the_best() -> None:
     state = DP_SE.init(3, 10**6)
     n = DP_SE.length(1, 3)
     width = DP_SE.radius.width(DP_SE.privatizer, n, batch=1, active=3, failure="1/10")
@@ -210,7 +210,7 @@ def policy_of(batches: int | None = None, **given: Any) -> BatchedElimination:
     return BatchedElimination(**{**usual, "most": 4, **given})
 
 
-def test_a_batch_is_judged_when_its_last_part_is_there() -> None:
+def test_a_batch_is_evaluated_after_its_last_part() -> None:
     quiet = SteadyPrivatizer(law=DiscreteLaplace(scale=1), steps=8, failure="1e-9")
     policy = policy_of(most=25, privatizer=quiet)
     state = policy.init(2, 1000)
@@ -224,7 +224,7 @@ def test_a_batch_is_judged_when_its_last_part_is_there() -> None:
     assert policy.choose(after) == Commit(0)
 
 
-def test_one_part_is_batched_elimination() -> None:
+def test_batches_of_one_part_equal_batched_elimination() -> None:
     one, none = (policy_of(2, most=most, privatizer=SKELLAM) for most in (1000, None))
     first, second = (played(each, (0.9, 0.5, 0.1), 2000, seed=2).pulls for each in (one, none))
     assert first == second
@@ -276,7 +276,7 @@ def test_the_gap_covers_the_noise_of_all_parts(privatizer: SteadyPrivatizer) -> 
 ARMS, P = 10, Fraction(1, 10)
 
 
-def test_lengths_and_batches() -> None:
+def test_lengths_of_batches_follow_the_schedule() -> None:
     assert [PAPER.pulls(b) for b in (1, 2, 5)] == [2, 4, 32]
     assert [RELEASED.pulls(b) for b in (1, 2, 5)] == [4, 16, 1024]
     for schedule in (PAPER, RELEASED, Schedule(first=100, growth=3)):
@@ -289,7 +289,7 @@ def test_lengths_and_batches() -> None:
 
 @pytest.mark.parametrize("epsilon", ["0.1", "0.5", "1"])
 @pytest.mark.parametrize("trust", ["pure", "renyi"])
-def test_the_first_batch_is_the_shortest_that_is_sure(epsilon: str, trust: str) -> None:
+def test_the_first_batch_is_the_shortest_that_can_decide(epsilon: str, trust: str) -> None:
     privatizer = SumPrivatizer(trust=trust, epsilon=epsilon, failure="1e-6")  # type: ignore[arg-type]  # two of the literals
     found = exact_schedule(privatizer, arms=ARMS, horizon=10**6, failure=P)
     assert found.growth == EXACT_GROWTH
@@ -337,7 +337,7 @@ def growing(first: int, growth: int, each_arm: int) -> Length:
     growth=st.integers(2, 4),
     each_arm=st.integers(0, 3),
 )
-def test_sizes_are_those_of_every_path(
+def test_sizes_agree_with_an_enumeration_of_all_paths(
     arms: int, more: int, first: int, growth: int, each_arm: int
 ) -> None:
     length, horizon = growing(first, growth, each_arm), arms + more
@@ -346,7 +346,7 @@ def test_sizes_are_those_of_every_path(
     )
 
 
-def test_a_first_batch_of_two_arms_only_is_seen_to_name_too_many() -> None:
+def test_a_mutant_that_names_too_many_sizes_is_detected() -> None:
     loose = mutated(
         completed_sizes, "spent, batch = arms * length(1, arms), 2", "spent, batch = 2, 2"
     )
@@ -367,7 +367,7 @@ POLICIES: dict[str, Elimination] = {
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_policy_names_what_it_can_complete(name: str) -> None:
+def test_a_policy_names_the_sizes_that_it_can_complete(name: str) -> None:
     policy = POLICIES[name]
     for arms in (1, 2, 3, 5):
         for horizon in (5, 12, 30, 77, 1500, 5000):
@@ -383,7 +383,7 @@ def test_a_policy_names_what_it_can_complete(name: str) -> None:
     seed=st.integers(0, 99),
 )
 @settings(max_examples=40)
-def test_play_never_meets_a_size_that_was_not_named(
+def test_play_never_requests_an_unnamed_size(
     arms: int, more: int, beta: float, first: int, seed: int
 ) -> None:
     # play refuses a batch of a size that was not named, so a run that ends is the assertion.
@@ -413,7 +413,7 @@ def test_means_are_over_all_data_so_far(monkeypatch: pytest.MonkeyPatch) -> None
     assert CONSTANT.choose(state) == Commit(1)
 
 
-def test_the_width_is_that_of_the_phase_and_the_horizon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_width_depends_on_phase_and_horizon(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
 
     def width(policy: ShuffleElimination, phase: int, horizon: int) -> float:
@@ -426,13 +426,13 @@ def test_the_width_is_that_of_the_phase_and_the_horizon(monkeypatch: pytest.Monk
     assert asked == [(1, 1000), (2, 1000)]
 
 
-def test_either_side_of_the_noise_is_covered() -> None:
+def test_both_sides_of_the_noise_are_covered() -> None:
     few, many = (Binomial(trials=900, probability=p) for p in ("1/9", "8/9"))
     chance = Fraction(1, 1000)
     assert joint_width((few,), 400, chance) == joint_width((many,), 400, chance)
 
 
-def test_the_papers_width_is_the_papers() -> None:
+def test_the_papers_width_agrees_with_its_formula() -> None:
     paper = ShuffleElimination(privatizer=BITS, batch=50, radius="paper")
     variance = float(Fraction(BITS.protocol(50).planned_noise.variance))
     for phase in (1, 7):
@@ -468,7 +468,7 @@ LAWS = (
 
 @pytest.mark.parametrize("failure", ["1/10", "1e-3", "1e-9"])
 @pytest.mark.parametrize("mean", [0.5, 0.1, 1.0])
-def test_the_joint_width_covers_and_is_not_much_too_long(mean: float, failure: str) -> None:
+def test_the_joint_width_covers_and_is_nearly_the_least(mean: float, failure: str) -> None:
     chance = float(Fraction(failure))
     width = joint_width(LAWS, 400, Fraction(failure))
     assert miss(LAWS, 400, mean, width) <= chance

@@ -46,7 +46,7 @@ def gaussian_delta(ratio: float, epsilon: float) -> float:
 @pytest.mark.parametrize("coordinates", [1, 7, 26])
 @pytest.mark.parametrize(("epsilon", "delta"), [("10", "1/4"), ("3", "1/10")])
 @pytest.mark.parametrize("trust", TRUSTS)
-def test_exact_noise_keeps_the_target_and_hardly_more(
+def test_exact_noise_meets_the_target_and_is_nearly_the_least(
     trust: LinearTrust, epsilon: str, delta: str, coordinates: int
 ) -> None:
     privatizer = private(trust, epsilon, delta)
@@ -65,7 +65,7 @@ def test_exact_noise_keeps_the_target_and_hardly_more(
     assert less > float(Fraction(delta))
 
 
-def test_the_papers_gaussian_is_labelled_with_its_true_delta() -> None:
+def test_the_papers_gaussian_noise_is_labelled_with_its_true_delta() -> None:
     """Erratum 3: at (10, 0.25) it is only (10, 0.788621)-DP."""
     for trust in ("central", "local"):
         paper = AveragePrivatizer(trust=trust, epsilon=10, delta="1/4", calibration="paper")
@@ -76,7 +76,7 @@ def test_the_papers_gaussian_is_labelled_with_its_true_delta() -> None:
         )
 
 
-def test_the_papers_bits_keep_what_they_claim_with_far_more_noise() -> None:
+def test_the_papers_bits_satisfy_their_claim_with_more_noise_than_necessary() -> None:
     size = Averages(users=100, coordinates=20)
     paper = AveragePrivatizer(trust="shuffle", epsilon=10, delta="1/4", calibration="paper")
     assert paper.guarantee(size) == ApproxBound(10, "1/4")
@@ -88,7 +88,7 @@ def test_the_papers_bits_keep_what_they_claim_with_far_more_noise() -> None:
 
 @pytest.mark.parametrize("coordinates", [1, 7])
 @pytest.mark.parametrize("trust", ["central", "local"])
-def test_discrete_laplace_noise_gives_pure_epsilon_and_less_does_not(
+def test_discrete_laplace_noise_gives_pure_epsilon_and_less_noise_does_not(
     trust: LinearTrust, coordinates: int
 ) -> None:
     """LZJ, Remark C.9. All averages move by g at once, so the largest loss is s g/scale."""
@@ -109,7 +109,7 @@ def test_discrete_laplace_noise_gives_pure_epsilon_and_less_does_not(
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
-def test_pure_noise_has_the_law_and_the_tails_that_are_stated(trust: LinearTrust) -> None:
+def test_pure_noise_has_its_stated_law_and_tails(trust: LinearTrust) -> None:
     privatizer = AveragePrivatizer(trust=trust, epsilon=160, calibration="pure")
     size, runs = Averages(users=6, coordinates=5), 800
     unit = privatizer.encoding(size)
@@ -185,7 +185,7 @@ def test_ones_are_binomial() -> None:
 
 
 @pytest.mark.parametrize("wild", [-1e300, -2.1, -2.0, 0.3, 1.999, 2.0, 7.0, 1e300])
-def test_no_client_moves_a_sum_by_more_than_g(wild: float) -> None:
+def test_no_client_changes_a_sum_by_more_than_g(wild: float) -> None:
     """The encoding of any value lies in [0, g], on which the guarantee depends."""
     encoding = private("central").encoding(Averages(users=1, coordinates=1))
     found = encoding.steps(np.full(200, wild), np.random.default_rng(1))
@@ -194,7 +194,7 @@ def test_no_client_moves_a_sum_by_more_than_g(wild: float) -> None:
     assert found.mean() == pytest.approx((mean + 2) / 4 * encoding.precision, abs=0.3)
 
 
-def test_rounding_keeps_the_mean_and_what_is_no_number_is_refused() -> None:
+def test_rounding_keeps_the_mean_and_nan_is_refused() -> None:
     encoding, world = Encoding(precision=3, low=-1, high=1), np.random.default_rng(3)
     drawn = encoding.steps(np.full(40_000, 0.2), world)  # 1.8 steps
     assert {*drawn.tolist()} == {1, 2}
@@ -209,7 +209,7 @@ def test_sums_that_clients_cannot_send_are_refused(encoded: list[int]) -> None:
         private("central").release_sums(encoded, Averages(users=2, coordinates=2))
 
 
-def test_records_are_of_what_a_client_is_in() -> None:
+def test_records_describe_the_release_of_one_client() -> None:
     size = Averages(users=50, coordinates=3)
     central, local, shuffle = (not_none(private(trust).record(size, "b")) for trust in TRUSTS)
     assert central.mechanism == local.mechanism  # a message has the noise of the whole sum
@@ -221,7 +221,7 @@ def test_records_are_of_what_a_client_is_in() -> None:
 
 
 @pytest.mark.parametrize("calibration", ["pure", "exact"])
-def test_totals_of_calibrated_noise_have_no_lower_end_above_the_truth(calibration: str) -> None:
+def test_totals_of_calibrated_noise_have_no_false_lower_bound(calibration: str) -> None:
     delta = "1/4" if calibration == "exact" else "1e-6"
     given: dict[str, Any] = {"trust": "central", "calibration": calibration, "delta": delta}
     privatizer, size = AveragePrivatizer(**given), Averages(users=100, coordinates=3)

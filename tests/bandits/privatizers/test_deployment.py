@@ -49,7 +49,7 @@ PLAN = Deployment(honest="9/10", dropouts="1/4")
 
 @pytest.mark.parametrize("honest", ["1", "9/10", "1/3"])
 @pytest.mark.parametrize("dropouts", ["0", "1/4", "33/100"])
-def test_somebody_is_left_of_any_number(honest: str, dropouts: str) -> None:
+def test_at_least_one_honest_user_remains(honest: str, dropouts: str) -> None:
     if Fraction(honest) <= Fraction(dropouts):
         with pytest.raises(InvalidParameter, match="so that honest users remain"):
             Deployment(honest=honest, dropouts=dropouts)
@@ -63,7 +63,7 @@ def test_somebody_is_left_of_any_number(honest: str, dropouts: str) -> None:
         assert n <= plan.factor * plan.counted_on(n)
 
 
-def test_pure_noise_of_who_is_left_is_exactly_epsilon() -> None:
+def test_the_noise_of_remaining_users_gives_exactly_epsilon() -> None:
     planned = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-6", deployment=PLAN)
     for n in (2, 17, 400):
         assert not_none(planned.guarantee(n)).pure().upper == Fraction(1, 2)
@@ -76,7 +76,7 @@ def test_pure_noise_of_who_is_left_is_exactly_epsilon() -> None:
 
 
 @pytest.mark.parametrize("trust", ["renyi", "concentrated"])
-def test_a_curve_is_of_who_is_left(trust: Any) -> None:
+def test_a_curve_counts_only_the_remaining_users(trust: Any) -> None:
     plain = SumPrivatizer(trust=trust, epsilon="1/2", failure="1e-6")
     planned = replace(plain, deployment=PLAN)
     found = planned.guarantee(400)
@@ -89,7 +89,7 @@ def test_a_curve_is_of_who_is_left(trust: Any) -> None:
     assert 260 * Fraction(each) == Fraction(planned.precision(400)) ** 2 * 4
 
 
-def test_bits_are_planned_for_who_is_left() -> None:
+def test_bits_are_planned_for_the_remaining_users() -> None:
     bits = BitPrivatizer(epsilon="1/2", delta="1e-6", deployment=PLAN)
     for n in (1, 16, 300):
         assert not_none(bits.guarantee(n)).delta("1/2").upper <= Fraction(1, 10**6)
@@ -97,7 +97,7 @@ def test_bits_are_planned_for_who_is_left() -> None:
     assert bits.protocol(16).noise_bits > everyone.protocol(16).noise_bits
 
 
-def test_means_are_over_those_who_report() -> None:
+def test_means_are_over_the_users_who_report() -> None:
     # If sums of three quarters were divided by all users, 0.9 would be decoded as 0.68.
     planned = SumPrivatizer(trust="pure", epsilon=8, failure="1e-6", deployment=PLAN)
     policy = BatchedElimination(privatizer=planned)
@@ -109,7 +109,7 @@ def test_means_are_over_those_who_report() -> None:
     assert played(policy, (0.9, 0.5), 4000).active == (0,)
 
 
-def test_the_exact_width_covers_means_of_who_reports() -> None:
+def test_the_exact_width_covers_means_of_the_users_who_report() -> None:
     planned = SumPrivatizer(trust="pure", epsilon=1, failure="1e-9", deployment=PLAN)
     n, p, rng = 64, Fraction(2, 5), SeededRng(5)
     width = ExactRadius(batches=1).width(planned, n, batch=1, active=1, failure=p)
@@ -123,7 +123,7 @@ def test_the_exact_width_covers_means_of_who_reports() -> None:
     assert missed > 0
 
 
-def test_masks_add_up_to_the_sum_of_who_stays() -> None:
+def test_masked_sums_equal_the_sums_of_the_remaining_users() -> None:
     share = Skellam(variance="1/1000000")
     protocol = AggregatedSum(users=20, precision=4, threshold=20, share=share)
     for total in (0, 1, 33, 60):
@@ -172,7 +172,7 @@ def test_every_masked_release_is_a_round(monkeypatch: pytest.MonkeyPatch) -> Non
         *(("pure", users, "2 to 65,535") for users in (1, 1 << 16)),
     ],
 )
-def test_only_sums_of_enough_users_over_secure_aggregation_are_masked(
+def test_masks_require_secure_aggregation_and_enough_users(
     trust: Trust, users: int, why: str
 ) -> None:
     masked = replace(private(trust), deployment=Deployment(aggregation="masked"))
@@ -236,7 +236,7 @@ class Asked(Users):
 
 
 @pytest.mark.parametrize("said", [(), (7,), (9, 11)])
-def test_a_batch_that_the_sizes_do_not_name_is_refused(said: tuple[int, ...]) -> None:
+def test_a_batch_of_an_unnamed_size_is_refused(said: tuple[int, ...]) -> None:
     counted, asked = Counted(of=EASY), Asked()
     with pytest.raises(InvalidParameter, match="requests 10 users, which is not among its"):
         played(Explore(private(), *said), counted, LONG, users=asked)
@@ -244,7 +244,7 @@ def test_a_batch_that_the_sizes_do_not_name_is_refused(said: tuple[int, ...]) ->
     assert (asked.calls, counted.drawn) == (["guarantee"], [])
 
 
-def test_what_is_promised_is_that_of_the_noise_that_runs() -> None:
+def test_the_guarantee_is_derived_from_the_noise_in_use() -> None:
     class Turns(Explore):
         """Uses another privatizer from the second batch on."""
 
@@ -259,7 +259,7 @@ def test_what_is_promised_is_that_of_the_noise_that_runs() -> None:
 
 
 @pytest.mark.parametrize("trust", ["local", "pure"])
-def test_pure_runs_promise_epsilon(trust: Trust) -> None:
+def test_pure_runs_have_the_guarantee_epsilon(trust: Trust) -> None:
     promised = not_none(run_guarantee(BatchedElimination(privatizer=private(trust)), 10, 10**5))
     assert as_pure(promised) == PureBound(1)
     assert promised.epsilon("1e-6").upper <= 1
@@ -272,7 +272,7 @@ def test_pure_runs_promise_epsilon(trust: Trust) -> None:
 
 @by_day(1)
 @pytest.mark.parametrize("trust", ["renyi", "concentrated"])
-def test_a_run_promises_the_worst_of_its_batches(trust: Trust) -> None:
+def test_the_guarantee_of_a_run_is_that_of_its_worst_batch(trust: Trust) -> None:
     policy = BatchedElimination(privatizer=private(trust))
     promised = not_none(run_guarantee(policy, 3, LONG))
     each = [not_none(private(trust).guarantee(n)) for n in policy.sizes(3, LONG)]
@@ -286,7 +286,7 @@ def test_a_run_promises_the_worst_of_its_batches(trust: Trust) -> None:
     assert mechanisms <= {part.noise for part in each}  # type: ignore[attr-defined]  # these guarantees are curves
 
 
-def test_the_worst_part_is_found_wherever_it_stands() -> None:
+def test_the_worst_part_is_found_in_any_order() -> None:
     one, two, half = (guaranteed(private(epsilon=epsilon)) for epsilon in ("1", "2", "1/2"))
     alone = RunGuarantee(parts=(two,), assumptions=())
     for parts in ((one, two, half), (two, half, one), (half, one, two)):
@@ -296,7 +296,7 @@ def test_the_worst_part_is_found_wherever_it_stands() -> None:
         assert promised.delta(1).upper == alone.delta(1).upper > 0
 
 
-def test_what_is_assumed_is_promised_at_every_delta() -> None:
+def test_an_assumed_guarantee_holds_at_every_delta() -> None:
     assumed = guaranteed(private("shuffled-pure"))
     for parts in ((assumed,), (guaranteed(private(epsilon="1/2")), assumed)):
         promised = RunGuarantee(parts=parts, assumptions=())
@@ -305,7 +305,7 @@ def test_what_is_assumed_is_promised_at_every_delta() -> None:
         assert as_pure(promised) == PureBound(1)
 
 
-def test_no_lower_end_is_claimed_of_batches_that_may_never_be_played() -> None:
+def test_batches_that_may_not_be_played_give_no_lower_bound() -> None:
     # After the first batch of twenty rounds eight are left, enough for a second batch of two arms
     # only.
     policy = BatchedElimination(privatizer=private())
@@ -315,7 +315,7 @@ def test_no_lower_end_is_claimed_of_batches_that_may_never_be_played() -> None:
     assert promised.delta(0).lower is None
 
 
-def test_bits_promise_epsilon_and_delta_and_nothing_pure() -> None:
+def test_bits_have_epsilon_and_delta_but_no_pure_guarantee() -> None:
     bits = BitPrivatizer(epsilon=1, delta="1e-6")
     promised = not_none(run_guarantee(ShuffleElimination(privatizer=bits), 2, LONG))
     assert promised.delta(1).upper <= 1e-6
@@ -324,7 +324,7 @@ def test_bits_promise_epsilon_and_delta_and_nothing_pure() -> None:
     assert promised.pure().upper == math.inf
 
 
-def test_no_noise_promises_nothing_and_no_release_everything() -> None:
+def test_without_noise_there_is_no_guarantee_and_without_release_a_perfect_one() -> None:
     assert run_guarantee(BatchedElimination(privatizer=Unprotected()), 3, 100) is None
     alone = not_none(run_guarantee(BatchedElimination(privatizer=private()), 1, 100))
     assert alone.parts == ()
@@ -343,12 +343,12 @@ class Tied(SystemRng):
 @pytest.mark.parametrize(
     ("rng", "simulated"), [(SYSTEM, False), (SeededRng(1), True), (Tied(), True)]
 )
-def test_a_run_says_whether_its_noise_was_the_systems(rng: Rng, simulated: bool) -> None:
+def test_a_run_states_whether_its_noise_came_from_the_system(rng: Rng, simulated: bool) -> None:
     assert played(Explore(private(), 10), EASY, LONG, rng=rng).simulated is simulated
 
 
 @pytest.mark.parametrize("means", [(float("nan"), 0.4, 0.1), (0.5, -3.0, 0.1), (0.5, 1.5, 0)])
-def test_means_that_no_reward_has_are_refused(means: tuple[float, ...]) -> None:
+def test_impossible_means_are_refused(means: tuple[float, ...]) -> None:
     with pytest.raises(InvalidParameter, match="must have means in"):
         played(Explore(private(), 10), Odd(stated=means), LONG)
 
@@ -367,7 +367,7 @@ class Odd(Environment):
         return 0
 
 
-def test_a_policy_is_no_world() -> None:
+def test_a_policy_cannot_be_its_own_environment() -> None:
     class Both(Explore, Odd):
         """A policy that is also the environment could see the rewards that it draws."""
 

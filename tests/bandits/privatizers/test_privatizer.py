@@ -80,7 +80,7 @@ def test_a_released_sum_is_the_encoded_sum_plus_the_stated_noise(trust: Trust) -
 
 @by_day(2)
 @pytest.mark.parametrize("trust", TRUSTS)
-def test_user_by_user_the_law_is_the_same(trust: Trust) -> None:
+def test_adding_noise_user_by_user_gives_the_same_law(trust: Trust) -> None:
     alpha = buy_alpha(f"bandits: law user by user, {trust}", "1e-9")
     privatizer, rng = made(trust), SeededRng(12)
     protocol = privatizer.protocol(5)
@@ -96,7 +96,7 @@ def test_user_by_user_the_law_is_the_same(trust: Trust) -> None:
     assert fitted(noise_of(play, g, 3 * g), protocol.planned_noise, alpha) == "not_refuted"
 
 
-def test_noise_drawn_once_for_all_users_is_caught() -> None:
+def test_noise_drawn_once_for_all_users_is_detected() -> None:
     # In the local model every user draws noise; the fit test must reject one draw for all users.
     def one_draw(noise: Noise, *, users: int, sums: int, rng: Rng) -> list[int]:
         return [noise.sample(rng=rng)]
@@ -108,7 +108,7 @@ def test_noise_drawn_once_for_all_users_is_caught() -> None:
     assert fitted(steps, privatizer.protocol(5).planned_noise, 1e-9) == "refuted"
 
 
-def test_bits_have_the_law_of_the_shuffle() -> None:
+def test_released_bits_have_the_law_of_the_shuffle() -> None:
     alpha = buy_alpha("bandits: law of shuffled bits", "1e-9")
     privatizer, rng = BitPrivatizer(epsilon=2, delta="1e-3"), SeededRng(14)
     protocol, values = privatizer.protocol(6), np.array([1, 1, 0, 1, 0, 1])
@@ -123,7 +123,7 @@ def test_bits_have_the_law_of_the_shuffle() -> None:
 
 @pytest.mark.parametrize("n", [1, 7, 256])
 @pytest.mark.parametrize("trust", ["central", "pure", "renyi", "concentrated", "shuffled-pure"])
-def test_the_papers_parameters_are_the_papers(trust: Trust, n: int) -> None:
+def test_the_papers_parameters_agree_with_their_formulas(trust: Trust, n: int) -> None:
     privatizer = SumPrivatizer(trust=trust, epsilon="1/2", failure="1e-6", parameters="paper")
     delta = "1e-6" if trust in ("renyi", "concentrated") else 0
     plan = choose(
@@ -158,7 +158,7 @@ def test_large_local_batches_are_planned_quickly() -> None:
 
 @pytest.mark.parametrize("n", [1, 9, 1000])
 @pytest.mark.parametrize("trust", TRUSTS)
-def test_the_guarantee_is_that_of_the_record(trust: Trust, n: int) -> None:
+def test_the_guarantee_is_that_of_the_release_record(trust: Trust, n: int) -> None:
     privatizer = made(trust)
     promised, record = privatizer.guarantee(n), privatizer.record(n, "one")
     if trust == "shuffled-pure":
@@ -176,7 +176,7 @@ def test_the_guarantee_is_that_of_the_record(trust: Trust, n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [2, 100, 5000])
-def test_bits_give_the_epsilon_and_delta_asked_for(n: int) -> None:
+def test_bits_give_the_requested_epsilon_and_delta(n: int) -> None:
     privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
     promised = privatizer.guarantee(n)
     assert isinstance(promised, BinomialBox)
@@ -189,7 +189,7 @@ def test_bits_give_the_epsilon_and_delta_asked_for(n: int) -> None:
     assert privatizer.bits(n) == 1 + privatizer.protocol(n).noise_bits
 
 
-def test_what_is_assumed_is_said() -> None:
+def test_assumptions_are_stated() -> None:
     assert made("local").assumed(8) == ()
     assert "trusted" in made("central").assumed(8)[0]
     assert "sum" in made("pure").assumed(8)[0]
@@ -203,7 +203,7 @@ def test_what_is_assumed_is_said() -> None:
     [Unprotected(), BitPrivatizer(epsilon=1, delta="1e-6"), *map(made, TRUSTS)],
     ids=lambda p: p.name,
 )
-def test_sums_that_encodings_cannot_have_are_refused(privatizer: Privatizer) -> None:
+def test_impossible_sums_of_encodings_are_refused(privatizer: Privatizer) -> None:
     for total in (-1, 4 * privatizer.precision(4) + 1, 0.5, True):
         with pytest.raises(InvalidParameter, match="encoded_sum"):
             privatizer.release(total, 4, SeededRng(1))  # type: ignore[arg-type]  # deliberately of the wrong type
@@ -228,7 +228,7 @@ def promised_by(privatizer: Privatizer, *, users: Users = NEW_USERS) -> RunGuara
     return not_none(played(policy, (0.6, 0.4), 60, users=users).guarantee)
 
 
-def test_what_a_protocol_rests_on_is_said_for_it() -> None:
+def test_the_assumptions_of_a_protocol_are_added_to_its_guarantee() -> None:
     assert promised_by(Halves()).assumptions[:2] == (SUM_ONLY, ALL_HONEST)
 
     class Wordy(Halves):
@@ -240,7 +240,7 @@ def test_what_a_protocol_rests_on_is_said_for_it() -> None:
 @pytest.mark.parametrize(
     "slip", ["precision", "bits", "noise", "guarantee", "assumed", "record", "checked", "_of"]
 )
-def test_what_follows_from_the_protocol_cannot_be_written_anew(slip: str) -> None:
+def test_properties_derived_from_the_protocol_cannot_be_overridden(slip: str) -> None:
     # For example 64 steps where the protocol hides 16: the guarantee would be for the protocol
     # only.
     with pytest.raises(TypeError, match=f"Slip.{slip} must not be overridden"):
@@ -249,7 +249,7 @@ def test_what_follows_from_the_protocol_cannot_be_written_anew(slip: str) -> Non
         dataclass(frozen=True)(type("Slip", (SumPrivatizer,), {slip: property(lambda self: 64)}))
 
 
-def test_a_pool_promises_what_is_released_to_its_users() -> None:
+def test_the_guarantee_of_a_pool_is_that_of_its_releases() -> None:
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Weak(SteadyPrivatizer):
         def protocol(self, pulls: int) -> AggregatedSum:
@@ -272,7 +272,7 @@ def test_a_pool_promises_what_is_released_to_its_users() -> None:
 ASKED = PureShufflePrivatizer(epsilon=2, failure="1e-6")
 
 
-def test_a_release_has_the_law_that_is_stated() -> None:
+def test_a_release_has_its_stated_law() -> None:
     alpha, rng = buy_alpha("bandits: law of a pure shuffle", "1e-10"), SeededRng(15)
     promised = ASKED.guarantee(20)
     assert isinstance(promised, CertifiedShuffle)

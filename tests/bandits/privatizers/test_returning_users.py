@@ -113,7 +113,7 @@ def elimination(privatizer: SteadyPrivatizer) -> BatchedElimination:
 @by_day(2)
 @each_steady
 @pytest.mark.parametrize("held", [3, 64], ids=["book of 3", "book of 64"])
-def test_nobody_is_in_more_releases_than_allowed(steady: SteadyPrivatizer, held: int) -> None:
+def test_no_user_is_in_more_releases_than_allowed(steady: SteadyPrivatizer, held: int) -> None:
     book = Held(curve=steady.curve, held=held)
     pool = pool_of(steady, users=200, max_visits=3, book=book)
     run = run_with(pool)
@@ -126,27 +126,27 @@ class Uncounted(Pool):
     _filled = mutated(Pool._filled, "self.visited[called[paid]] += 1", "pass")
 
 
-def test_a_pool_that_does_not_count_is_noticed() -> None:
+def test_a_pool_that_does_not_count_is_detected() -> None:
     book = Held(curve=LAPLACE.curve, held=64)
     arrivals = np.random.default_rng(3)
     run_with(Uncounted(users=200, max_visits=3, privatizer=LAPLACE, arrivals=arrivals, book=book))
     assert max(book.visits.values()) > 3
 
 
-def test_what_a_book_holds_is_kept_by_runs_together() -> None:
+def test_several_runs_together_keep_the_limit_of_a_book() -> None:
     book = Held(curve=LAPLACE.curve, held=4)
     for _ in range(2):
         run_with(pool_of(LAPLACE, users=200, max_visits=3, book=book))
     assert max(book.visits.values()) == 4
 
 
-def test_nobody_is_twice_in_a_release() -> None:
+def test_no_user_is_twice_in_a_release() -> None:
     book = Held(curve=LAPLACE.curve, held=2)
     run_with(pool_of(LAPLACE, users=150, max_visits=2, book=book))
     assert all(len(asked) == len(set(asked)) for asked in book.releases.values())
 
 
-def test_who_could_pay_and_is_charged_by_another_is_replaced() -> None:
+def test_a_user_charged_by_another_process_is_replaced() -> None:
     @dataclass(frozen=True, kw_only=True)
     class Raced(Held):
         """Another process charges half of the users found able to pay, once."""
@@ -165,7 +165,7 @@ def test_who_could_pay_and_is_charged_by_another_is_replaced() -> None:
     assert not pool.admit(Pulls((26, 0)), "c")
 
 
-def test_when_too_few_are_left_nothing_more_is_released() -> None:
+def test_with_too_few_users_nothing_more_is_released() -> None:
     pool = pool_of(LAPLACE, users=40, max_visits=2)
     run = run_with(pool)
     assert sum(run.pulls) == 600
@@ -174,7 +174,7 @@ def test_when_too_few_are_left_nothing_more_is_released() -> None:
     assert abs(run.pulls[0] - run.pulls[1]) <= 1
 
 
-def test_the_guarantee_is_that_of_all_visits() -> None:
+def test_the_guarantee_covers_all_visits() -> None:
     pool = pool_of(LAPLACE, users=400, max_visits=4)
     promised = not_none(run_with(pool).guarantee)
     assert promised.parts == (per_user(LAPLACE.curve, max_visits=4),)
@@ -188,14 +188,14 @@ def test_the_guarantee_is_that_of_all_visits() -> None:
 
 
 @pytest.mark.parametrize("horizon", [300, 600])
-def test_a_pool_of_new_users_changes_no_run(horizon: int) -> None:
+def test_a_pool_of_new_users_does_not_change_a_run(horizon: int) -> None:
     pool = pool_of(LAPLACE, users=10**4, max_visits=1)
     fresh = played(elimination(LAPLACE), (0.6, 0.5), horizon)
     pooled = run_with(pool, horizon=horizon)
     assert replace(pooled, guarantee=fresh.guarantee) == fresh
 
 
-def test_another_privatizer_is_refused_before_anybody_is_charged(tmp_path: Path) -> None:
+def test_another_privatizer_is_refused_before_any_charge(tmp_path: Path) -> None:
     observed = []
 
     class Watching(BatchedElimination):
@@ -230,13 +230,13 @@ def test_another_privatizer_is_refused_before_anybody_is_charged(tmp_path: Path)
     ],
     ids=str,
 )
-def test_a_pool_of_nobody_is_refused(arguments: dict[str, Any], argument: str) -> None:
+def test_an_empty_pool_is_refused(arguments: dict[str, Any], argument: str) -> None:
     given = {"users": 10, "max_visits": 1, "privatizer": LAPLACE, "arrivals": COINS}
     with refused(argument):
         Pool(**{**given, **arguments})
 
 
-def test_a_ledger_for_many_runs_keeps_the_promise_of_each(tmp_path: Path) -> None:
+def test_a_ledger_for_many_runs_keeps_the_guarantee_of_each(tmp_path: Path) -> None:
     budget = visits_budget(LAPLACE.curve, 5)
     with Ledger.create(str(tmp_path / "ledger.db"), budget=budget) as ledger:
         together: Counter[int] = Counter()
@@ -297,7 +297,7 @@ def own_delta(steady: SteadyPrivatizer, visits: int, epsilon: float) -> float:
 
 
 @each_law
-def test_every_release_has_the_law_at_least_and_promises_it(steady: SteadyPrivatizer) -> None:
+def test_every_release_has_at_least_the_noise_of_its_guarantee(steady: SteadyPrivatizer) -> None:
     planned = replace(steady, deployment=PLAN)
     for n in (1, 3, 17, 100, 333):
         for each in (steady, planned):
@@ -310,7 +310,7 @@ def test_every_release_has_the_law_at_least_and_promises_it(steady: SteadyPrivat
     }
 
 
-def test_shares_for_everyone_do_not_hold_the_law_without_those_who_vanish() -> None:
+def test_shares_for_all_users_lack_noise_after_dropouts() -> None:
     fewer = _ForEveryone(law=BITS.law, steps=1, failure="1e-3", deployment=PLAN)
     with pytest.raises(NotDerived, match="is not at least the certified noise"):
         fewer.guarantee(250)
@@ -326,7 +326,9 @@ class _ForEveryone(SteadyPrivatizer):
 
 @each_law
 @pytest.mark.parametrize("visits", [1, 3])
-def test_the_promise_for_all_visits_against_floats(steady: SteadyPrivatizer, visits: int) -> None:
+def test_the_guarantee_for_all_visits_agrees_with_floats(
+    steady: SteadyPrivatizer, visits: int
+) -> None:
     pool = pool_of(steady, users=50, max_visits=visits)
     at = float(pool.guarantee(steady, (16,)).epsilon("1e-3").upper)
     # Losses rounded down to a grid of 0.02 give a lower bound, at most 0.02 per visit below the
@@ -336,7 +338,7 @@ def test_the_promise_for_all_visits_against_floats(steady: SteadyPrivatizer, vis
 
 
 @each_law
-def test_a_release_is_the_sum_of_who_reports_and_its_noise(steady: SteadyPrivatizer) -> None:
+def test_a_release_is_the_sum_of_the_reporting_users_plus_noise(steady: SteadyPrivatizer) -> None:
     planned, rng = replace(steady, deployment=PLAN), SeededRng(4)
     assert planned.reporting(40) == 30
     spread = spread_of(planned.noise(40)) / steady.steps
@@ -347,7 +349,7 @@ def test_a_release_is_the_sum_of_who_reports_and_its_noise(steady: SteadyPrivati
         planned.release(31 * steady.steps, 40, rng)
 
 
-def test_noise_of_parts_is_that_of_each_part_added_up() -> None:
+def test_the_noise_of_a_batch_in_parts_is_the_sum_of_its_parts() -> None:
     plan = Deployment(honest="9/10")
     for steady in (BITS, GAUSSIANS, LAPLACE, SKELLAM):
         planned = replace(steady, deployment=plan)
@@ -373,7 +375,7 @@ def who_came(kind: type[Pool]) -> tuple[npt.NDArray[np.int64], float]:
     return times - ARRIVALS * (np.arange(40) % 2 == 0), away / ARRIVALS
 
 
-def test_arrivals_are_equally_likely_and_the_spent_are_turned_away() -> None:
+def test_arrivals_are_uniform_and_exhausted_users_are_turned_away() -> None:
     class Ordered(Pool):
         _filled = mutated(Pool._filled, "self.arrivals.permutation(self.users)", "np.arange(40)")
 
@@ -390,7 +392,7 @@ def test_arrivals_are_equally_likely_and_the_spent_are_turned_away() -> None:
 
 
 @pytest.mark.parametrize("called", ["p" * 190, "my\tpolicy"])
-def test_a_release_that_is_no_name_of_the_ledger_is_not_taken_for_a_second_run(
+def test_an_invalid_batch_name_is_not_mistaken_for_a_second_run(
     called: str, tmp_path: Path
 ) -> None:
     curve = LAPLACE.curve
@@ -411,7 +413,9 @@ def test_epsilon_and_deviation_are_rounded_up() -> None:
 
 
 @each_steady
-def test_a_steady_sum_is_read_wrongly_no_more_often_than_asked(steady: SteadyPrivatizer) -> None:
+def test_a_sum_wraps_around_with_at_most_the_requested_probability(
+    steady: SteadyPrivatizer,
+) -> None:
     protocol, law = steady.protocol(9), steady.law
     assert isinstance(protocol, AggregatedSum)
     tau = protocol.threshold
@@ -430,7 +434,7 @@ def passed_over(seed: int) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_last_who_can_pay_are_found_and_refusals_are_counted(seed: int) -> None:
+def test_the_last_users_with_a_budget_are_found_and_refusals_counted(seed: int) -> None:
     arrivals = np.random.default_rng(seed)
     pool = Pool(users=4, max_visits=1, privatizer=LAPLACE, arrivals=arrivals)
     assert pool.admit(Pulls((2, 2)), "b")
@@ -469,7 +473,7 @@ def together(call: Callable[[], int]) -> int:
 
 
 @pytest.mark.usefixtures("often_switched")
-def test_a_pool_admits_nobody_beyond_b() -> None:
+def test_a_pool_admits_no_user_more_than_b_times() -> None:
     for _ in range(TIMES):
         coins = np.random.default_rng(1)
         pool = Pool(users=PEOPLE, max_visits=1, privatizer=LAPLACE, arrivals=coins)
@@ -490,7 +494,7 @@ def users(*numbers: int) -> Names:
 
 @each_curve
 @pytest.mark.parametrize("max_visits", [1, 2, 13, 999])
-def test_a_budget_holds_its_visits_and_no_more(curve: Any, max_visits: int) -> None:
+def test_a_budget_admits_exactly_its_visits(curve: Any, max_visits: int) -> None:
     budget = visits_budget(curve, max_visits)
     keeper = filter_for(budget)
     price = keeper.price(replace(curve, scope=budget.scope))
@@ -498,14 +502,14 @@ def test_a_budget_holds_its_visits_and_no_more(curve: Any, max_visits: int) -> N
     assert not keeper.admits([a * max_visits for a in price.amounts], price)
 
 
-def test_a_plain_budget_would_lose_a_visit() -> None:
+def test_a_budget_without_rounding_would_lose_a_visit() -> None:
     scope = visits_budget(CURVE, 13).scope
     keeper = filter_for(Pure(Fraction(13, 8), scope=scope))
     price = keeper.price(replace(CURVE, scope=scope))
     assert not keeper.admits([a * 12 for a in price.amounts], price)
 
 
-def test_a_book_of_nothing_is_refused() -> None:
+def test_an_empty_book_is_refused() -> None:
     wrong: Any = "x"
     for call, argument in (
         (lambda: visits_budget(wrong, 1), "curve"),
@@ -522,7 +526,7 @@ def test_a_book_of_nothing_is_refused() -> None:
     [users(0, 0), users(-1), users(1 << 27), np.array([0.0]), np.array([[0]]), [0], "user 0"],
     ids=str,
 )
-def test_who_is_no_user_or_named_twice_is_not_charged(named: Any, tmp_path: Path) -> None:
+def test_an_unknown_or_repeated_user_is_not_charged(named: Any, tmp_path: Path) -> None:
     with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(CURVE, 1)) as ledger:
         book = LedgerBook(ledger=ledger, curve=CURVE, run="first")
         for call in (book.able, lambda some, book=book: book.pay(some, "a")):
@@ -531,7 +535,7 @@ def test_who_is_no_user_or_named_twice_is_not_charged(named: Any, tmp_path: Path
         assert ledger.charges() == 0
 
 
-def test_what_is_no_book_on_a_ledger_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_book_on_a_ledger_is_refused(tmp_path: Path) -> None:
     far = replace(CURVE, scope=Scope(relation=Relation.ADD_REMOVE))
     with Ledger.create(str(tmp_path / "l.db"), budget=visits_budget(CURVE, 1)) as ledger:
         good: dict[str, Any] = {"ledger": ledger, "curve": CURVE, "run": "first"}
@@ -550,7 +554,7 @@ def test_what_is_no_book_on_a_ledger_is_refused(tmp_path: Path) -> None:
         assert ledger.charges() == 0
 
 
-def test_a_charge_that_was_made_before_admits_nobody(tmp_path: Path) -> None:
+def test_a_repeated_charge_admits_nobody(tmp_path: Path) -> None:
     class Acknowledged(LedgerBook):
         pay = mutated(LedgerBook.pay, "skip_exhausted=True", "skip_exhausted=True, repeat_ok=True")
 
@@ -588,7 +592,7 @@ def play_one_run(url: str, barrier: Barrier, path: str) -> None:
                 os.close(target)
 
 
-def test_of_two_processes_that_play_one_run_one_is_admitted(tmp_path: Path) -> None:
+def test_only_one_of_two_processes_with_the_same_run_is_admitted(tmp_path: Path) -> None:
     url, path = str(tmp_path / "ledger.db"), tmp_path / "admitted"
     Ledger.create(url, budget=visits_budget(CURVE, ROUNDS)).close()
     context = processes()

@@ -64,7 +64,7 @@ def tabled(
 
 
 @pytest.mark.parametrize("release", ["tree", "doubling"])
-def test_a_table_releases_what_the_stream_releases(release: StreamRelease) -> None:
+def test_a_table_releases_the_values_of_the_stream(release: StreamRelease) -> None:
     world = np.random.default_rng(1)
     outcomes = world.integers(0, 2, HORIZON)
     sums = totals_of(central(release), 2, [SeededRng(1), SeededRng(2)])
@@ -78,7 +78,7 @@ def test_a_table_releases_what_the_stream_releases(release: StreamRelease) -> No
 
 
 @pytest.mark.parametrize("limit", [1 << 53, 0], ids=["floats", "integers"])
-def test_a_factorised_table_is_the_square_root_stream_of_blocks(
+def test_a_factorised_table_equals_the_square_root_stream_of_blocks(
     limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exactly A C^-1 (C x + z) = A x + A C^-1 z, in rational arithmetic."""
@@ -135,7 +135,7 @@ def nodes_moved(release: StreamRelease, horizon: int, at: int) -> float:
 
 @pytest.mark.parametrize("release", ["tree", "doubling"])
 @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 7, 8, 13])
-def test_sensitivity_is_what_replay_over_neighbours_finds(
+def test_the_sensitivity_agrees_with_a_replay_over_neighbours(
     release: StreamRelease, horizon: int
 ) -> None:
     setting = central(release, horizon, sent=3)
@@ -147,7 +147,7 @@ def test_sensitivity_is_what_replay_over_neighbours_finds(
 
 
 @pytest.mark.parametrize("release", ["tree", "doubling", "factorisation"])
-def test_one_outcome_moves_as_much_as_the_running_sums_say(release: StreamRelease) -> None:
+def test_one_outcome_changes_the_sums_by_their_sensitivity(release: StreamRelease) -> None:
     setting = central(release, horizon=1000)
     kind = {**STREAM, "factorisation": SquareRootSum}[release]
     grid = {"grid": setting.grid} if release == "factorisation" else {}
@@ -156,7 +156,7 @@ def test_one_outcome_moves_as_much_as_the_running_sums_say(release: StreamReleas
 
 @by_day(2)
 @pytest.mark.parametrize("sent", [1, 2, 8])
-def test_the_promise_is_derived_from_the_noise(sent: int) -> None:
+def test_the_guarantee_is_derived_from_the_noise(sent: int) -> None:
     """The guarantee is computed from the noise, so omitting the factor for the levels or for
     ``sent`` is detected.
     """
@@ -174,7 +174,7 @@ def test_the_promise_is_derived_from_the_noise(sent: int) -> None:
     assert 0.99 < root.epsilon("1e-6").upper_float <= 1
 
 
-def test_the_papers_noise_for_four_rounds_keeps_more_than_epsilon() -> None:
+def test_the_papers_noise_for_four_rounds_costs_more_than_epsilon() -> None:
     """Erratum: Lemma 1 counts log2 T levels, but T = 4 has 3: 1.5 epsilon without the factor 2."""
     setting = central("tree", horizon=4)
     assert setting.noise == DiscreteLaplace(scale=3)

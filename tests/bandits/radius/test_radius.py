@@ -152,7 +152,7 @@ MEANS = (0.0, 0.02, 0.3, 0.5, 0.97)
 
 @pytest.mark.parametrize(("noise", "steps", "pulls"), SMALL, ids=repr)
 @pytest.mark.parametrize("failure", ["0.05", "1e-4"])
-def test_certified_width_covers_and_is_the_least_mixture(
+def test_the_certified_width_covers_and_is_the_least_mixture(
     noise: Noise, steps: int, pulls: int, failure: str
 ) -> None:
     width = certified_width(noise, precision=steps, pulls=pulls, failure=failure)
@@ -162,7 +162,7 @@ def test_certified_width_covers_and_is_the_least_mixture(
     assert least * (1 - 1e-9) <= width <= 1.01 * least + 1e-9
 
 
-def test_never_above_the_union_bound() -> None:
+def test_the_certified_width_is_at_most_the_union_bound() -> None:
     # The best threshold, with the closed-form tail of the discrete Laplace law.
     steps, pulls, failure, scale = 8, 64, 1e-3, 16
     beta = math.exp(-1 / scale)
@@ -208,7 +208,7 @@ def test_a_wrong_bound_is_rejected(
         assert (failed <= float(most)) is holds
 
 
-def test_wraparound_is_paid_for() -> None:
+def test_the_width_accounts_for_wraparound() -> None:
     noise, steps, pulls, chance = DiscreteLaplace(scale=10), 2, 20, Fraction(1, 50)
     plain = certified_width(noise, precision=steps, pulls=pulls, failure=chance)
     covered = []
@@ -250,7 +250,7 @@ def test_the_gap_covers_differences(noise: Noise, steps: int, pulls: int) -> Non
     assert gap < 2 * certified_width(noise, precision=steps, pulls=pulls, failure="0.03")
 
 
-def test_the_gap_pays_for_both_wraparounds() -> None:
+def test_the_gap_accounts_for_both_wraparounds() -> None:
     law = DiscreteLaplace(scale=10)
     arguments: dict[str, Any] = {"precision": 2, "pulls": 6, "failure": "0.02"}
     free = certified_gap(law, **arguments)
@@ -263,7 +263,7 @@ def test_the_gap_pays_for_both_wraparounds() -> None:
 @pytest.mark.parametrize(
     ("scale", "pulls", "failure"), [(64, 256, "1e-2"), (16, 32, "1e-2"), (526, 20_000, "1e-3")]
 )
-def test_a_width_of_much_noise_is_within_two_percent_of_the_least(
+def test_a_width_with_much_noise_is_within_two_percent_of_the_least(
     scale: int, pulls: int, failure: str
 ) -> None:
     noise = DiscreteLaplace(scale=scale)
@@ -272,7 +272,7 @@ def test_a_width_of_much_noise_is_within_two_percent_of_the_least(
     assert least * (1 - 1e-9) <= width <= 1.02 * least
 
 
-def test_paper_radius_is_equation_2() -> None:
+def test_the_papers_radius_is_equation_2() -> None:
     odds = 10 * 9 / 0.1
     reward = math.sqrt(math.log(4 * odds) / 2048)
     tail = math.log(2 * odds)
@@ -304,7 +304,7 @@ def test_paper_radius_is_equation_2() -> None:
         DpSeRadius().width(renyi, 857, **arguments)
 
 
-def test_weights_add_up_to_one() -> None:
+def test_weights_of_a_mixture_add_up_to_one() -> None:
     assert sum(ExactRadius().weight(b) for b in range(1, 1000)) == 1 - Fraction(1, 1000)
     assert sum(ExactRadius(batches=7).weight(b) for b in range(1, 8)) == 1
     assert all(ExactRadius().weight(b) >= Fraction(1, 2 * b * b) for b in range(1, 50))
@@ -312,7 +312,7 @@ def test_weights_add_up_to_one() -> None:
         ExactRadius(batches=7).weight(8)
 
 
-def test_without_noise_it_is_hoeffding() -> None:
+def test_without_noise_the_width_is_that_of_hoeffding() -> None:
     arguments: dict[str, Any] = {"batch": 1, "active": 10, "failure": "0.1"}
     radius = ExactRadius(batches=1)
     assert radius.width(Unprotected(), 400, **arguments) == certified_width(
@@ -336,7 +336,7 @@ def test_without_noise_it_is_hoeffding() -> None:
         ("threshold", {"noise": Poisson(mean=3), "threshold": 9}),
     ],
 )
-def test_bad_arguments(argument: str, edit: dict[str, Any]) -> None:
+def test_bad_arguments_are_refused(argument: str, edit: dict[str, Any]) -> None:
     given: dict[str, Any] = {
         "noise": DiscreteLaplace(scale=4),
         "precision": 2,
@@ -349,7 +349,7 @@ def test_bad_arguments(argument: str, edit: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("scale", [10**6, 10**9, 10**15])
-def test_noise_far_above_the_rewards_has_nearly_its_own_quantile(scale: int) -> None:
+def test_with_dominating_noise_the_width_is_nearly_its_quantile(scale: int) -> None:
     # P(|X| > t) = 2 e^(-(t+1)/s)/(1 + e^(-1/s)), about e^(-t/s), and one reward is negligible.
     width = certified_width(DiscreteLaplace(scale=scale), precision=1, pulls=1, failure="1/30")
     assert 1 <= width / (scale * math.log(30)) < 1.02
@@ -452,7 +452,7 @@ def wide(value: Fraction | float) -> Any:
 
 @pytest.mark.parametrize("bits", [10, 60], ids=["by balls", "by enclosures"])
 @pytest.mark.parametrize("law", LAWS, ids=repr)
-def test_every_tail_is_that_of_the_law_and_never_too_small(
+def test_tail_bounds_of_every_law_hold_and_are_tight(
     law: Noise, bits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(radius_exact, "_TAIL_BITS", bits)
@@ -479,7 +479,7 @@ def held(tail: Any, draws: int, scale: Fraction | int, least: int) -> bool:
 
 @pytest.mark.parametrize("guard", [-62, -60, -57, -50, -40])
 @pytest.mark.parametrize("every", [False, True])
-def test_what_a_coarse_contour_leaves_out_is_held(guard: int, every: bool) -> None:
+def test_the_remainder_of_a_coarse_contour_is_covered(guard: int, every: bool) -> None:
     # With so few points and frequencies, the remainder terms dominate.
     coarse = rewired(laplace_sum._sum, _GUARD=guard)
     if every:
@@ -491,7 +491,7 @@ def test_what_a_coarse_contour_leaves_out_is_held(guard: int, every: bool) -> No
     ("draws", "scale", "least", "guard", "last"),
     [(16, 3, 20, 0, 4), (40, 10, 5, -30, 2), (16, 3, 20, -60, 10**6), (40, 10, 30, -61, 10**6)],
 )
-def test_the_remainders_of_a_contour_are_those_of_the_proof(
+def test_the_remainders_of_a_contour_agree_with_the_proof(
     draws: int, scale: int, least: int, guard: int, last: int
 ) -> None:
     tilt, gap = laplace_sum._line(float(draws), Fraction(scale), least)
@@ -521,7 +521,7 @@ def test_the_remainders_of_a_contour_are_those_of_the_proof(
 
 
 @pytest.mark.parametrize("width", [0.375, 0.75])
-def test_the_bound_in_balls_is_the_formula_from_above(width: float) -> None:
+def test_the_bound_in_balls_is_at_least_the_formula(width: float) -> None:
     pulls, steps = 6, 4
     side = radius_exact._side(DiscreteLaplace(scale=3), 1, steps, 12, (-5, 0, 4, 40))
     assert side.knots == (-5, 0, 4, 12)
@@ -536,7 +536,7 @@ def test_the_bound_in_balls_is_the_formula_from_above(width: float) -> None:
         assert 2 * bound <= found <= 2 * bound * (1 + mpmath.mpf(2) ** -40)
 
 
-def test_balls_decide_where_floats_look_in_the_wrong_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_balls_give_a_valid_width_for_a_bad_float_guess(monkeypatch: pytest.MonkeyPatch) -> None:
     law = DiscreteLaplace(scale=64)
     given: dict[str, Any] = {"precision": 32, "pulls": 1024, "failure": "1e-3", "threshold": 900}
     right, search = certified_width(law, **given), radius_exact._search
@@ -545,7 +545,7 @@ def test_balls_decide_where_floats_look_in_the_wrong_place(monkeypatch: pytest.M
     assert certified_width(law, **given) >= 0.99 * right
 
 
-def test_the_exact_rule_pays_for_wraparound() -> None:
+def test_the_exact_elimination_rule_accounts_for_wraparound() -> None:
     # If the sum is decoded wrongly with probability 1/20, less of the failure probability is left.
     often, never = (
         SumPrivatizer(trust="pure", epsilon=1, failure=failure) for failure in ("1/20", "1e-9")

@@ -77,7 +77,7 @@ def test_an_encoded_normal_reward_has_its_law(arm: int, steps: int) -> None:
         ("y *= scale", "y *= scale * 1.3"),
     ],
 )
-def test_another_rounding_or_law_is_caught(old: str, new: str) -> None:
+def test_another_rounding_or_law_is_detected(old: str, new: str) -> None:
     broken = mutated(ClippedNormal._encoded_sum, old, new)
     world = np.random.default_rng(3)
     assert p_value(lambda _: max(broken(NORMAL, 0, 1, 10, world), 0), 0.5, 10, 3000) < 1e-9
@@ -85,7 +85,7 @@ def test_another_rounding_or_law_is_caught(old: str, new: str) -> None:
 
 @pytest.mark.parametrize("steps", [1, 1000, 1 << 40])
 @pytest.mark.parametrize("pulls", [1, (1 << 15) - 1, (1 << 15) + 1, 100_000])
-def test_a_sum_over_any_number_of_chunks_has_the_mean(pulls: int, steps: int) -> None:
+def test_a_sum_over_any_number_of_chunks_has_the_right_mean(pulls: int, steps: int) -> None:
     alpha = buy_alpha(f"bandits: mean of {pulls} encoded rewards in {steps} steps", "1e-10")
     world = np.random.default_rng(5)
     for arm in range(3):
@@ -105,7 +105,7 @@ def test_float_sums_of_a_chunk_are_exact_for_fine_steps() -> None:
 
 @pytest.mark.parametrize("deviation", [1e-6, 1e-3, 1.0, 1000.0])
 @pytest.mark.parametrize("center", [0.0, 0.05, 0.5, 0.999])
-def test_means_are_exact_to_what_is_stated(center: float, deviation: float) -> None:
+def test_means_are_within_their_stated_error(center: float, deviation: float) -> None:
     world = ClippedNormal(centers=(center,), deviation=deviation)
     with mpmath.workdps(40):
         c, s = mpmath.mpf(center), mpmath.mpf(deviation)
@@ -115,7 +115,7 @@ def test_means_are_exact_to_what_is_stated(center: float, deviation: float) -> N
         assert abs(world.means[0] - (mpmath.ncdf(-high) + c * inside + bent)) < 1e-12
 
 
-def test_a_bit_is_encoded_as_none_or_all_steps() -> None:
+def test_a_bit_is_encoded_as_zero_or_all_steps() -> None:
     alpha = buy_alpha("bandits: sums of Bernoulli rewards", "1e-10")
     world, bits = np.random.default_rng(7), Bernoulli(means=(0.0, 1.0, "3/10"))
     assert bits.encoded_sum(0, 50, 9, world) == 0
@@ -142,7 +142,7 @@ def test_a_table_is_drawn_with_replacement_and_rounded_at_random() -> None:
     assert stats.binomtest(sum(rounded), 3000, 1 / 3).pvalue > alpha / 2
 
 
-def test_instances_are_those_of_the_published_code() -> None:
+def test_instances_agree_with_the_published_code() -> None:
     legacy = np.random.RandomState(4)
     easy = cz_instance("0.5", 4)
     assert easy.centers == tuple(legacy.rand(10) * 0.5 + 0.25)
@@ -185,7 +185,7 @@ def test_draws_out_of_range_are_refused_by_name(world: Environment) -> None:
         ('0,"1\n', "is not valid CSV"),
     ],
 )
-def test_what_is_no_table_is_refused_by_name(tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_table_is_refused_by_name(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "rewards.csv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InvalidParameter, match=f"^data = .*{words}"):
@@ -197,7 +197,7 @@ LOG = "obp/dataset/obd/random/all/all.csv"
 
 
 @pytest.mark.nightly
-def test_the_arms_are_the_click_rates_of_the_log(tmp_path: Path) -> None:
+def test_arms_have_the_click_rates_of_the_log(tmp_path: Path) -> None:
     wanted = ("--no-deps", "--only-binary=:all:", "-qq", "-d", str(tmp_path), PACKAGE)
     subprocess.run([sys.executable, "-m", "pip", "download", *wanted], check=True, timeout=300)
     (wheel,) = tmp_path.glob("*.whl")

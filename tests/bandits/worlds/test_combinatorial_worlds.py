@@ -70,7 +70,7 @@ def law(together: tuple[int, ...]) -> dict[tuple[int, ...], float]:
 
 
 @pytest.mark.parametrize("together", [(0, 1, 2, 3), (0, 0, 0, 0), (0, 0, 1, 1), (1, 0, 1, 0)])
-def test_outcomes_have_their_joint_law(together: tuple[int, ...]) -> None:
+def test_outcomes_have_their_joint_distribution(together: tuple[int, ...]) -> None:
     alpha = buy_alpha(f"joint law of base arms {together}", "1e-10")
     rounds = 20_000
     seen, wanted = joint(together, rounds), law(together)
@@ -88,7 +88,7 @@ def test_outcomes_have_their_joint_law(together: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", COMBINATORIAL)
-def test_presets_have_worlds_of_one_problem(name: str) -> None:
+def test_all_worlds_of_a_preset_share_one_problem(name: str) -> None:
     preset = preset_of(name)
     worlds = preset.worlds(3)
     first = worlds.environments[0].model
@@ -99,7 +99,7 @@ def test_presets_have_worlds_of_one_problem(name: str) -> None:
     assert len({world.means for world in worlds.environments}) in (1, 3)
 
 
-def test_numbers_that_no_instance_has_are_refused_by_name() -> None:
+def test_impossible_parameters_of_an_instance_are_refused_by_name() -> None:
     for make, arms, size, argument in (
         (top_k, 5, 6, "super_arm"),
         (coverage, 13, 4, "arms"),
@@ -119,7 +119,7 @@ def test_numbers_that_no_instance_has_are_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("make", "arms", "size"), [(hard_mab, 20, 1), (hard_paths, 20, 4), (hard_public, 20, 4)]
 )
-def test_all_super_arms_but_one_are_worse_by_one_gap(make: Any, arms: int, size: int) -> None:
+def test_all_super_arms_but_the_best_are_worse_by_one_gap(make: Any, arms: int, size: int) -> None:
     for seed in range(3):
         world = make(seed, arms, size)
         every = world.of.decisions.listed()
@@ -132,7 +132,7 @@ def test_all_super_arms_but_one_are_worse_by_one_gap(make: Any, arms: int, size:
     assert len(hard_public(0, 20, 4).of.decisions.listed()) == 1 + 20 - 2 * 4 + 1
 
 
-def test_lower_bounds_are_those_of_the_theorems() -> None:
+def test_lower_bounds_agree_with_the_theorems() -> None:
     at = {"horizon": 10**4, "epsilon": "1/2"}
     log, local = math.log(10**4), 64 * (math.exp(0.5) - 1) ** 2
     for name, arms, size, wanted in (
@@ -184,7 +184,7 @@ def test_own_rounds_have_the_variance_of_one_reward() -> None:
     assert stats.kstest(found, stats.norm(8 * 0.6, math.sqrt(8)).cdf).statistic > 0.01
 
 
-def test_the_clip_is_that_of_the_encoding() -> None:
+def test_means_account_for_the_clipping_of_the_encoding() -> None:
     world = LinearWorld(
         of=LinearModel(actions=Actions(np.array([[1.0]])), deviation=0), theta=(1.0,)
     )
@@ -199,7 +199,7 @@ def test_the_clip_is_that_of_the_encoding() -> None:
 
 
 @pytest.mark.parametrize(("name", "size"), [("lzj/ball", 311), ("lzj/box", 64)])
-def test_regret_of_a_cover_is_against_the_whole_set(name: str, size: int) -> None:
+def test_the_regret_of_a_cover_is_measured_against_the_whole_set(name: str, size: int) -> None:
     for world in preset_of(name).worlds(3, arms=size).environments:
         assert isinstance(world, CoveredWorld)
         theta = np.array(world.theta)
@@ -257,7 +257,7 @@ def test_every_point_is_near_an_action(shape: Shape, dimension: int, radius: str
         assert np.abs(actions.points).max() <= 1 / math.sqrt(dimension)
 
 
-def test_the_regret_against_the_whole_ball_is_that_of_the_cover_and_the_radius() -> None:
+def test_the_regret_against_the_ball_is_at_most_that_of_the_cover_plus_the_radius() -> None:
     theta, horizon = (0.48, -0.64), 200_000
     actions = cover("ball", 2, "1/5")
     world = LinearWorld(of=LinearModel(actions=actions, deviation="0.1"), theta=theta)

@@ -49,7 +49,7 @@ def test_presets_have_the_settings_of_their_papers(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "gap"), [("cz/easy", "0.5"), ("cz/hard", "0.1")])
-def test_instance_i_of_cz_is_that_of_its_code(name: str, gap: str) -> None:
+def test_instances_of_cz_agree_with_its_code(name: str, gap: str) -> None:
     preset = preset_of(name)
     assert (preset.arms, preset.instances, preset.schedule) == (10, 20, "released")
     worlds = preset.worlds(3)
@@ -64,7 +64,7 @@ def test_instance_i_of_cz_is_that_of_its_code(name: str, gap: str) -> None:
     assert few.arms == 4
 
 
-def test_a_preset_has_its_file_or_none(tmp_path: Path) -> None:
+def test_only_presets_with_data_accept_a_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match=r"must be omitted: .* is simulated"):
         preset_of("cz/easy").worlds(1, data=tmp_path)
     for name in ("obd", "cz/mslr"):
@@ -95,7 +95,7 @@ def letor_text(clusters: int, each: int = 12) -> str:
     return "".join(rng.permutation(lines))
 
 
-def test_clusters_of_pairs_are_arms(tmp_path: Path) -> None:
+def test_clusters_of_pairs_become_arms(tmp_path: Path) -> None:
     path = tmp_path / "train.txt"
     path.write_text(letor_text(5), encoding="ascii")
     found = letor_arms(path, 5)
@@ -151,7 +151,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("which", range(len(BROKEN)))
-def test_what_is_no_letor_text_is_refused_by_name(tmp_path: Path, which: int) -> None:
+def test_invalid_letor_text_is_refused_by_name(tmp_path: Path, which: int) -> None:
     text, words = [*BROKEN.items()][which]
     path = tmp_path / "train.txt"
     path.write_text(text, encoding="ascii")
@@ -192,7 +192,7 @@ def test_click_rates_by_item_are_means(tmp_path: Path) -> None:
             obd_arms(path, arms)
 
 
-def test_a_file_is_known_by_its_digest_and_clicks_may_be_floats(tmp_path: Path) -> None:
+def test_a_data_file_is_identified_by_its_digest(tmp_path: Path) -> None:
     path = tmp_path / "all.csv"
     path.write_text(obd_text((1, "1.0"), (1, "0.0"), (2, "0.0"), (2, 0)), encoding="utf-8")
     assert obd_arms(path).means == (0.5, 0.0)
@@ -215,7 +215,7 @@ def test_a_file_is_known_by_its_digest_and_clicks_may_be_floats(tmp_path: Path) 
         (HEADER + "\n\xff", "is not valid CSV"),
     ],
 )
-def test_what_is_no_log_is_refused_by_name(tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_log_is_refused_by_name(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "all.csv"
     path.write_text(text, encoding="latin-1")
     with pytest.raises(InvalidParameter, match=words):

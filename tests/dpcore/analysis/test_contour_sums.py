@@ -42,7 +42,7 @@ bits = st.sampled_from([2, 20, 53, 100])
 
 
 @given(coins, st.integers(-10, 10), lines, gaps, bits)
-def test_a_mass_is_held_whatever_the_line(
+def test_a_mass_is_enclosed_for_any_contour(
     given_coins: list[Any], k: int, line: Fraction, gap: Fraction, prec: int
 ) -> None:
     law = Coins(coins=tuple(given_coins), lean=lambda _: line)
@@ -53,7 +53,7 @@ def test_a_mass_is_held_whatever_the_line(
 
 
 @given(coins, st.integers(-10, 10), lines, gaps, bits)
-def test_a_tail_is_held_whatever_the_line(
+def test_a_tail_is_enclosed_for_any_contour(
     given_coins: list[Any], t: int, line: Fraction, gap: Fraction, prec: int
 ) -> None:
     law = Coins(coins=tuple(given_coins), lean=lambda _: line)
@@ -67,7 +67,7 @@ def test_a_tail_is_held_whatever_the_line(
 
 
 @given(coins, st.integers(0, 12), st.sampled_from([20, 53, 100]))
-def test_central_masses_are_held(given_coins: list[Any], reach: int, prec: int) -> None:
+def test_central_masses_are_enclosed(given_coins: list[Any], reach: int, prec: int) -> None:
     mirrored = [(p, -sign) for p, sign in given_coins]
     law = Coins(coins=(*given_coins, *mirrored))
     truth = law.masses()
@@ -101,7 +101,7 @@ def test_masses_and_tails_are_tight(name: str, prec: int) -> None:
 WIDER = Coins(coins=biased(60, "1/2") + biased(60, "1/2", -1))
 
 
-def test_masses_beyond_the_sum_are_held() -> None:
+def test_masses_beyond_the_sum_are_enclosed() -> None:
     # With a coarse goal the sum ends inside the law, and Chernoff's bound covers the rest.
     truth, stand_ins = WIDER.masses(), {"_GUARD": -84}
     with precision(90):
@@ -163,14 +163,14 @@ BOUNDS: dict[str, tuple[dict[str, Any], str, str]] = {
     "stand_ins", [COARSE, CUT, {**COARSE, **CUT}], ids=["coarse", "cut", "both"]
 )
 @pytest.mark.parametrize("tail", [False, True])
-def test_a_coarse_sum_stays_true(stand_ins: dict[str, Any], tail: bool) -> None:
+def test_a_coarse_sum_is_a_valid_enclosure(stand_ins: dict[str, Any], tail: bool) -> None:
     assert missed(rewired(contour._contour, **stand_ins), tail=tail) == 0
 
 
 @by_day(6)
 @pytest.mark.parametrize("name", BOUNDS)
 @pytest.mark.parametrize("tail", [False, True])
-def test_a_contour_sum_without_a_bound_is_caught(name: str, tail: bool) -> None:
+def test_a_contour_sum_without_a_remainder_is_detected(name: str, tail: bool) -> None:
     stand_ins, old, new = BOUNDS[name]
     assert missed(mutated(contour._contour, old, new, **stand_ins), tail=tail)
 
@@ -206,14 +206,14 @@ def bound_falls_short(code: Sum) -> bool:
         return not most >= left_out(NEARLY_CONSTANT, line, last, points)
 
 
-def test_the_pole_is_in_the_bound() -> None:
+def test_the_bound_on_omitted_frequencies_includes_the_pole() -> None:
     without = mutated(contour._contour, "1 - (-c).exp() if tail else arb(1)", "arb(1)")
     assert not bound_falls_short(contour._contour)
     assert bound_falls_short(without)
 
 
 @given(coins, lines, st.integers(0, 6), st.integers(2, 40))
-def test_far_frequencies_are_as_small_as_the_bound_says(
+def test_omitted_frequencies_are_within_their_bound(
     given_coins: list[Any], line: Fraction, last: int, points: int
 ) -> None:
     law = Coins(coins=tuple(given_coins))
@@ -226,7 +226,7 @@ def test_far_frequencies_are_as_small_as_the_bound_says(
         assert not total > bound.upper()
 
 
-def test_a_variance_of_the_wrong_line_is_caught() -> None:
+def test_a_variance_at_the_wrong_tilt_is_detected() -> None:
     # V depends on the tilt: that of c = 0 is too large a bound where the tilt narrows the law.
     law, line = Coins(coins=biased(10, "1/2")), Fraction(3)
     with precision(100):
@@ -244,7 +244,7 @@ def central_missed(code: Callable[..., list[arb]]) -> int:
         return sum(not holds(found, truth[k]) for k, found in enumerate(code(RARE, 6)))
 
 
-def test_coarse_central_masses_stay_true() -> None:
+def test_coarse_central_masses_are_valid_enclosures() -> None:
     for stand_ins in (COARSE, CUT):
         assert central_missed(rewired(contour.central_masses, **stand_ins)) == 0
 
@@ -260,6 +260,6 @@ CENTRAL_BOUNDS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", CENTRAL_BOUNDS)
-def test_central_masses_without_a_bound_are_caught(name: str) -> None:
+def test_central_masses_without_a_remainder_are_detected(name: str) -> None:
     stand_ins, old, new = CENTRAL_BOUNDS[name]
     assert central_missed(mutated(contour.central_masses, old, new, **stand_ins))

@@ -23,7 +23,7 @@ from dpcore.numbers.enclosure import Enclosure, precision
 from tests.support.dpcore.mutants import mutated
 
 
-def test_tails_of_sums_of_laplace_draws() -> None:
+def test_tails_of_sums_of_laplace_draws_are_enclosed() -> None:
     for draws, scale in ((16, 3), (40, 10), (200, 2)):
         law = PolyaDifference(shape=draws, scale=scale)
         deviation = math.sqrt(2 * draws) * scale
@@ -37,7 +37,7 @@ def test_tails_of_sums_of_laplace_draws() -> None:
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 3), 1, 40, 10**6])
-def test_the_tail_of_two_draws(scale: Fraction | int) -> None:
+def test_the_tail_of_two_draws_agrees_with_its_closed_form(scale: Fraction | int) -> None:
     law = PolyaDifference(shape=2, scale=scale)
     for least in (0, 1, 2, int(3 * scale), int(25 * scale) + 1):
         found = laplace_sum.pair_tail(scale=scale, least=least, bits=60)
@@ -46,7 +46,7 @@ def test_the_tail_of_two_draws(scale: Fraction | int) -> None:
         assert not found.overlaps(law.enclose_sf(least, 60))
 
 
-def test_tails_of_laplace_sums_need_their_far_frequencies() -> None:
+def test_tails_of_laplace_sums_without_far_frequencies_are_wrong() -> None:
     # The mutant: frequencies beyond the last one are forgotten, so the balls miss the tail.
     short = mutated(laplace_sum._sum, "last + 1):", "max(last // 8, 1)):")
     line = laplace_sum._line(16.0, Fraction(3), 20)
@@ -59,7 +59,7 @@ def test_tails_of_laplace_sums_need_their_far_frequencies() -> None:
 
 
 @pytest.mark.parametrize("scale", ["1e-10", "1e39"])
-def test_scales_that_floats_cannot_look_at_are_refused_by_name(scale: str) -> None:
+def test_scales_beyond_floats_are_refused_by_name(scale: str) -> None:
     with pytest.raises(InvalidParameter, match="scale"):
         laplace_sum.sum_tail(draws=16, scale=scale, least=1, bits=10)
 
@@ -93,14 +93,14 @@ def interrupted(integrate: Integrate, after: float) -> type[BaseException] | Non
     return ended
 
 
-def test_an_interrupt_leaves_an_integral_as_an_interrupt() -> None:
+def test_ctrl_c_within_an_integral_raises_keyboard_interrupt() -> None:
     # Interrupt at many points: within the integrand, at its entry, and between two calls.
     assert {interrupted(ours, 0.002 + 0.00013 * i) for i in range(60)} == {KeyboardInterrupt}
     assert SystemError in {interrupted(bare, 0.002 + 0.00013 * i) for i in range(20)}
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError, SystemError])
-def test_what_the_integrand_raises_is_what_the_caller_sees(error: type[BaseException]) -> None:
+def test_an_error_of_the_integrand_is_passed_to_the_caller(error: type[BaseException]) -> None:
     def f(z: acb, analytic: bool) -> acb:  # FLINT's own signature
         raise error("said here")
 
@@ -108,7 +108,7 @@ def test_what_the_integrand_raises_is_what_the_caller_sees(error: type[BaseExcep
         ours(f)
 
 
-def test_nothing_else_calls_flints_integral() -> None:
+def test_only_one_module_calls_flints_integral() -> None:
     root = Path(dpcore.__file__).parent.parent
     packages = ("dpcore", "accounting", "audit", "bandits")
     files = [file for package in packages for file in (root / package).rglob("*.py")]
@@ -116,7 +116,7 @@ def test_nothing_else_calls_flints_integral() -> None:
     assert callers == ["polya_integral.py"]
 
 
-def test_a_command_that_is_interrupted_inside_an_integral_ends_with_130(
+def test_a_command_interrupted_within_an_integral_gives_exit_code_130(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def slow(*given: object, **more: object) -> acb:

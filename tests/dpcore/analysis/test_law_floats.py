@@ -84,7 +84,7 @@ def float_errors(noise: Noise, function: str, ks: list[int], found: Any = None) 
 @by_day(1)
 @pytest.mark.parametrize("noise", cases(FLOAT_NOISES, every=4), ids=repr)
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_floats_are_within_their_error(noise: Noise, function: str) -> None:
+def test_floats_are_within_their_stated_error(noise: Noise, function: str) -> None:
     assert float_errors(noise, function, float_places(noise)) == []
 
 
@@ -108,7 +108,7 @@ SLOW = pytest.param("sum", marks=pytest.mark.nightly)
 
 @pytest.mark.parametrize("law", ["Laplace", "Gaussian", "Skellam", SLOW])
 @given(st.data(), st.floats(0, 760), st.sampled_from([1, -1]), st.sampled_from(FUNCTIONS))
-def test_floats_at_any_parameters(
+def test_floats_at_random_parameters_are_within_their_error(
     law: str, data: st.DataObject, nats: float, sign: int, function: str
 ) -> None:
     noise = data.draw(ANY[law])
@@ -117,7 +117,7 @@ def test_floats_at_any_parameters(
 
 @by_day(6)
 @pytest.mark.parametrize("noise", cases(FLOAT_NOISES), ids=repr)
-def test_floats_at_the_ends_of_int64(noise: Noise) -> None:
+def test_floats_at_the_ends_of_int64_are_within_their_error(noise: Noise) -> None:
     for k in (-(2**63), -(2**63) + 1, 2**63 - 2, 2**63 - 1):
         if LAWS[noise.name].decay(noise, k) < 10_000:
             for function in FUNCTIONS:
@@ -128,7 +128,7 @@ def test_floats_at_the_ends_of_int64(noise: Noise) -> None:
             assert noise.log_pmf(k) < -5000
 
 
-def test_plain_float_formulas_are_seen() -> None:
+def test_plain_float_formulas_are_detected() -> None:
     # The reason for float pairs: with k and s rounded to floats, e^-x loses its digits for large x.
     noise = DiscreteLaplace(scale="1048576.3")
     ks = [step * 2**20 + off for step in (300, 500, 600, 680) for off in (-1, 0, 1)]
@@ -192,7 +192,7 @@ def test_quantiles_are_exact(noise: Noise) -> None:
     assert wrong_quantiles(noise, levels + jumps(noise)) == []
 
 
-def test_quantiles_that_trust_their_guess_are_seen() -> None:
+def test_quantiles_that_trust_their_guess_are_detected() -> None:
     noise = DiscreteLaplace(scale=10)
     trusting = mutated(
         Noise._quantile, "np.flatnonzero(~(enough & short & (levels > 1e-290)))", "()"
@@ -216,5 +216,5 @@ def test_rational_levels_are_decided_at_any_depth(noise: Noise) -> None:
 
 @pytest.mark.nightly
 @given(st.floats(0, 1, exclude_min=True, exclude_max=True), st.sampled_from(NARROW))
-def test_any_level_is_exact(p: float, noise: Noise) -> None:
+def test_quantiles_at_random_levels_are_exact(p: float, noise: Noise) -> None:
     assert wrong_quantiles(noise, [p]) == []

@@ -40,14 +40,14 @@ def start(
     return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, env=env)
 
 
-def test_draws_are_those_of_the_library_one_a_line(capsys: Capture) -> None:
+def test_draws_are_those_of_the_library_one_per_line(capsys: Capture) -> None:
     assert dpcore.cli.app.run(["sample", LAPLACE, "-n", "1e2", "--seed", "1"]) == 0
     drawn = DiscreteLaplace(scale=10).sample(100, rng=SeededRng(1)).tolist()
     assert capsys.readouterr().out == "".join(f"{value}\n" for value in drawn)
 
 
 @pytest.mark.parametrize("before", [[], ["--"]])
-def test_bounds_hold_the_mass(capsys: Capture, before: list[str]) -> None:
+def test_printed_bounds_enclose_the_mass(capsys: Capture, before: list[str]) -> None:
     values = ["-1", "0", "12", "-30"]
     assert dpcore.cli.app.run(["pmf", LAPLACE, *before, *values]) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
@@ -59,7 +59,7 @@ def test_bounds_hold_the_mass(capsys: Capture, before: list[str]) -> None:
             assert Fraction(upper) - Fraction(lower) <= Fraction(lower) / 2**51
 
 
-def test_bounds_as_json_and_never_minus_zero(capsys: Capture) -> None:
+def test_bounds_as_json_are_never_minus_zero(capsys: Capture) -> None:
     far = "1000000000000000000000000"
     assert dpcore.cli.app.run(["pmf", LAPLACE, "--json", "0", far]) == 0
     out = capsys.readouterr().out
@@ -109,7 +109,7 @@ def test_bad_input_gives_a_one_line_error_and_exit_code_2(
     assert complaint in line
 
 
-def test_debug_shows_the_traceback_wherever_it_stands(capsys: Capture) -> None:
+def test_debug_shows_the_traceback_at_any_position(capsys: Capture) -> None:
     for words in (["--debug", "sample", "x"], ["sample", "x", "--debug"]):
         assert dpcore.cli.app.run(words) == 2
         err = capsys.readouterr().err
@@ -117,9 +117,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(capsys: Capture) -> None:
         assert err.splitlines()[-1].startswith("error: NOISE = x")
 
 
-def test_a_defect_is_never_taken_for_a_verdict(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bug_never_looks_like_a_verdict(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(argument: str, text: str) -> None:
         raise RuntimeError(f"slip\nin {text}")
 
@@ -130,7 +128,7 @@ def test_a_defect_is_never_taken_for_a_verdict(
 
 
 @pytest.mark.parametrize("words", [["sample", LAPLACE, "-n", "1"], ["--help"], ["--version"]])
-def test_a_reader_that_went_away_is_141_and_silent(words: list[str]) -> None:
+def test_a_closed_pipe_gives_exit_code_141_silently(words: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
     running = start(*words, stdout=write)
@@ -141,7 +139,7 @@ def test_a_reader_that_went_away_is_141_and_silent(words: list[str]) -> None:
 
 @by_day(1)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_reader_may_leave_in_the_middle(unbuffered: str) -> None:
+def test_a_reader_may_close_the_pipe_early(unbuffered: str) -> None:
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     words = ("sample", LAPLACE, "-n", "1e6", "--seed", "1")
     running = start(*words, stdout=subprocess.PIPE, env=environment)
@@ -157,7 +155,7 @@ def test_a_reader_may_leave_in_the_middle(unbuffered: str) -> None:
 @by_day(1)
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
 @pytest.mark.parametrize("words", [["sample", LAPLACE], ["pmf", LAPLACE, "0", "--json"]])
-def test_a_full_disk_is_one_line_and_2(words: list[str]) -> None:
+def test_a_full_disk_gives_a_one_line_error_and_exit_code_2(words: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         running = start(*words, stdout=full)
         _, err = running.communicate(timeout=30)
@@ -165,7 +163,7 @@ def test_a_full_disk_is_one_line_and_2(words: list[str]) -> None:
     assert err == b"error: standard output: No space left on device\n"
 
 
-def test_closed_streams_are_no_error() -> None:
+def test_closed_streams_are_not_an_error() -> None:
     command = f"{sys.executable} -c '{START}' sample {LAPLACE} >&- 2>&-".replace(
         repr(str(ROOT)), f'"{ROOT}"'
     )
@@ -173,7 +171,7 @@ def test_closed_streams_are_no_error() -> None:
 
 
 @pytest.mark.parametrize("closed", ["<&-", "<&- >&-"])
-def test_a_closed_input_is_an_empty_one(closed: str) -> None:
+def test_a_closed_standard_input_is_read_as_empty(closed: str) -> None:
     code = START.replace(repr(str(ROOT)), f'"{ROOT}"')
     done = subprocess.run(
         ["sh", "-c", f"{sys.executable} -c '{code}' verify - {closed}"],
@@ -190,7 +188,7 @@ def busy(seconds: float) -> None:
         pass
 
 
-def test_what_computes_too_long_is_ended_and_what_does_not_is_not() -> None:
+def test_a_computation_is_stopped_only_beyond_its_time_limit() -> None:
     before = signal.getsignal(signal.SIGPROF)
     with pytest.raises(OutOfTime, match="no answer within 1 seconds"), time_limit(1):
         busy(3)
@@ -200,7 +198,7 @@ def test_what_computes_too_long_is_ended_and_what_does_not_is_not() -> None:
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
 
 
-def test_a_command_has_an_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_has_a_default_time_limit(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--noise", "polya-difference:shape=0.9", "--rounds", "100000", "--epsilon", "0.01"]
     answer = typed(capsys, "budget", "calibrate", *asked, "--delta", "1e-12", "--within", "1")
     assert (answer.code, answer.out) == (2, "")
@@ -208,7 +206,7 @@ def test_a_command_has_an_end(capsys: pytest.CaptureFixture[str]) -> None:
     assert answer.err.count("\n") == 1
 
 
-def test_draws_take_as_long_as_they_need_unless_told_otherwise(
+def test_draws_have_no_default_time_limit(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits: list[int] = []
@@ -228,9 +226,7 @@ def test_draws_take_as_long_as_they_need_unless_told_otherwise(
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1/2", "nan", "1e309", ""])
-def test_an_end_is_a_whole_number_of_seconds(
-    value: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_invalid_time_limit_is_refused(value: str, capsys: pytest.CaptureFixture[str]) -> None:
     answer = typed(capsys, "pmf", "discrete-laplace:scale=1", "0", "--within", value)
     assert answer.code == 2
     assert answer.err.startswith("error: --within = ")
@@ -263,7 +259,7 @@ LEFT_OVER = [
 
 
 @pytest.mark.parametrize("left", LEFT_OVER)
-def test_a_request_for_completions_that_no_shell_made_is_ignored(
+def test_an_invalid_completion_request_is_ignored(
     left: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     assert dpcore.cli.app.run(DRAW) == 0
@@ -273,7 +269,9 @@ def test_a_request_for_completions_that_no_shell_made_is_ignored(
     assert capsys.readouterr() == wanted
 
 
-def test_a_shell_is_answered(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_a_completion_request_of_a_shell_is_answered(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     monkeypatch.setenv("_DPCORE_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", "dpcore sam")
     monkeypatch.setenv("COMP_CWORD", "1")
@@ -281,7 +279,7 @@ def test_a_shell_is_answered(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -
     assert capsys.readouterr().out == "sample\n"
 
 
-def test_variables_that_are_believed_are_seen(
+def test_trusting_environment_variables_is_detected(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setattr(dpcore.cli.app, "_ignore_wrong_variables", lambda: None)

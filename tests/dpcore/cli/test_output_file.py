@@ -28,7 +28,7 @@ def gone() -> int:
     return ended.pid
 
 
-def test_what_killed_processes_left_goes_with_the_next_write(tmp_path: Path) -> None:
+def test_temporary_files_of_killed_processes_are_removed_by_the_next_write(tmp_path: Path) -> None:
     dead, alive = gone(), os.getppid()
     kept = [
         f".rows.json.{alive}.abcd_123", f".other.{dead}.abcd_123", ".rows.json",
@@ -47,7 +47,7 @@ def test_a_dash_is_not_a_file_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     check_writable("--output", Path("--"))
 
 
-def test_a_sweep_that_asks_nobody_is_caught(tmp_path: Path) -> None:
+def test_removing_files_of_running_processes_is_detected(tmp_path: Path) -> None:
     alive = tmp_path / f".regret.svg.{os.getppid()}.abcd_123"
     alive.touch()
     output_file._sweep(tmp_path / "regret.svg")
@@ -65,7 +65,7 @@ output_file.write_whole("--output", Path("it.svg"), "text")
 """
 
 
-def test_kill_9_within_a_write_leaves_nothing_for_long(tmp_path: Path) -> None:
+def test_kill_9_during_a_write_leaves_only_temporary_files(tmp_path: Path) -> None:
     python("-c", KILLED, folder=tmp_path)
     assert len([*tmp_path.iterdir()]) == 1
     write_whole("--output", tmp_path / "it.svg", "whole")
@@ -81,7 +81,7 @@ def failing(place: Path | None, *names: str) -> None:
         raise KeyError
 
 
-def test_a_folder_that_was_made_for_nothing_goes_again(tmp_path: Path) -> None:
+def test_a_folder_created_for_a_failed_write_is_removed(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
     for place in (old, new, None):
@@ -141,7 +141,7 @@ def test_a_pipe_behind_a_link_is_written_to(tmp_path: Path) -> None:
 MOST = 1 << 10
 
 
-def test_text_of_a_plain_file_is_read(tmp_path: Path) -> None:
+def test_text_of_a_regular_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "text"
     for text in ("", "a\nb", "é" * (MOST // 2)):
         file.write_text(text, encoding="utf-8")
@@ -163,7 +163,9 @@ def test_text_of_a_plain_file_is_read(tmp_path: Path) -> None:
         ("\0", "is not a valid file name"),
     ],
 )
-def test_what_is_no_such_file_is_refused_at_once(tmp_path: Path, name: str, reason: str) -> None:
+def test_a_path_that_is_not_a_regular_file_is_refused_at_once(
+    tmp_path: Path, name: str, reason: str
+) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")  # the FIFO has no writer: opening it would block for ever
     (tmp_path / "link").symlink_to("/dev/zero")

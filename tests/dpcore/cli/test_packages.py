@@ -27,14 +27,14 @@ AUDIT = ["--claim", "epsilon=1", "--pair", "0", "1", "-n", "400", "--seed", "1"]
 Capture = pytest.CaptureFixture[str]
 
 
-def test_the_names_are_those_of_the_packages_beside_dpcore() -> None:
+def test_the_checked_names_are_those_of_the_installed_packages() -> None:
     assert {path.parent.name for path in ROOT.glob("*/py.typed")} == set(package_names())
 
 
 @by_day(3)
 @pytest.mark.parametrize("where", ["accounting.py", "audit/__init__.py", "bandits/__init__.py"])
 @pytest.mark.parametrize("way", ["the folder", "the path"])
-def test_a_module_in_front_of_ours_is_named(where: str, way: str, tmp_path: Path) -> None:
+def test_a_module_that_shadows_a_package_is_named(where: str, way: str, tmp_path: Path) -> None:
     (tmp_path / where).parent.mkdir(exist_ok=True)
     (tmp_path / where).write_text("x = 1\n")
     kept = [str(tmp_path), str(ROOT)] if way == "the path" else [str(ROOT)]
@@ -46,7 +46,7 @@ def test_a_module_in_front_of_ours_is_named(where: str, way: str, tmp_path: Path
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_folder_without_code_is_in_nobodys_way(
+def test_a_folder_without_code_shadows_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     (tmp_path / "audit").mkdir()
@@ -86,14 +86,16 @@ def audited(folder: Path, line: str) -> int:
 
 
 @pytest.mark.parametrize("line", TARGETS)
-def test_a_target_that_imports_its_own_is_told(line: str, tmp_path: Path, capsys: Capture) -> None:
+def test_a_target_that_imports_a_shadowing_module_is_refused(
+    line: str, tmp_path: Path, capsys: Capture
+) -> None:
     code = audited(tmp_path, line)
     said = capsys.readouterr().err
     assert code == TARGETS[line] or (code in {0, 1} and TARGETS[line] == 0), said
     assert (f"{tmp_path / 'accounting'} has the name" in said) == (TARGETS[line] != 0)
 
 
-def test_ours_are_found_whatever_comes_first(
+def test_the_packages_are_found_for_any_order_of_the_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "accounting.py").touch()
@@ -115,9 +117,7 @@ def found_first(name: str) -> str | None:
     return None
 
 
-def test_what_another_distribution_wrote_over_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_overwritten_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "accounting" / "__init__.py"
     file.parent.mkdir()
     file.write_text("ours = 1\n")

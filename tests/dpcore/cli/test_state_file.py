@@ -14,7 +14,7 @@ from tests.support.dpcore.mutants import mutated
 from tests.support.run_command import python
 
 
-def test_what_is_appended_follows_what_was_there(tmp_path: Path) -> None:
+def test_appended_records_follow_existing_ones(tmp_path: Path) -> None:
     path = tmp_path / "state"
     with open_state("--resume", path, owner="run") as file:
         assert path.read_bytes() == b""
@@ -29,9 +29,7 @@ def test_what_is_appended_follows_what_was_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("made_before", [False, True])
-def test_a_state_is_private_to_its_owner_whatever_the_umask(
-    tmp_path: Path, made_before: bool
-) -> None:
+def test_a_state_file_is_private_for_any_umask(tmp_path: Path, made_before: bool) -> None:
     path = tmp_path / "state"
     before = os.umask(0)
     try:
@@ -44,7 +42,7 @@ def test_a_state_is_private_to_its_owner_whatever_the_umask(
         os.umask(before)
 
 
-def test_a_state_is_private_before_it_is_open(
+def test_a_state_file_is_private_from_its_creation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Setting the mode after creation leaves a window.
@@ -61,7 +59,7 @@ def test_a_state_is_private_before_it_is_open(
 
 
 @pytest.mark.parametrize("name", ["pipe", "folder", "/dev/null", "/dev/full", "/dev/zero"])
-def test_what_is_no_plain_file_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_path_that_is_not_a_regular_file_is_refused(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for refuse in (lambda at: open_state("--resume", at, owner="run").__enter__(), plain):
@@ -123,7 +121,7 @@ def test_a_full_disk_names_the_file_and_not_standard_output(tmp_path: Path) -> N
     assert (tmp_path / "state").stat().st_size == 1000
 
 
-def test_a_write_that_is_taken_for_whole_is_caught(
+def test_an_unchecked_partial_write_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = os.write

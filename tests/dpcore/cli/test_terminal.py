@@ -28,7 +28,7 @@ def steers(shown: str) -> bool:
     return not plain.isprintable() or any(line.startswith("PROVEN") for line in shown.split("\n"))
 
 
-def test_every_letter_that_is_not_plain_is_spelled_out() -> None:
+def test_control_characters_are_escaped() -> None:
     every = "".join(map(chr, range(0x110000)))
     assert printable(every).isprintable()
     assert printable("Zoë, 雪, [bold], a b") == "Zoë, 雪, [bold], a b"
@@ -73,7 +73,7 @@ COMMANDS = [
 
 @by_day(6)
 @pytest.mark.parametrize("arguments", COMMANDS, ids=range(len(COMMANDS)))
-def test_no_command_lets_names_steer(
+def test_no_command_prints_control_characters_of_names(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = cli.run(arguments)
@@ -106,15 +106,13 @@ def answers(file: str, capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
             yield "".join(capsys.readouterr())
 
 
-def test_no_target_steers_by_its_name_outputs_or_errors(
-    file: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_target_prints_control_characters(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     for shown in answers(file, capsys):
         assert not steers(shown)
         assert "\\x1b" in shown
 
 
-def test_a_printer_that_shows_text_as_it_is_is_seen(
+def test_printing_text_without_escapes_is_detected(
     file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminal, "printable", str)
@@ -136,7 +134,7 @@ def prints(source: str) -> list[int]:
     return found
 
 
-def test_commands_print_only_by_the_terminal_module() -> None:
+def test_commands_print_only_through_the_terminal_module() -> None:
     commands = [path for path in ROOT.glob("*/cli/*.py") if path.parts[-3] != "dpcore"]
     assert len(commands) > 15
     for path in commands:
@@ -152,9 +150,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("total", "shown"), [(8, "50%"), (None, "sizes: 4")])
-def test_what_is_done_is_shown(
-    total: int | None, shown: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_is_shown(total: int | None, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
@@ -164,6 +160,6 @@ def test_what_is_done_is_shown(
     assert shown in screen.getvalue()
 
 
-def test_a_long_name_is_apart_from_its_value() -> None:
+def test_a_long_label_is_separated_from_its_value() -> None:
     assert fact("spent", "epsilon=1", margin=11) == "spent      epsilon=1"
     assert fact("in 2026-11-29", "epsilon=1", margin=11) == "in 2026-11-29 epsilon=1"

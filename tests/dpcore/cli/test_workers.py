@@ -90,7 +90,7 @@ def of_session(leader: int) -> list[int]:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who is alive")
 @pytest.mark.parametrize("wait", [0, 0.3, 0.8])
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
-def test_workers_end_that_were_starting_when_their_parent_was_killed(
+def test_starting_workers_of_a_killed_parent_end(
     tmp_path: Path, by: signal.Signals, wait: float
 ) -> None:
     parent = subprocess.Popen(
@@ -113,7 +113,7 @@ def test_workers_end_that_were_starting_when_their_parent_was_killed(
     assert ended
 
 
-def test_calls_are_given_out_no_further_ahead_than_said() -> None:
+def test_calls_are_dispatched_at_most_the_stated_number_ahead() -> None:
     ahead = Prefetch(calls=iter([(each,) for each in range(100)]), most=4)
     assert list(ahead) == [(0,), (1,), (2,), (3,)]
     assert list(ahead) == []
@@ -122,12 +122,12 @@ def test_calls_are_given_out_no_further_ahead_than_said() -> None:
     assert not ahead.ended
 
 
-def test_all_calls_are_made_in_order_however_many() -> None:
+def test_all_calls_are_made_in_order() -> None:
     calls = ((each, 1) for each in range(40))
     assert [*in_processes(max, calls, 2)] == [max(each, 1) for each in range(40)]
 
 
-def test_what_a_call_raises_is_told_apart_from_a_lost_worker() -> None:
+def test_an_error_of_a_call_is_distinguished_from_a_lost_worker() -> None:
     with pytest.raises(InvalidParameter, match="scale = 0"):
         [*in_processes(positive_rational, [("scale", 0, "no noise")] * 2, 2)]
     with pytest.raises(WorkerLost, match="ZeroDivisionError") as caught:
@@ -165,7 +165,7 @@ print(told)
 
 @by_day(1)
 @pytest.mark.parametrize(("whose", "told"), [("ours", []), ("theirs", ["KeyError"])])
-def test_giving_work_up_leaves_no_traceback_of_joblib(whose: str, told: list[str]) -> None:
+def test_cancelled_work_leaves_no_traceback_of_joblib(whose: str, told: list[str]) -> None:
     found = python("-c", GIVES_UP, whose)
     assert found.stdout == f"{told}\n"
     # On a busy machine joblib's resource tracker may find that a semaphore was already removed.
@@ -186,7 +186,7 @@ BEGIN = MAIN.replace(
 )
 
 
-def test_ctrl_c_at_early_moments_is_one_line(tmp_path: Path) -> None:
+def test_ctrl_c_at_early_moments_gives_one_line(tmp_path: Path) -> None:
     rng = random.Random(1)
     words = ["run", "cz/easy", "-T", "1e5", "--instances", "2000", "--algorithms", "se"]
     words += ["--epsilon", "1", "--jobs", "2"]

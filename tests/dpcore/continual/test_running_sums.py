@@ -63,7 +63,7 @@ def moved(setting: ContinualSum, seed: int = 1) -> list[list[int]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 6])
-def test_the_sensitivity_is_what_a_replay_of_all_neighbours_finds(
+def test_the_sensitivity_agrees_with_a_replay_of_all_neighbours(
     kind: type[ContinualSum], horizon: int
 ) -> None:
     setting = kind(horizon=horizon, noise=LAPLACE, high=1 if horizon > 3 else 2)
@@ -75,7 +75,7 @@ def test_the_sensitivity_is_what_a_replay_of_all_neighbours_finds(
         assert all(size <= bound for size, bound in zip(sizes, box, strict=False))
 
 
-def test_a_replay_sees_noise_drawn_anew_and_a_level_without_noise() -> None:
+def test_redrawn_noise_and_a_level_without_noise_are_detected() -> None:
     redrawn = RedrawnTree(horizon=4, noise=LAPLACE)
     assert max(sum(sizes) for sizes in moved(redrawn)) > sum(amounts(redrawn))
     with pytest.raises(AssertionError, match="no noise hides"):
@@ -83,14 +83,14 @@ def test_a_replay_sees_noise_drawn_anew_and_a_level_without_noise() -> None:
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 7, 8, 9, 1000, 1023, 1024, 1025])
-def test_a_tree_has_a_level_for_each_power_of_two_within_the_horizon(horizon: int) -> None:
+def test_a_tree_has_one_level_for_each_power_of_two_within_the_horizon(horizon: int) -> None:
     tree = TreeSum(horizon=horizon, noise=LAPLACE)
     powers = [2**k for k in range(20) if 2**k <= horizon]
     assert tree.sensitivity.amount == (1,) * len(powers)
     assert DoublingSum(horizon=horizon, noise=LAPLACE).sensitivity.amount == (1,)
 
 
-def test_add_remove_and_fixed_point_items_move_by_their_own_range() -> None:
+def test_the_sensitivity_follows_from_relation_range_and_unit() -> None:
     both: dict[str, Any] = {
         "horizon": 1,
         "noise": LAPLACE,
@@ -103,7 +103,7 @@ def test_add_remove_and_fixed_point_items_move_by_their_own_range() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_noise_every_total_is_the_sum_of_the_items_that_it_names(
+def test_without_noise_every_total_is_the_sum_of_its_items(
     kind: type[ContinualSum],
 ) -> None:
     setting = kind(horizon=13, noise=LAPLACE, low=-1, high=2, unit="1/4")
@@ -118,7 +118,7 @@ def test_without_noise_every_total_is_the_sum_of_the_items_that_it_names(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_error_is_that_of_the_response_to_each_draw(kind: type[ContinualSum]) -> None:
+def test_the_error_agrees_with_the_response_to_each_draw(kind: type[ContinualSum]) -> None:
     setting = kind(horizon=11, noise=DiscreteGaussian(sigma_squared=50_000), unit="1/2")
     big = 10**9
     grid = setting.grid if isinstance(setting, SquareRootSum) else 1
@@ -136,7 +136,7 @@ def test_the_error_is_that_of_the_response_to_each_draw(kind: type[ContinualSum]
     assert setting.mean_squared_error(0).upper == 0
 
 
-def test_the_coefficients_are_those_of_the_matrices() -> None:
+def test_the_coefficients_agree_with_the_matrices() -> None:
     setting = SquareRootSum(horizon=50, noise=DiscreteGaussian(sigma_squared=10**6))
     C = sum(c * np.eye(50, k=-k) for k, c in enumerate(setting.moves))
     B = np.tril(np.ones((50, 50))) @ np.linalg.inv(C)
@@ -164,7 +164,7 @@ def exactly_rounded(drawn: list[int], horizon: int, grid: int) -> int:
 
 
 @pytest.mark.parametrize(("horizon", "grid"), [(1, 16), (2, 16), (9, 16), (40, 128)])
-def test_rounding_is_exact_also_at_ties_and_from_one_bit(horizon: int, grid: int) -> None:
+def test_rounding_is_exact_even_at_ties_and_from_one_bit(horizon: int, grid: int) -> None:
     world = random.Random(5)
     tried = [[world.randint(-9, 9) for _ in range(1 + i % horizon)] for i in range(60)]
     tried += [[z, 0] for z in range(-5, 6)] if horizon > 1 else []
@@ -209,7 +209,7 @@ def test_a_bad_item_is_refused_before_anything_is_drawn(
     stream.add(1)
 
 
-def test_a_refused_draw_leaves_the_stream_as_it_was_and_another_error_ends_it() -> None:
+def test_a_refused_draw_keeps_the_stream_and_another_error_ends_it() -> None:
     errors: list[Exception] = [Unrepresentable("no bits"), OSError("no entropy")]
 
     def fail() -> None:
@@ -226,7 +226,7 @@ def test_a_refused_draw_leaves_the_stream_as_it_was_and_another_error_ends_it() 
     assert stream.taken == 0
 
 
-def test_noise_that_calls_back_finds_no_state() -> None:
+def test_a_reentrant_call_during_a_draw_is_refused() -> None:
     found: list[Exception] = []
 
     def again() -> None:
@@ -241,7 +241,7 @@ def test_noise_that_calls_back_finds_no_state() -> None:
     assert "another item is being added" in str(found[0])
 
 
-def test_a_stream_forgotten_within_an_item_does_not_come_back() -> None:
+def test_a_stream_discarded_during_an_item_is_not_restored() -> None:
     # As in the child of a fork by a signal handler during the draw: the hooks have already run.
     def forget() -> None:
         stream.forget()
@@ -253,14 +253,14 @@ def test_a_stream_forgotten_within_an_item_does_not_come_back() -> None:
     assert stream.taken == 0
 
 
-def test_a_stream_has_no_copies() -> None:
+def test_a_stream_cannot_be_copied() -> None:
     stream = TreeSum(horizon=2, noise=LAPLACE).start()
     for make in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="cannot be copied or pickled"):
             make(stream)
 
 
-def test_a_forked_process_has_no_stream() -> None:
+def test_a_stream_is_refused_in_a_forked_process() -> None:
     stream = TreeSum(horizon=2, noise=LAPLACE).start()
     stream.add(1)
 

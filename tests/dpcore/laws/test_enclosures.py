@@ -42,7 +42,7 @@ def tight(enclosure: Enclosure, bits: int) -> bool:
 @by_day(6)
 @pytest.mark.parametrize("noise", cases(NOISES, every=4), ids=repr)
 @pytest.mark.parametrize("function", ["pmf", "cdf", "sf"])
-def test_enclosures_hold_what_mpmath_finds(noise: Noise, function: str) -> None:
+def test_enclosures_contain_the_values_of_mpmath(noise: Noise, function: str) -> None:
     with mpmath_precision.digits(60):
         for k in places(noise):
             if not spelled(noise, k):
@@ -65,12 +65,12 @@ def add_up_to_one(parts: list[Enclosure]) -> bool:
 
 @by_day(6)
 @pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
-def test_the_whole_mass_is_one(noise: Noise) -> None:
+def test_the_total_mass_is_one(noise: Noise) -> None:
     far = min(3 * reach(noise), 40 if reach(noise) < WIDE else 5)
     assert add_up_to_one(pieces(noise, centre(noise) - far, centre(noise) + far))
 
 
-def test_a_mass_without_a_tail_or_without_a_value_is_seen() -> None:
+def test_a_missing_tail_or_value_is_detected() -> None:
     for row in EXAMPLES:
         noise = next(n for n in LAWS[row].GRID if 1 < reach(n) < 1000)
         parts = pieces(noise, centre(noise), centre(noise) + 5)
@@ -118,7 +118,7 @@ def bends_up(noise: Noise, k: int) -> bool:
 
 @by_day(6)
 @pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
-def test_log_concavity_where_it_is_said(noise: Noise) -> None:
+def test_laws_are_log_concave_if_they_say_so(noise: Noise) -> None:
     if not noise.log_concave:
         return
     wide, middle = reach(noise), centre(noise)
@@ -130,7 +130,7 @@ def test_log_concavity_where_it_is_said(noise: Noise) -> None:
 @by_day(6)
 @pytest.mark.parametrize("noise", cases(NOISES, every=4), ids=repr)
 @pytest.mark.parametrize("k", [2**62 - 1, 2**62, -(2**63), 2**64 + 1, 2**90])
-def test_far_places_are_enclosed_too(noise: Noise, k: int) -> None:
+def test_values_far_in_the_tail_are_enclosed(noise: Noise, k: int) -> None:
     # Beyond the range of printable rationals the enclosure widens to [0, small]: still true, and
     # never 0 unless the value is.
     for function, place in (("pmf", k), ("sf", abs(k))):
@@ -165,7 +165,7 @@ def around(moment: Fraction | Enclosure) -> Enclosure:
 
 @by_day(6)
 @pytest.mark.parametrize("noise", cases(NOISES), ids=repr)
-def test_moments_are_those_of_mpmath(noise: Noise) -> None:
+def test_moments_agree_with_mpmath(noise: Noise) -> None:
     law: Any = LAWS[noise.name]
     with mpmath_precision.digits(60):
         if hasattr(law, "variance"):
@@ -263,7 +263,7 @@ def test_shares_add_up_to_the_law(noise: Any) -> None:
 @pytest.mark.parametrize(
     "share", [DiscreteLaplace(scale=1), DiscreteGaussian(sigma_squared=2)], ids=repr
 )
-def test_draws_add_up_to_the_law_of_their_sum(share: Noise) -> None:
+def test_sums_of_draws_have_the_law_of_the_sum(share: Noise) -> None:
     for count in (2, 3):
         assert refuted(summed(share, count), share, count) == []
         assert refuted(summed(share, count + 1), share, count)
@@ -271,7 +271,7 @@ def test_draws_add_up_to_the_law_of_their_sum(share: Noise) -> None:
 
 @by_day(2)
 @pytest.mark.parametrize("law", [name for name in LAWS if any(n.name == name for n in SMALL)])
-def test_one_share_more_or_less_is_seen(law: str) -> None:
+def test_one_share_more_or_less_is_detected(law: str) -> None:
     checked = 0
     for noise in (n for n in SMALL if n.name == law):
         if noise.enclose_pmf(0).lower > Fraction(999, 1000):
@@ -286,7 +286,7 @@ def test_one_share_more_or_less_is_seen(law: str) -> None:
 
 @pytest.mark.parametrize("v", ["1/100", "1/4", "1", "15.99", "16", "100"])
 @pytest.mark.parametrize("order", ["-2", "0", "1/10", "1", "7/2", "20"])
-def test_log_moments_are_those_of_mpmath(v: str, order: str) -> None:
+def test_log_moments_agree_with_mpmath(v: str, order: str) -> None:
     variance, c = Fraction(v), Fraction(order)
     with mpmath_precision.digits(60):
         spread = int(abs(c) * variance) + 40 * reach(DiscreteGaussian(sigma_squared=variance))
@@ -301,7 +301,7 @@ def test_log_moments_are_those_of_mpmath(v: str, order: str) -> None:
         assert Fraction(enclosure.width) < Fraction(1, 1 << 60)
 
 
-def test_a_wrong_partition_is_seen() -> None:
+def test_a_wrong_partition_function_is_detected() -> None:
     noise = DiscreteGaussian(sigma_squared=1)
     wrong = mutated(
         DiscreteGaussian.pmf_ball, "theta.partition(v)", "(2 * arb.pi() * ball(v)).sqrt()"

@@ -46,14 +46,14 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize(("layer", "case"), CASES)
-def test_a_layer_has_its_law(layer: Layer, case: Any) -> None:
+def test_each_layer_has_its_exact_law(layer: Layer, case: Any) -> None:
     law = layer.law(rewired(layer.code, **layer.stubs), case)
     assert law.leftover <= layer.leftover
     assert law.refuted(layer.mass(case), layer.values(case)) == []
 
 
 @pytest.mark.parametrize(("layer", "name"), MUTANTS)
-def test_a_mutant_of_a_layer_is_caught(layer: Layer, name: str) -> None:
+def test_a_mutant_of_a_layer_is_detected(layer: Layer, name: str) -> None:
     mutant = mutated(layer.code, *layer.mutants[name], **layer.stubs)
     assert sees(layer, mutant)
 
@@ -69,19 +69,19 @@ def sees(layer: Layer, mutant: Any) -> bool:
 
 
 @pytest.mark.parametrize(("layer", "name"), HARMLESS)
-def test_another_way_to_the_same_law_is_no_mutant(layer: Layer, name: str) -> None:
+def test_a_harmless_edit_keeps_the_law(layer: Layer, name: str) -> None:
     *edit, case = layer.harmless[name]
     law = layer.law(mutated(layer.code, *edit, **layer.stubs), case)
     assert law.refuted(layer.mass(case), layer.values(case)) == []
 
 
 @pytest.mark.parametrize(("layer", "case"), AFRESH)
-def test_a_rejection_starts_afresh(layer: Layer, case: Any) -> None:
+def test_a_rejection_starts_an_independent_round(layer: Layer, case: Any) -> None:
     code = rewired(layer.code, **{**layer.stubs, **layer.short})
     assert alike(lambda rng: layer.run(code, rng, case), kind=layer.how["kind"])
 
 
-def test_a_sampler_that_remembers_a_rejection_is_not_alike() -> None:
+def test_a_sampler_that_remembers_a_rejection_is_detected() -> None:
     def remembers(rng: Forking) -> int:
         bound = 4
         while True:
@@ -103,7 +103,7 @@ LARGE: list[Noise] = [
 
 
 @pytest.mark.parametrize("noise", LARGE, ids=repr)
-def test_huge_parameters_are_inverted(noise: Noise) -> None:
+def test_huge_parameters_are_sampled_by_inversion(noise: Noise) -> None:
     # Beyond 4096 draws the reference sampler uses one uniform real instead of the draws.
     drawn = [noise.sample_reference(SeededRng(seed)) for seed in range(12)]
     assert len(set(drawn)) > 8

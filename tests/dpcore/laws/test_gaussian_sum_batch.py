@@ -48,7 +48,7 @@ def chance(count: int, variance: Fraction, k: int) -> Any:
 
 
 @pytest.mark.parametrize(("count", "variance"), WIDE_RIPPLES)
-def test_the_deviation_bounds_every_chance(count: int, variance: Fraction) -> None:
+def test_the_deviation_bounds_every_acceptance_probability(count: int, variance: Fraction) -> None:
     most = Enclosure.of(deviation_from_gaussian(ThetaSum(variance=variance, count=count)))
     upper, lower = Fraction(most.upper), Fraction(most.lower)
     with mpmath_precision.digits(50):
@@ -63,7 +63,7 @@ def test_the_deviation_bounds_every_chance(count: int, variance: Fraction) -> No
 
 @by_day(1)
 @pytest.mark.parametrize(("count", "variance"), WIDE_RIPPLES)
-def test_each_decision_is_that_of_mpmath(count: int, variance: Fraction) -> None:
+def test_each_decision_agrees_with_mpmath(count: int, variance: Fraction) -> None:
     assert wrong_decisions(count, variance, GaussianSumBatch.keeps) == []
 
 
@@ -76,7 +76,7 @@ def test_each_decision_is_that_of_mpmath(count: int, variance: Fraction) -> None
         ("no lift", "* ball(lift).exp()", ""),
     ],
 )
-def test_a_mutant_of_the_chance_is_caught(
+def test_a_mutant_of_the_acceptance_probability_is_detected(
     name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(GaussianSumBatch, "_chance", mutated(GaussianSumBatch._chance, old, new))
@@ -106,7 +106,7 @@ def words_near(border: Any) -> list[int]:
     return [word for word in [*near, 1 << 62] if 0 <= word < 1 << 64]
 
 
-def test_words_are_kept_at_once_only_below_every_chance() -> None:
+def test_words_are_accepted_at_once_only_below_every_acceptance_probability() -> None:
     law = ThetaSum(variance=Fraction(1, 4), count=3)
     most = Fraction(Enclosure.of(deviation_from_gaussian(law)).upper)
     batch = GaussianSumBatch(law, batch_of(DiscreteGaussian(sigma_squared=Fraction(3, 4))), most)
@@ -117,7 +117,7 @@ def test_words_are_kept_at_once_only_below_every_chance() -> None:
         assert int(bold._sure) > least * 2**64, "a smaller deviation would be seen"
 
 
-def test_one_draw_does_not_deviate() -> None:
+def test_one_draw_has_deviation_zero() -> None:
     with precision(200):
         assert Enclosure.of(
             deviation_from_gaussian(ThetaSum(variance=Fraction(9), count=1))
@@ -128,7 +128,7 @@ def test_one_draw_does_not_deviate() -> None:
     ("count", "variance"),
     [(2**28, Fraction(1, 64)), (2**40, Fraction(1, 10**6)), (2**20, Fraction(2**40))],
 )
-def test_many_draws_are_one_draw(count: int, variance: Fraction) -> None:
+def test_sums_of_very_many_draws_are_drawn_at_once(count: int, variance: Fraction) -> None:
     # These did not terminate when sums were drawn term by term, or tables built from far masses.
     drawn = DiscreteGaussianSum(count=count, sigma_squared=variance).sample(64, rng=SeededRng(1))
     spread = float(count * variance) ** 0.5 if variance > 1 else 1.0

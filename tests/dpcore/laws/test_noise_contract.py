@@ -48,9 +48,7 @@ def test_another_parameter_or_law_is_another_value(noise: Noise) -> None:
     assert others.count(noise) == 1
 
 
-def test_a_wrong_name_of_a_parameter_is_refused_by_name(
-    noise: Noise, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_parameter_name_is_refused(noise: Noise, monkeypatch: pytest.MonkeyPatch) -> None:
     law, good = type(noise), dict(noise.parameters)
     first = next(iter(good))
 
@@ -98,7 +96,7 @@ def test_parameters_cannot_be_changed(noise: Noise) -> None:
 
 
 @pytest.mark.parametrize("text", SPELLED + BEYOND_INT64)
-def test_a_law_reads_back(text: str) -> None:
+def test_a_law_survives_a_round_trip_through_text(text: str) -> None:
     noise = read_noise(text)
     assert eval(repr(noise), NAMES) == noise  # noqa: S307 - what a repr is for
     assert read_noise(write_noise(noise)) == noise
@@ -110,7 +108,7 @@ def test_a_law_reads_back(text: str) -> None:
     st.integers(1, 10**9),
     st.sampled_from(sorted(LAWS)),
 )
-def test_every_parameter_reads_back(value: Fraction, whole: int, law: str) -> None:
+def test_every_parameter_survives_a_round_trip(value: Fraction, whole: int, law: str) -> None:
     kinds = read_noise(EVERYDAY[law]).parameters
     values: dict[str, Fraction | int] = {
         name: whole if isinstance(kind, int) else value for name, kind in kinds.items()
@@ -155,7 +153,7 @@ def reservoirs(noise: Noise) -> list[Any]:
 
 @pytest.mark.parametrize("name", COPIES)
 @pytest.mark.parametrize("text", WIDE)
-def test_no_copy_carries_noise_drawn_ahead(text: str, name: str) -> None:
+def test_no_copy_contains_buffered_noise(text: str, name: str) -> None:
     noise = fresh(read_noise(text))
     seen = [noise.sample(), *noise.sample(10).tolist()]
     twin = COPIES[name](noise)
@@ -169,7 +167,7 @@ def test_no_copy_carries_noise_drawn_ahead(text: str, name: str) -> None:
     assert len(set(seen)) == len(seen), "a value of 40 bits was dealt twice"
 
 
-def test_a_copy_that_shares_its_reservoir_is_seen() -> None:
+def test_a_copy_that_shares_its_reservoir_is_detected() -> None:
     noise = fresh(read_noise("discrete-laplace:scale=2e12"))
     noise.sample()
     twin = fresh(noise)
@@ -180,7 +178,7 @@ def test_a_copy_that_shares_its_reservoir_is_seen() -> None:
 
 @by_day(32)
 @pytest.mark.parametrize("source", [SystemRng(), SeededRng(1)], ids=repr)
-def test_one_draw_is_a_python_integer(noise: Noise, source: Any) -> None:
+def test_a_single_draw_is_a_python_integer(noise: Noise, source: Any) -> None:
     assert type(noise.sample(rng=source)) is int
     assert type(noise.sample_reference(source)) is int
 
@@ -189,7 +187,7 @@ def test_one_draw_is_a_python_integer(noise: Noise, source: Any) -> None:
     "size", [0, 1, 5, (), (0,), (3,), (2, 3), (2, 0, 4), np.int64(4), (np.int8(2), 2)]
 )
 @pytest.mark.parametrize("source", [SystemRng(), SeededRng(1)], ids=repr)
-def test_draws_have_the_shape_asked_for(size: Any, source: Any) -> None:
+def test_draws_have_the_requested_shape(size: Any, source: Any) -> None:
     for text in EVERYDAY.values():
         drawn = read_noise(text).sample(size, rng=source)
         assert drawn.shape == (tuple(size) if isinstance(size, tuple) else (size,))
@@ -198,7 +196,7 @@ def test_draws_have_the_shape_asked_for(size: Any, source: Any) -> None:
         assert drawn.flags.c_contiguous
 
 
-def test_draws_are_the_callers_own(noise: Noise) -> None:
+def test_arrays_of_draws_belong_to_the_caller(noise: Noise) -> None:
     # Writing into one array of draws changes neither other arrays nor later draws.
     first, second = noise.sample(50), noise.sample(50)
     kept = second.copy()
@@ -216,7 +214,7 @@ SHAPES = [pytest.param(shape) for shape in ((), (0,), (1,), (5,), (2, 3), (0, 3)
 @pytest.mark.parametrize(
     "dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 )
-def test_functions_keep_the_shape_of_their_places(shape: tuple[int, ...], dtype: str) -> None:
+def test_functions_keep_the_shape_of_their_argument(shape: tuple[int, ...], dtype: str) -> None:
     places = np.arange(np.prod(shape, dtype=int), dtype=dtype).reshape(shape)
     for text in EVERYDAY.values():
         noise = read_noise(text)
@@ -246,7 +244,7 @@ def test_quantiles_keep_the_shape_of_their_levels() -> None:
         ]
 
 
-def test_the_public_list_is_what_the_package_offers() -> None:
+def test_the_public_list_of_laws_is_complete() -> None:
     assert sorted(dpcore.__all__) == list(dpcore.__all__)
     assert {law.__name__ for law in LAWS.values()} <= set(dpcore.__all__)
     assert all(inspect.getdoc(getattr(dpcore, name)) for name in dpcore.__all__)

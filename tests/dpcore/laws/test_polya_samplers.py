@@ -87,7 +87,7 @@ JUMPS_MUTANTS = {
 
 @by_day(2)
 @pytest.mark.parametrize("name", JUMPS_MUTANTS)
-def test_a_mutant_of_the_jumps_is_caught(name: str) -> None:
+def test_a_mutant_of_the_jumps_is_detected(name: str) -> None:
     assert contradictions(mutated(LogJumps.jumps, *JUMPS_MUTANTS[name]))
 
 
@@ -126,12 +126,12 @@ def test_below_is_uniform(bound: int) -> None:
     assert not wrongly_kept(bound)
 
 
-def test_below_with_a_remainder_is_seen() -> None:
+def test_a_biased_below_is_detected() -> None:
     assert wrongly_kept(23, mutated(below, "halves < whole", "halves <= whole"))
     assert wrongly_kept(23, mutated(below, "// bound * bound", ""))
 
 
-def test_jumps_work_at_small_scales_too() -> None:
+def test_jumps_agree_with_the_table_at_small_scales() -> None:
     # At scales where every value occurs: the table of the law and its jumps agree.
     for scale in ("1/3", 3, "17/2"):
         noise = Polya(shape="3/4", scale=scale)
@@ -141,7 +141,7 @@ def test_jumps_work_at_small_scales_too() -> None:
         assert worst(noise, other.draw(SeededRng(22), 100_000)) < 1e-9
 
 
-def test_geometrics_come_from_both_halves_of_a_laplace() -> None:
+def test_geometric_draws_use_both_signs_of_a_laplace_draw() -> None:
     noise = Polya(shape=1, scale=9)
     batch = polya._Geometrics(1, Fraction(9))
     drawn = batch.draw(SeededRng(23), 100_000)
@@ -159,7 +159,7 @@ def test_a_batch_that_could_leave_int64_is_refused() -> None:
 
 
 @pytest.mark.nightly
-def test_single_draws_of_any_size() -> None:
+def test_single_draws_have_any_size() -> None:
     for noise in (Polya(shape="1/3", scale=2**80), PolyaDifference(shape="3/2", scale=2**80)):
         drawn = [noise.sample(rng=SeededRng(seed)) for seed in range(8)]
         assert max(map(abs, drawn)) > 2**64

@@ -43,7 +43,7 @@ BRANCHES = [
 
 @by_day(1)
 @pytest.mark.parametrize(("shape", "scale"), BRANCHES)
-def test_contours_hold_what_plain_sums_find(shape: Fraction, scale: Fraction) -> None:
+def test_contours_enclose_plain_sums(shape: Fraction, scale: Fraction) -> None:
     one = Branch(right=shape, left=Fraction(0), scale=scale)
     two = Branch(right=shape, left=shape, scale=scale)
     law, difference = Polya(shape=shape, scale=scale), PolyaDifference(shape=shape, scale=scale)
@@ -75,7 +75,7 @@ def test_shape_one_is_the_discrete_laplace(scale: Any, k: int) -> None:
 
 @pytest.mark.parametrize("scale", ["1e-6", "1/2", 1000, 2**46, 2**80])
 @pytest.mark.parametrize("shape", ["1/1048576", "1/2", 64, 1024, 10**5])
-def test_the_left_end_is_the_closed_form(shape: Any, scale: Any) -> None:
+def test_the_mass_at_zero_agrees_with_its_closed_form(shape: Any, scale: Any) -> None:
     # P(X <= 0) = (1-beta)^r, down to 2^-8000000: the contour must pass near the saddle.
     law = Polya(shape=shape, scale=scale)
     one = Branch(right=Fraction(shape), left=Fraction(0), scale=Fraction(scale))
@@ -94,7 +94,7 @@ CONTOUR_MUTANTS = {
 
 
 @pytest.mark.parametrize("name", CONTOUR_MUTANTS)
-def test_a_mutant_of_the_contour_is_caught(name: str) -> None:
+def test_a_mutant_of_the_contour_is_detected(name: str) -> None:
     mutant = mutated(branch_contour._integral, *CONTOUR_MUTANTS[name])
     two = Branch(right=Fraction(9, 10), left=Fraction(9, 10), scale=Fraction(10))
     law = PolyaDifference(shape="0.9", scale=10)
@@ -104,7 +104,7 @@ def test_a_mutant_of_the_contour_is_caught(name: str) -> None:
         assert not holds(found, two_sided.pmf(law, 7), 45)
 
 
-def test_a_contour_that_ignores_the_cut_may_not_be_trusted() -> None:
+def test_an_integral_across_the_cut_would_be_wrong() -> None:
     # Without the flag FLINT would integrate across the cut as if it did not exist.
     assert "analytic=analytic" in __import__("inspect").getsource(branch_contour._integral)
     two = Branch(right=Fraction(1, 2), left=Fraction(1, 2), scale=Fraction(3))
@@ -119,7 +119,7 @@ SHAPES = [("1/3", "1/2"), ("0.9", 10), ("7/2", "5/3"), ("1/1024", 700)]
 
 @pytest.mark.parametrize(("shape", "scale"), SHAPES)
 @pytest.mark.parametrize("law", [Polya, PolyaDifference])
-def test_ratios_are_those_of_the_masses(law: Any, shape: str, scale: Any) -> None:
+def test_ratios_agree_with_the_masses(law: Any, shape: str, scale: Any) -> None:
     noise = law(shape=shape, scale=scale)
     with precision(256):
         ratios = noise.ratios(0, 12)
@@ -151,7 +151,7 @@ def misses_the_move(noise: DiscreteGaussianSum, k: int, rate: Fraction) -> bool:
 @pytest.mark.parametrize(
     ("count", "v"), [(1, "1/2"), (3, "1/50"), (16, "1/4"), (7, "401"), (4, "1e12")]
 )
-def test_masses_move_by_whole_sums(count: int, v: str) -> None:
+def test_masses_satisfy_the_shift_identity_of_sums(count: int, v: str) -> None:
     # For k > -n/2 the code computes both from the same mass; contour sums at k + n are independent.
     noise, exact = DiscreteGaussianSum(count=count, sigma_squared=v), Fraction(v)
     for k in (0, 1, -2, 2 * count + 1):
@@ -162,7 +162,7 @@ def test_masses_move_by_whole_sums(count: int, v: str) -> None:
 
 
 @pytest.mark.parametrize("v", ["1/100", "1/4", "1", "401", "1e12"])
-def test_a_sum_of_one_is_the_law_itself(v: str) -> None:
+def test_a_sum_of_one_draw_is_the_law_itself(v: str) -> None:
     one, other = DiscreteGaussianSum(count=1, sigma_squared=v), DiscreteGaussian(sigma_squared=v)
     assert one.variance.overlaps(other.variance)
     for k in (0, 1, 3, reach(other), 5 * reach(other)):
@@ -170,7 +170,7 @@ def test_a_sum_of_one_is_the_law_itself(v: str) -> None:
         assert one.enclose_sf(k).overlaps(other.enclose_sf(k))
 
 
-def test_a_sum_is_no_discrete_gaussian() -> None:
+def test_a_sum_is_not_a_discrete_gaussian() -> None:
     # The reason for this law: for small v the law of the same variance is a different one.
     noise = DiscreteGaussianSum(count=2, sigma_squared="1/4")
     alike = DiscreteGaussian(sigma_squared="1/2")
@@ -195,7 +195,7 @@ def pairs_are_right(draw: Any, count: int) -> bool:
     return found == [-count] * count and source.dealt == 2 * count
 
 
-def test_a_wide_draw_is_the_difference_of_two() -> None:
+def test_a_wide_draw_is_the_difference_of_two_draws() -> None:
     assert all(pairs_are_right(Difference.draw, count) for count in (0, 1, 7))
     assert not pairs_are_right(mutated(Difference.draw, "drawn -=", "drawn +="), 7)
 
@@ -210,7 +210,7 @@ def breaks_the_recurrence(noise: Skellam, variance: Fraction, k: int) -> bool:
 
 
 @pytest.mark.parametrize("variance", ["1/50", "10/3", "65", "401", "1000003", "1e24"])
-def test_the_recurrence_of_bessel_functions(variance: str) -> None:
+def test_masses_satisfy_the_recurrence_of_bessel_functions(variance: str) -> None:
     noise, exact = Skellam(variance=variance), Fraction(variance)
     for k in {1, 2, reach(noise), 4 * reach(noise), 9 * reach(noise)}:
         assert not breaks_the_recurrence(noise, exact, k)
@@ -232,7 +232,7 @@ def test_bessel_series_and_contour_sums_agree(variance: str) -> None:
 
 
 @pytest.mark.parametrize("variance", ["1e-60", "1e-300"])
-def test_a_variance_next_to_nothing_is_served(variance: str) -> None:
+def test_a_tiny_variance_is_supported(variance: str) -> None:
     # r(0) would divide 0 by 0, and t/v is beyond every float.
     noise = Skellam(variance=variance)
     assert noise.sample(5, rng=SeededRng(1)).tolist() == [0] * 5
@@ -257,7 +257,7 @@ def test_few_coins_are_exact_rationals(trials: int, p: str) -> None:
             assert noise.quantile(total + following / 10**50) == k + 1
 
 
-def test_the_middle_of_fair_coins_is_one_half() -> None:
+def test_the_tail_at_the_middle_of_fair_coins_is_one_half() -> None:
     for trials in (3001, 2**80 + 1):
         noise = Binomial(trials=trials, probability="1/2")
         assert noise.enclose_cdf(trials // 2) == Enclosure.exactly(Fraction(1, 2))
@@ -266,7 +266,7 @@ def test_the_middle_of_fair_coins_is_one_half() -> None:
     assert Binomial(trials=3001, probability="1/2").quantile(math.nextafter(0.5, 1)) == 1501
 
 
-def test_falling_sums_hold_their_limit() -> None:
+def test_decreasing_sums_include_their_remainder() -> None:
     for ratio in (Fraction(1, 2), Fraction(3, 4), Fraction(1, 10**9)):
         pair = (ratio.numerator, ratio.denominator)
         assert 1 / (1 - ratio) in narrow(partial(_geometric, pair), 100)
@@ -282,14 +282,14 @@ def test_falling_sums_hold_their_limit() -> None:
 
 
 @pytest.mark.parametrize("noise", [Poisson(mean="10/3"), Poisson(mean=2**80)], ids=repr)
-def test_nothing_lies_below_zero(noise: Noise) -> None:
+def test_there_is_no_mass_below_zero(noise: Noise) -> None:
     for k in (-1, -(2**70)):
         assert noise.enclose_pmf(k) == noise.enclose_cdf(k) == Enclosure.exactly(0)
         assert noise.enclose_sf(k) == Enclosure.exactly(1)
 
 
 @pytest.mark.parametrize("trials", [1, 12, 5000, 2**80])
-def test_nothing_lies_beyond_the_trials(trials: int) -> None:
+def test_there_is_no_mass_beyond_the_trials(trials: int) -> None:
     noise = Binomial(trials=trials, probability="1/3")
     for k in (trials, trials + 1, trials * 4):
         assert noise.enclose_cdf(k) == Enclosure.exactly(1)

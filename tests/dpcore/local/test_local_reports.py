@@ -55,7 +55,7 @@ ALL = pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
 @ALL
 @pytest.mark.parametrize("values", [2, 5])
 @pytest.mark.parametrize("epsilon", ["1/10", "9/4"])
-def test_two_numbers_describe_the_whole_law(
+def test_two_numbers_determine_the_law_of_a_report(
     family: Callable[..., LocalReport], values: int, epsilon: Any
 ) -> None:
     made = family(epsilon=epsilon, values=values)
@@ -71,7 +71,7 @@ def test_two_numbers_describe_the_whole_law(
 
 @ALL
 @pytest.mark.parametrize("epsilon", ["1/3", 4])
-def test_no_report_loses_more_than_epsilon_and_little_is_given_away(
+def test_no_report_exceeds_epsilon_and_each_nearly_attains_it(
     family: Callable[..., LocalReport], epsilon: Any
 ) -> None:
     made = family(epsilon=epsilon, values=6)
@@ -112,7 +112,7 @@ def unrolled(made: LocalReport, value: int) -> dict[Any, Fraction]:
 
 @ALL
 @pytest.mark.parametrize("values", [2, 4, 5])
-def test_the_sampler_has_that_law(
+def test_the_sampler_of_a_report_has_its_exact_law(
     family: Callable[..., LocalReport], values: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Enumerate every path of the code, with its exact weight."""
@@ -136,7 +136,7 @@ def test_the_sampler_has_that_law(
     ],
     ids=lambda part: getattr(part, "__name__", part),
 )
-def test_a_wrong_sampler_has_another_law(
+def test_a_wrong_sampler_is_detected(
     family: Any, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stubbed(monkeypatch)
@@ -147,7 +147,7 @@ def test_a_wrong_sampler_has_another_law(
 
 
 @pytest.mark.parametrize("users", [1, 254, 255, 256])
-def test_bits_are_counted_beyond_a_byte(users: int) -> None:
+def test_bits_are_counted_across_bytes(users: int) -> None:
     made = UnaryEncoding(epsilon=1, values=3)
     reports = made.report([1] * users, rng=SeededRng(7)) | np.array([False, False, True])
     plain = [sum(column) for column in zip(*reports.tolist(), strict=True)]
@@ -169,7 +169,7 @@ def test_a_coin_compares_32_random_bits(threshold: int) -> None:
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 10, 65537, (1 << 31) + 1])
-def test_every_integer_below_a_bound_has_as_many_words(bound: int) -> None:
+def test_every_integer_below_a_bound_has_equally_many_words(bound: int) -> None:
     """The 32-bit numbers accepted for i lie between two edges, 2^32 div bound apart."""
     refused, each = GRID % bound, GRID // bound
     for i in {0, min(1, bound - 1), bound // 2, bound - 1}:
@@ -189,7 +189,7 @@ def test_every_integer_below_a_bound_has_as_many_words(bound: int) -> None:
 
 
 @pytest.mark.parametrize(("base", "digits"), [(2, 4), (3, 3), (5, 2), (7, 1)])
-def test_inner_products_are_counted(base: int, digits: int) -> None:
+def test_inner_products_of_columns_are_counted(base: int, digits: int) -> None:
     size = base**digits
     table = np.random.default_rng(1).integers(50, size=(size, base))
 
@@ -230,7 +230,7 @@ def coverage(ends: Callable[[int], tuple[Fraction, Fraction]], count: int, users
     )
 
 
-def test_intervals_cover_by_exact_calculation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_cover_according_to_exact_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
     users, asked = 13, Fraction(9, 10)
 
     def ends(seen: int) -> tuple[Fraction, Fraction]:
@@ -248,7 +248,7 @@ def test_intervals_cover_by_exact_calculation(monkeypatch: pytest.MonkeyPatch) -
     assert min(coverage(ends, count, users) for count in range(users + 1)) < asked
 
 
-def test_an_end_is_proven_and_no_larger_than_needed() -> None:
+def test_the_end_of_an_interval_is_proven_and_nearly_the_least() -> None:
     level = Fraction(1, 40)
     for seen, n in ((0, 10), (3, 10), (9, 10), (100, 200)):
         u = proven_upper_end(seen, n, level)
@@ -260,7 +260,7 @@ def test_an_end_is_proven_and_no_larger_than_needed() -> None:
         assert missed(u) <= level < missed(u - Fraction(1, 1 << 39))
 
 
-def test_a_wrong_probability_has_its_own_guarantee() -> None:
+def test_a_changed_probability_changes_the_guarantee() -> None:
     class Bolder(RandomisedResponse):
         own = Fraction(9, 10)
 
@@ -268,7 +268,7 @@ def test_a_wrong_probability_has_its_own_guarantee() -> None:
     assert abs(float(found.pure().upper) - math.log(27)) < 1e-8
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     wrong: tuple[dict[str, Any], ...] = (
         {"epsilon": 0, "values": 3},
         {"epsilon": 1, "values": 1},

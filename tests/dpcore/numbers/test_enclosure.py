@@ -53,7 +53,7 @@ def _above(value: Fraction, found: float) -> bool:
 
 
 @given(RATIONALS)
-def test_floats_leave_with_a_direction(value: Fraction) -> None:
+def test_floats_are_rounded_in_their_direction(value: Fraction) -> None:
     assert best_upper(value, round_up(value))
     assert round_down(value) == -round_up(-value)
     assert round_down(value) <= value <= round_up(value)
@@ -65,18 +65,18 @@ def test_floats_leave_with_a_direction(value: Fraction) -> None:
      (Fraction(1, 10**400), 5e-324), (Fraction(-1, 10**400), 0.0), (math.inf, math.inf),
      (-math.inf, -math.inf), (2**53 + 1, 2.0**53 + 2)],
 )  # fmt: skip
-def test_rounding_up_at_the_edges(value: Any, up: float) -> None:
+def test_rounding_up_is_correct_at_edges(value: Any, up: float) -> None:
     assert round_up(value) == up
     assert round_down(-value) == -up
 
 
-def test_rounding_to_nearest_is_seen() -> None:
+def test_rounding_to_nearest_is_detected() -> None:
     nearest = mutated(round_up, "nearest >= value and", "")
     assert not best_upper(Fraction(3, 10), nearest(Fraction(3, 10)))
     assert best_upper(Fraction(3, 10), round_up(Fraction(3, 10)))
 
 
-def test_decimals_on_the_wrong_side_are_seen() -> None:
+def test_decimals_on_the_wrong_side_are_detected() -> None:
     # The float 0.1 is slightly above this value, but its decimal form 0.1 is below it.
     value = Fraction(1, 10) + Fraction(1, 10**18)
     unread = mutated(round_up, "and Fraction(repr(nearest)) >= value", "")
@@ -86,7 +86,7 @@ def test_decimals_on_the_wrong_side_are_seen() -> None:
 
 
 @given(RATIONALS, RATIONALS)
-def test_what_is_printed_is_still_an_enclosure(a: Fraction, b: Fraction) -> None:
+def test_a_printed_enclosure_contains_the_value(a: Fraction, b: Fraction) -> None:
     enclosure = Enclosure(min(a, b), max(a, b))
     shown = re.fullmatch(r"Enclosure\(\[(.*), (.*)\]\)", repr(enclosure))
     assert shown is not None
@@ -96,7 +96,7 @@ def test_what_is_printed_is_still_an_enclosure(a: Fraction, b: Fraction) -> None
 
 
 @given(RATIONALS, RATIONALS, RATIONALS)
-def test_membership_and_overlap(a: Fraction, b: Fraction, c: Fraction) -> None:
+def test_membership_and_overlap_are_correct(a: Fraction, b: Fraction, c: Fraction) -> None:
     first, second = Enclosure(min(a, b), max(a, b)), Enclosure(min(b, c), max(b, c))
     assert first.overlaps(second)
     assert second.overlaps(first)
@@ -105,7 +105,7 @@ def test_membership_and_overlap(a: Fraction, b: Fraction, c: Fraction) -> None:
     assert "1" not in first
 
 
-def test_apart_is_apart() -> None:
+def test_disjoint_and_infinite_enclosures() -> None:
     assert not Enclosure(Fraction(0), Fraction(1)).overlaps(Enclosure(Fraction(2), Fraction(3)))
     assert Enclosure.infinite().width == 0
     assert math.inf in Enclosure.infinite()
@@ -121,19 +121,19 @@ def test_apart_is_apart() -> None:
         (math.inf, Fraction(0)),
     ],
 )
-def test_ends_out_of_order_are_refused(lower: Any, upper: Any) -> None:
+def test_an_enclosure_with_ends_out_of_order_is_refused(lower: Any, upper: Any) -> None:
     with pytest.raises(InvalidParameter, match="lower"):
         Enclosure(lower, upper)
 
 
 @given(RATIONALS, st.integers(2, 300))
-def test_a_ball_becomes_an_enclosure_that_holds_it(value: Fraction, bits: int) -> None:
+def test_a_ball_becomes_an_enclosure_that_contains_it(value: Fraction, bits: int) -> None:
     with precision(bits):
         assert value in Enclosure.of(ball(value))
         assert value**2 in Enclosure.of(ball(value) ** 2)
 
 
-def test_balls_that_are_not_finite() -> None:
+def test_balls_that_are_not_finite_are_handled() -> None:
     assert Enclosure.of(arb("inf")).upper == math.inf
     assert Enclosure.of(arb("-inf")).lower == -math.inf
     whole = Enclosure.of(arb(0, "inf"))
@@ -143,7 +143,7 @@ def test_balls_that_are_not_finite() -> None:
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_exponents_nobody_can_write_widen_outwards(sign: int) -> None:
+def test_extreme_exponents_widen_the_enclosure_outwards(sign: int) -> None:
     with precision(200):
         tiny = Enclosure.of(sign * (-(arb(10) ** 30)).exp())
         huge = Enclosure.of(sign * (arb(10) ** 30).exp())
@@ -155,7 +155,7 @@ def test_exponents_nobody_can_write_widen_outwards(sign: int) -> None:
     assert (huge.lower if sign > 0 else -huge.upper) >= 1 << 4_000_000
 
 
-def test_narrow_reaches_its_bits_or_refuses() -> None:
+def test_narrow_reaches_its_precision_or_raises() -> None:
     assert narrow(lambda: arb(2).sqrt(), 100).width < Fraction(1, 1 << 99)
     assert narrow(lambda: arb(0), 100) == Enclosure.exactly(0)
     with pytest.raises(PrecisionExhausted):
@@ -169,7 +169,7 @@ def test_narrow_survives_cancellation() -> None:
     assert small.lower > 0
 
 
-def test_precision_is_one_threads_at_a_time() -> None:
+def test_precision_is_held_by_one_thread_at_a_time() -> None:
     seen = []
 
     def work(bits: int) -> None:
@@ -196,7 +196,7 @@ def test_precision_is_one_threads_at_a_time() -> None:
         DiscreteGaussianSum(count=4, sigma_squared=2**58),
     ],
 )
-def test_both_ends_are_covered(noise: Noise) -> None:
+def test_an_enclosure_covers_both_ends(noise: Noise) -> None:
     noise.check_float_range()
 
 
@@ -205,7 +205,7 @@ def threads() -> set[int]:
     return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 
 
-def test_threads_are_as_many_as_before_afterwards() -> None:
+def test_the_number_of_threads_is_restored() -> None:
     with threadpool_limits(2, user_api="blas"):
         before = threads()
         with one_thread():

@@ -55,16 +55,16 @@ def grid() -> list[float]:
     return [x for x in found if x <= 700]
 
 
-def test_exp_neg_keeps_its_bound_at_every_border() -> None:
+def test_exp_neg_is_within_its_bound_at_every_cell_border() -> None:
     assert exp_errors(grid()) <= 1
 
 
 @given(st.floats(0, 700))
-def test_exp_neg_keeps_its_bound_anywhere(x: float) -> None:
+def test_exp_neg_is_within_its_bound_at_random_arguments(x: float) -> None:
     assert exp_errors([x]) <= 1
 
 
-def test_exp_neg_never_leaves_its_range() -> None:
+def test_exp_neg_stays_in_its_range() -> None:
     far = exp_neg(floats(700, 720, 745, 745.0000001, 746, 1e4, 1e300, math.inf))
     assert np.all(far >= 0)
     assert np.all(far <= math.exp(-699))
@@ -73,45 +73,45 @@ def test_exp_neg_never_leaves_its_range() -> None:
     assert near.tolist() == [1, 1]
 
 
-def test_a_shorter_series_is_seen() -> None:
+def test_a_shorter_series_is_detected() -> None:
     short = mutated(exp_neg, "series = rest * (-1 / 5040) + 1 / 720", "series = rest * 0.0")
     assert exp_errors(grid(), short) > 1
 
 
-def test_a_table_of_rounded_arguments_is_seen() -> None:
+def test_a_table_of_rounded_arguments_is_detected() -> None:
     wrong = mutated(exp_neg, "rest = clipped - cell / _STEPS", "rest = (x - cell / 63.9999999)")
     assert exp_errors(grid(), wrong) > 1
 
 
 @given(MODERATE, MODERATE)
-def test_two_sum_loses_nothing(a: float, b: float) -> None:
+def test_two_sum_is_exact(a: float, b: float) -> None:
     assert exact(two_sum(floats(a), floats(b))) == [Fraction(a) + Fraction(b)]
 
 
 @given(MODERATE, MODERATE)
-def test_two_product_loses_nothing(a: float, b: float) -> None:
+def test_two_product_is_exact(a: float, b: float) -> None:
     assert exact(floating.two_product(floats(a), floats(b))) == [Fraction(a) * Fraction(b)]
 
 
-def test_a_product_without_its_last_term_is_seen() -> None:
+def test_a_product_without_its_last_term_is_detected() -> None:
     wrong = mutated(floating.two_product, " + low_a * low_b", "")
     a = b = 1 + 2.0**-52 + 2.0**-30
     assert exact(wrong(floats(a), floats(b))) != [Fraction(a) * Fraction(b)]
 
 
 @given(WHOLE)
-def test_an_integer_is_a_pair_exactly(n: int) -> None:
+def test_an_integer_is_exactly_a_pair_of_floats(n: int) -> None:
     assert exact(pair_of(np.array([n], dtype=np.int64))) == [n]
 
 
 @given(st.fractions(min_value=Fraction(1, 10**30), max_value=10**30))
-def test_a_rational_is_a_pair_to_a_hundred_bits(x: Fraction) -> None:
+def test_a_rational_is_a_pair_of_floats_to_a_hundred_bits(x: Fraction) -> None:
     (near,) = exact(pair_of(x))
     assert abs(near - x) <= x / 2**105
 
 
 @given(WHOLE, st.fractions(min_value=Fraction(1, 10**13), max_value=10**13))
-def test_products_keep_a_hundred_bits(n: int, x: Fraction) -> None:
+def test_products_of_pairs_keep_a_hundred_bits(n: int, x: Fraction) -> None:
     pair = pair_of(np.array([n], dtype=np.int64))
     (near,) = exact(product(pair, pair_of(x)))
     assert abs(near - n * x) <= abs(n * x) / 2**100
@@ -119,7 +119,7 @@ def test_products_keep_a_hundred_bits(n: int, x: Fraction) -> None:
     assert abs(near - n * n) <= Fraction(n * n) / 2**100
 
 
-def test_a_product_of_plain_floats_is_seen() -> None:
+def test_a_product_of_plain_floats_is_detected() -> None:
     n, x = 2**62 + 1, Fraction(1, 3)
     near = Fraction(float(n) * float(x))
     assert abs(near - n * x) > n * x / 2**100

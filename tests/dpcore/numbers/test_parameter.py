@@ -72,7 +72,9 @@ NOT_POSITIVE: list[Any] = [0, -1, 0.0, -0.0, "0", "-1e-9", Fraction(-1, 3), Deci
 
 @pytest.mark.parametrize("value", NOT_NUMBERS + NOT_POSITIVE, ids=ident)
 @pytest.mark.parametrize(("law", "argument"), LAWS)
-def test_a_parameter_that_is_no_positive_number(law: Any, argument: str, value: object) -> None:
+def test_a_parameter_that_is_not_a_positive_number_is_refused(
+    law: Any, argument: str, value: object
+) -> None:
     line = refusal(lambda: law(**{argument: value}))
     assert names(line, argument)
     assert len(line) < _SHOWN + 120, "a value of any length must leave a line that can be read"
@@ -114,7 +116,7 @@ def test_a_number_is_read_exactly(value: object, exact: str) -> None:
 @pytest.mark.parametrize(
     "value", [1.0, 1.5, "1", None, True, np.False_, Fraction(2), Decimal(2), 1j]
 )
-def test_an_integer_is_not_something_that_looks_like_one(value: object) -> None:
+def test_values_that_resemble_integers_are_refused(value: object) -> None:
     assert names(refusal(lambda: integer("n", value)), "n")
 
 
@@ -129,7 +131,7 @@ def test_every_number_that_is_accepted_can_be_written() -> None:
         assert noise_from_json(noise.to_json()) == noise
 
 
-def test_every_refusal_is_caught_as_one_kind_and_as_pythons_own() -> None:
+def test_every_refusal_is_a_dpcore_error_and_a_value_error() -> None:
     assert issubclass(InvalidParameter, (DpcoreError, ValueError))
     assert issubclass(InvalidParameter, ValueError)
     assert issubclass(Unrepresentable, OverflowError)
@@ -138,7 +140,7 @@ def test_every_refusal_is_caught_as_one_kind_and_as_pythons_own() -> None:
         assert issubclass(kind, DpcoreError)
 
 
-def test_an_error_survives_being_sent_to_another_process() -> None:
+def test_an_error_can_be_pickled() -> None:
     error = InvalidParameter("scale", Fraction(0), "must be > 0")
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
     assert str(copy) == str(error)
@@ -150,7 +152,7 @@ def test_an_error_survives_being_sent_to_another_process() -> None:
     [10**5000, "two\nlines", "a" * 1000, Unprintable(), np.arange(3000), [[0] * 99] * 99],
     ids=ident,
 )
-def test_an_error_is_one_short_line_whatever_the_value(value: object) -> None:
+def test_an_error_is_one_short_line_for_any_value(value: object) -> None:
     line = str(InvalidParameter("x", value, "no"))
     assert "\n" not in line
     assert len(line) <= _SHOWN + 20
@@ -220,7 +222,7 @@ LIES: list[Any] = [LyingText("3"), LyingInt(3), LyingFraction(3), LyingFloat(3),
 
 
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: type(lie).__name__)
-def test_a_value_of_a_subclass_is_the_plain_one_that_it_holds(lie: Any) -> None:
+def test_a_value_of_a_subclass_is_read_as_its_plain_value(lie: Any) -> None:
     read = rational("x", lie)
     assert type(read) is Fraction
     assert (type(read.numerator), read.numerator, read.denominator) == (int, 3, 1)
@@ -234,27 +236,27 @@ def test_a_value_of_a_subclass_is_the_plain_one_that_it_holds(lie: Any) -> None:
     [LyingInt(-3), LyingFraction(-3), LyingFloat(-3), LyingDecimal(-3), LyingText("-3")],
     ids=lambda lie: type(lie).__name__,
 )
-def test_what_a_subclass_says_of_itself_gets_nothing_past_a_check(lie: Any) -> None:
+def test_overridden_methods_of_a_subclass_do_not_bypass_a_check(lie: Any) -> None:
     with pytest.raises(InvalidParameter):
         DiscreteLaplace(scale=lie)
     with pytest.raises(InvalidParameter):
         integer("x", lie, at_least=0)
 
 
-def test_what_only_claims_to_be_a_number_is_refused() -> None:
+def test_an_object_that_only_claims_to_be_a_number_is_refused() -> None:
     hollow = object.__new__(LyingFraction)
     for value in (Claims(), hollow, LyingDecimal("NaN"), LyingFloat("nan")):
         with pytest.raises(InvalidParameter, match=r"^x = "):
             rational("x", value)
 
 
-def test_an_integer_of_a_subclass_is_plain() -> None:
+def test_an_integer_of_a_subclass_becomes_a_plain_integer() -> None:
     assert type(integer("x", LyingInt(3))) is int
     assert integer("x", LyingInt(3)) == 3
     assert Sensitivity(LyingInt(3)).amount == 3
 
 
-def test_names_and_spellings_of_a_subclass_are_plain() -> None:
+def test_text_of_a_subclass_becomes_plain_text() -> None:
     mechanism = Mechanism(noise=DiscreteLaplace(scale=3), sensitivity=1)
     record = Release(mechanism=mechanism, batch=LyingText("a"), participants=(LyingText("b"),))
     kept = (record.batch, *record.participants)
@@ -278,7 +280,7 @@ class Priced:
         check_fields(self)
 
 
-def test_a_field_is_given_as_any_rational_and_is_a_fraction() -> None:
+def test_a_field_accepts_any_rational_and_stores_a_fraction() -> None:
     one = Priced(price="0.5")
     assert (one.price, one.tax) == (Fraction(1, 2), Fraction(1, 4))
     assert {type(one.price), type(one.tax)} == {Fraction}
@@ -287,7 +289,7 @@ def test_a_field_is_given_as_any_rational_and_is_a_fraction() -> None:
     assert replace(one, tax=1).tax == 1
 
 
-def test_a_field_without_a_default_is_demanded_and_none_can_be_set() -> None:
+def test_a_field_without_a_default_is_required_and_cannot_be_changed() -> None:
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'price'"):
         Priced()
     with pytest.raises(FrozenInstanceError):

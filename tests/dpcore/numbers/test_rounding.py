@@ -20,19 +20,19 @@ ENDS = st.one_of(
 
 @settings(max_examples=200, deadline=None)
 @given(ENDS, st.integers(1, 12))
-def test_what_is_printed_holds_the_bound_and_is_near(value: Fraction | float, digits: int) -> None:
+def test_a_printed_bound_is_safe_and_close(value: Fraction | float, digits: int) -> None:
     low, high = Fraction(down(value, digits)), Fraction(up(value, digits))
     assert low <= Fraction(value) <= high
     assert high - low <= abs(Fraction(value)) * Fraction(10) ** (1 - digits)
 
 
-def test_the_nearest_decimal_is_on_the_wrong_side() -> None:
+def test_the_nearest_decimal_would_be_on_the_wrong_side() -> None:
     assert Fraction(f"{1.23456:.4g}") > Fraction(1.23456) >= Fraction(down(1.23456))
     assert Fraction(f"{0.0012344:.3g}") < Fraction(0.0012344) <= Fraction(up(0.0012344, 3))
 
 
 @pytest.mark.parametrize("write", [down, up])
-def test_an_infinite_end_says_its_sign_and_no_number_is_no_bound(
+def test_infinite_ends_are_printed_with_sign_and_nan_is_refused(
     write: Callable[[float], str],
 ) -> None:
     assert [write(math.inf), write(-math.inf)] == ["infinity", "-infinity"]

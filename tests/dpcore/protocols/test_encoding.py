@@ -28,7 +28,7 @@ STEPS = st.integers(1, MOST_STEPS) | st.sampled_from([1, 2, 3, 10, 1000, 1 << 20
 @example(1.0, MOST_STEPS)
 @example(5e-324, 1)
 @example(0.1, 10)
-def test_the_expectation_is_exact(x: Any, steps: int) -> None:
+def test_the_expectation_of_an_encoding_is_exact(x: Any, steps: int) -> None:
     encoding = FixedPoint(precision=steps)
     law = unroll(lambda rng: encoding.encode(x, rng=rng), open_mass=Fraction(0))
     assert law.leftover == 0
@@ -37,13 +37,13 @@ def test_the_expectation_is_exact(x: Any, steps: int) -> None:
     assert set(law.lower) <= {math.floor(Fraction(x) * steps), math.ceil(Fraction(x) * steps)}
 
 
-def test_the_expectation_sees_a_coin_that_is_off() -> None:
+def test_a_wrong_coin_changes_the_expectation() -> None:
     biased = mutated(_encode_one, "steps - whole", "(steps - whole) / 2")
     law = unroll(lambda rng: biased(Fraction(5, 2), rng))
     assert law.lower[3] == Fraction(1, 4)
 
 
-def test_a_float_is_its_binary_value_and_text_its_decimal_one() -> None:
+def test_a_float_is_read_by_its_binary_value_and_text_by_its_decimal_value() -> None:
     # 0.1 lies above one tenth: ten steps of it may round to 2, one tenth may not.
     assert unroll(lambda rng: FixedPoint(precision=10).encode(0.1, rng=rng)).lower[2] > 0
     for tenth in ("0.1", Decimal("0.1"), Fraction(1, 10)):
@@ -93,7 +93,7 @@ def contradictions(x: float, steps: int, block: Block = _encode_block) -> list[F
 @example(5e-324, MOST_STEPS)
 @example(2.0**-62, MOST_STEPS)
 @example(2.0**-11 + 2.0**-63, 3)
-def test_an_array_decides_as_exact_rationals_do(x: float, steps: int) -> None:
+def test_arrays_are_rounded_like_exact_rationals(x: float, steps: int) -> None:
     assert contradictions(x, steps) == []
 
 
@@ -125,17 +125,17 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_the_oracle_rejects(mutant: str) -> None:
+def test_the_test_oracle_rejects_wrong_roundings(mutant: str) -> None:
     old, new = MUTANTS[mutant]
     broken = mutated(_encode_block, old, new)
     assert any(contradictions(x, steps, broken) for x, steps in HARD)
 
 
-def test_the_oracle_accepts_the_hard_cases() -> None:
+def test_the_test_oracle_accepts_hard_cases() -> None:
     assert [case for case in HARD if contradictions(*case)] == []
 
 
-def test_the_settlement_looks_at_every_bit() -> None:
+def test_a_close_rounding_uses_every_bit() -> None:
     # x g + U with 64 ones after the word: only the 129th bit decides.
     u = Fraction((1 << 128) - 1, 1 << 128)
     for last, expected in ((0, 0), (1, 1)):
@@ -146,7 +146,7 @@ def test_the_settlement_looks_at_every_bit() -> None:
     assert hasty(Fraction(1, 1 << 129), leading(u), rng.bits) == 0
 
 
-def test_shapes_and_kinds_of_arrays() -> None:
+def test_shapes_and_types_of_arrays_are_kept() -> None:
     encoding = FixedPoint(precision=4)
     for shape in ((0,), (3,), (2, 3), (1, 1, 2), (0, 4)):
         encoded = encoding.encode(np.full(shape, 0.5), rng=SYSTEM)
@@ -163,7 +163,7 @@ def test_shapes_and_kinds_of_arrays() -> None:
     assert encoding.encode(scalar) == 2
 
 
-def test_float32_stands_for_its_own_value() -> None:
+def test_float32_is_read_by_its_own_value() -> None:
     x = np.array([0.1], dtype=np.float32)
     u = 1 - (Fraction(float(x[0])) * 10 - 1) - Fraction(1, 1 << 40)
     assert FixedPoint(precision=10).encode(x, rng=Digits([u])).tolist() == [1]
@@ -184,7 +184,7 @@ def test_decoding_is_exact() -> None:
 
 
 @pytest.mark.parametrize("precision", [0, 1.0, None, MOST_STEPS + 1])
-def test_a_precision_that_is_none(precision: Any) -> None:
+def test_an_invalid_precision_is_refused(precision: Any) -> None:
     assert names(refusal(lambda: FixedPoint(precision=precision)), "precision", precision)
 
 
@@ -193,7 +193,7 @@ NEVER = [math.nan, -math.inf, Decimal("Infinity"), None, 1j, True, "x"]
 
 
 @pytest.mark.parametrize("x", NUMBERS + NEVER, ids=repr)
-def test_a_value_outside_draws_nothing(x: Any) -> None:
+def test_a_value_out_of_range_is_refused_before_any_draw(x: Any) -> None:
     assert names(refusal(lambda: FixedPoint(precision=3).encode(x, rng=NeverAsked())), "x")
     if isinstance(x, (int, float)) and not isinstance(x, bool):
         array = np.array([0.5, x])
@@ -201,7 +201,7 @@ def test_a_value_outside_draws_nothing(x: Any) -> None:
 
 
 @pytest.mark.parametrize("x", NEVER, ids=repr)
-def test_clamping_moves_no_value_that_is_none(x: Any) -> None:
+def test_clamping_does_not_accept_nan(x: Any) -> None:
     clamped = FixedPoint(precision=3, clamp=True)
     assert names(refusal(lambda: clamped.encode(x, rng=NeverAsked())), "x")
     with_x = np.array([0.5, x], dtype=object)
@@ -213,11 +213,11 @@ def test_clamping_moves_no_value_that_is_none(x: Any) -> None:
 @pytest.mark.parametrize(
     "x", [["a"], [True], [1j], [None], [[1], [1, 2]], np.zeros(2, dtype=np.longdouble)], ids=repr
 )
-def test_an_array_of_other_things(x: Any) -> None:
+def test_an_array_of_other_types_is_refused(x: Any) -> None:
     assert names(refusal(lambda: FixedPoint(precision=3).encode(x, rng=NeverAsked())), "x")
 
 
-def test_other_arguments() -> None:
+def test_other_invalid_arguments_are_refused() -> None:
     wrong: Any = 1
     assert names(refusal(lambda: FixedPoint(precision=1, clamp=wrong)), "clamp")
     assert names(refusal(lambda: FixedPoint(precision=1).encode(0.5, rng=wrong)), "rng")

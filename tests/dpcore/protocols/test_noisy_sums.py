@@ -60,7 +60,7 @@ def misread(protocol: ModularSum, unwrap: Any = ModularSum.unwrap) -> list[int]:
 
 
 @pytest.mark.parametrize("protocol", SMALL, ids=repr)
-def test_every_sum_within_the_threshold_is_read_back(protocol: AggregatedSum) -> None:
+def test_every_sum_within_the_threshold_is_decoded(protocol: AggregatedSum) -> None:
     assert misread(protocol) == []
     every = np.arange(protocol.modulus)
     assert protocol.unwrap(every).tolist() == [protocol.unwrap(y) for y in range(protocol.modulus)]
@@ -78,12 +78,12 @@ def test_every_sum_within_the_threshold_is_read_back(protocol: AggregatedSum) ->
         ("self.users * self.precision + self.threshold", "self.modulus // 2"),
     ],
 )
-def test_a_wrong_reader_is_seen(old: str, new: str) -> None:
+def test_a_wrong_decoder_is_detected(old: str, new: str) -> None:
     broken = mutated(ModularSum.unwrap, old, new)
     assert any(misread(protocol, broken) for protocol in SMALL)
 
 
-def test_one_residue_less_cannot_be_read_back() -> None:
+def test_one_residue_less_makes_decoding_ambiguous() -> None:
     for protocol in SMALL:
         need = protocol.users * protocol.precision + 2 * protocol.threshold + 1
         sums = {k % (need - 1) for k in range(need)}
@@ -92,7 +92,7 @@ def test_one_residue_less_cannot_be_read_back() -> None:
         assert names(line, "modulus", need - 1)
 
 
-def test_observed_noise_counts_the_honest_only() -> None:
+def test_only_noise_of_honest_users_is_counted() -> None:
     n = 10
     pure = AggregatedSum(
         users=n, precision=4, threshold=99, share=DiscreteLaplace(scale=5).share(n)
@@ -121,7 +121,7 @@ def test_observed_noise_counts_the_honest_only() -> None:
         )
 
 
-def test_a_relaxed_protocol_promises_no_mechanism() -> None:
+def test_a_relaxed_protocol_has_no_mechanism() -> None:
     assert not hasattr(ShuffledPure, "mechanism")
     assert not issubclass(ShuffledPure, AggregatedSum)
 
@@ -170,7 +170,7 @@ def test_central_noise_of_any_size_is_added_exactly() -> None:
         numpy_adds(wide, y, rng=rng)
 
 
-def test_a_modulus_at_the_border_of_int64() -> None:
+def test_a_modulus_at_the_limit_of_int64_is_exact() -> None:
     protocol = aggregated(2, 1, (1 << 61) - 2)
     assert protocol.modulus == (1 << 62) - 1
     assert ((messages := protocol.randomize([1.0, 0.0])) >= 0).all()
@@ -180,7 +180,7 @@ def test_a_modulus_at_the_border_of_int64() -> None:
 
 
 @pytest.mark.parametrize("value", [0, 1.0, True])
-def test_counts_that_are_none(value: Any) -> None:
+def test_invalid_parameters_of_a_sum_are_refused(value: Any) -> None:
     assert names(refusal(lambda: aggregated(value, 1, 1)), "users", value)
     assert names(refusal(lambda: aggregated(1, value, 1)), "precision", value)
     if value != 0:
@@ -190,7 +190,7 @@ def test_counts_that_are_none(value: Any) -> None:
 
 
 @pytest.mark.parametrize("honest", [0, 4, 1.0])
-def test_honest_users_are_among_the_users(honest: Any) -> None:
+def test_more_honest_users_than_users_are_refused(honest: Any) -> None:
     for protocol in (
         aggregated(3, 1, 1),
         LocalSum(users=3, precision=1, threshold=1, noise=LAPLACE),
@@ -201,13 +201,13 @@ def test_honest_users_are_among_the_users(honest: Any) -> None:
 
 
 @pytest.mark.parametrize("y", [-1, 4, 1.0, None, np.array([4]), np.array([0.5])])
-def test_a_sum_outside_the_residues(y: Any) -> None:
+def test_a_sum_outside_the_residues_is_refused(y: Any) -> None:
     assert aggregated(1, 1, 1).modulus == 4
     assert names(refusal(lambda: aggregated(1, 1, 1).unwrap(y)), "y")
     assert names(refusal(lambda: aggregated(1, 1, 1).analyze(y)), "y")
 
 
-def test_noise_that_would_bias_or_has_no_sum() -> None:
+def test_noise_that_is_biased_or_has_no_sum_is_refused() -> None:
     biased = Poisson(mean=3)
     wrong: Any = 3
     kinds: list[tuple[Any, str]] = [
@@ -219,7 +219,7 @@ def test_noise_that_would_bias_or_has_no_sum() -> None:
         assert names(line, name)
 
 
-def test_values_that_draw_nothing() -> None:
+def test_invalid_values_are_refused_before_any_draw() -> None:
     protocol = aggregated(2, 1, 1)
     for x in ([0.5, 2.0], [0.1, 0.2, 0.3], [[1], [1, 0]], 1.5):
         value: Any = x

@@ -57,7 +57,7 @@ def of_all(protocol: PureShuffle, held: list[int]) -> dict[int, float]:
 
 
 @pytest.mark.parametrize("x", [0, 1, 2])
-def test_a_message_has_its_law(x: int) -> None:
+def test_a_message_has_its_stated_law(x: int) -> None:
     alpha = buy_alpha(f"a message of a pure shuffle, x = {x}", ALPHA)
     many = PureShuffle(users=DRAWS, precision=2, reach=3, cover="1/8", share=SHARE)
     drawn = many.values([x / 2] * DRAWS, rng=SeededRng(11 + x))
@@ -80,7 +80,7 @@ def test_a_mutant_message_is_refuted(old: str, new: str) -> None:
     assert p_value(drawn, of_one(SMALL, 0)) < alpha
 
 
-def test_bits_at_once_have_the_law_of_the_messages() -> None:
+def test_bits_drawn_at_once_have_the_law_of_the_messages() -> None:
     alpha = buy_alpha("a pure shuffle of bits at once", ALPHA)
     law, rng = of_all(BITS, [0, 1, 1]), SeededRng(5)
 
@@ -104,7 +104,7 @@ def test_shuffled_messages_give_the_sum() -> None:
     assert protocol.observed_noise(50).pmf(3) == DiscreteLaplace(scale="1/2").pmf(3)
 
 
-def test_the_error_and_the_chance_of_covers_are_bounds() -> None:
+def test_the_error_and_the_probability_of_covers_are_bounds() -> None:
     law = np.array([mass / 2**256 for mass in message_laws(SMALL)[0]])
     off = np.arange(len(law)) - SMALL.reach
     mean, square = float(law @ off), float(law @ off**2)
@@ -135,7 +135,7 @@ def test_bad_values_are_refused(x: Any) -> None:
     assert names(refusal(lambda: SMALL.randomize(x)), "x")
 
 
-def test_a_server_refuses_what_nobody_sent() -> None:
+def test_a_server_refuses_an_impossible_number_of_ones() -> None:
     row = np.zeros((1, SMALL.width), dtype=np.uint8)
     assert SMALL.analyze(row) == Fraction(-3, 2)
     bad: Any
@@ -147,6 +147,6 @@ def test_a_server_refuses_what_nobody_sent() -> None:
     assert names(refusal(lambda: BITS.observed_noise(4)), "honest")
 
 
-def test_only_a_shuffler_runs_it() -> None:
+def test_a_pure_shuffle_runs_only_over_a_shuffler() -> None:
     ideal = IdealAggregation(modulus=8)
     assert names(refusal(lambda: run(SMALL, [0, 0, 0], ideal, batch="b")), "functionality")

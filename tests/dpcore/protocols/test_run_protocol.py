@@ -92,7 +92,7 @@ def steps_mod_m(estimate: Any) -> int:
 
 @by_day(1)
 @pytest.mark.parametrize("route", ROUTES)
-def test_every_route_has_the_exact_law(route: str) -> None:
+def test_every_aggregation_has_the_exact_law(route: str) -> None:
     alpha = buy_alpha(f"aggregated Skellam mod m, {route}", "1e-9")
     x = np.array([float(value) for value in HELD])
 
@@ -102,7 +102,7 @@ def test_every_route_has_the_exact_law(route: str) -> None:
     assert p_value(drawn(once), expected(TINY, HELD)) > alpha
 
 
-def test_the_wrong_number_of_shares_is_seen() -> None:
+def test_a_wrong_number_of_shares_is_detected() -> None:
     alpha = buy_alpha("aggregated Skellam mod m: twin with one share more", "1e-9")
     x = np.array([float(value) for value in HELD])
     broken = mutated(ModularSum.sum_at_once, "summed(noise, held.size)", "noise")
@@ -137,7 +137,7 @@ def test_sums_of_signed_and_unsigned_messages_are_exact() -> None:
     assert int(broken(messages, 1 << 62).astype(np.int64).sum()) != (1 << 61) + 2
 
 
-def test_who_vanishes_before_the_input_is_not_in_the_sum() -> None:
+def test_a_user_who_vanishes_before_the_input_is_not_in_the_sum() -> None:
     quiet = CentralSum(users=4, precision=2, threshold=9, noise=DiscreteLaplace(scale="1/1000"))
     for functionality in (
         IdealAggregation(modulus=quiet.modulus),
@@ -154,7 +154,7 @@ def test_who_vanishes_before_the_input_is_not_in_the_sum() -> None:
             assert outcome.release.honest == 1
 
 
-def test_the_record_holds_the_honest_noise_only() -> None:
+def test_the_record_contains_only_the_noise_of_honest_users() -> None:
     outcome = run(
         PURE, PEOPLE, IDEAL, batch="monday", vanish={"ann": Step.KEYS}, colluding=["ann", "bob"]
     )
@@ -166,7 +166,7 @@ def test_the_record_holds_the_honest_noise_only() -> None:
     assert len(outcome.assumptions) == 1
 
 
-def test_a_crowd_that_counts_others_is_seen() -> None:
+def test_a_record_that_counts_other_users_is_detected() -> None:
     def honest(crowd: Any) -> int:
         return int(crowd(4, PEOPLE, {"ann": Step.KEYS}, ["ann", "bob"]).honest)
 
@@ -182,7 +182,7 @@ def test_a_crowd_that_counts_others_is_seen() -> None:
     assert mutated(staying, "<= Step.INPUT", "< Step.INPUT")(("ann", "bob", "eve"), late) != (0, 2)
 
 
-def test_so_many_colluding_that_masks_hide_nothing_are_refused() -> None:
+def test_too_many_colluding_users_are_refused() -> None:
     masked = parts(4, PURE.modulus, dropouts=1)
     outcome = run(PURE, PEOPLE, masked, batch="b", colluding=["ann", "bob"])
     assert outcome.honest == 2
@@ -206,7 +206,7 @@ def test_so_many_colluding_that_masks_hide_nothing_are_refused() -> None:
     assert 0 <= blind(PURE, crowd, masked, {}, SeededRng(1)) < PURE.modulus
 
 
-def test_over_neighbourhoods_the_graph_is_among_the_assumptions() -> None:
+def test_a_run_over_neighbourhoods_lists_its_failure_probability() -> None:
     share = DiscreteLaplace(scale=2).share(100)
     crowd = AggregatedSum(users=100, precision=2, threshold=60, share=share)
     hood = size_neighbourhood(users=100, dropouts=10, colluding=10)
@@ -235,7 +235,7 @@ def test_over_neighbourhoods_the_graph_is_among_the_assumptions() -> None:
     assert len(run(PURE, PEOPLE, parts(4, PURE.modulus), batch="b").assumptions) == 1
 
 
-def test_two_numbers_of_one_user_are_no_two_users() -> None:
+def test_two_numbers_of_one_user_are_not_two_users() -> None:
     # Two rows of two are four numbers, and would fit four users: the noise and the sensitivity of
     # the record would be those of one number each.
     gone = {"2": Step.INPUT, "3": Step.INPUT}
@@ -255,7 +255,7 @@ def test_two_numbers_of_one_user_are_no_two_users() -> None:
     assert 0 <= doubled(PURE, _crowd(4, rows, gone, []), ideal, gone, SeededRng(1)) < PURE.modulus
 
 
-def test_a_relaxed_run_gives_its_assumption_and_no_release() -> None:
+def test_a_relaxed_run_yields_its_assumption_and_no_release_record() -> None:
     shuffled = ShuffledPure(users=4, precision=2, threshold=60, share=SHARE)
     relaxed = RelaxedAggregation(modulus=shuffled.modulus, epsilon_hat="1/4", q_hat="1e-6")
     outcome = run(shuffled, PEOPLE, relaxed, batch="b", vanish={"ann": Step.INPUT})
@@ -287,7 +287,7 @@ def carries_what_it_may_have_shown(refused: AggregationRefused) -> bool:
     )
 
 
-def test_a_round_that_is_refused_leaves_a_record_to_charge() -> None:
+def test_a_refused_round_leaves_a_record_to_charge() -> None:
     refused = too_few_reply(colluding=["ann"])
     assert isinstance(refused, RoundRefused)
     assert carries_what_it_may_have_shown(refused)
@@ -320,7 +320,7 @@ def test_a_round_that_is_refused_leaves_a_record_to_charge() -> None:
     ],
     ids=["no record", "everyone's noise", "nobody in it"],
 )
-def test_a_refused_round_without_its_record_is_seen(edit: tuple[str, str]) -> None:
+def test_a_refused_round_without_its_record_is_detected(edit: tuple[str, str]) -> None:
     assert not carries_what_it_may_have_shown(too_few_reply(mutated(run, *edit), colluding=["ann"]))
 
 
@@ -346,7 +346,7 @@ def test_a_refused_round_without_its_record_is_seen(edit: tuple[str, str]) -> No
         ("protocol", {"protocol": None}),
     ],
 )
-def test_a_run_that_is_refused(argument: str, more: dict[str, Any]) -> None:
+def test_invalid_runs_are_refused(argument: str, more: dict[str, Any]) -> None:
     good: dict[str, Any] = {
         "protocol": PURE,
         "values": PEOPLE,
@@ -369,5 +369,5 @@ def test_a_run_that_is_refused(argument: str, more: dict[str, Any]) -> None:
         ("messages", None),
     ],
 )
-def test_messages_outside_the_residues(argument: str, messages: Any) -> None:
+def test_messages_outside_the_residues_are_refused(argument: str, messages: Any) -> None:
     assert names(refusal(lambda: IdealAggregation(modulus=10).total(messages)), argument)

@@ -52,7 +52,7 @@ def test_an_order_that_keeps_ties_is_biased() -> None:
     assert len(set(orders(tied, 3, 4).values())) > 1
 
 
-def test_the_shuffler_keeps_each_coordinates_bits() -> None:
+def test_the_shuffler_keeps_the_bits_of_each_coordinate() -> None:
     messages = VECTOR.randomize(np.linspace(0, 1, 10).reshape(5, 2), rng=SeededRng(1))
     assert messages.bits.shape == (5, 2, 7)
     shuffled = Shuffler().shuffle(messages, rng=SeededRng(2))
@@ -61,7 +61,7 @@ def test_the_shuffler_keeps_each_coordinates_bits() -> None:
     assert (shuffled != messages.bits.transpose(1, 0, 2).reshape(2, 35)).any()
 
 
-def test_one_integer_a_user_is_refused_by_type_and_by_mypy() -> None:
+def test_one_integer_per_user_is_refused_by_type_and_by_mypy() -> None:
     # An ignore that mypy does not need is itself an error, so mypy also refuses these lines.
     share = DiscreteLaplace(scale=8).share(4)
     protocol = AggregatedSum(users=4, precision=2, threshold=60, share=share)
@@ -85,11 +85,11 @@ def test_one_integer_a_user_is_refused_by_type_and_by_mypy() -> None:
     ],
     ids=repr,
 )
-def test_messages_that_are_no_bits(bits: Any) -> None:
+def test_messages_that_are_not_bits_are_refused(bits: Any) -> None:
     assert names(refusal(lambda: BitMessages(bits)), "bits")
 
 
-def test_messages_do_not_change() -> None:
+def test_messages_are_immutable() -> None:
     given_bits = np.zeros((1, 1, 2), dtype=np.uint8)
     messages = BitMessages(given_bits)
     given_bits[0, 0, 0] = 7
@@ -98,7 +98,7 @@ def test_messages_do_not_change() -> None:
         messages.bits[0, 0, 0] = 1
 
 
-def test_observed_noise_is_that_of_the_honest() -> None:
+def test_observed_noise_is_that_of_the_honest_users() -> None:
     assert BINARY.planned_noise == Binomial(trials=12, probability="1/2")
     assert BINARY.observed_noise(5) == Binomial(trials=10, probability="1/2")
     assert BINARY.mechanism(5).sensitivity == Sensitivity(1)
@@ -115,7 +115,7 @@ def bias(protocol: BitSum, truth: Fraction, present: int, estimates: Any = BitSu
     return at[0] + (at[1] - at[0]) * (mean - low) - truth / protocol.precision
 
 
-def test_estimates_are_unbiased_with_dropouts_too() -> None:
+def test_estimates_are_unbiased_with_dropouts() -> None:
     wide = VectorShuffle(users=7, precision=4, noise_bits=3, probability="1/3")
     for present in range(1, 7):
         assert bias(BINARY, Fraction(present), present) == 0
@@ -139,7 +139,7 @@ def test_the_bits_have_the_law_of_their_noise() -> None:
     assert least_p(mutated(BitSum.randomize, "trials=self", "trials=1 + self")) < alpha
 
 
-def test_an_analysis_reads_the_bits() -> None:
+def test_an_analysis_decodes_the_bits() -> None:
     x = np.array([[0.25, 1.0], [0.5, 0.0], [1.0, 0.75]])
     messages = VECTOR.randomize(x, rng=SeededRng(3))
     ones = messages.bits.sum(axis=(0, 2))
@@ -151,24 +151,24 @@ def test_an_analysis_reads_the_bits() -> None:
     assert single == 4 - 2
 
 
-def test_more_honest_users_than_users() -> None:
+def test_more_honest_users_than_participants_are_refused() -> None:
     assert names(refusal(lambda: BINARY.observed_noise(7)), "honest", 7)
     assert names(refusal(lambda: BINARY.mechanism(7)), "honest", 7)
 
 
 @pytest.mark.parametrize("probability", [0, 1, "1.5", -1, "x", None])
-def test_a_probability_that_hides_nothing(probability: Any) -> None:
+def test_a_probability_without_privacy_is_refused(probability: Any) -> None:
     line = refusal(lambda: BinaryShuffle(users=1, noise_bits=1, probability=probability))
     assert names(line, "probability")
 
 
 @pytest.mark.parametrize("x", [[], [2], [[1]], ["1"], [0] * 7, None])
-def test_bits_that_are_none(x: Any) -> None:
+def test_an_invalid_number_of_bits_is_refused(x: Any) -> None:
     assert names(refusal(lambda: BINARY.randomize(x, rng=NeverAsked())), "x")
 
 
 @pytest.mark.parametrize("odd", [np.array([0, 1]), [0, 1], 1j, 1 + 0j, None, "1"], ids=repr)
-def test_one_user_with_something_that_is_no_bit(odd: Any) -> None:
+def test_one_invalid_bit_of_one_user_is_refused(odd: Any) -> None:
     x = np.empty(2, dtype=object)
     x[0], x[1] = odd, 1
     assert names(refusal(lambda: BINARY.randomize(x, rng=NeverAsked())), "x")
@@ -177,7 +177,7 @@ def test_one_user_with_something_that_is_no_bit(odd: Any) -> None:
 @pytest.mark.parametrize(
     "x", [[[0.5]], [[0.5, 2.0]], [0.5, 0.5], [[0.5, 0.5]] * 6, [], 0.5, [[1], [1, 2]]]
 )
-def test_rows_that_are_none(x: Any) -> None:
+def test_invalid_rows_of_bits_are_refused(x: Any) -> None:
     assert names(refusal(lambda: VECTOR.randomize(x, rng=NeverAsked())), "x")
 
 
@@ -194,5 +194,5 @@ def test_rows_that_are_none(x: Any) -> None:
     ],
     ids=repr,
 )
-def test_bits_that_no_crowd_sent(shuffled: Any) -> None:
+def test_an_impossible_number_of_messages_is_refused(shuffled: Any) -> None:
     assert names(refusal(lambda: BINARY.analyze(shuffled)), "shuffled")

@@ -40,7 +40,7 @@ def is_least(scale: Fraction, failure: Fraction, threshold: int) -> bool:
 
 
 @given(st.fractions("1/50", 5000, max_denominator=50), st.fractions("1e-30", "9/10"))
-def test_the_threshold_is_the_least_by_closed_form(scale: Fraction, failure: Fraction) -> None:
+def test_the_threshold_is_the_least_by_the_closed_form(scale: Fraction, failure: Fraction) -> None:
     size = size_protocol(users=3, precision=2, noise=DiscreteLaplace(scale=scale), failure=failure)
     assert is_least(scale, failure, size.threshold)
     assert size.modulus == 6 + 2 * size.threshold + 1
@@ -58,7 +58,7 @@ def test_the_threshold_is_the_least_by_closed_form(scale: Fraction, failure: Fra
         ("holds(center)", "holds(center + 1)"),
     ],
 )
-def test_a_wrong_bisection_is_seen(old: str, new: str) -> None:
+def test_a_wrong_bisection_is_detected(old: str, new: str) -> None:
     broken = rewired(size_protocol, least=mutated(least, old, new))
     cases = [(Fraction(s), Fraction(1, d)) for s in (1, 7, 100) for d in (3, 10, 10**6, 10**20)]
     assert not all(is_least(s, p, size(broken, s, p)) for s, p in cases)
@@ -93,7 +93,7 @@ def test_the_threshold_is_the_least_by_brute_force(noise: Noise) -> None:
         assert outside <= failure < wider + slack
 
 
-def test_a_tie_that_is_exact_is_met_and_one_that_is_not_counts_as_too_large() -> None:
+def test_an_exact_tie_meets_the_target_and_an_undecided_one_does_not() -> None:
     fair, third = (Binomial(trials=2, probability=p) for p in ("1/2", "1/3"))
     size = size_protocol(users=1, precision=1, noise=fair, failure="1/4")
     assert size.threshold == 1
@@ -102,7 +102,7 @@ def test_a_tie_that_is_exact_is_met_and_one_that_is_not_counts_as_too_large() ->
     assert size.wraparound.upper <= Fraction(1, 9)
 
 
-def test_wraparound_is_bounded_whatever_the_data_are() -> None:
+def test_wraparound_is_bounded_for_all_data() -> None:
     noise, users, precision = Skellam(variance=2), 3, 2
     size = size_protocol(users=users, precision=precision, noise=noise, failure="1/100")
     protocol = AggregatedSum(
@@ -132,7 +132,7 @@ def test_wraparound_is_bounded_whatever_the_data_are() -> None:
     ],
     ids=repr,
 )
-def test_dropouts_only_lower_the_tail(share: Noise) -> None:
+def test_dropouts_do_not_increase_the_tail(share: Noise) -> None:
     for t in (0, 1, 2, 15):
         tails = [summed(share, honest).enclose_tail(t) for honest in range(1, 9)]
         assert all(a.upper <= b.lower for a, b in pairwise(tails))

@@ -48,7 +48,7 @@ def one_table(text: str) -> bool:
 
 @by_day(6)
 @pytest.mark.parametrize("text", [text for text in VECTORS["draws"] if one_table(text)])
-def test_seeded_draws_are_the_inverse_of_the_distribution(text: str) -> None:
+def test_seeded_draws_invert_the_distribution_function(text: str) -> None:
     # An independent implementation: SHA-256 and AES to words (test_rng), words to V, and the least
     # k with V < F(k) by mpmath. It holds for laws that fit one table.
     noise = read_noise(text)
@@ -207,7 +207,7 @@ WIDE_ENOUGH = [f"{law}:{parameters}" for law, rows in EXAMPLES.items() for param
 
 @by_day(1)
 @pytest.mark.parametrize("text", WIDE_ENOUGH)
-def test_another_parameter_is_seen(text: str) -> None:
+def test_a_changed_parameter_is_detected(text: str) -> None:
     # The least change of each parameter at which the cells have power 0.999: 4% for one of them.
     noise, least = read_noise(text), []
     for name in (name for name, value in noise.parameters.items() if isinstance(value, Fraction)):
@@ -233,7 +233,7 @@ def test_another_parameter_is_seen(text: str) -> None:
         ("discrete-gaussian:sigma_squared=400", DRAWN),
     ],
 )
-def test_a_doubled_zero_is_seen(text: str, trials: int) -> None:
+def test_a_doubled_mass_at_zero_is_detected(text: str, trials: int) -> None:
     # The mutant does not reject the pair (-, 0): zero has twice its mass.
     noise = read_noise(text)
     zero = float(noise.enclose_pmf(0).upper)
@@ -245,7 +245,7 @@ def test_a_doubled_zero_is_seen(text: str, trials: int) -> None:
     assert worst(noise, np.where(again, 0, drawn)) < 1e-9
 
 
-def test_a_draw_from_the_system_has_the_law_roughly() -> None:
+def test_draws_from_the_system_have_the_law_roughly() -> None:
     # Not seeded: the check fails with probability below 10^-300; half lies on either side.
     noise = dpcore.DiscreteLaplace(scale=1000)
     for drawn in (noise.sample(4000), np.array([noise.sample() for _ in range(4000)])):
@@ -255,7 +255,7 @@ def test_a_draw_from_the_system_has_the_law_roughly() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("text", REFERENCE)
-def test_few_reference_draws_still_see_a_wrong_place(text: str) -> None:
+def test_few_reference_draws_detect_a_wrong_location(text: str) -> None:
     # The least requirement for the rows of REFERENCE: every draw moved by five deviations.
     assert text in SPELLED
     noise, source = read_noise(text), SeededRng(13)

@@ -38,7 +38,7 @@ from tests.support.dpcore.tables import (
     st.integers(-3, 3),
     st.sampled_from([64, 65, 127, 128, 129, 200, 256, 700]),
 )
-def test_uniform_decides_as_rationals_do(x: Fraction, off: int, depth: int) -> None:
+def test_a_uniform_number_is_compared_exactly(x: Fraction, off: int, depth: int) -> None:
     v = Fraction(int(x * 2**depth) + off, 2**depth)
     if not 0 <= v < 1 or v == x:
         return
@@ -46,7 +46,7 @@ def test_uniform_decides_as_rationals_do(x: Fraction, off: int, depth: int) -> N
     assert Uniform(rng, leading(v)).below(lambda: ball(x)) == (v < x)
 
 
-def test_uniform_draws_no_bit_it_does_not_need() -> None:
+def test_a_uniform_number_draws_only_necessary_bits() -> None:
     rng = Digits([])
     assert Uniform(rng, 5).below(lambda: ball(Fraction(7, WORDS)))
     assert not Uniform(rng, 5).below(lambda: ball(Fraction(5, WORDS)))
@@ -54,7 +54,7 @@ def test_uniform_draws_no_bit_it_does_not_need() -> None:
     assert rng.asked == 0
 
 
-def test_uniform_remembers_the_bits_it_has_drawn() -> None:
+def test_a_uniform_number_remembers_its_bits() -> None:
     v = Fraction(1, 3)
     rng = Digits.after(v)
     uniform = Uniform(rng, leading(v))
@@ -64,7 +64,7 @@ def test_uniform_remembers_the_bits_it_has_drawn() -> None:
         assert uniform.below(partial(ball, near + Fraction(1, 2**depth)))
 
 
-def test_uniform_refuses_rather_than_guess() -> None:
+def test_an_undecidable_comparison_is_refused() -> None:
     class Zeros(Digits):
         __slots__ = ()
 
@@ -84,7 +84,7 @@ def test_a_tie_is_decided_exactly(name: str) -> None:
 
 @pytest.mark.parametrize("name", TIES)
 @pytest.mark.parametrize("depth", [64, 70, 130, 260])
-def test_the_first_and_the_last_cell_have_no_end(name: str, depth: int) -> None:
+def test_the_first_and_the_last_cell_are_unbounded(name: str, depth: int) -> None:
     # At words 0 and 2^64 - 1 the tails begin, which a table cannot hold.
     table, cdf, _ = case(name)
     with mpmath_precision.digits(110):
@@ -93,7 +93,7 @@ def test_the_first_and_the_last_cell_have_no_end(name: str, depth: int) -> None:
         assert wrong_draws(table, cdf, numbers) == []
 
 
-def test_a_tail_that_starts_at_two_to_the_minus_thirty_thousand_is_drawn() -> None:
+def test_a_tail_of_probability_two_to_the_minus_thirty_thousand_is_drawn() -> None:
     # P(X <= -1) = e^(-20000)/(1 + e^(-20000)) = 2^-28853.9: F(-2) = 2^-57707.8.
     table = laplace_digits(Fraction(1, 20_000))._top
     target = np.empty(1, dtype=np.int64)
@@ -114,7 +114,7 @@ def test_a_tail_that_starts_at_two_to_the_minus_thirty_thousand_is_drawn() -> No
         ("refined with another word", "int(searched[tie])", "int(searched[tie]) ^ 1"),
     ],
 )  # fmt: skip
-def test_a_mutant_of_fill_is_caught(name: str, old: str, new: str) -> None:
+def test_a_mutant_of_fill_is_detected(name: str, old: str, new: str) -> None:
     table, cdf, ks = case("gaussian 400")
     mutant = mutated(InversionTable.fill, old, new)
     with mpmath_precision.digits(110):
@@ -122,7 +122,7 @@ def test_a_mutant_of_fill_is_caught(name: str, old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize("name", TIES)
-def test_a_guide_changes_nothing(name: str) -> None:
+def test_a_guide_table_does_not_change_the_result(name: str) -> None:
     # Every cell border of the guide, and random words: the result equals a search in the table.
     table, _, _ = case(name)
     shift = int(table._shift)
@@ -147,9 +147,9 @@ def support(build: Callable[..., InversionTable] = symmetric_table) -> list[int]
     return sorted(set(build(masses, arb(0), cdf).draw(SeededRng(1), 4096).tolist()))
 
 
-def test_half_the_masses_give_everything() -> None:
+def test_half_of_the_masses_determine_a_symmetric_table() -> None:
     assert support() == [-3, -2, -1, 0, 1, 2, 3]
 
 
-def test_a_table_one_place_off_is_caught() -> None:
+def test_a_table_shifted_by_one_is_detected() -> None:
     assert support(mutated(symmetric_table, "1 - len(masses)", "-len(masses)")) != support()

@@ -53,7 +53,7 @@ def past_the_end(table: InversionTable, cdf: Cdf) -> list[Fraction]:
 @by_day(6)
 @pytest.mark.parametrize("name", TIES)
 @pytest.mark.parametrize("left", [1, 8, 20, 60])
-def test_a_word_above_an_open_table_is_refined(name: str, left: int) -> None:
+def test_a_word_above_a_truncated_table_is_refined(name: str, left: int) -> None:
     table, cdf = opened(name, left)
     with mpmath_precision.digits(110):
         assert wrong_draws(table, cdf, past_the_end(table, cdf)) == []
@@ -66,14 +66,14 @@ def test_a_word_above_an_open_table_is_refined(name: str, left: int) -> None:
         ("one value too many is certain", "index >= self._certain", "index > self._certain"),
     ],
 )
-def test_a_mutant_of_the_open_end_is_caught(name: str, old: str, new: str) -> None:
+def test_a_mutant_of_the_truncated_end_is_detected(name: str, old: str, new: str) -> None:
     table, cdf = opened("gaussian 400")
     mutant = mutated(InversionTable.fill, old, new)
     with mpmath_precision.digits(110):
         assert wrong_draws(table, cdf, past_the_end(table, cdf), mutant)
 
 
-def test_a_guide_that_knows_what_lies_above_is_caught() -> None:
+def test_a_guide_that_decides_above_the_table_is_detected() -> None:
     # A guide cell without a threshold, above all thresholds, must not decide.
     broken = mutated(InversionTable.__init__, " & (below < self._certain)", "")
     table, cdf = opened("gaussian 400", left=4)
@@ -87,7 +87,7 @@ def test_a_guide_that_knows_what_lies_above_is_caught() -> None:
         assert wrong_draws(wrong, cdf, past_the_end(wrong, cdf))
 
 
-def test_a_batch_of_an_open_table_is_the_batch_of_the_whole_one() -> None:
+def test_a_truncated_table_draws_the_same_batch_as_the_complete_one() -> None:
     # The same draws result; only words above the open end request more bits.
     whole, _, _ = case("gaussian 400")
     table, _ = opened("gaussian 400", left=6)
@@ -132,7 +132,7 @@ def wrong_inversions(
 @by_day(6)
 @pytest.mark.parametrize("name", TIES)
 @pytest.mark.parametrize("guess", [0, -3, 7, 10**6, -(10**6)])
-def test_inversion_from_any_guess_is_exact(name: str, guess: int) -> None:
+def test_inversion_is_exact_from_any_guess(name: str, guess: int) -> None:
     _, cdf, ks = case(name)
     numbers = [v for k in ks for depth in (64, 130, 250) for v in hair(cdf(k), depth)]
     with mpmath_precision.digits(110):
@@ -153,7 +153,7 @@ SEARCH_MUTANTS = {
 
 
 @pytest.mark.parametrize("name", INVERT_MUTANTS)
-def test_a_mutant_of_invert_is_caught(name: str) -> None:
+def test_a_mutant_of_invert_is_detected(name: str) -> None:
     mutant = mutated(invert, *INVERT_MUTANTS[name])
     _, cdf, ks = case("gaussian 400")
     with mpmath_precision.digits(110):
@@ -162,7 +162,7 @@ def test_a_mutant_of_invert_is_caught(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SEARCH_MUTANTS)
-def test_a_mutant_of_the_search_is_caught(name: str) -> None:
+def test_a_mutant_of_the_search_is_detected(name: str) -> None:
     mutant = rewired(invert, least=mutated(least, *SEARCH_MUTANTS[name]))
     _, cdf, ks = case("gaussian 400")
     with mpmath_precision.digits(110):
@@ -192,7 +192,7 @@ def poisson_cdf(mean: int) -> Any:
 
 
 @pytest.mark.parametrize(("mean", "count"), [(1, 12), (3, 40), (3, 4), (40, 120)])
-def test_a_table_of_masses_has_the_thresholds_of_mpmath(mean: int, count: int) -> None:
+def test_thresholds_from_masses_agree_with_mpmath(mean: int, count: int) -> None:
     sums, masses = poisson_masses(mean, count)
     table = table_of_masses(0, arb(0), masses, poisson_cdf(mean))
     assert len(table) == count
@@ -224,14 +224,14 @@ def test_a_table_of_masses_may_start_inside_the_law(mean: int) -> None:
         ("one value late", "(first, sums, cdf)", "(first - 1, [arb(0), *sums], cdf)"),
     ],
 )  # fmt: skip
-def test_a_mutant_of_the_table_of_masses_is_caught(name: str, old: str, new: str) -> None:
+def test_a_mutant_of_the_table_of_masses_is_detected(name: str, old: str, new: str) -> None:
     start, below, sums, masses = inside(300, 600)
     mutant = mutated(table_of_masses, old, new)
     table = mutant(start, below, masses, poisson_cdf(300))
     assert misplaced(table.thresholds.tolist(), start, lambda k: sums[min(k, 599)])
 
 
-def test_tables_that_are_none_are_refused() -> None:
+def test_invalid_tables_are_refused() -> None:
     cdf, word, half = poisson_cdf(1), arb(2) ** -64, arb(1) / 2
     for thresholds in ([], [5, 4], [1 << 63, 3, (1 << 64) - 1]):
         line = refusal(partial(InversionTable, 0, thresholds, cdf))

@@ -54,7 +54,7 @@ def seeded_words(seed: int) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 255, 256, 2**64, 2**200 + 7])
-def test_a_seeded_stream_is_the_documented_one(seed: int) -> None:
+def test_a_seeded_stream_is_as_documented(seed: int) -> None:
     wanted = list(islice(seeded_words(seed), BLOCK_WORDS + 10))
     assert SeededRng(seed).words(BLOCK_WORDS + 10).tolist() == wanted
 
@@ -87,7 +87,7 @@ OPERATIONS = st.lists(
 
 
 @given(st.integers(0, 2**70), OPERATIONS)
-def test_no_word_is_dealt_twice_or_skipped(seed: int, operations: list[tuple[str, int]]) -> None:
+def test_no_word_is_used_twice_or_skipped(seed: int, operations: list[tuple[str, int]]) -> None:
     # Bits and words, interleaved: each draw takes the next whole words of the documented stream.
     source, stream = SeededRng(seed), seeded_words(seed)
     for kind, size in operations:
@@ -101,7 +101,7 @@ def test_no_word_is_dealt_twice_or_skipped(seed: int, operations: list[tuple[str
         assert (source.flip() if kind == "flip" else source.bits(size)) == joined >> (-width % 64)
 
 
-def test_a_key_is_changed_after_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_is_changed_after_its_stated_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rng, "_BYTES_PER_KEY", 3 * rng._BLOCK_BYTES)
     next_key, given_out = numbered_keys()
     stream = _Keystream(next_key)
@@ -132,7 +132,7 @@ def test_a_seeded_key_is_changed_as_documented(monkeypatch: pytest.MonkeyPatch) 
     assert drawn == wanted
 
 
-def test_a_stream_that_keeps_its_key_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_keeps_its_key_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rng, "_BYTES_PER_KEY", rng._BLOCK_BYTES)
     mutant = mutated(_Keystream._fill, "self._left < len(piece)", "self._encryptor is None")
     next_key, given_out = numbered_keys()
@@ -164,7 +164,7 @@ def left_behind(stream: _Keystream, take: Callable[[_Keystream], Any]) -> bool:
 
 
 @pytest.mark.parametrize("name", TAKES)
-def test_what_is_dealt_is_erased_and_what_is_not_stays(name: str) -> None:
+def test_used_words_are_erased_and_unused_words_stay(name: str) -> None:
     stream = _Keystream(lambda: b"k" * 32)
     stream.word()
     for _ in range(3):
@@ -173,7 +173,7 @@ def test_what_is_dealt_is_erased_and_what_is_not_stays(name: str) -> None:
         assert all(unseen), "a zero word has chance 2^-64: an unseen word was erased"
 
 
-def test_a_stream_that_erases_nothing_is_seen() -> None:
+def test_a_stream_that_erases_nothing_is_detected() -> None:
     class Keeps(_Keystream):
         __slots__ = ()
 
@@ -181,7 +181,7 @@ def test_a_stream_that_erases_nothing_is_seen() -> None:
     assert left_behind(Keeps(lambda: b"k" * 32), TAKES["a word"])
 
 
-def test_words_are_the_callers_own() -> None:
+def test_arrays_of_words_belong_to_the_caller() -> None:
     source = SeededRng(1)
     first = source.words(4)
     kept = first.copy()
@@ -191,7 +191,7 @@ def test_words_are_the_callers_own() -> None:
     assert any(source.words(4))
 
 
-def test_a_forgetful_stream_has_no_key_and_no_words() -> None:
+def test_forget_erases_the_key_and_all_words() -> None:
     stream = _Keystream(lambda: b"k" * 32)
     stream.take(3)
     stream.forget()
@@ -199,7 +199,7 @@ def test_a_forgetful_stream_has_no_key_and_no_words() -> None:
     assert stream._encryptor is None
 
 
-def test_a_source_implements_two_methods_and_has_the_rest() -> None:
+def test_a_source_of_randomness_implements_two_methods() -> None:
     class Counter(Rng):
         __slots__ = ("dealt",)
 
@@ -244,28 +244,28 @@ def test_threads_share_no_randomness(name: str) -> None:
     assert len(set(every)) == len(every)
 
 
-def test_one_seeded_source_stays_whole_among_threads() -> None:
+def test_one_seeded_source_is_consistent_among_threads() -> None:
     source = SeededRng(3)
     drawn = in_threads(lambda: [w for _ in range(50) for w in source.words(7).tolist()])
     every = sorted(x for mine in drawn for x in mine)
     assert every == sorted(SeededRng(3).words(len(every)).tolist())
 
 
-def test_an_instance_made_in_one_thread_serves_another() -> None:
+def test_an_instance_can_be_used_in_another_thread() -> None:
     source = SystemRng()
     mine = source.words(20).tolist()
     (other,) = in_threads(lambda: source.words(20).tolist(), threads=1)
     assert not set(mine) & set(other)
 
 
-def test_one_law_is_built_by_many_threads_at_once() -> None:
+def test_many_threads_can_build_one_law_at_once() -> None:
     noise = DiscreteGaussian(sigma_squared="333/7")
     batch_of.cache_clear()
     drawn = in_threads(lambda: noise.sample(100, rng=SeededRng(4)).tolist())
     assert all(mine == drawn[0] for mine in drawn)
 
 
-def test_a_system_key_is_asked_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_key_comes_from_the_operating_system(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     entropy = os.urandom
 
@@ -317,12 +317,12 @@ INTERRUPTED: dict[str, Callable[[], list[int]]] = {
 
 
 @pytest.mark.parametrize("name", INTERRUPTED)
-def test_a_draw_in_the_middle_of_a_draw_shares_nothing(name: str) -> None:
+def test_a_draw_within_a_draw_shares_no_randomness(name: str) -> None:
     drawn = interrupted(INTERRUPTED[name], INTERRUPTED[name])
     assert len(set(drawn)) == len(drawn)
 
 
-def test_a_stream_in_use_that_is_used_again_is_seen() -> None:
+def test_reusing_a_stream_during_a_draw_is_detected() -> None:
     stream = _Keystream(lambda: os.urandom(32))
     drawn = interrupted(lambda: [stream.word()], lambda: [stream.word()])
     assert len(set(drawn)) < len(drawn)

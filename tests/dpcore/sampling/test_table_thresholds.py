@@ -51,7 +51,7 @@ from tests.support.laws import discrete_laplace
 
 
 @pytest.mark.parametrize("scale", LAPLACE_SCALES, ids=str)
-def test_every_laplace_threshold(scale: Fraction) -> None:
+def test_every_laplace_threshold_is_correct(scale: Fraction) -> None:
     sampler = laplace_digits(scale)
     unit = 1 << sampler._low_bits
     check_table(sampler._top, top_cdf(scale, unit))
@@ -60,7 +60,7 @@ def test_every_laplace_threshold(scale: Fraction) -> None:
 
 @by_day(1)
 @pytest.mark.parametrize("scale", LARGE_SCALES, ids=str)
-def test_every_threshold_of_every_digit(scale: Fraction) -> None:
+def test_every_threshold_of_every_digit_is_correct(scale: Fraction) -> None:
     sampler = laplace_digits(scale)
     check_table(sampler._top, top_cdf(scale, 1 << sampler._low_bits))
     covered = 0
@@ -102,7 +102,7 @@ TABLED: list[Noise] = [
 
 @by_day(8)
 @pytest.mark.parametrize("noise", TABLED, ids=repr)
-def test_every_threshold(noise: Noise) -> None:
+def test_every_threshold_is_correct(noise: Noise) -> None:
     assert wrong_thresholds(noise, table_of(noise)) == []
 
 
@@ -167,7 +167,7 @@ MUTANTS: dict[str, tuple[Noise, Callable[[], Build]]] = {
 
 @by_day(6)
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_mutant_of_a_table_is_caught(name: str) -> None:
+def test_a_mutant_of_a_table_is_detected(name: str) -> None:
     noise, build = MUTANTS[name]
     bounds = polya._support(noise.shape, noise.scale) if isinstance(noise, Polya) else ()
     try:
@@ -179,7 +179,7 @@ def test_a_mutant_of_a_table_is_caught(name: str) -> None:
 
 @pytest.mark.parametrize("moved", [-2, 2])
 @pytest.mark.parametrize("place", [1, 40, -2])
-def test_a_moved_threshold_is_caught(place: int, moved: int) -> None:
+def test_a_moved_threshold_is_detected(place: int, moved: int) -> None:
     noise = DiscreteGaussian(sigma_squared=400)
     table = table_of(noise)
     thresholds = table.thresholds.tolist()
@@ -192,14 +192,14 @@ def test_a_moved_threshold_is_caught(place: int, moved: int) -> None:
     st.integers(0, 2**130).map(lambda n: Fraction(n, 2**130)),
     st.integers(0, 100),
 )
-def test_a_certified_threshold_separates(f: Fraction, error: int) -> None:
+def test_a_certified_threshold_separates_both_sides(f: Fraction, error: int) -> None:
     # A wide ball is narrowed, a tight one is taken; at integers either neighbour is right.
     c = certified_threshold(ball(f) + arb(0, 2.0**-error), lambda: ball(f))
     assert 0 <= c <= LAST
     assert c <= f * WORDS <= c + 1
 
 
-def test_a_threshold_nobody_can_place_is_refused() -> None:
+def test_an_undecidable_threshold_is_refused() -> None:
     blind = arb(0.5, 0.5)
     with pytest.raises(PrecisionExhausted):
         certified_threshold(blind, lambda: blind)
@@ -225,7 +225,7 @@ INTEGERS = [0, 1, -1, 2, -2, 1023, 1024, -1024, -1025, 123_456_789, -987_654_321
 
 @by_day(1)
 @pytest.mark.parametrize("scale", LARGE_SCALES, ids=str)
-def test_digits_put_together_are_the_law(scale: Fraction) -> None:
+def test_combined_digits_have_the_law(scale: Fraction) -> None:
     # P(X = x) must be the product of the masses of its digits, and these digits must give x.
     sampler = laplace_digits(scale)
     unit = 1 << sampler._low_bits
@@ -255,7 +255,7 @@ def test_digits_put_together_are_the_law(scale: Fraction) -> None:
         ("digits overlap", "digit <<= start", "digit <<= start // 2"),
     ],
 )
-def test_a_mutant_of_the_digits_is_caught(name: str, old: str, new: str) -> None:
+def test_a_mutant_of_the_digits_is_detected(name: str, old: str, new: str) -> None:
     sampler = laplace_digits(Fraction(2**40))
     fill = mutated(LaplaceDigits._fill, old, new)
     target = np.empty(1, dtype=np.int64)
@@ -269,7 +269,7 @@ def test_a_mutant_of_the_digits_is_caught(name: str, old: str, new: str) -> None
     assert missed
 
 
-def test_two_draws_share_no_digit() -> None:
+def test_two_draws_share_no_digits() -> None:
     # Draws of one block are independent: consecutive draws do not reuse digits.
     drawn = batch_of(DiscreteLaplace(scale=2**40)).draw(SeededRng(3), 4096)
     assert len(np.unique(drawn)) > 4090

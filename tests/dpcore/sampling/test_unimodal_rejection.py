@@ -102,7 +102,7 @@ def wrong_steps(noise: Law, batch: Centred) -> list[str]:
 
 @by_day(1)
 @pytest.mark.parametrize("noise", LAWS, ids=repr)
-def test_the_staircase_stands_over_the_law(noise: Law) -> None:
+def test_the_staircase_is_above_the_mass_function(noise: Law) -> None:
     batch = staircase(noise)
     assert wrong_steps(noise, batch) == []
     sigma = math.isqrt(math.floor(1 / (2 * batch._rate))) + 1
@@ -110,7 +110,7 @@ def test_the_staircase_stands_over_the_law(noise: Law) -> None:
 
 
 @pytest.mark.parametrize("noise", LAWS, ids=repr)
-def test_steps_are_drawn_by_their_areas(noise: Law) -> None:
+def test_steps_are_drawn_in_proportion_to_their_areas(noise: Law) -> None:
     batch, total = staircase(noise), Fraction(0)
     whole = sum(batch._heights)
     thresholds = batch._cells.thresholds.tolist()
@@ -131,7 +131,7 @@ BUILD_MUTANTS = {
 
 @by_day(2)
 @pytest.mark.parametrize("name", BUILD_MUTANTS)
-def test_a_mutant_of_the_staircase_is_caught(name: str) -> None:
+def test_a_mutant_of_the_staircase_is_detected(name: str) -> None:
     broken = rebuilt(SMALL, _build=mutated(Centred._build, *BUILD_MUTANTS[name]))
     assert wrong_steps(SMALL, broken)
 
@@ -153,7 +153,7 @@ def places(batch: Centred) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("noise", LAWS, ids=repr)
-def test_a_step_and_a_word_give_their_integer(noise: Law) -> None:
+def test_a_step_and_a_word_determine_the_integer(noise: Law) -> None:
     batch = staircase(noise)
     for cell, drawn in places(batch):
         place = drawn - (cell - 1 - batch._reach) * batch.unit
@@ -225,7 +225,7 @@ ROUGH: dict[str, Law] = {
 
 @by_day(2)
 @pytest.mark.parametrize("name", [*ACCEPT_MUTANTS, *EXPONENT_MUTANTS])
-def test_a_mutant_of_the_decision_is_caught(name: str) -> None:
+def test_a_mutant_of_the_decision_is_detected(name: str) -> None:
     if name in ACCEPT_MUTANTS:
         methods = {"_accept": mutated(Centred._accept, *ACCEPT_MUTANTS[name])}
     else:
@@ -241,7 +241,7 @@ SETTLE_MUTANTS = {
 
 
 @pytest.mark.parametrize("name", SETTLE_MUTANTS)
-def test_a_mutant_of_the_exact_decision_is_caught(name: str) -> None:
+def test_a_mutant_of_the_exact_decision_is_detected(name: str) -> None:
     broken = rebuilt(SMALL, settle=mutated(Centred.settle, *SETTLE_MUTANTS[name]))
     assert contradictions(SMALL, broken)
 
@@ -267,7 +267,7 @@ def test_tails_are_drawn_by_inversion(noise: Law) -> None:
 
 
 @pytest.mark.parametrize("cell", [0, -1])
-def test_a_tail_is_kept_with_its_chance(cell: int) -> None:
+def test_a_tail_is_accepted_with_its_probability(cell: int) -> None:
     # The height of a tail is its mass rounded up to 64 bits and to a unit of 2^-128.
     noise, batch = SMALL, staircase(SMALL)
     height, last = batch._heights[cell], len(batch._heights) - 1
@@ -284,7 +284,7 @@ def test_a_tail_is_kept_with_its_chance(cell: int) -> None:
 
 
 @pytest.mark.parametrize("cell", [0, -1])
-def test_a_word_beyond_the_steps_reaches_the_tail(cell: int) -> None:
+def test_a_word_beyond_the_steps_draws_from_the_tail(cell: int) -> None:
     batch = staircase(SMALL)
     first, u = Fraction(1, 2**100), Fraction(1, 3)
     first = first if cell == 0 else 1 - first

@@ -20,7 +20,7 @@ MODULI = [2, 7, 1000, 2**31 - 1, 3 * 2**60, 2**62 - 57, 2**62]
 
 @pytest.mark.parametrize("modulus", MODULI)
 @pytest.mark.parametrize("count", [0, 7, 100])
-def test_the_mask_is_that_of_the_second_path(modulus: int, count: int) -> None:
+def test_masks_agree_with_an_independent_computation(modulus: int, count: int) -> None:
     found = mask(KEY, count=count, modulus=modulus)
     assert found.dtype == np.int64
     assert found.tolist() == residues(KEY, count=count, modulus=modulus)
@@ -35,7 +35,7 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_mutant_is_not_that_of_the_second_path(name: str) -> None:
+def test_a_mutant_of_the_mask_is_detected(name: str) -> None:
     mutant = mutated(mask, *MUTANTS[name])
     found = mutant(KEY, count=100, modulus=3 * 2**60).tolist()
     assert found != residues(KEY, count=100, modulus=3 * 2**60)
@@ -55,7 +55,7 @@ def test_sums_and_differences_are_exact(drawn: tuple[int, int, int]) -> None:
     assert left.tolist() == [a, m - 1, 0]
 
 
-def test_a_mutant_of_add_is_wrong_at_the_border() -> None:
+def test_a_mutant_of_add_is_detected_at_the_border() -> None:
     mutant = mutated(add, "total >= modulus", "total > modulus")
     assert mutant(np.array([3]), np.array([4]), 7).tolist() != [0]
 
@@ -70,7 +70,7 @@ def test_a_mutant_of_add_is_wrong_at_the_border() -> None:
         ("key", KEY[:16], 1, 5),
     ],
 )
-def test_what_is_no_mask_is_refused(argument: str, key: bytes, count: int, modulus: Any) -> None:
+def test_an_invalid_mask_is_refused(argument: str, key: bytes, count: int, modulus: Any) -> None:
     with pytest.raises(InvalidParameter) as refused:
         mask(key, count=count, modulus=modulus)
     assert refused.value.argument == argument

@@ -66,14 +66,16 @@ def rounds(draw: st.DrawFn, spare: int = 0) -> tuple[MaskedAggregation, dict[str
 
 
 @given(rounds())
-def test_any_dropouts_at_any_step_leave_an_exact_sum(
+def test_planned_dropouts_at_any_step_leave_an_exact_sum(
     drawn: tuple[MaskedAggregation, dict[str, Step], int],
 ) -> None:
     assert sum_is_right(*drawn)
 
 
 @given(rounds(spare=1))
-def test_one_more_is_refused(drawn: tuple[MaskedAggregation, dict[str, Step], int]) -> None:
+def test_one_dropout_more_than_planned_is_refused(
+    drawn: tuple[MaskedAggregation, dict[str, Step], int],
+) -> None:
     parts, vanish, seed = drawn
     with pytest.raises(AggregationRefused, match="are needed") as refused:
         sum_is_right(parts, vanish, seed)
@@ -89,7 +91,7 @@ def test_one_more_is_refused(drawn: tuple[MaskedAggregation, dict[str, Step], in
         (Step.UNMASK, "UnmaskReply"),
     ],
 )
-def test_too_few_are_refused_at_the_step_they_left(step: Step, named: str) -> None:
+def test_too_few_users_are_refused_at_the_step_of_their_dropout(step: Step, named: str) -> None:
     parts = MaskedAggregation(users=5, dropouts=1, coordinates=2, modulus=97)
     with pytest.raises(AggregationRefused) as refused:
         sum_is_right(parts, {"user 0": Step.KEYS, "user 3": step}, 5)
@@ -133,7 +135,7 @@ FOUR = Neighbourhood(neighbours=4, threshold=3)
 
 @pytest.mark.parametrize("graph", [None, FOUR], ids=["everyone", "neighbours"])
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_mutant_gives_another_sum(
+def test_a_mutant_of_the_masks_gives_another_sum(
     name: str, graph: Neighbourhood | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, function, old, new = MUTANTS[name]
@@ -144,7 +146,7 @@ def test_a_mutant_gives_another_sum(
 
 
 @pytest.mark.parametrize("step", Step)
-def test_too_few_around_one_user_are_refused_at_the_step_they_left(step: Step) -> None:
+def test_too_few_neighbours_of_one_user_are_refused_at_that_step(step: Step) -> None:
     # On a ring both neighbours of a user vanish: two are necessary to remove its masks.
     ring = Neighbourhood(neighbours=2, threshold=2)
     parts = MaskedAggregation(users=7, dropouts=2, coordinates=2, modulus=97, neighbourhood=ring)
@@ -162,7 +164,7 @@ def test_too_few_around_one_user_are_refused_at_the_step_they_left(step: Step) -
     assert all(" remain and 2 are needed" in reason for reason in said)
 
 
-def test_a_server_that_does_not_count_around_each_user_is_noticed(
+def test_a_server_that_does_not_count_neighbours_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     blind = mutated(masked_server._check_enough, "terms.neighbourhood is None", "True")
@@ -179,7 +181,9 @@ def test_a_server_that_does_not_count_around_each_user_is_noticed(
 
 
 @pytest.mark.parametrize("colluding", [("bob", "eve"), ("bob",)])
-def test_a_refused_round_may_have_shown_its_sum_to_colluders(colluding: tuple[str, ...]) -> None:
+def test_a_refused_round_may_have_revealed_its_sum_to_colluding_users(
+    colluding: tuple[str, ...],
+) -> None:
     # One honest reply arrived, three are necessary: no result. Two colluding users hold the rest.
     play = rehearse(dropouts=2)
     few = masked_server.receive(play.server[Step.UNMASK], play.sent[Step.UNMASK]["ann"])
@@ -224,7 +228,7 @@ def test_a_wrong_share_gives_no_sum(liar: str, half: tuple[str, str], error: int
 
 
 @pytest.mark.parametrize("value", [PRIME - 1, 2**256])
-def test_a_number_that_is_no_secret_gives_no_sum(value: int) -> None:
+def test_an_invalid_secret_gives_no_sum(value: int) -> None:
     # Ann, Eve and Joe are at 1, 3 and 4: the weight of Ann's share is 2.
     seed = int.from_bytes(WITHOUT_BOB.after[Step.SHARES]["ann"].seed, "big")
     error = (value - seed) * pow(2, -1, PRIME)
@@ -232,7 +236,7 @@ def test_a_number_that_is_no_secret_gives_no_sum(value: int) -> None:
         masked_server.finish(lied("ann", "seeds", "ann", error))
 
 
-def test_seeded_is_the_same_again_and_the_system_is_not() -> None:
+def test_a_seeded_round_is_reproducible_and_a_private_one_is_not() -> None:
     one, two = rehearse(seed=4), rehearse(seed=4)
     assert one.sent == two.sent
     assert one.given == two.given
@@ -241,7 +245,7 @@ def test_seeded_is_the_same_again_and_the_system_is_not() -> None:
     assert parts.total({"a": [3], "b": [9]}).sum.tolist() == [2]
 
 
-def test_a_seed_of_another_round_masks_anew() -> None:
+def test_another_round_with_the_same_seed_has_other_masks() -> None:
     one, two = rehearse(seed=4), rehearse(seed=4, name="another")
     assert one.sent[Step.INPUT]["ann"][-64:] != two.sent[Step.INPUT]["ann"][-64:]
 
@@ -264,7 +268,7 @@ PARTS = MaskedAggregation(users=2, dropouts=0, coordinates=2, modulus=10)
         ("messages", None, {}),
     ],
 )
-def test_what_does_not_fit_is_refused_before_anything_is_drawn(
+def test_invalid_input_is_refused_before_any_draw(
     argument: str, messages: Any, vanish: Any
 ) -> None:
     with pytest.raises(InvalidParameter) as refused:
@@ -272,7 +276,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_drawn(
     assert refused.value.argument == argument
 
 
-def test_a_refusal_does_not_show_an_input() -> None:
+def test_a_refusal_does_not_contain_an_input() -> None:
     with pytest.raises(InvalidParameter) as refused:
         PARTS.total({"a": [1, 2], "b": [7_654_321, 1]})
     assert "654" not in str(refused.value)

@@ -74,7 +74,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 @given(bodies, names, names)
-def test_what_is_written_is_read(body: Any, sender: str, receiver: str) -> None:
+def test_a_message_survives_a_round_trip(body: Any, sender: str, receiver: str) -> None:
     data = encode(body, TERMS, sender=sender, receiver=receiver)
     header, read = decode(data, TERMS)
     assert (header.type, header.sender, header.receiver) == (type(body), sender, receiver)
@@ -98,7 +98,7 @@ def largest(kind: Any) -> tuple[Any, str]:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_no_message_is_longer_than_the_bound(kind: Any) -> None:
+def test_no_message_exceeds_the_length_bound(kind: Any) -> None:
     body, name = largest(kind)
     assert len(name.encode()) == 255
     length = len(encode(body, TERMS, sender=name, receiver=name)) + 32
@@ -108,7 +108,7 @@ def test_no_message_is_longer_than_the_bound(kind: Any) -> None:
 
 
 @given(bodies)
-def test_what_is_truncated_or_extended_is_refused(body: Any) -> None:
+def test_truncated_and_extended_messages_are_refused(body: Any) -> None:
     data = written(body)
     for end in range(len(data)):
         assert refusal(decode, data[:end], TERMS), f"the first {end} of {len(data)} bytes"
@@ -126,7 +126,7 @@ def uncanonical(read: Any, data: bytes) -> bool:
 
 
 @given(bodies, st.data())
-def test_what_decodes_encodes_to_the_same_bytes(body: Any, data: st.DataObject) -> None:
+def test_every_message_has_a_unique_encoding(body: Any, data: st.DataObject) -> None:
     edited = bytearray(written(body))
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(edited) - 1))
@@ -135,7 +135,7 @@ def test_what_decodes_encodes_to_the_same_bytes(body: Any, data: st.DataObject) 
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+def test_random_bytes_are_decoded_or_refused(data: bytes) -> None:
     start = bytes([1, 1 + len(data) % 7]) + TERMS.identifier
     assert not uncanonical(decode, data)
     assert not uncanonical(decode, start + data)
@@ -146,14 +146,14 @@ def swapped() -> bytes:
     return written(request).replace(b"\x03ann\x03bob", b"\x03bob\x03ann")
 
 
-def test_a_decoder_that_takes_any_order_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decoder_that_accepts_any_order_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not uncanonical(decode, swapped())
     reader = masked_messages._Reader
     monkeypatch.setattr(reader, "listed", mutated(reader.listed, "name <= last", "not name"))
     assert uncanonical(decode, swapped())
 
 
-def test_a_decoder_that_ignores_the_rest_is_noticed() -> None:
+def test_a_decoder_that_ignores_trailing_bytes_is_detected() -> None:
     data = written(MaskedInput(values=np.array([1, 2, 3]))) + b"\0"
     assert not uncanonical(decode, data)
     assert uncanonical(mutated(decode, "reader.end()", "pass"), data)
@@ -195,7 +195,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_not_a_message_is_refused_by_name(name: str) -> None:
+def test_invalid_messages_are_refused_by_name(name: str) -> None:
     data, reason = BAD[name]
     refused = refusal(decode, data, TERMS)
     assert refused is not None
@@ -212,7 +212,7 @@ def test_a_refusal_names_message_sender_and_reason() -> None:
 
 
 @pytest.mark.parametrize("modulus", [2, 256, 257, 2**62])
-def test_residues_of_every_width(modulus: int) -> None:
+def test_residues_of_every_width_survive_a_round_trip(modulus: int) -> None:
     terms = Round(identifier=bytes(32), users=2, dropouts=0, coordinates=3, modulus=modulus)
     values = np.array([0, 1, modulus - 1])
     data = encode(MaskedInput(values=values), terms, sender="ann", receiver="")
@@ -227,7 +227,7 @@ def test_residues_of_every_width(modulus: int) -> None:
 
 
 @pytest.mark.parametrize("identity", ["", "x" * 256, "é" * 128, "\ud800", 7, b"ann", None])
-def test_what_is_no_identity_is_refused(identity: Any) -> None:
+def test_an_invalid_identity_is_refused(identity: Any) -> None:
     with pytest.raises(InvalidParameter, match="identity"):
         check_identity(identity)
 
@@ -257,7 +257,7 @@ GOOD: dict[str, Any] = {
         ("neighbourhood", Neighbourhood(neighbours=4, threshold=3)),
     ],
 )
-def test_what_is_no_round_is_refused(argument: str, value: Any) -> None:
+def test_invalid_parameters_of_a_round_are_refused(argument: str, value: Any) -> None:
     assert Round(**GOOD).threshold == 3
     with pytest.raises(InvalidParameter) as refused:
         Round(**{**GOOD, argument: value})

@@ -54,7 +54,7 @@ class Ann:
 
 
 @pytest.mark.parametrize("step", Step)
-def test_a_step_is_that_of_the_function_and_is_taken_once(step: Step) -> None:
+def test_a_step_equals_its_function_and_is_taken_once(step: Step) -> None:
     ann = Ann(step)
     assert ann.device.due == STEPS[step - 1]
     _, expected = PLAY.step(step, "ann")
@@ -67,7 +67,7 @@ def test_a_step_is_that_of_the_function_and_is_taken_once(step: Step) -> None:
 
 
 @pytest.mark.parametrize("step", Step)
-def test_a_step_that_comes_too_early_is_refused_and_changes_nothing(step: Step) -> None:
+def test_a_step_that_is_too_early_is_refused_without_effect(step: Step) -> None:
     for earlier in Step:
         if earlier < step:
             ann = Ann(earlier)
@@ -77,7 +77,7 @@ def test_a_step_that_comes_too_early_is_refused_and_changes_nothing(step: Step) 
             assert ann.ask(earlier)
 
 
-def test_an_order_that_is_not_looked_at_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchecked_order_of_steps_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Device, "_step", mutated(Device._step, "step != self.due", "False"))
     with pytest.raises(AttributeError):  # the state belongs to another step
         Ann(Step.SHARES).ask(Step.UNMASK)
@@ -123,7 +123,7 @@ def interrupted() -> None:
     raise KeyboardInterrupt
 
 
-def test_a_step_that_was_broken_off_is_not_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_step_is_not_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def answers_after(step: Step) -> bool:
         ann = Ann(step, Breaks(interrupted))
         with pytest.raises(KeyboardInterrupt):
@@ -141,7 +141,7 @@ def test_a_step_that_was_broken_off_is_not_taken_again(monkeypatch: pytest.Monke
     assert answers_after(Step.SHARES)
 
 
-def test_a_state_forgotten_within_a_step_does_not_come_back(
+def test_a_state_discarded_within_a_step_is_not_restored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def kept() -> bool:
@@ -214,7 +214,7 @@ def race(
 GIVEN = PLAY.given[Step.UNMASK]["ann"]
 
 
-def test_of_threads_that_race_for_a_step_one_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_of_several_racing_threads_takes_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     sent, refused = race(monkeypatch, [GIVEN, GIVEN])
     assert sent == [PLAY.sent[Step.UNMASK]["ann"]]
     assert refused == ["was taken already"]
@@ -232,12 +232,12 @@ COPIES: dict[str, Callable[[Any], object]] = {
 @pytest.mark.parametrize(
     "end", [Device(ANN), AggregationServer(PLAY.server[Step.KEYS])], ids=["device", "desk"]
 )
-def test_nothing_copies_a_state(way: str, end: Any) -> None:
+def test_a_state_cannot_be_copied(way: str, end: Any) -> None:
     with pytest.raises(TypeError, match="cannot be copied or pickled: it holds the state"):
         COPIES[way](end)
 
 
-def test_a_device_shows_no_secret() -> None:
+def test_the_repr_of_a_device_contains_no_secret() -> None:
     for step in Step:
         assert repr(Ann(step).device) == f"<Device of 'ann': {STEPS[step - 1]} is due>"
     assert (

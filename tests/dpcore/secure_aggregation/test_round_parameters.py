@@ -68,7 +68,7 @@ SMALL = [(n, k) for n in (6, 7, 8) for k in (2, 4, 6) if k <= n - 2]
 
 
 @pytest.mark.parametrize(("n", "k"), SMALL)
-def test_the_bounds_are_what_enumeration_counts(n: int, k: int) -> None:
+def test_failure_bounds_agree_with_enumeration(n: int, k: int) -> None:
     # Over all sets of one size the union bound is the mean number of affected users, or pairs.
     graph = circle(n, k)
     for t in range(k // 2 + 1, k + 2):
@@ -101,7 +101,7 @@ def pairs_of_gaps(n: int, k: int, removed: int) -> Fraction:
 
 
 @pytest.mark.parametrize(("n", "k"), [(6, 2), (7, 4), (9, 2), (9, 4), (12, 4)])
-def test_how_often_those_who_are_left_fall_apart(n: int, k: int) -> None:
+def test_the_probability_of_a_disconnected_graph_agrees_with_enumeration(n: int, k: int) -> None:
     truth = [apart(n, k, removed) for removed in range(n)]
     assert any(truth)
     for removed in range(n):
@@ -114,7 +114,7 @@ def test_how_often_those_who_are_left_fall_apart(n: int, k: int) -> None:
     assert late(9, 8, 2) < max(apart(9, 2, removed) for removed in range(9))
 
 
-def test_a_bound_that_forgets_that_gaps_come_in_pairs_is_seen() -> None:
+def test_a_bound_that_ignores_pairs_of_gaps_is_detected() -> None:
     hopeful = mutated(sizing._disconnected, "math.comb(left, 2)", "left")
     assert hopeful(9, 2, 2) < apart(9, 2, 2) <= sizing._disconnected(9, 2, 2)
 
@@ -123,7 +123,7 @@ LARGE = [(1000, 100, 44), (10_000, 500, 32), (65535, 20, 8)]
 
 
 @pytest.mark.parametrize(("n", "marked", "k"), LARGE)
-def test_the_tails_are_those_of_scipy(n: int, marked: int, k: int) -> None:
+def test_tails_agree_with_scipy(n: int, marked: int, k: int) -> None:
     tail = sizing._Tail(n - 1, marked, k)
     for j in range(k + 2):
         ours, theirs = float(tail.at_least(j)), hypergeom(n - 1, marked, k).sf(j - 1)
@@ -132,7 +132,7 @@ def test_the_tails_are_those_of_scipy(n: int, marked: int, k: int) -> None:
     assert tail.at_least(k + 1) == 0
 
 
-def test_the_graph_is_the_circle_in_some_order() -> None:
+def test_the_graph_is_a_circle_in_random_order() -> None:
     names = [f"u{i}" for i in range(9)]
     for k in (2, 4, 6):
         near = neighbours_of(names, Neighbourhood(neighbours=k, threshold=k), SeededRng(k))
@@ -189,7 +189,7 @@ def risk_of(compute: Callable[..., Any] = neighbourhood_risk) -> Any:
     return compute(users=N, dropouts=DROPOUTS, colluding=COLLUDING, neighbourhood=HOOD)
 
 
-def test_graphs_that_are_drawn_keep_the_bounds() -> None:
+def test_failures_of_random_graphs_are_within_the_bounds() -> None:
     alpha = buy_alpha("masked aggregation: neighbourhoods that fail", "1e-9") / 3
     risk, seen = risk_of(), events(neighbours_of)
     assert all(0 < getattr(risk, name) < Fraction(3, 4) for name in seen)
@@ -238,7 +238,7 @@ def least_by_scipy(n: int, d: int, c: int) -> tuple[int, int] | None:
 
 @by_day(4)
 @pytest.mark.parametrize(("n", "d", "c"), CASES)
-def test_the_least_neighbourhood_is_that_of_a_plain_search(n: int, d: int, c: int) -> None:
+def test_the_least_neighbourhood_agrees_with_a_plain_search(n: int, d: int, c: int) -> None:
     found = size_neighbourhood(users=n, dropouts=d, colluding=c)
     assert found is not None
     assert (found.neighbours, found.threshold) == least_by_scipy(n, d, c)
@@ -247,7 +247,7 @@ def test_the_least_neighbourhood_is_that_of_a_plain_search(n: int, d: int, c: in
     assert risk.stranded <= Fraction(1, 10**6)
 
 
-def test_where_none_serves_everyone_is_left() -> None:
+def test_no_neighbourhood_is_returned_if_none_suffices() -> None:
     assert size_neighbourhood(users=11, dropouts=5, colluding=4) is None
     assert size_neighbourhood(users=3, dropouts=1, colluding=0) is None
     # No user colludes or vanishes: a ring, where all three shares may be requested.
@@ -255,7 +255,7 @@ def test_where_none_serves_everyone_is_left() -> None:
     assert ring == Neighbourhood(neighbours=2, threshold=2)
 
 
-def test_an_aggregation_knows_its_exposure() -> None:
+def test_an_aggregation_states_its_failure_probability() -> None:
     hood = Neighbourhood(neighbours=44, threshold=26)
     parts = MaskedAggregation(
         users=1000, dropouts=100, coordinates=1, modulus=2, neighbourhood=hood
@@ -298,7 +298,7 @@ REFUSED: list[tuple[str, Callable[[], object]]] = [
 
 
 @pytest.mark.parametrize("which", range(len(REFUSED)))
-def test_what_is_no_neighbourhood_is_refused(which: int) -> None:
+def test_an_invalid_neighbourhood_is_refused(which: int) -> None:
     argument, call = REFUSED[which]
     with pytest.raises(InvalidParameter) as refused:
         call()

@@ -41,7 +41,7 @@ def played(until: Step) -> AggregationServer:
 
 
 @pytest.mark.parametrize("step", Step)
-def test_a_desk_closes_each_step_once(step: Step) -> None:
+def test_a_server_closes_each_step_once(step: Step) -> None:
     desk = played(step)
     for later in Step:
         if later > step:
@@ -56,7 +56,7 @@ def test_a_desk_closes_each_step_once(step: Step) -> None:
     assert str(refused) == f"the step {CLOSERS[step - 1]} of the server: was taken already"
 
 
-def test_a_desk_gives_the_sum_and_ends() -> None:
+def test_a_server_returns_the_sum_and_ends() -> None:
     desk = played(Step.UNMASK)
     total = desk.finish()
     assert total.sum.tolist() == plain_sum(PLAY.inputs, total.participants, 1000)
@@ -65,7 +65,7 @@ def test_a_desk_gives_the_sum_and_ends() -> None:
     assert str(refused) == "the step receive of the server: comes after the last step"
 
 
-def test_a_step_that_too_few_reached_stays_open() -> None:
+def test_a_step_with_too_few_messages_stays_open() -> None:
     desk = AggregationServer(PLAY.server[Step.KEYS])
     assert refusal(desk.close_keys) is not None
     for message in PLAY.sent[Step.KEYS].values():
@@ -82,7 +82,7 @@ class Unheld:
     def __exit__(self, *_: object) -> None: ...
 
 
-def test_no_message_that_threads_bring_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_message_of_concurrent_threads_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     plain, arrived = masked_server.receive, threading.Barrier(len(PLAY.sent[Step.KEYS]))
 
     def slowly(state: Any, data: bytes) -> Any:

@@ -70,14 +70,16 @@ NO_SELF = ("add(inputs, mask(key, count=count, modulus=modulus), modulus)", "inp
 NO_PAIRS = ("_agreements(state.masking, public).items()", "{}.items()")
 
 
-def test_masked_inputs_are_uniform_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_masked_inputs_are_jointly_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
     alpha = buy_alpha("masked aggregation: view before unmasking", "1e-9")
     assert p_value(list(arrived(played({}, 11)).values())) > alpha
     monkeypatch.setattr(masked_user, "masked", mutated(masked_user.masked, *NO_SELF))
     assert p_value(list(arrived(played({}, 11)).values())) < alpha
 
 
-def test_unmasked_they_are_uniform_given_their_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_unmasking_inputs_are_uniform_given_their_sum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     alpha = buy_alpha("masked aggregation: view after unmasking", "1e-9")
     rows = without_self_masks(played({}, 12))
     assert set((rows["ann"] + rows["bob"] + rows["eve"]) % M) == {
@@ -93,7 +95,7 @@ def test_unmasked_they_are_uniform_given_their_sum(monkeypatch: pytest.MonkeyPat
     assert p_value([without_self_masks(bare)[n] for n in NAMES[:2]]) < alpha / 3
 
 
-def test_also_when_one_vanished() -> None:
+def test_inputs_are_uniform_given_their_sum_after_a_dropout() -> None:
     alpha = buy_alpha("masked aggregation: view with a dropout", "1e-9")
     play = played({"bob": Step.INPUT}, 13)
     rows = {n: without_pair_masks(play, n, y, "bob") for n, y in without_self_masks(play).items()}
@@ -122,7 +124,7 @@ def late_input(seed: int) -> Integers:
     return np.asarray(row)
 
 
-def test_an_input_that_came_too_late_stays_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_input_stays_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     # This is the purpose of the self mask: without it the server would learn Bob's zeros.
     alpha = buy_alpha("masked aggregation: an input that came too late", "1e-9")
     assert p_value([late_input(14)]) > alpha
@@ -130,7 +132,7 @@ def test_an_input_that_came_too_late_stays_hidden(monkeypatch: pytest.MonkeyPatc
     assert (late_input(14) == INPUTS["bob"]).all()
 
 
-def test_on_a_ring_they_are_uniform_given_their_sum() -> None:
+def test_inputs_on_a_ring_are_uniform_given_their_sum() -> None:
     alpha = buy_alpha("masked aggregation: view of a ring", "1e-9")
     rows = without_self_masks(played({}, 15, FOUR, RING))
     assert set(np.sum([*rows.values()], axis=0) % M) == {2}
@@ -142,7 +144,7 @@ RING = Neighbourhood(neighbours=2, threshold=2)
 FOUR = {**INPUTS, "joe": np.full(COUNT, 2)}
 
 
-def test_those_who_collude_see_the_sum_of_each_group_that_they_leave() -> None:
+def test_colluding_users_see_the_sum_of_each_separated_group() -> None:
     # This is why the graph must stay connected without colluding and vanished users.
     alpha = buy_alpha("masked aggregation: colluding users on a ring", "1e-9")
     play = played({}, 16, FOUR, RING)

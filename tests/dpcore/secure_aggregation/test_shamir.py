@@ -35,7 +35,7 @@ class Coefficients(Rng):
 
 
 @given(st.integers(1, 8), st.integers(0, 4), st.integers(0, PRIME - 1), st.data())
-def test_any_threshold_shares_give_the_secret(
+def test_any_threshold_number_of_shares_gives_the_secret(
     threshold: int, spare: int, secret: int, data: st.DataObject
 ) -> None:
     points = list(range(1, threshold + spare + 1))
@@ -46,7 +46,7 @@ def test_any_threshold_shares_give_the_secret(
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=12, unique=True))
-def test_weights_are_those_of_the_rationals(points: list[int]) -> None:
+def test_lagrange_weights_agree_with_rationals(points: list[int]) -> None:
     for i, weight in enumerate(weights(points)):
         exact = Fraction(1)
         for j, y in enumerate(points):
@@ -71,7 +71,7 @@ def leaks(draw: Callable[..., Any], prime: int, threshold: int) -> bool:
 
 
 @pytest.mark.parametrize(("prime", "threshold"), [(5, 2), (7, 3), (5, 4), (11, 3)])
-def test_fewer_shares_say_nothing(prime: int, threshold: int) -> None:
+def test_fewer_shares_reveal_nothing(prime: int, threshold: int) -> None:
     assert not leaks(share, prime, threshold)
 
 
@@ -83,7 +83,7 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_mutant_says_something(name: str) -> None:
+def test_a_mutant_of_the_sharing_reveals_the_secret(name: str) -> None:
     assert leaks(mutated(share, *MUTANTS[name]), 7, 3)
 
 
@@ -99,14 +99,14 @@ REFUSED: list[tuple[str, Callable[[], object]]] = [
 
 
 @pytest.mark.parametrize("row", range(len(REFUSED)))
-def test_what_is_no_sharing_is_refused(row: int) -> None:
+def test_an_invalid_sharing_is_refused(row: int) -> None:
     argument, call = REFUSED[row]
     with pytest.raises(InvalidParameter) as refused:
         call()
     assert refused.value.argument == argument
 
 
-def test_a_refusal_does_not_show_the_secret() -> None:
+def test_a_refusal_does_not_contain_the_secret() -> None:
     secret = PRIME + 123456789
     with pytest.raises(InvalidParameter) as refused:
         share(secret, threshold=1, points=[1])

@@ -79,7 +79,7 @@ def test_any_flipped_bit_to_a_user_is_refused(step: Step) -> None:
     assert accepted_by_user(PLAY, step, name, flips(data, spread(range(8 * len(data)), 60))) == []
 
 
-def test_a_receiver_that_skips_the_tag_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receiver_that_skips_the_tag_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     old = "if not hmac.compare_digest(tag, _tag(self.receiving, signed)):"
     monkeypatch.setattr(Channel, "receive", mutated(Channel.receive, old, "if False:"))
     for step, place in ((Step.KEYS, 40), (Step.INPUT, 40), (Step.UNMASK, 50)):
@@ -92,7 +92,7 @@ def test_a_receiver_that_skips_the_tag_is_noticed(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("step", Step)
-def test_truncated_extended_and_empty(step: Step) -> None:
+def test_truncated_extended_and_empty_messages_are_refused(step: Step) -> None:
     data = PLAY.sent[step]["bob"] if step < Step.INPUT else PLAY.sent[step]["ann"]
     edited = [data[:n] for n in range(len(data))] + [data + b"\0", data + data, b"\0" + data]
     assert accepted_by_server(PLAY, step, edited) == []
@@ -101,7 +101,7 @@ def test_truncated_extended_and_empty(step: Step) -> None:
 
 
 @pytest.mark.parametrize("step", Step)
-def test_what_is_longer_than_any_message_is_not_hashed(
+def test_an_oversized_message_is_refused_before_hashing(
     step: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hashed: list[int] = []
@@ -137,7 +137,7 @@ def test_a_second_message_is_refused_and_the_sum_is_right(step: Step) -> None:
     assert PLAY.total.sum.tolist() == plain_sum(PLAY.inputs, PLAY.total.participants, 1000)
 
 
-def test_a_server_that_takes_a_second_message_is_noticed() -> None:
+def test_a_server_that_accepts_a_second_message_is_detected() -> None:
     mutant = mutated(masked_server.receive, "if name in state.arrived:", "if False:")
     assert reason(mutant, PLAY.full[Step.INPUT], PLAY.sent[Step.INPUT]["ann"]) == ""
 
@@ -156,7 +156,7 @@ def test_a_message_of_another_round_is_refused(step: Step) -> None:
 
 
 @pytest.mark.parametrize("terms", [{"coordinates": 5}, {"modulus": 1001}, {"dropouts": 2}], ids=str)
-def test_who_agreed_to_other_terms_is_refused(terms: dict[str, int]) -> None:
+def test_a_user_with_other_terms_is_refused(terms: dict[str, int]) -> None:
     # The enrolled keys and the identifier are those of PLAY: only the terms differ.
     other = rehearse(**EVE, **GRAPH, **terms)  # type: ignore[arg-type]  # all are ints
     assert other.terms.identifier == PLAY.terms.identifier
@@ -173,7 +173,7 @@ def test_a_message_of_another_step_is_refused(due: Step, came: Step) -> None:
 
 
 @pytest.mark.parametrize("step", LATER)
-def test_a_message_for_somebody_else_is_refused(step: Step) -> None:
+def test_a_message_for_another_receiver_is_refused(step: Step) -> None:
     said = reason(PLAY.step, step, "ann", PLAY.given[step]["bob"])
     assert "addressed to another user" in said
     # A user's own message, sent back to it.
@@ -191,7 +191,7 @@ def fresh_keys(seed: int) -> PublicKeys:
     return PublicKeys(sharing=KeyPair.draw(rng).public, masking=KeyPair.draw(rng).public)
 
 
-def test_somebody_who_is_not_enrolled_is_refused() -> None:
+def test_a_user_who_is_not_enrolled_is_refused() -> None:
     stranger = Channel.between(PLAY.terms, "mal", "", KeyPair.draw(), PLAY.own.public)
     message = stranger.send(KeyAdvertisement(keys=fresh_keys(1)))
     assert "not enrolled" in reason(masked_server.receive, PLAY.server[Step.KEYS], message)
@@ -219,7 +219,7 @@ def test_two_users_with_one_identity_are_refused() -> None:
     assert "already received" in reason(masked_server.receive, PLAY.full[Step.KEYS], again)
 
 
-def test_keys_that_stand_for_two_things_or_nothing_are_refused() -> None:
+def test_repeated_and_degenerate_keys_are_refused() -> None:
     first = masked_server.receive(PLAY.server[Step.KEYS], PLAY.sent[Step.KEYS]["bob"])
     bob, good = first.arrived["bob"].keys, fresh_keys(1)
     for keys in (
@@ -238,7 +238,7 @@ def test_keys_that_stand_for_two_things_or_nothing_are_refused() -> None:
             assert "low order" in reason(masked_server.receive, first, message)
 
 
-def test_who_vanished_does_not_come_back() -> None:
+def test_a_user_who_dropped_out_cannot_return() -> None:
     play = rehearse(vanish={"eve": Step.KEYS}, **GRAPH)
     seal = play.full[Step.SHARES].arrived["ann"].sealed["bob"]
     body = SealedShares(
@@ -259,7 +259,7 @@ def test_who_vanished_does_not_come_back() -> None:
     )
 
 
-def test_shares_for_others_than_those_who_advertised_are_refused() -> None:
+def test_shares_for_users_without_advertised_keys_are_refused() -> None:
     shares = PLAY.full[Step.SHARES].arrived["ann"]
     for sealed in (
         {**shares.sealed, "mal": shares.sealed["bob"]},
@@ -272,7 +272,7 @@ def test_shares_for_others_than_those_who_advertised_are_refused() -> None:
         assert "every other user" in said
 
 
-def test_a_reply_to_another_question_is_refused() -> None:
+def test_a_reply_to_another_request_is_refused() -> None:
     reply = PLAY.full[Step.UNMASK].arrived["ann"]
     for seeds, keys in (
         (reply.keys, reply.seeds),
@@ -319,7 +319,9 @@ def test_the_relay_cannot_misdirect_shares(which: str) -> None:
     assert "must be sealed" in reason(PLAY.step, Step.INPUT, "ann", swapped)
 
 
-def test_shares_that_are_not_bound_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shares_that_are_not_bound_to_their_receiver_are_detected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(masked_keys, "_names", lambda *identities: b"")
     unbound = rehearse(**EVE, **GRAPH)
     own = unbound.full[Step.SHARES].arrived["ann"].sealed["bob"]
@@ -331,7 +333,7 @@ def test_shares_that_are_not_bound_are_noticed(monkeypatch: pytest.MonkeyPatch) 
     assert reason(unbound.step, Step.INPUT, "ann", message) == ""
 
 
-def test_the_relay_cannot_add_or_leave_out_too_many() -> None:
+def test_the_relay_cannot_add_or_omit_too_many_shares() -> None:
     good = given_to("ann")
     for sealed, said in (
         ({**good, "mal": good["bob"]}, "advertised no keys"),
@@ -342,7 +344,7 @@ def test_the_relay_cannot_add_or_leave_out_too_many() -> None:
         assert said in reason(PLAY.step, Step.INPUT, "ann", relay(sealed))
 
 
-def test_a_list_of_keys_that_cannot_be_is_refused() -> None:
+def test_an_impossible_list_of_keys_is_refused() -> None:
     keys = {n: PLAY.server[Step.SHARES].keys[n] for n in PLAY.server[Step.KEYS].near["ann"]}
     ways = PLAY.server[Step.KEYS].channels["ann"]
     low = PublicKeys(sharing=bytes(32), masking=fresh_keys(1).masking)

@@ -48,7 +48,7 @@ def reply(act: Any, survivors: tuple[str, ...], dropped: tuple[str, ...]) -> Unm
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_question_that_leads_to_both_is_refused(name: str) -> None:
+def test_a_request_for_both_halves_is_refused(name: str) -> None:
     survivors, dropped, reason = REQUESTS[name]
     refused = refusal(masked_user.unmask, STATE, ask(survivors, dropped))
     assert refused is not None
@@ -65,7 +65,7 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_user_with_one_check_less_answers_it(name: str) -> None:
+def test_a_user_without_one_check_reveals_both_halves(name: str) -> None:
     mutant = mutated(masked_user.unmask, *MUTANTS[name])
     survivors, dropped, _ = REQUESTS[name]
     assert refusal(mutant, STATE, ask(survivors, dropped)) is None
@@ -79,7 +79,7 @@ def reveals_both(act: Any) -> bool:
     return not right or bool(set(body.seeds) & set(body.keys))
 
 
-def test_a_reply_holds_one_half_of_each() -> None:
+def test_a_reply_contains_one_half_for_each_user() -> None:
     assert not reveals_both(masked_user.unmask)
 
 
@@ -91,11 +91,11 @@ def test_a_reply_holds_one_half_of_each() -> None:
     ],
     ids=["keys of all", "seeds of all"],
 )
-def test_a_user_that_reveals_both_is_noticed(edit: tuple[str, str]) -> None:
+def test_a_user_that_reveals_both_halves_is_detected(edit: tuple[str, str]) -> None:
     assert reveals_both(mutated(masked_user.unmask, *edit))
 
 
-def test_secrets_are_not_in_the_representation() -> None:
+def test_secrets_are_not_in_the_repr() -> None:
     private = [pair.private for pair in (PLAY.own, *PLAY.enrolled.values())]
     shared = PLAY.after[Step.SHARES]["ann"]
     private += [shared.seed, shared.masking.private, *shared.secrets.values()]

@@ -17,7 +17,7 @@ VECTORS: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
 BAD = VECTORS["bad"]["messages"]
 
 
-def test_every_type_and_every_round_is_there() -> None:
+def test_the_vectors_cover_every_message_type_and_round() -> None:
     assert VECTORS["types"] == {str(i): kind.__name__ for i, kind in enumerate(TYPES, start=1)}
     assert list(VECTORS["rounds"]) == list(ROUNDS)
     seen = {message["type"] for v in VECTORS["rounds"].values() for message in v["messages"]}
@@ -25,13 +25,13 @@ def test_every_type_and_every_round_is_there() -> None:
 
 
 @pytest.mark.parametrize("name", ROUNDS)
-def test_the_bytes_are_those_of_the_vector(name: str) -> None:
+def test_the_code_writes_the_bytes_of_the_vectors(name: str) -> None:
     now = json.loads(json.dumps(good(rehearse(**ROUNDS[name]), ROUNDS[name])))
     assert now == VECTORS["rounds"][name]
 
 
 @pytest.mark.parametrize("name", ROUNDS)
-def test_a_second_server_gets_the_sum_from_the_bytes(name: str) -> None:
+def test_an_independent_server_computes_the_sum_from_the_bytes(name: str) -> None:
     vector = VECTORS["rounds"][name]
     total, there = SecondServer(vector).total(vector["messages"])
     assert total == vector["sum"] == plain_sum_of(vector)
@@ -43,7 +43,7 @@ def plain_sum_of(vector: dict[str, Any]) -> list[int]:
     return [sum(column) % vector["round"]["modulus"] for column in zip(*rows, strict=True)]
 
 
-def test_a_changed_vector_is_noticed() -> None:
+def test_a_changed_vector_is_detected() -> None:
     vector = VECTORS["rounds"]["nobody vanishes"]
     at = next(i for i, m in enumerate(vector["messages"]) if m["type"] == 5)
     message = vector["messages"][at]
@@ -55,7 +55,7 @@ def test_a_changed_vector_is_noticed() -> None:
         SecondServer(vector).total(edited)
 
 
-def test_the_ladder_is_that_of_the_standard() -> None:
+def test_the_montgomery_ladder_agrees_with_the_standard() -> None:
     # RFC 7748, section 5.2, the first vector.
     scalar = "a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4"
     point = "e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c"
@@ -64,7 +64,7 @@ def test_the_ladder_is_that_of_the_standard() -> None:
 
 
 @pytest.mark.parametrize("which", range(len(BAD)), ids=[row["what"] for row in BAD])
-def test_the_bad_ones_are_refused_with_their_reason(which: int) -> None:
+def test_bad_messages_are_refused_with_their_reason(which: int) -> None:
     row = BAD[which]
     play = rehearse(**ROUNDS[VECTORS["bad"]["round"]])
     said = verdict(play, row["to"], Step[row["step"]], bytes.fromhex(row["bytes"]))
@@ -72,7 +72,7 @@ def test_the_bad_ones_are_refused_with_their_reason(which: int) -> None:
     assert said != "accepted"
 
 
-def test_a_good_one_is_no_bad_one() -> None:
+def test_a_good_message_is_accepted() -> None:
     play = rehearse(**ROUNDS[VECTORS["bad"]["round"]])
     assert verdict(play, "ann", Step.UNMASK, play.given[Step.UNMASK]["ann"]) == "accepted"
     assert play.total is not None

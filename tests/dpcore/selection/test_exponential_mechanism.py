@@ -40,7 +40,7 @@ def by_listing(rule: Rule, scores: list[int], unit: Fraction) -> list[float]:
 
 @BOTH
 @pytest.mark.parametrize("scores", SCORES)
-def test_the_law_is_that_of_the_papers(rule: Rule, scores: list[int]) -> None:
+def test_the_law_of_a_selection_agrees_with_the_papers(rule: Rule, scores: list[int]) -> None:
     choice = Selection(epsilon="3/2", sensitivity=2, rule=rule)
     found = [each.enclose(64).upper_float for each in choice.law(scores)]
     assert np.allclose(found, by_listing(rule, scores, choice.unit), rtol=1e-12)
@@ -49,7 +49,7 @@ def test_the_law_is_that_of_the_papers(rule: Rule, scores: list[int]) -> None:
 
 @by_day(1)
 @BOTH
-def test_the_reference_has_that_law(rule: Rule) -> None:
+def test_the_reference_sampler_of_a_selection_has_its_law(rule: Rule) -> None:
     """Every path of the reference, with its exact weight: a false alarm is impossible."""
     choice = Selection(epsilon=1, sensitivity=1, rule=rule)
     scores = [0, 1]
@@ -62,7 +62,7 @@ def test_the_reference_has_that_law(rule: Rule) -> None:
 
 
 @BOTH
-def test_the_fast_sampler_has_that_law(rule: Rule) -> None:
+def test_the_fast_sampler_of_a_selection_has_its_law(rule: Rule) -> None:
     choice, scores, runs = Selection(epsilon=2, sensitivity=1, rule=rule), [0, 1, 3, 3], 2_000
     rng = SeededRng(5)
     outputs: list[Any] = [choice.release(scores, rng=rng) for _ in range(runs)]
@@ -95,7 +95,7 @@ class Words1(Rng):
 
 
 @pytest.mark.parametrize("unit", [Fraction(1, 3), Fraction(7, 2), Fraction(1, 10**9)])
-def test_coins_are_decided_as_rationals_would(unit: Fraction) -> None:
+def test_coins_are_decided_exactly(unit: Fraction) -> None:
     gaps = np.array([0, 1, 2, 5, 12, 40, 190, 400, 10**6], dtype=np.int64)
     words = [0, 1 << 11, (1 << 64) - 1, 1 << 63]
     for gap in gaps.tolist():
@@ -112,7 +112,7 @@ def test_coins_are_decided_as_rationals_would(unit: Fraction) -> None:
                 assert heads == (Fraction(whole, 1 << 693) < Fraction(chance.lower))
 
 
-def test_an_ambiguous_word_asks_for_more_bits_and_no_other_does() -> None:
+def test_only_an_ambiguous_word_requests_more_bits() -> None:
     chance = exp_neg(Fraction(1, 3), 128)
     near = math.floor(chance.lower * (1 << 53)) << 11
     gaps, unit = np.array([1]), Fraction(1, 3)
@@ -139,7 +139,7 @@ def worst(choice: Selection, moved: int) -> tuple[float, float]:
 
 
 @BOTH
-def test_no_neighbours_lose_more_than_epsilon(rule: Rule) -> None:
+def test_no_neighbours_exceed_epsilon(rule: Rule) -> None:
     loss, second = worst(Selection(epsilon=1, sensitivity=1, rule=rule), 1)
     assert 0.5 < loss <= 1 + 1e-9
     if rule is Rule.EXPONENTIAL:
@@ -149,7 +149,7 @@ def test_no_neighbours_lose_more_than_epsilon(rule: Rule) -> None:
 
 
 @BOTH
-def test_an_epsilon_beyond_floats_chooses_the_best(rule: Rule) -> None:
+def test_an_epsilon_beyond_floats_selects_the_best(rule: Rule) -> None:
     choice = Selection(epsilon=10**400, sensitivity=1, rule=rule)
     assert choice.release([0, 5, 9, 8], rng=SeededRng(1)) == 2
 
@@ -163,7 +163,7 @@ def test_several_choices_are_distinct_and_share_epsilon() -> None:
     assert sorted(np.atleast_1d(four.release([0] * 4)).tolist()) == [0, 1, 2, 3]
 
 
-def test_each_row_of_scores_has_its_own_choice_with_its_part_of_epsilon() -> None:
+def test_each_row_of_scores_has_its_own_selection_and_share_of_epsilon() -> None:
     rows, rng, same = [[0, 2, 1], [5, 4, 4]], SeededRng(3), SeededRng(3)
     both = Selection(epsilon=2, sensitivity=1, count=2)
     one = Selection(epsilon=1, sensitivity=1)
@@ -172,7 +172,7 @@ def test_each_row_of_scores_has_its_own_choice_with_its_part_of_epsilon() -> Non
         assert found.tolist() == [one.release(row, rng=same) for row in rows]
 
 
-def test_what_is_no_choice_is_refused() -> None:
+def test_invalid_selections_are_refused() -> None:
     wrong: tuple[dict[str, Any], ...] = (
         {"epsilon": 0, "sensitivity": 1},
         {"epsilon": 1, "sensitivity": 0},
@@ -199,7 +199,7 @@ def test_what_is_no_choice_is_refused() -> None:
             choice.release(scores)
 
 
-def test_a_threshold_releases_what_reaches_it() -> None:
+def test_a_threshold_releases_the_counts_that_reach_it() -> None:
     noise = DiscreteLaplace(scale="1/100")  # e^-100: practically no noise
     held = Mechanism(noise=noise, sensitivity=Sensitivity.l1(1))
     release = NoisyThreshold(mechanism=held, threshold=5)

@@ -50,7 +50,7 @@ def worst(mechanism: Any, steps: Sequence[int]) -> float:
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_half_of_the_noise_suffices_for_monotonic_scores_only(name: str) -> None:
+def test_half_of_the_noise_suffices_only_for_monotonic_scores(name: str) -> None:
     found = worst(MECHANISMS[name], WITH)
     assert 0.4 < found <= 1 + 1e-12
     against = worst(MECHANISMS[name], AGAINST)
@@ -58,7 +58,7 @@ def test_half_of_the_noise_suffices_for_monotonic_scores_only(name: str) -> None
     assert against > 1 or name in ("above-two", "gap")  # with more answers they exceed it
 
 
-def test_the_noise_is_half_as_wide() -> None:
+def test_the_noise_of_monotonic_scores_is_half_as_wide() -> None:
     assert Selection(**ONE, count=3).unit == Fraction(1, 3)
     assert NoisyMax(**ONE).scale == 1
     assert [*AboveThreshold(**ONE, threshold=0, count=3).scales] == [Fraction(5, 2), 5]

@@ -78,7 +78,9 @@ def unrolled(release: Any, *given: Any, open_mass: Fraction = Fraction(0)) -> An
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_the_sparse_vector_is_the_algorithm(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sparse_vector_equals_the_algorithm(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sparse_vector_and_noisy_max, "DiscreteLaplace", Finite)
     above = AboveThreshold(epsilon=1, sensitivity=1, threshold=5, count=count)
     for answers in ([5, 4, 6], [3, 7], [5]):
@@ -118,7 +120,7 @@ def keeps_epsilon(unit: str, answers: Sequence[int]) -> bool:
     return all(mass <= times * q[row] for q in found for row, mass in p.items())
 
 
-def test_gaps_are_free() -> None:
+def test_gaps_cost_nothing() -> None:
     assert all(keeps_epsilon("1 / (of_answer", answers) for answers in ([0, 0], [-2, 1], [4]))
     # A third of both noises.
     assert not keeps_epsilon("3 / (of_answer", [0, 0])
@@ -139,7 +141,7 @@ def loss_of_rows(scales: tuple[Fraction, Fraction], count: int) -> Any:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_the_sparse_vector_keeps_epsilon_and_less_noise_does_not(count: int) -> None:
+def test_the_sparse_vector_satisfies_epsilon_and_less_noise_does_not(count: int) -> None:
     above = AboveThreshold(epsilon=1, sensitivity=1, threshold=0, count=count)
     assert guarantee(above) == PureBound(1)
     assert mpf(1) / 3 < loss_of_rows(above.scales, count) <= 1
@@ -174,7 +176,7 @@ def largest_listed(scores: Sequence[int], law: dict[int, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", list(MaxNoise))
-def test_noisy_max_is_the_algorithm(kind: MaxNoise, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noisy_max_equals_the_algorithm(kind: MaxNoise, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sparse_vector_and_noisy_max, "DiscreteLaplace", Finite)
     best = NoisyMax(epsilon=1, sensitivity=1, noise=kind)
     law = dict(SMALL)
@@ -230,7 +232,7 @@ TOTALS = {
 
 
 @pytest.mark.parametrize("name", ["", *TOTALS])
-def test_exact_laws_are_those_of_the_sums(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exact_laws_agree_with_plain_sums(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if name:
         wrong = mutated(sparse_vector_and_noisy_max._total, *TOTALS[name])
         monkeypatch.setattr(sparse_vector_and_noisy_max, "_total", wrong)
@@ -255,7 +257,7 @@ def test_exact_laws_are_those_of_the_sums(name: str, monkeypatch: pytest.MonkeyP
     assert right == (not name)
 
 
-def test_three_scores_and_ties() -> None:
+def test_three_scores_with_ties_have_their_exact_law() -> None:
     # All draws within 40: the omitted mass is below e^-40.
     best = NoisyMax(epsilon=2, sensitivity=1)
     noise = {z: float(m) for z, m in masses(best.scale, one_sided=True).items() if z <= 30}
@@ -284,7 +286,7 @@ def lead_listed(scores: Sequence[int], law: dict[int, Any]) -> dict[tuple[int, i
     return found
 
 
-def test_the_lead_is_that_over_the_least_score_that_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lead_is_relative_to_the_least_winning_score(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sparse_vector_and_noisy_max, "DiscreteLaplace", Finite)
     leading = NoisyMax(epsilon=1, sensitivity=1, noise=MaxNoise.LAPLACE, gap=True)
     for scores in ([0, 0], [1, 0], [0, 1, 1]):
@@ -298,7 +300,7 @@ def test_the_lead_is_that_over_the_least_score_that_wins(monkeypatch: pytest.Mon
         assert not all(mass in wrong.bounds(key) for key, mass in listed.items())
 
 
-def test_the_lead_has_its_exact_law_and_is_free() -> None:
+def test_the_lead_has_its_exact_law_and_costs_nothing() -> None:
     leading = NoisyMax(epsilon=4, sensitivity=1, noise=MaxNoise.LAPLACE, gap=True)
     noise = {z: m for z, m in masses(leading.scale, one_sided=False).items() if abs(z) <= 12}
     listed = lead_listed([0, 1], noise)
@@ -318,7 +320,7 @@ def test_the_lead_has_its_exact_law_and_is_free() -> None:
 
 
 @pytest.mark.parametrize("kind", list(MaxNoise))
-def test_noisy_max_keeps_epsilon_and_half_the_noise_does_not(kind: MaxNoise) -> None:
+def test_noisy_max_satisfies_epsilon_and_half_the_noise_does_not(kind: MaxNoise) -> None:
     best = NoisyMax(epsilon=1, sensitivity=1, noise=kind)
     assert guarantee(best) == PureBound(1)
 
@@ -338,7 +340,7 @@ def test_noisy_max_keeps_epsilon_and_half_the_noise_does_not(kind: MaxNoise) -> 
 
 
 @pytest.mark.parametrize("kind", list(MaxNoise))
-def test_the_sampler_of_noisy_max_has_that_law(kind: MaxNoise) -> None:
+def test_the_sampler_of_noisy_max_has_its_law(kind: MaxNoise) -> None:
     from scipy.stats import binomtest
 
     best, runs, rng = NoisyMax(epsilon=2, sensitivity=1, noise=kind), 3000, SeededRng(4)

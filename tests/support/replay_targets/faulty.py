@@ -1,4 +1,4 @@
-# ruff: noqa: NPY002 - the legacy door of numpy is one of those under test
+# ruff: noqa: NPY002 - the legacy interface of numpy is one of those under test
 """Mechanisms with one fault each; correct twins are in correct.py or follow the mechanism."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COUNTER: Iterator[int] = itertools.count()
 MADE_EARLY = np.random.default_rng(20)
 SEEDED_EARLY = SeededRng(20)
 
-# -- number 33: the raw amount with probability 1e-5, after a branch on a draw -----------------
+# -- the raw amount with probability 1e-5, after a branch on a draw ------------------------------
 
 
 def _amount(amount: float) -> int:
@@ -70,7 +70,7 @@ def leaks_not(amount: float, rng: np.random.Generator) -> float:
 
 
 def clamped_to_data(values: list[int]) -> int:
-    """Number 18: the clamp bound is the maximum of the data."""
+    """The clamp bound is the maximum of the data."""
     return sum(min(value, max(values)) for value in values) + NOISE.sample()
 
 
@@ -90,7 +90,7 @@ def float_sum(values: list[float], rng: np.random.Generator) -> float:
 
 
 def size(records: list[int]) -> list[int]:
-    """Number 27: the exact size of the dataset beside a noisy sum."""
+    """Return the exact size of the dataset beside a noisy sum."""
     return [len(records), sum(records) + NOISE.sample()]
 
 
@@ -115,7 +115,7 @@ def raw_in_b(value: int) -> int:
 
 
 def fixed(value: int) -> int:
-    """Number 34: a fixed seed."""
+    """Use a fixed seed."""
     return value + NOISE.sample(rng=SeededRng(20))
 
 
