@@ -11,9 +11,9 @@ jax_privacy is run by the interpreter of ``--peer-python`` (by default this one)
 if it is not installed there, its bounds are re-derived, and the result says so. DP-Auditorium,
 StatDP and DP-Sniper are re-derived from their publications.
 
-The usual rows take up to an hour on two idle cores, ``--quick`` takes minutes; the longest rows are
-measured only if ``--rows`` names them. The results are in ``benchmarks/results/audit.json``, where
-each section names its machine; a run of some rows keeps the sections of the others.
+The default rows take up to an hour on two idle cores, ``--quick`` takes minutes; the longest rows
+are measured only if ``--rows`` names them. The results are in ``benchmarks/results/audit.json``,
+where each section names its machine; a run of some rows keeps the sections of the others.
 ``--quick`` writes only to ``--output``.
 """
 

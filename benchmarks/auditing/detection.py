@@ -25,7 +25,7 @@ from benchmarks.auditing.harness import ALPHA, Effort, Row, claim_of, share
 __all__ = ["RUNGS", "SPACES", "catalogue", "replayed", "search", "sequential"]
 
 RUNGS: Final = {5_000: 21, 10_000: 25, 20_000: 28, 100_000: 31, 200_000: 32}
-r"""Numbers of runs, and the goal for the detected entries among the first 34."""
+r"""Numbers of runs, and the goal for the detected ones of the first 34 entries of the catalogue."""
 
 SPACES: Final = {
     "sparse-vector-value-reused": "vector:dimension=6,low=-1,high=1",
@@ -35,7 +35,7 @@ SPACES: Final = {
     "noisy-max-value": "vector:dimension=5,low=0,high=2",
     "noisy-max-half-noise": "vector:dimension=5,low=0,high=2",
 }
-r"""Entries 9 to 14, and the spaces in which their pairs are searched."""
+r"""Six entries of the catalogue, and the spaces in which their pairs are searched."""
 
 _SEED: Final = 3
 _FIRST: Final = 34
@@ -96,7 +96,7 @@ def _ladder(effort: Effort, entry: Entry) -> tuple[int | None, dict[str, Any]]:
 
 
 def catalogue(effort: Effort) -> Iterator[Row]:
-    r"""The first 34 entries by number of runs, at one point of their claims; #30 on its curve."""
+    r"""The first 34 entries by number of runs, at one point of their claims; one on its curve."""
     entries = [entry for entry in ENTRIES if entry.number <= _FIRST]
     if effort.quick:
         entries = [entry for entry in entries if entry.number in _QUICK]
@@ -138,7 +138,7 @@ def _on_curve(effort: Effort, entry: Entry) -> Row:
 
 
 def replayed(effort: Effort) -> Iterator[Row]:
-    r"""Entry 33: ordinary samples miss its leak and report the resolution; a replay finds it."""
+    r"""A leak of probability 1e-5: samples miss it and report the resolution; a replay finds it."""
     for entry in (entry for entry in ENTRIES if entry.layer is Layer.REPLAY):
         repeats = effort.count(3, 20)
         found = effort.repeat(partial(_faults, entry), repeats)
@@ -214,7 +214,7 @@ def _searched(entry: Entry, repeat: int) -> tuple[bool, int]:
 
 
 def search(effort: Effort) -> Iterator[Row]:
-    r"""Entries 9 to 14 without their pairs, with 2e5 runs for search and test together."""
+    r"""Six entries without their pairs, with 2e5 runs for search and test together."""
     for entry in (entry for entry in ENTRIES if entry.name in SPACES):
         repeats = effort.count(2, 40)
         found = effort.repeat(partial(_searched, entry), repeats)

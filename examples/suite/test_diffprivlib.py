@@ -44,13 +44,13 @@ def binary(value: int, n: int, rng: np.random.Generator) -> list[str]:
 
 @pytest.mark.dp(epsilon=1)
 @pytest.mark.parametrize("mechanism", [geometric, truncated, binary])
-def test_a_mechanism_keeps_its_epsilon(dp: Auditor, mechanism: Auditable) -> None:
+def test_a_mechanism_satisfies_its_epsilon(dp: Auditor, mechanism: Auditable) -> None:
     dp.audit(mechanism)
 
 
 @pytest.mark.dp(epsilon="0.5")
 @pytest.mark.parametrize("mechanism", [geometric, binary])
-def test_a_mechanism_keeps_no_better_epsilon(dp: Auditor, mechanism: Auditable) -> None:
+def test_a_mechanism_violates_a_smaller_epsilon(dp: Auditor, mechanism: Auditable) -> None:
     with pytest.raises(Refuted):
         dp.audit(mechanism)
 

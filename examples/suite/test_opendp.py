@@ -47,13 +47,13 @@ def coin(bit: bool) -> bool:  # noqa: FBT001 - the dataset is a truth value
 
 
 @pytest.mark.dp(epsilon=1, pair=(0, 1))
-def test_laplace_keeps_its_epsilon(dp: Auditor) -> None:
+def test_laplace_satisfies_its_epsilon(dp: Auditor) -> None:
     assert LAPLACE.map(1) == 1.0
     dp.audit(laplace)
 
 
 @pytest.mark.dp(epsilon="0.7", pair=(0, 1), runs=40_000)
-def test_laplace_keeps_no_better_epsilon(dp: Auditor) -> None:
+def test_laplace_violates_a_smaller_epsilon(dp: Auditor) -> None:
     with pytest.raises(Refuted):
         dp.audit(laplace)
 
@@ -65,7 +65,7 @@ def test_laplace_noise_has_its_law(dp: Auditor) -> None:
 
 # P(X >= 2) - e^1.5 P(X >= 3) = 0.03808... for the discrete Gaussian of sigma = 1.
 @pytest.mark.dp(epsilon="1.5", delta="0.0381", pair=(0, 1))
-def test_gaussian_keeps_a_point_of_its_curve(dp: Auditor) -> None:
+def test_gaussian_satisfies_a_point_of_its_curve(dp: Auditor) -> None:
     dp.audit(gaussian)
 
 
@@ -76,5 +76,5 @@ def test_gaussian_noise_has_its_law(dp: Auditor) -> None:
 
 # The true bit is returned with probability 3/4: epsilon = ln 3 = 1.0986...
 @pytest.mark.dp(epsilon="1.0987", pair=(False, True), runs=5_000)
-def test_randomised_response_keeps_its_epsilon(dp: Auditor) -> None:
+def test_randomised_response_satisfies_its_epsilon(dp: Auditor) -> None:
     dp.audit(coin)

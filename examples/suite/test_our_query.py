@@ -35,7 +35,7 @@ def released(visits: list[int], n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 @given(neighbouring_datasets(st.integers(-100, 100), relation="add-remove"))
-def test_one_person_moves_the_sum_by_five_at_most(pair: tuple[list[int], list[int]]) -> None:
+def test_one_person_changes_the_sum_by_at_most_five(pair: tuple[list[int], list[int]]) -> None:
     assert_sensitivity(clipped_sum, [pair], MOST)
 
 

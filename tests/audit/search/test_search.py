@@ -28,8 +28,8 @@ from tests.support.dpcore.mutants import mutated
 ONE = Claim(epsilon=1)
 RUNS = 200_000
 
-# Entries 9 to 14 of the catalogue, each claiming epsilon = 1, with the space to search. Thresholds
-# are 0 and counts are not negative.
+# Entries of the catalogue that claim epsilon = 1, with the space to search. Thresholds are 0 and
+# counts are not negative.
 ENTRIES = {
     "sparse-vector-value-reused": "vector:dimension=6,low=-1,high=1",
     "sparse-vector-unscaled": "vector:dimension=5,low=-1,high=1",

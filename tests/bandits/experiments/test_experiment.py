@@ -1,4 +1,4 @@
-"""Tests of experiments: each cell has its own seed, which changes with the name of the recipe."""
+"""Tests of experiments: each cell has its own seed, which changes with ``RECIPE``."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ SMALL = Experiment(
 )
 
 KNOWN = ("dpcore-bandit-cell/3", "0d940e6efeb17cf64b642dba700ab9ee")
-"""The recipe, and the digest of what it gives. Draws that change need a new pair of them."""
+"""``RECIPE``, and the digest of the draws under it. Changed draws need a new pair of both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +194,7 @@ def digest(played: Any = play_task) -> str:
     return found.hexdigest()[:32]
 
 
-def test_draws_change_only_with_the_name_of_the_scheme() -> None:
+def test_draws_change_only_with_the_recipe_name() -> None:
     assert (RECIPE, digest()) == KNOWN
 
 
