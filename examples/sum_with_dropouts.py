@@ -12,7 +12,7 @@ from dpcore.laws.sum_of_shares import summed
 from dpcore.secure_aggregation.masked_aggregation import Step
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve", "fay", "gus", "hal", "ida", "joe", "kim", "lea")
-PARTS = ("1/4", 1, "1/3", 0, "1/2", "3/4", 1, "1/2", "2/3", "1/8", 1, "1/2")  # shares of a budget
+PARTS = ("1/4", 1, "1/3", 0, "1/2", "3/4", 1, "1/2", "2/3", "1/8", 1, "1/2")  # amounts from 0 to 1
 VANISH = {"bob": Step.KEYS, "gus": Step.INPUT, "kim": Step.UNMASK}  # kim's amount is in the sum
 
 users, steps = len(NAMES), 8  # steps of 1/8: one person moves the sum by at most 8

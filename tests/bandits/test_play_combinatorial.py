@@ -41,7 +41,8 @@ def played(policy: Cucb, world: BitWorld, seed: int = 1, **more: object) -> Run:
 
 
 def by_hand(policy: Cucb, world: BitWorld, seed: int) -> tuple[list[int], float]:
-    """Pulls and regret by Algorithms 1 to 3, round by round in plain Python; local and no noise.
+    """Pulls and regret by Algorithms 1 to 3, round by round in plain Python, with local noise or
+    none.
 
     Coins are read in the same blocks, so that both results are comparable.
     """

@@ -69,7 +69,7 @@ def test_a_claim_with_an_end_moved_by_one_unit_fails(
     for i, claim in enumerate(document["claims"]):
         if "digits" not in claim:
             continue
-        # A wider interval around a rational is also true.
+        # A wider interval around an exact value is also a true claim.
         point = claim["lower"] == claim["upper"]
         shorter = () if point else ((0, 1), (-1, 0))
         for lower, upper in ((1, 1), (-1, -1), (1, 0), (0, -1), *shorter):

@@ -1,4 +1,4 @@
-r"""Tests of totals with few rounds or wide noise: quadrature, single outcomes, another library."""
+r"""Tests of totals with few rounds or wide noise: quadrature, enumeration and dp-accounting."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_the_tradeoff_function_of_a_curve_is_tight() -> None:
 
 
 def test_the_tradeoff_bound_of_one_point_is_attained() -> None:
-    # Randomised response at epsilon = 1 attains its line: its test errs with 1/(1 + e) both ways.
+    # Randomised response at epsilon = 1 attains the bound: both errors of its test are 1/(1 + e).
     q = 1 / (1 + math.e)
     found = Pure(1).tradeoff(Fraction(q))
     assert abs(q - float(found)) < 1e-9

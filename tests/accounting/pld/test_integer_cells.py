@@ -60,7 +60,7 @@ def name_of(case: Case) -> str:
 
 @pytest.fixture
 def fresh() -> Iterator[None]:
-    """For tests that change the module: no value is shared with other tests."""
+    """Clear the caches before and after a test that changes the module."""
     forget()
     yield
     forget()

@@ -119,7 +119,7 @@ def test_a_mutant_that_counts_all_users_is_refuted(monkeypatch: pytest.MonkeyPat
     refuted(monkeypatch, "_loss_at_centre", everybody, ALL_COUNTED)
 
 
-def test_a_mutant_with_free_covers_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_that_overestimates_covers_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     original = pure_shuffle_guarantee._loss
 
     def covered(law: Any, *given: Any) -> Fraction:

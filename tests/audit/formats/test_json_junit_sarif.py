@@ -155,7 +155,7 @@ def test_every_format_of_a_result_is_valid_under_its_schema() -> None:
         assert bool(log["runs"][0]["results"]) >= failing
         assert result.to_format("text") == f"{result}\n"
         assert result.to_format("json") == result.to_text()
-        if name in DOCUMENTS:  # their HTML pages: tests/audit/report/test_html.py
+        if name in DOCUMENTS:  # HTML pages are tested in tests/audit/report/test_html.py
             continue
         shown = Visible.of(result.to_html())
         assert result.statement().verdict in shown.words

@@ -23,7 +23,7 @@ DAYS: Final = pd.date_range("2020-01-01", periods=2)
 
 
 class Located(pd.DataFrame):  # type: ignore[misc]  # pandas has no types
-    """A DataFrame of a library, with an attribute of its own."""
+    """A subclass of DataFrame, as libraries define it, with one more attribute."""
 
     _metadata = ["place"]  # noqa: RUF012 - as pandas documents it
 

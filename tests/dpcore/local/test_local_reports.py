@@ -203,7 +203,7 @@ def test_inner_products_of_columns_are_counted(base: int, digits: int) -> None:
 
 @ALL
 def test_estimates_are_unbiased_with_the_exact_variance(family: Callable[..., LocalReport]) -> None:
-    """Over all reports of two users with values 0 and 1 of three."""
+    """Sum over all reports of two users, whose values are 0 and 1 of three."""
     made = family(epsilon=1, values=3)
     mean, second = [Fraction(0)] * 3, [Fraction(0)] * 3
     for (x, p), (y, q) in product(made.law(0).items(), made.law(1).items()):

@@ -261,7 +261,7 @@ class Truth(Shown):
         return cls(tables=tuple(_product(each) for each in _choices(parts)))
 
     def worst(self, epsilon: float, most: int) -> list[Truth]:
-        """Return the worst few at that epsilon, of those that differ there."""
+        """Return one choice for each of the largest deltas at that epsilon, at most ``most``."""
         alone = [Truth(tables=(table,)) for table in self.tables]
         found = {round(each.delta(epsilon), 9): each for each in alone}
         return [found[value] for value in sorted(found, reverse=True)[:most]]

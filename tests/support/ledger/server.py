@@ -157,7 +157,7 @@ def as_nobody() -> dict[str, Any]:
 
 
 def _memory() -> Path | None:
-    """Return a file system in memory that allows programs and large files: no wait for a disk."""
+    """Return a folder in memory that can hold programs and large files, if there is one."""
     if not os.access(_MEMORY, os.W_OK):
         return None
     found = os.statvfs(_MEMORY)
