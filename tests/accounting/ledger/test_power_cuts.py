@@ -1,4 +1,4 @@
-"""Tests of power cuts, kills under load and server crashes: each acknowledged charge is kept once."""
+"""Tests of power cuts, kills under load and server crashes: acknowledged charges are kept once."""
 
 from __future__ import annotations
 
