@@ -184,7 +184,7 @@ def test_a_guarantee_is_that_of_the_protocol_or_refused() -> None:
         Shuffled().guarantee(8)
     over = Relaxed(epsilon_hat=Fraction(1, 4), q_hat=Fraction(1, 10**6))
     promised = Shuffled(over=over).guarantee(8)
-    # 1/2 from the sum, 2/4 from the hat.
+    # 1/2 from the sum, and 2 epsilon_hat = 1/2.
     assert promised == Assumed(Pure(1), reason=str(over))
     assert Shuffled(over=over).record(8, "b") is None
 

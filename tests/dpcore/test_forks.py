@@ -118,10 +118,10 @@ def test_a_reused_process_id_is_another_process() -> None:
 def test_advice_that_an_emulator_ignores_is_not_relied_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(forks, "_NO_ADVICE", 0)  # an advice that every system accepts
+    monkeypatch.setattr(forks, "_NO_ADVICE", 0)  # advice that every system accepts
     assert isinstance(forks._mark(), forks._Process)
     monkeypatch.undo()
-    monkeypatch.setattr(forks, "_WIPE_ON_FORK", -1)  # an advice that the kernel does not know
+    monkeypatch.setattr(forks, "_WIPE_ON_FORK", -1)  # advice that the kernel does not know
     assert isinstance(forks._mark(), forks._Process)
     monkeypatch.undo()
     monkeypatch.setattr(sys, "platform", "somewhere else")

@@ -182,7 +182,8 @@ def test_the_page_states_the_result_of_random_compositions() -> None:
     page = " ".join(PAGE.read_text("utf-8").split())
     for figure in (
         f"compares {found['compositions']} random compositions",
-        f"{found['apart']} lie outside, and {found['wider_than_1e-6']} are wider than 1e-6",
+        f"In {found['apart']} of them our bounds lie outside these estimates",
+        f"and in {found['wider_than_1e-6']} they are wider than 1e-6",
     ):
         assert figure in page
 

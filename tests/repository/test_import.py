@@ -85,7 +85,7 @@ for statement in rest:
             "import dpcore",
             ("run", "IdealAggregation", "MaskedAggregation", "Shuffler"),
         ),
-        ("scipy.special", "import audit.run_audit, audit", ("sample_layer",)),  # counts no runs
+        ("scipy.special", "import audit.run_audit, audit", ("sample_layer",)),  # for counts of runs
     ],
 )
 def test_rarely_used_modules_are_loaded_on_demand(

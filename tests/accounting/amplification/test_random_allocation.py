@@ -1,4 +1,4 @@
-r"""Tests of random allocation: quadrature over all rounds, other directions, other rounds."""
+r"""Tests of random allocation against quadrature over all rounds, and mutants."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_density_ratios_whose_powers_overflow_floats_are_bounded() -> None:
 
 
 def test_several_rounds_of_an_epoch() -> None:
-    r"""2 of 3 rounds, by all pairs of rounds: blocks of two rounds and of one are upper bounds."""
+    r"""For 2 of 3 rounds, blocks of two rounds and of one give upper bounds on all pairs."""
     values, chances = ratio(2.0, 3, picks=2)
     both = epoch_of("2", 3, 2)
     for order in (2, 4):

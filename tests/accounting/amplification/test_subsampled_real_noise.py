@@ -108,7 +108,7 @@ EXTREMES: list[tuple[str, Any, str, int, str, str, Any, Any, Any]] = [
             ("1e12", kind, "1/100", 100, "delta", "0", 1e-15, None, 1e-11),
         )
     ),
-    # All losses but those of the two shifts are 0 to 10^17 digits: no precision resolves them.
+    # Except near the two shifts the losses are 0 to 10^17 digits: no precision resolves them.
     ("1e-9", releases.replaced, "1/100", 1, "delta", "0", 0, Fraction(1, 100), 0.0101),
     ("1e12", releases.replaced, "1/100", 1, "epsilon", "1e-6", 0, 0, 0),
     # (1/100) (2/sigma) phi(0), up to the third power of 1/sigma.

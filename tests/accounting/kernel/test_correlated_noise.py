@@ -48,7 +48,7 @@ RUNS = [
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.strategy}-{run.rounds}-{run.most}")
 def test_kernel_sensitivities_agree_with_all_patterns_of_the_matrix(run: Correlated) -> None:
     (low, high), truth = run.squared, worst(rows_of(run), run.most, run.apart)
-    slack = truth / 10**40  # for the roots in the matrix itself
+    slack = truth / 10**40  # roots in the matrix are rounded
     assert low - slack <= truth <= high + slack
     assert high - low <= slack
 

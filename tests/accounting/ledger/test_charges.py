@@ -480,7 +480,7 @@ def test_a_flipped_bit_in_a_counter_is_detected_at_the_next_charge(ledger: Ledge
     ]
     for look in looks:
         assert "user 'ada': its counters do not match" in refusal(look, LedgerDamaged)
-    # Only that one of several charges.
+    # Of several charges, only that of the damaged user fails.
     outcomes = ledger.charge_many([wanted("ada", "1/8", "two"), wanted("eve", "1/8", "three")])
     assert [type(each) for each in outcomes] == [LedgerDamaged, Receipt]
     assert ledger.remaining("eve") == {"rho": Fraction(7, 8)}

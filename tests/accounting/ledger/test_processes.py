@@ -20,7 +20,7 @@ def test_concurrent_processes_overspend_nobody_and_lose_no_charge(url: str, tmp_
     refused = [word for word in words if word[0] == "refused"]
     assert len(paid) == AFFORDED
     assert len(refused) == WORKERS * ROUNDS - AFFORDED
-    # All were given the same common charges, and one of them was told that a charge is new.
+    # All processes make the same common charges; each charge is new in exactly one process.
     new = [word[1:] for word in words if word[0] == "new"]
     assert len(new) == ROUNDS
     assert all(word[1:] in new for word in words if word[0] == "again")

@@ -77,7 +77,7 @@ def test_failure_bounds_agree_with_enumeration(n: int, k: int) -> None:
             risk = neighbourhood_risk(users=n, dropouts=size, colluding=size, neighbourhood=hood)
             ways = comb(n, size)
             found = [corrupted(graph, c, t) for c in subsets(n, size)]
-            # n honest users of n - size: the bound that also holds for fewer colluding.
+            # The bound also holds if fewer users collude, so it counts n honest ones.
             assert risk.corrupted == min(1, Fraction(sum(found), ways) * Fraction(n, n - size))
             assert Fraction(sum(x > 0 for x in found), ways) <= risk.corrupted
             missing = [stranded(graph, d, t) for d in subsets(n, size)]

@@ -49,11 +49,11 @@ def _plus_one() -> Iterator[tuple[int, int, Any]]:
     for f in _POWERS:
         low, high = mpf(2) ** f, mpf(2) ** (f + 1)
         if f < 0:
-            # 1 <= 1 + z < 2; and 1/2 < 1 - \|z\| < 1, or exact for \|z\| >= 1/2.
+            # 1 <= 1 + z < 2; and 1/2 < 1 - |z| < 1, or exact for |z| >= 1/2.
             yield 0, -f, _between(low, high)
             yield -1, -1 - f, _between(low, high)
         else:
-            # 1 + z stays below the next power of two or passes it; 1 - \|z\| is exact.
+            # 1 + z stays below the next power of two or passes it; 1 - |z| is exact.
             yield f, 0, _between(low, high - 1)
             yield f + 1, 1, _between(high - 1, high)
             yield f, 0, _between(low, high)
