@@ -2,16 +2,16 @@
  *
  *   cc -O2 -o kernel kernel.c -lgmp && ./kernel certificate.json
  *
- * Exit code 0: every claim is proven. 1: a claim is not proven, or the digest is not that of the text.
- * 2: no certificate. 3: a law, a norm, a scheme or a claim that this kernel does not support.
+ * Exit code 0: every claim is proven. 1: a claim is not proven, or the digest is wrong.
+ * 2: not a certificate. 3: a law, a norm, a scheme or a claim that this kernel does not support.
  *
- * It supports noise that is discrete Laplace or discrete Gaussian (any numbers of rounds of both), and
- * Gaussian, with Poisson samples of each round or without, under a sensitivity of one number. From the
- * evidence it takes the step of the grid; windows, precision and cells are its own.
+ * It supports discrete Laplace and discrete Gaussian noise (any numbers of rounds of both), and
+ * Gaussian noise, with or without Poisson sampling in each round, for a sensitivity of one number. It
+ * reads only the step of the grid from the evidence, and chooses windows, precision and cells itself.
  *
- * Read from top to bottom: text, numbers, functions with enclosures, listings, laws, verdict. A name
- * ending in _lo or _hi is a bound from below or above. Fixed point: units of 2^-WORK; masses: units of
- * 2^-MASS. Floats choose where cells are cut, and are checked. */
+ * The order is: text, numbers, functions with enclosures, listings, laws, verdict. The fields lo and hi
+ * are a lower and an upper bound. Numbers are integers in units of 2^-WORK, and masses in units of
+ * 2^-MASS. Floats only propose the edges of cells, which are then checked. */
 #include <ctype.h>
 #include <gmp.h>
 #include <math.h>
@@ -62,7 +62,7 @@ static char *copied(const char *from, size_t length) {
 static char *quoted(void) {
     const char *from = ++at;
     for (; *at != '"'; at++)
-        if (*at < ' ' || *at > '~' || *at == '\\') stop(NO_CERTIFICATE, "a text is not plain ASCII");
+        if (*at < ' ' || *at > '~' || *at == '\\') stop(NO_CERTIFICATE, "a string is not plain ASCII");
     return copied(from, (size_t)(at++ - from));
 }
 
@@ -81,7 +81,7 @@ static Node *value(int depth) {
                 if (*at != '"') stop(NO_CERTIFICATE, "a key is missing");
                 key = quoted();
                 for (Node *other = node->child; other; other = other->next)
-                    if (!strcmp(other->key, key)) stop(NO_CERTIFICATE, "%s is there twice", key);
+                    if (!strcmp(other->key, key)) stop(NO_CERTIFICATE, "%s occurs twice", key);
                 spaces();
                 if (*at++ != ':') stop(NO_CERTIFICATE, "a colon is missing");
             }
@@ -98,7 +98,7 @@ static Node *value(int depth) {
     node->text = copied(from, (size_t)(at - from));
     node->kind = '0';
     if (!isdigit((unsigned char)at[-1]) || strchr(".eE", *at) || (from[0] == '0' && at - from > 1))
-        stop(NO_CERTIFICATE, "a value is neither text nor an integer");
+        stop(NO_CERTIFICATE, "a value is neither a string nor an integer");
     return node;
 }
 
@@ -119,7 +119,7 @@ static Node *needed(Node *node, const char *key, char kind) {
 
 /* Every key of `node` is in the list, which ends with NULL. */
 static void only(Node *node, ...) {
-    if (node->kind != '{') stop(NO_CERTIFICATE, "an object is missing");
+    if (node->kind != '{') stop(NO_CERTIFICATE, "a value is not an object");
     for (Node *child = node->child; child; child = child->next) {
         va_list keys;
         const char *key;
@@ -222,7 +222,7 @@ static void rational(mpq_t out, Node *node) {
     if (length > 400) stop(UNSUPPORTED, "%s is longer than 400 digits", node->key);
     if (!length || strspn(text, "0123456789/") != length || mpq_set_str(out, text, 10)
         || !mpz_sgn(mpq_denref(out)))
-        stop(NO_CERTIFICATE, "%s is no rational", node->key);
+        stop(NO_CERTIFICATE, "%s is not a rational", node->key);
     mpq_canonicalize(out);
     back = mpq_get_str(NULL, 10, out);
     if (strcmp(back, text)) stop(NO_CERTIFICATE, "%s is not in lowest terms", node->key);
@@ -237,7 +237,7 @@ static void decimal(mpq_t out, Node *node, long digits) {
     if (point) memmove(plain + before, plain + before + 1, after + 1);
     if (!before || after != (size_t)digits || (before > 1 && plain[0] == '0') || strlen(plain) > 400
         || strspn(plain, "0123456789") != strlen(plain) || mpz_set_str(mpq_numref(out), plain, 10))
-        stop(NO_CERTIFICATE, "%s is no decimal of its digits", node->key);
+        stop(NO_CERTIFICATE, "%s is not a decimal with %ld digits after the point", node->key, digits);
     mpz_ui_pow_ui(mpq_denref(out), 10, (unsigned long)digits);
     mpq_canonicalize(out);
     free(plain);
@@ -279,7 +279,8 @@ static void reciprocal(Between *b) {
     mpz_clear(one);
 }
 
-/* e^x: the series at |x|/2^k <= 2^-8, all terms positive, the rest below twice the last; k squarings. */
+/* e^x: the series at |x|/2^k <= 2^-8, whose terms are positive and whose remainder is below twice the
+   last term; then k squarings. */
 static void exponential(Between *out, const mpq_t x) {
     mpq_t y;
     mpq_init(y);
@@ -327,7 +328,7 @@ static void arctan(Between *out, unsigned n) {
         if (i % 4 == 1) mpz_add(out->lo, out->lo, term); else mpz_sub(out->lo, out->lo, term);
         mpz_fdiv_q_ui(power, power, n * n);
     }
-    mpz_add_ui(out->hi, out->lo, (unsigned long)(3 * terms + 3));  /* each term is off by 2 at most */
+    mpz_add_ui(out->hi, out->lo, (unsigned long)(3 * terms + 3));  /* the error of a term is at most 2 */
     mpz_sub_ui(out->lo, out->lo, (unsigned long)(3 * terms + 3));
     mpz_clear(power);
     mpz_clear(term);
@@ -367,7 +368,7 @@ static void normal(Between *out, const mpq_t x) {
     between_init(&phi);
     from_rational(&square, y);
     double size = mpq_get_d(y);
-    if (size > 400) {  /* beyond 20, the tail is below e^-200 < 2^-288 */
+    if (size > 400) {  /* beyond 20 the tail is below e^-200 < 2^-288 */
         mpz_set_ui(out->lo, 0);
         mpz_set_ui(out->hi, 0);
         mpz_setbit(out->hi, WORK - 288);
@@ -392,7 +393,7 @@ static void normal(Between *out, const mpq_t x) {
             mpz_add(out->lo, out->lo, term.lo);
             mpz_add(out->hi, out->hi, term.hi);
         }
-        mpz_add_ui(out->hi, out->hi, 2);  /* later terms shrink to less than half of the last each */
+        mpz_add_ui(out->hi, out->hi, 2);  /* each later term is less than half of the one before */
         times(out, out, &phi);
         mpz_t half;
         mpz_init(half);
@@ -415,7 +416,7 @@ static void normal(Between *out, const mpq_t x) {
 }
 
 /* ---- Listings: masses w[0], ..., w[count - 1] in units of 2^-MASS at start, start + step, ...
-   Above, the rest is at infinity; below, it is dropped. ---- */
+   From above, the remaining mass is at infinity; from below, it is dropped. ---- */
 
 typedef struct {
     mpq_t start, step;
@@ -441,7 +442,7 @@ static void listing_clear(Listing *l) {
     mpq_clear(l->step);
 }
 
-/* How many places at an end have no more than `cut` together; their mass is left in `cut`. */
+/* The number of places at an end whose total mass is at most `cut`; this mass is returned in `cut`. */
 static size_t ends(const Listing *l, int top, mpz_t cut) {
     mpz_t sum;
     mpz_init(sum);
@@ -456,8 +457,8 @@ static size_t ends(const Listing *l, int top, mpz_t cut) {
     return n;
 }
 
-/* The window. Above, mass at the low end moves up and mass at the high end goes to infinity; below, the
-   low end is dropped and the high end moves down. */
+/* Trim a listing to a window. From above, mass at the low end moves up and mass at the high end moves to
+   infinity; from below, the low end is dropped and the high end moves down. */
 static Listing trimmed(Listing *l, int above, const mpz_t cut) {
     mpz_t low, high;
     mpz_init_set(low, cut);
@@ -528,7 +529,7 @@ static void end(mpz_t out, const Listing *l, const mpq_t epsilon, int above) {
     between_init(&front);
     mpq_neg(gap, l->step);
     exponential(&ratio, gap);
-    for (size_t i = l->count; i-- > first;) {  /* Horner, down for above and up for below */
+    for (size_t i = l->count; i-- > first;) {  /* Horner, rounded down for an upper bound and up for a lower one */
         mpz_mul(rest, rest, above ? ratio.lo : ratio.hi);
         if (above) mpz_fdiv_q_2exp(rest, rest, WORK); else mpz_cdiv_q_2exp(rest, rest, WORK);
         mpz_mul_2exp(place, l->w[i], WORK - MASS);
@@ -543,7 +544,7 @@ static void end(mpz_t out, const Listing *l, const mpq_t epsilon, int above) {
     mpz_mul(rest, rest, above ? front.lo : front.hi);
     if (above) mpz_fdiv_q_2exp(rest, rest, WORK); else mpz_cdiv_q_2exp(rest, rest, WORK);
     mpz_sub(out, sum, rest);
-    if (above) {  /* 1 - all that is listed is at infinity */
+    if (above) {  /* the mass that is not listed is at infinity */
         mpz_set_ui(sum, 0);
         mpz_setbit(sum, WORK);
         mpz_add(out, out, sum);
@@ -670,12 +671,13 @@ static Listing discrete_gaussian(const Part *p) {
     return l;
 }
 
-/* Places of a listing `times` as far apart. */
+/* The same losses on a finer grid, whose step divides that of the listing. */
 static Listing stretched(Listing *l, const mpq_t step) {
     mpq_t ratio;
     mpq_init(ratio);
     mpq_div(ratio, l->step, step);
-    if (mpz_cmp_ui(mpq_numref(ratio), LIMIT) > 0) stop(UNSUPPORTED, "losses of rounds have no common grid");
+    if (mpz_cmp_ui(mpq_numref(ratio), LIMIT) > 0)
+        stop(UNSUPPORTED, "the losses of the rounds have no common grid");
     size_t by = mpz_get_ui(mpq_numref(ratio));
     Listing out = listing((l->count - 1) * by + 1);
     for (size_t i = 0; i < l->count; i++) mpz_set(out.w[i * by], l->w[i]);
@@ -690,7 +692,7 @@ static Listing stretched(Listing *l, const mpq_t step) {
 typedef struct { Between p, q; long from, to; } Cell;
 typedef struct { Cell *cells; size_t count; mpq_t slack; } Table;
 
-/* Checks e^(place step - slack) <= number <= e^(place step + slack), either side if asked. */
+/* Checks e^(place step - slack) <= number and, if `upper` is set, number <= e^(place step + slack). */
 static void checked(const Between *number, long place, const mpq_t step, const mpq_t slack, int upper) {
     mpq_t x;
     mpq_init(x);
@@ -700,12 +702,13 @@ static void checked(const Between *number, long place, const mpq_t step, const m
     Between e;
     between_init(&e);
     exponential(&e, x);
-    if (mpz_cmp(e.hi, number->lo) > 0) stop(UNSUPPORTED, "an edge of a cell is not where it should be");
+    if (mpz_cmp(e.hi, number->lo) > 0) stop(UNSUPPORTED, "the loss at an edge of a cell is not on the grid");
     if (upper) {
         mpq_add(x, x, slack);
         mpq_add(x, x, slack);
         exponential(&e, x);
-        if (mpz_cmp(e.lo, number->hi) < 0) stop(UNSUPPORTED, "an edge of a cell is not where it should be");
+        if (mpz_cmp(e.lo, number->hi) < 0)
+            stop(UNSUPPORTED, "the loss at an edge of a cell is not on the grid");
     }
     between_clear(&e);
     mpq_clear(x);
@@ -737,9 +740,9 @@ static Table cells_of(const Part *p, const mpq_t step) {
     from_rational(&none_b, other);
     if (none > 0) checked(&none_b, place, step, t.slack, 0);
     double last = -reach;
-    int open = none <= 0;  /* without others there is no lowest loss: the first cell has no lower end */
+    int open = none <= 0;  /* at rate 1 the loss has no lower bound: skip the cell below the first edge */
     while (last_place * h < high) {
-        /* The next loss of the grid whose edge is at least 2^-10 further on. */
+        /* The next loss of the grid whose edge is at least 2^-10 above the last edge. */
         long next = last_place + 1;
         double edge;
         for (long stride = 1;; stride++, next = last_place + stride) {
@@ -864,8 +867,8 @@ static Listing table_above(const Table *t, const mpq_t step) {
     return l;
 }
 
-/* Lemma B: what lies below a place T, of masses p and q, is merged with the next cells until their excess
-   p - e^T q makes up for its want e^T q - p; of the last, a share is. What remains at the end is dropped. */
+/* Lemma B: the masses p and q below a loss T are merged with the next cells, and a share of the last one,
+   until the excess p - e^T q of these equals the deficit e^T q - p. The remainder at the end is dropped. */
 static Listing table_below(const Table *t, const mpq_t step) {
     long first = t->cells[0].from;
     Listing l = listing((size_t)(t->cells[t->count - 1].to - first + 1));
@@ -876,26 +879,26 @@ static Listing table_below(const Table *t, const mpq_t step) {
     mpq_init(zero);
     Between e;
     between_init(&e);
-    mpz_t p, q, want, excess, share, part;
-    mpz_inits(p, q, want, excess, share, part, NULL);
+    mpz_t p, q, deficit, excess, share, part;
+    mpz_inits(p, q, deficit, excess, share, part, NULL);
     for (size_t i = 0; i < t->count; i++) {
         Cell *c = &t->cells[i];
         size_t place = (size_t)(c->from - first);
         power_of_e(&e, c->from, step, zero);
-        mpz_mul(want, q, e.hi);
-        mpz_cdiv_q_2exp(want, want, WORK);
-        mpz_sub(want, want, p);
-        if (mpz_sgn(want) < 0) mpz_set_ui(want, 0);
-        for (;; c = &t->cells[++i]) {  /* cells of which all is needed */
+        mpz_mul(deficit, q, e.hi);
+        mpz_cdiv_q_2exp(deficit, deficit, WORK);
+        mpz_sub(deficit, deficit, p);
+        if (mpz_sgn(deficit) < 0) mpz_set_ui(deficit, 0);
+        for (;; c = &t->cells[++i]) {  /* cells that are merged completely */
             mpz_mul(excess, c->q.hi, e.hi);
             mpz_cdiv_q_2exp(excess, excess, WORK);
             mpz_sub(excess, c->p.lo, excess);
-            if (mpz_cmp(want, excess) <= 0 || i + 1 == t->count) break;
-            mpz_sub(want, want, excess);
+            if (mpz_cmp(deficit, excess) <= 0 || i + 1 == t->count) break;
+            mpz_sub(deficit, deficit, excess);
             mpz_add(p, p, c->p.lo);
         }
-        if (mpz_cmp(want, excess) > 0) break;
-        mpz_mul_2exp(share, want, WORK);
+        if (mpz_cmp(deficit, excess) > 0) break;
+        mpz_mul_2exp(share, deficit, WORK);
         if (mpz_sgn(excess)) mpz_cdiv_q(share, share, excess);
         mpz_mul(part, share, c->p.lo);
         mpz_fdiv_q_2exp(part, part, WORK);
@@ -910,7 +913,7 @@ static Listing table_below(const Table *t, const mpq_t step) {
         mpz_mul(q, part, c->q.hi);
         mpz_cdiv_q_2exp(q, q, WORK);
     }
-    mpz_clears(p, q, want, excess, share, part, NULL);
+    mpz_clears(p, q, deficit, excess, share, part, NULL);
     mpq_clear(zero);
     between_clear(&e);
     return l;
@@ -918,7 +921,7 @@ static Listing table_below(const Table *t, const mpq_t step) {
 
 /* ---- All rounds ---- */
 
-static mpz_t cut_unit;  /* of all rounds together, half of it at either end */
+static mpz_t cut_unit;  /* a product of k of all n rounds cuts off at most k/n of this at each end */
 
 static Listing copies(const Listing *one, long rounds, int above, long all) {
     Listing out = *one, next;
@@ -963,9 +966,9 @@ static Listing together(Listing *ones, Part *parts, size_t count, int above) {
 }
 
 typedef struct {
-    Listing above[2], below[2];  /* of the scenarios */
+    Listing above[2], below[2];  /* one for each direction */
     int scenarios;
-    mpq_t mean[2];               /* only Gaussian rounds: the shift of all, from below and above */
+    mpq_t mean[2];               /* for unsampled Gaussian rounds: bounds on their total shift */
 } Curve;
 
 static void common_step(mpq_t out, Listing *l, size_t count) {
@@ -990,7 +993,7 @@ static Curve curve_of(Part *parts, size_t count, const mpq_t step) {
         real += parts[i].law == 'G';
         sampled += (size_t)parts[i].sampled;
     }
-    if (real && real < count) stop(UNSUPPORTED, "rounds of noise on integers and on the reals together");
+    if (real && real < count) stop(UNSUPPORTED, "noise on the integers and on the reals in one certificate");
     Listing *ones = room(count, sizeof *ones);
     if (real && !sampled) {
         c.scenarios = 0;
@@ -1095,10 +1098,11 @@ static Part part_of(Node *node, const char *relation) {
     Node *amount = field(move, "amount", '0') ? field(move, "amount", '0') : needed(move, "amount", '"');
     rational(p.shift, amount);
     if (!mpq_sgn(p.parameter) || !mpq_sgn(p.shift)) stop(NO_CERTIFICATE, "a parameter is 0");
-    if (p.law != 'G' && mpz_cmp_ui(mpq_denref(p.shift), 1)) stop(NO_CERTIFICATE, "a shift of integers is whole");
+    if (p.law != 'G' && mpz_cmp_ui(mpq_denref(p.shift), 1))
+        stop(NO_CERTIFICATE, "a sensitivity of integers is not an integer");
     mpq_t honest;
     rational(honest, needed(node, "honest", '"'));
-    if (!mpq_sgn(honest) || mpq_cmp_ui(honest, 1, 1) > 0) stop(NO_CERTIFICATE, "a share beyond 1");
+    if (!mpq_sgn(honest) || mpq_cmp_ui(honest, 1, 1) > 0) stop(NO_CERTIFICATE, "honest is not in (0, 1]");
     p.rounds = whole(needed(node, "rounds", '0'), 1, 1000000000);
     mpq_init(p.rate);
     mpq_set_ui(p.rate, 1, 1);
@@ -1107,10 +1111,11 @@ static Part part_of(Node *node, const char *relation) {
         if (strcmp(needed(sample, "kind", '"')->text, "poisson") || p.law != 'G')
             stop(UNSUPPORTED, "samples other than Poisson samples with Gaussian noise");
         only(sample, "kind", "rate", NULL);
-        if (strcmp(relation, "add-remove")) stop(NO_CERTIFICATE, "Poisson samples are of add-remove");
+        if (strcmp(relation, "add-remove"))
+            stop(NO_CERTIFICATE, "Poisson samples need the relation add-remove");
         p.sampled = 1;
         rational(p.rate, needed(sample, "rate", '"'));
-        if (!mpq_sgn(p.rate) || mpq_cmp_ui(p.rate, 1, 1) >= 0) stop(NO_CERTIFICATE, "a rate of 1 or more");
+        if (!mpq_sgn(p.rate) || mpq_cmp_ui(p.rate, 1, 1) >= 0) stop(NO_CERTIFICATE, "a rate is not in (0, 1)");
     }
     return p;
 }
@@ -1121,10 +1126,10 @@ static void exact(mpq_t out, Part *parts, size_t count, int what, const mpq_t or
     mpq_inits(x, y, NULL);
     for (size_t i = 0; i < count; i++) {
         Part *p = &parts[i];
-        if (p->sampled) stop(UNSUPPORTED, "an exact claim of samples");
+        if (p->sampled) stop(UNSUPPORTED, "a pure, zCDP or Renyi claim about samples");
         if (what == 0 ? p->law != 'L' : p->law == 'L') {
             if (what == 0) stop(REFUSED, "the largest loss is infinite");
-            stop(UNSUPPORTED, "a divergence of discrete Laplace noise");
+            stop(UNSUPPORTED, "a zCDP or Renyi claim about discrete Laplace noise");
         }
         mpq_set(x, p->shift);
         if (what) {
@@ -1135,7 +1140,8 @@ static void exact(mpq_t out, Part *parts, size_t count, int what, const mpq_t or
         if (p->law == 'G') mpq_div(x, x, p->parameter);
         if (what == 2) {
             mpq_mul(y, order, p->shift);
-            if (p->law == 'D' && mpz_cmp_ui(mpq_denref(y), 1)) stop(UNSUPPORTED, "an order that is not whole");
+            if (p->law == 'D' && mpz_cmp_ui(mpq_denref(y), 1))
+                stop(UNSUPPORTED, "an order whose product with the sensitivity is not an integer");
             mpq_mul(x, x, order);
         }
         mpz_mul_ui(mpq_numref(x), mpq_numref(x), (unsigned long)p->rounds);
@@ -1182,27 +1188,28 @@ int main(int argc, char **argv) {
     if (!file) stop(NO_CERTIFICATE, "usage: kernel certificate.json");
     size_t read = fread(text, 1, TEXT, file), length;
     text[read] = 0;
-    if (read == TEXT || strlen(text) < read) stop(NO_CERTIFICATE, "too long, or a zero byte");
+    if (read == TEXT || strlen(text) < read)
+        stop(NO_CERTIFICATE, "the file is too long or contains a zero byte");
     at = text;
     Node *all = value(0);
     spaces();
-    if (*at || all->kind != '{') stop(NO_CERTIFICATE, "text after the end");
+    if (*at || all->kind != '{') stop(NO_CERTIFICATE, "the file is not one JSON object");
     only(all, "schema", "scope", "parts", "assumptions", "claims", "evidence", "software", "digest", NULL);
     if (strcmp(needed(all, "schema", '"')->text, "dpcore-certificate/1"))
-        stop(NO_CERTIFICATE, "another schema");
+        stop(NO_CERTIFICATE, "the schema is not dpcore-certificate/1");
     char *plain, hex[65], *told = needed(all, "digest", '"')->text;
     FILE *memory = open_memstream(&plain, &length);
     canonical(all, memory, 1);
     fclose(memory);
     sha256((unsigned char *)plain, length, hex);
     if (strncmp(told, "sha256:", 7) || strcmp(told + 7, hex))
-        stop(REFUSED, "the digest is not that of the text");
+        stop(REFUSED, "the digest does not match the text");
     Node *evidence = field(all, "evidence", '{');
     if (!evidence) stop(UNSUPPORTED, "a certificate without evidence");
     only(evidence, "step", "digits", "slots", "cut", NULL);
     mpq_t step;
     rational(step, needed(evidence, "step", '"'));
-    if (!mpq_sgn(step)) stop(NO_CERTIFICATE, "a step of 0");
+    if (!mpq_sgn(step)) stop(NO_CERTIFICATE, "the step is 0");
     const char *relation = needed(needed(all, "scope", '{'), "relation", '"')->text;
     needed(all, "assumptions", '[');
     size_t count = 0, done = 0;
@@ -1212,7 +1219,7 @@ int main(int argc, char **argv) {
     for (Node *n = needed(all, "parts", '[')->child; n; n = n->next) parts[done++] = part_of(n, relation);
     Node *claims = needed(all, "claims", '[')->child;
     if (!claims) stop(NO_CERTIFICATE, "no claims");
-    /* Windows may cost 2^-44 of the smallest delta, or of 2^-100. */
+    /* 2^-44 times the smallest stated delta, or 2^-44 if none is stated. */
     mpq_t least, d;
     mpq_init(least);
     mpq_set_ui(least, 1, 1);
