@@ -28,6 +28,7 @@ from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 
 _FEWEST: Final = 512
+_USUAL: Final = Focus(1.0)
 _LISTED: Final = 1 << 12
 _MOST: Final = 1 << 16
 _STEPS: Final = 4  # distinct cell counts for each factor of 2
@@ -79,9 +80,9 @@ class TabledLoss(LossPart):
         except PrecisionExhausted:
             return None
 
-    def listing(self) -> Listing:
-        r"""All atoms, of about 4096 cells chosen for a tilt of 1."""
-        return _listing(self, Focus(1.0), _LISTED)
+    def listing(self, focus: Focus = _USUAL, count: int = _LISTED) -> Listing:
+        r"""All atoms, of about ``count`` cells."""
+        return _listing(self, focus, count)
 
     @property
     def hidden(self) -> arb:

@@ -38,7 +38,7 @@ from dpcore.numbers.parameter import RationalLike, integer, positive_rational, r
 
 # These constants choose the position and resolution of the sums. Every sum is an enclosure, so a
 # bad choice costs time or width but never invalidates a bound.
-_BITS: Final = 128  # the precision of balls, far below any requested width
+PRECISION: Final = 128  # the bits of balls, far below any requested width
 _BEYOND: Final = 4.0  # later tilts are at most this multiple of the first one
 _ATTEMPTS: Final = 9  # the largest number of sums; the best enclosure so far is then returned
 _LAST: Final = 4  # the last attempts, which only refine the sum at the same position
@@ -64,6 +64,7 @@ _LEAST_SPARE: Final = 1e-306  # floats do not represent smaller masses well
 _CUTS: Final = 4  # the largest number of cuts for a delta that is not known beforehand
 _SEEN: Final = 0.01  # the relative width to which that delta is estimated
 _LESS: Final = 2.0**-8  # a delta below this fraction of the guess needs another cut
+_FAR_BELOW: Final = 3.0  # the nats by which a saddle point may overestimate delta
 _FAR: Final = Fraction(10**9)  # floats place the sum of a larger epsilon here
 
 _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
@@ -86,7 +87,8 @@ class ContourIntegral:
     below 1e-300 as 1e-300. The enclosure is always valid. It is wider than requested if that width
     would take more than a few seconds: if epsilon is a total of losses of large probability, if
     delta is close to 1, or if delta is so small that epsilon is close to the largest loss; the sum
-    of the largest losses is then the upper bound.
+    of the largest losses is then the upper bound. Unless ``patient``, a result for which the saddle
+    point is :meth:`misplaced` is not refined.
 
     >>> from accounting.numerical_composition.gaussian_factor import GaussianPart
     >>> loss = GaussianPart(variance=Fraction(400), shift=1)
@@ -99,6 +101,7 @@ class ContourIntegral:
     """
 
     parts: _Parts
+    patient: bool = True
 
     def __post_init__(self) -> None:
         if not self.parts:
@@ -114,7 +117,7 @@ class ContourIntegral:
         if exact < 0:
             raise InvalidParameter("epsilon", epsilon, "must be >= 0")
         wanted, near = _width(relative), float(min(exact, _FAR))
-        with precision(_BITS), one_thread():
+        with precision(PRECISION), one_thread():
             guess, slope = 1.0, 0.0
             if not self.side:
                 return self._delta(exact, wanted, guess, slope)[0]
@@ -162,7 +165,9 @@ class ContourIntegral:
             return _Aim(rest, error, max(rest.tilt, slope))
 
         best = within(Enclosure(known.lower, certain), Fraction(0), certain)
-        excess = partial(_excess, enough * wanted, _NO_MASS)
+        excess = partial(
+            self._excess, enough * wanted, _NO_MASS, lambda found: (near, float(found.upper))
+        )
         return _refined(parts, evaluate, aim, best, excess, self.side), slope
 
     def epsilon(self, delta: RationalLike, relative: RationalLike) -> Enclosure:
@@ -171,7 +176,7 @@ class ContourIntegral:
         if exact >= 1:
             raise InvalidParameter("delta", delta, "must be < 1")
         wanted = _width(relative)
-        with precision(_BITS), one_thread():
+        with precision(PRECISION), one_thread():
             line = self._cut(float(exact), wanted)
             parts = line.parts
             goal = ball(exact) - _hidden(parts)
@@ -217,19 +222,41 @@ class ContourIntegral:
             found, few = first, sum(count for _, count in parts) < _FEW
             for near_to in sorted({max(wanted, _LOCATED if few else 0), wanted}, reverse=True):
                 enough = near_to if near_to == wanted else _ROUGHLY * near_to
-                found = _refined(
-                    parts, evaluate, aim, found, partial(_excess, enough, _NO_LOSS), self.side
+                excess = partial(
+                    line._excess, enough, _NO_LOSS, lambda found: (float(found.upper), float(exact))
                 )
+                found = _refined(parts, evaluate, aim, found, excess, self.side)
             return found
+
+    def _excess(
+        self,
+        wanted: float,
+        least: Fraction,
+        point: Callable[[Enclosure], tuple[float, float]],
+        found: Enclosure,
+    ) -> float:
+        # The width relative to the requested width; values below `least` count as `least`. It is 0
+        # for a result that is not refined: `point` gives its epsilon and delta.
+        if not found.upper < math.inf:
+            return math.inf
+        if not self.patient and self.misplaced(*point(found)):
+            return 0.0
+        return float(Fraction(found.width) / max(Fraction(found.upper), least)) / wanted
+
+    def misplaced(self, epsilon: float, delta: float) -> bool:
+        r"""Whether the saddle point at ``delta`` is far above ``epsilon``.
+
+        It is for rare large losses; the terms of the sum then exceed it by far.
+        """
+        saddle = saddle_at_delta(math.log(delta) if delta > 0 else -math.inf, self.parts)
+        return saddle.tilt * (saddle.epsilon - epsilon) > _FAR_BELOW
 
     def _cut(self, delta: float, wanted: float) -> ContourIntegral:
         # The same parts without losses too rare to affect this delta.
-        rounds = sum(count for _, count in self.parts)
-        spare = _SPARED * delta * wanted / rounds
-        if not self.side or spare < _LEAST_SPARE:
+        spare = spare_mass(delta, wanted, sum(count for _, count in self.parts))
+        if not self.side or not spare:
             return self
-        spare = 2.0 ** math.floor(math.log2(spare))
-        return ContourIntegral(parts=tuple((each.cut(spare, wanted), k) for each, k in self.parts))
+        return replace(self, parts=tuple((each.cut(spare, wanted), k) for each, k in self.parts))
 
     @property
     def side(self) -> int:
@@ -247,11 +274,13 @@ def _refined(
     side: int,
 ) -> Enclosure:
     # Reduce the smoothing until the enclosure is narrow or the next sum is too long.
+    if excess(best) <= 1:
+        return best
     aimed = aim(best)
-    tau = _smoothing(aimed)
+    tau = smoothing(aimed.error, aimed.slope)
     reached, patience, power, last = _MOST_SMOOTHING, 1.0, 2.0, (0.0, 0.0)
     for attempt in range(_ATTEMPTS):
-        total = _sum(parts, aimed.saddle, min(aimed.error, _MOST_ERROR) * patience, tau)
+        total = sum_at(parts, aimed.saddle, min(aimed.error, _MOST_ERROR) * patience, tau)
         if total is None:
             tau = math.sqrt(tau * reached)
             if tau > 0.5 * reached:
@@ -271,7 +300,7 @@ def _refined(
         if math.isclose(aimed.saddle.tilt, placed, rel_tol=_SAME) and total.at_its_finest():
             break
         if best == before and attempt < _ATTEMPTS - _LAST:
-            tau, reached = _smoothing(aimed), _MOST_SMOOTHING
+            tau, reached = smoothing(aimed.error, aimed.slope), _MOST_SMOOTHING
             continue
         tau *= 0.7 * over ** (-1 / power)
         patience *= min(0.125, 0.5 / over)
@@ -285,19 +314,28 @@ def _led(total: ContourSum, goal: arb, otherwise: float) -> float:
     return max(at - float((goal / most).log()) / c, otherwise) if 0 < most < goal else otherwise
 
 
-def _smoothing(aimed: _Aim) -> float:
-    # The smoothing changes delta by about tau^2 slope (slope + 1) delta.
-    return 0.75 * math.sqrt(min(aimed.error, _MOST_ERROR) / (aimed.slope * (aimed.slope + 1)))
+def spare_mass(delta: float, wanted: float, rounds: int) -> float:
+    r"""The mass of losses that each round may count as infinite for a relative width."""
+    spare = _SPARED * delta * wanted / rounds
+    return 2.0 ** math.floor(math.log2(spare)) if spare >= _LEAST_SPARE else 0.0
 
 
-def _sum(parts: _Parts, saddle: Saddle, error: float, tau: float) -> ContourSum | None:
+def smoothing(error: float, slope: float) -> float:
+    r"""A tau for a relative error in delta, which it changes by about tau^2 slope (slope + 1)."""
+    return 0.75 * math.sqrt(min(error, _MOST_ERROR) / (slope * (slope + 1)))
+
+
+def sum_at(
+    parts: tuple[tuple[LossPart, int], ...], saddle: Saddle, error: float, tau: float
+) -> ContourSum | None:
+    r"""The sum at a saddle point, for a relative ``error`` in delta; None if it is too long."""
     # Atoms cost more than frequencies: listings may add more variance than the smoothing.
     listed = any(part.above is not None and part.outputs == math.inf for part, _ in parts)
-    smoothing = float(np.float32(min(tau * _LISTED if listed else tau, _MOST_SMOOTHING)))
-    share = _COARSER * smoothing * smoothing / len(parts)
+    chosen_tau = float(np.float32(min(tau * _LISTED if listed else tau, _MOST_SMOOTHING)))
+    share = _COARSER * chosen_tau * chosen_tau / len(parts)
     tilt, focus = Fraction(saddle.tilt), saddle.focus
     factors = [(part.factor(tilt, share / count, focus), count) for part, count in parts]
-    chosen = window(factors, saddle, error, smoothing)
+    chosen = window(factors, saddle, error, chosen_tau)
     return None if chosen is None else contour_sum(factors, chosen)
 
 
@@ -313,13 +351,6 @@ def _hidden(parts: _Parts) -> arb:
 
 def _largest(parts: _Parts) -> arb:
     return sum((count * part.largest for part, count in parts), arb(0))
-
-
-def _excess(wanted: float, least: Fraction, found: Enclosure) -> float:
-    # The width relative to the requested width; values below `least` count as `least`.
-    if not found.upper < math.inf:
-        return math.inf
-    return float(Fraction(found.width) / max(Fraction(found.upper), least)) / wanted
 
 
 def _width(relative: RationalLike) -> float:

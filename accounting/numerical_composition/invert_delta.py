@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Final
+from typing import Final, Protocol
 
 from flint import arb
 
-from accounting.numerical_composition.error_bounds import ContourSum
+from accounting.numerical_composition.error_bounds import Window
 from dpcore.numbers.enclosure import Enclosure, End, round_down
 
 _STEPS: Final = 60
@@ -24,7 +24,24 @@ _GROWTH: Final = 4
 _BLURRED: Final = 2.0**-10
 
 
-def epsilon_between(total: ContourSum, goal: arb, largest: End) -> Enclosure:
+class CurveSum(Protocol):
+    r"""Proven bounds on a curve, from sums near one point of it."""
+
+    @property
+    def window(self) -> Window:
+        r"""The place of the sums: its epsilon and tilt direct the search."""
+        ...
+
+    def bounds(self, epsilon: Fraction) -> tuple[arb, arb]:
+        r"""The (lower, upper) bounds at ``epsilon``."""
+        ...
+
+    def logarithm(self, epsilon: float, *, upper: bool) -> tuple[float, float]:
+        r"""The approximate log of a bound and its derivative."""
+        ...
+
+
+def epsilon_between(total: CurveSum, goal: arb, largest: End) -> Enclosure:
     r"""An enclosure of the epsilon >= 0 at which E[(1 - e^(epsilon - L))+; L < oo] = ``goal`` > 0.
 
     It is 0 if the curve at 0 is below ``goal``. ``largest`` >= 0 is a known upper bound; the lower
@@ -45,7 +62,7 @@ def epsilon_between(total: ContourSum, goal: arb, largest: End) -> Enclosure:
     return Enclosure(lower, upper)
 
 
-def _proposed(total: ContourSum, goal: arb, place: tuple[float, float], *, upper: bool) -> float:
+def _proposed(total: CurveSum, goal: arb, place: tuple[float, float], *, upper: bool) -> float:
     # Newton's method on log delta, and a second time with the error of the bound at that point.
     target = float(goal.log())
     near = _newton(total, target, place, upper=upper)
@@ -56,7 +73,7 @@ def _proposed(total: ContourSum, goal: arb, place: tuple[float, float], *, upper
     return _newton(total, target - error, (near, place[1]), upper=upper)
 
 
-def _newton(total: ContourSum, target: float, place: tuple[float, float], *, upper: bool) -> float:
+def _newton(total: CurveSum, target: float, place: tuple[float, float], *, upper: bool) -> float:
     # Newton's method within a bracket, since a step from a plateau of the curve may lead anywhere.
     near, high = place
     low, leap = 0.0, _LEAP / total.window.tilt

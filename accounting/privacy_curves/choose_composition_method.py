@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
@@ -26,6 +26,7 @@ from accounting.law_pairs.polya import RevealingPair
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.numerical_composition.compose_plds import ContourIntegral
 from accounting.numerical_composition.factor import LossPart
+from accounting.numerical_composition.few_large_losses import FewLargeLosses
 from accounting.numerical_composition.few_outcomes import MANY_OUTCOMES, MOST_OUTCOMES, Enumeration
 from accounting.numerical_composition.gaussian_factor import LEAST_VARIANCE, GaussianPart
 from accounting.pairs.enclose import MOST_BITS, better, enclose_delta, enclose_epsilon, narrowed
@@ -52,6 +53,8 @@ _NARROW: Final = 10**4
 _UNSEEN: Final = 1e-30  # outcomes of less mass are not enumerated
 
 _Counted = TypeVar("_Counted")
+
+_Engine: TypeAlias = "Enumeration | ContourIntegral | FewLargeLosses"
 
 Law: TypeAlias = Pair | NormalLoss | LossPart
 """An independent part of a round: a pair of laws, or a loss that bounds it from one side."""
@@ -153,7 +156,10 @@ class ComposedLoss:
                 return Enclosure.exactly(0)
             case ContourIntegral() as line:
                 return self._composed(
-                    lambda each, width: each.delta(epsilon, width), line, relative
+                    lambda each, width: each.delta(epsilon, width),
+                    line,
+                    relative,
+                    lambda best: (float(epsilon), float(best.upper)),
                 )
             case NormalLoss() as normal:
                 return normal.delta(epsilon, _bits(relative))
@@ -176,7 +182,10 @@ class ComposedLoss:
                 return Enclosure.exactly(0)
             case ContourIntegral() as line:
                 found = self._composed(
-                    lambda each, width: each.epsilon(delta, width), line, relative
+                    lambda each, width: each.epsilon(delta, width),
+                    line,
+                    relative,
+                    lambda best: (float(best.upper), float(delta)),
                 )
                 largest = self.largest().upper
                 return Enclosure(min(found.lower, largest), min(found.upper, largest))
@@ -188,18 +197,25 @@ class ComposedLoss:
 
     def _composed(
         self,
-        ask: Callable[[Enumeration | ContourIntegral, Fraction], Enclosure | None],
+        ask: Callable[[_Engine, Fraction], Enclosure | None],
         line: ContourIntegral,
         relative: Fraction,
+        point: Callable[[Enclosure], tuple[float, float]],
     ) -> Enclosure:
-        # Few outcomes are enumerated immediately, more of them if the integral is too wide.
+        # Few outcomes are enumerated immediately, more of them if the integral is too wide; rounds
+        # with rare large losses are then divided. `point` gives (epsilon, delta) of a result.
         few, many = (Enumeration(parts=line.parts, most=k) for k in (MOST_OUTCOMES, MANY_OUTCOMES))
+        first = replace(line, patient=len(line.parts) > 1)
         best = Enclosure(Fraction(0), math.inf)
-        for engine in (few, line, many):
+        engines: list[_Engine] = [few, first]
+        for engine in engines:
             found = ask(engine, relative)
             best = best if found is None else better(best, found, line.side)
             if best.lower == math.inf or _width(best) <= _WIDE * relative:
                 return best
+            if engine is first:
+                divided = FewLargeLosses.of(line, *point(best))
+                engines += [many] if divided is None else [divided, line, many]
         for rough in _ROUGHER:
             # An integral of a larger requested width may still be narrower.
             found = ask(line, rough) if _MUCH * relative < rough < _width(best) else None

@@ -55,6 +55,7 @@ from dpcore.laws.poisson import Poisson as PoissonNoise
 from dpcore.local import RandomisedResponse
 from dpcore.selection import NoisyMax
 from tests.support.accounting.bound_ends import ends
+from tests.support.accounting.brute_force import two_samples
 from tests.support.accounting.release_lists import curve, sampled
 from tests.support.dpcore.refusals import refusal, refused
 
@@ -351,36 +352,13 @@ def test_few_samples_of_wide_noise_have_narrow_bounds(sigma: int, relation: Rela
 
 
 def test_two_samples_of_wide_noise_agree_with_quadrature() -> None:
-    r"""Condition on the loss of one round; that of the other has a closed form."""
-    sigma, rate, delta = 1000, mpf("0.01"), mpf("1e-30")
-    move, mean = mpf(1) / sigma, mpf(1) / (2 * sigma**2)
-
-    def loss(x: mpf) -> mpf:
-        return mpmath.log1p(rate * mpmath.expm1(x * move - mean))
-
-    def one(epsilon: mpf, sign: int) -> mpf:
-        # The hockey-stick divergence of (mixture, N(0, 1)) for sign 1, of the swapped pair for -1.
-        grown = 1 + mpmath.expm1(sign * epsilon) / rate
-        if grown <= 0:
-            return (1 - mpmath.exp(epsilon)) if sign > 0 else mpf(0)
-        at = (mpmath.log(grown) + mean) / move
-        tail = mpmath.ncdf(-sign * at)
-        mixed = (1 - rate) * tail + rate * mpmath.ncdf(-sign * (at - move))
-        here, there = (mixed, tail) if sign > 0 else (tail, mixed)
-        return here - mpmath.exp(epsilon) * there
-
-    def two(epsilon: mpf, sign: int) -> mpf:
-        def part(x: mpf) -> mpf:
-            density = mpmath.npdf(x)
-            if sign > 0:
-                density = (1 - rate) * density + rate * mpmath.npdf(x - move)
-            return density * one(epsilon - sign * loss(x), sign)
-
-        return mpmath.quad(part, mpmath.linspace(-25, 25, 9))
-
-    noise = Description(noise=Gaussian(sigma=sigma), sensitivity=1, scheme=Poisson(rate="1/100"))
-    found = ends(compose((guarantee(noise), 2)).epsilon("1e-30"))
-    with mpmath.workdps(60):
+    sigma, rate, delta = "1000", "1/100", "1e-30"
+    noise = Description(noise=Gaussian(sigma=sigma), sensitivity=1, scheme=Poisson(rate=rate))
+    found = ends(compose((guarantee(noise), 2)).epsilon(delta))
+    assert found.width <= found.upper / 10**6
+    with mpmath.workdps(40):
         exact = (Fraction(found.lower), Fraction(found.upper))
-        low, high = (mpf(end.numerator) / end.denominator for end in exact)
-        assert max(two(low, 1), two(low, -1)) >= delta >= max(two(high, 1), two(high, -1))
+        for end, is_below in zip(exact, (True, False), strict=True):
+            at = mpf(end.numerator) / end.denominator
+            truth = max(two_samples(sigma, Fraction(rate), at, sign, pieces=8) for sign in (1, -1))
+            assert (truth >= mpf(delta)) == is_below

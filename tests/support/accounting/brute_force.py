@@ -196,3 +196,34 @@ def agrees(
         if not (close(found(point), exact, relative="1e-28") or abs(exact) < mpmath.mpf("1e-27")):
             return False
     return True
+
+
+def two_samples(sigma: str, rate: Fraction, epsilon: Any, sign: int, *, pieces: int = 56) -> Any:
+    r"""The delta of two Poisson samples of Gaussian noise, by quadrature over one of them.
+
+    The loss of the other one has a closed form. ``sign`` is 1 for (mixture, N(0, 1)), -1 for the
+    swapped pair.
+    """
+    share, move = real(rate), 1 / real(sigma)
+    mean = move**2 / 2
+
+    def loss(x: Any) -> Any:
+        return mpmath.log1p(share * mpmath.expm1(x * move - mean))
+
+    def one(level: Any) -> Any:
+        grown = 1 + mpmath.expm1(sign * level) / share
+        if grown <= 0:
+            return (1 - mpmath.exp(level)) if sign > 0 else mpmath.mpf(0)
+        at = (mpmath.log(grown) + mean) / move
+        tail = mpmath.ncdf(-sign * at)
+        mixed = (1 - share) * tail + share * mpmath.ncdf(-sign * (at - move))
+        here, there = (mixed, tail) if sign > 0 else (tail, mixed)
+        return here - mpmath.exp(level) * there
+
+    def part(x: Any) -> Any:
+        density = mpmath.npdf(x)
+        if sign > 0:
+            density = (1 - share) * density + share * mpmath.npdf(x - move)
+        return density * one(epsilon - sign * loss(x))
+
+    return mpmath.quad(part, mpmath.linspace(-14, 14, pieces + 1))
