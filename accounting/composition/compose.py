@@ -41,6 +41,7 @@ from accounting.law_pairs.discrete_laplace import LaplacePair
 from accounting.pairs.ball_arithmetic import BEYOND_FLOATS
 from accounting.privacy_curves.choose_composition_method import ComposedLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs, Laws, over_totals
+from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.release_curve import ByOrder, OneRelease
 from dpcore.cli.terminal import html_table
 from dpcore.errors import InvalidParameter, PrecisionExhausted
@@ -337,12 +338,15 @@ def for_a_user(parts: Iterable[tuple[Guarantee, int]], scope: Scope) -> Composit
 
 
 def _together(read: Iterable[_Part], scope: Scope) -> Composition:
-    counts: dict[Guarantee, int] = {}
+    parts: dict[Guarantee, tuple[Guarantee, int]] = {}
     assumptions: dict[str, None] = {}
     for source, rounds, _, reasons in read:
-        counts[source] = counts.get(source, 0) + rounds
+        first, count = parts.get(source, (source, 0))
+        if isinstance(first, ReportCurve) and first.text != source.text:
+            first = replace(first, report="")  # two mechanisms with one curve have no common name
+        parts[source] = (first, count + rounds)
         assumptions |= dict.fromkeys(reasons)
-    return Composition(parts=tuple(counts.items()), scope=scope, assumptions=tuple(assumptions))
+    return Composition(parts=tuple(parts.values()), scope=scope, assumptions=tuple(assumptions))
 
 
 def renyi_of(source: Guarantee, order: Fraction, relative: RationalLike | None = None) -> Bound:

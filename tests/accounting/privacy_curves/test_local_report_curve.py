@@ -177,6 +177,17 @@ def test_a_curve_is_written_read_and_charged() -> None:
     assert alone == found.pure().upper
 
 
+def test_equal_curves_of_two_mechanisms_have_no_name_of_one_of_them() -> None:
+    one, other = RandomisedResponse(epsilon=1, values=2), SubsetSelection(epsilon=1, values=2)
+    assert guarantee(one) == guarantee(other)
+    for mechanisms, text in (
+        ((one, one), "randomised-response:epsilon=1,values=2"),
+        ((one, other, one), "a local report of epsilon 1"),
+    ):
+        ((part, rounds),) = compose(*mechanisms).parts
+        assert (part.text, rounds) == (text, len(mechanisms))
+
+
 @pytest.mark.parametrize(
     ("key", "value"), [("ratio", "1"), ("ratio", "1/2"), ("distance", "0"), ("distance", "2/3")]
 )
