@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.outputs.tables import Table, is_table, read_table
+from audit.outputs.tables import VALUES, Table, is_table, read_table
 
 Exact: TypeAlias = int | float | Fraction | Decimal
 r"""The types of finite numbers that can be compared exactly with each other."""
@@ -375,7 +375,9 @@ ALL_BASES: Final[dict[type, Callable[[Any], Any]]] = {
 }
 r"""As :data:`BASES`, and for arrays."""
 
-_WRITERS[Table] = lambda value, objects: _row(value.parts(), objects)
+_WRITERS[Table] = lambda value, objects: _dict(
+    {**value.fixed, **value.more, VALUES: value.values}, objects
+)
 
 
 class StandIn:

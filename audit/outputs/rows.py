@@ -9,6 +9,7 @@ and an object of an unknown class by its repr and its attributes. Each output is
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import datetime as dt
 import enum
@@ -17,10 +18,11 @@ import math
 import re
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 from urllib.parse import unquote
 
@@ -39,6 +41,7 @@ from audit.outputs.identity import (
 )
 from audit.outputs.output_parser import Outputs, concatenate
 from audit.outputs.reading import as_float
+from audit.outputs.tables import VALUES
 
 Floats: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.int32]
@@ -64,6 +67,11 @@ NUMBER: Final = re.compile(r"(?<![0-9A-Za-z_.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-
 MOST_DIGITS: Final = 400
 _NAMES: Final = {"float64": "float", "int64": "int"}
 _KEY: Final = re.compile(r"(?<=[(, ])('(?:[^'\\]|\\.)*'): ")
+_TABLE: Final = re.compile(r"[\w.<>]+[({]")
+_PART: Final = re.compile(r"""(?<=[({ ])(['"])(the (?:(?!\1).)+)\1: """)
+_QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+_ITEMS: Final = re.compile(rf"^\w+{{.*'{VALUES}': \((\[[^\[\]]*\]),\)}}$")
+_MOST_SHOWN: Final = 80
 _PRINTED: Final = re.compile(rb"[\t\n\r\x20-\x7e]+")
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
@@ -270,14 +278,13 @@ def _numpy(value: Any, path: str, cells: Cells) -> str:
 
 
 def _table(name: str, table: Any, path: str, cells: Cells) -> str:
-    columns = table.columns or (table.name,) * len(table.types)
     parts = []
-    for key, kind, values in zip(columns, table.types, table.values, strict=True):
+    for key, values in zip(table.columns or (None,) * len(table.values), table.values, strict=True):
         own = path + _step(key) if table.columns else path
-        parts.append(f"{_named(key)}: {kind}{_items(values, own, cells)}")
-    labels = f", index {identity((table.index, table.axes))}" if table.axes else ""
+        parts.append(f"{_named(key)}: {_items(values, own, cells)}")
+    parts += [f"{_named(words)}: {identity(part)}" for words, part in table.fixed.items()]
     more = _fields(table.more.items(), path, cells) if table.more else ""
-    return f"{name}({', '.join(parts)}{labels}){more}"
+    return f"{name}({', '.join(parts)}){more}"
 
 
 _Reader: TypeAlias = Callable[[Any, str, Cells], str]
@@ -323,6 +330,55 @@ def path_of(text: str) -> str:
     r"""Parse a path that is written without its first dot, and with ``%2B`` for a plus sign."""
     path = unquote(text)
     return path if not path or path[0] in "[{" else f".{path}"
+
+
+def table_parts(text: str) -> dict[str, str]:
+    r"""The parts of a table except its values, in its identity or structure; empty if it is none.
+
+    >>> import pandas as pd
+    >>> table_parts(identity(pd.DataFrame({"n": [1]})))["the type of column n"]
+    "'int64'"
+    """
+    # A structure is a label, which is written as a quoted text.
+    text = ast.literal_eval(text) if text[:1] in {"'", '"'} else text
+    found: list[re.Match[str]] = []
+    depth = done = 0
+    for match in _PART.finditer(text) if _TABLE.match(text) else ():
+        passed, done = _QUOTED.sub("", text[done : match.start()]), match.end()
+        depth += sum(map(passed.count, "([{")) - sum(map(passed.count, ")]}"))
+        found += [match] if depth == 1 else []
+    ends = (*(match.start() for match in found[1:]), len(text) - 1)
+    parts = {
+        match[2]: text[match.end() : end].removesuffix(", ")
+        for match, end in zip(found, ends, strict=False)
+    }
+    # The identity ends with the values: without them at the end it was not parsed.
+    whole = VALUES in parts or not text.endswith("}")
+    return {part: value for part, value in parts.items() if whole and part != VALUES}
+
+
+def table_words(inside: Sequence[str], outside: Sequence[str], world: str) -> str | None:
+    r"""Describe the first part in which all tables of two sets differ, by identity or structure."""
+    mine, others = ([table_parts(text) for text in texts] for texts in (inside, outside))
+    for part in dict.fromkeys(chain(*mine, *others)):
+        here, there = ({each.get(part) for each in found} for found in (mine, others))
+        if not there or not here.isdisjoint(there):
+            continue
+        if here == {None}:
+            return f"output has no {part.removeprefix('the ')}"
+        shown = _shown(here.pop() or "") if len(here) == 1 else None
+        return f"{part} as on dataset {world}" if shown is None else f"{part} = {shown}"
+    return None
+
+
+def _shown(value: str) -> str | None:
+    # A short plain value, also of the items of an index; None for any other.
+    items = _ITEMS.search(value)
+    text = items[1] if items else value
+    with suppress(ValueError, SyntaxError):
+        if len(text) <= _MOST_SHOWN and ast.literal_eval(text) is not ...:
+            return text
+    return None
 
 
 def structure_words(inside: Sequence[str], outside: Sequence[str]) -> str | None:

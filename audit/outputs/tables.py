@@ -8,7 +8,7 @@ Neither library is imported here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,24 +17,24 @@ import numpy as np
 LIBRARIES: Final = frozenset({"pandas", "polars"})
 r"""The libraries whose tables are read."""
 
+VALUES: Final = "the values"
+r"""The description of all values of a table."""
+
 _known: Final[dict[type, bool]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    r"""A table by columns: their names, types and values; ``index`` has the row labels, if any.
+    r"""A table by columns; a Series or an index is one column, without a name in ``columns``.
 
-    A Series is one column, called ``name``. ``axes`` has the class, type, names, frequency and
-    range of each index of pandas, also of that of the columns; ``more`` has properties that need
-    not follow from the values: categories, levels, flags and attributes.
+    ``fixed`` has the other parts of the structure by their descriptions: names, types, the labels
+    of rows, and the class, type, names, frequency and range of each index of pandas. ``more`` has
+    what the values need not contain: categories, levels, flags and attributes.
     """
 
-    name: Hashable
     columns: tuple[Hashable, ...]
-    types: tuple[str, ...]
-    index: tuple[Hashable, ...] | None
     values: tuple[list[Any], ...]
-    axes: tuple[tuple[Hashable, ...], ...]
+    fixed: dict[str, Any]
     more: dict[str, Any]
 
     def parts(self) -> tuple[Any, ...]:
@@ -63,28 +63,47 @@ def read_table(output: Any) -> Table:
     r"""Read all that a recipient of a DataFrame, a Series or an index sees."""
     columns = columns_of(output)
     several = _has(output, "columns")
+    names = tuple(output.columns) if several else ()
+    parts = dict(zip(_described(names) if several else [VALUES], columns, strict=True))
     index: Any = output.index if _has(output, "index") else None
-    axes = {"index": index, "columns": output.columns if several else None, "": output}
-    axes = {name: axis for name, axis in axes.items() if _has(axis, "names")}
-    omitted: dict[Any, Any] = {i: _omitted(column) for i, column in enumerate(columns)}
-    omitted |= {name: _omitted(axis) for name, axis in axes.items() if name}
-    more = {name: getattr(output, name) for name in getattr(type(output), "_metadata", ())}
-    more |= {
-        "_name": None,
-        "attrs": getattr(output, "attrs", None),
-        "types": _without_empty(omitted),
-    }
-    if not getattr(getattr(output, "flags", None), "allows_duplicate_labels", True):
-        more["allows_duplicate_labels"] = False
-    return Table(
-        name=None if several else output.name,
-        columns=tuple(output.columns) if several else (),
-        types=tuple(str(column.dtype) for column in columns),
-        index=tuple(index.to_list()) if "index" in axes else None,
-        values=tuple(column.to_list() for column in columns),
-        axes=tuple(map(_axis, axes.values())),
-        more=_without_empty(more),
+    axes = {"the index": index, "the columns": output.columns if several else None}
+    axes = {of: axis for of, axis in axes.items() if _has(axis, "names")}
+    own = {VALUES: output} if _has(output, "names") else {}
+    fixed: dict[str, Any] = {"the columns": names} if several else {"the name": output.name}
+    fixed |= {f"the type of {of}": str(column.dtype) for of, column in parts.items()}
+    fixed["the index labels"] = tuple(index.to_list()) if "the index" in axes else None
+    fixed |= _of_each(axes | own, _axis)
+    own_names = [name for name in getattr(type(output), "_metadata", ()) if name != "_name"]
+    more = _of_each(parts | axes, _omitted)
+    more = _without_empty(
+        more | {f"the attribute {each}": getattr(output, each) for each in own_names}
     )
+    attrs = getattr(output, "attrs", None) or {}
+    if all(type(name) is str for name in attrs):
+        more |= {f"the attribute attrs[{name!r}]": value for name, value in attrs.items()}
+    else:
+        more["the attribute attrs"] = attrs
+    if not getattr(getattr(output, "flags", None), "allows_duplicate_labels", True):
+        more["the flag allows_duplicate_labels"] = False
+    return Table(
+        columns=names,
+        values=tuple(column.to_list() for column in columns),
+        fixed=_without_empty(fixed),
+        more=more,
+    )
+
+
+def _described(names: tuple[Hashable, ...]) -> list[str]:
+    # Different for each column.
+    plain = all(type(name) in {str, int} for name in names)
+    found = [f"column {name}" for name in names] if plain else []
+    distinct = len(set(found)) == len(names)
+    return found if distinct else [f"column {place}" for place in range(len(names))]
+
+
+def _of_each(labels: dict[str, Any], parts_of: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    found = ((of, parts_of(each)) for of, each in labels.items())
+    return {f"the {name} of {of}": part for of, parts in found for name, part in parts.items()}
 
 
 def _has(value: Any, name: str) -> bool:
@@ -100,10 +119,15 @@ def _without_empty(parts: dict[Any, Any]) -> dict[Any, Any]:
     }
 
 
-def _axis(index: Any) -> tuple[Hashable, ...]:
+def _axis(index: Any) -> dict[str, Any]:
     steps = tuple(getattr(index, name, None) for name in ("start", "stop", "step"))
-    freq = getattr(index, "freqstr", None)
-    return type(index).__name__, str(index.dtype), tuple(index.names), freq, steps
+    return {
+        "class": type(index).__name__,
+        "type": str(index.dtype),
+        "names": tuple(index.names),
+        "frequency": getattr(index, "freqstr", None),
+        "range": steps if any(step is not None for step in steps) else None,
+    }
 
 
 def _omitted(labels: Any) -> dict[str, Any]:
@@ -122,8 +146,8 @@ def _omitted(labels: Any) -> dict[str, Any]:
     return _without_empty(
         {
             "categories": categories if is_table(type(categories)) else None,
-            "ordered": getattr(labels.dtype, "ordered", None),
-            "masked": masked or None,
+            "order of the categories": getattr(labels.dtype, "ordered", None),
+            "numbers under the mask": masked or None,
         }
     )
 

@@ -21,7 +21,7 @@ from audit.formats.result import Facts, fact
 from audit.formats.shorten import shortened
 from audit.outputs.identity import Name, display_name
 from audit.outputs.reading import Integers, NumberLine, Place, Reading
-from audit.outputs.rows import display_path, path_of, structure_words
+from audit.outputs.rows import display_path, path_of, structure_words, table_parts, table_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,9 +388,11 @@ class Witness(Facts):
 
     def through(self, feature: str | None) -> Witness:
         r"""The same witness for a feature of the output, given by its name."""
-        if feature is None or self.where is None:
+        if self.where is None:
             return self
-        words = (self.score or {}).get("words") or _structure_words(feature, self.where)
+        words = (self.score or {}).get("words") or _label_words(feature, self.where, self.world)
+        if feature is None:
+            return replace(self, event=words or self.event)
         return replace(
             self, feature=feature, event=words or self.where.words(_feature_words(feature))
         )
@@ -412,15 +414,23 @@ def _feature_words(feature: str) -> str:
     return "output" if feature == "identity" else f"{feature}(output)"
 
 
-def _structure_words(feature: str, event: Event) -> str | None:
-    if feature != "structure":
+def _label_words(feature: str | None, event: Event, world: Literal["A", "B"]) -> str | None:
+    # The difference of structures and of tables; None if the event is best described by its items.
+    labels = slice(event.cells.intervals, -1)
+    chosen, other = event.chosen[labels], event.cells.counts[0 if world == "B" else 1, labels] > 0
+    if feature not in {None, "identity", "structure"} or not chosen.any():
         return None
-    inside = [bool(each) for each in event.chosen[event.cells.intervals : -1]]
-    names = [display_name(name) for name in event.cells.labels]
-    return structure_words(
-        [name for name, chosen in zip(names, inside, strict=True) if chosen],
-        [name for name, chosen in zip(names, inside, strict=True) if not chosen],
-    )
+    names = list(event.cells.labels)
+
+    def listed(which: NDArray[np.bool_]) -> list[str]:
+        return [display_name(names[place]) for place in np.flatnonzero(which).tolist()]
+
+    # The text of a large array is not made if the first label is not a table.
+    of_tables = bool(table_parts(listed(chosen)[0]))
+    words = table_words(listed(chosen), listed(other & ~chosen), world) if of_tables else None
+    if words or feature != "structure":
+        return words
+    return structure_words(listed(chosen), listed(~chosen))
 
 
 def witness_of(

@@ -13,10 +13,11 @@ import pytest
 from audit.errors import TargetFailed
 from audit.outputs.copies import captured
 from audit.outputs.identity import identity, unread_attributes
-from audit.outputs.rows import row_of
+from audit.outputs.rows import row_of, table_words
 from audit.outputs.wire import Objects, pack, unpack
 from audit.report.audit_report import AuditReport
 from audit.run_audit import audit
+from audit.statistical_tests.event import Witness
 from tests.support.dpcore.refusals import refusal
 
 DAYS: Final = pd.date_range("2020-01-01", periods=2)
@@ -132,6 +133,62 @@ def test_a_table_that_reveals_the_dataset_is_refuted(name: str) -> None:
     assert not any("not measured" in warning for warning in leak.warnings)
     twin = audited(lambda d, rng: make(values[int(rng.integers(2))]))
     assert twin.verdict == "not_refuted"
+
+
+WORDS: Final = {
+    "categories": "the categories of column city = ['oslo', 'paris']",
+    "levels": "the levels of the index as on dataset B",
+    "attribute": "the attribute place = 'oslo'",
+    "frequency": "output has no frequency of the index",
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_a_witness_names_the_part_of_a_table_that_differs(name: str) -> None:
+    make, *values = TABLES[name]
+    found = audited(lambda d: make(values[d])).witness
+    assert isinstance(found, Witness)
+    assert found.event == WORDS[name]
+    assert str(found).startswith(f"{WORDS[name]}: 0 of ")
+
+
+def test_a_witness_names_the_part_that_differs_beside_noise() -> None:
+    def typed(d: int, rng: Any) -> Any:
+        found = pd.DataFrame({"n": pd.Series([rng.normal()], dtype=f"float{32 << d}")})
+        found.attrs["source"] = "the same"
+        return found
+
+    found = audited(typed).witness
+    assert isinstance(found, Witness)
+    assert found.event == "the type of column n = 'float64'"
+
+
+def test_values_do_not_name_the_part_that_differs() -> None:
+    odd = [":(", "', 'the name': 'x', ", "}", "it's", '"']
+    inside, outside = (
+        [
+            str(identity(pd.DataFrame({"a": [text], "b": pd.Series([x], dtype=kind)}, index=[0])))
+            for x, text in enumerate(odd)
+        ]
+        for kind in ("int8", "int64")
+    )
+    assert table_words(inside, outside, "A") == "the type of column b = 'int8'"
+    # Labels of rows that contain brackets hide no part, and no value counts as one.
+    inside, outside = (
+        [str(identity(pd.DataFrame({"a": [x]}, index=pd.Index([":("], name=name)))) for x in (1, 2)]
+        for name in ("x", "y")
+    )
+    assert table_words(inside, outside, "A") == "the names of the index = ('x',)"
+    assert table_words(inside, inside, "A") is None
+    assert table_words(["{'the type of a': 1}"], ["{'the type of a': 2}"], "A") is None
+
+
+def test_columns_of_one_name_are_told_apart() -> None:
+    both = [pd.DataFrame([[1, 1]], columns=["n", "n"]) for _ in range(2)]
+    first, second = (table.astype({"n": "int64"}) for table in both)
+    second = pd.concat([second.iloc[:, :1], second.iloc[:, 1:].astype("int8")], axis=1)
+    words = table_words([str(identity(first))], [str(identity(second))], "A")
+    assert words == "the type of column 1 = 'int64'"
 
 
 def test_tables_are_read_in_the_same_way_in_another_process() -> None:
