@@ -342,14 +342,21 @@ def _of_run(releases: Sequence[Release]) -> tuple[Composition | PrivacyCurve, _K
 
 
 def _draft(total: Composition | PrivacyCurve, kinds: _Kinds) -> Certificate:
-    # The sensitivity, or the members of a sample, already cover the group: it has no field itself.
-    scope = replace(total.scope, group=1).to_json()
+    # A group has no field: the parts have its sensitivity or its members, and an assumption states
+    # its size.
+    scope, group = replace(total.scope, group=1).to_json(), total.scope.group
+    grouped = (
+        f"groups: at most {group} {scope['unit']}s differ; without sampling, a sensitivity or a "
+        "stated claim is that of all of them together"
+    )
     parts = tuple(_part(source, honest, rounds) for (source, honest), rounds in kinds.items())
     required = required_assumptions({"scope": scope, "parts": parts})
+    whole = group > 1 and any("sampling" not in part for part in parts)
+    stated = (*([grouped] if whole else []), *map(ascii_text, total.assumptions))
     return Certificate(
         scope=scope,
         parts=parts,
-        assumptions=tuple(dict.fromkeys((*required, *map(ascii_text, total.assumptions)))),
+        assumptions=tuple(dict.fromkeys((*required, *stated))),
         claims=(),
         software={"name": "dpcore", "version": version("dpcore")},
     )

@@ -92,6 +92,27 @@ def certified(run: Command, tmp_path: Path) -> Certified:
     return made
 
 
+def test_a_group_without_sampling_has_the_sensitivity_of_its_units(
+    run: Command, tmp_path: Path
+) -> None:
+    made: dict[str, Any] = {}
+    for words in ("--group 3", "--sensitivity 3"):
+        file = tmp_path / f"{len(made)}.json"
+        noise = "--noise discrete-laplace:scale=9 --rounds 20"
+        answer = run(*f"certify {noise} {words} --delta {DELTA} --evidence -o {file}".split())
+        assert answer.code == 0, answer.err
+        made[words] = json.loads(file.read_text("utf-8"))
+    group, one = made.values()
+    for key in ("scope", "parts", "claims"):
+        assert group[key] == one[key]
+    (more,) = set(group["assumptions"]) - set(one["assumptions"])
+    assert more.startswith("groups: at most 3 contributions differ")
+    verdict = verify(group)
+    assert (verdict.holds, verdict.proof) == (True, "kernel")
+    least = Fraction(group["claims"][0]["lower"])
+    assert not verify(moved(group, "upper", least * Fraction(99, 100))).holds
+
+
 def moved(document: dict[str, Any], end: str, to: Fraction) -> dict[str, Any]:
     """Return the certificate with one end of its first claim changed, otherwise consistent."""
     digits = document["claims"][0]["digits"]
