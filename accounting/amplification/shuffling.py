@@ -57,8 +57,9 @@ class ShuffledCurve(DescribedSample):
 
     For randomised response of three or more values, 1000 users and epsilon up to 8 per report the
     two bounds on epsilon differ by about 1% or less. For other mechanisms, for only two values, or
-    for few users, the upper bound may be 1.5 times the lower one. Totals of several shuffles have
-    only an upper bound. :func:`guarantee` returns this curve for :class:`ShuffledReports`.
+    for few users, the upper bound may be 1.5 times the lower one. The lower bound of a total of
+    several shuffles is that of one. :func:`guarantee` returns this curve for
+    :class:`ShuffledReports`.
 
     >>> from accounting.descriptions.description import Description
     >>> from accounting.descriptions.sampling_schemes import Shuffled

@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from accounting.amplification.subsampling import SampledRelease
+from accounting.amplification.subsampling import DescribedSample
 from accounting.derive_guarantee import Derivable, guarantee
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
@@ -224,22 +224,19 @@ class Composition(Guarantee):
             return math.inf
 
     @property
-    def _samples(self) -> list[SampledRelease]:
-        # The sampled releases with noise on the reals.
-        return [s for s, _ in self.parts if isinstance(s, SampledRelease) and s.assumptions]
+    def _samples(self) -> list[DescribedSample]:
+        # The sampled releases with noise on the reals, and shuffled reports.
+        return [s for s, _ in self.parts if isinstance(s, DescribedSample) and s.assumptions]
 
     def _informed(self, found: Bound, ask: Callable[[Guarantee], Bound]) -> Bound:
         # Fallback where the numerical bounds are wide: the cost without sampling is an upper bound,
         # the cost of one round a lower bound.
         found = self._with_assumptions(found)
-        lower = found.lower
-        if found.upper < math.inf if lower is None else 2 * lower >= found.upper:
+        lower, chosen = found.lower, self._samples
+        if not chosen or (lower is not None and 2 * lower >= found.upper):
             return found
-        chosen = self._samples
-        if not chosen:
-            return found
-        if lower is not None:
-            lower = max(lower, *(low for s in chosen if (low := ask(s).lower) is not None))
+        lows = (lower, *(ask(s).lower for s in chosen))
+        lower = max((low for low in lows if low is not None), default=None)
         whole = compose(*((s.unsampled if s in chosen else s, k) for s, k in self.parts))
         upper = min(found.upper, ask(whole).upper)
         if (lower, upper) == (found.lower, found.upper):

@@ -122,6 +122,8 @@ def test_several_picks_cost_at_most_as_many_plain_releases() -> None:
         truth = float((chances * np.maximum(values - math.exp(epsilon), 0)).sum())
         assert truth * 0.99 <= epoch.delta(epsilon).upper == plain.delta(epsilon).upper
     assert epoch.epsilon("1e-3").upper == plain.epsilon("1e-3").upper
+    twice, plainly = (compose((each, 2)).delta(1).upper for each in (epoch, plain))
+    assert twice <= plainly * Fraction(10**6 + 1, 10**6)
     # Few picks are cheaper than as many plain releases.
     few = epoch_of("1", 20, picks=2)
     assert few.epsilon("1e-6").upper < plain.epsilon("1e-6").upper * Fraction(2, 3)
