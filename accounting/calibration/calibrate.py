@@ -77,7 +77,7 @@ class NoiseFamily:
         An integer is a multiple of ``unit``.
         """
         power = 2 if self.free in ("scale", "sigma") else 1
-        name = f"{self.law} noise of a {self.free}"
+        name = f"{self.free} of {self.law} noise"
         least, most = _REACH
         if self.free == "trials":
             return Unknown(name=name, power=power, unit=unit, least=unit, most=most, closed=True)
@@ -293,7 +293,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
 def most_rounds(release: OneRelease, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
     r"""The largest number of rounds of ``release`` that is proven to satisfy (epsilon, delta)."""
     at, limit = _targets(epsilon, delta)
-    rounds = Unknown(name="rounds", power=-1, unit=1, least=1, most=1 << 40)
+    rounds = Unknown(name="number of rounds", power=-1, unit=1, least=1, most=1 << 40)
 
     def bound(value: Fraction) -> Bound:
         return decide(compose((release, int(value))), at, limit, _DIGITS)
@@ -312,7 +312,7 @@ def largest_rate(
     r"""The largest Poisson rate at which ``rounds`` rounds provably satisfy (epsilon, delta)."""
     at, limit = _targets(epsilon, delta)
     times = integer("rounds", rounds, at_least=1)
-    rate = Unknown(name="sampling rates", power=-2, least=_REACH[0], most=1, closed=True)
+    rate = Unknown(name="sampling rate", power=-2, least=_REACH[0], most=1, closed=True)
 
     def bound(value: Fraction) -> Bound:
         scheme = Poisson(rate=value)
@@ -340,7 +340,7 @@ def noise_multiplier(
         total = replace(run, noise_multiplier=value).composition()
         return run.bounded(decide(total, at, limit, _FEW))
 
-    size, start = _deviations("noise multipliers"), log(run.noise_multiplier)
+    size, start = _deviations("noise multiplier"), log(run.noise_multiplier)
     return search(size, bound, epsilon=at, delta=limit, start=start, watch=watch)
 
 
@@ -357,7 +357,7 @@ def least_sigma(mechanism: MatrixMechanism, *, epsilon: RationalLike, delta: Rat
 
     moved = replace(mechanism, noise=Gaussian(sigma=1)).variances[1]
     start = log(moved) / 2 - log_mu(float(at), log(limit))
-    return search(_deviations("sigmas"), bound, epsilon=at, delta=limit, start=start)
+    return search(_deviations("sigma"), bound, epsilon=at, delta=limit, start=start)
 
 
 def _deviations(name: str) -> Unknown:

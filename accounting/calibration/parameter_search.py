@@ -234,7 +234,7 @@ def search(
 
 
 def _refuse_hopeless(unknown: Unknown, value: Fraction, found: Bound, limit: Fraction) -> None:
-    wanted = f"{unknown.name} that satisfy this guarantee"
+    wanted = f"the {unknown.name} for this guarantee"
     if found.upper == math.inf:
         reason = "losses are unbounded, or no theorem bounds them; use a delta > 0"
         raise NotDerived(wanted, reason)

@@ -44,7 +44,7 @@ def beyond_fact(name: str, beyond: str, edge: Edge, quantity: str) -> Fact:
     r"""A line of the answer: the value beyond ``edge``, whether it fails or is not proven, and
     ``quantity`` there.
     """
-    words = "fails" if edge.proven else "is not proven to satisfy it"
+    words = "fails" if edge.proven else "is not proven to satisfy the target"
     found = edge.found if edge.found_beyond is None else edge.found_beyond
     return name, f"{beyond} {words}: {quantity} is {between(found)}"
 

@@ -275,5 +275,5 @@ def each(argument: str, given: Sequence[_T], count: int, otherwise: _T) -> list[
         return list(given)
     if len(given) <= 1:
         return [given[0] if given else otherwise] * count
-    reason = f"must be given once, or once for each of the {count} --noise options"
+    reason = f"must be given once, or once per --noise (here {count})"
     raise InvalidParameter(argument, " ".join(map(str, given)), reason)

@@ -174,7 +174,8 @@ def matrix(
     )
     at = rational("--delta", delta)
     if (noise is None) == (epsilon is None):
-        raise InvalidParameter("--noise", noise or ABSENT, "give --noise or --epsilon, not both")
+        reason = "give exactly one of --noise and --epsilon"
+        raise InvalidParameter("--noise", noise or ABSENT, reason)
     with named("noise", "strategy", "sensitivity", "epsilon", "delta"):
         mechanism = MatrixMechanism(
             strategy=_strategy(strategy, count),

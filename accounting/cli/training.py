@@ -241,7 +241,7 @@ def _check(
         raise InvalidParameter("--truncate", truncate, reason)
     for name, file in files.items():
         if file is not None:
-            reason = "cannot be combined with --truncate: it lacks the cost of truncation"
+            reason = "cannot be combined with --truncate: the file would omit its cost"
             raise InvalidParameter(name, str(file), reason)
 
 

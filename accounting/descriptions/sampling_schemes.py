@@ -140,7 +140,7 @@ class FixedSize(Scheme):
 
     name: ClassVar[str] = "fixed-size"
     words: ClassVar[dict[Relation, str]] = {_REPLACED: "fixed-size-sampled"}
-    why: ClassVar[str] = "such samples have a fixed size"
+    why: ClassVar[str] = "the samples have a fixed size"
     whole: ClassVar[bool] = True
 
     sample: int

@@ -198,9 +198,7 @@ def width(relative: RationalLike | None, default: Fraction) -> Fraction:
     r"""Parse a relative width in (0, 1); ``default`` for None."""
     if relative is None:
         return default
-    exact = positive_rational(
-        "relative", relative, "must be > 0: an enclosure has width 0 only if it is exact"
-    )
+    exact = positive_rational("relative", relative, "only an exact result has width 0")
     if exact >= 1:
         raise InvalidParameter("relative", relative, "must be below 1")
     return exact

@@ -70,7 +70,7 @@ class MatrixMechanism:
             )
         moves = Sensitivity.of(self.sensitivity)
         if moves.norm not in (Norm.ABSOLUTE, Norm.L2_SQUARED):
-            raise InvalidParameter("sensitivity", moves, "must be one number, or l2-squared")
+            raise InvalidParameter("sensitivity", moves, "must be one number, or in the l2 norm")
         object.__setattr__(self, "sensitivity", moves)
         if isinstance(self.noise, DiscreteGaussian) and not self.strategy.integral:
             raise InvalidParameter(

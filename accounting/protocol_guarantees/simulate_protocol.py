@@ -131,7 +131,7 @@ def _stage(plan: Plan, gone: int, aggregation: Kind) -> tuple[str, Play]:
         raise InvalidParameter("aggregation", aggregation, reason)
     shuffled = not isinstance(protocol, ModularSum)
     if (shuffled or isinstance(protocol, ShuffledPure)) and aggregation != "ideal":
-        reason = "shuffle protocols do not use it: omit it"
+        reason = "must be ideal for shuffle protocols"
         raise InvalidParameter("aggregation", aggregation, reason)
     functionality: Aggregation | RelaxedAggregation | Shuffler
     if not isinstance(protocol, ModularSum):

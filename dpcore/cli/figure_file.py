@@ -65,13 +65,13 @@ def check_picture(argument: str, path: Path) -> None:
     >>> check_picture("--output", Path("regret.gif"))
     Traceback (most recent call last):
     ...
-    dpcore.errors.InvalidParameter: --output = regret.gif: must end in .svg, .png, .pdf
+    dpcore.errors.InvalidParameter: --output = regret.gif: must end in .svg, .png or .pdf
 
     The error is :class:`InvalidParameter`, for an unknown file extension, a folder that is missing
     or not writable, or a missing matplotlib.
     """
     if path.suffix.lower() not in _ENDINGS:
-        raise InvalidParameter(argument, str(path), f"must end in {', '.join(_ENDINGS)}")
+        raise InvalidParameter(argument, str(path), "must end in .svg, .png or .pdf")
     check_writable(argument, path)
     require_matplotlib(argument, str(path))
 

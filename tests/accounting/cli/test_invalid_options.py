@@ -111,7 +111,7 @@ TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
     "budget continual": [("--unit 2/3", "--high")],
     "budget matrix": [
         ("--strategy square-root --noise discrete-gaussian:sigma_squared=4", "--strategy"),
-        ("--noise -", "--noise: give --noise or --epsilon"),
+        ("--noise -", "--noise: give exactly one of --noise and --epsilon"),
         ("--noise - --epsilon 0", "--epsilon = 0"),
         ("--epsilon 3", "--noise = gaussian:sigma=4"),
     ],

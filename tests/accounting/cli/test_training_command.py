@@ -335,7 +335,7 @@ def test_the_noise_multiplier_for_an_epsilon_is_found(command: Command) -> None:
     assert f"the least noise multiplier is {float(Fraction(size['value']))}" in text
     fixed = command("dpsgd", "--epsilon", 2, *words, "--sampling", "shuffled").out
     assert "least" not in fixed.splitlines()[0]
-    assert "is not proven to satisfy it" in fixed
+    assert "is not proven to satisfy the target" in fixed
 
 
 def test_the_largest_number_of_rounds_is_found(command: Command) -> None:
