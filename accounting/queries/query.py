@@ -257,7 +257,7 @@ class Clipped(Query):
                 reason = "must be at least 1e-250, and the bounds of the range at most 1e250"
                 raise InvalidParameter("step", self.step, reason)
             if abs(end / self.step) > _MOST_STEPS:
-                reason = f"is too fine: {end} is more than 2^32 steps"
+                reason = f"is too fine: the bound {end} must be at most 2^32 steps"
                 raise InvalidParameter("step", self.step, reason)
 
     @property
@@ -399,7 +399,7 @@ class Histogram(Additive):
         from accounting.composition.noisy_threshold_guarantee import least_threshold
 
         if not target.delta:
-            reason = "must be given and > 0: a key of a single user may appear"
+            reason = "must be given and > 0 for unknown keys: the key of one user may be released"
             raise InvalidParameter("delta", target.delta, reason)
         free = Target(epsilon=target.epsilon, rho=target.rho)
         added, rows = noisy(self.moves(scope), scope, free), scope.rows_per_user
@@ -472,7 +472,7 @@ class Quantile(Clipped):
         object.__setattr__(self, "q", exact if len(exact) > 1 else exact[0])
         low, high = self.ends
         if (high - low + 1) * len(exact) > _MOST_GRID:
-            reason = "is too small: at most 2^22 steps are supported, of all quantiles together"
+            reason = "is too small: at most 2^22 steps are supported, in total for all quantiles"
             raise InvalidParameter("step", self.step, reason)
 
     @property

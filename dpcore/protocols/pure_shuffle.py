@@ -53,7 +53,7 @@ class PureShuffle:
     share: PolyaDifference
     cover: Exact = Exact(
         within="(0, 1)",
-        reason="must be > 0: without covers the extreme outputs reveal a user's value",
+        reason="without covers the extreme outputs reveal a user's value",
     )
     precision: Whole = Whole(1, at_most=MOST_STEPS)
 

@@ -85,7 +85,7 @@ class BitSum(ABC):
 
     users: Whole = Whole()
     noise_bits: Whole = Whole()
-    probability: Exact = Exact(within="(0, 1)", reason="must be < 1: a constant bit adds no noise")
+    probability: Exact = Exact(within="(0, 1)", reason="a constant bit adds no noise")
 
     def __post_init__(self) -> None:
         check_fields(self)

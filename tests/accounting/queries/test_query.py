@@ -277,7 +277,7 @@ def test_several_quantiles_are_released_in_order_with_their_own_scores() -> None
         (lambda: Quantile(column="x", low=0, high=10**7), "at most 2.22 steps"),
         (
             lambda: Quantile(column="x", low=0, high=3 * 10**6, q=("1/4", "1/2")),
-            "of all quantiles together",
+            "in total for all quantiles",
         ),
         (lambda: Quantile(column="x", low=0, high=1, q=2), "q = 2"),
         (lambda: Histogram(column="x", keys=("a", "b", "a")), "keys = a: appears twice"),
