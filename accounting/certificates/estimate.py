@@ -79,11 +79,12 @@ def estimated(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
     # upper end.
     ends = claim.lower, claim.upper
     found = [_worst(parts, end, float(claim.unit)) for end in ends]
-    estimate = f"delta is {float(found[0][0]):.12g} and {float(found[1][0]):.12g} at its ends"
+    deltas = [f"{float(value):.12g}" for value, _ in found]
+    estimate = f"delta is {deltas[0]} and {deltas[1]} at the ends of the interval"
     if any(abs(value - float(claim.at)) <= error for value, error in found):
         raise Refused(f"the estimate is too close to the target to decide: {estimate}")
     holds = bool(found[0][0] > float(claim.at) > found[1][0])
-    return _finding(f"{estimate} in floats", holds=holds)
+    return _finding(f"{estimate}, in floats", holds=holds)
 
 
 def _inside(claim: Claim, found: _Value) -> tuple[bool, str]:
@@ -102,7 +103,7 @@ def _inside(claim: Claim, found: _Value) -> tuple[bool, str]:
 
 
 def _finding(estimate: str, *, holds: bool) -> tuple[bool, str]:
-    return holds, f"estimate: {'agrees with' if holds else 'contradicts'}: {estimate}"
+    return holds, f"estimate: {'agrees' if holds else 'contradicts'}: {estimate}"
 
 
 def _real(value: Fraction) -> Any:

@@ -153,7 +153,8 @@ def _parameters(plan: Plan) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     protocol, own = plan.protocol, plan.protocol.local_noise
     steps = None if isinstance(protocol, BinaryShuffle) else protocol.precision
     data: dict[str, Any] = {} if steps is None else {"precision": steps}
-    precision = [] if steps is None else [("precision", f"g = {steps} steps per unit")]
+    per_unit = "1 step per unit" if steps == 1 else f"{steps} steps per unit"
+    precision = [] if steps is None else [("precision", f"g = {per_unit}")]
     rows = [] if own is None else [("each user", write_noise(own))]
     where = "analyzer" if isinstance(protocol, CentralSum) else "sum noise"
     total = (where, write_noise(protocol.planned_noise))

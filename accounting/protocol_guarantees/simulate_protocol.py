@@ -151,17 +151,17 @@ def _functionality(
 ) -> tuple[str, Aggregation]:
     users, modulus = protocol.users, protocol.modulus
     if aggregation == "ideal":
-        return "ideal, the noise of the sum is one draw", IdealAggregation(modulus=modulus)
+        return "ideal: the noise of the sum is one draw", IdealAggregation(modulus=modulus)
     if aggregation == "ideal-per-user":
         ideal = IdealAggregation(modulus=modulus, per_user=True)
-        return "ideal, every user draws a share of the noise", ideal
+        return "ideal: every user draws a share of the noise", ideal
     size: dict[str, Any] = {"users": users, "coordinates": 1, "modulus": modulus}
     if aggregation == "masked":
         masked = MaskedAggregation(**size, dropouts=max(gone, (users - 1) // 3))
         return f"masked, up to {masked.dropouts} dropouts", masked
     near = size_neighbourhood(users=users, dropouts=gone, colluding=colluding)
     others = users - 1 if near is None else near.neighbours
-    words = f"masked with {others} others each, up to {gone} dropouts and {colluding} colluding"
+    words = f"masked by {others} neighbours each, up to {gone} dropouts and {colluding} colluding"
     return words, MaskedAggregation(**size, dropouts=gone, neighbourhood=near)
 
 

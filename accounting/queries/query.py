@@ -275,7 +275,7 @@ class Clipped(Query):
         return table.steps(scope, self.column, self.ends, self.step, rng)
 
 
-_CLIPPED: Final = "for the numbers after clipping and rounding to steps"
+_CLIPPED: Final = "computed from the numbers after clipping and rounding to steps"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
