@@ -210,7 +210,7 @@ class Channel:
             raise AggregationRefused(header.type.__name__, header.sender, reason)
         refused = _refusal_of(self, header.identifier, header.sender, header.receiver)
         if header.type is not expected:
-            refused = refused or f"arrived instead of a {expected.__name__}"
+            refused = refused or f"arrived, but {expected.__name__} is due"
         signed, tag = data[:-TAG_BYTES], data[-TAG_BYTES:]
         if not hmac.compare_digest(tag, _tag(self.receiving, signed)):
             refused = refused or "is not authentic: it was changed or forged"

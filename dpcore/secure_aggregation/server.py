@@ -306,7 +306,7 @@ def _check_enough(state: AnyStep, expected: type[Body], owners: Iterable[str]) -
     if count < terms.quorum:
         _refuse_step(
             expected,
-            f"{count} of {terms.users} users remain and {terms.quorum} are needed: more than "
+            f"{count} of {terms.users} users remain, but {terms.quorum} are needed: more than "
             f"{terms.dropouts} dropped out",
         )
     if terms.neighbourhood is None:
@@ -314,8 +314,8 @@ def _check_enough(state: AnyStep, expected: type[Body], owners: Iterable[str]) -
     for owner in owners:
         count = len(_near(state, owner, state.arrived))
         if count < terms.threshold:
-            near = f"{terms.holders} neighbours of {owner!r} (and itself)"
-            _refuse_step(expected, f"{count} of {near} remain and {terms.threshold} are needed")
+            near = f"{count} of {terms.holders} users remain who hold shares of {owner!r}"
+            _refuse_step(expected, f"{near}, but {terms.threshold} are needed")
 
 
 def _refuse_step(expected: type[Body], reason: str) -> NoReturn:

@@ -96,7 +96,7 @@ def test_too_few_users_are_refused_at_the_step_of_their_dropout(step: Step, name
     with pytest.raises(AggregationRefused) as refused:
         sum_is_right(parts, {"user 0": Step.KEYS, "user 3": step}, 5)
     assert str(refused.value) == (
-        f"the step {named} of the server: 3 of 5 users remain and 4 are needed: "
+        f"the step {named} of the server: 3 of 5 users remain, but 4 are needed: "
         "more than 1 dropped out"
     )
 
@@ -160,8 +160,8 @@ def test_too_few_neighbours_of_one_user_are_refused_at_that_step(step: Step) -> 
     # Of 21 pairs 7 are two places apart; neighbours keep one share each of the other, which fails
     # after they have shared: at the third step and the fourth.
     assert (len(said), seated) == ((7, 14) if step < Step.INPUT else (14, 7))
-    assert all("of 3 neighbours of 'user " in reason for reason in said)
-    assert all(" remain and 2 are needed" in reason for reason in said)
+    assert all("of 3 users remain who hold shares of 'user " in reason for reason in said)
+    assert all(", but 2 are needed" in reason for reason in said)
 
 
 def test_a_server_that_does_not_count_neighbours_is_detected(
@@ -187,7 +187,7 @@ def test_a_refused_round_may_have_revealed_its_sum_to_colluding_users(
     # One honest reply arrived, three are necessary: no result. Two colluding users hold the rest.
     play = rehearse(dropouts=2)
     few = masked_server.receive(play.server[Step.UNMASK], play.sent[Step.UNMASK]["ann"])
-    with pytest.raises(AggregationRefused, match="remain and 3 are needed"):
+    with pytest.raises(AggregationRefused, match="remain, but 3 are needed"):
         masked_server.finish(few)
     held = {name: play.users[Step.UNMASK][name].shares for name in colluding}
     pooled = {
@@ -199,7 +199,7 @@ def test_a_refused_round_may_have_revealed_its_sum_to_colluding_users(
         total = masked_server.finish(together)
         assert total.sum.tolist() == plain_sum(play.inputs, total.participants, 1000)
     else:
-        with pytest.raises(AggregationRefused, match="remain and 3 are needed"):
+        with pytest.raises(AggregationRefused, match="remain, but 3 are needed"):
             masked_server.finish(together)
 
 
