@@ -36,7 +36,8 @@ def waited_for_session(engine: Engine, seconds: float) -> str:
     with suppress(SQLAlchemyError), engine.connect() as connection:
         found = connection.execute(_HOLDERS).one_or_none()
         if found is not None:
-            who = f"server process {found.pid}, {found.state} in a transaction of {found.since} s"
+            state = f"{found.state}, its transaction began {found.since} s ago"
+            who = f"server process {found.pid} ({state})"
             end = f"wait for it to finish, or stop it (SELECT pg_terminate_backend({found.pid}))"
             return f"waited {seconds:g} s for {who}: {end}; {_RETRY}"
     return (
