@@ -195,5 +195,5 @@ def parameter_meant(key: str, wanted: tuple[str, ...]) -> tuple[str, int]:
             return own, power
     near = get_close_matches(key, wanted, n=1)
     if not near:
-        raise InvalidParameter(key, wanted, "has no parameter of this name")
+        raise InvalidParameter(key, wanted, "none of these parameters has this name")
     return near[0], 1

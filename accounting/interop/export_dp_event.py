@@ -113,8 +113,8 @@ def _one_laplace(description: Description) -> bool:
 
 
 def _noise(dp: Any, description: Description) -> Any:
-    # The noise without sampling. The multiplier is rounded down, so that the event guarantees no
-    # more privacy.
+    # The noise without sampling. The multiplier is rounded down, so that the event does not
+    # overstate the privacy.
     moves = description.moved
     match description.noise:
         case DiscreteLaplace(scale=scale) if _one_laplace(description):

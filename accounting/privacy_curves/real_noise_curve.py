@@ -65,9 +65,8 @@ class RealCurve(OneRelease):
         object.__setattr__(self, "sensitivity", Sensitivity.of(self.sensitivity))
         Sensitivity.of(self.sensitivity).shared(self.scope.group)
         if isinstance(self.noise, Laplace) and self._spread() > _MOST_SPREAD:
-            raise InvalidParameter(
-                "scale", self.noise.scale, f"must be at least the sensitivity over {_MOST_SPREAD}"
-            )
+            reason = f"must be at least the sensitivity divided by {_MOST_SPREAD}"
+            raise InvalidParameter("scale", self.noise.scale, reason)
 
     @property
     def assumptions(self) -> tuple[str, ...]:

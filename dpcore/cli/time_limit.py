@@ -41,8 +41,8 @@ def time_limit(seconds: int) -> Iterator[None]:
 
     def stop(*_: object) -> None:
         raise OutOfTime(
-            f"no answer within {seconds} seconds of computing: raise --within, use less "
-            "extreme numbers, or request a wider interval"
+            f"no answer within {seconds} s of computing: raise --within, use less extreme numbers, "
+            "or request a wider interval"
         )
 
     before = signal.signal(sign, stop)

@@ -217,7 +217,7 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
         return pointwise(k, self._log_mass)
 
     def _log_mass(self, k: int) -> arb:
-        if k == 0 and self.sigma_squared < 1:  # P(X = 0) is near 1: use the others
+        if k == 0 and self.sigma_squared < 1:  # near 1: use the other masses
             return (-2 * self.sf_ball(0)).log1p()
         return self.pmf_ball(k).log()
 

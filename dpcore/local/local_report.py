@@ -75,7 +75,7 @@ class LocalReport(ABC):
     def triple(self) -> Fraction:
         r"""The probability that a report supports the user's value and two other values.
 
-        Some pair of other values has this probability; ``values`` must be at least 3.
+        At least one pair of other values has this probability; ``values`` must be at least 3.
         """
 
     @property
