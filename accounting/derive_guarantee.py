@@ -72,8 +72,8 @@ def guarantee(mechanism: Derivable) -> Guarantee:
     >>> guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)).pure()
     Bound([0.1, 0.1], 'exact')
 
-    Raises :class:`NotDerived` for a law whose worst shift is unknown; an assumed guarantee can be
-    stated as :class:`Assumed`, with a reason.
+    Raises :class:`NotDerived` for a law whose worst shift is unknown, and for most laws in several
+    coordinates; an assumed guarantee can be stated as :class:`Assumed`, with a reason.
     """
     if isinstance(mechanism, Description):
         return _described(mechanism)

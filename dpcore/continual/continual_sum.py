@@ -79,7 +79,7 @@ class ContinualSum(ABC):
             raise InvalidParameter("noise", self.noise, "must be symmetric, or totals are biased")
         if self.scope.relation is Relation.ADD_REMOVE and not self.low <= 0 <= self.high:
             reason = "must contain 0, the value of an absent item under add-remove"
-            raise InvalidParameter("low, high", (self.low, self.high), reason)
+            raise InvalidParameter("low, high", f"{self.low}, {self.high}", reason)
 
     @property
     def step(self) -> int:

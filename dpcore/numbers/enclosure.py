@@ -79,7 +79,7 @@ class Enclosure(Ordered):
     ...
     dpcore.errors.Undecided: Enclosure([0.33333333333333333, ... is undecided: ...
 
-    Raises :class:`InvalidParameter` if the bounds are out of order or not numbers.
+    Raises :class:`InvalidParameter` if the bounds are out of order, or one is nan.
     """
 
     lower: End
