@@ -312,9 +312,9 @@ class Noise(metaclass=LawType):
     ) -> int | Integers:
         r"""Draw exactly from the law: a Python int, or an int64 array of shape ``size``.
 
-        Raises :class:`Unrepresentable`, before any draw, if the law could exceed int64 (P(|X|
-        >= 2^62) is not certified <= 2^-100); a single draw is still possible and exact. Raises
-        :class:`InvalidParameter` if the size is negative or does not fit in memory.
+        Raises :class:`Unrepresentable`, before any draw, if the law could exceed int64, that is,
+        unless P(|X| >= 2^62) <= 2^-100 is certified; a single draw is still possible and exact.
+        Raises :class:`InvalidParameter` if the size is negative or does not fit in memory.
         """
         if size is None:
             if HERE and (rng is SYSTEM or type(rng) is SystemRng):

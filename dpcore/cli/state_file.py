@@ -3,8 +3,9 @@ r"""An append-only file of records, locked while it is open.
 A record is a length, the crc32 of the length, a sha256 and a payload. Each sha256 covers the one
 before it, so a record is valid only at its position in its file. Only the last record can be torn:
 cut short if the process ended, or zeros after a power cut. Any other difference is damage.
-:meth:`StateFile.append` returns when the data is on disk. Nothing is buffered, so it raises every
-error, and closing raises none. A new file is private to its owner (mode 0600) for every umask.
+:meth:`StateFile.append` returns when the data is on disk. Nothing is buffered, so ``append`` raises
+every error, and closing raises none. A new file is private to its owner (mode 0600) for every
+umask.
 """
 
 from __future__ import annotations

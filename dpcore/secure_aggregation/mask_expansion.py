@@ -1,7 +1,7 @@
 r"""Masks: a pseudorandom vector of integers mod m, expanded deterministically from a 32-byte key.
 
 The stream is AES-256-CTR over zeros from counter 0 (NIST SP 800-38A), read as little-endian 64-bit
-words. A word below the largest multiple of m that is at most 2^64 gives its residue, other words
+words. A word below the largest multiple of m that is at most 2^64 gives its residue; other words
 are skipped, so residues are exactly uniform if the words are. Use each key for only one vector.
 Proof: docs/proofs/masked_aggregation.md.
 """
