@@ -21,7 +21,7 @@ from dpcore.spec_syntax import did_you_mean, find_name
 # Each reader with the name of its input, a valid spec, and a new value of its last key.
 READERS: dict[str, tuple[Callable[[str], Any], str, str, str]] = {
     "noise": (read_noise, "noise", "polya:shape=1,scale=2", "scale=2"),
-    "free law": (read_noise_family, "noise", "polya:shape=1", "shape=1"),
+    "noise family": (read_noise_family, "noise", "polya:shape=1", "shape=1"),
     "space": (read_space, "--search", "integer:low=0,high=3", "high=3"),
     "protocol": (read_target, "target", "protocol:pure,users=4,epsilon=1", "epsilon=1"),
     "bandit": (read_target, "target", "bandit:dist-dp-se,epsilon=1", "epsilon=1"),

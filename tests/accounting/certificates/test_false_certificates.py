@@ -29,15 +29,15 @@ NEAR_TWO = str(2 - Fraction(1, 10**56))
 NEAR_ONE = str(1 + Fraction(1, 10**55))
 
 FALSE = {
-    "two directions of four": (BOX, enclosed("delta", "617/1000", "0.434587", "0.434588")),
-    "and of its inverse": (BOX, enclosed("epsilon", "9/20", "0.568048", "0.568049")),
+    "delta, two directions": (BOX, enclosed("delta", "617/1000", "0.434587", "0.434588")),
+    "epsilon, two directions": (BOX, enclosed("epsilon", "9/20", "0.568048", "0.568049")),
     "one minus a small number": (
         stated("approx", epsilon="1", delta=f"1/{10**57}"),
         enclosed("delta", "2", f"0.{955:060}", f"0.{956:060}"),
     ),
-    "a wide unit is near to any point": (ONE, enclosed("delta", "8", "0", "0")),
+    "a delta of 0 in a wide unit": (ONE, enclosed("delta", "8", "0", "0")),
     "a second peak beyond the window": (RIPPLED, enclosed("renyi", "60", "45.84", "45.85")),
-    "the rounding of what is subtracted": (
+    "a difference within the rounding error": (
         LAPLACE,
         enclosed("delta", NEAR_TWO, f"0.{557:059}", f"0.{558:059}"),
     ),
@@ -47,24 +47,24 @@ FALSE = {
     ),
 }
 TRUE = {
-    "signs": (BOX, enclosed("delta", "617/1000", "0.458679", "0.458680")),
-    "and of the inverse": (BOX, enclosed("epsilon", "9/20", "0.6597028", "0.6597029")),
-    "hidden": (
+    "delta, four directions": (BOX, enclosed("delta", "617/1000", "0.458679", "0.458680")),
+    "epsilon, four directions": (BOX, enclosed("epsilon", "9/20", "0.6597028", "0.6597029")),
+    "a tiny hidden mass": (
         stated("approx", epsilon="1", delta=f"1/{10**57}"),
         enclosed("delta", "2", f"0.{1:057}", f"0.{1:057}"),
     ),
-    "a rational": (ONE, enclosed("renyi", "3", "1.5", "1.5")),
+    "a rational Renyi divergence": (ONE, enclosed("renyi", "3", "1.5", "1.5")),
     "delta of coins": (
         noise("binomial", 1, trials="3", probability="1/2"),
         enclosed("delta", "0", "0.375", "0.375"),
     ),
-    "worlds without a common value": (
+    "datasets without a common output": (
         noise("binomial", 4, trials="3", probability="1/7"),
         enclosed("delta", "5", "1", "1"),
     ),
     "beyond the largest loss": (LAPLACE, enclosed("delta", "2", "0", "0")),
     "the largest loss": (LAPLACE, enclosed("epsilon", "0", "2.0", "2.0")),
-    "which is no rational": (
+    "a largest loss that is not rational": (
         noise("polya-difference", [1, 2], 3, shape="1/2", scale="3"),
         enclosed("epsilon", "0", "7.4162", "7.4163"),
     ),
@@ -91,7 +91,7 @@ def test_a_check_of_two_directions_only_would_accept_a_false_claim(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(worst_case_neighbours, "_directions", ALL_UP_OR_ALL_DOWN)
-    assert status(*FALSE["two directions of four"]) == [Status.HOLDS]
+    assert status(*FALSE["delta, two directions"]) == [Status.HOLDS]
 
 
 @pytest.mark.parametrize("name", TRUE)

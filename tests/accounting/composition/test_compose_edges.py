@@ -71,7 +71,7 @@ EDGES: dict[str, tuple[list[Any], str, Any, Any, Any, Any]] = {
     ),
     "a claim at its own delta": ([Approx(1, "1e-6")], "epsilon", "1e-6", 1, 1, 1),
     "a claim of 0 at its own delta": ([Approx(0, "1e-3")], "epsilon", "1e-3", 0, 0, 0),
-    "a claim of nothing": ([Approx(1, 1)], "epsilon", "1/2", INF, INF, INF),
+    "a claim with delta 1": ([Approx(1, 1)], "epsilon", "1/2", INF, INF, INF),
     "a claim below its own delta": ([Approx(1, "1/10")], "epsilon", "1/20", INF, INF, INF),
     "a tiny delta": (
         [Approx(1, "1e-60")], "delta", 2, Fraction("1e-60") * (1 - TINY), Fraction("1e-60"),

@@ -36,10 +36,10 @@ def listed(noise: Staircase, shift: int) -> list[tuple[Fraction, float, float]]:
 
 
 MUTANTS = {
-    "the last steps counted once": ("number in (-far, 1)", "number == -far"),
-    "a step further left": (" + 1\n    all_behind", "\n    all_behind"),
-    "an end left out": ("max(first, left) + 1", "max(first, left)"),
-    "one neighbour of a step": ("last + shift) + 1", "first + shift) + 1"),
+    "the outermost steps counted once": ("number in (-far, 1)", "number == -far"),
+    "one step too far left": (" + 1\n    all_behind", "\n    all_behind"),
+    "one end omitted": ("max(first, left) + 1", "max(first, left)"),
+    "only one neighbour of a step": ("last + shift) + 1", "first + shift) + 1"),
 }
 
 

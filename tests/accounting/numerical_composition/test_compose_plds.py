@@ -391,13 +391,13 @@ MUTANTS: dict[str, Mutant] = {
         "_first",
         lambda certified, start, scale, last: Fraction(start) - Fraction(scale) / 1000,
     ),
-    "half a bump": (
+    "half of the second kernel": (
         at_an_atom,
         ContourSum,
         "_height",
         mutated(ContourSum._height, "return square", "return square / 2"),
     ),
-    "no bump": (at_an_atom, ContourSum, "_height", lambda self: arb(0)),
+    "no second kernel": (at_an_atom, ContourSum, "_height", lambda self: arb(0)),
     "wrong drift": (
         below_the_loss,
         ContourSum,
@@ -423,19 +423,19 @@ MUTANTS: dict[str, Mutant] = {
         "_aliases",
         mutated(ContourSum._aliases, "below / (1 - below) + ", ""),
     ),
-    "skipped blocks forgotten": (
+    "skipped blocks not counted": (
         skipped_blocks,
         accounting.numerical_composition.error_bounds,
         "_covered",
         mutated(_covered, "return blocks, lost * _LOOSE", "return blocks, 0 * lost"),
     ),
-    "the rest of the line forgotten": (
+    "frequencies beyond the grid not counted": (
         short_line,
         accounting.numerical_composition.error_bounds,
         "_beyond",
         lambda window: 0.0,
     ),
-    "what is not listed forgotten": (
+    "unlisted losses not counted": (
         left_out,
         accounting.numerical_composition.discrete_factor,
         "_factor",

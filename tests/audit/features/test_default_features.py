@@ -42,12 +42,12 @@ _VECTORS = ["identity", "coordinates", "learned"]
             id="one number of a record",
         ),
         pytest.param([[k] * (1 + k % 2) for k in range(32)], [*_VECTORS, "structure"], id="lists"),
-        pytest.param([float(k) for k in range(32)], [], id="whole floats"),
-        pytest.param([0.5, 1.5] * 16, [], id="floats that come again"),
+        pytest.param([float(k) for k in range(32)], [], id="floats that are integers"),
+        pytest.param([0.5, 1.5] * 16, [], id="repeated floats"),
         pytest.param(_NOISE[:, 0].tolist(), _FLOATS, id="floats"),
         pytest.param(_NOISE[:, 0], _FLOATS, id="an array of floats"),
         pytest.param([max(min(x, 2), -2) for x in _NOISE[:, 0].tolist()], _FLOATS, id="cut off"),
-        pytest.param([*_NOISE[:30, 0].tolist(), 10**400, None], _FLOATS, id="with a few others"),
+        pytest.param([*_NOISE[:30, 0].tolist(), 10**400, None], _FLOATS, id="floats and others"),
         pytest.param(_NOISE, _FLOAT_VECTORS, id="float vectors"),
         pytest.param(np.tile(_NOISE, 22)[:, :64], _FLOAT_VECTORS, id="64 floats"),
         pytest.param(np.tile(_NOISE, 22)[:, :65], _VECTORS, id="65 floats have no grids"),
@@ -55,7 +55,7 @@ _VECTORS = ["identity", "coordinates", "learned"]
             [(float(x), k % 2) for k, x in enumerate(_NOISE[:, 0])], _FLOAT_VECTORS, id="records"
         ),
         pytest.param([(k, k % 3) for k in range(32)], _VECTORS, id="integer vectors"),
-        pytest.param([(k % 2, k % 3) for k in range(32)], _VECTORS, id="vectors that come again"),
+        pytest.param([(k % 2, k % 3) for k in range(32)], _VECTORS, id="repeated vectors"),
     ],
 )
 def test_default_features_depend_on_the_outputs(outputs: Any, features: list[str]) -> None:
@@ -85,12 +85,10 @@ def _textbook(scale: float, after: Callable[[Floats], Floats] = lambda y: y) -> 
 @pytest.mark.parametrize(
     ("law", "pair", "claim"),
     [
-        pytest.param(_textbook(2.0), (-1.0, 1.0), "1.1", id="added to a number and its mirror"),
-        pytest.param(
-            _textbook(10.0), (10.0, 11.0), "0.11", id="added to two numbers that end alike"
-        ),
+        pytest.param(_textbook(2.0), (-1.0, 1.0), "1.1", id="added to -1 and 1"),
+        pytest.param(_textbook(10.0), (10.0, 11.0), "0.11", id="added to 10 and 11"),
         pytest.param(_textbook(1.0, lambda y: 0.3 * y), (0.0, 1.0), "1.1", id="scaled"),
-        pytest.param(_textbook(10.0, lambda y: y / 100), (0.0, 1.0), "0.11", id="a mean of 100"),
+        pytest.param(_textbook(10.0, lambda y: y / 100), (0.0, 1.0), "0.11", id="divided by 100"),
     ],
 )
 def test_precision_detects_leaks_that_the_lowest_bits_alone_do_not(
@@ -198,7 +196,7 @@ def _rounded(answer: float, n: int, rng: np.random.Generator) -> Floats:
     [
         pytest.param(_exact(2.0**-20), id="exact, binary steps"),
         pytest.param(_exact(1e-6), id="exact, decimal steps"),
-        pytest.param(_rounded, id="rounded to a grid in both worlds"),
+        pytest.param(_rounded, id="rounded to a grid on both datasets"),
     ],
 )
 @pytest.mark.parametrize("pair", [(-0.5, 0.5), (10.0, 11.0)])
@@ -243,8 +241,8 @@ def between(noise: Noise, a: float, b: float) -> list[float | None]:
     [
         pytest.param(cents, 0.01, (1 / 3, 2 / 3), id="noise rounded to cents"),
         pytest.param(cents, 0.01, (100.123, 101.456), id="answers of three decimals"),
-        pytest.param(of_step(0.3), 0.3, (0.0, 1 / 7), id="one answer on the steps"),
-        pytest.param(of_step(math.pi), math.pi, (1e6, 1e6 + 1), id="no decimal step"),
+        pytest.param(of_step(0.3), 0.3, (0.0, 1 / 7), id="one answer is a multiple of the step"),
+        pytest.param(of_step(math.pi), math.pi, (1e6, 1e6 + 1), id="a step that is not decimal"),
         pytest.param(of_step(2.0**-7), 2.0**-7, (0.1, 0.2), id="a binary step"),
     ],
 )
@@ -265,7 +263,7 @@ def test_the_steps_of_noise_are_found(noise: Noise, step: float, pair: tuple[flo
         pytest.param(lambda rng: rng.laplace(size=RUNS), id="Laplace"),
         pytest.param(lambda rng: 1e6 + rng.normal(size=RUNS), id="Gaussian, far away"),
         pytest.param(lambda rng: rng.random(RUNS), id="uniform"),
-        pytest.param(lambda rng: np.zeros(RUNS), id="all alike"),
+        pytest.param(lambda rng: np.zeros(RUNS), id="all equal"),
         pytest.param(lambda rng: rng.random(2), id="two numbers"),
         pytest.param(lambda rng: np.array([math.nan, 1.0, 2.0]), id="nan"),
     ],

@@ -258,9 +258,9 @@ BROKEN: dict[str, tuple[Any, Noise, str]] = {
     "variance of a half of Skellam": (
         lambda n, rng: rng.poisson(10, n) - rng.poisson(10, n), Skellam(variance=10), "x"
     ),
-    "one value never comes": (of(TEN, lambda x: np.where(x == 3, 2, x)), TEN, "x = 3: 0 of"),
+    "one value never occurs": (of(TEN, lambda x: np.where(x == 3, 2, x)), TEN, "x = 3: 0 of"),
     "one sided": (of(TEN, np.abs), TEN, "x <= -1: 0 of"),
-    "one wild value": (of(TEN, lambda x: np.append(x[:-1], 10**9)), TEN, "x >= 341: "),
+    "one outlier": (of(TEN, lambda x: np.append(x[:-1], 10**9)), TEN, "x >= 341: "),
 }  # fmt: skip
 
 
@@ -268,7 +268,7 @@ BROKEN: dict[str, tuple[Any, Noise, str]] = {
 @pytest.mark.parametrize(
     "change",
     [lambda x: np.clip(x, -300, 300), lambda x: x[abs(x) < 300], lambda x: x[x < 290]],
-    ids=["clamped", "drawn again", "cut on one side"],
+    ids=["clamped", "redrawn", "cut on one side"],
 )
 def test_a_sampler_without_tails_is_refuted(change: Callable[[Any], Any], sequential: bool) -> None:
     # No cell beyond three sigma is large enough to refute by itself.

@@ -324,9 +324,9 @@ _ODD = np.array([0x7FF8000000000001, 0x7FF8000000000000, 1 << 63, 0], dtype=np.u
     "rows",
     [
         pytest.param(_ODD[np.random.default_rng(1).integers(0, 4, (300, 3))], id="nan and zeros"),
-        pytest.param(np.random.default_rng(2).integers(0, 3, (300, 2, 2)), id="whole numbers"),
+        pytest.param(np.random.default_rng(2).integers(0, 3, (300, 2, 2)), id="integers"),
         pytest.param(np.random.default_rng(3).integers(0, 9, (300, 2)).astype(">i4"), id="swapped"),
-        pytest.param(np.random.default_rng(4).random((300, 4)) < 0.5, id="truth values"),
+        pytest.param(np.random.default_rng(4).random((300, 4)) < 0.5, id="booleans"),
         pytest.param(np.random.default_rng(5).random((50, 6), np.float32)[:, ::2], id="strided"),
         pytest.param(np.zeros((0, 3)), id="no rows"),
     ],

@@ -238,7 +238,7 @@ def test_looks_are_fixed_and_nothing_is_bet_before_the_first() -> None:
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "epsilon below 0": (lambda: watch(-1), "epsilon"),
-    "epsilon beyond what is bet on": (lambda: watch(513), "epsilon"),
+    "epsilon too large to test": (lambda: watch(513), "epsilon"),
     "delta 1": (lambda: watch(1, 1), "delta"),
     "no claim": (lambda: watch_curve([]), "claims"),
     "alpha 1": (lambda: watch(1).rejected_at(1), "alpha"),

@@ -267,7 +267,7 @@ def test_a_valid_baseline_keeps_its_level(name: str, law: str) -> None:
 
 
 MUTANTS: dict[str, tuple[str, Bound]] = {
-    "tested on the half that chose": (
+    "tested on the runs that chose the event": (
         "identical",
         rewired(
             clopper_pearson_split,

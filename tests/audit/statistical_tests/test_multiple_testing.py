@@ -322,7 +322,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "no such pair": (lambda: NOISY.update(2, [[1]], np.array([True])), "outputs_by_feature"),
     "a feature too few": (lambda: NOISY.update(0, [], np.array([True])), "outputs_by_feature"),
     "other features for a pair with runs": (lambda: NOISY.through(0, NOISY), "pair"),
-    "epsilon beyond what is bet on": (lambda: watch_views(read_claim("epsilon=600")), "epsilon"),
+    "epsilon too large to test": (lambda: watch_views(read_claim("epsilon=600")), "epsilon"),
 }
 
 

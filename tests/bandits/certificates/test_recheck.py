@@ -262,10 +262,10 @@ def two_relations() -> dict[str, Any]:
 FORGED: dict[str, Callable[[], dict[str, Any]]] = {
     "a part twice": lambda: twice("parts"),
     "a release twice": lambda: twice("released"),
-    "users who are new and return": both_users,
+    "users assumed both new and returning": both_users,
     "releases and rounds of releases": both_kinds,
     "two relations": two_relations,
-    "the worst parts left out": without_worst,
+    "the worst parts omitted": without_worst,
     "a stated claim as the only part": stated,
     "other noise beside the real part": lambda: decoy("guarantee", lambda part: part),
     "other noise before the real rounds": lambda: decoy(
@@ -275,8 +275,8 @@ FORGED: dict[str, Callable[[], dict[str, Any]]] = {
     "no assumptions": lambda: {**document("shuffled-pure"), "assumptions": []},
     "two scopes": lambda: with_part(of_scope(Scope(relation=Relation.ADD_REMOVE))),
     "rounds of a contribution": lambda: with_rounds(unit="contribution"),
-    "rounds of one law apart": lambda: with_rounds(rounds=(1, 1, 1)),
-    "returning users who are new": lambda: {
+    "a law listed more than once": lambda: with_rounds(rounds=(1, 1, 1)),
+    "returning users assumed to be new": lambda: {
         **document("returning"),
         "assumptions": document("pure")["assumptions"],
     },
@@ -302,10 +302,10 @@ def with_rounds(rounds: tuple[int, ...] = (), **change: Any) -> dict[str, Any]:
 REASONS = {
     "two scopes": "must all have one scope",
     "rounds of a contribution": "must be user",
-    "rounds of one law apart": "must not repeat a law; add its rounds instead",
+    "a law listed more than once": "must not repeat a law; add its rounds instead",
     "a part twice": "must not repeat a part",
     "a release twice": "is listed twice",
-    "users who are new and return": "does not match the parts, which imply: users are new",
+    "users assumed both new and returning": "does not match the parts, which imply: users are new",
     "releases and rounds of releases": "must all be releases, or all be rounds of releases",
     "two relations": "must all have one relation: guarantees of different scopes do not compose",
 }

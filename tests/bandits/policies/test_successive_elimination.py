@@ -359,7 +359,7 @@ def test_a_mutant_that_names_too_many_sizes_is_detected() -> None:
 POLICIES: dict[str, Elimination] = {
     "paper": BatchedElimination(privatizer=Unprotected(), schedule=PAPER),
     "released": BatchedElimination(privatizer=Unprotected(), schedule=RELEASED),
-    "by three": BatchedElimination(privatizer=Unprotected(), schedule=Schedule(first=5, growth=3)),
+    "tripling": BatchedElimination(privatizer=Unprotected(), schedule=Schedule(first=5, growth=3)),
     "dp-se": DpSe(epsilon=1, failure="1e-3"),
     "vb-sdp-ae": ShuffleElimination(privatizer=SHUFFLED),
     "sdp-ae": ShuffleElimination(privatizer=SHUFFLED, batch=7),

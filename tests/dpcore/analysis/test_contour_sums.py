@@ -138,20 +138,20 @@ COARSE: dict[str, Any] = {"_GUARD": -78}
 # Few frequencies: the omitted ones are then far above the rounding error.
 CUT: dict[str, Any] = {"_last_frequency": lambda need, variance, points: 2}
 BOUNDS: dict[str, tuple[dict[str, Any], str, str]] = {
-    "the alias is dropped": (
+    "the alias is omitted": (
         COARSE,
         "real += arb(0, (alias * decay / (1 - decay) * points).upper())",
         "pass",
     ),
-    "the alias is not in units of the sum": (COARSE, "(1 - decay) * points", "(1 - decay)"),
+    "the alias has no factor": (COARSE, "(1 - decay) * points", "(1 - decay)"),
     "only aliases to one side": (COARSE, "_chernoff(law, c, ball(gap), t, base) +", ""),
-    "the alias falls twice as fast": (COARSE, "-ball(gap) * points", "-2 * ball(gap) * points"),
-    "frequencies are forgotten": (
+    "the alias decays twice as fast": (COARSE, "-ball(gap) * points", "-2 * ball(gap) * points"),
+    "omitted frequencies are not counted": (
         CUT,
         "total.real + _neglected(variance, turn, pole, last, points)",
         "total.real",
     ),
-    "one frequency stands for all": (
+    "one omitted frequency is counted for all": (
         CUT,
         "_neglected(variance, turn, pole, last, points)",
         "_neglected(variance, turn, pole, last, points) / points",
@@ -250,8 +250,8 @@ def test_coarse_central_masses_are_valid_enclosures() -> None:
 
 
 CENTRAL_BOUNDS: dict[str, tuple[dict[str, Any], str, str]] = {
-    "the alias is dropped": (COARSE, " + arb(0, alias.upper())", ""),
-    "frequencies are forgotten": (
+    "the alias is omitted": (COARSE, " + arb(0, alias.upper())", ""),
+    "omitted frequencies are not counted": (
         CUT,
         "_neglected(variance, turn, arb(1), last, points) / points + ",
         "",

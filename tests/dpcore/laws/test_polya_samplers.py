@@ -81,7 +81,7 @@ def test_floats_never_contradict_the_exact_decision() -> None:
 JUMPS_MUTANTS = {
     "no margin": ("_MARGIN * chance + _GRAIN", "0.0"),
     "never looks closer": ("np.flatnonzero(unsure).tolist()", "[]"),
-    "share of an octave": ("run + 1)\n", "run + 0)\n"),
+    "wrong chance of a jump": ("run + 1)\n", "run + 0)\n"),
 }
 
 

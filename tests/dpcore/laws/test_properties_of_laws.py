@@ -85,11 +85,11 @@ def test_the_mass_at_zero_agrees_with_its_closed_form(shape: Any, scale: Any) ->
 
 
 CONTOUR_MUTANTS = {
-    "left branch on the right": ("(-u - far)", "(u - far)"),
-    "one branch forgotten": ("if law.left:", "if False:"),
-    "half the path": ("ball(start), arb.pi(),", "ball(start), arb.pi() / 2,"),
-    "first octave forgotten": ("acb(0), Fraction(0), first", "acb(0), first, 2 * first"),
-    "peak of one side": ("law.right + law.left", "law.right"),
+    "left branch not mirrored": ("(-u - far)", "(u - far)"),
+    "left branch omitted": ("if law.left:", "if False:"),
+    "half of the contour": ("ball(start), arb.pi(),", "ball(start), arb.pi() / 2,"),
+    "first octave omitted": ("acb(0), Fraction(0), first", "acb(0), first, 2 * first"),
+    "peak of one branch": ("law.right + law.left", "law.right"),
 }  # fmt: skip
 
 

@@ -115,12 +115,12 @@ HARD = [
 ]
 
 MUTANTS = {
-    "ties forgotten": ("fraction >= np.uint64((1 << 64) - 4 * steps)", "fraction < 0"),
-    "half of the doubt": ("(1 << 64) - 4 * steps)", "(1 << 64) - 2 * steps)"),
-    "a carry too many": ("fraction < words", "fraction <= words"),
+    "ties ignored": ("fraction >= np.uint64((1 << 64) - 4 * steps)", "fraction < 0"),
+    "half of the uncertain range": ("(1 << 64) - 4 * steps)", "(1 << 64) - 2 * steps)"),
+    "a carry at equality": ("fraction < words", "fraction <= words"),
     "no carry": ("encoded += fraction < words", "pass"),
     "rounded down": ("np.rint(near)", "np.floor(near)"),
-    "a bit too few": ("np.uint64(4 * steps)  # mod", "np.uint64(2 * steps)  # mod"),
+    "half of the fraction": ("np.uint64(4 * steps)  # mod", "np.uint64(2 * steps)  # mod"),
 }
 
 

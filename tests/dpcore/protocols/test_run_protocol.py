@@ -318,7 +318,7 @@ def test_a_refused_round_leaves_a_record_to_charge() -> None:
         ("mechanism=protocol.mechanism(crowd.honest)", "mechanism=protocol.mechanism(4)"),
         ("participants=crowd.present,\n            honest=Fraction(1)", "honest=Fraction(1)"),
     ],
-    ids=["no record", "everyone's noise", "nobody in it"],
+    ids=["no record", "noise of all users", "no participants"],
 )
 def test_a_refused_round_without_its_record_is_detected(edit: tuple[str, str]) -> None:
     assert not carries_what_it_may_have_shown(too_few_reply(mutated(run, *edit), colluding=["ann"]))

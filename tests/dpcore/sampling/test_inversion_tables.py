@@ -140,9 +140,9 @@ def test_inversion_is_exact_from_any_guess(name: str, guess: int) -> None:
 
 
 INVERT_MUTANTS = {
-    "half a word": ("rng.bits(64)", "rng.bits(32)"),
+    "half of the bits": ("rng.bits(64)", "rng.bits(32)"),
     "a constant": ("rng.bits(64)", "1 << 63"),
-    "an odd word": ("rng.bits(64)", "rng.bits(64) | 1"),
+    "the last bit set": ("rng.bits(64)", "rng.bits(64) | 1"),
 }
 SEARCH_MUTANTS = {
     "never looks above": ("while not holds(high)", "while False"),

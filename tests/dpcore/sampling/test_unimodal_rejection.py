@@ -235,7 +235,7 @@ def test_a_mutant_of_the_decision_is_detected(name: str) -> None:
 
 
 SETTLE_MUTANTS = {
-    "the integer beside": ("place = self.centre + drawn", "place = self.centre + drawn + 1"),
+    "the next integer": ("place = self.centre + drawn", "place = self.centre + drawn + 1"),
     "no unit": ("(place) * self.unit", "(place)"),
 }
 

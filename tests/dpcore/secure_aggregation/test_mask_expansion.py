@@ -28,8 +28,8 @@ def test_masks_agree_with_an_independent_computation(modulus: int, count: int) -
 
 MUTANTS = {
     "no rejection": ("drawn[drawn <= last]", "drawn"),
-    "one multiple less": ("- 1 - (1 << 64) % modulus", "- 1 - modulus - (1 << 64) % modulus"),
-    "the other end": ('"<u8"', '">u8"'),
+    "last multiple rejected": ("- 1 - (1 << 64) % modulus", "- 1 - modulus - (1 << 64) % modulus"),
+    "big-endian words": ('"<u8"', '">u8"'),
     "from counter 1": ("bytes(16)", "bytes(15) + b'1'"),
 }
 

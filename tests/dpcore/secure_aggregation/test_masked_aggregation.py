@@ -102,26 +102,26 @@ def test_too_few_users_are_refused_at_the_step_of_their_dropout(step: Step, name
 
 
 MUTANTS: dict[str, tuple[Any, str, str, str]] = {
-    "one sign for both": (masked_user, "masked", "if own < other else", "if own else"),
+    "same sign for both users": (masked_user, "masked", "if own < other else", "if own else"),
     "no self mask": (
         masked_user,
         "masked",
         "add(inputs, mask(key, count=count, modulus=modulus), modulus)",
         "inputs",
     ),
-    "sign of the dropped": (
+    "wrong sign for dropped users": (
         masked_server,
         "without_pair_masks",
         "if other < name",
         "if other > name",
     ),
-    "dropped masks stay": (
+    "masks of dropped users kept": (
         masked_server,
         "finish",
         "total = without_pair_masks(total, state, name, private)",
         "pass",
     ),
-    "self masks stay": (
+    "self masks kept": (
         masked_server,
         "finish",
         "total = subtract(total, own,",

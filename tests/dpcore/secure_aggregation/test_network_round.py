@@ -230,7 +230,7 @@ COPIES: dict[str, Callable[[Any], object]] = {
 
 @pytest.mark.parametrize("way", COPIES)
 @pytest.mark.parametrize(
-    "end", [Device(ANN), AggregationServer(PLAY.server[Step.KEYS])], ids=["device", "desk"]
+    "end", [Device(ANN), AggregationServer(PLAY.server[Step.KEYS])], ids=["device", "server"]
 )
 def test_a_state_cannot_be_copied(way: str, end: Any) -> None:
     with pytest.raises(TypeError, match="cannot be copied or pickled: it holds the state"):

@@ -225,9 +225,9 @@ def laws_are(law: Any, listed: Any) -> bool:
 
 
 TOTALS = {
-    "a direction left out": ("((first - 1, -1), (last + 1, 1))", "((last + 1, 1),)"),
-    "a value left out": ("for j in range(len(ratios) - i)", "for j in range(len(ratios) - i - 1)"),
-    "a bend missed": ("max(bends) + 1", "max(bends) - 3"),
+    "one direction omitted": ("((first - 1, -1), (last + 1, 1))", "((last + 1, 1),)"),
+    "one value omitted": ("for j in range(len(ratios) - i)", "for j in range(len(ratios) - i - 1)"),
+    "a breakpoint omitted": ("max(bends) + 1", "max(bends) - 3"),
 }
 
 
