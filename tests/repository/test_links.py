@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from collections import Counter
 from functools import cache
@@ -20,6 +21,9 @@ _NAMED_PAGE = re.compile(r"\bdocs/[\w/-]+\.md\b")
 _NAMED_FILE = re.compile(r"(?<![\w/.:-])(?!kernel\.py)(?:[\w-]+/)*[\w-]+\.(?:md|py)\b(?![\w(])")
 _NOT_CODE = re.compile(r"""r?"{3}(?s:.*?)"{3}|#.*""")
 _NAMED_TEST = re.compile(r"(?:tests/)?(?:\w+/)*\btest_\w+(?:\.py)?\b(?!/)")
+_DOTTED = re.compile(r"`(?:dpcore|accounting|audit|bandits|benchmarks)(?:\.\w+)+\b(?!\.ipynb|[/-])")
+_SUFFIXES = (".py", ".md", ".ipynb", ".toml", ".state", ".json", ".html", ".db", ".git", ".csv")
+_ENTRY_POINTS = frozenset({"dpcore.commands", "dpcore.targets"})
 PACKAGES = ("dpcore", "accounting", "audit", "bandits", "benchmarks", "examples")
 
 
@@ -98,6 +102,21 @@ def absent_names(proof: str) -> list[str]:
     return [name for name in named if name not in words_of_the_code()]
 
 
+def dotted_names(text: str) -> set[str]:
+    """Return the names such as ``audit.declare`` that a text sets as code, except in blocks."""
+    found = {name.strip("`") for name in _DOTTED.findall(_FENCE.sub("", text))}
+    return {name for name in found - _ENTRY_POINTS if not name.endswith(_SUFFIXES)}
+
+
+def is_importable(name: str) -> bool:
+    """Whether a module, or an attribute of a module or class, has this dotted name."""
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
 @pytest.mark.parametrize("page", every_page(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_has_a_target(page: Path) -> None:
     assert dead_links(page) == []
@@ -133,6 +152,22 @@ def test_every_test_that_a_proof_names_exists(page: Path) -> None:
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
 def test_every_code_name_in_a_proof_exists(page: Path) -> None:
     assert absent_names(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("page", every_page(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_dotted_name_in_a_page_exists(page: Path) -> None:
+    if page.name == "CHANGELOG.md":
+        pytest.skip("it lists former names")
+    names = dotted_names(page.read_text(encoding="utf-8"))
+    assert [name for name in sorted(names) if not is_importable(name)] == []
+
+
+def test_a_missing_dotted_name_is_detected() -> None:
+    names = dotted_names("`audit.declare(1)`, `audit.nothing` and `audit.state`")
+    assert {name: is_importable(name) for name in names} == {
+        "audit.declare": True,
+        "audit.nothing": False,
+    }
 
 
 def test_a_missing_code_name_is_detected() -> None:

@@ -1,4 +1,4 @@
-"""Tests of `adaptive_composition.privacy_filter`: prices, refusals and adaptive adversaries."""
+"""Tests of `accounting.adaptive_composition.privacy_filter`: prices, refusals, adversaries."""
 
 from __future__ import annotations
 

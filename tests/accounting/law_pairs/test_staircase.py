@@ -1,4 +1,4 @@
-"""Tests of `law_pairs.staircase`: losses from outputs, optimality by linear programming."""
+"""Tests of `accounting.law_pairs.staircase`: losses from outputs, and optimality by an LP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of `numerical_composition.contour_integral`: enumeration, closed forms, known sums."""
+"""Tests of `accounting.numerical_composition.compose_plds`: enumeration, closed forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Tests of `numerical_composition.discrete_factor` against mpmath; mutants must fail."""
+r"""Tests of `accounting.numerical_composition.discrete_factor` against mpmath, and mutants."""
 
 from __future__ import annotations
 

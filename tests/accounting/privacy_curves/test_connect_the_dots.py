@@ -1,4 +1,4 @@
-"""Tests of `privacy_curves.connect_the_dots`: rationals, integer sums, orders of two rounds."""
+"""Tests of `accounting.privacy_curves.connect_the_dots`: rationals, integer sums, two rounds."""
 
 from __future__ import annotations
 

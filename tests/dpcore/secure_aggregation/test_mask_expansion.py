@@ -1,4 +1,4 @@
-r"""Tests of `secure_aggregation.mask_expansion`: AES-256-CTR, rejected words, no overflow."""
+r"""Tests of `dpcore.secure_aggregation.mask_expansion`: AES-256-CTR, rejection, no overflow."""
 
 from __future__ import annotations
 

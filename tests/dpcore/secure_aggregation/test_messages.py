@@ -1,4 +1,4 @@
-r"""Tests of `secure_aggregation.messages`: unique encodings; other bytes are refused by name."""
+r"""Tests of `dpcore.secure_aggregation.messages`: encodings are unique; other bytes are refused."""
 
 from __future__ import annotations
 
