@@ -44,7 +44,7 @@ def plain_sum_of(vector: dict[str, Any]) -> list[int]:
 
 
 def test_a_changed_vector_is_detected() -> None:
-    vector = VECTORS["rounds"]["nobody vanishes"]
+    vector = VECTORS["rounds"]["no dropouts"]
     at = next(i for i, m in enumerate(vector["messages"]) if m["type"] == 5)
     message = vector["messages"][at]
     data = bytearray.fromhex(message["bytes"])

@@ -22,17 +22,21 @@ from tests.support.secure_aggregation.recorded_round import GRAPHS, Rehearsal, r
 
 PATH = Path(__file__).parents[2] / "vectors" / "masked_aggregation.json"
 ROUNDS: dict[str, dict[str, Any]] = {
-    "nobody vanishes": {"seed": 1},
-    "one before the input": {"seed": 2, "vanish": {"eve": Step.INPUT}},
-    "one at each of two steps": {
+    "no dropouts": {"seed": 1},
+    "one dropout before the input": {"seed": 2, "vanish": {"eve": Step.INPUT}},
+    "one dropout at each of two steps": {
         "seed": 3,
         "dropouts": 2,
         "modulus": 2**62,
         "coordinates": 2,
         "vanish": {"bob": Step.INPUT, "joe": Step.UNMASK},
     },
-    "one before the shares": {"seed": 4, "modulus": 2, "vanish": {"ann": Step.SHARES}},
-    "four neighbours of each": {"seed": 5, "vanish": {"eve": Step.INPUT}, **GRAPHS["neighbours"]},
+    "one dropout before the shares": {"seed": 4, "modulus": 2, "vanish": {"ann": Step.SHARES}},
+    "four neighbours for each user": {
+        "seed": 5,
+        "vanish": {"eve": Step.INPUT},
+        **GRAPHS["neighbours"],
+    },
     "a ring": {
         "seed": 8,
         "dropouts": 2,
@@ -96,11 +100,11 @@ def bad_messages(play: Rehearsal) -> list[tuple[str, str, Step, bytes]]:
         ("one bit of a masked input", "", Step.INPUT, flipped(sent[Step.INPUT]["ann"], 8 * 40)),
         ("one bit of a tag", "", Step.UNMASK, flipped(reply, 8 * len(reply) - 1)),
         ("another round", "", Step.INPUT, other.sent[Step.INPUT]["ann"]),
-        ("a second one", "", Step.INPUT, sent[Step.INPUT]["ann"]),
+        ("a second message", "", Step.INPUT, sent[Step.INPUT]["ann"]),
         ("not enrolled", "", Step.KEYS, mal.send(KeyAdvertisement(keys=low))),
         ("a key of low order", "", Step.KEYS, ann.send(KeyAdvertisement(keys=low))),
         ("another step", "", Step.UNMASK, sent[Step.INPUT]["ann"]),
-        ("a value that is m", "", Step.INPUT, wide),
+        ("a value equal to the modulus", "", Step.INPUT, wide),
         ("too few coordinates", "", Step.INPUT, short),
         ("for another user", "ann", Step.INPUT, given[Step.INPUT]["bob"]),
         ("one bit of sealed shares", "ann", Step.INPUT, flipped(given[Step.INPUT]["ann"], 8 * 60)),
@@ -130,7 +134,7 @@ def verdict(play: Rehearsal, to: str, step: Step, data: bytes) -> str:
 
 def vectors() -> dict[str, Any]:
     plays = {name: rehearse(**how) for name, how in ROUNDS.items()}
-    play = plays["one before the input"]
+    play = plays["one dropout before the input"]
     bad = [
         {
             "what": what,
@@ -144,7 +148,7 @@ def vectors() -> dict[str, Any]:
     return {
         "types": {str(code): kind.__name__ for code, kind in enumerate(TYPES, start=1)},
         "rounds": {name: good(plays[name], how) for name, how in ROUNDS.items()},
-        "bad": {"round": "one before the input", "messages": bad},
+        "bad": {"round": "one dropout before the input", "messages": bad},
     }
 
 
