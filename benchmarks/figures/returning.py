@@ -39,15 +39,16 @@ def returning_users(player: Player) -> Section:
         note=(
             f"The means are those of `cz/easy`, T = {power(horizon)}. Each user may be in B "
             f"releases, is charged before each, and has (epsilon, delta) = ({_EPSILON}, {_DELTA}) "
-            "for all of them together. The route is the composition theorem, which determines the "
-            "noise: *sigma* is the standard deviation of the noise of a sum, in units of reward. "
-            "*really* is the epsilon of the same noise by exact composition. There are T/B users, "
-            "just enough for T rewards; no release contains more than half of them, so longer "
-            "batches are released in parts. *most visits* is the largest number of visits charged "
-            "to any user in any run, and *turned away* the mean number of users per run who came "
-            "with no visit left. If too few users are left for a release, the arms of that batch "
-            "share the remaining rounds and nothing more is released; *dry* counts these runs. If "
-            "one arm remains early, no more users come, and few are turned away."
+            "for all of them together. The route is the composition theorem, which determines "
+            "the noise: *sigma* is the standard deviation of the noise of a sum, in units of "
+            "reward. *exact epsilon* is the epsilon of the same noise by exact composition. "
+            "There are T/B users, just enough for T rewards; no release contains more than half "
+            "of them, so longer batches are released in parts. *most visits* is the largest "
+            "number of visits charged to any user in any run, and *refused* the mean number of "
+            "users per run who came with no visit left. If too few users are left for a release, "
+            "the arms of that batch share the remaining rounds and nothing more is released; "
+            "*ran out of users* counts these runs. If one arm remains early, no more users come, "
+            "and few are refused."
         ),
         rows=tuple(_cells(row) for row in table),
         checks=tuple(_order(by, visits)),
@@ -69,11 +70,11 @@ def _cells(row: ReturningRow) -> dict[str, Cell]:
         "sigma": rounded(row.deviation),
         "regret": measured(row.regret_per_round, row.standard_error),
         "epsilon by the route": up(row.epsilon),
-        "really": up(row.epsilon_exact),
+        "exact epsilon": up(row.epsilon_exact),
         "users": row.users,
         "most visits": row.most_visits,
-        "turned away": rounded(row.turned_away),
-        "dry": row.dry,
+        "refused": rounded(row.turned_away),
+        "ran out of users": row.dry,
         "bits": row.bits_per_user,
     }
 
