@@ -173,10 +173,10 @@ def _rare(value: int, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
 
 
 _NORMAL: Final = Subject(
-    name="identical worlds, normal noise", run=_noise_alone, pair=(0, 1), epsilon=Fraction(0)
+    name="identical datasets, normal noise", run=_noise_alone, pair=(0, 1), epsilon=Fraction(0)
 )
 _IDENTICAL: Final = Subject(
-    name="identical worlds, a fair coin", run=_coin, pair=(0, 1), epsilon=Fraction(0)
+    name="identical datasets, a fair coin", run=_coin, pair=(0, 1), epsilon=Fraction(0)
 )
 _RESPONSE: Final = Subject(
     name="randomised response, epsilon 3.9", run=_rare, pair=(0, 1), epsilon=_SNIPER_EPSILON
@@ -217,7 +217,7 @@ def _dp_sniper(
 # By name: the method, the mechanism, the runs, and the repeats (with --quick and in full).
 _CONTROLS: Final[Mapping[str, tuple[Judge, Subject, int, int, int]]] = {
     "plug-in ratios of frequencies": (_plug_in, LAPLACE, _RUNS, 100, 1000),
-    "StatDP, the direction of the worlds chosen on the data that is tested (re-derived)": (
+    "StatDP, the order of the datasets chosen on the data that is tested (re-derived)": (
         _statdp,
         _IDENTICAL,
         10_000,

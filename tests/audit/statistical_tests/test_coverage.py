@@ -295,7 +295,7 @@ AUDITS = effort(25, 40)
 Rest = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 RESTS: dict[str, tuple[Rest, Any]] = {
     "nothing else": (lambda worlds, _: np.zeros(len(worlds)), 77),
-    "the same noise in both worlds": (lambda w, rng: discrete_laplace(len(w), 5, rng), 77),
+    "the same noise on both datasets": (lambda w, rng: discrete_laplace(len(w), 5, rng), 77),
     "noise at the claim": (lambda worlds, rng: worlds + discrete_laplace(len(worlds), 1, rng), 77),
     "between the values": (lambda worlds, rng: 2 * discrete_laplace(len(worlds), 5, rng), 3),
     "continuous": (lambda worlds, rng: rng.laplace(0, 5, len(worlds)), 0.25),
