@@ -168,7 +168,7 @@ def test_a_count_is_released_with_its_cost() -> None:
 
 def test_a_sum_with_dropouts_has_the_guarantee_of_the_remaining_users() -> None:
     lines = printed("sum_with_dropouts.py")
-    # Users who vanish before the input are not in the sum; kim vanished later, so hers is included.
+    # Users who drop out before the input are not in the sum; kim drops out later, so hers is.
     assert lines["stayed"] == "ada, cyd, dan, eve, fay, hal, ida, joe, kim, lea"
     assert lines["noise"] == "PolyaDifference(shape='10/9', scale=8)"
     # The ten amounts add up to 4.625. The noise of this sum exceeds 15 once in a million, and even

@@ -149,7 +149,7 @@ def test_check_judges_the_epsilon_of_another_tool(command: Command, tmp_path: Pa
     # The command reads the shortest decimal form; the JSON has a float at or above the exact bound.
     upper = Fraction(math.nextafter(exact["upper"], 0))
     assert Fraction(above.json["by_at_least"]) <= Fraction(repr(theirs)) - upper
-    # Typical mistakes: the rate or the direction is forgotten in a conversion, a digit is lost.
+    # Typical mistakes: the rate or the direction is omitted in a conversion, a digit is lost.
     below = command(*words, exact["lower"] * 0.999)
     assert (below.code, "below the truth" in below.out) == (1, True)
     between = (exact["lower"] + exact["upper"]) / 2

@@ -41,7 +41,7 @@ def test_both_bounds_agree_with_dp_accounting_and_exclude_mutants() -> None:
     found = ends(sampled("1", "1/100", 10**4).epsilon("1e-6", "1e-8"))
     assert 6.9073 < found.lower < found.upper < 6.907385  # dp-accounting at a grid of 1e-5
     assert found.upper - found.lower <= found.upper / 10**8
-    # The mutant: the direction is forgotten; the unit present is the worse one here.
+    # The mutant: the direction is ignored; the unit present is the worse one here.
     away = releases.poisson(curve=releases.gaussian(1), rate="1/100").directions[1]
     other = ContourIntegral(parts=((TabledLoss(kinds=away, above=True), 10**4),))
     assert other.epsilon("1e-6", "1e-6").upper < found.lower

@@ -327,7 +327,7 @@ def test_invalid_options_of_a_replay_are_refused() -> None:
             replay(correct.counter, (0, 1), **options)
     with pytest.raises(ValueError, match="refutes"):
         Finding(kind="x", severity="note", statement="x", refutes=True)
-    # A deadline is said.
+    # The report states a deadline.
     report = replay(correct.counter, (0, 1), deadline=1e-9)
     assert report.changed == 0
     assert only(report, "not-all-draws")

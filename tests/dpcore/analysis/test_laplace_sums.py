@@ -47,7 +47,7 @@ def test_the_tail_of_two_draws_agrees_with_its_closed_form(scale: Fraction | int
 
 
 def test_tails_of_laplace_sums_without_far_frequencies_are_wrong() -> None:
-    # The mutant: frequencies beyond the last one are forgotten, so the balls miss the tail.
+    # The mutant: frequencies beyond the last one are not counted, so the balls miss the tail.
     short = mutated(laplace_sum._sum, "last + 1):", "max(last // 8, 1)):")
     line = laplace_sum._line(16.0, Fraction(3), 20)
     with precision(64):

@@ -177,7 +177,7 @@ class LyingText(str):
 
     __repr__ = __str__
     __hash__ = str.__hash__
-    strip = isprintable = __str__  # type: ignore[assignment]  # the lies that are told here
+    strip = isprintable = __str__  # type: ignore[assignment]  # deliberately of the wrong type
 
 
 class LyingInt(int):

@@ -172,7 +172,7 @@ def test_a_record_that_counts_other_users_is_detected() -> None:
 
     assert honest(_crowd) == 2
     assert honest(mutated(_crowd, " - len(hidden.intersection(present))", "")) != 2
-    # ann vanishes and does not collude: she must not be counted.
+    # ann drops out and does not collude: she must not be counted.
     assert _crowd(4, PEOPLE, {"ann": Step.KEYS}, ["bob"]).honest == 2
     everyone = mutated(_crowd, "staying(names, vanish)", "tuple(range(len(names)))")
     assert everyone(4, PEOPLE, {"ann": Step.KEYS}, ["bob"]).honest == 3
@@ -193,7 +193,7 @@ def test_too_many_colluding_users_are_refused() -> None:
             PURE, PEOPLE, masked, batch="b", vanish=vanish, colluding=colluding, rng=NeverAsked()
         )
 
-    # Users who vanished still hold shares of everyone's secrets.
+    # Users who dropped out still hold shares of all users' secrets.
     for vanish in ({}, {"ann": Step.UNMASK}, {"ann": Step.INPUT}):
         assert names(refusal(lambda v=vanish: three(v)), "colluding", 3)  # type: ignore[misc]  # a default binds the loop variable
     # One honest user is enough with the ideal party, and where every message is private by itself.
@@ -302,7 +302,7 @@ def test_a_refused_round_leaves_a_record_to_charge() -> None:
     for twin in (copy.copy(refused), unpickled):
         assert carries_what_it_may_have_shown(twin)
         assert str(twin) == str(refused)
-    # Users who vanish before the input are not in the record.
+    # Users who drop out before the input are not in the record.
     gone = {"ann": Step.INPUT, "bob": Step.UNMASK}
     masked = parts(4, PURE.modulus, dropouts=1)
     with pytest.raises(RoundRefused) as caught:

@@ -147,7 +147,7 @@ def test_a_mutant_of_the_masks_gives_another_sum(
 
 @pytest.mark.parametrize("step", Step)
 def test_too_few_neighbours_of_one_user_are_refused_at_that_step(step: Step) -> None:
-    # On a ring both neighbours of a user vanish: two are necessary to remove its masks.
+    # On a ring both neighbours of a user drop out: two are necessary to remove its masks.
     ring = Neighbourhood(neighbours=2, threshold=2)
     parts = MaskedAggregation(users=7, dropouts=2, coordinates=2, modulus=97, neighbourhood=ring)
     said, seated = [], 0

@@ -246,7 +246,7 @@ GOOD: dict[str, Any] = {
     [
         ("identifier", b"short"),
         ("users", 1),
-        ("users", 4),  # two of five may vanish, but not two of four
+        ("users", 4),  # two of five may drop out, but not two of four
         ("users", 2**16),
         ("dropouts", 3),
         ("dropouts", True),

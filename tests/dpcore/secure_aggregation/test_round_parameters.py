@@ -159,7 +159,7 @@ RUNS = 1500
 N, COLLUDING, DROPOUTS = 40, 8, 6
 HOOD = Neighbourhood(neighbours=6, threshold=4)
 NAMES = [f"u{i:02}" for i in range(N)]
-# Corrupt users around one user, vanished users adjacent in the list: a graph in list order fails.
+# Colluding users around one user, dropouts adjacent in the list: a graph in list order fails.
 CORRUPT, GONE = set(NAMES[:9]) - {NAMES[4]}, set(NAMES[20 : 20 + DROPOUTS])
 
 
@@ -250,7 +250,7 @@ def test_the_least_neighbourhood_agrees_with_a_plain_search(n: int, d: int, c: i
 def test_no_neighbourhood_is_returned_if_none_suffices() -> None:
     assert size_neighbourhood(users=11, dropouts=5, colluding=4) is None
     assert size_neighbourhood(users=3, dropouts=1, colluding=0) is None
-    # No user colludes or vanishes: a ring, where all three shares may be requested.
+    # No user colludes or drops out: a ring, where all three shares may be requested.
     ring = size_neighbourhood(users=10, dropouts=0, colluding=0)
     assert ring == Neighbourhood(neighbours=2, threshold=2)
 

@@ -145,7 +145,7 @@ FOUR = {**INPUTS, "joe": np.full(COUNT, 2)}
 
 
 def test_colluding_users_see_the_sum_of_each_separated_group() -> None:
-    # This is why the graph must stay connected without colluding and vanished users.
+    # This is why the graph must stay connected without colluding users and dropouts.
     alpha = buy_alpha("masked aggregation: colluding users on a ring", "1e-9")
     play = played({}, 16, FOUR, RING)
     bare, near = without_self_masks(play), play.server[Step.KEYS].near

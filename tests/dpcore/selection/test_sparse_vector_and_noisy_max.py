@@ -360,7 +360,7 @@ def test_a_stream_may_be_adaptive_and_bad_answers_are_refused() -> None:
             yield 5000 if len(said) % 3 == 2 else 0
 
     for each in above.stream(answers(), rng=SeededRng(1)):
-        said.append(each)  # noqa: PERF402 - the answers look at what was said
+        said.append(each)  # noqa: PERF402 - the answers depend on earlier reports
     assert said == [False, False, True] * 2
     with pytest.raises(InvalidParameter, match="value"):
         above.release([0.5])  # type: ignore[list-item]  # deliberately of the wrong type

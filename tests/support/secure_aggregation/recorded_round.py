@@ -142,7 +142,7 @@ def refusal(act: Any, *arguments: Any) -> AggregationRefused | None:
 
 @cache
 def rehearsed(graph: str = "everyone", name: str = "rehearsal") -> Rehearsal:
-    r"""Return the round over this graph; Eve vanishes before her input."""
+    r"""Return the round over this graph; Eve drops out before her input."""
     return rehearse(vanish={"eve": Step.INPUT}, name=name, **GRAPHS[graph])
 
 
