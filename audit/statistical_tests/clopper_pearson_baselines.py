@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import betainc, betaincinv, log_ndtr, ndtr, ndtri
+from scipy.special import betainc, betaincinv, ndtri
 
+from accounting.pld.real_gaussian_loss import NormalLoss
 from audit.claims.verdicts import level
 from audit.outputs.reading import Integers, read, read_worlds
 from audit.statistical_tests.event import Floats
@@ -217,6 +218,7 @@ def plug_in(scores: Scores, parameters: BaselineParameters) -> float:
 # -- not valid ------------------------------------------------------------------------------------
 
 _NODES: Final = 512
+_CURVE_BITS: Final = 40
 
 
 def bayes(scores: Scores, parameters: BaselineParameters) -> float:
@@ -273,24 +275,13 @@ def gaussian_dp(scores: Scores, parameters: BaselineParameters) -> float:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    r"""The least epsilon >= 0 with Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)
-    <= delta; inf at delta = 0.
-    """
+    r"""The epsilon at ``delta`` of N(0, 1) against N(mu, 1), rounded down; inf at delta = 0."""
     if mu <= 0.0:
         return 0.0
     if delta == 0.0:
         return math.inf
-
-    def excess(epsilon: float) -> float:
-        beyond = math.exp(min(epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)), 0.0))
-        return float(ndtr(mu / 2 - epsilon / mu)) - beyond - delta
-
-    if excess(0.0) <= 0.0:
-        return 0.0
-    high = 1.0
-    while excess(high) > 0.0:
-        high *= 2.0
-    return float(brentq(excess, 0.0, high))
+    loss = NormalLoss(variance=Fraction(mu) ** 2)
+    return loss.epsilon(Fraction(delta), _CURVE_BITS).lower_float
 
 
 # -- all runs as the canaries of one run ----------------------------------------------------------
