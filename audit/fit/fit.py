@@ -241,13 +241,14 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     draws, coins = np.random.SeedSequence(seed).spawn(2)
     source = sampler_of(sampler, draws, timeout=timeout)
     source = source if target is None else replace(source, spelling=target)
-    start = _Watched(noise=noise, cells=_cells(noise, runs), alpha=level, sequential=sequential)
+    start = _Watched(noise=noise, cells=cells_of(noise, runs), alpha=level, sequential=sequential)
     until = math.inf if deadline is None else time.monotonic() + deadline
     return _report(source, _draw(source, start, runs, until), seed, coins)
 
 
 @lru_cache(maxsize=64)
-def _cells(noise: Noise, runs: int) -> FitCells:
+def cells_of(noise: Noise, runs: int) -> FitCells:
+    r"""The cells for a law and a number of draws."""
     return FitCells.of(noise, runs)
 
 

@@ -318,7 +318,7 @@ def _chernoff(score: Floats, upper: Floats, gained: float, draws: int) -> float:
 
 
 def _by_cell(cells: FitCells, seen: CellCounts) -> float:
-    return _binomial(seen.draws, *_events(cells, seen))
+    return most_extreme(seen.draws, *_events(cells, seen))[1]
 
 
 def _events(cells: FitCells, seen: CellCounts) -> tuple[Integers, Floats, Floats]:
@@ -333,20 +333,25 @@ def _with_tails(cells: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate((cells, np.cumsum(cells)[1:most], np.cumsum(cells[::-1])[1:most]))
 
 
-def _binomial(draws: int, counts: Integers, lower: Floats, upper: Floats) -> float:
+def most_extreme(
+    draws: int, counts: Integers, lower: Floats | float, upper: Floats | float
+) -> tuple[int, float]:
+    r"""The place of the least probable count, and the p-value of all counts together.
+
+    Each count is binomial, with a probability between ``lower`` and ``upper``.
+    """
     # The upper bound of each tail: small counts with the lower probability, large counts with the
     # upper one; Bonferroni over all counts.
     few = stats.binom.cdf(counts, draws, lower)
     many = stats.binom.sf(counts - 1, draws, upper)
     both = 2 * np.minimum(few, many) * (1 + _ROUNDING)
-    return min(1.0, float(both.min()) * len(counts))
+    return int(both.argmin()), min(1.0, float(both.min()) * len(counts))
 
 
 def _by_residue(cells: FitCells, seen: CellCounts) -> float:
     best = 1.0
     for modulus, counts in zip(cells.moduli, seen.residues, strict=True):
-        lower, upper = cells.residue(modulus)
-        p_value = _binomial(seen.draws, counts, np.full(modulus, lower), np.full(modulus, upper))
+        _, p_value = most_extreme(seen.draws, counts, *cells.residue(modulus))
         best = min(best, len(cells.moduli) * p_value)
     return best
 

@@ -25,11 +25,13 @@ from scipy import stats
 
 from audit.claims.verdicts import level
 from audit.errors import TargetFailed
-from audit.fit.fit import fit
+from audit.fit.fit import cells_of, fit, witness
+from audit.fit.statistics import fit_p_values, joined, most_extreme
 from audit.outputs.call_guard import RAISED, Watchdog, failure, stdout_to_stderr
 from audit.statistical_tests.sample_outcome import versions
 from audit.training.step_report import Check, CheckVerdict, Sampling, Stated, StepReport
 from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer
@@ -126,7 +128,7 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
         caller = _Caller(_make_step(step, stated, target), target, watchdog, stated, seed)
         drawn = [caller.batch(k) for k in range(batches)]
         checks = [
-            *batch_checks(drawn, stated, round_down(exact / _SHARES)),
+            *batch_checks(drawn, stated, exact / _SHARES, np.random.default_rng([seed, 3])),
             *caller.noise(calls, dimension, exact / _SHARES),
             *caller.replayed(dimension),
         ]
@@ -451,27 +453,29 @@ class _Listed:
 
 Integers = NDArray[np.int64]
 
-_HALF: Final = 0.6745
-r"""Half of a normal distribution lies within this many standard deviations of the mean."""
-
 _ROUNDING: Final = 1 + 1e-9
 
 
-def batch_checks(batches: Sequence[Integers], stated: Stated, level: float) -> Iterator[Check]:
-    r"""Run the checks of sampling, each at ``level``."""
+def batch_checks(
+    batches: Sequence[Integers], stated: Stated, level: Fraction, coins: np.random.Generator
+) -> Iterator[Check]:
+    r"""Run the checks of sampling, each at ``level``; ``coins`` are for simulations of the laws."""
     twice = sum(len(np.unique(batch)) < len(batch) for batch in batches)
     statement = f"{twice:,} of {len(batches):,} batches contain a record more than once"
     yield _check("no repeats", statement, fault=twice > 0)
-    found = _fixed if stated.sampling == "fixed" else _poisson
-    for name, p_value, statement in found(batches, stated):
+    fixed = stated.sampling == "fixed"
+    found = _fixed(batches, stated) if fixed else _poisson(batches, stated, level, coins)
+    for name, p_value, statement in found:
         p = min(1.0, p_value * _ROUNDING)
-        yield _tested(name, statement, p, refuted=p <= level)
+        yield _tested(name, statement, p, refuted=p <= round_down(level))
 
 
 Found = Iterator[tuple[str, float, str]]
 
 
-def _poisson(batches: Sequence[Integers], stated: Stated) -> Found:
+def _poisson(
+    batches: Sequence[Integers], stated: Stated, level: Fraction, coins: np.random.Generator
+) -> Found:
     n, rate, rounds = stated.records, float(stated.rate), len(batches)
     sizes = np.array([len(batch) for batch in batches])
     counts = _counts(batches, n)
@@ -481,8 +485,20 @@ def _poisson(batches: Sequence[Integers], stated: Stated) -> Found:
         _two_sided(total, n * rounds, rate),
         f"a record is in a batch with frequency {total / (n * rounds):.5g}; stated {rate:.5g}",
     )
-    yield "batch sizes", *_spread(sizes, n, rate, "batches have a size")
-    yield "record counts", *_spread(counts, rounds, rate, "records have a count")
+    for name, values, trials, what in (
+        ("batch sizes", sizes, n, "batches have a size"),
+        ("record counts", counts, rounds, "records have a count"),
+    ):
+        law = Binomial(trials=trials, probability=stated.rate)
+        cells = cells_of(law, len(values))
+        seen = cells.count(values)
+        far, p_value = witness(cells, seen, level), joined(fit_p_values(cells, seen, coins))
+        usual = len(values) * far.probability[0]
+        yield (
+            name,
+            p_value,
+            f"{far.count:,} of {far.draws:,} {what} {far.event}; {usual:,.4g} expected",
+        )
     yield _most_extreme_record(counts, rounds, rate)
     both, pairs = _overlap(batches), rounds // 2
     p_value = _two_sided(both, n * pairs, rate * rate)
@@ -521,43 +537,17 @@ def _overlap_words(both: int, pairs: int, expected: float) -> str:
     )
 
 
-def _spread(values: Integers, trials: int, rate: float, what: str) -> tuple[float, str]:
-    # Count the values near the mean (about half of them) and in tails from 1/4 of the law down to
-    # one value: each count is exactly binomial if values are independent. The ranges do not depend
-    # on the values, so the union bound gives a p-value of the most extreme count.
-    law = stats.binom(trials, rate)
-    near = _HALF * math.sqrt(trials * rate * (1 - rate))
-    low, high = math.ceil(trials * rate - near), math.floor(trials * rate + near)
-    shares = 0.25 * 0.8 ** np.arange(math.log(max(4, len(values)) / 4, 1.25) + 1)
-    above, below = np.unique(law.isf(shares)), np.unique(law.ppf(shares))
-    inside, middle = (values >= low) & (values <= high), law.cdf(high) - law.cdf(low - 1)
-    events = [
-        (np.count_nonzero(inside), middle, f"in {low:,}..{high:,}"),
-        *((np.count_nonzero(values > cut), law.sf(cut), f"above {cut:,.0f}") for cut in above),
-        *((np.count_nonzero(values < cut), law.cdf(cut - 1), f"below {cut:,.0f}") for cut in below),
-    ]
-    p_values = [_two_sided(int(hits), len(values), chance) for hits, chance, _ in events]
-    p_value = min(p_values)
-    hits, chance, where = events[p_values.index(p_value)]
-    statement = f"{hits:,} of {len(values):,} {what} {where}; {len(values) * chance:,.4g} expected"
-    return min(1.0, len(events) * p_value), statement
-
-
 def _most_extreme_record(counts: Integers, rounds: int, rate: float) -> tuple[str, float, str]:
-    tails = np.minimum(
-        stats.binom.cdf(counts, rounds, rate), stats.binom.sf(counts - 1, rounds, rate)
-    )
-    worst = int(np.argmin(tails))
+    worst, p_value = most_extreme(rounds, counts, rate, rate)
     statement = (
         f"record {worst:,} is in {counts[worst]:,} of {rounds:,} batches; "
         f"{rounds * rate:,.4g} expected; it is the most extreme record"
     )
-    return "each record", min(1.0, 2 * len(counts) * float(tails[worst])), statement
+    return "each record", p_value, statement
 
 
 def _two_sided(hits: int, trials: int, rate: float) -> float:
-    low, high = stats.binom.cdf(hits, trials, rate), stats.binom.sf(hits - 1, trials, rate)
-    return min(1.0, 2 * float(min(low, high)))
+    return most_extreme(trials, np.array([hits]), rate, rate)[1]
 
 
 def _chernoff(hits: int, trials: int, rate: float) -> float:

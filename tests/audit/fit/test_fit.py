@@ -133,16 +133,26 @@ def test_the_p_values_are_valid_over_every_outcome(level: float) -> None:
 
 def test_a_mutant_that_selects_the_best_cell_is_detected() -> None:
     # The mutant reports its smallest p-value without a correction for the number of cells.
-    peeking = mutated(statistics._binomial, " * len(counts)", "")
+    peeking = mutated(statistics.most_extreme, " * len(counts)", "")
     noise = DiscreteLaplace(scale=3)
     cells = FitCells.of(noise, 1000)
     seen = [cells.count(noise.sample(1000, rng=SeededRng(i))) for i in range(60)]
     alarms = {
-        test: sum(test(1000, s.counts, cells.lower, cells.upper) <= 0.05 for s in seen)
-        for test in (peeking, statistics._binomial)
+        test: sum(test(1000, s.counts, cells.lower, cells.upper)[1] <= 0.05 for s in seen)
+        for test in (peeking, statistics.most_extreme)
     }
     assert too_many(alarms[peeking], 60) < 1e-12
-    assert too_many(alarms[statistics._binomial], 60) > buy_alpha("fit: the best cell", "1e-10")
+    assert too_many(alarms[statistics.most_extreme], 60) > buy_alpha("fit: the best cell", "1e-10")
+
+
+def test_a_mutant_that_selects_the_smaller_tail_is_detected() -> None:
+    selecting = mutated(statistics.most_extreme, "2 * np.minimum", "np.minimum")
+    masses = stats.binom.pmf(range(101), 100, 0.3)
+    level, wrong = (
+        sum(masses[k] for k in range(101) if test(100, np.array([k]), 0.3, 0.3)[1] <= 0.05)
+        for test in (statistics.most_extreme, selecting)
+    )
+    assert level <= 0.05 < wrong
 
 
 def test_a_mutant_that_counts_the_draws_twice_is_detected() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from tests.alpha_budget import buy_alpha
 from tests.effort import by_day, effort
 from tests.support.audit import training_steps as steps
 from tests.support.audit.training_steps import BROKEN, RECORDS, STATED, Right
-from tests.support.dpcore.mutants import mutated
 
 ALPHA = buy_alpha("steps of a training as stated", "1e-8")
 
@@ -77,7 +77,7 @@ def test_batches_truncated_at_25_of_mean_20_are_detected_at_the_default_level() 
     report = audited(Cut, rate="0.01", alpha="0.05", seed=1)
     row = next(check for check in report.checks if check.name == "batch sizes")
     assert row.verdict == "refuted"
-    assert row.statement.startswith("0 of 400 batches have a size above 25; 4")
+    assert row.statement.startswith("0 of 400 batches have a size x >= 26; 4")
 
 
 def test_an_error_of_one_gradient_is_a_fault_with_its_reason() -> None:
@@ -113,31 +113,9 @@ def test_correct_sampling_fails_at_most_as_often_as_stated(sampling: Any) -> Non
     rng = np.random.default_rng(5)
     for _ in range(repeats):
         drawn = [np.asarray(step.sample(rng)) for _ in range(20)]
-        found = p_values(list(batch_checks(drawn, stated, 0.0)))
+        found = p_values(list(batch_checks(drawn, stated, Fraction(1, 1000), rng)))
         hits += min(found) <= level / len(found)
     assert float(stats.binom.sf(hits - 1, repeats, level)) > bought
-
-
-def test_a_mutant_with_a_one_sided_level_fails_too_often() -> None:
-
-    once = mutated(training._two_sided, "2 * float(min(low, high))", "float(min(low, high)) / 8")
-    rng = np.random.default_rng(5)
-    wrong = sum(once(int(rng.binomial(1000, 0.3)), 1000, 0.3) <= 0.05 for _ in range(400))
-    assert wrong > 100
-
-
-def test_the_selection_of_the_most_extreme_range_of_sizes_is_corrected() -> None:
-
-    unpaid = mutated(training._spread, "len(events) * p_value", "p_value")
-    rng = np.random.default_rng(5)
-    repeats, level, bought = 80, 0.05, buy_alpha("ranges of batch sizes", "1e-10")
-    drawn = rng.binomial(1000, 0.02, size=(repeats, 200))
-    right, wrong = (
-        sum(of(sizes, 1000, 0.02, "")[0] <= level for sizes in drawn)
-        for of in (training._spread, unpaid)
-    )
-    assert float(stats.binom.sf(right - 1, repeats, level)) > bought
-    assert float(stats.binom.sf(wrong - 1, repeats, level)) < bought
 
 
 @pytest.mark.parametrize(
