@@ -25,6 +25,7 @@ from dpcore.numbers.parameter import (
     rational_in,
     whole_number,
 )
+from dpcore.spec_syntax import check_word
 
 if TYPE_CHECKING:
     from audit.claims.curve_claim import CurveClaim
@@ -118,11 +119,8 @@ def _layers(name: str, value: Any) -> tuple[str, ...]:
 
 
 def _one_of(*words: str) -> Callable[[str, Any], str]:
-    *most, last = words
-
     def read(name: str, value: Any) -> str:
-        if value not in words:
-            raise InvalidParameter(name, value, f"must be {', '.join(most)} or {last}")
+        check_word(name, value, words)
         return str(value)
 
     return read

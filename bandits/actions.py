@@ -6,7 +6,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from dpcore.numbers.parameter import (
     integer,
     positive_rational,
 )
+from dpcore.spec_syntax import check_word
 
 Shape: TypeAlias = Literal["ball", "box"]
 r"""The unit ball, or the largest box [-a, a]^d in it, with a = 1/sqrt d."""
@@ -112,8 +113,7 @@ def cover(shape: Shape, dimension: int, radius: RationalLike) -> Actions:
     projected to the ball if they lie outside. A box needs ceil(1/radius)^d actions, a ball fewer
     than the (3/radius)^d of the remark.
     """
-    if shape not in get_args(Shape):
-        raise InvalidParameter("shape", shape, f"must be one of {', '.join(get_args(Shape))}")
+    check_word("shape", shape, Shape)
     d = integer("dimension", dimension, at_least=1)
     exact = positive_rational("radius", radius, "a finite cover needs a positive radius")
     if exact > 1:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NewType, get_args
+from typing import NewType
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import (
     Exact,
-    Of,
     RationalLike,
     Whole,
     check_fields,
@@ -226,27 +225,3 @@ class FailureProbability(Exact):
 
     def read(self, argument: str, value: object) -> Fraction:
         return failure_probability_of(value, argument=argument)  # type: ignore[arg-type]  # other types raise an error
-
-
-class _Word(Of[Any]):
-    def __init__(self, words: Any, default: str | None) -> None:
-        super().__init__(str, "", default)
-        self._words = words
-
-    def read(self, argument: str, value: object) -> Any:
-        check_word(argument, value, self._words)
-        return value
-
-
-def word(words: Any, default: str | None = None) -> Any:
-    r"""Declare a field whose value is a word of a ``Literal`` type (:func:`check_word`)."""
-    return _Word(words, default)
-
-
-def check_word(argument: str, value: object, words: Any) -> None:
-    r"""Check that ``value`` is one of the words of the ``Literal`` type ``words``."""
-    known = get_args(words)
-    if value not in known:
-        two = " or ".join(map(repr, known))
-        reason = two if len(known) == 2 else f"one of {', '.join(known)}"
-        raise InvalidParameter(argument, value, f"must be {reason}")

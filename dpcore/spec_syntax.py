@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.parameter import whole_number
+from dpcore.numbers.parameter import Of, whole_number
 
 _T = TypeVar("_T")
 _DEVIATION: Final = (("sigma_squared", 2), ("variance", 2))
@@ -56,6 +56,30 @@ def find_name(
     hint = did_you_mean(given, known)
     who = "it " if hint else "" if name is None else f"{name!r} "
     raise InvalidParameter(argument, typed, f"{hint}{who}must be one of {', '.join(known)}")
+
+
+def check_word(argument: str, value: object, words: Any) -> None:
+    r"""Check that ``value`` is one of ``words``, a collection or a ``Literal`` type."""
+    known = get_args(words) or tuple(words)
+    if value not in known:
+        if len(known) == 2:
+            raise InvalidParameter(argument, value, f"must be {' or '.join(map(repr, known))}")
+        find_name(argument, value, dict.fromkeys(known))
+
+
+class _Word(Of[Any]):
+    def __init__(self, words: Any, default: str | None) -> None:
+        super().__init__(str, "", default)
+        self._words = words
+
+    def read(self, argument: str, value: object) -> Any:
+        check_word(argument, value, self._words)
+        return value
+
+
+def word(words: Any, default: str | None = None) -> Any:
+    r"""Declare a field whose value is a word of a ``Literal`` type (:func:`check_word`)."""
+    return _Word(words, default)
 
 
 def split_name(text: str) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike, integer, rational
 from dpcore.parse_noise import write_noise
+from dpcore.spec_syntax import find_name
 
 MECHANISMS: Final[dict[str, type[ContinualSum]]] = {
     kind.name: kind for kind in (TreeSum, DoublingSum, SquareRootSum)
@@ -92,11 +93,9 @@ def calibrate_sum(
     The noise is discrete Laplace at delta = 0. At delta > 0 it is discrete Laplace or discrete
     Gaussian: the law with the smaller mean squared error. ``items`` are low, high and unit.
     """
-    if mechanism not in MECHANISMS:
-        choices = ", ".join(MECHANISMS)
-        raise InvalidParameter("mechanism", mechanism, f"must be one of {choices}")
+    kind = find_name("mechanism", mechanism, MECHANISMS)
     integer("horizon", horizon, at_least=1, at_most=MOST_COMPARED)
-    setting = MECHANISMS[mechanism](horizon=horizon, noise=_ANY, scope=scope, **items)
+    setting = kind(horizon=horizon, noise=_ANY, scope=scope, **items)
     pure = rational("delta", delta) == 0
     candidates = [("discrete-laplace", Fraction(0))]
     candidates += [] if pure else [("discrete-gaussian", rational("delta", delta))]

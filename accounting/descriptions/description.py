@@ -31,6 +31,7 @@ from dpcore.parse_noise import (
     write_noise,
     write_sensitivity,
 )
+from dpcore.spec_syntax import find_name
 
 _ADDED, _REPLACED = Relation.ADD_REMOVE, Relation.REPLACE
 
@@ -221,11 +222,8 @@ def description_from_json(data: object) -> Description:
     """
     if not isinstance(data, Mapping):
         raise InvalidParameter("part", data, "must be a JSON object")
-    word = data.get("claim")
-    if not isinstance(word, str) or word not in (*_WORDS, *_CURVES):
-        known = ", ".join(dict.fromkeys((*_CURVES, *_WORDS)))
-        raise InvalidParameter("claim", word, f"must be one of {known}")
-    kind, relation = _WORDS["curve" if word in _CURVES else word]
+    word: Any = data.get("claim")
+    kind, relation = find_name("claim", word, dict.fromkeys(_CURVES, _WORDS["curve"]) | _WORDS)
     own = {each.name for each in fields(kind)}
     if kind.reports or word == LOCAL_REPORT:
         given = {key: value for key, value in data.items() if key != "claim"}

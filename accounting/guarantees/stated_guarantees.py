@@ -32,7 +32,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import A_SCOPE, Scope
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import Exact, RationalLike, at_least_zero, integer, rational
-from dpcore.spec_syntax import read_keys
+from dpcore.spec_syntax import find_name, read_keys
 
 _WORST: Final = "randomised response dominates every pair of the claim (Kairouz et al. 2015)"
 _ORDERS: Final = "least over orders of Canonne, Kamath and Steinke 2020, Proposition 12"
@@ -485,9 +485,7 @@ def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
     if not isinstance(data, Mapping):
         raise InvalidParameter("claim", data, "must be a JSON object")
     name = data.get("claim")
-    if not isinstance(name, str) or name not in CLAIMS:
-        raise InvalidParameter("claim", name, f"must be one of {', '.join(CLAIMS)}")
-    kind = CLAIMS[name]
+    kind = find_name("claim", name, CLAIMS)
     if data.get("attained") is False:
         kind = {Pure: PureBound, Approx: ApproxBound}.get(kind, kind)
     wanted = [each.name.removeprefix("stated_") for each in fields(kind)]

@@ -43,6 +43,7 @@ from accounting.ledger.tables import FORMAT, LOCKED, Tables, put, run, those
 from accounting.ledger.user_names import without
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.rounding import down
+from dpcore.spec_syntax import find_name
 
 _RENEWS: Final = "renews"
 _HEAD: Final = "SELECT format, filter, charges, head, identity FROM ledger"
@@ -103,8 +104,8 @@ class Book:
         renews: str | None = None,
         identity: str | None = None,
     ) -> None:
-        if renews is not None and renews not in tuple(RENEWALS):
-            raise InvalidParameter(_RENEWS, renews, f"must be one of {', '.join(RENEWALS)}")
+        if renews is not None:
+            find_name(_RENEWS, renews, RENEWALS)
         self.filter, self.renews = filter, renews
         self.text = canonical(filter.to_json() | ({} if renews is None else {_RENEWS: renews}))
         self.start: Final = genesis(self.text)

@@ -23,6 +23,7 @@ from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.integer_search import ceil_sqrt, ceiling
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational, rational_in
 from dpcore.protocols.noisy_sums import AggregatedSum, CentralSum, ShuffledPure
+from dpcore.spec_syntax import check_word
 
 WIDTH_BITS: Final = 64
 """The relative width of enclosures of irrational parameters."""
@@ -150,8 +151,7 @@ def cz_shuffled(
     ``form="printed"`` has noise of scale g/epsilon, for which the proof gives 1.5 epsilon;
     ``form="corrected"`` has the scale g/epsilon' = 2g/epsilon that the proof needs for epsilon.
     """
-    if form not in ("printed", "corrected"):
-        raise InvalidParameter("form", form, "must be 'printed' or 'corrected'")
+    check_word("form", form, Form)
     sizes, noise = _laplace(users, epsilon_of(epsilon) / 2, failure)
     if form == "printed":
         noise = DiscreteLaplace(scale=noise.scale / 2)

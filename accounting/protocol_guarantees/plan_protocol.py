@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias
 
 from accounting.derive_guarantee import guarantee
 from accounting.errors import NotDerived
@@ -52,7 +52,7 @@ from dpcore.protocols.noisy_sums import (
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run_protocol import Protocol
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
-from dpcore.spec_syntax import find_name
+from dpcore.spec_syntax import word
 
 Instance: TypeAlias = Literal[
     "pure",
@@ -188,17 +188,14 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    instance: Instance
-    parameters: Parameters
+    instance: Instance = word(Instance)
+    parameters: Parameters = word(Parameters)
     users: Whole = Whole()
     epsilon: Exact = Exact(zero="epsilon 0 needs infinite noise")
     delta: Exact = Exact(within="[0, 1)")
     honest_fraction: Exact = Exact(within="(0, 1]")
 
     def __post_init__(self) -> None:
-        find_name("instance", self.instance, dict.fromkeys(get_args(Instance)))
-        if self.parameters not in get_args(Parameters):
-            raise InvalidParameter("parameters", self.parameters, "must be 'exact' or 'paper'")
         epsilon = self.epsilon  # as given, for the message
         check_fields(self)
         if self.epsilon > _MOST_EPSILON:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
 from dpcore.secure_aggregation.round_parameters import size_neighbourhood
+from dpcore.spec_syntax import check_word
 
 Kind: TypeAlias = Literal["ideal", "ideal-per-user", "masked", "masked-neighbours"]
 Play: TypeAlias = Callable[..., RunOutcome]
@@ -126,9 +127,7 @@ def _check_size(protocol: Protocol) -> None:
 def _stage(plan: Plan, gone: int, aggregation: Kind) -> tuple[str, Play]:
     # The aggregation in words, and the function that runs the protocol once.
     protocol = plan.protocol
-    if aggregation not in get_args(Kind):
-        reason = "must be ideal, ideal-per-user, masked or masked-neighbours"
-        raise InvalidParameter("aggregation", aggregation, reason)
+    check_word("aggregation", aggregation, Kind)
     shuffled = not isinstance(protocol, ModularSum)
     if (shuffled or isinstance(protocol, ShuffledPure)) and aggregation != "ideal":
         reason = "must be ideal for shuffle protocols"

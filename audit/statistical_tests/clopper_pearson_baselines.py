@@ -28,7 +28,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.clopper_pearson import lower_end, upper_end
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, integer
-from dpcore.spec_syntax import did_you_mean
+from dpcore.spec_syntax import find_name
 
 # -- counts of events -----------------------------------------------------------------------------
 
@@ -377,9 +377,7 @@ def baseline_names(names: Iterable[str]) -> tuple[str, ...]:
     r"""Parse baseline names: unique, in the order of :data:`BASELINES`; "all" means all."""
     given = set(names)
     for name in sorted(given - BASELINES.keys() - {"all"}):
-        hint = did_you_mean(name, BASELINES)
-        reason = f"{hint}must be one of {', '.join(BASELINES)}, or all"
-        raise InvalidParameter("baseline", name, reason)
+        find_name("baseline", name, dict.fromkeys((*BASELINES, "all")))
     return tuple(name for name in BASELINES if name in given or "all" in given)
 
 

@@ -45,6 +45,7 @@ from dpcore.protocols.run_protocol import Protocol, run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.sampling.rng import Rng
 from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
+from dpcore.spec_syntax import check_word
 
 FUNCTIONALITIES: Final = ("ideal", "per-user", "masked")
 r"""The kinds of secure sum: with one draw of the total noise, with a draw per user, or with masked
@@ -83,9 +84,7 @@ def target_of(
     With ``seeded = False`` the protocol draws from the operating system, as in production. The laws
     are known only if the output is a sum plus noise of a single law, so not for a pure shuffle.
     """
-    if functionality not in FUNCTIONALITIES:
-        choices = ", ".join(FUNCTIONALITIES)
-        raise InvalidParameter("functionality", functionality, f"must be one of {choices}")
+    check_word("functionality", functionality, FUNCTIONALITIES)
     protocol = plan.protocol
     if functionality != "ideal" and not isinstance(protocol, (AggregatedSum, CentralSum)):
         reason = (

@@ -29,6 +29,7 @@ from dpcore.laws.staircase import Staircase
 from dpcore.mechanism import Norm, Relation, Sensitivity, Unit
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import Choice, RationalLike, integer, rational
+from dpcore.spec_syntax import find_name
 
 try:
     from hypothesis import strategies as st
@@ -118,10 +119,7 @@ def noises(*laws: str) -> SearchStrategy[Noise]:
     >>> find(noises("skellam"), bool).name
     'skellam'
     """
-    for law in laws:
-        if law not in _NOISES:
-            raise InvalidParameter("law", law, f"must be one of {', '.join(_NOISES)}")
-    return st.one_of([_NOISES[law] for law in laws or _NOISES])
+    return st.one_of([find_name("law", law, _NOISES) for law in laws or _NOISES])
 
 
 def sensitivities(

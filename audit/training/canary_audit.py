@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,6 +49,7 @@ from dpcore.mechanism import Relation
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, integer
 from dpcore.numbers.rounding import down
+from dpcore.spec_syntax import check_word
 
 if TYPE_CHECKING:
     from audit.formats.html_page import Section
@@ -293,8 +294,7 @@ def canaries(  # noqa: PLR0913 - each is an option of the command
     """
     values, truth = _read(scores, included)
     alpha = 1 - level("confidence", confidence, "0.999")
-    if guess not in get_args(Guessed):
-        raise InvalidParameter("guess", guess, f"must be one of {', '.join(get_args(Guessed))}")
+    check_word("guess", guess, Guessed)
     stated = read_claim(claim, relation) if isinstance(claim, str) else claim
     test = _Test.of(stated, len(values), alpha)
     sizes = test.sizes(guesses, guess)

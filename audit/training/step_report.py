@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final, Literal, TypeAlias, get_args
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from audit.claims.verdicts import VERDICTS, format_p_value, level_upper
 from audit.formats.junit_and_sarif import Case, Outcome
@@ -16,6 +16,7 @@ from audit.formats.result import Result, Statement, computed, fact, format_share
 from audit.report.sentences import FAULTS
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import Exact, Whole, check_fields
+from dpcore.spec_syntax import word
 
 CheckVerdict: TypeAlias = Literal["refuted", "fault", "passed", "nothing_measured"]
 StepVerdict: TypeAlias = Literal["refuted", "not_refuted", "nothing_measured"]
@@ -49,7 +50,7 @@ class Stated:
     )
     noise_multiplier: Exact = Exact(zero="adds no noise")
     clip: Exact = Exact(zero="clips every gradient to 0")
-    sampling: Sampling = "poisson"
+    sampling: Sampling = word(Sampling, "poisson")
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -57,9 +58,6 @@ class Stated:
             if not 1 / _LARGEST <= value <= _LARGEST:
                 reason = "must be in [1e-100, 1e100]: gradients are floats"
                 raise InvalidParameter(name, value, reason)
-        if self.sampling not in get_args(Sampling):
-            reason = f"must be {' or '.join(get_args(Sampling))}"
-            raise InvalidParameter("sampling", self.sampling, reason)
         if self.sampling == "fixed" and self.expected.denominator != 1:
             reason = "must make rate x records a whole number of records"
             raise InvalidParameter("rate", self.rate, reason)

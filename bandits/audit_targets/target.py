@@ -26,7 +26,6 @@ from bandits.audit_targets.server_view import (
     Views,
     view_of,
 )
-from bandits.batch import check_word
 from bandits.play_combinatorial import cucb_of
 from bandits.policies.combinatorial_ucb import FAMILY, Cucb
 from bandits.policies.linear_phased_elimination import PhasedElimination
@@ -44,7 +43,7 @@ from dpcore.cli.options import share
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational, whole_number
 from dpcore.sampling.rng import SYSTEM, SeededRng
-from dpcore.spec_syntax import did_you_mean, find_name, read_keys
+from dpcore.spec_syntax import check_word, did_you_mean, find_name, read_keys
 
 _KEYS: Final = {
     "epsilon": "",

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from bandits.actions import LinearModel
-from bandits.batch import arms_and_horizon, check_word
+from bandits.batch import arms_and_horizon
 from bandits.combinatorial_problem import Problem
 from bandits.play_combinatorial import cucb_of
 from bandits.policies.batch_schedule import ScheduleName
@@ -39,6 +39,7 @@ from dpcore.numbers.parameter import (
     rational,
     write_rational,
 )
+from dpcore.spec_syntax import check_word
 
 _SE: Final = ("se",)
 _MASKED: Final = ("dist-dp-se", "dist-rdp-se", "dist-cdp-se")

@@ -21,7 +21,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from bandits.batch import arms_and_horizon, check_word, word
+from bandits.batch import arms_and_horizon
 from bandits.combinatorial_problem import Problem
 from bandits.privatizers.privatizer import RunGuarantee
 from bandits.privatizers.running_sums import (
@@ -37,6 +37,7 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact, RationalLike, check_fields, rational
+from dpcore.spec_syntax import check_word, word
 
 CucbName: TypeAlias = Literal["cucb", "cucb-ldp1", "cucb-ldp2", "cucb-dp", "cucb-dp2"]
 

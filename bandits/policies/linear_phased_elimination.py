@@ -25,7 +25,7 @@ import numpy as np
 from flint import arb
 
 from bandits.actions import Actions, LinearModel
-from bandits.batch import Ask, Commit, Plays, Released, arms_and_horizon, word
+from bandits.batch import Ask, Commit, Plays, Released, arms_and_horizon
 from bandits.policies.g_optimal_design import Design, most_support, near_optimal_design
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust
@@ -34,6 +34,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball, integer_below
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact, Of, check_fields, integer
+from dpcore.spec_syntax import word
 
 _RIVALS: Final = 256
 _SLACK: Final = 1 + 1e-6

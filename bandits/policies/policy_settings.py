@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Final
 
 from bandits.actions import LinearModel
-from bandits.batch import FailureProbability, arms_and_horizon, check_word, word
+from bandits.batch import FailureProbability, arms_and_horizon
 from bandits.combinatorial_problem import Problem
 from bandits.policies.batch_schedule import OF_PAPERS, Schedule, ScheduleName, exact_schedule
 from bandits.privatizers.averages import Calibrated
@@ -16,6 +16,7 @@ from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.running_sums import StreamRelease
 from bandits.radius.radius import RadiusName, TailName
 from dpcore.numbers.parameter import Exact, Whole, check_fields
+from dpcore.spec_syntax import check_word, word
 
 EXACT_SCALING: Final = 4
 r"""The multiple of the paper's g = ceil(epsilon sqrt n) at which rounding is negligible.

@@ -23,7 +23,7 @@ from typing import ClassVar, Final, TypeAlias
 
 from flint import arb
 
-from bandits.batch import arms_and_horizon, word
+from bandits.batch import arms_and_horizon
 from bandits.policies.successive_elimination import Elimination, EliminationState
 from bandits.privatizers.privatizer import Privatizer
 from bandits.radius.radius import RadiusName, tkms_width
@@ -32,6 +32,7 @@ from dpcore.laws.binomial import Binomial
 from dpcore.numbers.enclosure import ball, narrow, round_up
 from dpcore.numbers.parameter import check_fields, make_integers
 from dpcore.protocols.shuffled_bits import BinaryShuffle
+from dpcore.spec_syntax import word
 
 Sums: TypeAlias = tuple[tuple[int, int], ...]
 """The sums in a mean, as pairs (users per sum, number of sums with that many users)."""

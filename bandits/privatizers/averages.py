@@ -28,7 +28,7 @@ from accounting.protocol_guarantees.paper_parameters import lzj_vector
 from accounting.protocol_guarantees.plan_protocol import mechanism_guarantee
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from accounting.published_bounds import real_gaussian_ratio
-from bandits.batch import Ask, Encoding, ReleasedSum, word
+from bandits.batch import Ask, Encoding, ReleasedSum
 from bandits.papers.li_zhou_ji import lzj_classical_gaussian
 from bandits.privatizers.deployment import (
     ALL_HONEST,
@@ -48,6 +48,7 @@ from dpcore.noise import Noise
 from dpcore.numbers.parameter import Exact, check_fields, integer
 from dpcore.protocols.shuffled_bits import VectorShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.spec_syntax import word
 
 LinearTrust: TypeAlias = Literal["none", "central", "local", "shuffle"]
 Calibrated: TypeAlias = Literal["exact", "paper", "pure"]

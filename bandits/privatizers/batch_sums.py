@@ -23,7 +23,6 @@ from accounting.protocol_guarantees.plan_protocol import (
     user_noise,
 )
 from accounting.protocol_guarantees.pure_shuffle_guarantee import plan_pure_shuffle
-from bandits.batch import word
 from bandits.privatizers.deployment import (
     EVERYONE,
     NO_NOISE,
@@ -41,6 +40,7 @@ from dpcore.numbers.parameter import Exact, Of, check_fields, integer
 from dpcore.protocols.noisy_sums import AggregatedSum, LocalSum, size_protocol
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import BinaryShuffle
+from dpcore.spec_syntax import word
 
 Trust: TypeAlias = Literal["central", "local", "pure", "renyi", "concentrated", "shuffled-pure"]
 

@@ -18,7 +18,6 @@ from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import Assumed, Pure
 from accounting.protocol_guarantees.plan_protocol import mechanism_guarantee
 from accounting.protocol_guarantees.pure_shuffle_guarantee import certified_shuffle
-from bandits.batch import word
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -33,6 +32,7 @@ from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
 from dpcore.secure_aggregation.round_parameters import size_neighbourhood
+from dpcore.spec_syntax import word
 
 AggregationName: TypeAlias = Literal["ideal", "masked"]
 r"""The ideal functionality in one draw, or the masked aggregation of dpcore, message by message."""

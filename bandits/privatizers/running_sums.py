@@ -22,7 +22,6 @@ import numpy as np
 
 from accounting.errors import NotDerived
 from accounting.privacy_curves.release_curve import PrivacyCurve
-from bandits.batch import word
 from bandits.privatizers.averages import least_gaussian
 from bandits.privatizers.deployment import NO_NOISE, TRUSTED
 from bandits.privatizers.privatizer import NEW
@@ -36,6 +35,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact, Whole, check_fields
 from dpcore.sampling.rng import Rng
+from dpcore.spec_syntax import word
 
 StreamTrust: TypeAlias = Literal["none", "local", "central"]
 StreamRelease: TypeAlias = Literal["tree", "doubling", "factorisation"]

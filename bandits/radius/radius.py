@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias
 
 from flint import arb
 
-from bandits.batch import failure_probability_of, word
+from bandits.batch import failure_probability_of
 from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.radius.certified_width import LEAST_FAILURE, certified_gap, certified_width, has_gap
@@ -25,6 +25,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball, narrow
 from dpcore.numbers.parameter import RationalLike, check_fields, integer, make_integers
 from dpcore.protocols.noisy_sums import ModularSum
+from dpcore.spec_syntax import word
 
 RadiusName: TypeAlias = Literal["exact", "paper"]
 

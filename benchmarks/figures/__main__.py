@@ -21,8 +21,11 @@ from benchmarks.figures.section import Effort, Section
 from benchmarks.figures.shared_experiments import Player
 from benchmarks.figures.studies import equal_promises, schedules, shuffled_bits, trade_off
 from dpcore.cli.figure_file import check_picture
+from dpcore.cli.output_file import write_whole
+from dpcore.cli.workers import checked_jobs
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import integer
+from dpcore.spec_syntax import find_name
 
 __all__ = ["STUDIES", "regenerate"]
 
@@ -86,27 +89,18 @@ def regenerate(
         "checks": dict(sorted(verdicts.items(), reverse=True)),
         "sections": {section.name: section.to_json() for section in sections},
     }
-    _write(folder / "results.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    _write(folder / "README.md", page(results))
+    text = json.dumps(results, indent=1, ensure_ascii=False) + "\n"
+    write_whole("folder", folder / "results.json", text)
+    write_whole("folder", folder / "README.md", page(results))
     return results
 
 
 def _studies(seed: int, jobs: int, only: Sequence[str]) -> list[Callable[[Player], Section]]:
     # The requested studies, each once; an unknown study is refused.
-    if integer("jobs", jobs) != -1 and jobs < 1:
-        raise InvalidParameter("jobs", jobs, "must be a whole number >= 1, or -1 (one per core)")
+    checked_jobs(jobs)
     integer("seed", seed, at_least=0)
     known = {study.__name__: study for study in STUDIES}
-    for name in only:
-        if name not in known:
-            raise InvalidParameter("only", name, f"must be one of {', '.join(known)}")
-    return [known[name] for name in dict.fromkeys(only or known)]
-
-
-def _write(path: Path, text: str) -> None:
-    half = path.with_name(f".{path.name}.part")
-    half.write_text(text, encoding="utf-8")
-    half.replace(path)
+    return [find_name("only", name, known) for name in dict.fromkeys(only or known)]
 
 
 def main() -> None:

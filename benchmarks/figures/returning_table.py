@@ -22,7 +22,7 @@ from accounting.composition.returning_users import advanced_over_splits, per_use
 from accounting.errors import NotDerived
 from accounting.guarantees.renyi_to_epsilon import approx_from_renyi
 from accounting.privacy_curves.release_curve import PrivacyCurve
-from bandits.batch import arms_and_horizon, check_word
+from bandits.batch import arms_and_horizon
 from bandits.experiments.summary import mean_and_error
 from bandits.play import Run, play
 from bandits.policies.batch_schedule import exact_schedule
@@ -37,6 +37,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import End, round_up
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
 from dpcore.sampling.rng import SeededRng
+from dpcore.spec_syntax import check_word
 
 __all__ = ["ALGORITHMS", "ReturningRow", "Route", "returning_table", "visit_noise"]
 
@@ -119,8 +120,7 @@ def visit_noise(
 
     Raises :class:`InvalidParameter` if the law or route is unknown, or a number is out of range.
     """
-    if law not in _LAWS.values():
-        raise InvalidParameter("law", law, f"must be one of {', '.join(_LAWS.values())}")
+    check_word("law", law, _LAWS.values())
     check_word("route", route, Route)
     most, times = rational("delta", delta), visits_of(max_visits)
     if not 0 < most < 1:
@@ -229,9 +229,7 @@ def returning_table(  # noqa: PLR0913 - the axes of an experiment, each with a d
     for route in ways:
         check_word("route", route, Route)
     for algorithm in names:
-        if algorithm not in _LAWS:
-            reason = f"must be one of {', '.join(_LAWS)}"
-            raise InvalidParameter("algorithm", algorithm, reason)
+        check_word("algorithm", algorithm, _LAWS)
     rows = []
     for algorithm in names:
         for most in most_of:
