@@ -117,10 +117,10 @@ def test_a_certificate_covers_all_visits_and_noise_for_one_fails(
 def test_a_certificate_states_the_planned_dropouts(bandit: Bandit, tmp_path: Path) -> None:
     words = ("--algorithms", "dist-dp-se", "--dropouts", "5%", "--honest", "90%")
     found = certificate(bandit, tmp_path / "gone", *words)
-    (said,) = [each for each in found["assumptions"] if "vanish" in each]
-    assert said.startswith("of the users of a release at most 1/20 vanish, and 1/10")
+    (said,) = [each for each in found["assumptions"] if "drop out" in each]
+    assert said.startswith("of the users of a release at most 1/20 drop out, and 1/10")
     assert holds(found)
-    for without in ("of the users of a release at most few vanish", "all is well"):
+    for without in ("of the users of a release at most few drop out", "all is well"):
         changed = [without if each == said else each for each in found["assumptions"]]
         assert not holds({**found, "assumptions": changed})
 
