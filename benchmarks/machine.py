@@ -18,7 +18,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["AS_INSTALLED", "RESULTS", "best_seconds", "interleaved", "machine", "write"]
+from dpcore.cli.output_file import write_whole
+
+__all__ = ["AS_INSTALLED", "RESULTS", "best_seconds", "command", "interleaved", "machine", "store"]
+__all__ += ["write"]
 
 AS_INSTALLED: Final = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 r"""The environment of a timed process; Python stores the bytecode of the first run."""
@@ -93,15 +96,22 @@ def interleaved(
     return best
 
 
-def write(name: str, result: Mapping[str, Any]) -> None:
-    r"""Print the result as JSON and write ``results/NAME.json`` atomically."""
+def command(name: str) -> str:
+    r"""The command line of this process, of the module ``benchmarks.NAME``."""
     # Paths of the machine are private and are not written.
     words = [re.sub(r"(^|=)/.*/", r"\1", word) for word in sys.argv[1:]]
-    command = [Path(sys.executable).name, "-m", f"benchmarks.{name}", *words]
-    document = {"benchmark": name, "command": " ".join(command), "machine": machine(), **result}
+    return " ".join([Path(sys.executable).name, "-m", f"benchmarks.{name}", *words])
+
+
+def store(path: Path, document: Mapping[str, Any]) -> str:
+    r"""Write the document atomically as JSON, and return its text."""
     text = json.dumps(document, indent=1) + "\n"
-    RESULTS.mkdir(exist_ok=True)
-    half = RESULTS / f"{name}.json.part"
-    half.write_text(text, encoding="utf-8")
-    half.replace(RESULTS / f"{name}.json")
-    sys.stdout.write(text)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole("--output", path, text)
+    return text
+
+
+def write(name: str, result: Mapping[str, Any]) -> None:
+    r"""Print the result as JSON and write ``results/NAME.json`` atomically."""
+    document = {"benchmark": name, "command": command(name), "machine": machine(), **result}
+    sys.stdout.write(store(RESULTS / f"{name}.json", document))

@@ -33,7 +33,7 @@ import numpy as np
 
 from audit.audit_spec import AuditSpec
 from audit.broken_mechanisms import Entry, Layer, Subject
-from audit.claims.tested_claim import Claim, format_rational
+from audit.claims.tested_claim import format_rational
 from audit.claims.verdicts import level_upper
 from audit.errors import TargetFailed
 from audit.formats.junit_and_sarif import Case, Outcome
@@ -242,8 +242,7 @@ def _cells(row: BenchRow) -> tuple[str, ...]:
     # A bound on a curve is at the delta of one of its points, so it is not comparable to "true".
     curve = row.entry.curve is not None
     lower = None if curve else broken.epsilon_lower
-    claim = Claim(epsilon=row.entry.epsilon, delta=row.entry.delta)
-    epsilon, delta = map(format_rational, claim.exact)
+    epsilon, delta = map(format_rational, (row.entry.epsilon, row.entry.delta))
     return (
         str(row.entry.number),
         row.entry.name,
@@ -407,7 +406,7 @@ class _Task:
         from audit.known_laws.compare_two_laws import decide
         from audit.known_laws.law_file import read_law
 
-        subject, claim = self._subject, self._target.claim()
+        subject, claim = self._subject, self._subject.claim()
         p, q = (read_law("law", text).checked().law for text in subject.laws or ())
         decisions = [decide(p, q, point) for point in claim.points]
         reached = [point.epsilon.worse.lower_float for point in decisions if point.epsilon]
@@ -426,7 +425,7 @@ class _Task:
         from audit.replay.replay_both import replay
         from audit.statistical_tests.fixed_sample_test import resolution
 
-        subject, claim = self._subject, str(self._target.claim())
+        subject, claim = self._subject, str(self._subject.claim())
         # The resolution of a sample of this size shows why this entry needs another layer.
         seen = resolution(self.entry.runs, subject.epsilon, self.alpha, subject.delta)
         try:

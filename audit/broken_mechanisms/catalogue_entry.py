@@ -11,6 +11,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from audit.claims.curve_claim import CurveClaim
+from audit.claims.tested_claim import Claim
 from dpcore import DiscreteLaplace, Enclosure, Relation, SeededRng
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import RationalLike
@@ -60,6 +62,13 @@ class Subject:
     features: tuple[str, ...] = ()
     laws: tuple[str, str] | None = None
     call: Call | None = None
+
+    def claim(self, relation: Relation | str | None = None) -> Claim | CurveClaim:
+        r"""The claim, its curve if it has one; by default under its own relation."""
+        of = relation or self.relation
+        if self.curve is not None:
+            return CurveClaim(spelling=self.curve, relation=of)
+        return Claim(epsilon=self.epsilon, delta=self.delta, relation=of)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

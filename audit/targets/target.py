@@ -296,13 +296,6 @@ class Catalogued(Vectorised):
             return Scalar(spelling=self.spelling, function=self.subject.call).draw(block)
         return Vectorised.draw(self, block)
 
-    def claim(self, relation: Relation | str | None = None) -> Claim | CurveClaim:
-        r"""The claim of the subject, its curve if it has one; by default under its own relation."""
-        own, of = self.subject, relation or self.subject.relation
-        if own.curve is not None:
-            return CurveClaim(spelling=own.curve, relation=of)
-        return Claim(epsilon=own.epsilon, delta=own.delta, relation=of)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known(Catalogued):
@@ -358,7 +351,7 @@ def claim_of(
             own = subject.subject.relation if isinstance(subject, Catalogued) else Relation.REPLACE
             return read_claim(claim, relation or own)
         case None if isinstance(subject, Catalogued):
-            return subject.claim(relation)
+            return subject.subject.claim(relation)
         case None:
             raise InvalidParameter("claim", ABSENT, "must be given, such as epsilon=1")
     raise InvalidParameter("claim", claim, 'must be a claim, or text such as "epsilon=1"')

@@ -43,7 +43,7 @@ from benchmarks.auditing.vectors import (
     time_alarms,
     vectors,
 )
-from benchmarks.machine import machine
+from benchmarks.machine import RESULTS, command, machine, store
 
 __all__ = ["ASKED", "ROWS", "main"]
 
@@ -73,7 +73,7 @@ r"""The measurements by name. Times are measured first, before other work heats 
 ASKED: Final = frozenset({"battery-long", "family-alarms"})
 r"""The names of rows that are measured only if ``--rows`` names them."""
 
-_RESULT: Final = Path(__file__).parents[1] / "results" / "audit.json"
+_RESULT: Final = RESULTS / "audit.json"
 _WIDTH: Final = 150
 _SHOWN: Final = 160
 
@@ -86,7 +86,7 @@ def measured(name: str, effort: Effort, before: Mapping[str, Any]) -> Iterator[d
     rows: list[dict[str, Any]] = []
     old = list(before.get("rows", ()))
     head = {
-        "command": command(),
+        "command": command("auditing"),
         "quick": effort.quick,
         "jobs": effort.jobs,
         "machine": machine(),
@@ -99,16 +99,6 @@ def measured(name: str, effort: Effort, before: Mapping[str, Any]) -> Iterator[d
         yield head | {"rows": [each for each in old if each["what"] not in fresh] + rows}
     if not effort.only:
         yield head | {"rows": rows}
-
-
-def command() -> str:
-    r"""The command line of this process, without the path of the interpreter."""
-    return " ".join([f"{Path(sys.executable).name} -m benchmarks.auditing", *_public(sys.argv[1:])])
-
-
-def _public(words: list[str]) -> list[str]:
-    # Paths of the machine are private and are not written.
-    return [Path(word).name if word.startswith("/") else word for word in words]
 
 
 def kept(path: Path) -> dict[str, Any]:
@@ -152,14 +142,6 @@ def show(sections: Mapping[str, Any]) -> None:
     console.print(table)
 
 
-def write(path: Path, document: Mapping[str, Any]) -> None:
-    r"""Write the results atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f"{path.name}.part")
-    half.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    half.replace(path)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.auditing",
@@ -197,7 +179,7 @@ def main() -> None:
                 sections[name] = section
                 if path is not None:
                     ordered = {known: sections[known] for known in ROWS if known in sections}
-                    write(path, {"benchmark": "audit", "alpha": ALPHA, "sections": ordered})
+                    store(path, {"benchmark": "audit", "alpha": ALPHA, "sections": ordered})
     show({name: sections[name] for name in ROWS if name in {*chosen.rows} & {*sections}})
 
 

@@ -20,7 +20,7 @@ from audit.runs.draw_plan import Plan
 from audit.sample_layer import draw, sample
 from audit.statistical_tests.fixed_sample_test import resolution
 from audit.targets.target import Catalogued
-from benchmarks.auditing.harness import ALPHA, Effort, Row, claim_of, share
+from benchmarks.auditing.harness import ALPHA, Effort, Row, share
 
 __all__ = ["RUNGS", "SPACES", "catalogue", "replayed", "search", "sequential"]
 
@@ -125,7 +125,7 @@ def catalogue(effort: Effort) -> Iterator[Row]:
 
 def _on_curve(effort: Effort, entry: Entry) -> Row:
     repeats = effort.count(6, 200)
-    hits = sum(effort.repeat(partial(_refuted, entry, claim_of(entry), _ON_CURVE), repeats))
+    hits = sum(effort.repeat(partial(_refuted, entry, entry.claim(), _ON_CURVE), repeats))
     return Row(
         what=f"#{entry.number} {entry.name}: detected on the claimed curve {entry.curve}, "
         f"{_ON_CURVE:,} runs",
@@ -169,7 +169,7 @@ def _faults(subject: Subject, repeat: int) -> bool:
 def _stopped(entry: Entry, repeat: int) -> float:
     plan = _plan(
         entry,
-        claim_of(entry),
+        entry.claim(),
         _seed(entry.number, 0, repeat),
         runs=_MOST_SEQUENTIAL,
         sequential=True,

@@ -19,8 +19,6 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from audit.broken_mechanisms import Subject
-from audit.claims.curve_claim import CurveClaim
-from audit.claims.tested_claim import Claim
 from audit.outputs.output_parser import Outputs, draw_worlds, interleave
 from dpcore.numbers.clopper_pearson import lower_end, upper_end
 
@@ -32,7 +30,6 @@ __all__ = [
     "Row",
     "at_least",
     "at_most",
-    "claim_of",
     "drawn",
     "laplace",
     "share",
@@ -135,13 +132,6 @@ def share(hits: int, repeats: int) -> dict[str, Any]:
         "at_least": round(at_least(hits, repeats), _ROUND),
         "at_most": round(at_most(hits, repeats), _ROUND),
     }
-
-
-def claim_of(subject: Subject) -> Claim | CurveClaim:
-    r"""The claim of a mechanism of the catalogue: its curve if it has one, otherwise its point."""
-    if subject.curve is not None:
-        return CurveClaim(spelling=subject.curve, relation=subject.relation)
-    return Claim(epsilon=subject.epsilon, delta=subject.delta, relation=subject.relation)
 
 
 def drawn(subject: Subject, runs: int, rng: np.random.Generator) -> tuple[Outputs, Worlds]:
