@@ -7,11 +7,11 @@ suffix ``DpEvent``.
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from accounting.interop.export_pld import library
+from dpcore.cli.input_file import parse_json
 from dpcore.errors import InvalidParameter
 from dpcore.spec_syntax import did_you_mean
 
@@ -77,9 +77,7 @@ def event_from_json(text: str) -> Event:
 def document_of(text: str) -> Any:
     r"""Parse a JSON document; raises :class:`InvalidParameter` if it is invalid."""
     try:
-        return json.loads(text, parse_constant=_refused, object_pairs_hook=_without_twins)
-    except RecursionError:
-        raise InvalidParameter(_ARGUMENT, "...", "is nested too deeply") from None
+        return parse_json(text, object_pairs_hook=_without_twins)
     except ValueError as error:
         raise InvalidParameter(_ARGUMENT, "...", f"must be a JSON document: {error}") from None
 
@@ -127,7 +125,3 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {twice[:40]!a} is given twice")
     return found
-
-
-def _refused(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a JSON number")

@@ -3,8 +3,6 @@ r"""The options of ``dpcore audit``, made from the fields of :class:`audit.audit
 from __future__ import annotations
 
 import inspect
-import json
-import math
 import secrets
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.audit_spec import AuditSpec, Option
+from dpcore.cli.input_file import parse_json
 from dpcore.cli.options import argument, named, option
 from dpcore.errors import InvalidParameter
 from dpcore.spec_syntax import did_you_mean
@@ -103,16 +102,9 @@ def read_pair(texts: tuple[str, str]) -> tuple[Any, Any]:
 
 
 def _dataset(name: str, text: str) -> Any:
-    def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is not JSON")
-
-    def finite(number: str) -> float:
-        # A JSON report cannot hold infinity.
-        return float(number) if math.isfinite(float(number)) else refuse(f"{number} as a float")
-
     try:
-        return json.loads(text, parse_constant=refuse, parse_float=finite)
-    except (ValueError, RecursionError) as error:
+        return parse_json(text)
+    except ValueError as error:
         reason = f"must be JSON, such as 3, [1, 2] or '\"text\"' ({error})"
         raise InvalidParameter(f"--pair: dataset {name}", text, reason) from None
 

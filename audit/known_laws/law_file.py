@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 
 from audit.formats.result import computed, fact
 from audit.targets.target import Law, Shifted
-from dpcore.cli.input_file import read_text, rows_of
+from dpcore.cli.input_file import parse_json, read_text, rows_of
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
 from dpcore.numbers.rounding import down
@@ -152,15 +152,10 @@ _SHAPE: Final = 'must be {"output": "probability", ...} or [[output, probability
 
 
 def _pairs_from_json(content: str, wrong: _Wrong) -> list[tuple[str, Any]]:
-    def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is not a number")
-
     try:
         # Decimals keep their text, so that they are not rounded to binary floats.
-        found = json.loads(
-            content, object_pairs_hook=_Object, parse_float=_Decimal, parse_constant=refuse
-        )
-    except (ValueError, RecursionError) as error:
+        found = parse_json(content, object_pairs_hook=_Object, parse_float=_Decimal)
+    except ValueError as error:
         raise wrong(f"is not JSON: {error}") from None
     if isinstance(found, _Object):
         return list(found)

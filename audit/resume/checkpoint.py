@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,7 +30,7 @@ from audit.runs.draw_plan import Plan
 from audit.statistical_tests.sample_outcome import versions
 from audit.targets.content import content_of, files_of
 from audit.targets.target import Target
-from dpcore.cli.input_file import require_plain
+from dpcore.cli.input_file import parse_json, require_plain
 from dpcore.cli.state_file import (
     MOST,
     Damaged,
@@ -162,18 +161,12 @@ def _format_field(value: Any) -> str:
 def parsed(path: Path, payload: bytes) -> dict[str, Any]:
     r"""The fields of a stored header. Raises :class:`InvalidParameter` if it is invalid."""
     try:
-        held = json.loads(payload.decode(), parse_constant=_finite, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
+        held = parse_json(payload.decode())
+    except ValueError as error:
         raise hostile(path, f"its header is not JSON ({error})") from None
     if not isinstance(held, dict) or held.get("schema") != SCHEMA:
         raise hostile(path, f"it has no header of schema {SCHEMA}")
     return held
-
-
-def _finite(text: str) -> float:
-    if not math.isfinite(number := float(text)):
-        raise ValueError(f"{text} is not a JSON number")
-    return number
 
 
 _MOST_RUNS: Final = 10**12
@@ -307,7 +300,7 @@ def _take(state: State, payload: bytes) -> None:
         if kind == b"B":
             state.blocks.append(unpack(data))
         elif kind == b"F":
-            state.failed = _failure(state.target, json.loads(data.decode()))
+            state.failed = _failure(state.target, parse_json(data.decode()))
         else:
             raise ValueError("its kind is unknown")
     except (ValueError, RecursionError) as wrong:

@@ -3,11 +3,14 @@ r"""Read input files of a command: only regular files up to a given size."""
 from __future__ import annotations
 
 import csv
+import json
+import math
 import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 from dpcore.errors import InvalidParameter
 
@@ -48,6 +51,23 @@ def read_text(argument: str, path: str | Path, *, most: int, stdin: bool = False
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidParameter(argument, str(path), "is not text in UTF-8") from None
+
+
+def parse_json(text: str | bytes, **hooks: Any) -> Any:
+    r"""Parse JSON; ``hooks`` are those of :func:`json.loads`.
+
+    Raises ValueError also for NaN, for numbers beyond the range of floats, and for deep nesting.
+    """
+
+    def finite(number: str) -> float:
+        if not math.isfinite(found := float(number)):
+            raise ValueError(f"{number} is not a finite number")
+        return found
+
+    try:
+        return json.loads(text, **{"parse_constant": finite, "parse_float": finite, **hooks})
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def require_plain(argument: str, path: str | Path) -> None:

@@ -2,7 +2,6 @@ r"""Run commands as typed, or a new interpreter; return exit code, output and er
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 
 import dpcore.cli.app
+from dpcore.cli.input_file import parse_json
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,16 +52,12 @@ class Answer:
     @property
     def json(self) -> dict[str, Any]:
         """Standard output as one JSON document; NaN and Infinity are refused."""
-        found: dict[str, Any] = json.loads(self.out, parse_constant=_refused)
+        found: dict[str, Any] = parse_json(self.out)
         return found
 
 
 Command: TypeAlias = Callable[..., Answer]
 """A fixture that runs a command with these words."""
-
-
-def _refused(word: str) -> None:
-    raise AssertionError(f"{word} is not JSON")
 
 
 def typed(streams: pytest.CaptureFixture[str], *words: object) -> Answer:

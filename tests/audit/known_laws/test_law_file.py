@@ -94,7 +94,7 @@ def test_a_header_is_not_an_output_and_outputs_without_mass_are_ignored(
         ("law.json", '[[0, "1/2"], ["0", "1/2"]]', "lists the output '0' twice"),
         ("law.csv", "a,1/2\na,1/2\n", "lists the output 'a' twice"),
         ("law.json", '{"a": "1/2"', "is not JSON"),
-        ("law.json", '{"a": NaN}', "is not JSON: NaN is not a number"),
+        ("law.json", '{"a": NaN}', "is not JSON: NaN is not a finite number"),
         ("law.json", '{"a": true}', "the probability of 'a' = True: must be a number"),
         ("law.json", '{"a": {"b": 1}}', "the probability of 'a'"),
         ("law.json", '{"a": "one"}', "must be a finite number such as"),
