@@ -1,4 +1,4 @@
-"""Audits of every protocol instance: the derived guarantee is proven, a smaller one is refuted."""
+"""Audits of every protocol instance: rounds, views of the server, and values of users."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from dpcore.protocols.noisy_sums import AggregatedSum
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import VectorShuffle
 from tests.alpha_budget import buy_alpha
+from tests.audit.targets.test_mechanisms_by_text import PROTOCOLS
 from tests.effort import by_day
 from tests.support.accounting.shuffled_views import message_laws
 from tests.support.audit.command import Shell
@@ -44,20 +45,6 @@ def shell(command: Callable[..., Shell]) -> Shell:
 
 
 # -- the instances -------------------------------------------------------------------------------
-
-INSTANCES = (
-    "pure,users=8,epsilon=1",
-    "pure,users=8,epsilon=1,honest_fraction=1/2",
-    "renyi,users=8,epsilon=1,delta=1e-2",
-    "concentrated,users=4,epsilon=1,delta=1e-2",
-    "central,users=8,epsilon=1",
-    "local,users=8,epsilon=1",
-    "shuffled-pure,users=8,epsilon=2",
-    "binary-shuffle,users=8,epsilon=1,delta=1e-2",
-    "vector-shuffle,users=8,epsilon=1,delta=1e-1,coordinates=2,precision=2",
-)
-
-each_instance = pytest.mark.parametrize("words", INSTANCES)
 
 
 def decided(target: Known, claim: str, pair: tuple[Any, Any]) -> AuditReport:
@@ -77,22 +64,6 @@ def plan_of(words: str) -> ProtocolPlan:
 
 def claimed(target: Known) -> str:
     return f"epsilon={target.subject.epsilon},delta={target.subject.delta}"
-
-
-@each_instance
-def test_the_derived_guarantee_is_proven_and_a_smaller_one_refuted(words: str) -> None:
-    target, pair = instance(words), instance(words).subject.pair
-    report = decided(target, claimed(target), pair)
-    assert report.verdict == "proven"
-    assert report.exact is not None
-    derived, delta = report.exact.epsilon, target.subject.delta
-    # The plan is nearly the smallest possible one: its epsilon is just below the target.
-    assert target.subject.epsilon * Fraction(9, 10) < derived.upper <= target.subject.epsilon
-    assert decided(target, f"epsilon={derived.upper},delta={delta}", pair).verdict == "proven"
-    less = f"epsilon={Fraction(derived.lower) * Fraction(999, 1000)},delta={delta}"
-    refuted = decided(target, less, pair)
-    assert refuted.verdict == "refuted"
-    assert refuted.epsilon_lower <= derived.upper
 
 
 RUNS = 1500
@@ -120,7 +91,7 @@ DROPS = "pure,users=3,epsilon=1,honest_fraction=2/3"
 @by_day(2)
 @pytest.mark.parametrize(
     ("words", "functionality"),
-    [*((words, "ideal") for words in INSTANCES), (DROPS, "masked"), (DROPS, "per-user")],
+    [*((words, "ideal") for words in PROTOCOLS), (DROPS, "masked"), (DROPS, "per-user")],
 )
 def test_rounds_do_not_refute_the_derived_guarantee(
     words: str, functionality: str, alpha: float
@@ -160,7 +131,7 @@ def test_outputs_of_a_round_are_the_view_of_the_server(words: str, lowest: int) 
 def test_a_vector_round_outputs_the_numbers_of_ones() -> None:
     protocol = VectorShuffle(users=3, noise_bits=2, probability="1/2", precision=2, coordinates=2)
     law = BinomialBox(trials=6, bounds=(2, 2))
-    plan = replace(plan_of(INSTANCES[-1]), protocol=protocol, honest=3, guarantee=law)
+    plan = replace(plan_of(PROTOCOLS[-1]), protocol=protocol, honest=3, guarantee=law)
     target = target_of(plan, spelling="protocol:vector")
     seen = target.function([1, 0], 300, np.random.default_rng(5))
     assert seen.shape == (300, 2)
@@ -236,32 +207,12 @@ def test_the_exact_layer_proves_a_view_and_refutes_it_without_covers(
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        ("pure,users=8", "epsilon is missing"),
-        ("pure,epsilon=1", "users is missing"),
-        ("simple,users=8,epsilon=1", "instance = simple"),
-        ("pure,users=8,epsilon=1,colour=red", "'colour=red': a protocol has the parameters"),
-        ("pure,users=8,epsilon=1,users=9", "users is given twice"),
-        ("pure,users=2.5,epsilon=1", "users = 2.5: must be a whole number"),
-        ("pure,users=8,epsilon=1,functionality=none", "functionality = none"),
-        ("local,users=8,epsilon=1,functionality=masked", "functionality = masked"),
-        ("pure,users=4,epsilon=1,honest_fraction=1/2,functionality=masked", "dropouts"),
-        ("renyi,users=8,epsilon=1", "delta = "),
-    ],
-)
-def test_a_misspelt_protocol_is_refused(words: str, complaint: str) -> None:
-    with pytest.raises(InvalidParameter, match=complaint):
-        read_target(f"protocol:{words}")
-
-
-@pytest.mark.parametrize(
     ("words", "pair", "complaint"),
     [
-        (INSTANCES[0], (0, 2), "dataset B = 2: must lie in"),
-        (INSTANCES[0], ([0], 1), r"dataset A = \[0\]"),
-        (INSTANCES[7], (0, "1/2"), "must be 0 or 1"),
-        (INSTANCES[8], ([0, 0], [1]), "must be a list of 2 numbers"),
+        (PROTOCOLS[0], (0, 2), "dataset B = 2: must lie in"),
+        (PROTOCOLS[0], ([0], 1), r"dataset A = \[0\]"),
+        (PROTOCOLS[7], (0, "1/2"), "must be 0 or 1"),
+        (PROTOCOLS[8], ([0, 0], [1]), "must be a list of 2 numbers"),
     ],
 )
 def test_a_value_that_no_user_can_hold_is_refused(words: str, pair: Any, complaint: str) -> None:
@@ -271,8 +222,8 @@ def test_a_value_that_no_user_can_hold_is_refused(words: str, pair: Any, complai
 
 def test_a_value_between_two_steps_has_no_exact_layer() -> None:
     with pytest.raises(InvalidParameter, match="multiple of 1/3"):
-        instance(INSTANCES[0]).laws((0, "1/2"))
-    a, b = instance(INSTANCES[0]).laws((0, "1/3"))
+        instance(PROTOCOLS[0]).laws((0, "1/2"))
+    a, b = instance(PROTOCOLS[0]).laws((0, "1/3"))
     assert isinstance(a, Shifted)
     assert isinstance(b, Shifted)
     assert (a.shift, b.shift) == (0, 1)

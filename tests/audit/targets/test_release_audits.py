@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from itertools import product
 from typing import Any, ClassVar
 
 import pytest
@@ -22,49 +21,6 @@ from dpcore.mechanism import Relation, Sensitivity
 from dpcore.selection import NoisyThreshold, Selection
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
-
-PRICES = ("epsilon=1", "rho=1/10", "epsilon=1/4,delta=1e-3")
-NOISY = (
-    "count",
-    "sum,low=-3,high=2",
-    "sum,low=1,high=2,step=1/2",
-    "mean,low=0,high=6",
-    "histogram,keys=a/b/c",
-)
-
-
-CHOICES = (
-    "quantile,low=0,high=4,q=1/3",
-    "quantile,low=0,high=1,q=0.25 0.5",
-    "top,keys=a/b/c,count=2",
-)
-
-
-@by_day(8)
-@pytest.mark.parametrize("relation", ["replace", "add-remove"])
-@pytest.mark.parametrize(
-    ("query", "price"), [*product(NOISY, PRICES), *product(CHOICES, PRICES[:2])]
-)
-def test_the_worst_pair_is_proven_and_a_smaller_claim_refuted(
-    query: str, price: str, relation: str
-) -> None:
-    words = f"release:{query},rows_per_user=2,relation={relation},{price}"
-    found = audit(words)
-    assert found.verdict == "proven"
-    if query in NOISY and price == "epsilon=1":
-        assert found.epsilon_lower == 1  # less noise would not suffice
-    less = f"epsilon={found.epsilon_lower * 0.99},delta={found.at_delta}"
-    assert audit(words, claim=less).verdict == "refuted"
-
-
-def test_thresholds_and_large_selections_are_not_refuted() -> None:
-    for words in (
-        "quantile,low=0,high=400",
-        "histogram,delta=1e-2",
-        "histogram,delta=1e-2,relation=replace",
-    ):
-        report = audit(f"release:{words},rows_per_user=2,epsilon=1", runs=2000, seed=3)
-        assert report.verdict == "not_refuted"
 
 
 def test_the_law_of_sequential_selections_agrees_with_runs() -> None:
@@ -217,15 +173,7 @@ def test_a_release_by_selection_with_too_small_a_sensitivity_is_refuted(query: Q
     assert audit(target, runs=4000, seed=1).verdict == "refuted"
 
 
-def test_bad_options_and_datasets_are_named() -> None:
-    for words, named in (
-        ("median,epsilon=1", "must name one of"),
-        ("count,epsilon=1,low=2", "low"),
-        ("sum,high=2,low=0,epsilon=0", "epsilon = 0"),
-        ("count", "give either epsilon or rho"),
-    ):
-        with pytest.raises(InvalidParameter, match=named):
-            audit(f"release:{words}")
+def test_bad_datasets_are_named() -> None:
     with pytest.raises(InvalidParameter, match=r"dataset = 3: must be a list of rows"):
         audit("release:count,epsilon=1", pair=(3, 4))
     assert audit("release:count,epsilon=1", pair=([], [["ada"] * 2])).verdict == "proven"

@@ -1,0 +1,165 @@
+"""Mechanisms of dpcore as targets: the claim is proven or not refuted, a smaller one is refuted."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import pytest
+
+from audit import audit
+from audit.targets.target_syntax import read_target
+from dpcore.errors import InvalidParameter
+from tests.alpha_budget import buy_alpha
+from tests.effort import by_day
+
+PROTOCOLS = (
+    "pure,users=8,epsilon=1",
+    "pure,users=8,epsilon=1,honest_fraction=1/2",
+    "renyi,users=8,epsilon=1,delta=1e-2",
+    "concentrated,users=4,epsilon=1,delta=1e-2",
+    "central,users=8,epsilon=1",
+    "local,users=8,epsilon=1",
+    "shuffled-pure,users=8,epsilon=2",
+    "binary-shuffle,users=8,epsilon=1,delta=1e-2",
+    "vector-shuffle,users=8,epsilon=1,delta=1e-1,coordinates=2,precision=2",
+)
+RUNNING_SUMS = (
+    "tree,horizon=8,epsilon=1",
+    "doubling,horizon=8,epsilon=1,high=2",
+    "square-root,horizon=8,epsilon=1,delta=1e-2",
+)
+PRICES = ("epsilon=1", "rho=1/10", "epsilon=1/4,delta=1e-3")
+NOISY = (
+    "count",
+    "sum,low=-3,high=2",
+    "sum,low=1,high=2,step=1/2",
+    "mean,low=0,high=6",
+    "histogram,keys=a/b/c",
+)
+CHOSEN = (
+    "quantile,low=0,high=4,q=1/3",
+    "quantile,low=0,high=1,q=0.25 0.5",
+    "top,keys=a/b/c,count=2",
+)
+THRESHOLDS = (
+    "quantile,low=0,high=400",
+    "histogram,delta=1e-2",
+    "histogram,delta=1e-2,relation=replace",
+)
+LOCAL = (
+    "randomised-response,values=4",
+    "unary-encoding,values=6",
+    "unary-encoding,values=6,encoding=symmetric",
+    "subset-selection,values=9",
+    "local-hashing,values=20",
+    "hadamard-response,values=50",
+)
+SELECTIONS = (
+    "permute-and-flip",
+    "exponential",
+    "noisy-max",
+    "noisy-max,noise=laplace",
+    "noisy-max,sensitivity=3",
+    "above-threshold",
+    "above-threshold,count=2,sensitivity=2",
+    "above-threshold,gap=yes",
+    "noisy-max,noise=laplace,gap=yes",
+)
+
+# The least epsilon of the pair, as a fraction of the claim: 1 if less noise would not suffice.
+TIGHT, NEARLY, PLANNED, ABOVE_HALF, ANY = (
+    Fraction(each) for each in ("1", "0.999999", "0.9", "0.5", "0")
+)
+PROVEN = (
+    *((f"protocol:{words}", PLANNED) for words in PROTOCOLS),
+    *(
+        (
+            f"release:{query},rows_per_user=2,relation={relation},{price}",
+            TIGHT if query in NOISY and price == "epsilon=1" else ANY,
+        )
+        for query, price in [*product(NOISY, PRICES), *product(CHOSEN, PRICES[:2])]
+        for relation in ("replace", "add-remove")
+    ),
+    *((f"local:{words},epsilon={e}", NEARLY) for words in LOCAL for e in ("1/2", "3/2")),
+    *((f"select:{words},epsilon=1", ABOVE_HALF) for words in SELECTIONS),
+)
+
+
+@by_day(26)
+@pytest.mark.parametrize(("text", "least"), PROVEN)
+def test_the_claim_is_proven_and_a_smaller_one_refuted(text: str, least: Fraction) -> None:
+    target: Any = read_target(text)
+    report = audit(target)
+    assert report.verdict == "proven"
+    assert report.exact is not None
+    derived, claim = report.exact.epsilon, target.subject
+    assert least * claim.epsilon <= derived.upper <= claim.epsilon
+    assert audit(target, claim=f"epsilon={derived.upper},delta={claim.delta}").verdict == "proven"
+    less = Fraction(derived.lower) * Fraction(999, 1000)
+    refuted = audit(target, claim=f"epsilon={less},delta={claim.delta}")
+    assert refuted.verdict == "refuted"
+    assert refuted.epsilon_lower <= derived.upper
+
+
+SAMPLED = (
+    *((f"continual:{words}", 200) for words in RUNNING_SUMS),
+    *((f"release:{words},rows_per_user=2,epsilon=1", 2000) for words in THRESHOLDS),
+    *((f"local:{words},epsilon=1", 4000) for words in LOCAL),
+    *((f"select:{words},epsilon=1", 2000) for words in SELECTIONS),
+)
+
+
+@by_day(12)
+@pytest.mark.parametrize(("text", "runs"), SAMPLED)
+def test_runs_do_not_refute_the_claim(text: str, runs: int) -> None:
+    alpha = Fraction(buy_alpha(f"runs of {text}", "1e-9"))
+    report = audit(text, layers=("sample",), runs=runs, confidence=1 - alpha, seed=3)
+    assert (report.error, report.verdict) == (None, "not_refuted")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("continual:", "^target = "),
+        ("continual:trie,horizon=4,epsilon=1", "^mechanism = "),
+        ("continual:tree,epsilon=1", "^target = .*horizon is missing"),
+        ("continual:tree,horizon=4", "^target = .*epsilon is missing"),
+        ("continual:tree,horizon=4,epsilon=1,epsilon=2", "epsilon is given twice"),
+        ("continual:tree,horizon=4,epsilon=1,depth=2", "^target = .*depth=2"),
+        ("continual:tree,horizon=0,epsilon=1", "^horizon = "),
+        ("continual:tree,horizon=4,epsilon=x", "^epsilon = "),
+        ("continual:tree,horizon=4,epsilon=1,high=0", "^high = "),
+        ("protocol:pure,users=8", "epsilon is missing"),
+        ("protocol:pure,epsilon=1", "users is missing"),
+        ("protocol:simple,users=8,epsilon=1", "instance = simple"),
+        ("protocol:pure,users=8,epsilon=1,colour=red", "a protocol has the parameters"),
+        ("protocol:pure,users=8,epsilon=1,users=9", "users is given twice"),
+        ("protocol:pure,users=2.5,epsilon=1", "users = 2.5: must be a whole number"),
+        ("protocol:pure,users=8,epsilon=1,functionality=none", "functionality = none"),
+        ("protocol:local,users=8,epsilon=1,functionality=masked", "functionality = masked"),
+        (
+            "protocol:pure,users=4,epsilon=1,honest_fraction=1/2,functionality=masked",
+            "dropouts",
+        ),
+        ("protocol:renyi,users=8,epsilon=1", "delta = "),
+        ("release:median,epsilon=1", "must name one of"),
+        ("release:count,epsilon=1,low=2", "low"),
+        ("release:sum,high=2,low=0,epsilon=0", "epsilon = 0"),
+        ("release:count", "give either epsilon or rho"),
+        ("local:coin,values=2,epsilon=1", "must be one of randomised-response"),
+        ("local:randomised-response,epsilon=1", "values"),
+        ("local:randomised-response,values=2,epsilon=0", "epsilon must be > 0"),
+        ("local:randomised-response,values=2,epsilon=1,encoding=symmetric", "parameters epsilon"),
+        ("select:median,epsilon=1", "must name one of permute-and-flip"),
+        ("select:exponential,epsilon=1,noise=laplace", "noise applies only to noisy-max"),
+        ("select:noisy-max,epsilon=1,count=2", "count applies only to above-threshold"),
+        ("select:exponential,epsilon=1,gap=yes", "gap applies only to noisy-max"),
+        ("select:noisy-max,epsilon=1,gap=yes", "proven to be free"),
+        ("select:above-threshold,epsilon=1,gap=1", "gap must be yes or no"),
+    ],
+)
+def test_a_misspelt_target_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(InvalidParameter, match=complaint):
+        read_target(text)
