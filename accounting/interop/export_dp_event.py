@@ -30,7 +30,7 @@ from accounting.descriptions.sampling_schemes import (
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import BoundedRange, Pure, ZCdp
-from accounting.interop.export_pld import assumes, at_least, library
+from accounting.interop.export_pld import assumes, library
 from accounting.interop.import_dp_event import from_dp_event, refused_part, reveals_all
 from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.matrix_mechanism import MatrixCurve
@@ -38,7 +38,7 @@ from accounting.privacy_curves.release_curve import OneRelease, described
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
-from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_down
+from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_down, round_up
 from dpcore.numbers.parameter import rational
 
 _BITS: Final = 128
@@ -71,13 +71,13 @@ def to_dp_event(source: Guarantee) -> Any:
 def _event(dp: Any, source: Guarantee) -> Any:
     match source:
         case BoundedRange():
-            return dp.ZCDpEvent(at_least(Fraction(source.zcdp().upper)))
+            return dp.ZCDpEvent(round_up(Fraction(source.zcdp().upper)))
         case Pure(stated_epsilon=epsilon):
-            return dp.DiscreteLaplaceDpEvent(at_least(epsilon), 1) if epsilon else dp.NoOpDpEvent()
+            return dp.DiscreteLaplaceDpEvent(round_up(epsilon), 1) if epsilon else dp.NoOpDpEvent()
         case ReportCurve():
-            return dp.DiscreteLaplaceDpEvent(at_least(Fraction(source.pure().upper)), 1)
+            return dp.DiscreteLaplaceDpEvent(round_up(Fraction(source.pure().upper)), 1)
         case ZCdp(rho=rho):
-            return dp.ZCDpEvent(at_least(rho))
+            return dp.ZCDpEvent(round_up(rho))
         case MatrixCurve():
             return _gaussian(dp, source)
     description = described(source)
@@ -88,7 +88,7 @@ def _event(dp: Any, source: Guarantee) -> Any:
         found = source.zcdp().upper
         if not isinstance(found, Fraction):
             raise _no_event(repr(source), "its zCDP parameter is infinite: use to_pld")
-        return dp.ZCDpEvent(at_least(found))
+        return dp.ZCDpEvent(round_up(found))
     raise _no_event(repr(source), "dp-accounting 0.6 has no event for this claim")
 
 
@@ -98,7 +98,7 @@ def _described(dp: Any, source: Guarantee, description: Description) -> Any:
         case Everyone() if description.real or _one_laplace(description):
             return _noise(dp, description)
         case Poisson(rate=rate) if description.group == 1 and not description.replaced:
-            return dp.PoissonSampledDpEvent(min(at_least(rate), 1.0), _noise(dp, description))
+            return dp.PoissonSampledDpEvent(min(round_up(rate), 1.0), _noise(dp, description))
         case FixedSize(sample=sample, population=population):
             inner = _noise(dp, description)
             return dp.SampledWithoutReplacementDpEvent(population, sample, inner)
@@ -118,7 +118,7 @@ def _noise(dp: Any, description: Description) -> Any:
     moves = description.moved
     match description.noise:
         case DiscreteLaplace(scale=scale) if _one_laplace(description):
-            return dp.DiscreteLaplaceDpEvent(at_least(1 / Fraction(scale)), moves.amount)
+            return dp.DiscreteLaplaceDpEvent(round_up(1 / Fraction(scale)), moves.amount)
         case Laplace():
             loss = Fraction(_curve(description).pure().upper)
             return dp.LaplaceDpEvent(round_down(1 / loss))

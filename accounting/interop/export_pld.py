@@ -7,7 +7,6 @@ Proofs: docs/proofs/composition.md.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -27,7 +26,7 @@ from accounting.privacy_curves.choose_composition_method import Law, loss_of
 from accounting.privacy_curves.connect_the_dots import UNSEEN
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision, round_up
-from dpcore.numbers.parameter import RationalLike, positive_rational, rational
+from dpcore.numbers.parameter import RationalLike, positive_rational
 
 _BITS: Final = 128
 _SPARE: Final = 64
@@ -53,14 +52,6 @@ def library(name: str = "dp_accounting") -> Any:
         return import_module(name)
     except ImportError as missing:
         raise MissingExtra("dp_accounting", "interop") from missing
-
-
-def at_least(value: Fraction) -> float:
-    r"""A float that is at least as large, in binary and in its shortest decimal form."""
-    found = round_up(value)
-    while rational("value", found) < value:
-        found = math.nextafter(found, math.inf)
-    return found
 
 
 def assumes(source: Guarantee) -> bool:
@@ -98,7 +89,7 @@ def _round(kind: Any, source: Guarantee, step: float) -> Any:
     made = []
     if stood.lost or not stood.above[0]:
         # A mass of 1 at loss 0 in addition to the infinite loss: the total mass exceeds 1 by delta.
-        lost = kind.create_from_rounded_probability({0: 1.0}, at_least(stood.lost), step)
+        lost = kind.create_from_rounded_probability({0: 1.0}, round_up(stood.lost), step)
         made.append((lost, 1))
     # One list of laws per direction, of equal length; delta is that of the worse direction.
     for laws in zip(*stood.above, strict=True):

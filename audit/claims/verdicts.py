@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from dpcore.numbers.enclosure import round_up
+from dpcore.numbers.enclosure import decimal_up
 from dpcore.numbers.parameter import RationalLike, rational, rational_in
 from dpcore.numbers.rounding import down, up
 
@@ -71,8 +71,7 @@ def level(name: str, value: RationalLike, example: str = "0.05") -> Fraction:
 
 def level_upper(alpha: RationalLike) -> float:
     r"""The float whose shortest decimal form is ``alpha``, or else the least float above it."""
-    exact = rational("alpha", alpha)
-    return float(exact) if Fraction(str(float(exact))) == exact else round_up(exact)
+    return decimal_up(rational("alpha", alpha))
 
 
 def log_bar(alpha: RationalLike) -> float:

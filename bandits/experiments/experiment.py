@@ -31,6 +31,7 @@ from bandits.regret import checked_checkpoints
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.preset import MOST_INSTANCES, Data
 from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.numbers.enclosure import decimal_up
 from dpcore.numbers.parameter import (
     Exact,
     RationalLike,
@@ -321,12 +322,6 @@ def _written(value: Any) -> Any:
     return value
 
 
-def float_up(exact: Fraction) -> float:
-    r"""The smallest float whose shortest decimal form is at least ``exact``."""
-    nearest = float(exact)
-    return nearest if Fraction(repr(nearest)) >= exact else math.nextafter(nearest, math.inf)
-
-
 def _check_named(argument: str, values: Sequence[object]) -> None:
     # Raises an error if ``values`` is empty or has a duplicate.
     if not values:
@@ -380,7 +375,7 @@ def _check_epsilons(
         for name, end in least.items():
             if epsilon < end:
                 raise InvalidParameter("epsilon", text, f"must be >= {float(end):g} for {name}")
-    if len(set(map(float_up, exact))) < len(exact):
+    if len(set(map(decimal_up, exact))) < len(exact):
         reason = "must not have two epsilons that are printed as the same float"
         raise InvalidParameter("epsilon", ", ".join(map(str, given)), reason)
 

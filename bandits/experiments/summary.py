@@ -22,13 +22,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final, TypeAlias
 
-from bandits.experiments.experiment import Cell, Experiment, float_up
+from bandits.experiments.experiment import Cell, Experiment
 from bandits.policies.registry import read_algorithm
 from bandits.privatizers.privatizer import RunGuarantee
 from bandits.worlds import Worlds
 from bandits.worlds.combinatorial import lower_bound
 from dpcore.cli.input_file import read_text
 from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.numbers.enclosure import decimal_up
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
 from dpcore.numbers.rounding import up
 
@@ -108,7 +109,7 @@ def _labelled(
     if derived is None:
         return {"delta_upper": None}
     true = derived.delta(epsilon).upper
-    found: dict[str, Any] = {"delta_upper": float_up(Fraction(true))}
+    found: dict[str, Any] = {"delta_upper": decimal_up(Fraction(true))}
     if true > Fraction(written["delta"]):
         found["text"] = f"{written['text']}; at epsilon {epsilon} the true delta is {up(true)}"
     return found
@@ -139,8 +140,8 @@ def _row(experiment: Experiment, cells: list[Cell], derived: dict[str, Any]) -> 
     mean, error = mean_and_error(each)
     return Row(
         algorithm=cells[0].algorithm,
-        epsilon=float_up(Fraction(cells[0].epsilon)),
-        delta=float_up(rational("delta", experiment.delta)),
+        epsilon=decimal_up(Fraction(cells[0].epsilon)),
+        delta=decimal_up(rational("delta", experiment.delta)),
         horizon=horizon,
         instances=len(cells),
         regret_per_round=mean,
@@ -267,7 +268,7 @@ def lower_bounds(experiment: Experiment) -> list[dict[str, Any]]:
             epsilon=epsilon,
         )
         if bound is not None:
-            each = {"theorem": bound.theorem, "epsilon": float_up(rational("epsilon", epsilon))}
+            each = {"theorem": bound.theorem, "epsilon": decimal_up(rational("epsilon", epsilon))}
             per_round = bound.regret / experiment.horizon
             found.append({**each, "regret_per_round": per_round, "of": bound.of})
     return found

@@ -214,6 +214,15 @@ def round_up(value: End) -> float:
     return math.nextafter(nearest, math.inf)
 
 
+def decimal_up(value: Fraction) -> float:
+    r"""The smallest float whose shortest decimal form is >= ``value``; it may lie below ``value``.
+
+    Unlike :func:`round_up` it keeps a decimal such as 0.3, for documents that are read as decimals.
+    """
+    nearest = float(value)
+    return nearest if Fraction(repr(nearest)) >= value else math.nextafter(nearest, math.inf)
+
+
 def round_down(value: End) -> float:
     r"""The largest float <= ``value`` whose shortest decimal form is also <= ``value``."""
     return 0.0 - round_up(-value)  # not -0.0 for 0

@@ -15,9 +15,9 @@ import pytest
 
 from bandits.cli import render
 from bandits.experiments import regret_table
-from bandits.experiments.experiment import float_up
 from bandits.policies.policy_settings import Setting
 from bandits.policies.registry import read_algorithm
+from dpcore.numbers.enclosure import decimal_up
 from tests.support.bandits.command import Bandit
 from tests.support.dpcore.mutants import rewired
 
@@ -127,7 +127,7 @@ EXACT = ["1/3", "0.3", "0.50000000000000000001", "1e-6"]
 @pytest.mark.parametrize("text", EXACT)
 def test_an_epsilon_is_printed_as_the_next_float_above(text: str) -> None:
     exact = Fraction(text)
-    found = float_up(exact)
+    found = decimal_up(exact)
     assert Fraction(repr(found)) >= exact
     assert Fraction(repr(math.nextafter(found, 0))) < exact
     assert Fraction(render._epsilon(found)) >= exact
@@ -136,7 +136,7 @@ def test_an_epsilon_is_printed_as_the_next_float_above(text: str) -> None:
 
 def test_epsilons_rounded_down_are_detected() -> None:
     nearest = rewired(render._epsilon, up=lambda value, digits: f"{float(value):.{digits}g}")
-    assert Fraction(nearest(float_up(Fraction(1, 3)))) < Fraction(1, 3)
+    assert Fraction(nearest(decimal_up(Fraction(1, 3)))) < Fraction(1, 3)
     assert Fraction(repr(float(Fraction(1, 3)))) < Fraction(1, 3)
 
 
