@@ -43,7 +43,7 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.support.accounting.bound_ends import amounts, epsilon
 from tests.support.accounting.bound_ends import delta as delta_of
-from tests.support.accounting.brute_force import close, real
+from tests.support.accounting.brute_force import close, hockey_stick, real, renyi
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.refusals import refusal
 
@@ -67,10 +67,7 @@ def by_formula(divergence: Any, alpha: Any, delta: Any) -> Any:
 @pytest.mark.parametrize("order", ["101/100", "2", "30"])
 def test_a_pure_claim_has_the_divergence_of_randomised_response(e: str, order: str) -> None:
     with mpmath.workdps(50):
-        alpha = real(order)
-        brute = mpmath.log(mpmath.fsum(p**alpha * q ** (1 - alpha) for p, q in response(e))) / (
-            alpha - 1
-        )
+        brute = renyi(response(e), order)
     found = randomised_response_renyi(e, order)
     assert close(found, brute, relative="1e-25")
     (_, promised) = points_of(as_rdp(Pure(e), [order]))[0]
@@ -90,14 +87,10 @@ def test_a_divergence_of_a_wrong_coin_is_detected() -> None:
 def test_a_pure_claim_at_a_delta_is_converted_exactly(e: str, delta: str) -> None:
     found = as_approx(Pure(e), delta)
     with mpmath.workdps(50):
-        factor = mpmath.exp(real(epsilon(found)))
-        left = mpmath.fsum(max(p - factor * q, 0) for p, q in response(e))
-        assert left <= real(delta)
+        assert hockey_stick(response(e), epsilon(found)) <= real(delta)
         # No smaller epsilon is enough.
-        less = mpmath.exp(real(epsilon(found) * (1 - Fraction(1, 10**12))))
-        assert epsilon(found) == 0 or mpmath.fsum(
-            max(p - less * q, 0) for p, q in response(e)
-        ) > real(delta)
+        less = epsilon(found) * (1 - Fraction(1, 10**12))
+        assert epsilon(found) == 0 or hockey_stick(response(e), less) > real(delta)
     back = as_approx_at(Pure(e), epsilon(found))
     assert epsilon(found) == 0 or abs(Fraction(back.stated_delta) - Fraction(delta)) < Fraction(
         1, 10**15
@@ -109,8 +102,7 @@ def test_an_approximate_claim_at_a_larger_delta_is_converted_exactly() -> None:
     claim, delta = Approx(1, "1/10"), Fraction(1, 5)
     with mpmath.workdps(50):
         mixture = [(real("1/10"), 0), *(((p * 0.9), (q * 0.9)) for p, q in response("1"))]
-        factor = mpmath.exp(real(epsilon(as_approx(claim, delta))))
-        left = mpmath.fsum(max(p - factor * q, 0) for p, q in mixture)
+        left = hockey_stick(mixture, epsilon(as_approx(claim, delta)))
         assert abs(left - real(delta)) < mpmath.mpf(10) ** -15
     assert as_approx(claim, "1/10") == claim
     assert as_approx(claim, 1) == ApproxBound(0, 1)

@@ -32,7 +32,7 @@ from accounting.guarantees.stated_guarantees import PureBound, Word, points_of
 from dpcore import DiscreteGaussian, InvalidParameter, Relation, Scope, Unit
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from tests.support.accounting.bound_ends import amounts, delta, epsilon
-from tests.support.accounting.brute_force import real
+from tests.support.accounting.brute_force import hockey_stick, real
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 
@@ -276,9 +276,7 @@ def tree(
     return paths
 
 
-def delta_of(paths: list[tuple[Any, Any]]) -> Any:
-    factor = mpmath.exp(real(TARGET))
-    return mpmath.fsum(max(p - factor * q, 0) for p, q in paths)
+delta_of = partial(hockey_stick, epsilon=TARGET)
 
 
 def test_an_adaptive_list_exceeds_every_fixed_list() -> None:

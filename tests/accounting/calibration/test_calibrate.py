@@ -28,6 +28,7 @@ from dpcore.cli.time_limit import time_limit
 from dpcore.continual import SquareRootSum
 from dpcore.noise import Noise
 from tests.effort import by_day, effort
+from tests.support.accounting.brute_force import shifted, worse
 from tests.support.accounting.release_lists import curve
 from tests.support.dpcore.mpmath_precision import real
 from tests.support.dpcore.mutants import mutated, rewired
@@ -63,14 +64,7 @@ def by_plain_sum(noise: Noise, shift: int, epsilon: Fraction) -> Any:
     high = math.ceil(mean + 14 * deviation + shift + 20)
     with mp.workdps(30):
         masses = {k: law.pmf(noise, k) for k in range(low - shift, high + shift + 1)}
-        factor = mp.exp(real(epsilon))
-        forward = mp.fsum(
-            max(masses[k] - factor * masses[k - shift], 0) for k in range(low, high + 1)
-        )
-        backward = mp.fsum(
-            max(masses[k] - factor * masses[k + shift], 0) for k in range(low, high + 1)
-        )
-        return max(forward, backward)
+        return worse(shifted(masses, shift), epsilon)
 
 
 def stands(found: Calibration) -> bool:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scipy.stats import norm
 
 from accounting import Status, compose, guarantee, verify
 from accounting.certificates import estimate
 from accounting.certificates.certificate_format import part_of
 from dpcore import Mechanism, Skellam
 from tests.accounting.certificates.conftest import clear
+from tests.support.accounting.brute_force import normal_delta
 from tests.support.accounting.handwritten_certificates import certificate, enclosed, noise
 from tests.support.dpcore.mutants import mutated
 
@@ -55,8 +55,7 @@ def test_narrow_gaussians_are_refused_at_once(sigma: str) -> None:
 @pytest.mark.parametrize("epsilon", ["1/2", "3/2", "5/2"])
 def test_one_gaussian_agrees_with_its_closed_form(epsilon: str) -> None:
     value, error = delta(noise("gaussian", 1, sigma="2"), Fraction(epsilon))
-    e = float(Fraction(epsilon))
-    truth = norm.cdf(0.25 - 2 * e) - math.exp(e) * norm.cdf(-0.25 - 2 * e)
+    truth = float(normal_delta(0.25, epsilon))
     assert error < 1e-9 * truth
     assert value == pytest.approx(truth, rel=1e-9)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import ndtr
 
 from accounting import guarantee, verify
 from accounting.calibration.calibrate_running_sums import MECHANISMS
@@ -19,6 +18,7 @@ from accounting.cli import answers, composition_options
 from dpcore.local import FAMILIES
 from dpcore.parse_noise import noise_from_json, read_noise
 from tests.effort import by_day
+from tests.support.accounting.brute_force import normal_delta, real
 from tests.support.dpcore.refusals import refusal
 from tests.support.run_command import Command
 
@@ -330,12 +330,9 @@ def test_the_least_sigma_of_correlated_noise(command: Command) -> None:
     r"""Compare with the closed form of a Gaussian of the sensitivity of the tree of four rounds."""
     words = ["--strategy", "tree", "--rounds", 4, "--delta", "1e-6"]
     found = command("matrix", *words, "--epsilon", 3, "--json").json
-    moved, kept = math.sqrt(3), Fraction(found["sigma"]["value"])  # a leaf and the nodes above it
+    kept = Fraction(found["sigma"]["value"])
     less = Fraction(found["sigma"]["one_step_less"]["value"])
     assert 0 < 1 - less / kept <= Fraction(1, 10**4)
 
-    def delta(sigma: Fraction) -> float:
-        mu = moved / float(sigma)
-        return float(ndtr(mu / 2 - 3 / mu) - math.exp(3) * ndtr(-mu / 2 - 3 / mu))
-
-    assert delta(kept) <= 1e-6 < delta(less)
+    # A leaf and the two nodes above it.
+    assert normal_delta(real(3 / kept**2), 3) <= 1e-6 < normal_delta(real(3 / less**2), 3)

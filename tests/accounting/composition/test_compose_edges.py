@@ -55,7 +55,13 @@ from dpcore.laws.poisson import Poisson as PoissonNoise
 from dpcore.local import RandomisedResponse
 from dpcore.selection import NoisyMax
 from tests.support.accounting.bound_ends import ends
-from tests.support.accounting.brute_force import two_samples
+from tests.support.accounting.brute_force import (
+    binomial,
+    hockey_stick,
+    product,
+    shifted,
+    two_samples,
+)
 from tests.support.accounting.release_lists import curve, sampled
 from tests.support.dpcore.refusals import refusal, refused
 
@@ -250,15 +256,10 @@ def test_routes_accept_any_guarantee() -> None:
 def test_the_worst_signs_of_a_box_give_the_lower_bound(bounds: tuple[int, ...]) -> None:
     # With equal bounds, mixed signs are worse than aligned ones, once the only ones tried.
     p = Fraction(11, 25)
-    mass = {k: float(math.comb(3, k) * p**k * (1 - p) ** (3 - k)) for k in range(4)}
 
     def apart(shift: tuple[int, ...]) -> float:
-        def law(x: tuple[int, ...], shift: tuple[int, ...]) -> float:
-            return math.prod(mass.get(k - d, 0.0) for k, d in zip(x, shift, strict=True))
-
-        cells = itertools.product(range(-3, 7), repeat=len(shift))
-        still = tuple(0 for _ in shift)
-        return math.fsum(max(law(x, still) - math.exp(0.617) * law(x, shift), 0) for x in cells)
+        world = product(shifted(binomial(3, p), step) for step in shift)
+        return float(hockey_stick(world, "0.617"))
 
     signed = [
         tuple(s * d for s, d in zip(signs, bounds, strict=True))

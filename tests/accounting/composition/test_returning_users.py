@@ -2,7 +2,6 @@ r"""Tests of `accounting.composition.returning_users`: each method against its o
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -43,7 +42,7 @@ from dpcore import (
 )
 from dpcore.numbers.parameter import RationalLike
 from tests.effort import by_day
-from tests.support.accounting.brute_force import World, hockey_stick, real
+from tests.support.accounting.brute_force import World, hockey_stick, product, real
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 from tests.support.laws import LAWS
@@ -256,13 +255,6 @@ def response(epsilon: RationalLike) -> World:
     odds = mpmath.exp(real(Fraction(epsilon)))
     yes, no = odds / (1 + odds), 1 / (1 + odds)
     return [(yes, no), (no, yes)]
-
-
-def product(rounds: list[World]) -> World:
-    return [
-        (mpmath.fprod(p for p, _ in path), mpmath.fprod(q for _, q in path))
-        for path in itertools.product(*rounds)
-    ]
 
 
 @given(

@@ -17,6 +17,7 @@ from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from tests.support.accounting.bound_ends import ends
+from tests.support.accounting.brute_force import worse
 
 ADD_REMOVE = Scope(relation=Relation.ADD_REMOVE)
 FAR = 40
@@ -44,11 +45,7 @@ def worst(values: list[int], rate: float, most: int, epsilon: float) -> float:
         outputs = range(-FAR, FAR + 1)
         laws.append([sum(w * size * ratio ** abs(y - s) for s, w in at.items()) for y in outputs])
     there, gone = laws
-    gains = (
-        sum(max(p - math.exp(epsilon) * q, 0.0) for p, q in zip(*pair, strict=True))
-        for pair in ((there, gone), (gone, there))
-    )
-    return max(gains)
+    return float(worse([*zip(there, gone, strict=True)], epsilon))
 
 
 def cut(rate: str, examples: int, most: int, rounds: int = 1) -> Truncated:

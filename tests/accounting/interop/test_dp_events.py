@@ -40,7 +40,7 @@ from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, precision, round_down
 from tests.effort import by_day
 from tests.support.accounting.bound_ends import ends
-from tests.support.accounting.brute_force import real
+from tests.support.accounting.brute_force import hockey_stick, real
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.refusals import refusal
 
@@ -101,8 +101,7 @@ def small(kind: Callable[..., Any] = nodes, step: float = 0.1) -> bool:
         masses, infinite = kind(listed, step)
         rest = 1 - mpmath.fsum(here.values())
         for epsilon in (0.0, 0.1, 0.25, 0.3, 1.0, 1.3, 1.5):
-            factor = mpmath.exp(epsilon)
-            exact = rest + mpmath.fsum(max(here[k] - factor * there[k], 0) for k in here)
+            exact = rest + hockey_stick([(here[k], there[k]) for k in here], epsilon)
             found = mpmath.mpf(infinite) + mpmath.fsum(
                 max(1 - mpmath.exp(epsilon - mpmath.mpf(key * step)), 0) * mpmath.mpf(mass)
                 for key, mass in masses.items()

@@ -26,7 +26,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.numbers.parameter import RationalLike
 from tests.effort import by_day
-from tests.support.accounting.brute_force import Worlds, agrees, close, real
+from tests.support.accounting.brute_force import Worlds, agrees, close, least_error, mass_of, real
 from tests.support.accounting.release_lists import curve
 from tests.support.dpcore.mutants import mutated
 
@@ -251,18 +251,9 @@ def test_the_tradeoff_of_a_small_shape_under_a_large_shift_is_enclosed(alpha: st
     shape, scale = Fraction(1, 10**6), Fraction(6)
     found = difference(shape, scale, 29).enclose_tradeoff(alpha)
     with mpmath.workdps(50):
-        r, beta = real(shape), mpmath.exp(-1 / real(scale))
-
-        def mass(n: int) -> Any:
-            rising = beta**n * mpmath.rf(r, n) / mpmath.factorial(n)
-            return (1 - beta) ** (2 * r) * rising * mpmath.hyp2f1(r, n + r, n + 1, beta**2)
-
-        missed, left = mpmath.mpf(1), real(alpha)
+        mass = mass_of(PolyaDifference(shape=shape, scale=scale))
         points = [(mass(abs(m)), mass(abs(m + 29))) for m in range(-600, 572)]
-        for here, there in sorted(points, key=lambda both: both[1] / both[0]):
-            share = min(left / there, 1)
-            missed, left = missed - share * here, left - share * there
-        assert close(found, missed, relative="1e-20")
+        assert close(found, least_error(points, real(alpha)), relative="1e-20")
         assert found.width < Fraction(1, 10**10)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -32,7 +32,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from tests.effort import by_day
 from tests.support.accounting.bound_ends import ends
-from tests.support.accounting.brute_force import Worlds, real, world_of
+from tests.support.accounting.brute_force import Worlds, hockey_stick, real, world_of
 from tests.support.dpcore.mutants import mutated
 
 DIGITS = 40
@@ -107,13 +107,9 @@ def sampled_world(world: World, rate: str, present: bool) -> World:
     return mixed if present else tuple((p, (1 - r) * p + r * q) for p, q in world)
 
 
-def curve(world: Iterable[tuple[Any, Any]], x: Any) -> Any:
-    return mpmath.fsum(max(p - x * q, mpmath.mpf(0)) for p, q in world)
-
-
 @cache
 def truths(world: World) -> list[Any]:
-    return [curve(world, mpmath.exp(real(at))) for at in PLACES]
+    return [hockey_stick(world, at) for at in PLACES]
 
 
 def table_of(pair: Pair) -> IntegerPair:
@@ -127,8 +123,7 @@ def between(table: LossTable, world: World, gap: str, count: int = 40) -> bool:
     high, low = (world_of(make((1.0, cells))) for make in (listed_above, listed_below))
     with mpmath.workdps(DIGITS):
         for at, truth in zip(PLACES, truths(world), strict=True):
-            x = mpmath.exp(real(at))
-            least, most = curve(low, x), curve(high, x)
+            least, most = hockey_stick(low, at), hockey_stick(high, at)
             if not least - mpmath.mpf("1e-36") <= truth <= most + mpmath.mpf("1e-36"):
                 return False
             if most - least > mpmath.mpf(gap):

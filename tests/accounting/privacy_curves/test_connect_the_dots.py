@@ -36,20 +36,12 @@ from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
 from tests.effort import by_day
-from tests.support.accounting.brute_force import Brute, Worlds, real
+from tests.support.accounting.brute_force import Brute, Worlds, excess, product, real
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.refusals import refusal
 
 World = list[tuple[Fraction, Fraction]]
 DIGITS = 50
-
-
-def curve(world: World, x: Fraction) -> Fraction:
-    return sum((max(p - x * q, Fraction(0)) for p, q in world), Fraction(0))
-
-
-def both(one: World, two: World) -> World:
-    return [(p * r, q * s) for p, q in one for r, s in two]
 
 
 def world_of(pair: ConnectTheDotsPair) -> World:
@@ -77,13 +69,13 @@ surplus = st.fractions(min_value=0, max_value=Fraction(1, 5), max_denominator=10
 def test_a_pair_through_dots_above_a_curve_dominates_it(
     one: World, two: World, chosen: list[tuple[Fraction, Fraction]], x: Fraction
 ) -> None:
-    pair = ConnectTheDotsPair.through((y, curve(one, y) + more) for y, more in chosen)
+    pair = ConnectTheDotsPair.through((y, excess(one, y) + more) for y, more in chosen)
     law = world_of(pair)
     assert sum(p for p, _ in law) == 1 == sum(q for _, q in law)
     assert min(min(point) for point in law) >= 0
-    assert curve(law, x) == pair.height(x) >= curve(one, x)
+    assert excess(law, x) == pair.height(x) >= excess(one, x)
     # A pair that dominates in one round also dominates beside any other round.
-    assert curve(both(law, two), x) >= curve(both(one, two), x)
+    assert excess(product([law, two]), x) >= excess(product([one, two]), x)
 
 
 @given(worlds(), worlds(), st.lists(places, min_size=2, max_size=12), places)
@@ -91,7 +83,7 @@ def test_the_pair_of_the_maximum_dominates_both(
     one: World, two: World, chosen: list[Fraction], x: Fraction
 ) -> None:
     parts = [
-        ConnectTheDotsPair.through((y, curve(world, y)) for y in chosen) for world in (one, two)
+        ConnectTheDotsPair.through((y, excess(world, y)) for y in chosen) for world in (one, two)
     ]
     found = highest(parts)
     tallest = max(part.height(x) for part in parts)
@@ -101,7 +93,7 @@ def test_the_pair_of_the_maximum_dominates_both(
 def test_the_cells_of_a_pair_are_exact() -> None:
     world = [(Fraction(1, 2), Fraction(1, 4)), (Fraction(1, 4), Fraction(1, 2))]
     world += [(Fraction(1, 4), Fraction(0)), (Fraction(0), Fraction(1, 4))]
-    exact = [(x, curve(world, x)) for x in (Fraction(1, 2), Fraction(1), Fraction(2))]
+    exact = [(x, excess(world, x)) for x in (Fraction(1, 2), Fraction(1), Fraction(2))]
     pair = ConnectTheDotsPair.through(exact)
     assert sorted(world_of(pair)) == sorted(world)
     found = pair.cells(pair.edges(Focus(1.0), 10))
@@ -207,15 +199,15 @@ def dominated(through: Callable[[Any], ConnectTheDotsPair]) -> bool:
     weights = ((1, 8), (4, 5), (5, 4), (8, 1), (2, 2))
     world = [(Fraction(p, 20), Fraction(q, 20)) for p, q in weights]
     exact: list[CurvePoint] = [
-        (Fraction(i, 40), curve(world, Fraction(i, 40))) for i in range(1, 400)
+        (Fraction(i, 40), excess(world, Fraction(i, 40))) for i in range(1, 400)
     ]
     exact[55] = (exact[55][0], exact[55][1] + Fraction(1, 50))
     try:
         pair = through(exact)
     except InvalidParameter:
         return False
-    excess = [pair.height(x) - curve(world, x) for x in (Fraction(i, 7) for i in range(1, 80))]
-    return 0 <= min(excess) <= max(excess) < Fraction(1, 500)
+    gaps = [pair.height(x) - excess(world, x) for x in (Fraction(i, 7) for i in range(1, 80))]
+    return bool(0 <= min(gaps) <= max(gaps) < Fraction(1, 500))
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from dpcore.local import (
 )
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.selection import Selection
+from tests.support.accounting.brute_force import hockey_stick, least_error, renyi
 from tests.support.dpcore.mpmath_precision import real
 from tests.support.dpcore.mutants import mutated
 
@@ -63,11 +64,6 @@ def ends(found: Bound) -> tuple[Any, Any]:
     return real(Fraction(found.lower)), real(Fraction(found.upper))
 
 
-def hockey_stick(rows: list[tuple[Fraction, Fraction]], epsilon: Fraction) -> Any:
-    at = mpmath.exp(real(epsilon))
-    return mpmath.fsum(max(real(p) - at * real(q), 0) for p, q in rows)
-
-
 @pytest.mark.parametrize("values", [2, 5])
 @pytest.mark.parametrize("epsilon", ["1/10", "1", "4"])
 @pytest.mark.parametrize("family", FAMILIES)
@@ -86,17 +82,10 @@ def test_every_pair_of_values_has_this_curve(
                 truth = hockey_stick(rows, at)
                 assert low <= truth <= high <= truth * (1 + ROOM)
             low, high = ends(found.renyi(3))
-            moment = sum(a**3 / b**2 for a, b in rows)
-            truth = mpmath.log(real(moment)) / 2
+            truth = renyi(rows, 3)
             assert low <= truth <= high <= truth * (1 + ROOM)
-            level = Fraction(1, 7)
-            tests = sorted(rows, key=lambda row: row[0] / row[1], reverse=True)
-            missed, left = Fraction(0), level
-            for a, b in tests:
-                used = min(left, b)
-                missed, left = missed + a * (1 - used / b), left - used
-            low, high = ends(found.tradeoff(level))
-            assert low <= real(missed) <= high
+            low, high = ends(found.tradeoff("1/7"))
+            assert low <= real(least_error(rows, Fraction(1, 7))) <= high
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from dpcore import DiscreteGaussian, DiscreteLaplace, Relation, Scope, Sensitivi
 from dpcore.continual import ContinualSum, DoublingSum, SquareRootSum, TreeSum
 from dpcore.errors import InvalidParameter
 from tests.support.accounting.bound_ends import ends
-from tests.support.accounting.brute_force import normal_delta
+from tests.support.accounting.brute_force import excess, normal_delta, product, shifted
 from tests.support.dpcore.refusals import refusal
 
 
@@ -138,14 +138,9 @@ def test_bad_input_is_refused() -> None:
 
 def hockey_stick(setting: ContinualSum, epsilon: float, reach: int) -> float:
     """Return delta(epsilon) of two noisy numbers, outcome by outcome."""
-    one, two = setting.moves
-    mass = {k: setting.noise.pmf(k) for k in range(-reach - max(one, two), reach + 1)}
-    total = 0.0
-    for i in range(-reach, reach + 1):
-        for j in range(-reach, reach + 1):
-            excess = mass[i] * mass[j] - math.exp(epsilon) * mass[i - one] * mass[j - two]
-            total += max(excess, 0.0)
-    return total
+    mass = {k: setting.noise.pmf(k) for k in range(-reach, reach + 1)}
+    world = product(shifted(mass, step) for step in setting.moves)
+    return float(excess(world, math.exp(epsilon)))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ r"""Tests of shuffled bits: binomial bounds by enumeration, and the smallest num
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -21,39 +21,22 @@ from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from accounting.published_bounds import real_gaussian_ratio
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
-from tests.support.accounting.brute_force import real
+from tests.support.accounting.brute_force import binomial, hockey_stick, product, real, shifted
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 
 DIGITS = 50
-Coordinate = list[tuple[Fraction, Fraction]]
 
 
-def masses(trials: int, p: Fraction) -> dict[int, Fraction]:
-    return {x: comb(trials, x) * p**x * (1 - p) ** (trials - x) for x in range(trials + 1)}
-
-
-def coordinate(trials: int, p: Fraction, shift: int) -> Coordinate:
-    law = masses(trials, p)
-    places = range(min(0, shift), trials + max(0, shift) + 1)
-    return [(law.get(x, Fraction(0)), law.get(x - shift, Fraction(0))) for x in places]
-
-
-def hockey_stick(coordinates: list[Coordinate], epsilon: Fraction) -> Any:
-    r"""sum (P - e^epsilon Q)+ over all outcomes, exact up to e^epsilon."""
+def of_shift(trials: int, p: Fraction, shift: Iterable[int], epsilon: Fraction) -> Any:
     with mpmath.workdps(DIGITS):
-        factor, total = mpmath.exp(real(epsilon)), mpmath.mpf(0)
-        for point in itertools.product(*coordinates):
-            a, b = Fraction(1), Fraction(1)
-            for here, there in point:
-                a, b = a * here, b * there
-            total += max(real(a) - factor * real(b), 0)
-        return total
+        law = binomial(trials, p)
+        return hockey_stick(product(shifted(law, step) for step in shift), epsilon)
 
 
 def worst(trials: int, p: Fraction, bounds: tuple[int, ...], epsilon: Fraction) -> Any:
     shifts = itertools.product(*(range(-bound, bound + 1) for bound in bounds))
-    return max(hockey_stick([coordinate(trials, p, d) for d in shift], epsilon) for shift in shifts)
+    return max(of_shift(trials, p, shift, epsilon) for shift in shifts)
 
 
 def holds(found: Enclosure, truth: Any) -> bool:
@@ -87,7 +70,7 @@ def test_every_shift_of_a_small_box_agrees_with_enumeration(
 @pytest.mark.parametrize(("count", "trials"), [(2, 60), (3, 25)])
 def test_several_coordinates_have_the_requested_width(count: int, trials: int) -> None:
     law = BinomialBox(trials=trials, bounds=(2,) * count)
-    truth = hockey_stick([coordinate(trials, Fraction(1, 2), 2)] * count, Fraction(1))
+    truth = of_shift(trials, Fraction(1, 2), [2] * count, Fraction(1))
     for relative in (Fraction(1, 100), Fraction(1, 10**6)):
         found = law.enclose_delta(1, relative)
         assert holds(found, truth)
@@ -99,9 +82,7 @@ def test_mixed_signs_can_be_worst() -> None:
     law = BinomialBox(trials=3, probability="2/5", bounds=(1, 1))
     truth = worst(3, Fraction(2, 5), (1, 1), Fraction(2, 5))
     assert holds(law.enclose_delta("2/5", relative="1/1000"), truth)
-    one_way = [
-        hockey_stick([coordinate(3, Fraction(2, 5), d)] * 2, Fraction(2, 5)) for d in (1, -1)
-    ]
+    one_way = [of_shift(3, Fraction(2, 5), [d] * 2, Fraction(2, 5)) for d in (1, -1)]
     assert max(one_way) < truth * mpmath.mpf("0.996")
     straight = mutated(
         BinomialBox._signs,

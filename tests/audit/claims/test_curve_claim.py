@@ -28,34 +28,21 @@ from dpcore.mechanism import Relation
 from dpcore.numbers.rounding import down, up
 from tests.audit.known_laws.test_shift_curve import masses
 from tests.effort import by_day, effort
+from tests.support.accounting.brute_force import normal_delta, real, shifted, worse
 from tests.support.dpcore.mutants import mutated
 
 DIGITS = 40
 
 
-def written(value: Fraction) -> mpmath.mpf:
-    """Return an exact rational as an mpmath number."""
-    return mpmath.mpf(value.numerator) / value.denominator
-
-
 def reached(masses: dict[int, mpmath.mpf], shift: int, epsilon: Fraction) -> mpmath.mpf:
     """delta at epsilon between a law and its shift by ``shift``, the larger of both directions."""
-    growth = mpmath.exp(written(epsilon))
-    places = range(min(masses) - shift, max(masses) + shift + 1)
-    found = []
-    for move in (shift, -shift):
-        excess = (
-            masses.get(x, mpmath.mpf(0)) - growth * masses.get(x - move, mpmath.mpf(0))
-            for x in places
-        )
-        found.append(mpmath.fsum(e for e in excess if e > 0))
-    return max(found)
+    return worse(shifted(masses, shift), epsilon)
 
 
 def gaussian(sigma_squared: Fraction) -> dict[int, mpmath.mpf]:
     """The discrete Gaussian's masses, normalised over a window whose omitted mass is negligible."""
     far = 30 + math.isqrt(math.ceil(200 * sigma_squared))
-    raw = {x: mpmath.exp(-x * x / (2 * written(sigma_squared))) for x in range(-far, far + 1)}
+    raw = {x: mpmath.exp(-x * x / (2 * real(sigma_squared))) for x in range(-far, far + 1)}
     total = mpmath.fsum(raw.values())
     return {x: mass / total for x, mass in raw.items()}
 
@@ -69,14 +56,14 @@ def below(points: Points, true: Curve) -> list[Any]:
     with mpmath.workdps(DIGITS):
         # The truncation error of the sums is below this slack.
         slack = mpmath.mpf(10) ** -30
-        return [(e, d) for e, d in points if written(d) < true(e) - slack]
+        return [(e, d) for e, d in points if real(d) < true(e) - slack]
 
 
 def just_above(points: Points, true: Curve) -> bool:
     """Whether points are on the true curve or above, by at most the rounding to six digits."""
     with mpmath.workdps(DIGITS):
         near = 1 + mpmath.mpf(10) ** -5
-        return not below(points, true) and all(written(d) <= true(e) * near for e, d in points if d)
+        return not below(points, true) and all(real(d) <= true(e) * near for e, d in points if d)
 
 
 def exact(claim: CurveClaim | Claim) -> list[tuple[Fraction, Fraction]]:
@@ -128,13 +115,14 @@ def test_points_of_zcdp_follow_from_the_claim(rho: str) -> None:
     # and randomised response with pure epsilon sqrt(2 rho) (Bun and Steinke 2016, Propositions 1.6
     # and 1.4).
     points = exact(read_claim(f"rho={rho}"))
-    mu = mpmath.sqrt(2 * written(Fraction(rho)))
+    squared = 2 * real(rho)
+    mu = mpmath.sqrt(squared)
 
     def response(epsilon: Fraction) -> mpmath.mpf:
-        e = written(epsilon)
+        e = real(epsilon)
         return max((mpmath.exp(mu) - mpmath.exp(e)) / (1 + mpmath.exp(mu)), mpmath.mpf(0))
 
-    assert not below(points, partial(normal, mu))
+    assert not below(points, partial(normal_delta, squared))
     assert not below(points, response)
     # At epsilon = 0 also by Pinsker's inequality.
     assert points[0][0] == 0
@@ -146,13 +134,6 @@ def test_points_of_zcdp_follow_from_the_claim(rho: str) -> None:
         assert float(delta) <= best * 1.001
 
 
-def normal(mu: Any, epsilon: Fraction) -> mpmath.mpf:
-    """delta of N(0, 1) against N(mu, 1)."""
-    e = written(epsilon)
-    low, high = (mpmath.ncdf(sign * mu / 2 - e / mu) for sign in (-1, 1))
-    return high - mpmath.exp(e) * low
-
-
 def at_order(rho: float, epsilon: float, order: float) -> float:
     """Canonne, Kamath and Steinke 2020, Proposition 12, at one order; floats."""
     log = (order - 1) * (rho * order - epsilon + math.log1p(-1 / order)) - math.log(order)
@@ -162,7 +143,7 @@ def at_order(rho: float, epsilon: float, order: float) -> float:
 @pytest.mark.parametrize("mu", ["0.01", "1", "3"])
 def test_points_of_gaussian_dp_are_just_above_its_curve(mu: str) -> None:
     points = exact(read_claim(f"gdp={mu}"))
-    assert just_above(points, partial(normal, written(Fraction(mu))))
+    assert just_above(points, partial(normal_delta, real(mu) ** 2))
 
 
 SHAPES = {

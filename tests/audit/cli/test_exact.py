@@ -23,6 +23,7 @@ from audit.targets.target import Law, Shifted
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.binomial import Binomial
 from dpcore.parse_noise import read_noise
+from tests.support.accounting.brute_force import binomial
 from tests.support.audit.command import Shell
 
 ONE, TWO = "discrete-laplace:scale=1@0", "discrete-laplace:scale=1@1"
@@ -223,11 +224,8 @@ def test_the_order_infinity_is_the_largest_loss() -> None:
 
 
 def binomial_masses(noise: Binomial, place: int) -> dict[int, Fraction]:
-    chance, trials = Fraction(noise.probability), noise.trials
-    return {
-        place + k: math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k)
-        for k in range(trials + 1)
-    }
+    law = binomial(noise.trials, Fraction(noise.probability))
+    return {place + k: mass for k, mass in law.items()}
 
 
 # -- claims at the exact boundary ----------------------------------------------------------------

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
-from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import mpmath
@@ -26,11 +24,15 @@ from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya import Polya
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
 from tests.effort import by_day
+from tests.support.accounting import brute_force
+from tests.support.accounting.brute_force import binomial, product, real, shifted
+from tests.support.laws import second
 
 
 @pytest.fixture(autouse=True)
@@ -70,12 +72,11 @@ def noise_of(spelling: str) -> Noise:
 @cache
 def masses(spelling: str) -> dict[int, Any]:
     """The masses of the law by an independent computation."""
-    name = spelling.partition(":")[0].replace("-", "_")
-    law: ModuleType = import_module(f"tests.support.laws.{name}")
     noise = noise_of(spelling)
     with mpmath.workdps(60):
-        reach = 60 if name == "discrete_gaussian_sum" else REACH
-        return {k: law.pmf(noise, k) for k in range(0 if one_sided(noise) else -reach, reach + 1)}
+        reach = 60 if isinstance(noise, DiscreteGaussianSum) else REACH
+        places = range(0 if one_sided(noise) else -reach, reach + 1)
+        return {k: second(noise, "pmf", k) for k in places}
 
 
 def one_sided(noise: Noise) -> bool:
@@ -91,19 +92,12 @@ def better_direction(spelling: str, pair: tuple[int, int]) -> bool:
 
 
 def excess(spelling: str, pair: tuple[int, int], epsilon: str) -> Any:
-    p, q = (moved(spelling, place) for place in pair)
-    growth = mpmath.exp(number(epsilon))
     # Outside both windows the mass is 0 or below 1e-30.
-    return mpmath.fsum(max(mass - growth * q.get(x, mpf(0)), mpf(0)) for x, mass in p.items())
-
-
-def number(text: str | Fraction) -> Any:
-    exact = Fraction(text)
-    return mpf(exact.numerator) / exact.denominator
+    return brute_force.hockey_stick(shifted(masses(spelling), pair[1] - pair[0]), epsilon)
 
 
 def near(found: Enclosure, expected: Any, slack: str = "1e-25") -> bool:
-    lower, upper = number(Fraction(found.lower)), number(Fraction(found.upper))
+    lower, upper = real(Fraction(found.lower)), real(Fraction(found.upper))
     return bool(lower - mpf(slack) <= expected <= upper + mpf(slack))
 
 
@@ -148,8 +142,8 @@ def test_the_worst_event_attains_delta(spelling: str, pair: tuple[int, int]) -> 
         if event is None:
             assert most == 0 or abs(most) < mpf("1e-25")
             continue
-        here, there = (number(Fraction(e.lower)) for e in (event.p, event.q))
-        assert abs(here - mpmath.exp(number(epsilon)) * there - most) < mpf("1e-15")
+        here, there = (real(Fraction(e.lower)) for e in (event.p, event.q))
+        assert abs(here - mpmath.exp(real(epsilon)) * there - most) < mpf("1e-15")
         side = inside(event.words)
         for law, shown in (
             (moved(spelling, pair[0]), event.p),
@@ -172,7 +166,7 @@ def test_a_worst_event_that_is_an_interval_is_described_by_both_ends() -> None:
         assert event is not None
         named.add(event.words)
         p, q = moved(spelling, 0), moved(spelling, 1)
-        growth = mpmath.exp(number(level))
+        growth = mpmath.exp(real(level))
         worst = {x for x in range(-300, 301) if p[x] > growth * q[x]}
         assert worst == {x for x in range(-300, 301) if inside(event.words)(x)}
     assert {"output <= 0", "output = 0"} < named
@@ -191,11 +185,9 @@ def test_epsilon_and_renyi_belong_to_one_direction(spelling: str) -> None:
     if not one_sided(noise):
         assert epsilon_at(p, q, Fraction(delta.upper)).lower <= Fraction(1, 2)
         assert epsilon_at(p, q, Fraction(delta.lower) * Fraction(999, 1000)).upper > Fraction(1, 2)
-        in_p, in_q = masses(spelling), moved(spelling, 2)
+        world = shifted(masses(spelling), 2)
         for order in ("3/2", "2"):
-            a = number(order)
-            powers = (in_p[x] ** a * in_q[x] ** (1 - a) for x in in_p.keys() & in_q.keys())
-            assert near(renyi(p, q, order), mpmath.log(mpmath.fsum(powers)) / (a - 1), "1e-15")
+            assert near(renyi(p, q, order), brute_force.renyi(world, order), "1e-15")
     else:
         assert epsilon_at(p, q).lower == renyi(p, q, 2).lower == float("inf")
 
@@ -205,14 +197,11 @@ def test_epsilon_and_renyi_belong_to_one_direction(spelling: str) -> None:
 
 def test_vectors_of_fair_bits_agree_with_sums_over_both_coordinates() -> None:
     noise = Binomial(trials=12, probability="1/2")
-    one = {k: mpmath.binomial(12, k) / mpf(2) ** 12 for k in range(13)}
+    one = binomial(12, Fraction(1, 2))
     for moves in ((1, 1), (2, 1), (1, -2)):
         found = hockey_stick(Shifted(noise, (0, 0)), Shifted(noise, moves), "1/2", bits=200)
-        there = {k: one.get(k - moves[0], mpf(0)) for k in one}
-        below = {k: one.get(k - moves[1], mpf(0)) for k in one}
-        pairs = ((a * b, there[i] * below[j]) for i, a in one.items() for j, b in one.items())
-        expected = mpmath.fsum(max(x - mpmath.exp(mpf(1) / 2) * y, mpf(0)) for x, y in pairs)
-        assert near(found, expected)
+        world = product(shifted(one, step) for step in moves)
+        assert near(found, brute_force.hockey_stick(world, "1/2"))
         assert found.width <= found.lower / 500
     assert worst_event(Shifted(noise, (0, 0)), Shifted(noise, (1, 1)), 1) is None
     assert renyi(Shifted(noise, (0, 0)), Shifted(noise, (1, 1)), 2) == Enclosure.infinite()
@@ -267,9 +256,9 @@ def breaks(report: AuditReport, epsilon: str, delta: Fraction) -> None:
     likely, rare = witness.probability_a, witness.probability_b
     if witness.world == "B":
         likely, rare = rare, likely
-    growth = mpmath.exp(number(epsilon))
-    excess = number(Fraction(likely.upper)) - growth * number(Fraction(rare.lower))
-    assert excess > number(delta) - mpf("1e-15")
+    growth = mpmath.exp(real(epsilon))
+    excess = real(Fraction(likely.upper)) - growth * real(Fraction(rare.lower))
+    assert excess > real(delta) - mpf("1e-15")
     # The mutant: the same event in the other direction violates nothing.
-    turned = number(Fraction(rare.upper)) - growth * number(Fraction(likely.lower))
-    assert turned <= number(delta)
+    turned = real(Fraction(rare.upper)) - growth * real(Fraction(likely.lower))
+    assert turned <= real(delta)

@@ -23,6 +23,7 @@ from audit.statistical_tests.learn_event import learn_rule
 from tests.alpha_budget import buy_alpha
 from tests.audit.statistical_tests.test_fixed_sample_test import laplace
 from tests.effort import by_day, effort
+from tests.support.accounting.brute_force import excess
 from tests.support.dpcore.refusals import refused
 
 Law: TypeAlias = dict[Any, tuple[Fraction, Fraction]]  # output: its mass on dataset A, on dataset B
@@ -49,13 +50,6 @@ def drawn(law: Law, worlds: np.ndarray, rng: np.random.Generator) -> list[Any]:
         rng.choice(len(law), len(worlds), p=[float(m[w]) for m in law.values()]) for w in (0, 1)
     ]
     return [outputs[sides[int(w)][i]] for i, w in enumerate(worlds)]
-
-
-def hockey_stick(law: Law, growth: Fraction) -> Fraction:
-    """The exact delta of a law at e^epsilon = growth, the larger of both directions."""
-    one = sum((max(a - growth * b, Fraction(0)) for a, b in law.values()), Fraction(0))
-    other = sum((max(b - growth * a, Fraction(0)) for a, b in law.values()), Fraction(0))
-    return max(one, other)
 
 
 def expected_factor(
@@ -97,7 +91,7 @@ def pasts(law: Law, growth: Fraction, delta: Fraction) -> Iterator[EProcess]:
 def growing(step: Callable[[EProcess, Any, bool], EProcess], name: str) -> list[float]:
     """The expected growth in one step at the boundary of a law, after each history."""
     law, growth = LAWS[name]
-    delta = hockey_stick(law, growth)
+    delta = max(excess(w, growth) for w in ([*law.values()], [m[::-1] for m in law.values()]))
     return [expected_factor(state, law, step) for state in pasts(law, growth, delta)]
 
 

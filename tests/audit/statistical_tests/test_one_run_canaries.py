@@ -20,17 +20,13 @@ from audit.statistical_tests.one_run_canaries import (
     one_run_p_value,
 )
 from tests.effort import by_day
+from tests.support.accounting.brute_force import normal_delta
 from tests.support.dpcore.mutants import mutated
 
 Points = Sequence[tuple[float, float]]
 
 
-def gaussian(mu: float, epsilon: float) -> float:
-    at = epsilon / mu
-    return float(stats.norm.cdf(mu / 2 - at) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - at))
-
-
-CURVE = [(0.1 * k, gaussian(1.0, 0.1 * k) + 1e-12) for k in range(60)]
+CURVE = [(0.1 * k, float(normal_delta(1, 0.1 * k)) + 1e-12) for k in range(60)]
 
 
 def worst(canaries: int, guesses: int, right: int, points: Points) -> float:

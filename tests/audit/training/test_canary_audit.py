@@ -25,6 +25,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day, effort
+from tests.support.accounting.brute_force import normal_delta
 from tests.support.dpcore.mutants import mutated, rewired
 
 Scores: TypeAlias = NDArray[np.float64]
@@ -95,7 +96,7 @@ def test_a_true_claim_is_refuted_at_most_as_often_as_stated(name: str) -> None:
 
 def test_a_true_curve_is_refuted_at_most_as_often_as_stated() -> None:
     bought = buy_alpha("canaries, Gaussian at the boundary", "1e-10")
-    lines = lines_of([(Fraction(k, 10), gaussian_delta(k / 10)) for k in range(60)])
+    lines = lines_of([(Fraction(k, 10), float(normal_delta(1, k / 10))) for k in range(60)])
     repeats = effort(400, 6000)
 
     def refuted(scores: Scores, coins: Coins, claim: str, **given: Any) -> bool:
@@ -104,13 +105,8 @@ def test_a_true_curve_is_refuted_at_most_as_often_as_stated() -> None:
 
     assert p_value(sum(repeated(gaussian, "gdp=1", refuted, repeats=repeats)), repeats) > bought
     # The mutant: the curve of mu = 0.4 is refuted.
-    lines = lines_of([(Fraction(k, 10), gaussian_delta(k / 10, 0.4)) for k in range(60)])
+    lines = lines_of([(Fraction(k, 10), float(normal_delta(0.16, k / 10))) for k in range(60)])
     assert p_value(sum(repeated(gaussian, "gdp=1", refuted, repeats=400)), 400) < 1e-10
-
-
-def gaussian_delta(epsilon: float, mu: float = 1.0) -> Fraction:
-    low = stats.norm.cdf(-mu / 2 - epsilon / mu)
-    return Fraction(float(stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * low))
 
 
 def best_guesses(scores: Scores, coins: Coins, claim: str, **given: Any) -> bool:

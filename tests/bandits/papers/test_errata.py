@@ -27,22 +27,21 @@ from bandits.papers.statement import LOOSE, Judgement, answer, decimals
 from bandits.papers.table import lines, replay, rows, to_json
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure
-from tests.support.accounting.brute_force import close, real
+from tests.support.accounting.brute_force import (
+    binomial,
+    close,
+    mass_of,
+    normal_delta,
+    real,
+    renyi,
+    shifted,
+    worse,
+)
 from tests.support.dpcore.mutants import mutated
 
 mpf = mpmath.mpf
-
-
-def polya_mass(shape: Any, scale: Any, k: int) -> Any:
-    beta = mpmath.exp(-1 / scale)
-    return mpmath.binomial(k + shape - 1, k) * beta**k * (1 - beta) ** shape
-
-
-def difference_mass(shape: Any, scale: Any, k: int) -> Any:
-    beta, k = mpmath.exp(-1 / scale), abs(k)
-    front = polya_mass(shape, scale, k) * (1 - beta) ** shape
-    return front * mpmath.hyp2f1(shape, k + shape, k + 1, beta**2)
 
 
 @pytest.mark.nightly
@@ -50,14 +49,15 @@ def test_erratum_1_an_aggregation_with_a_loss_of_one_and_a_half_epsilon() -> Non
     row = next(r for r in quick() if r.statement == "Theorem 3")
     assert row.parameters == "n = 1024, epsilon = 1, g = 16"
     assert row.exact.upper == Fraction(3, 2)
-    n, g, spent, scale = 1024, 16, mpf(1) / 4, mpf(16)
+    n, g, spent, scale = 1024, 16, mpf(1) / 4, 16
+    shapes = (Fraction(1, n), Fraction(n - 1, n))
     with mpmath.workdps(40):
-        first, others = mpf(1) / n, mpf(n - 1) / n
+        first, others = (mass_of(PolyaDifference(shape=r, scale=scale)) for r in shapes)
         up, seen = mpmath.exp(spent), 3 * g
-        one, rest = difference_mass(first, scale, 0), difference_mass(others, scale, seen - g)
-        beta = mpmath.exp(-1 / scale)
+        one, rest = first(0), others(seen - g)
+        beta = mpmath.exp(-1 / mpf(scale))
         whole = (1 - beta) / (1 + beta) * beta**seen
-        moved = difference_mass(first, scale, g) * rest
+        moved = first(g) * rest
         # The first user's coin, in both directions, for every value of that user's noise but g.
         loss = mpmath.log(one * rest * up / ((whole - moved) / up + moved * up))
         assert abs(real(Fraction(row.exact.lower or 0)) - loss) < mpf(10) ** -9
@@ -78,12 +78,8 @@ def test_erratum_1_an_aggregation_with_a_loss_of_one_and_a_half_epsilon() -> Non
 
 def skellam_renyi(variance: int | Fraction, shift: int, order: int) -> Any:
     with mpmath.workdps(60):
-        v = real(variance)
-        mass = [mpmath.besseli(k, v) * mpmath.exp(-v) for k in range(400)]
-        terms = (
-            mass[abs(k)] ** order * mass[abs(k - shift)] ** (1 - order) for k in range(-150, 151)
-        )
-        return mpmath.log(mpmath.fsum(terms)) / (order - 1)
+        mass = mass_of(Skellam(variance=variance))
+        return renyi([(mass(k), mass(k - shift)) for k in range(-150, 151)], order)
 
 
 @pytest.mark.nightly
@@ -104,8 +100,7 @@ def test_erratum_2_the_printed_minimum_is_unproven() -> None:
 
 
 def gaussian_delta(ratio: Any, epsilon: Any) -> Any:
-    upper = mpmath.ncdf(1 / (2 * ratio) - epsilon * ratio)
-    return upper - mpmath.exp(epsilon) * mpmath.ncdf(-1 / (2 * ratio) - epsilon * ratio)
+    return normal_delta(1 / ratio**2, epsilon)
 
 
 def test_erratum_3_the_gaussian_mechanism_fails_beyond_epsilon_one() -> None:
@@ -131,18 +126,7 @@ def test_erratum_3_the_gaussian_mechanism_fails_beyond_epsilon_one() -> None:
 
 def binomial_delta(trials: int, p: Any, shift: int, epsilon: Any) -> Any:
     with mpmath.workdps(60):
-        p, worst = mpf(p), mpf(0)
-        mass = [
-            mpmath.binomial(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(trials + 1)
-        ]
-        factor = mpmath.exp(real(epsilon))
-        for step in (shift, -shift):
-            moved = [
-                mass[k - step] if 0 <= k - step <= trials else mpf(0) for k in range(trials + 1)
-            ]
-            total = mpmath.fsum(max(a - factor * b, 0) for a, b in zip(mass, moved, strict=True))
-            worst = max(worst, total)
-        return worst
+        return worse(shifted(binomial(trials, mpf(p)), shift), epsilon)
 
 
 def test_erratum_4_lemma_c5_as_printed_is_false() -> None:
@@ -323,7 +307,8 @@ def test_erratum_9a_the_rate_of_the_released_code_is_inverted() -> None:
                 ),
                 [0, rate, 10 * rate, 100 * rate],
             )
-            assert abs(mixed - polya_mass(shape, -1 / mpmath.log(wrong), k)) < mpf("1e-4")
+            mass = (shape * wrong) ** k * (1 - wrong) ** shape
+            assert abs(mixed - mass) < mpf("1e-4")
         zero = (1 - wrong) / (1 + wrong)
         epsilon = -16 * mpmath.log(wrong)
         right = 2 * beta / (1 - beta) ** 2

@@ -21,6 +21,7 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.noise import Noise
 from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha
+from tests.support.accounting.brute_force import normal_delta
 from tests.support.bandits.worlds import not_none
 
 TRUSTS: tuple[LinearTrust, ...] = ("central", "local", "shuffle")
@@ -37,12 +38,6 @@ def variance_of(noise: Noise) -> float:
     return float(found if isinstance(found, Fraction) else found.upper)
 
 
-def gaussian_delta(ratio: float, epsilon: float) -> float:
-    """Balle and Wang 2018, Theorem 8, in SciPy floats."""
-    low, high = 1 / (2 * ratio) - epsilon * ratio, -1 / (2 * ratio) - epsilon * ratio
-    return float(stats.norm.cdf(low) - math.exp(epsilon) * stats.norm.cdf(high))
-
-
 @pytest.mark.parametrize("coordinates", [1, 7, 26])
 @pytest.mark.parametrize(("epsilon", "delta"), [("10", "1/4"), ("3", "1/10")])
 @pytest.mark.parametrize("trust", TRUSTS)
@@ -57,12 +52,11 @@ def test_exact_noise_meets_the_target_and_is_nearly_the_least(
     # Independent check: real Gaussian noise of the same variance, all coordinates moved by g at
     # once.
     variance = variance_of(not_none(privatizer.noise(size)))
-    moved = privatizer.encoding(size).precision * math.sqrt(coordinates)
-    found = gaussian_delta(math.sqrt(variance) / moved, float(epsilon))
+    squared = privatizer.encoding(size).precision ** 2 * coordinates / variance
+    found = float(normal_delta(squared, epsilon))
     assert found == pytest.approx(float(Fraction(delta)), rel=0.05)
     # A tenth less variance violates the guarantee.
-    less = gaussian_delta(math.sqrt(0.9 * variance) / moved, float(epsilon))
-    assert less > float(Fraction(delta))
+    assert normal_delta(squared / 0.9, epsilon) > float(Fraction(delta))
 
 
 def test_the_papers_gaussian_noise_is_labelled_with_its_true_delta() -> None:
@@ -71,9 +65,8 @@ def test_the_papers_gaussian_noise_is_labelled_with_its_true_delta() -> None:
         paper = AveragePrivatizer(trust=trust, epsilon=10, delta="1/4", calibration="paper")
         kept = not_none(paper.guarantee(Averages(users=3, coordinates=20)))
         assert kept.delta(10).upper_float == pytest.approx(0.788621, abs=2e-4)
-        assert gaussian_delta(math.sqrt(2 * math.log(5)) / 10, 10) == pytest.approx(
-            kept.delta(10).upper_float, abs=2e-4
-        )
+        truth = float(normal_delta(50 / math.log(5), 10))
+        assert truth == pytest.approx(kept.delta(10).upper_float, abs=2e-4)
 
 
 def test_the_papers_bits_satisfy_their_claim_with_more_noise_than_necessary() -> None:

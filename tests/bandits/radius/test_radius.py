@@ -25,7 +25,6 @@ from bandits.radius.certified_width import certified_gap, certified_width, has_g
 from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, tkms_width
 from dpcore import (
     Binomial,
-    DiscreteGaussian,
     DiscreteGaussianSum,
     DiscreteLaplace,
     InvalidParameter,
@@ -40,54 +39,14 @@ from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
 from tests.support.dpcore.mutants import mutated, rewired
-
-
-def _masses(noise: Noise) -> dict[int, mpmath.mpf]:
-    """P(X = k) by the definition of each law, beyond every tail in these tests."""
-    match noise:
-        case DiscreteLaplace(scale=s):
-            beta = mpmath.exp(-1 / mpmath.mpf(str(float(s))))
-            peak = (1 - beta) / (1 + beta)
-            reach = int(60 * s) + 60
-            return {k: peak * beta ** abs(k) for k in range(-reach, reach + 1)}
-        case Skellam(variance=v):
-            size = mpmath.mpf(str(float(v)))
-            reach = int(14 * math.sqrt(float(v))) + 40
-            half = [mpmath.exp(-size) * mpmath.besseli(k, size) for k in range(reach + 1)]
-            return {k: half[abs(k)] for k in range(-reach, reach + 1)}
-        case DiscreteGaussian(sigma_squared=v):
-            width = mpmath.mpf(str(float(v)))
-            reach = int(12 * math.sqrt(float(v))) + 12
-            raw = {k: mpmath.exp(-k * k / (2 * width)) for k in range(-reach, reach + 1)}
-            total = mpmath.fsum(raw.values())
-            return {k: mass / total for k, mass in raw.items()}
-        case DiscreteGaussianSum(count=n, sigma_squared=v):
-            return _sum_of(DiscreteGaussian(sigma_squared=v), n)
-        case PolyaDifference(shape=n, scale=s):
-            return _sum_of(DiscreteLaplace(scale=s), int(n))
-        case Binomial(trials=n, probability=p):
-            heads = Fraction(p)
-            up, down, all_ = heads.numerator, (1 - heads).numerator, heads.denominator
-            ways = [math.comb(n, k) * up**k * down ** (n - k) for k in range(n + 1)]
-            return {k: mpmath.mpf(way) / mpmath.mpf(all_) ** n for k, way in enumerate(ways)}
-    raise AssertionError(noise)
-
-
-def _sum_of(noise: Noise, count: int) -> dict[int, mpmath.mpf]:
-    one = _masses(noise)
-    reach = max(one)
-    dense = np.array([float(one[k]) for k in range(-reach, reach + 1)])
-    total = dense
-    for _ in range(count - 1):
-        total = np.convolve(total, dense)
-    middle = len(total) // 2
-    return {k - middle: mpmath.mpf(float(mass)) for k, mass in enumerate(total)}
+from tests.support.laws import reach, second
 
 
 @cache
 def _law(noise: Noise) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    found = _masses(noise)
-    return np.array(sorted(found)), np.array([float(found[k]) for k in sorted(found)])
+    far = 60 * reach(noise) + 60
+    values = np.arange(0 if isinstance(noise, Binomial) else -far, far + 1)
+    return values, np.array([float(second(noise, "pmf", k)) for k in values.tolist()])
 
 
 def _read(total: np.ndarray[Any, Any], span: int, tau: int | None) -> np.ndarray[Any, Any]:

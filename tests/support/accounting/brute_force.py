@@ -1,16 +1,17 @@
 """Reference values of one release: plain sums in mpmath over all shifts, in both directions.
 
-Rays, intervals, closed forms, worst shifts and worst directions are not used.
+Rays, intervals, closed forms, worst shifts and worst directions are not used. A world is the list
+of outcomes of two laws; its divergences follow their definitions.
 """
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
+from math import comb
 from typing import Any
 
 import mpmath
@@ -26,8 +27,8 @@ DIGITS = 50
 EPSILONS = ("0", "1/1000", "1/10", "1/3", "1", "5/2", "7")
 Mass = Callable[[int], Any]
 Rational = Fraction | int | str
-World = list[tuple[Any, Any]]
-"""(P, Q) of each outcome."""
+World = Sequence[tuple[Any, Any]]
+"""(P, Q) of each outcome: mpf, Fraction or float."""
 
 real = mpmath_precision.real
 
@@ -53,9 +54,53 @@ def difference(noise: PolyaDifference, reach: int) -> Mass:
     return lru_cache(maxsize=None)(mass)
 
 
-def hockey_stick(world: World, epsilon: Rational) -> Any:
-    factor = mpmath.exp(real(epsilon))
-    return mpmath.fsum(max(p - factor * q, 0) for p, q in world)
+def excess(world: World, growth: Any) -> Any:
+    """Return the hockey-stick divergence at e^epsilon = ``growth``; exact for rationals."""
+    return sum(max(p - growth * q, 0) for p, q in world)
+
+
+def hockey_stick(world: World, epsilon: Any) -> Any:
+    return excess(world, mpmath.exp(real(epsilon)))
+
+
+def worse(world: World, epsilon: Any) -> Any:
+    """Return the hockey-stick divergence, the larger of both directions."""
+    return max(hockey_stick(each, epsilon) for each in (world, [(q, p) for p, q in world]))
+
+
+def renyi(world: World, order: Any) -> Any:
+    """Return the Renyi divergence, over the outcomes that both laws have."""
+    alpha = real(order)
+    moment = sum(real(p) ** alpha * real(q) ** (1 - alpha) for p, q in world if p and q)
+    return mpmath.log(moment) / (alpha - 1)
+
+
+def least_error(world: World, alpha: Any) -> Any:
+    """Return the type II error of Neyman and Pearson: reject Q in falling order of P/Q."""
+    missed, left = 1, alpha
+    for p, q in sorted(world, key=lambda point: point[1] / point[0] if point[0] else mpmath.inf):
+        share = min(left / q, 1) if q else 1
+        missed, left = missed - share * p, left - share * q
+    return missed
+
+
+def binomial(trials: int, p: Any) -> dict[int, Any]:
+    """Return the masses of a binomial law, exact for a rational ``p``."""
+    return {k: comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(trials + 1)}
+
+
+def shifted(masses: Mapping[int, Any], step: int) -> World:
+    """Return a law on the integers and its copy moved by ``step``."""
+    places = sorted({*masses, *(k + step for k in masses)})
+    return [(masses.get(k, 0), masses.get(k - step, 0)) for k in places]
+
+
+def product(worlds: Iterable[World]) -> World:
+    """Return the outcomes of independent coordinates or rounds."""
+    total: World = [(1, 1)]
+    for world in worlds:
+        total = [(p * r, q * s) for p, q in total for r, s in world]
+    return total
 
 
 def world_of(listing: Listing) -> World:
@@ -65,7 +110,7 @@ def world_of(listing: Listing) -> World:
     return [*points, (mpmath.mpf(listing.hidden), mpmath.mpf(0))]
 
 
-def normal_delta(squared: Any, epsilon: Rational) -> Any:
+def normal_delta(squared: Any, epsilon: Any) -> Any:
     """Return delta of a real Gaussian whose squared shift over its variance is ``squared``."""
     mu, e = mpmath.sqrt(squared), real(epsilon)
     return mpmath.ncdf(mu / 2 - e / mu) - mpmath.exp(e) * mpmath.ncdf(-mu / 2 - e / mu)
@@ -86,16 +131,11 @@ class Neighbours(ABC):
 
     def tradeoff(self, alpha: Rational) -> Any:
         with mpmath.workdps(DIGITS):
-            return min(_missed(world, real(alpha)) for world in self.pairs())
+            return min(least_error(world, real(alpha)) for world in self.pairs())
 
     def renyi(self, order: Rational) -> Any:
         with mpmath.workdps(DIGITS):
-            alpha = real(order)
-            sums = (
-                mpmath.fsum(p**alpha * q ** (1 - alpha) for p, q in world if p and q)
-                for world in self.pairs()
-            )
-            return mpmath.log(max(sums)) / (alpha - 1)
+            return max(renyi(world, order) for world in self.pairs())
 
     def divergence(self) -> Any:
         with mpmath.workdps(DIGITS):
@@ -122,10 +162,7 @@ class Brute(Neighbours):
                     [(single[x], single[x - step]) for x in range(-self.reach, self.reach + 1)]
                     for step in signed
                 ]
-                yield [
-                    (mpmath.fprod(p for p, _ in point), mpmath.fprod(q for _, q in point))
-                    for point in itertools.product(*axes)
-                ]
+                yield product(axes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,16 +189,6 @@ class Worlds(Neighbours):
             for move in (step, -step):
                 both = [(single[k], single.get(k + move, 0)) for k in points]
                 yield [point for point in both if point != (0, 0)]
-
-
-def _missed(world: World, left: Any) -> Any:
-    # Neyman and Pearson: reject the null q in falling order of p/q.
-    missed = mpmath.mpf(1)
-    for p, q in sorted(world, key=lambda point: point[1] / point[0] if point[0] else mpmath.inf):
-        share = min(left / q, 1) if q else 1
-        missed -= share * p
-        left -= share * q
-    return missed
 
 
 def close(found: Enclosure, truth: Any, *, relative: str = "1e-30") -> bool:

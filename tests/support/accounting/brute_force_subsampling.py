@@ -23,10 +23,6 @@ ADDED = Scope(relation=Relation.ADD_REMOVE)
 AT = ("0", "1/50", "1/5", "1", "3")
 
 
-def twice(world: World, other: World) -> World:
-    return [(p * r, q * s) for p, q in world for r, s in other]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     noise: Noise

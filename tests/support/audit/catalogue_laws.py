@@ -17,6 +17,7 @@ import mpmath
 from mpmath import mp, mpf
 
 from dpcore import DiscreteLaplace, SeededRng
+from tests.support.accounting.brute_force import worse
 
 Masses: TypeAlias = dict[Any, Any]
 Law: TypeAlias = Callable[[Any], Masses]
@@ -290,7 +291,4 @@ def revealing(a: Masses, b: Masses) -> Any:
 
 def delta_between(a: Masses, b: Masses, epsilon: Any) -> Any:
     """The smallest delta at epsilon, the larger of both directions."""
-    return max(
-        mpmath.fsum(max(p - mpmath.exp(epsilon) * y.get(k, mpf(0)), mpf(0)) for k, p in x.items())
-        for x, y in ((a, b), (b, a))
-    )
+    return worse([(a.get(k, 0), b.get(k, 0)) for k in a.keys() | b.keys()], epsilon)

@@ -21,8 +21,10 @@ def digits(count: int) -> Iterator[None]:
         yield
 
 
-def real(value: Fraction | int | str) -> Real:
-    r"""A rational as an mpf, rounded once."""
+def real(value: Fraction | float | str | Real) -> Real:
+    r"""A rational as an mpf, rounded once; an mpf as it is."""
+    if isinstance(value, mpf):
+        return value
     exact = Fraction(value)
     return mpf(exact.numerator) / exact.denominator
 
