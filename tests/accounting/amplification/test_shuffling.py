@@ -36,6 +36,7 @@ from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import hockey_stick, renyi
 from tests.support.dpcore.mpmath_precision import real
 from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.protocol_laws import summed
 from tests.support.dpcore.refusals import refusal
 
 ROOM = mpmath.mpf(10) ** -9
@@ -290,12 +291,7 @@ STEPS = {3: Fraction(1, 2), -1: Fraction(1, 4), 0: Fraction(1, 4)}
 
 def positive_mean(count: int, compute: Any = positive_part.mean_positive_part) -> None:
     """Check both bounds of the mean over all sums, where k need not be small."""
-    law = {0: Fraction(1)}
-    for _ in range(count):
-        longer: dict[int, Fraction] = defaultdict(Fraction)
-        for (total, mass), (step, chance) in product(law.items(), STEPS.items()):
-            longer[total + step] += mass * chance
-        law = longer
+    law = summed([STEPS] * count)
     exact = sum(mass * max(total, 0) for total, mass in law.items())
     values = [(ball(w), ball(m)) for w, m in STEPS.items()]
     low, high = (compute(values, count, Fraction(1, 1000), above=a) for a in (False, True))

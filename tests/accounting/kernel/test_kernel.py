@@ -3,13 +3,12 @@ r"""Tests of `accounting.kernel` against sums in rationals and mpmath; mutants m
 from __future__ import annotations
 
 import itertools
-import math
-from collections import defaultdict
 from fractions import Fraction
 from functools import cache
 from random import Random
 from typing import Any, Final
 
+import mpmath
 import pytest
 from mpmath import MPContext
 
@@ -23,76 +22,54 @@ from accounting.kernel.convolution import Listing, Plan
 from accounting.kernel.delta_bounds import Curve
 from accounting.kernel.law_tables import Round
 from accounting.kernel.series import Fixed
+from dpcore import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteGaussianSum,
+    DiscreteLaplace,
+    Noise,
+    Poisson,
+    Polya,
+    PolyaDifference,
+    Skellam,
+    Staircase,
+)
 from tests.effort import by_day
+from tests.support import laws as references
 from tests.support.dpcore.mutants import mutated
 
 MP: Final = MPContext()
 MP.dps = 90
 ONE: Final = (Fraction(1),)
-REACH: Final = 60
+REACH: Final = 500
+RARE: Final = 150
+"""Outcomes with about e^-150 of the mass are left out."""
 
-LAWS: Final = {
-    "discrete-gaussian": (Fraction(5, 2),),
-    "discrete-laplace": (Fraction(3, 2),),
-    "staircase": (Fraction(2, 3), Fraction(3), Fraction(2)),
-    "discrete-gaussian-sum": (Fraction(3), Fraction(3, 4)),
-    "skellam": (Fraction(3),),
-    "polya-difference": (Fraction(1, 2), Fraction(3, 2)),
-    "poisson": (Fraction(5),),
-    "polya": (Fraction(3, 2), Fraction(2)),
-    "binomial": (Fraction(9), Fraction(1, 3)),
+NOISES: Final[dict[str, Noise]] = {
+    noise.name: noise
+    for noise in (
+        DiscreteGaussian(sigma_squared="5/2"),
+        DiscreteLaplace(scale="3/2"),
+        Staircase(epsilon="2/3", sensitivity=3, plateau=2),
+        DiscreteGaussianSum(count=3, sigma_squared="3/4"),
+        Skellam(variance=3),
+        PolyaDifference(shape="1/2", scale="3/2"),
+        Poisson(mean=5),
+        Polya(shape="3/2", scale=2),
+        Binomial(trials=9, probability="1/3"),
+    )
 }
+LAWS: Final = {name: tuple(map(Fraction, law.parameters.values())) for name, law in NOISES.items()}
 
 
 @cache
-def masses(law: str, parameters: tuple[Fraction, ...]) -> dict[int, Any]:  # noqa: C901  # a case for each law
-    """Return the masses by the definition of each law, by other formulas than the kernel's."""
-    values = [MP.mpf(each.numerator) / each.denominator for each in parameters]
-    places = range(-REACH * 6, REACH * 6 + 1)
-    match law:
-        case "discrete-gaussian":
-            found = {x: MP.exp(-x * x / (2 * values[0])) for x in places}
-        case "discrete-laplace":
-            found = {x: MP.exp(-abs(x) / values[0]) for x in places}
-        case "staircase":
-            found = {x: staircase(x, *values) for x in places}
-        case "discrete-gaussian-sum":
-            one = masses("discrete-gaussian", parameters[1:])
-            near = {x: p for x, p in one.items() if abs(x) <= REACH // 2}
-            found = {0: MP.one}
-            for _ in range(int(parameters[0])):
-                found = added(found, near)
-        case "skellam":
-            found = {x: MP.exp(-values[0]) * MP.besseli(abs(x), values[0]) for x in places}
-        case "poisson":
-            found = {
-                x: MP.exp(-values[0]) * values[0] ** x / MP.factorial(x) for x in places if x >= 0
-            }
-        case "polya":
-            found = {x: polya(x, *values) for x in places if x >= 0}
-        case "polya-difference":
-            one = {x: polya(x, *values) for x in range(REACH * 4)}
-            found = added(one, {-x: p for x, p in one.items()})
-        case "binomial":
-            n, p = int(parameters[0]), values[1]
-            found = {x: math.comb(n, x) * p**x * (1 - p) ** (n - x) for x in range(n + 1)}
-    total = MP.fsum(found.values())
-    return {x: p / total for x, p in found.items()}
-
-
-def staircase(x: int, epsilon: Any, step: Any, plateau: Any) -> Any:
-    return MP.exp(-epsilon * (0 if abs(x) < plateau else 1 + (abs(x) - plateau) // step))
-
-
-def polya(x: int, shape: Any, scale: Any) -> Any:
-    return MP.binomial(x + shape - 1, x) * MP.exp(-x / scale)
-
-
-def added(one: dict[int, Any], other: dict[int, Any]) -> dict[int, Any]:
-    found: dict[int, Any] = defaultdict(lambda: MP.zero)
-    for (x, p), (y, q) in itertools.product(one.items(), other.items()):
-        found[x + y] += p * q
-    return dict(found)
+def masses(law: str) -> dict[int, Any]:
+    """Return the masses from the reference module of the law, which uses other formulas."""
+    noise, decay = NOISES[law], references.LAWS[law].decay
+    places = [x for x in range(-REACH, REACH + 1) if decay(noise, max(abs(x) - 1, 0)) < RARE]
+    with mpmath.workdps(MP.dps):
+        found = {x: MP.mpf(references.second(noise, "pmf", x)) for x in places}
+        return {x: p for x, p in found.items() if p}
 
 
 def losses(
@@ -132,7 +109,7 @@ def test_both_bounds_enclose_the_exact_delta(law: str, rate: Fraction, rounds: i
         each = Round(law, LAWS[law], Fraction(shift), here, ONE, swapped=swapped)
         plan, row = Plan(Fraction(1, 64), 36, 1 << 12, 1), [[(each, rounds)]]
         curve = Curve(row, row, plan)
-        pairs = losses(masses(law, LAWS[law]), shift, rate, swapped=swapped)
+        pairs = losses(masses(law), shift, rate, swapped=swapped)
         for epsilon in (Fraction(0), Fraction(1, 3), Fraction(2)):
             low, high = curve.delta(epsilon)
             least, most = delta_of(pairs, rounds, epsilon)
@@ -161,7 +138,7 @@ def test_no_plan_makes_a_bound_false(seed: int) -> None:
         draws.choice([0, 1, 10 ** (digits - 3), 10**digits]),
     )
     row = [[(Round(law, LAWS[law], Fraction(shift), (1 - rate, rate), ONE, swapped), rounds)]]
-    pairs = losses(masses(law, LAWS[law]), shift, rate, swapped=swapped)
+    pairs = losses(masses(law), shift, rate, swapped=swapped)
     for epsilon in (Fraction(0), Fraction(draws.randint(1, 40), 13)):
         low, high = Curve(row, row, plan).delta(epsilon)
         least, most = delta_of(pairs, rounds, epsilon)
@@ -203,7 +180,7 @@ def integers(law: str, rounds: int, plan: Plan, rate: Fraction = Fraction(1)) ->
 
 @cache
 def truth_of(law: str, shift: int, rounds: int, rate: Fraction) -> tuple[Any, Any]:
-    pairs = losses(masses(law, LAWS[law]), shift, rate, swapped=False)
+    pairs = losses(masses(law), shift, rate, swapped=False)
     return delta_of(pairs, rounds, HALF)
 
 

@@ -33,7 +33,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from tests.effort import by_day, effort
-from tests.support.accounting.brute_force import normal_delta, real
+from tests.support.accounting.brute_force import close, normal_delta, real
 from tests.support.accounting.small_laws import (
     DIGITS,
     Listed,
@@ -55,9 +55,7 @@ SHOWING = listed(("1/2", "1/4"), ("2/5", "-1/3"))
 NOTHING = listed(("1", "0"))
 
 
-def holds(found: Enclosure, truth: Any) -> bool:
-    with mpmath.workdps(DIGITS):
-        return bool(real(Fraction(found.lower)) <= truth <= real(Fraction(found.upper)))
+holds = partial(close, relative="0")
 
 
 def relative_width(found: Enclosure) -> float:

@@ -21,7 +21,13 @@ from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from accounting.published_bounds import real_gaussian_ratio
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
-from tests.support.accounting.brute_force import binomial, hockey_stick, product, real, shifted
+from tests.support.accounting.brute_force import (
+    binomial,
+    close,
+    hockey_stick,
+    product,
+    shifted,
+)
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 
@@ -39,12 +45,7 @@ def worst(trials: int, p: Fraction, bounds: tuple[int, ...], epsilon: Fraction) 
     return max(of_shift(trials, p, shift, epsilon) for shift in shifts)
 
 
-def holds(found: Enclosure, truth: Any) -> bool:
-    with mpmath.workdps(DIGITS):
-        slack = mpmath.mpf(10) ** -(DIGITS - 8)
-        return bool(
-            real(Fraction(found.lower)) - slack <= truth <= real(Fraction(found.upper)) + slack
-        )
+holds = partial(close, room="1e-42")
 
 
 @pytest.mark.parametrize(

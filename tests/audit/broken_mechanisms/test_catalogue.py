@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 from collections import Counter
-from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -32,6 +31,7 @@ from tests.support.audit.catalogue_laws import (
     revealing,
 )
 from tests.support.audit.laws import LAWS
+from tests.support.dpcore.mpmath_precision import real
 
 REPEATS = 6
 LEVEL = 0.05
@@ -120,25 +120,20 @@ def test_the_true_epsilon_is_derived(entry: Entry) -> None:
         assert revealing(a, b) > SEEN
     elif entry.delta:
         # delta decreases in epsilon, so the epsilon at the claim's delta lies between both bounds.
-        assert delta_between(a, b, exact(stated.lower) - TOLERANCE) > exact(entry.delta)
-        assert delta_between(a, b, exact(stated.upper) + TOLERANCE) < exact(entry.delta)
+        assert delta_between(a, b, real(stated.lower) - TOLERANCE) > real(entry.delta)
+        assert delta_between(a, b, real(stated.upper) + TOLERANCE) < real(entry.delta)
     else:
         assert revealing(a, b) == 0
         found = epsilon_between(a, b)
-        assert exact(stated.lower) - TOLERANCE <= found <= exact(stated.upper) + TOLERANCE
+        assert real(stated.lower) - TOLERANCE <= found <= real(stated.upper) + TOLERANCE
 
 
 @by_day(4)
 @each_entry
 def test_an_entry_with_a_delta_exceeds_it(entry: Entry) -> None:
     a, b = laws(entry)
-    exceeds = delta_between(a, b, exact(entry.epsilon)) > exact(entry.delta)
+    exceeds = delta_between(a, b, real(entry.epsilon)) > real(entry.delta)
     assert exceeds is not by_time(entry)
-
-
-def exact(value: Fraction | float) -> Any:
-    whole = Fraction(value)
-    return mpf(whole.numerator) / whole.denominator
 
 
 @by_day(3)
@@ -146,12 +141,12 @@ def exact(value: Fraction | float) -> Any:
 def test_a_twin_satisfies_its_claim_tightly(twin: Twin) -> None:
     a, b = laws(twin)
     if twin.delta:
-        delta = delta_between(a, b, exact(twin.epsilon))
-        assert exact(twin.delta) * 9 / 10 < delta <= exact(twin.delta)
+        delta = delta_between(a, b, real(twin.epsilon))
+        assert real(twin.delta) * 9 / 10 < delta <= real(twin.delta)
         return
     assert revealing(a, b) == 0
     epsilon = epsilon_between(a, b)
-    assert exact(twin.epsilon) / 2 < epsilon <= exact(twin.epsilon) + mpf(2) ** -60
+    assert real(twin.epsilon) / 2 < epsilon <= real(twin.epsilon) + mpf(2) ** -60
 
 
 # -- the code samples from that law --------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import mpmath
@@ -96,9 +96,7 @@ def excess(spelling: str, pair: tuple[int, int], epsilon: str) -> Any:
     return brute_force.hockey_stick(shifted(masses(spelling), pair[1] - pair[0]), epsilon)
 
 
-def near(found: Enclosure, expected: Any, slack: str = "1e-25") -> bool:
-    lower, upper = real(Fraction(found.lower)), real(Fraction(found.upper))
-    return bool(lower - mpf(slack) <= expected <= upper + mpf(slack))
+near = partial(brute_force.close, room="1e-25")
 
 
 @by_day(5)
@@ -187,7 +185,7 @@ def test_epsilon_and_renyi_belong_to_one_direction(spelling: str) -> None:
         assert epsilon_at(p, q, Fraction(delta.lower) * Fraction(999, 1000)).upper > Fraction(1, 2)
         world = shifted(masses(spelling), 2)
         for order in ("3/2", "2"):
-            assert near(renyi(p, q, order), brute_force.renyi(world, order), "1e-15")
+            assert near(renyi(p, q, order), brute_force.renyi(world, order), room="1e-15")
     else:
         assert epsilon_at(p, q).lower == renyi(p, q, 2).lower == float("inf")
 

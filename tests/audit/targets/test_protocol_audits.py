@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from tests.audit.targets.test_mechanisms_by_text import PROTOCOLS
 from tests.effort import by_day
 from tests.support.accounting.shuffled_views import message_laws
 from tests.support.audit.command import Shell
+from tests.support.dpcore.protocol_laws import summed
 
 
 @pytest.fixture
@@ -171,18 +171,10 @@ def view(protocol: PureShuffle, covers: bool) -> list[str]:
     # other users hold 0 and 1.
     laws = message_laws(protocol)
     cover = 0 if covers else laws[0][-1]  # the farthest value from x = 0 has no other mass
-    zero, one = ([mass - cover for mass in law] for law in laws)
-    others = convolved(zero, one)
-    views = (convolved(others, first) for first in (zero, one))
-    found = ({str(s): str(mass) for s, mass in enumerate(law) if mass} for law in views)
+    zero, one = ({s: mass - cover for s, mass in enumerate(law)} for law in laws)
+    views = (summed((zero, one, first)) for first in (zero, one))
+    found = ({str(s): str(mass) for s, mass in law.items() if mass} for law in views)
     return [json.dumps(law) for law in found]
-
-
-def convolved(a: list[int], b: list[int]) -> list[int]:
-    found = [0] * (len(a) + len(b) - 1)
-    for (i, p), (j, q) in product(enumerate(a), enumerate(b)):
-        found[i + j] += p * q
-    return found
 
 
 @pytest.mark.parametrize(("covers", "code"), [(True, 0), (False, 1)])

@@ -38,6 +38,7 @@ from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.effort import by_day
+from tests.support.dpcore.mpmath_precision import real
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.laws import reach, second
 
@@ -404,11 +405,6 @@ LAWS: tuple[Noise, ...] = (
 )
 
 
-def wide(value: Fraction | float) -> Any:
-    exact = Fraction(value)
-    return mpmath.mpf(exact.numerator) / exact.denominator
-
-
 @pytest.mark.parametrize("bits", [10, 60], ids=["by balls", "by enclosures"])
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_tail_bounds_of_every_law_hold_and_are_tight(
@@ -459,7 +455,7 @@ def test_the_remainders_of_a_contour_agree_with_the_proof(
         found = Enclosure.of(cut(Fraction(draws), Fraction(scale), least, tilt, gap))
     with mpmath.workdps(60):
         points = math.ceil((64 + guard) * math.log(2) / gap) + 1
-        c, a, beta = wide(tilt), wide(gap), mpmath.exp(-mpmath.mpf(1) / scale)
+        c, a, beta = real(tilt), real(gap), mpmath.exp(-mpmath.mpf(1) / scale)
 
         def weight(z: Any) -> Any:
             # M(z) e^(-z t)
@@ -475,7 +471,7 @@ def test_the_remainders_of_a_contour_agree_with_the_proof(
         if last < points // 2:
             both = far(beta * mpmath.exp(c)) * far(beta * mpmath.exp(-c))
             most += weight(c) * both ** (-mpmath.mpf(draws) / 2) / (1 - mpmath.exp(-c))
-        radius = (wide(found.upper) - wide(found.lower)) / 2
+        radius = (real(found.upper) - real(found.lower)) / 2
         assert most <= radius <= most * (1 + mpmath.mpf(2) ** -20)
 
 
@@ -485,13 +481,13 @@ def test_the_bound_in_balls_is_at_least_the_formula(width: float) -> None:
     side = radius_exact._side(DiscreteLaplace(scale=3), 1, steps, 12, (-5, 0, 4, 40))
     assert side.knots == (-5, 0, 4, 12)
     with mpmath.workdps(60):
-        rooms = [max(wide(Fraction(width) * pulls - at), mpmath.mpf(0)) for at in side.points]
+        rooms = [max(real(Fraction(width) * pulls - at), mpmath.mpf(0)) for at in side.points]
         h = [*(mpmath.exp(-2 * room**2 / pulls) for room in rooms), mpmath.mpf(1)]
         bound = h[0] + sum(
-            wide(beyond) * (above - below)
+            real(beyond) * (above - below)
             for beyond, below, above in zip(side.beyond, h, h[1:], strict=False)
         )
-        found = wide(radius_exact._failure_upper((side,), pulls, width))
+        found = real(radius_exact._failure_upper((side,), pulls, width))
         assert 2 * bound <= found <= 2 * bound * (1 + mpmath.mpf(2) ** -40)
 
 
@@ -532,8 +528,8 @@ def test_hoeffdings_width_is_rounded_up() -> None:
         for pulls in (1, 7, 200, 10**6):
             for failure in ("1/2", "1/20", "1e-9"):
                 found = certified_width(None, precision=1, pulls=pulls, failure=failure)
-                width = wide(found)
-                assert 2 * mpmath.exp(-2 * pulls * width * width) <= wide(Fraction(failure))
+                width = real(found)
+                assert 2 * mpmath.exp(-2 * pulls * width * width) <= real(Fraction(failure))
 
 
 @pytest.mark.parametrize("pulls", [3, 100, 101, 857, 5000])
@@ -551,4 +547,4 @@ def test_the_papers_widths_are_rounded_up(pulls: int) -> None:
             (paper, PaperRadius().width(private, pulls, **given)),
             (tkms, tkms_width(batches=4, pulls=pulls, sigma=Fraction(3), horizon=999)),
         ):
-            assert exact <= wide(found) <= exact * (1 + mpmath.mpf(2) ** -51)
+            assert exact <= real(found) <= exact * (1 + mpmath.mpf(2) ** -51)

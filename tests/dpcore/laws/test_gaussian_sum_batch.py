@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import cache
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,32 +19,17 @@ from tests.effort import by_day
 from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted_rng import Digits
+from tests.support.laws import second
 
 # Small sigma_squared: the deviation is large enough to be detected.
 WIDE_RIPPLES = [(3, Fraction(1, 4)), (2, Fraction(1, 3)), (5, Fraction(2, 5)), (4, Fraction(1))]
 FAR = 24
 
 
-@cache
-def masses(count: int, variance: Fraction) -> dict[int, Any]:
-    with mpmath_precision.digits(60):
-        v = mpmath_precision.real(variance)
-        one = {k: mp.exp(-k * k / (2 * v)) for k in range(-FAR, FAR + 1)}
-        total = sum(one.values())
-        law = {0: mp.mpf(1)}
-        for _ in range(count):
-            grown: dict[int, Any] = {}
-            for a, p in law.items():
-                for b, q in one.items():
-                    grown[a + b] = grown.get(a + b, 0) + p * q / total
-            law = grown
-        return law
-
-
 def chance(count: int, variance: Fraction, k: int) -> Any:
     r"""P(X = k) e^(k^2/2V) / P(X = 0)."""
-    law = masses(count, variance)
-    return law[k] / law[0] * mp.exp(mpmath_precision.real(Fraction(k * k, 2 * count) / variance))
+    law = partial(second, DiscreteGaussianSum(count=count, sigma_squared=variance), "pmf")
+    return law(k) / law(0) * mp.exp(mpmath_precision.real(Fraction(k * k, 2 * count) / variance))
 
 
 @pytest.mark.parametrize(("count", "variance"), WIDE_RIPPLES)

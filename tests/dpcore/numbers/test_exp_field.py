@@ -14,16 +14,13 @@ from mpmath import mpf
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.exp_field import ExpRational
+from tests.support.dpcore.mpmath_precision import real
 
 UNITS = st.sampled_from([Fraction(1), Fraction(1, 3), Fraction(5, 2), Fraction(1, 1000)])
 WAYS = st.lists(
     st.tuples(st.sampled_from("+-*/r"), st.fractions(-3, 3, max_denominator=7), st.integers(-3, 3)),
     max_size=6,
 )
-
-
-def real(value: Fraction) -> Any:
-    return mpf(value.numerator) / value.denominator
 
 
 @given(UNITS, WAYS)

@@ -191,10 +191,10 @@ class Worlds(Neighbours):
                 yield [point for point in both if point != (0, 0)]
 
 
-def close(found: Enclosure, truth: Any, *, relative: str = "1e-30") -> bool:
-    """Whether the enclosure contains a reference that is accurate to a relative error."""
+def close(found: Enclosure, truth: Any, *, relative: str = "1e-30", room: str = "0") -> bool:
+    """Whether the enclosure contains a reference of this relative and this absolute error."""
     with mpmath.workdps(DIGITS):
-        slack = abs(truth) * mpmath.mpf(relative)
+        slack = abs(truth) * mpmath.mpf(relative) + mpmath.mpf(room)
         return bool(
             real(Fraction(found.lower)) - slack <= truth <= real(Fraction(found.upper)) + slack
         )

@@ -17,7 +17,8 @@ import mpmath
 from mpmath import mp, mpf
 
 from dpcore import DiscreteLaplace, SeededRng
-from tests.support.accounting.brute_force import worse
+from tests.support.accounting.brute_force import binomial, worse
+from tests.support.dpcore.protocol_laws import summed
 
 Masses: TypeAlias = dict[Any, Any]
 Law: TypeAlias = Callable[[Any], Masses]
@@ -145,12 +146,8 @@ def wrapped(shape: Any, scale: Any, modulus: int) -> list[Any]:
 
 def wrapped_shares(value: int) -> Masses:
     """Two shares, each reduced mod 43."""
-    share = wrapped(mpf(1) / 2, 1, 43)
-    masses: Masses = {}
-    for i, j in product(range(43), repeat=2):
-        total = value + i + j
-        masses[total] = masses.get(total, mpf(0)) + share[i] * share[j]
-    return masses
+    share = dict(enumerate(wrapped(mpf(1) / 2, 1, 43)))
+    return summed(({value: 1}, share, share))
 
 
 def wrapped_messages(value: int) -> Masses:
@@ -183,7 +180,7 @@ def ordered_bits(value: int) -> Masses:
 
 def shuffled_bits(value: int) -> Masses:
     """All orders of the same number of ones are equally likely."""
-    ones = {value + k: mpmath.binomial(USERS, k) / mpf(2) ** USERS for k in range(USERS + 1)}
+    ones = {value + k: mass for k, mass in binomial(USERS, mpf(1) / 2).items()}
     return {
         bits: ones[sum(bits)] / mpmath.binomial(2 * USERS, sum(bits))
         for bits in product((0, 1), repeat=2 * USERS)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import mpmath
 from mpmath import mpf
 
+from tests.support.accounting.brute_force import binomial
 from tests.support.audit.catalogue_laws import LAWS as FIRST
 from tests.support.audit.catalogue_laws import (
     Law,
@@ -21,6 +22,7 @@ from tests.support.audit.catalogue_laws import (
     polya_difference,
     vector,
 )
+from tests.support.dpcore.protocol_laws import summed
 
 # The lowest bit of Laplace noise in double precision. A double x is a multiple of 2^(f - 52) where
 # 2^f <= |x| < 2^(f+1). Noise is z = 16 ln u, whose significand is uniform: it is a multiple of g
@@ -242,10 +244,8 @@ def bounded_total(values: Sequence[int]) -> int:
 
 def bits(chance: str) -> Law:
     """A value in thirds plus eight noise bits."""
-    p = mpf(chance)
-    return lambda value: {
-        3 * value + k: mpmath.binomial(8, k) * p**k * (1 - p) ** (8 - k) for k in range(9)
-    }
+    ones = binomial(8, mpf(chance))
+    return lambda value: {3 * value + k: mass for k, mass in ones.items()}
 
 
 def sum_and_coin(scale: int) -> Law:
@@ -355,15 +355,7 @@ def two_columns(epsilon: Any) -> Law:
 
 def both(message: Any) -> Law:
     """The number of ones of two users, of whom the second holds 0."""
-
-    def law(value: int) -> Masses:
-        found: Masses = {}
-        for i, p in message(value).items():
-            for j, q in message(0).items():
-                found[i + j] = found.get(i + j, mpf(0)) + p * q
-        return found
-
-    return law
+    return lambda value: summed((message(value), message(0)))
 
 
 def fitting(value: int) -> Masses:
@@ -384,11 +376,7 @@ def covered(value: int) -> Masses:
 
 def over_a_sample(bits: Sequence[int]) -> Masses:
     """Each record is sampled with probability 3/8."""
-    ones = sum(bits)
-    taken = {
-        k: mpmath.binomial(ones, k) * mpf(3) ** k * mpf(5) ** (ones - k) / mpf(8) ** ones
-        for k in range(ones + 1)
-    }
+    taken = binomial(sum(bits), mpf(3) / 8)
     return {
         s: mpmath.fsum(mass * laplace(s - k, 1) for k, mass in taken.items())
         for s in range(-40, 43)

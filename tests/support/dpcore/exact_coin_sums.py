@@ -12,6 +12,7 @@ from functools import cache
 from flint import acb, arb
 
 from dpcore.numbers.enclosure import ball
+from tests.support.dpcore.protocol_laws import summed
 
 Coin = tuple[Fraction, int]
 
@@ -81,11 +82,4 @@ class Coins:
 
 @cache
 def _masses(coins: tuple[Coin, ...]) -> dict[int, Fraction]:
-    found = {0: Fraction(1)}
-    for p, sign in coins:
-        after: dict[int, Fraction] = {}
-        for k, mass in found.items():
-            after[k] = after.get(k, Fraction(0)) + mass * (1 - p)
-            after[k + sign] = after.get(k + sign, Fraction(0)) + mass * p
-        found = after
-    return found
+    return summed({0: 1 - p, sign: p} for p, sign in coins)

@@ -3,7 +3,11 @@ r"""Exact laws of small protocols, by convolution, without code of the protocols
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from itertools import product
+from typing import Any
 
 from dpcore.noise import Noise
 
@@ -22,12 +26,19 @@ def masses(noise: Noise, reach: int) -> Masses:
     return {k: mass for k, mass in found.items() if mass}
 
 
+def summed(laws: Iterable[Mapping[Any, Any]]) -> dict[Any, Any]:
+    r"""Return the law of the sum of independent variables; exact for rational masses."""
+    total: dict[Any, Any] = {0: 1}
+    for law in laws:
+        longer: dict[Any, Any] = defaultdict(int)
+        for (i, p), (j, q) in product(total.items(), law.items()):
+            longer[i + j] += p * q
+        total = dict(longer)
+    return total
+
+
 def convolved(a: Masses, b: Masses) -> Masses:
-    total: Masses = {}
-    for i, p in a.items():
-        for j, q in b.items():
-            total[i + j] = total.get(i + j, 0) + p * q
-    return {k: mass // UNIT for k, mass in total.items() if mass >= UNIT}
+    return {k: mass // UNIT for k, mass in summed((a, b)).items() if mass >= UNIT}
 
 
 def power(a: Masses, count: int) -> Masses:
