@@ -27,7 +27,12 @@ from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import Cell, RayPair
 from accounting.pairs.renyi_supremum import supremum_over_orders
 from dpcore.analysis import theta
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian_sum import (
+    DiscreteGaussianSum,
+    deviation_from_gaussian,
+    log_factor,
+    mean_factor,
+)
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 
 _MOST_RESIDUES: Final = 1 << 12
@@ -147,8 +152,7 @@ class GaussianSumPair(ShiftedPair):
         nome = (-2 * arb.pi() ** 2 * ball(self._whole)).exp()
         whole = 2 * nome / (1 - nome)
         high, low = ripple.log1p().upper(), (-ripple).log1p().lower()
-        # mean * sqrt(2 pi V) = S(0)^-n, S(0) = Z/sqrt(2 pi sigma^2).
-        base = -self.noise.count * _dual(self.noise.sigma_squared).log()
+        base = (mean_factor(_law(self.noise)) * (2 * arb.pi() * ball(self._whole)).sqrt()).log()
         spread = hull([low, high]) * ball(order) - hull([low, high]) * ball(order - 1)
         return base + spread + (1 + hull([-whole, whole])).log()
 
@@ -184,9 +188,7 @@ class GaussianSumPair(ShiftedPair):
         return self._log_phi(m) - self._log_phi(m + self.shift)
 
     def _log_phi(self, m: int) -> arb:
-        n = self.noise.count
-        rest = (m + n // 2) % n - n // 2
-        return _log_phi(self.noise, self._whole, abs(rest), ctx.prec)
+        return log_factor(_law(self.noise), m)
 
     def _largest_excess(self) -> arb:
         # An upper bound E on log phi(m)/phi(m+d) for all m: from the variation of phi, or by
@@ -201,15 +203,8 @@ class GaussianSumPair(ShiftedPair):
         return ball(jensen).min(((1 + ripple) / (1 - ripple)).log().upper())
 
 
-def _dual(sigma_squared: Fraction) -> arb:
-    # S(0) = Z/sqrt(2 pi sigma^2).
-    return theta.partition(sigma_squared) / (2 * arb.pi() * ball(sigma_squared)).sqrt()
-
-
-def _mean(noise: DiscreteGaussianSum) -> arb:
-    # The mean of phi: S(0)^-n/sqrt(2 pi V).
-    whole = noise.count * noise.sigma_squared
-    return _dual(noise.sigma_squared) ** (-noise.count) / (2 * arb.pi() * ball(whole)).sqrt()
+def _law(noise: DiscreteGaussianSum) -> theta.ThetaSum:
+    return theta.ThetaSum(variance=noise.sigma_squared, count=noise.count)
 
 
 @lru_cache(maxsize=64)
@@ -219,18 +214,10 @@ def _flat(noise: DiscreteGaussianSum, bits: int) -> tuple[arb, arb] | None:
     if not ripple < arb(2) ** (-bits // 2 - _GUARD):
         return None
     wide = ((1 + ripple) / (1 - ripple)).log().upper()
-    return _mean(noise) * (1 + arb(0, ripple)), arb(0, wide)
+    return mean_factor(_law(noise)) * (1 + arb(0, ripple)), arb(0, wide)
 
 
 @lru_cache(maxsize=64)
 def _ripple(noise: DiscreteGaussianSum, bits: int) -> arb:
-    # An upper bound on e = phi(0)/mean - 1, mean = S(0)^-n/sqrt(2 pi V); `bits` is the precision.
-    del bits
-    mean = _mean(noise)
-    return (noise.pmf_ball(0) / mean - 1).max(arb(0)).upper()
-
-
-@lru_cache(maxsize=1 << 13)
-def _log_phi(noise: DiscreteGaussianSum, whole: Fraction, rest: int, bits: int) -> arb:
-    del bits
-    return noise.pmf_ball(rest).log() + ball(Fraction(rest * rest) / (2 * whole))
+    # An upper bound on e = phi(0)/mean - 1; `bits` is the precision.
+    return deviation_from_gaussian(_law(noise), bits).max(arb(0)).upper()

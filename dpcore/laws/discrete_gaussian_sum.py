@@ -52,15 +52,29 @@ from dpcore.sampling.rng import Rng
 _BITS: Final = 512
 
 
-def deviation_from_gaussian(law: theta.ThetaSum) -> arb:
-    r"""A bound S with (1 - S)/(1 + S) <= f(k)/f(0) <= 1 for every k, as a ball of 512 bits.
+def mean_factor(law: theta.ThetaSum) -> arb:
+    r"""The mean (2 pi v)^((n-1)/2)/(sqrt(n) Z^n) of f, where Z sums e^(-j^2/2v) over all j."""
+    around = 2 * arb.pi() * ball(law.variance)
+    dual = theta.partition(law.variance) / around.sqrt()
+    return 1 / (dual**law.count * (law.count * around).sqrt())
 
-    1 + S = P(X = 0) sqrt(n) Z^n (2 pi v)^(-(n-1)/2), where Z sums e^(-j^2/2v) over all j.
-    """
-    v, n = ball(law.variance), law.count
-    with precision(_BITS + n.bit_length()):
-        growth = n * theta.partition(law.variance).log() - (n - 1) * (2 * arb.pi() * v).log() / 2
-        return contour.mass(law, 0) * arb(n).sqrt() * growth.exp() - 1
+
+def log_factor(law: theta.ThetaSum, k: int) -> arb:
+    r"""log f(k) = log P(X = k) + k^2/2V, from the residue of k nearest to 0."""
+    rest = abs(k) % law.count
+    return _log_factor(law, min(rest, law.count - rest), ctx.prec)
+
+
+@lru_cache(maxsize=1 << 13)
+def _log_factor(law: theta.ThetaSum, rest: int, bits: int) -> arb:
+    lift = Fraction(rest * rest, 2 * law.count) / law.variance
+    return _mass(law, rest, bits).log() + ball(lift)
+
+
+def deviation_from_gaussian(law: theta.ThetaSum, bits: int = _BITS) -> arb:
+    r"""The S >= 0 with f(0) = (1 + S) mean, f(k) >= (1 - S) mean for every k, as a ball."""
+    with precision(bits + law.count.bit_length()):
+        return _mass(law, 0, ctx.prec) / mean_factor(law) - 1
 
 
 class GaussianSumBatch:
@@ -98,11 +112,7 @@ class GaussianSumBatch:
         return Uniform(rng, word).below(partial(self._chance, proposed))
 
     def _chance(self, k: int) -> arb:
-        # f(k)/f(0); f has period n, and the residue nearest to 0 has the smallest exponent.
-        rest = abs(k) % self._law.count
-        rest = min(rest, self._law.count - rest)
-        lift = Fraction(rest * rest, 2 * self._law.count) / self._law.variance
-        return contour.mass(self._law, rest) * ball(lift).exp() / contour.mass(self._law, 0)
+        return (log_factor(self._law, k) - log_factor(self._law, 0)).exp()  # f(k)/f(0)
 
 
 _LEAST_VARIANCE: Final = Fraction(1, 10**6)
