@@ -43,7 +43,14 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.support.accounting.bound_ends import amounts, epsilon
 from tests.support.accounting.bound_ends import delta as delta_of
-from tests.support.accounting.brute_force import close, hockey_stick, real, renyi
+from tests.support.accounting.brute_force import (
+    close,
+    converted,
+    hockey_stick,
+    real,
+    renyi,
+    response,
+)
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.refusals import refusal
 
@@ -52,15 +59,8 @@ EPSILONS = st.fractions(min_value=Fraction(1, 1000), max_value=20, max_denominat
 DELTAS = st.sampled_from(["1/3", "1e-3", "1e-6", "1e-12", "1e-30", "1e-300"])
 
 
-def response(e: str) -> list[tuple[Any, Any]]:
-    """Randomised response at e: both answers on both datasets."""
-    yes = 1 / (1 + mpmath.exp(-real(e)))
-    return [(yes, 1 - yes), (1 - yes, yes)]
-
-
 def by_formula(divergence: Any, alpha: Any, delta: Any) -> Any:
-    shift = mpmath.log(1 / (alpha * delta)) / (alpha - 1) + mpmath.log(1 - 1 / alpha)
-    return divergence(alpha) + shift
+    return converted(divergence(alpha), alpha, delta)
 
 
 @pytest.mark.parametrize("e", ["1/100", "1", "5", "40"])

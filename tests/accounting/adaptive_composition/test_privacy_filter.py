@@ -32,7 +32,7 @@ from accounting.guarantees.stated_guarantees import PureBound, Word, points_of
 from dpcore import DiscreteGaussian, InvalidParameter, Relation, Scope, Unit
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from tests.support.accounting.bound_ends import amounts, delta, epsilon
-from tests.support.accounting.brute_force import hockey_stick, real
+from tests.support.accounting.brute_force import converted, hockey_stick, real, response
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 
@@ -230,7 +230,7 @@ def test_the_approximate_filter_admits_at_least_what_the_theorem_admits(
         # Epsilon is at most the zCDP conversion at the best order.
         order = 1 + mpmath.sqrt(log / rho)
         best = min(
-            rho * a + mpmath.log(1 / (a * real(slack))) / (a - 1) + mpmath.log(1 - 1 / a)
+            converted(rho * a, a, real(slack))
             for a in (
                 1 + (order - 1) * mpmath.mpf(2) ** (mpmath.mpf(n) / 64) for n in range(-256, 256)
             )
@@ -239,17 +239,7 @@ def test_the_approximate_filter_admits_at_least_what_the_theorem_admits(
         # Randomised response in equal parts of this total rho does not exceed the budget.
         for many in (1, 4, 40):
             each = mpmath.sqrt(2 * rho / many)
-            assert binomial(each, many, e) <= real(slack)
-
-
-def binomial(each: Any, many: int, at: Any) -> Any:
-    yes, total = 1 / (1 + mpmath.exp(-each)), mpmath.mpf(0)
-    for wrong in range(many + 1):
-        loss = (many - 2 * wrong) * each
-        if loss > at:
-            mass = mpmath.binomial(many, wrong) * yes ** (many - wrong) * (1 - yes) ** wrong
-            total += mass * -mpmath.expm1(at - loss)
-    return total
+            assert hockey_stick(response(each, many), e) <= real(slack)
 
 
 TARGET = Fraction(9, 10)
@@ -289,7 +279,8 @@ def test_an_adaptive_list_exceeds_every_fixed_list() -> None:
         # No list with this sum of squares exceeds it, in equal steps or with any first step.
         square = FIRST**2 + sum(e * e for e in AFTER_YES)
         for many in range(1, 30):
-            assert binomial(mpmath.sqrt(real(square) / many), many, real(TARGET)) < chosen
+            each = mpmath.sqrt(real(square) / many)
+            assert hockey_stick(response(each, many), TARGET) < chosen
         # A ledger that composed the loss distribution of the list would have admitted both lists.
         admits = [total <= mpmath.mpf("0.275") for total in lists]
         assert admits == [True, True]

@@ -40,9 +40,15 @@ from dpcore import (
     Scope,
     Skellam,
 )
-from dpcore.numbers.parameter import RationalLike
 from tests.effort import by_day
-from tests.support.accounting.brute_force import World, hockey_stick, product, real
+from tests.support.accounting.brute_force import (
+    converted,
+    hockey_stick,
+    product,
+    real,
+    renyi,
+    response,
+)
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 from tests.support.laws import LAWS
@@ -83,12 +89,9 @@ def by_orders(curve: PrivacyCurve, reach: int, visits: int, delta: Fraction) -> 
     """Minimum over a grid of orders of B D_alpha + log(1/(a d))/(a - 1) + log(1 - 1/a)."""
     with mp.workdps(25):
         atoms = law_of(curve, reach)
-        low = [(p, mp.log(q / p)) for p, q in atoms]
 
         def at(order: Any) -> Any:
-            moment = mp.log(mp.fsum(p * mp.exp((1 - order) * l) for p, l in low)) / (order - 1)
-            extra = -mp.log(order * real(delta)) / (order - 1) + mp.log(1 - 1 / order)
-            return visits * moment + extra
+            return converted(visits * renyi(atoms, order), order, real(delta))
 
         place = min((at(1 + mpf(2) ** (mpf(i) / 4)), i) for i in range(-8, 40))[1]
         fine = [mpf(2) ** (mpf(place) / 4 + mpf(i) / 100) for i in range(-25, 26)]
@@ -105,25 +108,13 @@ def test_the_renyi_route_is_the_minimum_over_orders(visits: int) -> None:
     assert truth * (1 - mpf(10) ** -5) <= found <= truth * (1 + mpf(10) ** -9)
 
 
-def response_delta(epsilon: Any, visits: int, total: Any) -> Any:
-    """Return delta of k randomised responses at epsilon each, at the given total."""
-    with mp.workdps(40):
-        p = 1 / (1 + mp.exp(-epsilon))
-        found = mpf(0)
-        for wrong in range(visits + 1):
-            lost = (visits - 2 * wrong) * epsilon
-            if lost > total:
-                mass = mp.binomial(visits, wrong) * p ** (visits - wrong) * (1 - p) ** wrong
-                found += mass * (1 - mp.exp(total - lost))
-        return found
-
-
 @pytest.mark.parametrize("visits", [2, 16, 64])
 def test_exact_and_optimal_routes_of_a_pure_claim_equal_a_binomial_sum(visits: int) -> None:
     found = table(Pure("1/10"), visits)
     for method in ("exact", "optimal"):
         total = real(Fraction(upper(found, method)))
-        at = response_delta(mpf(1) / 10, visits, total)
+        with mp.workdps(40):
+            at = hockey_stick(response("1/10", visits), total)
         assert at <= real(DELTA) * (1 + mpf(10) ** -6)
         assert at >= real(DELTA) * (1 - mpf(10) ** -4)
     # Randomised response at 1/10 needs slightly less than 1/10 at delta/B.
@@ -248,13 +239,6 @@ def test_a_route_that_omits_rounds_is_detected(
 
 
 # -- theorems: enumeration of randomised response, advanced composition ----------------------------
-
-
-def response(epsilon: RationalLike) -> World:
-    """Return both outcomes of randomised response, with both probabilities."""
-    odds = mpmath.exp(real(Fraction(epsilon)))
-    yes, no = odds / (1 + odds), 1 / (1 + odds)
-    return [(yes, no), (no, yes)]
 
 
 @given(

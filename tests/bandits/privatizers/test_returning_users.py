@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy import stats
 
 from accounting.adaptive_composition.privacy_filter import filter_for
 from accounting.composition.returning_users import per_user
@@ -54,6 +53,7 @@ from tests.effort import by_day
 from tests.support.bandits.worlds import not_none, played
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refused
+from tests.support.laws import second
 from tests.support.ledger.workers import processes
 
 LAPLACE = SteadyPrivatizer(law=DiscreteLaplace(scale=64), steps=8, failure="1e-3")
@@ -273,18 +273,8 @@ def own_delta(steady: SteadyPrivatizer, visits: int, epsilon: float) -> float:
     law: Any = steady.law
     reach = 14 * int(spread_of(law)) + 40
     centre = int(law.mean)
-    points = np.arange(centre - reach, centre + reach + 1)
-    match law:
-        case Binomial(trials=trials):
-            mass = stats.binom.pmf(points, int(trials), 0.5)
-        case DiscreteGaussianSum(count=count, sigma_squared=v):
-            # The sum of that many terms is a discrete Gaussian up to e^(-2 pi^2 8).
-            mass = np.exp(-((points - centre) ** 2) / (2 * count * float(v)))
-        case Skellam(variance=variance):
-            mass = stats.skellam.pmf(points, float(variance) / 2, float(variance) / 2)
-        case _:
-            mass = np.exp(-np.abs(points) / float(law.scale))
-    mass = mass / mass.sum()
+    points = range(centre - reach, centre + reach + 1)
+    mass = np.array([float(second(law, "pmf", k)) for k in points])
     shifted = np.concatenate([np.zeros(steady.steps), mass[: -steady.steps]])
     both = (mass > 0) & (shifted > 0)
     width = 0.02

@@ -103,6 +103,17 @@ def product(worlds: Iterable[World]) -> World:
     return total
 
 
+def response(epsilon: Any, rounds: int = 1) -> World:
+    """Return the number of right answers in ``rounds`` rounds of randomised response."""
+    right = 1 / (1 + mpmath.exp(-real(epsilon)))
+    return [*zip(*(binomial(rounds, p).values() for p in (right, 1 - right)), strict=True)]
+
+
+def converted(divergence: Any, order: Any, delta: Any) -> Any:
+    """Return the epsilon of Canonne, Kamath and Steinke 2020, Proposition 12."""
+    return divergence - mpmath.log(order * delta) / (order - 1) + mpmath.log(1 - 1 / order)
+
+
 def world_of(listing: Listing) -> World:
     """Return the two laws of a listing; hidden mass has no partner."""
     rows = zip(listing.masses.tolist(), listing.losses.tolist(), strict=True)
