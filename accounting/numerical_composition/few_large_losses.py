@@ -45,7 +45,8 @@ from dpcore.numbers.enclosure import Enclosure, ball, precision
 _SMALL: Final = 0.125  # losses below this share of epsilon are small
 _MOST_LARGE: Final = 8.0  # the largest expected number of large losses
 _MOST_TERMS: Final = 64
-_CELLS: Final = 1 << 13
+_CELLS: Final = 1 << 14
+_HALVINGS: Final = 48
 _ROUGH: Final = 0.05  # the relative error of the first sums, which show the sizes of the terms
 _SHARE: Final = 0.25  # the share of the requested width for each of the dominant terms
 _TRIES: Final = 3
@@ -110,7 +111,8 @@ class FewLargeLosses:
             goal = ball(delta) - hidden
             return epsilon_between(total, goal, math.inf) if goal > 0 else None
 
-        best, near, size = Enclosure(Fraction(0), math.inf), self.near[0], 1.0
+        best, size = Enclosure(Fraction(0), math.inf), 1.0
+        near = min(self.near[0], _by_one(self.part.listing(), self.rounds, float(delta)))
         with precision(PRECISION), one_thread():
             for _ in range(_TRIES):
                 found = self._answer(near, float(delta), size * float(relative), solved, steep=True)
@@ -159,6 +161,17 @@ class FewLargeLosses:
         fine = _placed((term, math.exp(min(wanted - term.log_size, 0.0))) for term in rough)
         hidden = -(self.rounds * (-arb(split.listing.hidden)).log1p()).expm1()
         return None if fine is None else answer(_mixed(fine, rest), hidden)
+
+
+def _by_one(listing: Listing, rounds: int, delta: float) -> float:
+    # Approximately the epsilon at which one large loss alone gives delta.
+    low, high = 0.0, float(listing.losses[-1])
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        rest = np.minimum(middle - listing.losses, 0.0)
+        above = rounds * float(listing.masses @ -np.expm1(rest)) > delta
+        low, high = (middle, high) if above else (low, middle)
+    return high
 
 
 @dataclass(frozen=True, slots=True)
