@@ -37,7 +37,7 @@ from accounting.guarantees.stated_guarantees import (
     ZCdp,
 )
 from accounting.law_pairs.bounded_range import BoundedRangePair
-from accounting.law_pairs.discrete_laplace import LaplacePair
+from accounting.law_pairs.registry import pair_of
 from accounting.pairs.ball_arithmetic import BEYOND_FLOATS
 from accounting.privacy_curves.choose_composition_method import ComposedLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs, Laws, over_totals
@@ -45,6 +45,7 @@ from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.release_curve import ByOrder, OneRelease
 from dpcore.cli.terminal import html_table
 from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Scope
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike, at_least_zero, integer
@@ -264,8 +265,8 @@ def narrower(one: Bound, other: Bound) -> Bound:
 def dominating_pairs(source: Guarantee) -> DominatingPairs:
     r"""The dominating pairs of one round of a release or of a claim.
 
-    >>> found = dominating_pairs(Pure("1/10"))
-    >>> found.above == found.attained == (((LaplacePair(scale=Fraction(10), shift=1), 1),),)
+    >>> found, pair = dominating_pairs(Pure("1/10")), pair_of(DiscreteLaplace(scale=10), 1)
+    >>> found.above == found.attained == (((pair, 1),),)
     True
 
     Raises :class:`NotDerived` for a claim in Renyi terms, which has no single dominating pair.
@@ -291,7 +292,7 @@ def dominating_pairs(source: Guarantee) -> DominatingPairs:
 
 def _response(epsilon: Fraction) -> Laws:
     # Randomised response has the curve of the claim: the discrete Laplace law under a shift of 1.
-    return ((LaplacePair(scale=1 / epsilon, shift=1), 1),) if epsilon else ()
+    return ((pair_of(DiscreteLaplace(scale=1 / epsilon), 1), 1),) if epsilon else ()
 
 
 def compose(*parts: Source | tuple[Source, int]) -> Composition:

@@ -15,55 +15,47 @@ from typing import ClassVar
 
 from flint import arb
 
-from accounting.pairs.monotone import Cell, RayPair
-from accounting.pairs.pair import Coordinates
+from accounting.pairs.log_concave import ShiftedPair
+from accounting.pairs.monotone import Cell
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.enclosure import Enclosure, ball
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaplacePair(RayPair):
+class LaplacePair(ShiftedPair):
     r"""The pair (X, X - d) for a discrete Laplace X of scale s and an integer d >= 1.
 
-    >>> LaplacePair(scale=Fraction(10), shift=1).largest_loss()
+    >>> LaplacePair(noise=DiscreteLaplace(scale=10), shift=1).largest_loss()
     Enclosure([0.1, 0.1])
     """
 
     everywhere: ClassVar[bool] = True
 
-    scale: Fraction
-    shift: int
+    noise: DiscreteLaplace
 
     def loss(self, m: int) -> Fraction:
         r"""The loss (|m+d| - |m|)/s at m."""
-        return (abs(m + self.shift) - abs(m)) / self.scale
+        return (abs(m + self.shift) - abs(m)) / self.noise.scale
 
     def ray(self, epsilon: Fraction) -> Cell | None:
         r"""The first m with (2m+d)/s > epsilon in [-d, 0], in exact arithmetic, or None."""
-        if epsilon * self.scale >= self.shift:
+        if epsilon * self.noise.scale >= self.shift:
             return None
-        first = math.floor((epsilon * self.scale - self.shift) / 2) + 1
+        first = math.floor((epsilon * self.noise.scale - self.shift) / 2) + 1
         return first, first
 
     def tails(self, m: int) -> tuple[arb, arb]:
         r"""Geometric tails or their complements; the difference is formed without cancellation."""
-        rate = 1 / ball(self.scale)
-        rest = _upper(rate, m + self.shift)
+        rate = 1 / ball(self.noise.scale)
+        rest = self._above(m + self.shift)
         if m > 0:
             return rest * (rate * self.shift).expm1(), rest
         if m + self.shift <= 0:
-            return _upper(rate, 1 - m - self.shift) - _upper(rate, 1 - m), rest
+            return self._above(1 - m - self.shift) - self._above(1 - m), rest
         # 1 + beta - beta^(1-m) - beta^(m+d) as two differences that are each >= 0.
         beta = (-rate).exp()
         gap = -(-rate * (m + self.shift)).expm1() - beta * (rate * m).expm1()
         return gap / (1 + beta), rest
-
-    def below(self, m: int) -> arb:
-        r"""The mass P(X < m) = P(X >= 1-m)."""
-        return _upper(1 / ball(self.scale), 1 - m)
-
-    def coordinates(self) -> Coordinates:
-        return Coordinates(noise=DiscreteLaplace(scale=self.scale), there=self.shift)
 
     def constant_beyond(self) -> tuple[int, int]:
         r"""The pair (-d, 0), since the loss is -d/s up to m = -d, and d/s from 0 on."""
@@ -71,11 +63,11 @@ class LaplacePair(RayPair):
 
     def largest_loss(self) -> Enclosure:
         r"""The largest loss d/s, attained at every x >= 0."""
-        return Enclosure.exactly(self.shift / self.scale)
+        return Enclosure.exactly(self.shift / self.noise.scale)
 
     def renyi(self, order: Fraction) -> arb:
         r"""The closed form in the module docstring."""
-        rate, excess = 1 / ball(self.scale), ball(order - 1)
+        rate, excess = 1 / ball(self.noise.scale), ball(order - 1)
         rise = rate * ball(2 * order - 1)
         inner = (1 + (-rise * self.shift).exp()) / (1 + (-rate).exp())
         # C (g - g^d)/(1 - g), zero for d = 1.
@@ -87,12 +79,5 @@ class LaplacePair(RayPair):
         r"""The Kullback-Leibler divergence, the limit of D_alpha/alpha at alpha = 1."""
         # s KL = sum_x p(x) (|x+d| - |x|) = sum_{j<d} P(-j <= X <= j), telescoping in d,
         #      = sum_{j<d} 1 - 2 beta^(j+1)/(1+beta) = d - 2 beta (1 - beta^d)/((1+beta)(1-beta)).
-        rate = 1 / ball(self.scale)
+        rate = 1 / ball(self.noise.scale)
         return rate * self.shift + rate * (-rate * self.shift).expm1() / rate.sinh()
-
-
-def _upper(rate: arb, k: int) -> arb:
-    # P(X >= k).
-    if k <= 0:
-        return 1 - _upper(rate, 1 - k)
-    return (-rate * k).exp() / (1 + (-rate).exp())

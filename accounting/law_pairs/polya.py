@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final
 
-from flint import arb, ctx
+from flint import arb
 
 from accounting.pairs.ball_arithmetic import hull
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import Cell, unknown_probability
 from accounting.pairs.pair import ClosedPair, Coordinates
-from accounting.pairs.symmetric_sum import SummedPair, log_mass
+from accounting.pairs.symmetric_sum import SummedPair
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
@@ -34,15 +34,7 @@ class _Difference(SummedPair):
     # The common part of both kinds of difference, whose losses have different shapes.
     __slots__ = ()
 
-    everywhere: ClassVar[bool] = True
-
     noise: PolyaDifference
-    shift: int
-
-    def loss(self, m: int) -> arb:
-        r"""The loss log p(m)/p(m+d) at m."""
-        here = log_mass(self.noise, abs(m), ctx.prec)
-        return here - log_mass(self.noise, abs(m + self.shift), ctx.prec)
 
     def beyond(self, first: int, order: Fraction, logs: Sequence[arb]) -> arb:
         r"""The tail times e^(kL), for all losses L between L(first) and d/s."""

@@ -51,7 +51,7 @@ def pair_of(noise: Noise, step: int) -> Pair:
         case DiscreteGaussian():
             return GaussianPair(noise=noise, shift=step)
         case DiscreteLaplace():
-            return LaplacePair(scale=noise.scale, shift=step)
+            return LaplacePair(noise=noise, shift=step)
         case Staircase():
             return StaircasePair(noise=noise, shift=step)
         case Skellam():
@@ -77,7 +77,7 @@ def _of_polya(noise: Polya | PolyaDifference, step: int) -> Pair:
         return (RevealingPair if noise.shape <= 1 else PolyaPair)(noise=noise, shift=step)
     if noise.shape == 1:
         # With shape 1 the difference is discrete Laplace.
-        return LaplacePair(scale=noise.scale, shift=step)
+        return LaplacePair(noise=DiscreteLaplace(scale=noise.scale), shift=step)
     return (PolyaDifferenceAboveOne if noise.shape > 1 else PolyaDifferenceBelowOne)(
         noise=noise, shift=step
     )

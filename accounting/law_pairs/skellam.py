@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final
 
-from flint import arb, ctx
+from flint import arb
 
 from accounting.law_pairs.discrete_gaussian import real_gaussian_epsilon
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import RayPair
-from accounting.pairs.symmetric_sum import SummedPair, log_mass
+from accounting.pairs.symmetric_sum import SummedPair
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, ball
 
@@ -38,17 +38,9 @@ class SkellamPair(SummedPair, ShiftedPair):
     '5.82614'
     """
 
-    everywhere: ClassVar[bool] = True
     strict: ClassVar[bool] = True
 
     noise: Skellam
-
-    def loss(self, m: int) -> arb:
-        r"""The loss log I_|m|(v)/I_|m+d|(v) at m."""
-        if 2 * m == -self.shift:
-            return arb(0)
-        here, there = abs(m), abs(m + self.shift)
-        return log_mass(self.noise, here, ctx.prec) - log_mass(self.noise, there, ctx.prec)
 
     def near(self, epsilon: Fraction) -> int:
         r"""The point v sinh(epsilon/d) - d/2, since L(m) is about d asinh((m + d/2)/v)."""

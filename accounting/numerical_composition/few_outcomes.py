@@ -47,9 +47,9 @@ class Enumeration:
     ``coarse``: for upper bounds, excess outcomes are merged upwards instead of returning None.
 
     >>> from accounting.numerical_composition.cell_refinement import TabledLoss
-    >>> from accounting.law_pairs.discrete_laplace import LaplacePair
+    >>> from accounting.law_pairs.discrete_laplace import DiscreteLaplace, LaplacePair
     >>> from accounting.pld.integer_cells import IntegerPair
-    >>> table = IntegerPair(pair=LaplacePair(scale=Fraction(1), shift=1))
+    >>> table = IntegerPair(pair=LaplacePair(noise=DiscreteLaplace(scale=1), shift=1))
     >>> law = TabledLoss.of(table, above=True)
     >>> Enumeration(parts=((law, 2),)).delta(Fraction(1), Fraction(1, 10**9)).upper_float
     0.33783...

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from flint import arb, ctx
 
@@ -39,8 +39,17 @@ class SummedPair(Pair):
 
     __slots__ = ()
 
+    everywhere: ClassVar[bool] = True
+
     noise: Skellam | PolyaDifference
     shift: int
+
+    def loss(self, m: int) -> arb:
+        r"""The loss log p(m)/p(m+d) at m; exactly 0 at -d/2."""
+        if 2 * m == -self.shift:
+            return arb(0)
+        here, there = abs(m), abs(m + self.shift)
+        return log_mass(self.noise, here, ctx.prec) - log_mass(self.noise, there, ctx.prec)
 
     def table(self, reach: int) -> Masses:
         r"""The masses and their logarithms for n = 0..``reach``."""

@@ -86,8 +86,8 @@ class ComposedLoss:
 
     With listings, the total is an upper bound if ``above``, otherwise a lower bound.
 
-    >>> from accounting.law_pairs.discrete_laplace import LaplacePair
-    >>> part = LaplacePair(scale=Fraction(20), shift=1)
+    >>> from accounting.law_pairs.discrete_laplace import DiscreteLaplace, LaplacePair
+    >>> part = LaplacePair(noise=DiscreteLaplace(scale=20), shift=1)
     >>> ComposedLoss(parts=((part, 100),)).epsilon(Fraction(1, 10**6))
     Enclosure([2.20753270..., 2.20753270...])
     """

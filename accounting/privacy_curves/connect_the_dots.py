@@ -172,8 +172,8 @@ def dominating(products: tuple[Coordinates, ...], most: int = _MOST) -> ConnectT
     about ``most`` dots, up to the loss beyond which a P-mass of 2^-160 remains; its loss counts as
     infinite.
 
-    >>> from accounting.law_pairs.discrete_laplace import LaplacePair
-    >>> response = dominating((((LaplacePair(scale=Fraction(1), shift=1), 1),),))
+    >>> from accounting.law_pairs.discrete_laplace import DiscreteLaplace, LaplacePair
+    >>> response = dominating((((LaplacePair(noise=DiscreteLaplace(scale=1), shift=1), 1),),))
     >>> round(response.largest_loss().upper_float, 9), response.infinite(above=True)
     (1.0, 0.0)
     """

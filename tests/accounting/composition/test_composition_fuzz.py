@@ -260,7 +260,9 @@ GAUSSIANS = st.tuples(
 
 def pairs_of(kind: str, amount: Fraction, steps: list[tuple[int, int]]) -> tuple[Any, ...]:
     if kind == "laplace":
-        return tuple((LaplacePair(scale=amount, shift=d), k) for d, k in steps)
+        return tuple(
+            (LaplacePair(noise=DiscreteLaplace(scale=amount), shift=d), k) for d, k in steps
+        )
     noise = DiscreteGaussian(sigma_squared=amount)
     return tuple((GaussianPair(noise=noise, shift=d), k) for d, k in steps)
 

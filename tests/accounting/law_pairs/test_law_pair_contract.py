@@ -446,7 +446,9 @@ def test_a_broken_inverse_and_a_broken_slope_are_detected() -> None:
         assert (abs(at * 1000 - 1) < mpmath.mpf("1e-30")) is right
     for sloped, right in ((LaplacePair, True), (LateSlope, False)):
         with precision(128):
-            found = Enclosure.of(sloped(scale=Fraction(2), shift=3).tradeoff(Fraction(1, 2)))
+            found = Enclosure.of(
+                sloped(noise=DiscreteLaplace(scale=2), shift=3).tradeoff(Fraction(1, 2))
+            )
         assert close(found, laplace.worlds.tradeoff("1/2"), relative="1e-20") is right
 
 

@@ -23,7 +23,7 @@ LAPLACES = [("1/4", 1), ("1", 1), ("1", 6), ("10", 1), ("10", 7), ("3", 40), ("1
 @pytest.mark.parametrize(("scale", "shift"), LAPLACES)
 def test_the_search_over_orders_agrees_with_the_theorem(scale: str, shift: int) -> None:
     # Pair.zcdp only uses that D_alpha is a Renyi divergence; LaplacePair.zcdp is the limit at 1.
-    pair = LaplacePair(scale=Fraction(scale), shift=shift)
+    pair = LaplacePair(noise=DiscreteLaplace(scale=scale), shift=shift)
     searched = Pair.zcdp(pair)
     assert isinstance(searched, Enclosure)
     exact = curve(DiscreteLaplace(scale=scale), shift).enclose_zcdp()
@@ -77,7 +77,7 @@ def test_a_search_that_is_stopped_early_gives_a_wide_valid_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(renyi_supremum, "_EVALUATIONS", 3)
-    pair = LaplacePair(scale=Fraction(10), shift=1)
+    pair = LaplacePair(noise=DiscreteLaplace(scale=10), shift=1)
     with precision(128):
         truth = Enclosure.of(pair.zcdp())
     short = supremum_over_orders(pair.renyi, lambda a: Fraction(1, 10) / a)
@@ -88,7 +88,7 @@ def test_a_search_that_is_stopped_early_gives_a_wide_valid_bound(
 
 def test_a_grid_of_integer_orders_would_be_wrong() -> None:
     # The mutant: the supremum over integer orders is 4% too small here.
-    pair = LaplacePair(scale=Fraction(1), shift=1)
+    pair = LaplacePair(noise=DiscreteLaplace(scale=1), shift=1)
     with precision(128):
         grid = max(
             Enclosure.of(pair.renyi(Fraction(n)) / ball(Fraction(n))).upper for n in range(2, 64)
