@@ -12,7 +12,6 @@ docs/proofs/curve.md.
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,7 +21,7 @@ from flint import arb
 
 from accounting.errors import NotDerived
 from accounting.pairs.ball_arithmetic import as_ball, hull, middle
-from accounting.pairs.pair import ClosedPair, Loss
+from accounting.pairs.pair import ClosedPair, Loss, largest_known
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.integer_search import least
 
@@ -80,7 +79,7 @@ class RayPair(ClosedPair):
         The method is Newton's on log delta(epsilon) within a bracket; it affects only the speed.
         """
         goal, bottom = ball(delta).log(), self.bottom()
-        low, high = Fraction(-1), self._largest_or_infinite()
+        low, high = Fraction(-1), largest_known(self).upper
         if isinstance(high, Fraction) and self._ray_or(high * _ALMOST, bottom) == bottom:
             return bottom
         epsilon = max(self.start(delta), Fraction(0))
@@ -192,12 +191,6 @@ class RayPair(ClosedPair):
         except NotDerived:
             return otherwise
         return otherwise if cell is None else cell[1]
-
-    def _largest_or_infinite(self) -> Fraction | float:
-        try:
-            return self.largest_loss().lower
-        except NotDerived:
-            return math.inf
 
     # -- tradeoff(alpha) ----------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 from flint import arb
 
@@ -77,10 +77,7 @@ class Pair(ABC):
         By default L is increasing, as for most laws.
         """
         here = as_ball(self.loss(m))
-        try:
-            largest, least = self.largest_loss().upper, self.mirror().largest_loss().upper
-        except NotDerived:
-            largest = least = math.inf
+        largest, least = largest_known(self).upper, largest_known(self.mirror()).upper
         if right:
             return here, ball(largest) if isinstance(largest, Fraction) else arb("inf")
         return -ball(least) if isinstance(least, Fraction) else arb("-inf"), here
@@ -106,6 +103,18 @@ class Pair(ABC):
     def bound_beyond(self, order: Fraction) -> Loss:
         r"""An upper bound on D_alpha/alpha for all alpha >= ``order``: that of the largest loss."""
         return Fraction(self.largest_loss().upper) / order
+
+
+class _Lossy(Protocol):
+    def largest_loss(self) -> Enclosure: ...
+
+
+def largest_known(source: _Lossy) -> Enclosure:
+    r"""The largest loss, or [0, infinity] if it is unknown."""
+    try:
+        return source.largest_loss()
+    except NotDerived:
+        return Enclosure(Fraction(0), math.inf)
 
 
 class ClosedPair(Pair):

@@ -18,10 +18,9 @@ from typing import Final
 import numpy as np
 from flint import arb, ctx
 
-from accounting.errors import NotDerived
 from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.finite import FinitePair
-from accounting.pairs.pair import Pair
+from accounting.pairs.pair import Pair, largest_known
 from accounting.pld.loss_atoms import Floats
 from accounting.pld.loss_table import FixedTable, LossTable, Sketch, sketch_of
 from accounting.pld.pessimistic_discretisation import Approximate, Cells, Integers, Ratios
@@ -105,7 +104,7 @@ class IntegerPair(LossTable):
 
     def largest_loss(self) -> Enclosure:
         r"""The largest loss of the pair; [0, infinity] if the pair does not provide it."""
-        return _largest_loss(self.pair)
+        return largest_known(self.pair)
 
     @property
     def infinite_ends(self) -> int:
@@ -233,18 +232,11 @@ def _window(pair: Pair, outside: int) -> _Window:
         first, last = _reach(pair, min(outside, _OUTSIDE // 3))
     with precision(_BITS):
         # Losses beyond this count as infinite, so they are left to the tail.
-        bounded = _largest_loss(pair).upper <= _MOST_LOSS
+        bounded = largest_known(pair).upper <= _MOST_LOSS
         while not bounded and last - 1 > first:
             bounded = not _MOST_LOSS < as_ball(pair.loss(last - 1)) < math.inf
             last -= 0 if bounded else max((last - first) // 64, 1)
     return _Window(pair=pair, first=first, last=last)
-
-
-def _largest_loss(pair: Pair) -> Enclosure:
-    try:
-        return pair.largest_loss()
-    except NotDerived:
-        return Enclosure(Fraction(0), math.inf)
 
 
 def _reach(pair: Pair, nats: float) -> tuple[int, int]:

@@ -30,7 +30,7 @@ from accounting.numerical_composition.few_large_losses import FewLargeLosses
 from accounting.numerical_composition.few_outcomes import MANY_OUTCOMES, MOST_OUTCOMES, Enumeration
 from accounting.numerical_composition.gaussian_factor import LEAST_VARIANCE, GaussianPart
 from accounting.pairs.enclose import MOST_BITS, better, enclose_delta, enclose_epsilon, narrowed
-from accounting.pairs.pair import ClosedPair, Pair
+from accounting.pairs.pair import ClosedPair, Pair, largest_known
 from accounting.pld.integer_cells import table_of
 from accounting.pld.loss_table import LossTable
 from accounting.pld.noise_density import NormalDensity
@@ -248,7 +248,7 @@ class ComposedLoss:
         low: End = Fraction(0)
         high: End = Fraction(0)
         for law, count in self.parts:
-            found = _largest(law)
+            found = largest_known(law)
             low, high = low + count * found.lower, high + count * found.upper
         return Enclosure(low, high)
 
@@ -304,13 +304,6 @@ def _merged(parts: Iterable[tuple[_Counted, int]]) -> tuple[tuple[_Counted, int]
         counts[law] = counts.get(law, 0) + count
     # The order of the parts is canonical, so that a total has the same digits for any input order.
     return tuple(sorted(counts.items(), key=repr))
-
-
-def _largest(law: Law) -> Enclosure:
-    try:
-        return law.largest_loss()
-    except NotDerived:
-        return Enclosure(Fraction(0), math.inf)
 
 
 def _width(found: Enclosure) -> End:
