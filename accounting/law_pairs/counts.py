@@ -13,7 +13,6 @@ from typing import Final
 from flint import arb
 
 from accounting.law_pairs.one_sided import OneSidedPair
-from accounting.pairs.monotone import Cell
 from accounting.pairs.pair import Pair
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
@@ -111,12 +110,6 @@ class PolyaPair(OneSidedPair):
         r"""The k with (k + r)/(k + 1) = e^(1/s - level/d), minus about half the shift."""
         step = math.expm1(float(1 / self.noise.scale) - level / self.shift)
         return (float(self.noise.shape) - 1 - step) / step - (self.shift - 1) / 2
-
-    def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""The first m with loss above epsilon; None for epsilon >= d/s if no loss is infinite."""
-        if not self.mirrored and epsilon * self.noise.scale >= self.shift:
-            return None
-        return OneSidedPair.ray(self, epsilon)
 
     def largest_loss(self) -> Enclosure:
         r"""The largest loss d/s, approached for large k and not attained; infinite if mirrored."""

@@ -18,12 +18,9 @@ from typing import Final
 from flint import arb
 
 from accounting.pairs.log_concave import ShiftedPair
-from accounting.pairs.monotone import Cell
 from accounting.pairs.pair import Loss, Pair
-from dpcore.numbers.enclosure import Enclosure, ball
-from dpcore.numbers.integer_search import least
+from dpcore.numbers.enclosure import Enclosure
 
-_WIDEST: Final = 8
 _MOST_EXACT: Final = 1 << 12
 
 
@@ -88,19 +85,12 @@ class OneSidedPair(ShiftedPair):
             return 0
         return -k - self.shift if self.mirrored else k
 
-    def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""The first m with loss above epsilon; ties at 0 are exact if the odds are rational."""
-        level = ball(epsilon)
-        last = least(lambda m: bool(self.loss(m) > level), self.near(epsilon))
-        first = last
-        while last - first < _WIDEST and not self.loss(first - 1) <= level:
-            if epsilon == 0 and self._even(first - 1):
-                break
-            first -= 1
-        return first, last
+    def lowest(self) -> float:
+        r"""No lower bound: the law is asymmetric."""
+        return -math.inf
 
-    def _even(self, m: int) -> bool:
-        # Whether L(m) = 0, exactly.
+    def even(self, m: int) -> bool:
+        r"""Whether L(m) = 0, exactly, if the odds are rational."""
         if self.shift > _MOST_EXACT:
             return False
         return self.odds(-m - self.shift if self.mirrored else m) == 1

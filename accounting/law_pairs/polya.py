@@ -18,7 +18,7 @@ from flint import arb
 
 from accounting.pairs.ball_arithmetic import hull
 from accounting.pairs.log_concave import ShiftedPair
-from accounting.pairs.monotone import Cell, unknown_probability
+from accounting.pairs.monotone import unknown_probability
 from accounting.pairs.pair import ClosedPair, Coordinates
 from accounting.pairs.symmetric_sum import SummedPair
 from dpcore.laws.polya_difference import PolyaDifference
@@ -61,11 +61,6 @@ class PolyaDifferenceAboveOne(_Difference, ShiftedPair):
     strict: ClassVar[bool] = True
 
     noise: PolyaDifference
-
-    def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""The ray by bisection; None from d/s on."""
-        beyond = epsilon * self.noise.scale >= self.shift
-        return None if beyond else ShiftedPair.ray(self, epsilon)
 
     def largest_loss(self) -> Enclosure:
         r"""The largest loss d/s: a limit that is not attained for r > 1."""

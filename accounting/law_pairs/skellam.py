@@ -48,7 +48,7 @@ class SkellamPair(SummedPair, ShiftedPair):
             slope = math.sinh(epsilon / self.shift)
             return math.floor(self.noise.variance * Fraction(slope) - Fraction(self.shift, 2)) + 1
         except OverflowError:
-            return self.lowest()
+            return ShiftedPair.near(self, epsilon)
 
     def guess(self, delta: Fraction) -> int | None:
         r"""The optimal m for real Gaussian noise, in floats, or else that of the general search."""

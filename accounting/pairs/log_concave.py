@@ -6,6 +6,7 @@ since p is log-concave. Laws with closed forms have separate files; see ``law_pa
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final
@@ -15,7 +16,7 @@ from flint import arb
 from accounting.errors import NotDerived
 from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.monotone import Cell, RayPair
-from accounting.pairs.pair import Coordinates, Loss
+from accounting.pairs.pair import Coordinates, Loss, largest_known
 from dpcore.errors import PrecisionExhausted
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball
@@ -55,19 +56,26 @@ class ShiftedPair(RayPair):
             return arb("inf") if 2 * m > -self.shift else arb("-inf")
         return (here / there).log()
 
-    def lowest(self) -> int:
+    def lowest(self) -> float:
         r"""A lower bound on the m of every optimal test: L(m) = -L(-d-m) <= 0 for 2m <= -d."""
         return -(self.shift // 2)
 
     def near(self, epsilon: Fraction) -> int:
         r"""The start of the search for the first loss above epsilon: any value is valid."""
         del epsilon
-        return self.lowest()
+        return -(self.shift // 2)
+
+    def even(self, m: int) -> bool:
+        r"""Whether L(m) is known to be exactly 0, which balls cannot decide."""
+        del m
+        return False
 
     def ray(self, epsilon: Fraction) -> Cell | None:
         r"""The first m with L above epsilon; a range if balls cannot separate L from epsilon."""
         if self.strict and epsilon == 0:
             return (-self.shift // 2 + 1,) * 2
+        if epsilon >= largest_known(self).upper:
+            return None
         level, start = ball(epsilon), self.lowest()
 
         def exceeds(m: int) -> bool:
@@ -77,16 +85,16 @@ class ShiftedPair(RayPair):
             return m >= start and bool(loss > level)
 
         try:
-            last = least(exceeds, max(self.near(epsilon), start))
+            last = least(exceeds, math.floor(max(self.near(epsilon), start)))
         except PrecisionExhausted:
             raise NotDerived(
                 f"whether a loss of {self.noise!r} exceeds {epsilon}",
                 "its largest loss is unknown: use a smaller epsilon, or add a pair for this law",
             ) from None
         first = last
-        while (
-            first > start and not as_ball(self.loss(first - 1)) <= level and last - first < _WIDEST
-        ):
+        while first > start and last - first < _WIDEST:
+            if as_ball(self.loss(first - 1)) <= level or (epsilon == 0 and self.even(first - 1)):
+                break
             first -= 1
         return first, last
 
