@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from audit.audit_spec import AuditSpec
-from audit.cli.options import named_by_options, read_pair, read_spec, with_spec
+from audit.cli.options import SpecOptions, named_by_options, read_pair, read_spec, with_spec
 from audit.cli.output import Written, check_files
 from audit.formats.junit_and_sarif import format_of
 from dpcore.cli.options import FORMAT_HELP, Format, flag, option
@@ -32,7 +32,7 @@ _RESULT: Final = {"rich_help_panel": "The report"}
 
 @with_spec()
 def run(
-    given: dict[str, Any],
+    options: SpecOptions,
     *,
     spec: Path | None = option(
         "FILE",
@@ -70,7 +70,7 @@ def run(
     Exit code: 0 not refuted or proven, 1 refuted or a fault found, 2 usage, 3 the target failed, 4
     nothing measured, or --resolution not reached.
     """
-    printed = format_of(form, as_json=as_json)
+    printed, given = format_of(form, as_json=as_json), options.given()
     try:
         with named_by_options():
             check_files(

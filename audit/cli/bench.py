@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from audit.audit_spec import read_seed
-from audit.cli.options import spec_of, with_spec
+from audit.cli.options import SpecOptions, spec_of, with_spec
 from audit.cli.output import leave_with
 from audit.formats.junit_and_sarif import format_of
 from dpcore.cli.options import AsFormat, AsJson, Format, argument, flag, option
@@ -24,7 +24,7 @@ _QUICK: Final = 5000
 
 @with_spec("alpha")
 def bench_command(
-    given: dict[str, Any],
+    options: SpecOptions,
     names: list[str] | None = argument(
         "NAME",
         "Names of entries, as printed by dpcore audit catalogue. (default: all)",
@@ -51,7 +51,7 @@ def bench_command(
 
     Exit code: 0 every entry was caught and not too many twins were refuted, 1 otherwise, 2 usage.
     """
-    printed, spec = format_of(form, as_json=as_json), spec_of(given)
+    printed, spec = format_of(form, as_json=as_json), spec_of(options)
     from audit.bench.run_bench import bench
 
     check_writable("--output", output)

@@ -3,10 +3,9 @@ r"""The commands ``dpcore audit corpus``: failures of published packages."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from audit.audit_spec import read_seed
-from audit.cli.options import spec_of, with_spec
+from audit.cli.options import SpecOptions, spec_of, with_spec
 from audit.cli.output import leave, leave_with
 from audit.formats.junit_and_sarif import format_of
 from dpcore.cli.options import (
@@ -57,7 +56,7 @@ def show(
 @corpus_commands.command()
 @with_spec("alpha")
 def run(
-    given: dict[str, Any],
+    options: SpecOptions,
     names: list[str] | None = argument(
         "NAME", "Names of entries, as printed by dpcore audit corpus list.", default=None
     ),
@@ -81,7 +80,7 @@ def run(
 
     Exit code: 0 all verdicts are as expected, 1 otherwise, 2 usage, 3 an environment failed.
     """
-    printed, spec = format_of(form, as_json=as_json), spec_of(given)
+    printed, spec = format_of(form, as_json=as_json), spec_of(options)
     from audit.published_failures.corpus_entry import entries, find
     from audit.published_failures.environment import cache_folder
     from audit.published_failures.judge import judge, steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from audit.cli.options import seed_of, spec_of, with_spec
+from audit.cli.options import SpecOptions, seed_of, spec_of, with_spec
 from audit.cli.output import leave_isolated
 from audit.formats.junit_and_sarif import format_of
 from audit.formats.result import Result
@@ -16,7 +16,7 @@ from dpcore.numbers.parameter import whole_number
 @with_optional_time_limit
 @with_spec("alpha", "seed", "timeout")
 def dpsgd_command(
-    given: dict[str, Any],
+    options: SpecOptions,
     step: str = argument(
         "STEP",
         "module:Class or file.py:Class with two methods: sample(rng) returns the records of "
@@ -53,7 +53,7 @@ def dpsgd_command(
     Exit code: 0 not refuted, 1 refuted or a fault, 2 usage, 3 the step failed, 4 some checks could
     not be made.
     """
-    printed, spec = format_of(form, as_json=as_json), spec_of(given)
+    printed, spec = format_of(form, as_json=as_json), spec_of(options)
     numbers = {
         name: whole_number(f"--{name}", text, at_least=least)
         for name, text, least in (
@@ -86,5 +86,5 @@ def dpsgd_command(
         )
 
     names = ("records", "rate", "clip", "sampling", "alpha", "noise_multiplier")
-    options = named(*names, step="STEP", target="STEP")
-    leave_isolated(step, spec, load, audited, printed, options)
+    naming = named(*names, step="STEP", target="STEP")
+    leave_isolated(step, spec, load, audited, printed, naming)

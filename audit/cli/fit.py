@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from audit.cli.options import seed_of, spec_of, with_spec
+from audit.cli.options import SpecOptions, seed_of, spec_of, with_spec
 from audit.cli.output import leave_isolated
 from audit.formats.junit_and_sarif import format_of
 from audit.formats.result import Result
@@ -14,7 +14,7 @@ from dpcore.cli.options import AsFormat, AsJson, Format, argument, named, option
 
 @with_spec("runs", "sequential", "alpha", "seed", "timeout", "deadline")
 def fit_command(
-    given: dict[str, Any],
+    options: SpecOptions,
     target: str = argument(
         "TARGET",
         "module:callable or file.py:callable, called as f(n, rng), f(rng) or f(); noise "
@@ -31,7 +31,7 @@ def fit_command(
 
     Exit code: 0 not refuted, 1 refuted, 2 usage, 3 the target failed.
     """
-    printed, spec = format_of(form, as_json=as_json), spec_of(given)
+    printed, spec = format_of(form, as_json=as_json), spec_of(options)
     noise, seed = read_law("--law", law), seed_of(spec)
 
     def audited(sampler: Any) -> Result:
@@ -49,8 +49,8 @@ def fit_command(
             target=target,
         )
 
-    options = named(target="TARGET", sampler="TARGET")
-    leave_isolated(target, spec, partial(_sampler, target), audited, printed, options)
+    naming = named(target="TARGET", sampler="TARGET")
+    leave_isolated(target, spec, partial(_sampler, target), audited, printed, naming)
 
 
 def _sampler(spelling: str) -> Any:

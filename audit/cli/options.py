@@ -2,51 +2,47 @@ r"""The options of ``dpcore audit``, made from the fields of :class:`audit.audit
 
 from __future__ import annotations
 
-import inspect
 import secrets
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import Field, fields
-from functools import wraps
+from dataclasses import Field, fields, make_dataclass
 from pathlib import Path
 from typing import Any
 
 from audit.audit_spec import AuditSpec, Option
 from dpcore.cli.input_file import parse_json
-from dpcore.cli.options import argument, named, option
+from dpcore.cli.options import argument, named, option, with_fields
 from dpcore.errors import InvalidParameter
 from dpcore.spec_syntax import did_you_mean
+
+
+class SpecOptions:
+    r"""Options that are fields of a spec; :func:`with_spec` makes the class of each command."""
+
+    def given(self) -> dict[str, Any]:
+        r"""The values of the given options, by field."""
+        return {name: value for name, value in vars(self).items() if value not in (None, False)}
 
 
 def with_spec(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     r"""Decorate a command with the fields of these names as options; all fields if none is named.
 
-    The command is called with a dict of the given values; its own options are keywords.
+    The command has them as its parameter ``options``, of type :class:`SpecOptions`.
     """
     taken = [each for each in fields(AuditSpec) if not names or each.name in names]
+    options = [(each.name, *_option(each, panels=not names)) for each in taken]
+    kind = make_dataclass("Options", options, bases=(SpecOptions,), kw_only=True)
 
     def made(command: Callable[..., None]) -> Callable[..., None]:
-        own = [*inspect.signature(command, eval_str=True).parameters.values()]
-        first = [one for one in own[1:] if one.kind is one.POSITIONAL_OR_KEYWORD]
-
-        @wraps(command)
-        def called(**values: Any) -> None:
-            spec = {each.name: values.pop(each.name) for each in taken}
-            command({n: value for n, value in spec.items() if value not in (None, False)}, **values)
-
-        # The signature and annotations, which typer reads.
-        fields_first = [_parameter(each, panels=not names) for each in taken]
-        parameters = [*first, *fields_first, *own[1 + len(first) :]]
-        parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
-        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # PEP 362
-        called.__annotations__ = {one.name: one.annotation for one in parameters}
-        return called
+        command.__annotations__["options"] = kind
+        return with_fields(command)
 
     return made
 
 
-def spec_of(given: dict[str, Any]) -> AuditSpec:
+def spec_of(options: SpecOptions) -> AuditSpec:
     r"""The spec for the given options; errors name the options."""
+    given = options.given()
     with named_by_options():
         if "pair" in given:
             given["pair"] = read_pair(given["pair"])
@@ -58,20 +54,17 @@ def seed_of(spec: AuditSpec) -> int:
     return secrets.randbits(32) if spec.seed is None else spec.seed
 
 
-def _parameter(field: Field[Any], *, panels: bool) -> inspect.Parameter:
+def _option(field: Field[Any], *, panels: bool) -> tuple[Any, Any]:
+    # The type of an option, and its declaration.
     stated: Option = field.metadata["option"]
     given = (stated.metavar, stated.help + _default(field))
     panel = {"rich_help_panel": stated.panel} if panels else {}
     if field.name == "target":
-        default, kind = argument(*given, default=None), stated.kind | None
-    elif field.default is False:
-        default, kind = option(*given, _name(field), default=False, **panel), bool
-    else:
-        typed = list[str] if field.default == () else stated.kind
-        default, kind = option(*given, *stated.names, **panel), typed | None
-    return inspect.Parameter(
-        field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
-    )
+        return stated.kind | None, argument(*given, default=None)
+    if field.default is False:
+        return bool, option(*given, _name(field), default=False, **panel)
+    typed = list[str] if field.default == () else stated.kind
+    return typed | None, option(*given, *stated.names, **panel)
 
 
 def _default(field: Field[Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from audit.cli.options import seed_of, spec_of, with_spec
+from audit.cli.options import SpecOptions, seed_of, spec_of, with_spec
 from audit.cli.output import leave_isolated
 from audit.formats.junit_and_sarif import format_of
 from audit.formats.result import Result
@@ -18,7 +18,7 @@ _REPLAYED: Final = (
 
 @with_spec(*_REPLAYED)
 def replay_command(
-    given: dict[str, Any],
+    options: SpecOptions,
     target: str = argument(
         "TARGET",
         "module:callable, file.py:callable, a noise distribution, a protocol, or a name that "
@@ -36,7 +36,7 @@ def replay_command(
     Exit code: 0 no error found, 1 refuted or a fault found, 2 usage, 3 the target failed or cannot
     be replayed, 4 nothing is drawn and both outputs are equal.
     """
-    printed, spec = format_of(form, as_json=as_json), spec_of(given)
+    printed, spec = format_of(form, as_json=as_json), spec_of(options)
     fields = {name: getattr(spec, name) for name in _REPLAYED} | {"seed": seed_of(spec)}
 
     def load() -> Any:
