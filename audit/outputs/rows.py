@@ -256,6 +256,7 @@ def _numpy(value: Any, path: str, cells: Cells) -> str:
         own = None if type(value) is np.ndarray else all_attributes_of(value)
         more = _fields(own.items(), path, cells) if own else ""
         shape = f"{outer}{value.shape}{more}"
+        value = np.asarray(value)  # a matrix is never flat
         if dtype.kind in "biuf" and dtype.itemsize <= 8:
             cells += zip(_paths(path, value.shape), value.ravel().tolist(), strict=True)
             return f"{shape} of {name}"

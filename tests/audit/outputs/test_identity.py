@@ -199,6 +199,13 @@ def test_a_masked_array_has_the_columns_of_its_data() -> None:
     assert row_of(np.ma.masked).structure == "MaskedConstant"
 
 
+def test_a_matrix_has_the_columns_of_its_array() -> None:
+    one, other = (np.array([[1, last]]).view(np.matrix) for last in (2, 3))
+    assert row_of(one).cells[-2:] == [("[0, 0]", 1), ("[0, 1]", 2)]
+    assert verdict(one, other) == "refuted"
+    assert verdict(one, one) == "nothing_measured"
+
+
 @pytest.mark.parametrize("made", [Bare, Silent, ValueError])
 def test_objects_with_equal_attributes_and_repr_are_equal(made: Any) -> None:
     assert identity(made(1)) == identity(made(1))
