@@ -398,7 +398,10 @@ class StandIn:
 
 
 def fields_of(output: Any) -> tuple[tuple[str, Any], ...] | None:
-    r"""The names and values of the fields of a dataclass or a masked array, otherwise None."""
+    r"""The names and values of the fields of a dataclass, named tuple or masked array, or None."""
+    names = field_names(output)
+    if names is not None:
+        return *all_attributes_of(output).items(), *zip(names, tuple.__iter__(output), strict=True)
     if isinstance(output, StandIn):
         return output.fields
     if isinstance(output, np.ma.MaskedArray):
@@ -411,6 +414,15 @@ def fields_of(output: Any) -> tuple[tuple[str, Any], ...] | None:
         return None
     fields = {each.name: getattr(output, each.name) for each in dataclasses.fields(output)}
     return tuple((attributes_of(output) | fields).items())
+
+
+def field_names(output: Any) -> tuple[str, ...] | None:
+    r"""The names of the fields of a named tuple, otherwise None."""
+    if not isinstance(output, tuple):
+        return None
+    names: Any = getattr(type(output), "_fields", None)
+    named = type(names) is tuple and len(names) == tuple.__len__(output)
+    return names if named and all(type(name) is str for name in names) else None
 
 
 def attributes_of(output: Any) -> dict[str, Any]:
@@ -519,6 +531,9 @@ def _data(value: Any, seen: _Seen, depth: int) -> Any:
 def _contents(value: Any, seen: _Seen, depth: int) -> dict[str, Any]:
     # The attributes, and the value of the base or a repr that is more than an address.
     found, kind = _attributes(value, seen, depth), cast("Any", type(value))
+    if names := field_names(value):
+        items = zip(names, tuple.__iter__(value), strict=True)
+        return {**found, "value": _data(dict(items), seen, depth - 1)}
     for base, bare in BASES.items():
         if isinstance(value, base):
             return {**found, "value": _data(bare(value), seen, depth - 1)}

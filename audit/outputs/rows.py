@@ -121,9 +121,6 @@ def _walk(value: Any, path: str, cells: Cells) -> str:
         case enum.Enum():
             cells.append((path, str(identity(value))))
             return kind.__name__
-        case tuple() if hasattr(value, "_fields"):
-            pairs = zip(value._fields, value, strict=True)
-            return f"{kind.__name__}{_fields(pairs, path, cells)}"
     fields = fields_of(value)
     if fields is not None:
         return f"{kind.__name__}{_fields(fields, path, cells)}"
@@ -249,7 +246,8 @@ def _numpy(value: Any, path: str, cells: Cells) -> str:
         if value is np.ma.masked:
             return _label(value, path, cells)
         (_, data), *parts = cast("Any", fields_of(value))
-        return f"masked {_walk(data, path, cells)}{_fields(parts, path, cells)}"
+        outer = "masked" if type(value) is np.ma.MaskedArray else type(value).__name__
+        return f"{outer} {_walk(data, path, cells)}{_fields(parts, path, cells)}"
     name = _NAMES.get(str(dtype), str(dtype))
     if value.ndim:
         outer = f"{'' if type(value) is np.ndarray else type(value).__name__ + ' '}array"
@@ -264,7 +262,8 @@ def _numpy(value: Any, path: str, cells: Cells) -> str:
         return f"{shape} of {name}{_items(items, path, cells)}"
     if dtype.names is not None:
         pairs = ((each, value[each]) for each in dtype.names)
-        return f"row{_fields(pairs, path, cells)}"
+        outer = "row" if type(value) is np.void else type(value).__name__
+        return f"{outer}{_fields(pairs, path, cells)}"
     if dtype.kind in "mM":
         if np.isnat(value):
             cells.append((path, "NaT"))

@@ -7,8 +7,8 @@ same identity. The stand-in of a dataclass also has its fields, that of a table 
 bytes are a pickle that may name nothing but :func:`_made`, so no code of the sender's classes runs
 here.
 
-An instance of a subclass of list, tuple, ... arrives as an instance of a class of the same name,
-whose items are plain data.
+An instance of a subclass of list, tuple, array, ... arrives as an instance of a class of the same
+name, whose items are plain data; a named tuple keeps the names of its fields.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from audit.outputs.identity import (
     Unread,
     all_attributes_of,
     attributes_of,
+    field_names,
     fields_of,
     identity,
     table_of,
@@ -41,6 +42,7 @@ from audit.outputs.identity import (
 from audit.outputs.tables import Table
 
 _PLAIN: Final = "biufcSUmM"
+_ARRAYS: Final = frozenset({np.ndarray, np.ma.MaskedArray, type(np.ma.masked)})
 _PARTS: Final = tuple(each.name for each in dataclasses.fields(Table))
 _TOKEN: Final = 40  # bits, after those of a counter
 
@@ -134,10 +136,10 @@ def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
         if value.dtype.kind in _PLAIN:
             return "scalar", value.dtype.str, value.tobytes()
         if not value.dtype.hasobject:
-            return "row", _npy(np.asarray(value).reshape(1))
+            return "row", *_npy(np.asarray(value).reshape(1))
     if kind in _SENT:
         return _SENT[kind](value)
-    if isinstance(value, np.ndarray) and not (_is_own_array(kind) and all_attributes_of(value)):
+    if kind in _ARRAYS:
         return _array(value)
     name, fields, table = kind.__name__, fields_of(value), table_of(value)
     # The repr of a dataclass may omit fields; that of a table omits rows and rounds numbers.
@@ -148,8 +150,9 @@ def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
         text = repr(value) if fields is None else str(which)
     number = value.number if isinstance(value, StandIn) else objects.number(value, text, which)
     for base, plainly in ALL_BASES.items():
-        if isinstance(value, base):
-            return "like", number, name, text, base.__name__, plainly(value), _own(value)
+        if isinstance(value, base) and not isinstance(value, np.ma.MaskedArray):
+            plain, names = plainly(value), field_names(value)
+            return "like", number, name, text, base.__name__, plain, _own(value), names
     return "object", number, name, text, _own(value), fields, table
 
 
@@ -159,26 +162,21 @@ def _own(value: Any) -> dict[str, Any]:
     return all_attributes_of(value) if plain else attributes_of(value)
 
 
-def _is_own_array(kind: type) -> bool:
-    of_numpy = kind.__module__.partition(".")[0] == "numpy"
-    return not of_numpy and not issubclass(kind, np.ma.MaskedArray)
-
-
 def _array(value: Any) -> tuple[Any, ...]:
     if isinstance(value, np.ma.MaskedArray):
         return "masked", dict(cast("Any", fields_of(value)))
-    array = np.asarray(value)
-    if array.dtype.hasobject:
-        return "objects", array.shape, array.ravel().tolist()
-    if array.dtype.kind in _PLAIN and array.dtype.names is None:
-        return "array", array.dtype.str, array.shape, array.tobytes()
-    return "rows", _npy(array)
+    if value.dtype.hasobject:
+        return "objects", value.shape, value.ravel().tolist()
+    if value.dtype.kind in _PLAIN and value.dtype.names is None:
+        return "array", value.dtype.str, value.shape, value.tobytes()
+    return "rows", *_npy(value)
 
 
-def _npy(array: Any) -> bytes:
+def _npy(array: Any) -> tuple[bytes, bool]:
+    # The bytes, and whether the rows are records, which the format does not store.
     file = io.BytesIO()
     np.lib.format.write_array(file, array, allow_pickle=False)
-    return file.getvalue()
+    return file.getvalue(), array.dtype.type is np.record
 
 
 def _made(*described: Any) -> Any:
@@ -194,14 +192,15 @@ def _masked(parts: dict[str, Any]) -> Any:
     return found
 
 
-def _rows(data: bytes) -> Any:
-    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+def _rows(data: bytes, records: bool) -> Any:  # noqa: FBT001 - as sent
+    found = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    return found.view(np.dtype((np.record, found.dtype))) if records else found
 
 
 _MADE: Final[dict[str, Callable[..., Any]]] = {
     "scalar": lambda dtype, data: np.frombuffer(data, dtype=dtype)[0],
     "array": lambda dtype, shape, data: np.frombuffer(data, dtype=dtype).reshape(shape).copy(),
-    "row": lambda data: _rows(data)[0],
+    "row": lambda data, records: _rows(data, records)[0],
     "rows": _rows,
     "objects": lambda shape, items: np.fromiter(items, dtype=object).reshape(shape),
     "masked": _masked,
@@ -235,8 +234,8 @@ class _Unpickler(pickle.Unpickler):
             if number in self._known:
                 return self._known[number]
             if like:
-                base, plain, own = held
-                made_of = _class(name, {kind.__name__: kind for kind in ALL_BASES}[base])
+                base, plain, own, names = held
+                made_of = _class(name, {kind.__name__: kind for kind in ALL_BASES}[base], names)
                 found = plain.view(made_of) if base == "ndarray" else made_of(plain)
                 found.own = dict(own)
             else:
@@ -251,9 +250,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 @lru_cache(maxsize=256)
-def _class(name: str, base: type) -> Any:
+def _class(name: str, base: type, names: tuple[str, ...] | None = None) -> Any:
     bases = (StandIn,) if base is object else (StandIn, base)
     # Hide number and text, which are not attributes of the object. A slice of an array of a
     # subclass has no attributes.
     hidden = {"__dict__": property(lambda self: self.own), "own": {}, "text": name}
+    hidden |= {} if names is None else {"_fields": names}
     return type(name, bases, hidden)

@@ -10,7 +10,7 @@ from collections import namedtuple
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,6 +46,22 @@ class Named:
 
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024 - such as targets return
+
+
+class Stated(NamedTuple):
+    x: int
+    z: int
+
+
+Stated.__name__ = Stated.__qualname__ = "Point"
+
+
+class Square(np.ndarray):
+    """A subclass of arrays without attributes."""
+
+
+class Covered(np.ma.MaskedArray[Any, Any]):
+    """A subclass of masked arrays without attributes."""
 
 
 class Own:
@@ -149,6 +165,7 @@ def under_mask(value: Any, note: Any = None, **options: Any) -> Any:
     return found
 
 
+RECORDS: Any = np.ones(2, [("x", int)]).view(np.recarray)
 RECORD = [("a", int), ("b", float)]
 UTC, LATE = dt.UTC, dt.timezone(dt.timedelta(hours=1))
 NOON = dt.datetime(2024, 10, 27, 2, 30)  # noqa: DTZ001 - a time that comes twice
@@ -214,7 +231,12 @@ APART: list[tuple[Any, Any]] = [
     (failed(2, "no", "a"), failed(2, "no", "b")),
     (ExceptionGroup("no", [failed(note="a")]), ExceptionGroup("no", [failed(note="b")])),
     (local(1), local(2)), (type(local(1)), type(local(2))), (local(1, int), local(2, int)),
-    (labelled(1), labelled(2)),
+    (labelled(1), labelled(2)), (Point(1, 2), Stated(1, 2)), ([Point(1, 2)], [Stated(1, 2)]),
+    (Silent([Point(1, 2)]), Silent([Stated(1, 2)])),
+    (np.ones((1, 2)).view(np.matrix), np.ones((1, 2))), (np.ones(2).view(Square), np.ones(2)),
+    (Covered([1, 2], mask=[False, True]), np.ma.array([1, 2], mask=[False, True])),
+    (RECORDS, RECORDS.view(np.ndarray)), (RECORDS[0], np.asarray(RECORDS).view([("x", int)])[0]),
+    (RECORDS.view(np.ndarray), np.asarray(RECORDS).view([("x", int)])),
 ]  # fmt: skip
 
 LINES = [
