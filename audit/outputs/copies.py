@@ -25,7 +25,7 @@ import numpy as np
 
 from audit.errors import Unreadable
 from audit.outputs.identity import identity
-from audit.outputs.tables import LIBRARIES, columns_of, is_table
+from audit.outputs.tables import LIBRARIES, columns_of, is_arrow, is_table
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
 
@@ -134,10 +134,14 @@ def _object(output: Any, seen: dict[int, tuple[object, str]]) -> Any:
 
 
 def _copied_table(output: Any) -> Any:
-    # A deep copy shares Python objects in cells and loses the class of a subclass; pickling does
-    # neither, but takes ten times as long.
+    # A deep copy shares Python objects in cells and loses the class of a subclass, and one of Arrow
+    # shares its memory; pickling does neither, but takes ten times as long.
     own = type(output).__module__.partition(".")[0] not in LIBRARIES
-    if own or any(str(column.dtype).lower() == "object" for column in columns_of(output)):
+    if (
+        own
+        or is_arrow(type(output))
+        or any(str(column.dtype).lower() == "object" for column in columns_of(output))
+    ):
         return pickle.loads(pickle.dumps(output))  # noqa: S301  # packed here
     return copy.deepcopy(output)
 

@@ -3,8 +3,8 @@ r"""The identity of an output: its type and exact value as text; different outpu
 Two outputs are the same if their texts are equal: ``1``, ``1.0``, ``True`` and ``np.int64(1)`` are
 four outputs, and ``0.0`` and ``-0.0`` are two. All payloads of nan are the same. The items of a set
 are unordered, those of a dict are ordered. An object of an unknown class is identified by its repr,
-its attributes, also those of objects in them, and, if it has a hash, by its own ``==``. DataFrames
-and Series of pandas and polars are read as plain data (``audit.outputs.tables``).
+its attributes, also those of objects in them, and, if it has a hash, by its own ``==``. Tables of
+pandas, polars and Arrow are read as plain data (``audit.outputs.tables``).
 """
 
 from __future__ import annotations
@@ -537,6 +537,9 @@ def _contents(value: Any, seen: _Seen, depth: int) -> dict[str, Any]:
     for base, bare in BASES.items():
         if isinstance(value, base):
             return {**found, "value": _data(bare(value), seen, depth - 1)}
+    if isinstance(value, np.ndarray):
+        items = _data(value.ravel().tolist(), seen, depth)
+        return {**found, "type": str(value.dtype), "shape": value.shape, "items": items}
     if found and kind.__repr__ is object.__repr__:
         return found
     text = repr(value)

@@ -1,25 +1,30 @@
-r"""Tables of pandas and polars as plain data: all that a recipient of a table can distinguish.
+r"""Tables of pandas, polars and Arrow as plain data: all that a recipient can distinguish.
 
 The values of a table need not contain everything in it: a column keeps categories that no value
 uses, an index keeps unused levels, and missing numbers of pandas keep the number under their mask.
-Neither library is imported here.
+An extension array of pandas is read as a Series, an array of Arrow as a column, and a schema as an
+empty table. No library is imported here.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-LIBRARIES: Final = frozenset({"pandas", "polars"})
+LIBRARIES: Final = frozenset({"pandas", "polars", "pyarrow"})
 r"""The libraries whose tables are read."""
 
 VALUES: Final = "the values"
 r"""The description of all values of a table."""
 
+# Attributes of the classes of tables: a Series or an index, a DataFrame, an extension array of
+# pandas, arrays and tables of Arrow, and its schemas.
+_MARKS: Final = ("to_list", "columns", "_from_sequence", "to_pylist", "empty_table")
 _known: Final[dict[type, bool]] = {}
 
 
@@ -28,8 +33,9 @@ class Table:
     r"""A table by columns; a Series or an index is one column, without a name in ``columns``.
 
     ``fixed`` has the other parts of the structure by their descriptions: names, types, the labels
-    of rows, and the class, type, names, frequency and range of each index of pandas. ``more`` has
-    what the values need not contain: categories, levels, flags and attributes.
+    of rows, the class, type, names, frequency and range of each index of pandas, and the lengths of
+    the chunks of Arrow. ``more`` has what the values need not contain: categories, levels, flags and
+    attributes.
     """
 
     columns: tuple[Hashable, ...]
@@ -42,12 +48,17 @@ class Table:
 
 
 def is_table(kind: type) -> bool:
-    r"""Whether objects of a class are DataFrames, Series or an index."""
+    r"""Whether objects of a class are tables, Series, an index, or arrays of pandas or Arrow."""
     found = _known.get(kind)
     if found is None:
-        found = hasattr(kind, "to_list") or (hasattr(kind, "columns") and not is_lazy(kind))
+        found = any(hasattr(kind, mark) for mark in _MARKS) and not is_lazy(kind)
         found = _known[kind] = found and _of_libraries(kind)
     return found
+
+
+def is_arrow(kind: type) -> bool:
+    r"""Whether tables of a class are those of Arrow."""
+    return hasattr(kind, "to_pylist") or hasattr(kind, "empty_table")
 
 
 def is_lazy(kind: type) -> bool:
@@ -60,7 +71,11 @@ def _of_libraries(kind: type) -> bool:
 
 
 def read_table(output: Any) -> Table:
-    r"""Read all that a recipient of a DataFrame, a Series or an index sees."""
+    r"""Read all that a recipient of a table, a Series, an index or an array sees."""
+    if is_arrow(type(output)):
+        return _read_arrow(output)
+    if _has(output, "_from_sequence"):
+        output = sys.modules["pandas"].Series(output, copy=False)
     columns = columns_of(output)
     several = _has(output, "columns")
     names = tuple(output.columns) if several else ()
@@ -91,6 +106,41 @@ def read_table(output: Any) -> Table:
         fixed=_without_empty(fixed),
         more=more,
     )
+
+
+def _read_arrow(output: Any) -> Table:
+    whole = output.empty_table() if _has(output, "empty_table") else output
+    fields = list(whole.schema) if _has(whole, "schema") else []
+    columns = list(whole.columns) if _has(whole, "schema") else [whole]
+    names = tuple(field.name for field in fields)
+    described = _described(names) if _has(whole, "schema") else [VALUES]
+    parts = dict(zip(described, columns, strict=True))
+    fixed: dict[str, Any] = {"the columns": names}
+    fixed |= {f"the type of {of}": str(column.type) for of, column in parts.items()}
+    fixed |= {f"the chunks of {of}": tuple(map(len, _chunks(each))) for of, each in parts.items()}
+    details = _of_each(dict(zip(described, fields, strict=False)), _details)
+    details |= _of_each(parts, _dictionaries)
+    if _has(whole, "schema"):
+        details["the metadata"] = dict(whole.schema.metadata or {})
+    return Table(
+        columns=names,
+        values=tuple(column.to_pylist() for column in columns),
+        fixed=fixed,
+        more=_without_empty(details),
+    )
+
+
+def _chunks(column: Any) -> list[Any]:
+    return getattr(column, "chunks", None) or [column]
+
+
+def _details(field: Any) -> dict[str, Any]:
+    return {"nullability": None if field.nullable else False, "metadata": dict(field.metadata or {})}
+
+
+def _dictionaries(column: Any) -> dict[str, Any]:
+    found = [part.dictionary.to_pylist() for part in _chunks(column) if hasattr(part, "dictionary")]
+    return {"categories": found or None}
 
 
 def _described(names: tuple[Hashable, ...]) -> list[str]:

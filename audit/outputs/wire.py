@@ -65,7 +65,7 @@ class Objects:
         kind = type(value)
         # The default repr is only an address.
         address, own = getattr(kind, "__repr__", None) is object.__repr__, _own(value)
-        content = ("" if address else text, repr(own), str(identity(own)))
+        content = ("" if address else text, repr(own), str(identity(own)), str(which))
         mark = content if own or not address else None
         alike = (kind, which)
         found = self._numbers.get(alike)

@@ -64,6 +64,11 @@ class Covered(np.ma.MaskedArray[Any, Any]):
     """A subclass of masked arrays without attributes."""
 
 
+def wide(value: int) -> Any:
+    """An array whose repr omits the item in the middle."""
+    return np.where(np.arange(1200) == 600, value, 0)
+
+
 class Own:
     """An object compared by its own ``==``."""
 
@@ -237,6 +242,8 @@ APART: list[tuple[Any, Any]] = [
     (Covered([1, 2], mask=[False, True]), np.ma.array([1, 2], mask=[False, True])),
     (RECORDS, RECORDS.view(np.ndarray)), (RECORDS[0], np.asarray(RECORDS).view([("x", int)])[0]),
     (RECORDS.view(np.ndarray), np.asarray(RECORDS).view([("x", int)])),
+    (wide(1)[None].view(np.matrix), wide(2)[None].view(np.matrix)),
+    (Silent(wide(1).astype(object)), Silent(wide(2).astype(object))),
 ]  # fmt: skip
 
 LINES = [
