@@ -24,7 +24,7 @@ from audit.claims.tested_claim import Claim
 from audit.claims.verdicts import INTERRUPTED
 from audit.errors import TargetFailed
 from audit.outputs.call_guard import stdout_to_stderr
-from audit.outputs.output_parser import oddities
+from audit.outputs.output_parser import UNREAD, oddities
 from audit.outputs.rows import added_up
 from audit.report.audit_report import AuditReport
 from audit.runs.draw_plan import Drawing, Plan, Planned, Stream, block_of, probe_of, stream
@@ -217,6 +217,7 @@ def report_of(drawn: DrawnRuns) -> AuditReport:
     except TargetFailed as failed:
         error = error or failed
     several = len(plan.pairs) > 1
+    unread = any(UNREAD in note for note in notes)
     if error is None:
         notes += unmeasured(weighed.coverage, several=several)
     return AuditReport(
@@ -234,7 +235,7 @@ def report_of(drawn: DrawnRuns) -> AuditReport:
         stopped=drawn.stopped,
         interrupted=drawn.stopped == INTERRUPTED,
         witness=weighed.witness,
-        resolution=weighed.resolution,
+        resolution=math.inf if unread else weighed.resolution,
         features=tuple(dict.fromkeys(view.feature or "identity" for view in drawn.views)),
         floats=drawn.of_floats,
         coverage=weighed.coverage,

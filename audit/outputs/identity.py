@@ -9,6 +9,7 @@ pandas, polars and Arrow are read as plain data (``audit.outputs.tables``).
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
 import datetime as dt
 import enum
@@ -16,6 +17,7 @@ import math
 import re
 import sys
 import types
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +29,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.outputs.tables import VALUES, Table, is_table, read_table
+from audit.outputs.tables import LIBRARIES, VALUES, Table, is_table, read_table
 
 Exact: TypeAlias = int | float | Fraction | Decimal
 r"""The types of finite numbers that can be compared exactly with each other."""
@@ -57,7 +59,9 @@ _DEEPEST: Final = 50
 _MOST_OBJECTS: Final = 1000
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _NOT_OF_EXCEPTION: Final = frozenset({"args", "__dict__", "__suppress_context__", "__traceback__"})
-_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
+_ADDRESS: Final = re.compile(r" (?:at|@) 0x[0-9a-fA-F]+")
+_PICKLED: Final = sys.stdlib_module_names | LIBRARIES
+_HEAP_TYPE: Final = 1 << 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +384,23 @@ _WRITERS[Table] = lambda value, objects: _dict(
 )
 
 
+# What an object of Python's own classes holds that it does not pickle.
+_STATES: Final[dict[type, Callable[[Any], dict[str, Any]]]] = {
+    re.Match: lambda value: {
+        name: getattr(value, name) for name in ("string", "re", "regs", "pos", "endpos")
+    },
+    memoryview: lambda value: {"bytes": value.tobytes(), "type": value.format, "at": value.shape},
+    types.MappingProxyType: lambda value: {"pairs": dict(value)},
+    types.ModuleType: lambda value: {"content": Unread(value.__name__)},
+    **dict.fromkeys(
+        map(type, ({}.keys(), {}.values(), {}.items())), lambda value: {"items": [*value]}
+    ),
+}
+
+
+_WITH_VALUE: Final = (*ALL_BASES, BaseException, np.generic)
+
+
 class StandIn:
     r"""A placeholder for an object in another process, equal only to itself.
 
@@ -430,9 +451,9 @@ def attributes_of(output: Any) -> dict[str, Any]:
 
     An object in an attribute is a dict of its class and its own attributes, up to 1000 objects and
     50 levels; beyond that, and without data, it is :class:`Unread` (:func:`unread_attributes`). The
-    attributes of a class that is defined in a function are also read. There are none for members of
-    an enum, for tables (:func:`table_of`), and for objects of Python's own classes except
-    exceptions, because these may cache a text or a hash in an attribute.
+    attributes of a class that is made by each call are also read. An object of the classes of
+    Python and of libraries of tables, or without attributes, has the parts of its pickled state.
+    There are none for members of an enum and for tables (:func:`table_of`).
     """
     if isinstance(output, StandIn):
         return output.own
@@ -452,7 +473,8 @@ def unread_attributes(output: Any) -> list[str]:
 
     def search(value: Any, path: str) -> None:
         if isinstance(value, Unread):
-            found.append(f"{path} ({value.kind})")
+            where = path.removesuffix(".content")
+            found.append(where if where == value.kind else f"{where} ({value.kind})")
         if type(value) in (dict, list, tuple):
             for name, item in value.items() if type(value) is dict else enumerate(value):
                 search(item, f"{path}.{name}")
@@ -474,31 +496,83 @@ def _own_attributes(value: Any) -> dict[str, Any]:
     kind = type(value)
     if isinstance(value, type):
         return _of_local_classes(value)
-    library = str(kind.__module__).partition(".")[0] in sys.stdlib_module_names
-    error = isinstance(value, BaseException)
-    if isinstance(value, enum.Enum) or (library and not error):
+    if isinstance(value, enum.Enum):
         return {}
-    found = (_of_exception(value) if error else {}) | _of_local_classes(kind)
-    state = object.__getstate__(value)
-    for part in state if isinstance(state, tuple) else (state,):
-        found |= part if type(part) is dict else {}
+    error = isinstance(value, BaseException)
+    found = _of_exception(value) if error else {}
+    if isinstance(value, defaultdict) and value.default_factory is not None:
+        found["default_factory"] = value.default_factory
+    if hasattr(kind, "n_unnamed_fields"):  # a tuple of C, some fields of which are not items
+        found |= value.__reduce__()[1][1]
+    # The classes of Python and pandas may cache a text or a hash in an attribute, but do not pickle
+    # it.
+    if error or str(kind.__module__).partition(".")[0] not in _PICKLED:
+        found |= _joined(object.__getstate__(value))
+    if not found and kind not in _BY_REPR and not isinstance(value, _WITH_VALUE):
+        found = _of_state(value)
+    return _of_local_classes(kind) | found
+
+
+def _of_state(value: Any) -> dict[str, Any]:
+    # The parts of an object's pickled state.
+    kind: Any = type(value)
+    reader = _STATES.get(kind)
+    if reader is not None:
+        return reader(value)
+    try:
+        by_class = copyreg.dispatch_table.get(kind)
+        reduced = value.__reduce_ex__(4) if by_class is None else by_class(value)
+    except Exception:  # noqa: BLE001 - code of any class
+        reduced = None
+    hidden = reduced is None or _is_local(kind)  # of a local class, no method is read
+    if type(reduced) is not tuple:
+        reduced = (None, ())
+    _, args, state, items, pairs = (*reduced, None, None, None)[:5]
+    parts = {
+        "args": tuple(item for item in args if item is not kind),
+        "state": None if _joined(state) else state,
+        "items": items and list(items),
+        "pairs": pairs and dict(pairs),
+    }
+    found = {name: part for name, part in parts.items() if part} | _joined(state)
+    text = "" if found else repr(value)
+    if "..." in text or (text != without_address(text) and hidden):
+        return {"content": Unread(kind.__qualname__)}
     return found
 
 
+def _joined(state: Any) -> dict[str, Any]:
+    # The attributes in a state: a dict, or that of the attributes and that of the slots.
+    both = state if type(state) is tuple else (state,)
+    return {name: item for part in both if type(part) is dict for name, item in part.items()}
+
+
 def _of_local_classes(kind: type) -> dict[str, Any]:
-    # A class in a function is made anew by each call, so its attributes may differ.
+    # A class that is made anew by each call, so that its attributes may differ.
     return {
         name: item
         for base in reversed(kind.__mro__)
-        if "<locals>" in base.__qualname__
+        if _is_local(base)
         for name, item in vars(base).items()
         if not name.startswith(("__", "_abc_")) and not hasattr(type(item), "__get__")
     }
 
 
+def _is_local(kind: type) -> bool:
+    # Whether a class is defined in a function, or made by ``type()``.
+    if not kind.__flags__ & _HEAP_TYPE:
+        return False
+    found: Any = sys.modules.get(kind.__module__)
+    if "<locals>" in kind.__qualname__ or found is None:
+        return found is not None or "<locals>" in kind.__qualname__
+    for part in kind.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is not kind
+
+
 def _of_exception(error: BaseException) -> dict[str, Any]:
     # The attributes of the built-in classes, such as __cause__ and filename. A traceback refers to
-    # all variables of the target.
+    # all variables of the target. The repr has the arguments, but may shorten those of other types.
     names = {
         name
         for base in type(error).__mro__
@@ -507,12 +581,14 @@ def _of_exception(error: BaseException) -> dict[str, Any]:
         if isinstance(item, types.MemberDescriptorType | types.GetSetDescriptorType)
     }
     found = {name: getattr(error, name, None) for name in sorted(names - _NOT_OF_EXCEPTION)}
+    if not _PLAIN.issuperset(map(type, error.args)):
+        found["args"] = error.args
     return {name: item for name, item in found.items() if item is not None}
 
 
 def _data(value: Any, seen: _Seen, depth: int) -> Any:
     kind = type(value)
-    if _is_data(value, depth) or isinstance(value, enum.Enum) or is_table(kind):
+    if _is_data(value, depth) or isinstance(value, enum.Enum | Unread) or is_table(kind):
         return value
     if id(value) in seen:
         return f"object {seen[id(value)][0]}"

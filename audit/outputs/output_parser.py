@@ -8,11 +8,12 @@ runs (``docs/proofs/confidence.md``).
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import operator
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, TypeAlias, cast
@@ -24,6 +25,7 @@ from audit.errors import Unreadable
 from audit.formats.shorten import shortened
 from audit.outputs.identity import (
     TEXTS,
+    StandIn,
     attributes_of,
     display_name,
     fields_of,
@@ -33,14 +35,18 @@ from audit.outputs.identity import (
     without_address,
     written,
 )
-from audit.outputs.tables import is_lazy, is_table
+from audit.outputs.tables import columns_of, is_arrow, is_lazy, is_table
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
+
+UNREAD: Final = "parts without plain data were not measured"
+r"""The beginning of a warning about outputs that were not read as a whole."""
 
 Outputs: TypeAlias = NDArray[Any] | list[Any]
 
 _DEEPEST: Final = 50
 _MOST_GROUPS: Final = 1000
+_EXAMPLES: Final = 8
 _RARE: Final = 10**9  # independent runs cause a warning with probability at most 1/_RARE
 _MOST_BITS: Final = 14_000  # above this, integers have more digits than Python prints
 _KINDS: Final[dict[type, str]] = {int: "int", float: "float", bool: "bool", str: "str"}
@@ -80,16 +86,13 @@ def require_readable(output: object) -> None:
     if type(output) is int:
         _require_code(output)
         return
-    if isinstance(output, Iterator | Coroutine):
-        if isinstance(output, Coroutine):
-            output.close()
-        raise Unreadable(f"returned a {type(output).__name__}, which is not an output")
     for depth, level in enumerate(_levels(output)):
         if depth == _DEEPEST:
             raise Unreadable(f"returned a {type(output).__name__} nested deeper than {_DEEPEST}")
         for item in level:
             if type(item) not in _HARMLESS:
                 _require_code(item)
+                _require_no_iterator(item, output)
 
 
 def _require_code(item: object) -> None:
@@ -110,6 +113,16 @@ def _require_code(item: object) -> None:
     except Exception as error:
         raised = type(error).__name__
         raise Unreadable(f"returned a {name} whose {tried} raises {raised}") from error
+
+
+def _require_no_iterator(item: object, output: object) -> None:
+    if not isinstance(item, Iterator | AsyncIterator | Coroutine):
+        return
+    if isinstance(item, Coroutine):
+        item.close()
+    name = type(item).__name__
+    found = name if item is output else f"{type(output).__name__} that contains a {name}"
+    raise Unreadable(f"returned a {found}, which is not an output")
 
 
 def _has_hash(item: object) -> bool:
@@ -138,7 +151,12 @@ def _elements(output: object) -> Iterable[object]:
         case list() | tuple() | set() | frozenset():
             return output
         case np.ndarray() if output.dtype.hasobject:
-            return cast("list[object]", output.ravel().tolist())
+            return cast("list[object]", np.ma.getdata(output).ravel().tolist())
+        case _ if dataclasses.is_dataclass(output) or isinstance(output, StandIn):
+            return (item for _, item in fields_of(output) or ())
+        case _ if is_table(type(output)) and not is_arrow(type(output)):
+            objects = (c for c in columns_of(output) if str(c.dtype).lower() == "object")
+            return chain.from_iterable(map(list, objects))
         case _:
             return ()
 
@@ -327,20 +345,18 @@ def _all_different(outputs: Outputs) -> list[str]:
 
 
 def _unread(outputs: Outputs) -> list[str]:
-    # The warning is based on one output of each class.
+    # The warning is based on a few objects of each class.
     if isinstance(outputs, np.ndarray):
         return []
-    one_of_each = {type(output): output for output in outputs}.values()
-    items = (item for output in one_of_each for level in _levels(output) for item in level)
-    found = {
-        path: None
-        for item in items
-        if type(item) not in _HARMLESS
-        for path in unread_attributes(item)
-    }
-    if not found:
-        return []
-    return [f"attributes without plain data were not measured: {', '.join([*found][:4])}"]
+    found: dict[str, None] = {}
+    seen: Counter[type] = Counter()
+    for output in outputs:
+        for item in chain.from_iterable(_levels(output)):
+            kind: type = type(item)
+            if kind not in _HARMLESS and kind is not int and seen[kind] < _EXAMPLES:
+                seen[kind] += 1
+                found |= dict.fromkeys(unread_attributes(item))
+    return [f"{UNREAD}: {', '.join([*found][:4])}"] if found else []
 
 
 def _dependent(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:

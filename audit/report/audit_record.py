@@ -216,7 +216,7 @@ class AuditRecord(Result):
 
     @computed("why there is no resolution although something was measured", before="features")
     def unresolved(self) -> str | None:
-        return unresolved(self.coverage)
+        return unresolved(self.coverage, self.warnings)
 
     @computed(
         '"values" if values refute, otherwise the refuting cause: "floating-point", "time" or '

@@ -175,4 +175,6 @@ class AuditReport(AuditRecord):
     @property
     def blind_spot(self) -> str:
         r"""A sentence on the violations that these runs could have missed."""
-        return blind_spot(self.resolution, self.coverage, verdict=self.verdict)
+        return blind_spot(
+            self.resolution, self.coverage, verdict=self.verdict, unresolved=self.unresolved
+        )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from audit.claims.tested_claim import format_rational
 from audit.claims.verdicts import VerdictWord, cause_of, format_p_value
 from audit.formats.result import format_share
-from audit.statistical_tests.coverage import unmeasured_pairs, unresolved, unseen
+from audit.statistical_tests.coverage import unmeasured_pairs, unseen
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
 
@@ -87,7 +87,11 @@ def meaning(
 
 
 def blind_spot(
-    resolution: float, coverage: Sequence[Coverage], *, verdict: VerdictWord | None = None
+    resolution: float,
+    coverage: Sequence[Coverage],
+    *,
+    verdict: VerdictWord | None,
+    unresolved: str | None,
 ) -> str:
     r"""The violations that these runs could have missed; probabilities are rounded up."""
     if verdict == "nothing_measured":
@@ -95,8 +99,8 @@ def blind_spot(
         several = any(each.pair for each in coverage)
         where = f" on pair {first.pair + 1}" if first and several else ""
         return f"everything{where}: {first.reason if first else 'no run was drawn'}"
-    if not math.isfinite(resolution) and (why := unresolved(coverage)) is not None:
-        return f"not known: {why}"
+    if not math.isfinite(resolution) and unresolved is not None:
+        return f"not known: {unresolved}"
     if not math.isfinite(resolution):
         return "everything: the runs are too few to refute anything reliably"
     cases = format_share(resolution)

@@ -21,6 +21,7 @@ from typing import Final
 
 from audit.claims.verdicts import TRAINING
 from audit.features.maps import is_unread
+from audit.outputs.output_parser import UNREAD
 from audit.statistical_tests.event import Tally
 from audit.statistical_tests.fixed_sample_test import WEIGHTS
 
@@ -170,13 +171,15 @@ def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
     return found
 
 
-def unresolved(coverage: Sequence[Coverage]) -> str | None:
+def unresolved(coverage: Sequence[Coverage], warnings: Sequence[str] = ()) -> str | None:
     r"""Why there is no resolution although some views were measured; None otherwise.
 
     An output that only one dataset gives is detectable among repeated or ordered outputs, but a
-    learned score or a column may hide it.
+    learned score or a column may hide it, and so may a part that was not read.
     """
     measured = [each for each in coverage if each.measured]
+    if measured and any(UNREAD in warning for warning in warnings):
+        return "parts of the outputs hold no plain data, and were not read (see the warning)"
     if not measured or not all(each.partial for each in measured):
         return None
     return (

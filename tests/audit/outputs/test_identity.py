@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import hashlib
+import io
 import math
 import threading
+import types
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -12,6 +17,7 @@ from pathlib import PurePath
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +26,7 @@ from audit.claims.tested_claim import Claim
 from audit.outputs import identity as told
 from audit.outputs.copies import captured
 from audit.outputs.identity import identity
-from audit.outputs.output_parser import Outputs, join
+from audit.outputs.output_parser import UNREAD, Outputs, join
 from audit.outputs.reading import NumberLine, read
 from audit.outputs.rows import row_of
 from audit.outputs.wire import Objects, pack, unpack
@@ -35,10 +41,14 @@ from tests.support.audit.distinct_constants import (
     Bare,
     Hidden,
     Own,
+    Point,
     Silent,
+    element,
     failed,
     labelled,
     local,
+    queued,
+    sized,
     tagged,
     under_mask,
 )
@@ -139,6 +149,11 @@ EQUAL = [
     (Own(1), Own(1)),
     (Hidden(1), Hidden(1)),
     (Silent(threading.Lock()), Silent(threading.Lock())),  # named in the report
+    (element("1"), element("1")),
+    (sized(1), sized(1)),
+    (queued(1), queued(1)),
+    (type("A", (), {"x": 1})(), type("A", (), {"x": 1})()),
+    ((ctypes.c_int * 2)(1, 2), (ctypes.c_int * 2)(1, 2)),
 ]
 
 
@@ -181,6 +196,63 @@ def test_the_report_names_the_attributes_that_were_not_read() -> None:
     assert "Silent.lock (lock)" in found
     (found,) = noted(lambda n: Silent(n, deep=_chain(60, n)))
     assert "(Silent)" in found
+
+
+class Elided:
+    """An object that can only be read by its repr, which omits its value."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "Elided(1, ..., 3)"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda n: lambda: n,
+        lambda n: hashlib.sha256(bytes([n])),
+        lambda n: {"a": threading.local()},
+        lambda n: types.ModuleType("a"),
+        lambda n: defaultdict(lambda: n),
+        lambda n: [Hidden(1, lambda: n)],
+        lambda n: Elided(),
+        lambda n: type("A", (), {"value": lambda self: n})(),
+    ],
+    ids=range(8),
+)
+def test_objects_that_hold_no_data_are_named_and_leave_no_blind_spot(made: Any) -> None:
+    plan, function = replace(PLAN, runs=2000), functools.partial(_noisy, made)
+    report = sample(Scalar(spelling="objects", function=function), plan)
+    assert (report.verdict, report.resolution) == ("not_refuted", math.inf)
+    assert any(each.startswith(UNREAD) for each in report.warnings)
+    assert report.blind_spot.startswith("not known: parts of the outputs hold no plain data")
+    twin = Scalar(spelling="noise", function=functools.partial(_noisy, lambda _: Silent(1)))
+    report = sample(twin, plan)
+    assert (report.verdict, report.resolution < 1, report.warnings) == ("not_refuted", True, ())
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda n: (item for item in [n]),
+        lambda n: {"rows": zip([n])},
+        lambda n: (1, [io.StringIO(str(n))]),
+        lambda n: Hidden(1, iter([n])),
+        lambda n: Point(1, [Hidden(1, map(str, [n]))]),
+        lambda n: pd.DataFrame({"a": pd.Series([iter([n])], dtype=object)}),
+    ],
+    ids=range(6),
+)
+def test_an_iterator_is_refused_at_any_depth(made: Any) -> None:
+    function = functools.partial(_noisy, made)
+    report = sample(Scalar(spelling="iterators", function=function), PLAN)
+    assert report.error is not None
+    assert "which is not an output" in report.error.reason
+
+
+def _noisy(made: Any, dataset: int, rng: Any) -> Any:
+    return [int(rng.integers(2)), made(dataset)]
 
 
 def _one_of(made: Any, dataset: int, rng: Any) -> Any:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+import ctypes
 import dataclasses
 import datetime as dt
 import enum
 import math
-from collections import namedtuple
+import os
+import re
+import time
+from collections import defaultdict, deque, namedtuple
 from decimal import Decimal
+from email.message import EmailMessage
 from fractions import Fraction
 from pathlib import PurePath
+from queue import Queue
+from tarfile import TarInfo
 from typing import Any, NamedTuple
+from urllib.request import Request
+from xml.etree.ElementTree import Element
 
 import numpy as np
 
@@ -170,6 +180,30 @@ def under_mask(value: Any, note: Any = None, **options: Any) -> Any:
     return found
 
 
+def element(text: str) -> Any:
+    found = Element("a")
+    found.text = text
+    return found
+
+
+def sized(size: int) -> TarInfo:
+    found = TarInfo("a")
+    found.size = size
+    return found
+
+
+def queued(item: object) -> Any:
+    found: Queue[object] = Queue()
+    found.put(item)
+    return found
+
+
+def mailed(text: str) -> EmailMessage:
+    found = EmailMessage()
+    found.set_content(text)
+    return found
+
+
 RECORDS: Any = np.ones(2, [("x", int)]).view(np.recarray)
 RECORD = [("a", int), ("b", float)]
 UTC, LATE = dt.UTC, dt.timezone(dt.timedelta(hours=1))
@@ -244,6 +278,15 @@ APART: list[tuple[Any, Any]] = [
     (RECORDS.view(np.ndarray), np.asarray(RECORDS).view([("x", int)])),
     (wide(1)[None].view(np.matrix), wide(2)[None].view(np.matrix)),
     (Silent(wide(1).astype(object)), Silent(wide(2).astype(object))),
+    (ValueError(wide(1)), ValueError(wide(2))), (deque([Silent(1)]), deque([Silent(2)])),
+    (re.match("a", "a 1"), re.match("a", "a 2")), (memoryview(b"1"), memoryview(b"2")),
+    (defaultdict(int), defaultdict(float)), (element("1"), element("2")), (sized(1), sized(2)),
+    (os.stat_result(range(10), {"st_atime_ns": 1}), os.stat_result(range(10), {"st_atime_ns": 2})),
+    (time.struct_time(range(9), {"tm_zone": "a"}), time.struct_time(range(9), {"tm_zone": "b"})),
+    (type("A", (), {"x": 1}), type("A", (), {"x": 2})), (mailed("1"), mailed("2")),
+    (type("A", (), {"x": 1})(), type("A", (), {"x": 2})()), (queued(1), queued(2)),
+    ((ctypes.c_int * 2)(1, 2), (ctypes.c_int * 2)(1, 3)), (ast.parse("1"), ast.parse("2")),
+    (Request("http://a", b"1"), Request("http://a", b"2")),
 ]  # fmt: skip
 
 LINES = [
