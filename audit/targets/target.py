@@ -213,8 +213,11 @@ class Vectorised(Target):
 
         def outputs() -> Any:
             returned = self.function(dataset, n=block.sizes[world], rng=rng)
-            if isinstance(returned, np.ma.MaskedArray):
-                returned = returned.tolist()  # masked items become None
+            if isinstance(returned, np.ma.MaskedArray) and returned.ndim:
+                # Each output keeps the data under its mask, and the properties of the array.
+                returned = [returned[i, ...] for i in range(len(returned))]
+            elif type(returned) not in {np.ndarray, np.memmap} and isinstance(returned, np.ndarray):
+                returned = list(returned) if returned.ndim else returned
             holds_objects = isinstance(returned, np.ndarray) and returned.dtype.hasobject
             if isinstance(returned, list | tuple) or (holds_objects and returned.ndim):
                 for output in returned:

@@ -132,6 +132,30 @@ def test_arrays_that_differ_are_refuted(one: Any, other: Any) -> None:
     assert sample(Vectorised(spelling="arrays", function=constants), PLAN).verdict == "refuted"
 
 
+def masked_batch(n: int, rng: Any, under: int, fill: int) -> Any:
+    numbers = rng.integers(0, 3, n)
+    hidden = numbers == 1
+    return np.ma.array(np.where(hidden, under, numbers), mask=hidden, fill_value=fill)
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (lambda d, n, rng: masked_batch(n, rng, d, 7), "refuted"),
+        (lambda d, n, rng: masked_batch(n, rng, 1, 7 + d), "refuted"),
+        (lambda d, n, rng: masked_batch(n, rng, 1, 7), "not_refuted"),
+        (lambda d, n, rng: np.ones((n, 1), int).view((np.ndarray, np.matrix)[d]), "refuted"),
+        (lambda d, n, rng: rng.integers(0, 3, (n, 1)).view(np.matrix), "not_refuted"),
+    ],
+    ids=["under the mask", "fill value", "masked twin", "class", "matrix twin"],
+)
+def test_batches_keep_the_class_of_their_array_and_the_data_under_a_mask(
+    made: Any, expected: str
+) -> None:
+    target = Vectorised(spelling="batches", function=made)
+    assert sample(target, PLAN).verdict == expected
+
+
 EQUAL = [
     (math.nan, -math.nan),
     ("x", bytes([120]).decode()),

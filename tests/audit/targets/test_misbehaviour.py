@@ -174,11 +174,10 @@ def test_a_feature_has_the_same_time_limits(audit: Shell) -> None:
     assert failed(pressed)["reason"].startswith("raised KeyboardInterrupt at targets.py:")
 
 
-def test_masked_values_are_read_as_none(audit: Shell) -> None:
+def test_masked_values_are_read_with_their_mask(audit: Shell) -> None:
     answer = audit(*at("masked_in_b"), "--json")
     assert answer.code == 1
-    assert "None" in answer.json["witness"]["event"]
-    assert answer.json["warnings"][0].startswith("only dataset B gave None")
+    assert "mask=array(True)" in answer.json["witness"]["event"]
 
 
 def test_nan_is_an_output(audit: Shell) -> None:
