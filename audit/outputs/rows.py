@@ -60,7 +60,16 @@ r"""The codes that are not labels, with their names. Labels have larger codes.""
 MOST: Final = 2048
 r"""The number of separate columns; further columns are summed by the hash of their path."""
 
+EXACT: Final = " exact"
+r"""The end of the path of a label with what the number at that path does not represent: the rest of
+a number of more than 53 bits, the sign of a zero, or a written form.
+"""
+
 _FIRST: Final = 8
+_WHOLE: Final = 1 << 53
+_DENOMINATOR: Final = 10**6
+_DIGIT: Final = re.compile(r"\d")
+_LEADING: Final = re.compile(r"(?<![\d.])[1-9]\d*")
 _BUCKETS: Final = 512
 _MOST_LABELS: Final = 1 << 16
 NUMBER: Final = re.compile(r"(?<![0-9A-Za-z_.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
@@ -90,7 +99,7 @@ class Cells(list[tuple[str, Cell]]):
 
     def code(self, numbers: Iterable[tuple[str, int | float]]) -> None:
         for path, number in numbers:
-            self.append((path, number))
+            _number(number, path, self)
             self.coded.add(path)
 
 
@@ -110,7 +119,7 @@ def row_of(output: object) -> Row:
 def _walk(value: Any, path: str, cells: Cells) -> str:
     kind = type(value)
     if kind is float or kind is int:
-        cells.append((path, value))
+        _number(value, path, cells)
         return kind.__name__
     reader = _READERS.get(kind)
     if reader is not None:
@@ -137,21 +146,64 @@ def _walk(value: Any, path: str, cells: Cells) -> str:
     return f"{kind.__name__}{more}: {_text(without_address(repr(value)), path, cells)}"
 
 
+def _number(value: float, path: str, cells: Cells) -> None:
+    cells.append((path, value))
+    if value == 0.0 if type(value) is float else not -_WHOLE <= value <= _WHOLE:
+        _exact(_residue(value), path, cells)
+
+
+def _exact(text: str, path: str, cells: Cells) -> None:
+    # A label of what the number at a path does not represent, if there is anything.
+    if text:
+        cells.append((path + EXACT, text))
+
+
+def _residue(value: float) -> str:
+    if isinstance(value, float):
+        return "-0.0" if math.copysign(1.0, value) < 0.0 else ""
+    rest = value - int(as_float(value))
+    return str(rest) if rest else ""
+
+
+def _form(digits: str) -> str:
+    # The written form of a number if it is not that of Python: digits other than the first one are
+    # zeros, or all digits if a float has fewer.
+    number = int(digits) if digits.lstrip("+-").isdecimal() else float(digits)
+    if repr(number) == digits:
+        return _residue(number) if abs(number) > _WHOLE or not number else ""
+    if Decimal(digits) != Decimal(repr(number)) or (isinstance(number, int) and _residue(number)):
+        return digits
+    return _DIGIT.sub("0", _LEADING.sub("0", digits))
+
+
+def _uneven(array: NDArray[Any]) -> bool:
+    # Whether some number of an array differs from its float64, or is -0.0.
+    if array.dtype.kind != "f":
+        wide = array.dtype.kind in "iu" and array.dtype.itemsize == 8
+        return wide and bool(((array > _WHOLE) | (array < -_WHOLE)).any())
+    if array.dtype.itemsize > 8 and bool(((array != array.astype(float)) & ~np.isnan(array)).any()):
+        return True
+    return bool((np.signbit(array) & (array == 0.0)).any())
+
+
 def _fields(pairs: Iterable[tuple[Any, Any]], path: str, cells: Cells) -> str:
     parts = [f"{_named(key)}: {_walk(value, path + _step(key), cells)}" for key, value in pairs]
     return f"({', '.join(parts)})"
 
 
 @lru_cache(maxsize=4096)
-def _named(key: Hashable) -> str:
+def _known_name(key: str) -> str:
     return str(identity(key))
 
 
-@lru_cache(maxsize=4096)
+def _named(key: Hashable) -> str:
+    return _known_name(key) if type(key) is str else str(identity(key))
+
+
 def _step(key: Hashable) -> str:
     if isinstance(key, str) and key.isidentifier():
         return f".{key}"
-    return f"[{identity(key)}]"
+    return f"[{_named(key)}]"
 
 
 def _items(values: Iterable[Any], path: str, cells: Cells) -> str:
@@ -162,42 +214,65 @@ def _items(values: Iterable[Any], path: str, cells: Cells) -> str:
 
 def _set(value: Any, path: str, cells: Cells) -> str:
     numbers = [item for item in value if type(item) in {int, float}]
-    cells += [(f"{path}{{{i}}}", item) for i, item in enumerate(sorted(numbers))]
+    for i, item in enumerate(sorted(numbers)):
+        _number(item, f"{path}{{{i}}}", cells)
     texts = sorted(str(identity(item)) for item in value if type(item) not in {int, float})
     cells += [(f"{path}{{{text}}}", 1) for text in texts]
-    return f"{type(value).__name__} of {len(value)}"
+    wholes = sum(type(item) is int for item in numbers)
+    mixed = f" ({wholes} int)" if wholes else ""
+    return f"{type(value).__name__} of {len(value)}{mixed}"
 
 
 def _text(text: str, path: str, cells: Cells) -> str:
     r"""Read the numbers in a text: as words or after a sign or bracket, never within a word."""
     if text[:1] in {"{", "["} and (value := _of_json(text)) is not None:
         cells.texts.append(text)
-        return f"json {_walk(value, path, cells)}"
+        dense = text != json.dumps(value)
+        if dense and text != json.dumps(value, separators=(",", ":")):
+            _exact(NUMBER.sub(lambda match: _form_in(match[0]) or "#", text), path, cells)
+        return f"{'dense ' * dense}json {_walk(value, path, cells)}"
     lines = text.splitlines()
     if len(lines) > 1:
+        if "\n".join(lines) != text:
+            _exact(repr([line[-1:] for line in text.splitlines(keepends=True)]), path, cells)
         parts = [_text(line, f"{path}.line[{i}]", cells) for i, line in enumerate(lines)]
         return f"{len(parts)} lines"
-    found: list[int | float] = []
+    found: list[tuple[int | float, str]] = []
 
     def blanked(match: re.Match[str]) -> str:
         digits = match[0]
         if len(digits) > MOST_DIGITS or not math.isfinite(number := float(digits)):
             return digits
         whole = digits.lstrip("+-").isdecimal()
-        found.append(int(digits) if whole else number)
+        found.append((int(digits) if whole else number, _form(digits)))
         return "#" if whole else "#.#"
 
     cells.append((f"{path}.text", NUMBER.sub(blanked, text)))
     cells.texts.append(text)
-    cells += [(f"{path}.text[{i}]", number) for i, number in enumerate(found)]
+    for i, (number, form) in enumerate(found):
+        cells.append((f"{path}.text[{i}]", number))
+        _exact(form, f"{path}.text[{i}]", cells)
     return "text"
 
 
+def _form_in(digits: str) -> str:
+    fits = len(digits) <= MOST_DIGITS and math.isfinite(float(digits))
+    return _form(digits) if fits else digits
+
+
 def _of_json(text: str) -> Any:
+    # None if the text is not JSON, or if it has a key twice, of which only one would be read.
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_distinct)
     except (ValueError, RecursionError):
         return None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return found
 
 
 def _bytes(value: bytes | bytearray, path: str, cells: Cells) -> str:
@@ -230,13 +305,23 @@ def _complex(value: complex, path: str, cells: Cells) -> str:
 
 def _ratio(value: Fraction | Decimal, path: str, cells: Cells) -> str:
     finite = isinstance(value, Fraction) or value.is_finite()
-    cells.append((path, as_float(value) if finite else str(value)))
+    number = as_float(value) if finite else 0.0
+    cells.append((path, number if finite else str(value)))
+    if isinstance(value, Decimal) and finite:
+        _exact(_form_in(str(value)), path, cells)
+    elif isinstance(value, Fraction) and _nearest(number) != value:
+        _exact(str(value), path, cells)
     return type(value).__name__
+
+
+def _nearest(number: float) -> Fraction:
+    return Fraction(number).limit_denominator(_DENOMINATOR)
 
 
 def _date(value: dt.datetime, path: str, cells: Cells) -> str:
     at = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
     name = "datetime" if value.tzinfo is None else f"datetime {value.tzinfo}"
+    _exact("fold" if value.fold else "", path, cells)
     return _coded((at - _EPOCH) // _MICROSECOND, name, path, cells)
 
 
@@ -255,7 +340,7 @@ def _numpy(value: Any, path: str, cells: Cells) -> str:
         more = _fields(own.items(), path, cells) if own else ""
         shape = f"{outer}{value.shape}{more}"
         value = np.asarray(value)  # a matrix is never flat
-        if dtype.kind in "biuf" and dtype.itemsize <= 8:
+        if dtype.kind in "biuf" and dtype.itemsize <= 8 and not _uneven(value):
             cells += zip(_paths(path, value.shape), value.ravel().tolist(), strict=True)
             return f"{shape} of {name}"
         items = list(value.ravel()) if dtype.kind != "O" else value.ravel().tolist()
@@ -270,11 +355,17 @@ def _numpy(value: Any, path: str, cells: Cells) -> str:
             return str(dtype)
         return _coded(int(value.astype(np.int64)), str(dtype), path, cells)
     item = value.item()
+    if isinstance(item, np.complexfloating):
+        return f"{name}{_items((value.real, value.imag), path, cells)}"
     if isinstance(item, np.generic):  # a float with more digits
-        cells.append((path, float(value)))
+        number = float(value)
+        _number(number, path, cells)
+        rest = value - dtype.type(number)
+        _exact(repr(rest) if rest and math.isfinite(number) else "", path, cells)
         return str(name)
     inner = _walk(item, path, cells)
-    return f"np {inner}" if dtype.kind in "US" else str(name)
+    outer = "array() of " if isinstance(value, np.ndarray) else ""
+    return f"{outer}np {inner}" if dtype.kind in "USb" else f"{outer}{dtype}"
 
 
 def _table(name: str, table: Any, path: str, cells: Cells) -> str:
@@ -515,7 +606,7 @@ class Schema:
 
     def read(self, outputs: Outputs) -> Table:
         array = outputs if isinstance(outputs, np.ndarray) else _stacked(outputs)
-        if array is not None and array.dtype.kind in "biuf" and array.size:
+        if array is not None and array.dtype.kind in "biuf" and array.size and not _uneven(array):
             return self._of_array(array, outputs[0])
         rows = [row_of(output) for output in outputs]
         structures = np.array([self.code(row.structure) for row in rows], dtype=np.int32)
@@ -599,6 +690,10 @@ def _stacked(outputs: Sequence[Any]) -> NDArray[Any] | None:
         if len(set(map(len, outputs))) != 1 or set(map(type, items)) not in ({int}, {float}):
             return None
     try:
-        return np.array(outputs, dtype=np.float64)
+        found = np.array(outputs, dtype=np.float64)
     except OverflowError:
         return None
+    whole = type(outputs[0]) is int or (
+        found.ndim > 1 and found.size and type(outputs[0][0]) is int
+    )
+    return None if whole and bool((np.abs(found) >= _WHOLE).any()) else found

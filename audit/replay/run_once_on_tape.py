@@ -14,7 +14,7 @@ from audit.outputs.call_guard import RAISED, TimeUp, Watchdog, failure
 from audit.outputs.copies import captured, copies
 from audit.outputs.identity import identity, without_address
 from audit.outputs.output_parser import kind, require_readable
-from audit.outputs.rows import Cell, Row, row_of
+from audit.outputs.rows import EXACT, Cell, Row, row_of
 from audit.replay.rng_hooks import Session
 from audit.replay.tape import Changes, Draw, Tape
 from audit.targets.target import NoiseAdded, Scalar, Target, Vectorised
@@ -170,9 +170,11 @@ def _call(target: Target, dataset: Any, session: Session) -> Any:
 
 
 def _parts(row: Row) -> dict[str, Cell]:
-    if len(row.cells) <= _MOST_PARTS:
-        return dict(row.cells)
-    return {path: cell for path, cell in row.cells if is_label(cell)}
+    # Numbers are compared exactly, so labels of what their floats do not represent are left out.
+    cells = [(path, cell) for path, cell in row.cells if not path.endswith(EXACT)]
+    if len(cells) <= _MOST_PARTS:
+        return dict(cells)
+    return {path: cell for path, cell in cells if is_label(cell)}
 
 
 def is_label(cell: Cell) -> bool:

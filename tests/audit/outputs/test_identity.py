@@ -88,7 +88,8 @@ def test_constants_that_differ_between_datasets_are_refuted(one: Any, other: Any
 def test_constants_that_differ_are_refuted_in_another_process(one: Any, other: Any) -> None:
     def seen(value: Any) -> tuple[Any, ...]:
         reading, code = read([value]), int(read([value]).codes[0])
-        return identity(value), reading.names[code] if code >= 0 else reading.numbers.listed()
+        number = reading.names[code] if code >= 0 else reading.numbers.listed()
+        return identity(value), number, _told(value)
 
     known = dict[int, Any]()
     objects = Objects(shared=True)
@@ -97,6 +98,18 @@ def test_constants_that_differ_are_refuted_in_another_process(one: Any, other: A
     assert seen(captured(one)) == seen(one)
     for here, there in ((first, second), (one, other)):
         assert all(a != b for a, b in zip(seen(here), seen(there), strict=True))
+
+
+def _told(value: Any) -> str:
+    # The structure and cells of a row, in which nan equals nan and -0.0 equals 0.0.
+    row = row_of(value)
+    return str((row.structure, [(path, cell or 0) for path, cell in row.cells]))
+
+
+@pytest.mark.parametrize(("one", "other"), LINES, ids=map(str, range(len(LINES))))
+def test_texts_that_differ_have_different_rows(one: str, other: str) -> None:
+    assert _told(one) != _told(other)
+    assert _told([one, b"\xff"]) != _told([other, b"\xff"])
 
 
 @by_day(7)

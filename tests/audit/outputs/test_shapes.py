@@ -13,6 +13,7 @@ import math
 import re
 import struct
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -20,6 +21,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import pytest
 
+from audit.outputs.rows import EXACT, row_of
 from audit.report.audit_report import AuditReport
 from audit.run_audit import audit
 from tests.effort import by_day
@@ -254,3 +256,41 @@ def test_a_witness_names_the_part_of_the_output(name: str, words: str) -> None:
     found = audited(name, broken=True)
     assert found.witness is not None
     assert re.fullmatch(words, found.witness.event)
+
+
+LABELS = {
+    "integer": (2**60, 2**60 + 1),
+    "fraction": (Fraction(10**30, 3), Fraction(10**30 + 1, 3)),
+    "zero": (0.0, -0.0),
+    "text": ("7 of 1.0", "007 of 1.00"),
+    "long text": (f"{10**30}", f"{10**30 + 1}"),
+    "JSON": ('{"a": 1.0}', '{"a": 1.00}'),
+    "repeated key": ('{"a": 1, "a": 2}', '{"a": 2}'),
+    "line ends": ("a\nb", "a\r\nb"),
+    "bytes": (b"1.0", b"1.00"),
+    "set": ({1.0}, {1}),
+    "clongdouble": (np.clongdouble(1), np.clongdouble(1 + 1j)),
+    "longdouble": (np.longdouble(1), np.longdouble(1) + np.finfo(np.longdouble).eps),
+    "keys": ({True: 1}, {1.0: 1}),
+    "zero keys": ({0.0: 1}, {-0.0: 1}),
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_what_a_float_does_not_represent_is_refuted_next_to_noise(name: str) -> None:
+    values = LABELS[name]
+    for sizes, verdict in ((values, "refuted"), (values[:1] * 2, "not_refuted")):
+        found = audit(
+            lambda d, rng, sizes=sizes: [rng.normal(), sizes[d]],
+            "epsilon=1", pair=(0, 1), runs=1500, seed=2, floats="ignore",
+        )  # fmt: skip
+        assert found.verdict == verdict
+
+
+def test_ordinary_outputs_have_no_labels_of_their_numbers() -> None:
+    ordinary: list[Any] = [
+        *([1, -2.5, math.inf, math.nan, 10**15, 0.1], {1.5, 2}, "mean 0.25 of 7 in 1e-07"),
+        *('{"a": 0.5, "b": [1, 2]}', '{"a":0.5}', "a 1\nb 2.5", Fraction(1, 3), Decimal("0.25")),
+        *(np.arange(3), np.array([0.5, math.nan]), np.datetime64("2024-01-01", "ns")),
+    ]
+    assert [path for path, _ in row_of(ordinary).cells if path.endswith(EXACT)] == []
