@@ -296,7 +296,13 @@ class Table:
         if not (kind.is_integer() or dates or kind in words):
             reason = f"contains {kind}, but must contain text, integers or dates"
             raise InvalidParameter("column", column, reason)
-        return polars.col(column).cast(polars.String, strict=False)
+        text = polars.col(column)
+        # The cast of a time omits its nanoseconds.
+        return (
+            text.dt.to_string("iso")
+            if kind == polars.Time
+            else text.cast(polars.String, strict=False)
+        )
 
     def _number(self, column: str) -> Any:
         polars, kind = _polars(), self._kind(column)
@@ -382,20 +388,25 @@ def _counting(users: Any, most: int, key: bytes) -> Booleans:
 
 
 def _converted(frame: Any, name: str) -> Any:
-    # Other libraries may hold values that no Polars column can contain, such as 1 and "x".
+    # Other libraries may hold values that no Polars column can contain, such as 1 and "x". Polars
+    # panics at decimals of 256 bits, and a panic is no Exception and prints its stack.
+    reason = "contains values of several types, or of an unsupported type"
+    for column in getattr(frame.to_native(), "schema", ()):
+        if "decimal256" in str(getattr(column, "type", "")):
+            raise InvalidParameter("column", column.name, reason)
+    panic = _polars().exceptions.PanicException
     try:
         return frame.to_polars()
-    except Exception as error:  # noqa: BLE001 - any error of the library of the frame
+    except (Exception, panic) as error:  # noqa: BLE001 - any error of the library of the frame
         for column in frame.columns:
             try:
                 frame.select(column).to_polars()
-            except Exception:  # noqa: BLE001 - as above
-                reason = "contains values of several types, or of an unsupported type"
+            except (Exception, panic):  # noqa: BLE001 - as above
                 raise InvalidParameter("column", column, reason) from None
         raise InvalidParameter("table", name, f"cannot be read: {_line_of(error)}") from None
 
 
-def _line_of(error: Exception) -> str:
+def _line_of(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import date, timedelta
+from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -431,3 +432,22 @@ def test_a_row_with_more_cells_than_the_header_is_refused(tmp_path: Path, query:
     text = "name,user,city,x\nHopper, Ada,u1,rome,1\nHopper, Eve,u1,rome,1\nPy,u2,rome,1\n"
     with pytest.raises(InvalidParameter, match="line 2 has 5 cells, but the header has 4"):
         release(query, written(tmp_path, text), SCOPE, Target(epsilon=1))
+
+
+def test_times_that_differ_in_nanoseconds_are_different_users() -> None:
+    times = pl.Series([0, 1, 1_000_000]).cast(pl.Time)
+    rows = Table.of(pl.DataFrame({"user": times}))
+    assert len(rows.users(SCOPE)) == 3
+    same = Table.of(pl.DataFrame({"user": pl.Series([1, 1, 1]).cast(pl.Time)}))
+    assert len(same.users(SCOPE)) == 1
+
+
+def test_decimals_of_256_bits_are_refused_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    wide, narrow = (
+        pa.table({"user": ["ada"], "x": pa.array([Decimal("1.5")], kind)})
+        for kind in (pa.decimal256(50, 3), pa.decimal128(30, 3))
+    )
+    line = refusal(lambda: Table.of(wide))
+    assert line.startswith("column = x: contains values of several types")
+    assert Table.of(narrow).columns == ("user", "x")
+    assert capfd.readouterr().err == ""
