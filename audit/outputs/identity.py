@@ -58,7 +58,7 @@ _CONTAINERS: Final = frozenset({list, tuple, dict, set, frozenset})
 _DEEPEST: Final = 50
 _MOST_OBJECTS: Final = 1000
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
-_NOT_OF_EXCEPTION: Final = frozenset({"args", "__dict__", "__suppress_context__", "__traceback__"})
+_NOT_OF_EXCEPTION: Final = frozenset({"args", "__dict__", "__traceback__"})
 _ADDRESS: Final = re.compile(r" (?:at|@) 0x[0-9a-fA-F]+")
 _PICKLED: Final = sys.stdlib_module_names | LIBRARIES
 _HEAP_TYPE: Final = 1 << 9
@@ -583,7 +583,7 @@ def _of_exception(error: BaseException) -> dict[str, Any]:
     found = {name: getattr(error, name, None) for name in sorted(names - _NOT_OF_EXCEPTION)}
     if not _PLAIN.issuperset(map(type, error.args)):
         found["args"] = error.args
-    return {name: item for name, item in found.items() if item is not None}
+    return {name: item for name, item in found.items() if item is not None and item is not False}
 
 
 def _data(value: Any, seen: _Seen, depth: int) -> Any:

@@ -135,9 +135,13 @@ def noted(note: Any) -> Noted:
     return found
 
 
-def failed(*args: Any, cause: Any = None, context: Any = None, note: str = "") -> Exception:
+def failed(
+    *args: Any, cause: Any = None, context: Any = None, note: str = "", hides: bool = False
+) -> Exception:
     found = OSError(*args) if args else ValueError("no")
-    found.__cause__, found.__context__ = cause, context
+    if cause is not None:
+        found.__cause__ = cause
+    found.__context__, found.__suppress_context__ = context, hides or cause is not None
     if note:
         found.add_note(note)
     return found
@@ -267,7 +271,7 @@ APART: list[tuple[Any, Any]] = [
     (np.ma.masked, np.ma.array(0.0, mask=True)), (tagged(1), tagged(2)),
     (failed(note="a"), failed(note="b")), (failed(cause=KeyError(1)), failed(cause=KeyError(2))),
     (failed(context=failed(note="a")), failed(context=failed(note="b"))),
-    (failed(2, "no", "a"), failed(2, "no", "b")),
+    (failed(2, "no", "a"), failed(2, "no", "b")), (failed(), failed(hides=True)),
     (ExceptionGroup("no", [failed(note="a")]), ExceptionGroup("no", [failed(note="b")])),
     (local(1), local(2)), (type(local(1)), type(local(2))), (local(1, int), local(2, int)),
     (labelled(1), labelled(2)), (Point(1, 2), Stated(1, 2)), ([Point(1, 2)], [Stated(1, 2)]),
