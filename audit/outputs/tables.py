@@ -34,8 +34,8 @@ class Table:
 
     ``fixed`` has the other parts of the structure by their descriptions: names, types, the labels
     of rows, the class, type, names, frequency and range of each index of pandas, and the lengths of
-    the chunks of Arrow. ``more`` has what the values need not contain: categories, levels, flags and
-    attributes.
+    the chunks of Arrow. ``more`` has what the values need not contain: categories, levels, flags
+    and attributes.
     """
 
     columns: tuple[Hashable, ...]
@@ -135,7 +135,10 @@ def _chunks(column: Any) -> list[Any]:
 
 
 def _details(field: Any) -> dict[str, Any]:
-    return {"nullability": None if field.nullable else False, "metadata": dict(field.metadata or {})}
+    return {
+        "nullability": None if field.nullable else False,
+        "metadata": dict(field.metadata or {}),
+    }
 
 
 def _dictionaries(column: Any) -> dict[str, Any]:
