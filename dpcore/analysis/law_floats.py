@@ -1,8 +1,9 @@
 r"""Floating-point functions of laws without a proven float formula, and guesses for quantiles.
 
 The value at an isolated integer is rounded once from its own ball (:func:`pointwise`). Values at
-many neighbouring integers are computed as a run (:func:`by_runs`): balls of the masses, and of the
-tails at both ends, from which sums give the other tails. Runs are cached.
+many consecutive integers are computed together, as a run (:func:`by_runs`): the masses of the run
+and the tails at its two ends as balls (:mod:`dpcore.numbers.enclosure`), the other tails as sums of
+these. Runs are cached.
 :func:`normal_guess` and :func:`closer` only affect speed: quantiles are certified afterwards.
 """
 
@@ -36,7 +37,7 @@ Column = Literal["pmf", "cdf", "sf"]
 
 
 class RunLaw(Hashable, Protocol):
-    r"""A law that provides many neighbouring masses at once, in addition to its balls."""
+    r"""A law that computes the masses of consecutive integers together, as balls."""
 
     def pmf_ball(self, k: int) -> arb: ...
     def cdf_ball(self, k: int) -> arb: ...
@@ -47,7 +48,7 @@ class RunLaw(Hashable, Protocol):
 
 
 class ByRatios:
-    r"""The masses of a law from the ratios of neighbouring ones."""
+    r"""The masses of a law, from the ratios of the masses of consecutive integers."""
 
     __slots__ = ()
 

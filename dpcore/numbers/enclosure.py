@@ -1,9 +1,9 @@
 r"""Enclosures: proven lower and upper bounds on a real number.
 
 An :class:`Enclosure` states ``lower <= x <= upper`` with exact rational (or infinite) bounds, which
-are not rounded. It is computed by ball arithmetic (``arb`` of python-flint, Johansson 2017): every
-operation returns a ball that contains the true result, at any working precision, so precision
-affects the width and never the correctness.
+are not rounded. It is computed by ball arithmetic (``arb`` of python-flint, Johansson 2017): a ball
+is an interval given by a midpoint and a radius, and every operation returns a ball that contains
+the true result. The working precision affects the width of the result and never its correctness.
 """
 
 from __future__ import annotations
