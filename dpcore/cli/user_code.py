@@ -22,8 +22,9 @@ from dpcore.errors import InvalidParameter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserCode:
-    r"""User code given as ``spelling``; errors name ``argument``.
+    r"""User code that is given by its name, ``spelling``, as the value of ``argument``.
 
+    Error messages refer to ``argument``.
     ``prefix`` starts the module name of a file, because the file may have the name of a library.
     ``failed`` converts an exception during the import, with the folder of the code, to an error.
     """

@@ -73,7 +73,7 @@ class Staircase(SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""True iff the sensitivity is 1: wider steps have equal masses after unequal ones."""
+        r"""True iff the sensitivity is 1: on a wider step, equal masses follow a drop."""
         return self.sensitivity == 1
 
     @property

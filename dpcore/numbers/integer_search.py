@@ -61,4 +61,4 @@ def ceiling(compute: Callable[[], arb]) -> int:
         if found is not None:
             return int(found)
         bits *= 2
-    raise PrecisionExhausted(f"a ceiling is undecided with {_MOST_BITS} bits of precision")
+    raise PrecisionExhausted(f"{_MOST_BITS} bits of precision do not determine the ceiling")

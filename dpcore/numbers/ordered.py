@@ -20,8 +20,9 @@ _NUMBERS = (int, float, Fraction, Decimal)
 class Ordered:
     r"""A base class for ``<``, ``<=``, ``>`` and ``>=`` with numbers and other intervals.
 
-    A float is read by its shortest decimal form: 0.1 is one tenth. ``==`` with a number and
-    ``bool`` raise :class:`TypeError`; an undecided comparison raises :class:`Undecided`.
+    A float is read by its shortest decimal form: 0.1 is one tenth. Comparing an interval with a
+    number by ``==``, or using an interval as a truth value, raises :class:`TypeError`; an undecided
+    comparison raises :class:`Undecided`.
     """
 
     __slots__ = ()

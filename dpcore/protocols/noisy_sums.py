@@ -311,7 +311,7 @@ class ShuffledPure(_Shared):
     >>> protocol.sum_mechanism(16).noise
     DiscreteLaplace(scale=64)
 
-    Raises :class:`InvalidParameter` for a share that is not a PolyaDifference.
+    Raises :class:`InvalidParameter` for a share other than PolyaDifference or DiscreteLaplace.
     """
 
     name: ClassVar[str] = "shuffled-pure"
@@ -319,7 +319,10 @@ class ShuffledPure(_Shared):
     def __post_init__(self) -> None:
         ModularSum.__post_init__(self)
         if not isinstance(self.share, (PolyaDifference, DiscreteLaplace)):
-            reason = "must be a PolyaDifference: Theorem 3 holds for pure-DP noise"
+            reason = (
+                "must be PolyaDifference or DiscreteLaplace, because Theorem 3 of Chowdhury and "
+                "Zhou (arXiv 2206.05772) needs pure-DP noise"
+            )
             raise InvalidParameter("share", self.share, reason)
 
     def sum_mechanism(self, honest: int) -> Mechanism:

@@ -96,7 +96,7 @@ def certified_threshold(value: arb, exact: Callable[[], arb]) -> int:
     bits = 2 * ctx.prec
     if bits > _MOST_BITS:
         raise PrecisionExhausted(
-            f"a probability is undecided at {_MOST_BITS} bits: change the parameters"
+            f"{_MOST_BITS} bits of precision do not determine a probability; change the parameters"
         )
     with precision(bits):
         return certified_threshold(exact(), exact)
