@@ -100,7 +100,7 @@ class Odometer:
                 return AtAllTimes(
                     epsilon=held[0],
                     delta=Fraction(0),
-                    theorem="the loss never exceeds the sum of epsilon (Rogers et al. 2016)",
+                    theorem="the loss is at most the sum of the epsilons (Rogers et al. 2016)",
                 )
             case RdpFilter():
                 epsilon, rest = self._orders(self.filter, held), Fraction(0)

@@ -149,7 +149,7 @@ def _short(text: str) -> int:
 
 
 def rational(where: str, value: object) -> Fraction:
-    r"""Parse a rational >= 0 in lowest terms, as text of at most 2000 characters."""
+    r"""Parse ``value``, a text of at most 2000 characters: a rational >= 0 in lowest terms."""
     text = text_of(where, value)
     if _RATIONAL.fullmatch(text) and str(exact := Fraction(text)) == text:
         return exact
@@ -157,7 +157,7 @@ def rational(where: str, value: object) -> Fraction:
 
 
 def text_of(where: str, value: object) -> str:
-    r"""Parse ASCII text of 1 to 2000 characters."""
+    r"""Return ``value`` if it is ASCII text of 1 to 2000 characters, else raise an error."""
     if not isinstance(value, str) or not 0 < len(value) <= _MOST_LETTERS or not value.isascii():
         raise Malformed(where, f"must be ASCII text of 1 to {_MOST_LETTERS} characters")
     return value

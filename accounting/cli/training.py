@@ -291,7 +291,7 @@ def check(
     event: Path = option(
         "FILE",
         'An event of dp-accounting as JSON: class_name and fields, e.g. {"class_name": '
-        '"GaussianDpEvent", "noise_multiplier": 1.1}; or the output of --json of another command.',
+        '"GaussianDpEvent", "noise_multiplier": 1.1}; or what another command prints with --json.',
         default=...,
     ),
     delta: str = option("DELTA", "The delta of both epsilons.", default=...),

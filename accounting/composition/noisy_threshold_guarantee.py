@@ -80,7 +80,9 @@ def least_threshold(noise: Noise, delta: RationalLike, rows_per_user: int) -> in
 def threshold_guarantee(mechanism: NoisyThreshold) -> Composition:
     r"""The guarantee of the noisy counts, with delta for revealing a key.
 
-    An upper bound: rows under a user's own keys do not change the count of a shared key.
+    An upper bound that need not be tight. The guarantee of the counts allows for all rows of a user
+    under keys that others have too, delta for all rows under keys of this user alone; no user can
+    attain both.
     """
     noise = mechanism.mechanism.noise
     delta = appearance(noise, mechanism.threshold, mechanism.rows_per_user)

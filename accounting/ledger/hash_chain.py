@@ -141,7 +141,7 @@ class Charge:
 
     @property
     def where(self) -> str:
-        r"""The charge as errors name it."""
+        r"""The name of this charge in error messages."""
         return f"charge {self.number} (batch {self.batch!r})"
 
     @property

@@ -73,12 +73,15 @@ class Strategy(ABC):
         return {"strategy": self.written, "rounds": self.rounds}
 
     def first_column(self) -> list[arb] | None:
-        r"""The column c_0 >= c_1 >= ... >= 0 if C_ij = c_(i-j), in balls; otherwise None."""
+        r"""The first column c as arb enclosures; None unless this is a known first column of C.
+
+        It is known if C is Toeplitz, C_ij = c_(i-j), with c_0 >= c_1 >= ... >= 0.
+        """
         return None
 
     @abstractmethod
     def longest(self) -> arb:
-        r"""The squared l2 norm of the longest column, in balls."""
+        r"""The squared l2 norm of the longest column, as an arb enclosure."""
 
     @abstractmethod
     def gram(self) -> Products:

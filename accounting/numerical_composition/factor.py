@@ -23,14 +23,18 @@ from dpcore.numbers.enclosure import Enclosure
 
 
 class LossPart(ABC):
-    r"""The loss of one round before its tilt is chosen; balls have the ambient precision."""
+    r"""The loss L of one round before its tilt is chosen; balls have the ambient precision.
+
+    A listing is a discretised distribution of L (:class:`Listing`) that bounds L from above or from
+    below.
+    """
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def above(self) -> bool | None:
-        r"""True if listings bound the loss from above, False if from below, None if it is exact."""
+        r"""True if listings bound L from above, False if from below, None if L is exact."""
 
     def cut(self, spare: float, width: float = math.inf) -> Self:
         r"""The same loss, but losses of total P-mass ``spare`` may be counted as infinite.
@@ -48,7 +52,7 @@ class LossPart(ABC):
     def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
         r"""All atoms, if they are few; atoms of mass below ``least`` may be counted as infinite.
 
-        ``coarse``: the listing of a table that could be refined counts as well.
+        With ``coarse``, the listing of a table that could still be refined is accepted as well.
         """
         del least, coarse
         return None
@@ -56,7 +60,10 @@ class LossPart(ABC):
     @property
     @abstractmethod
     def hidden(self) -> arb:
-        r"""A bound on P(L = oo) in the direction of the listings, or an enclosure."""
+        r"""P(L = oo): an upper bound if listings bound L from above, a lower bound if from below.
+
+        If L is exact it is an enclosure of P(L = oo).
+        """
 
     @property
     @abstractmethod

@@ -6,7 +6,7 @@ With A(m) = P([m, oo)) and B(m) = Q([m, oo)):
     epsilon(delta)  = max(0, max_m  log((A(m) - delta)/B(m)))
     tradeoff(alpha) = max_m  1 - A(m) + e^(L(m-1)) (B(m) - alpha)
 
-This file evaluates these in balls for any law that provides its loss and its tails. Proofs:
+This module encloses these for any law that provides its loss and its tails. Proofs:
 docs/proofs/curve.md.
 """
 
@@ -122,7 +122,8 @@ class RayPair(ClosedPair):
 
         Each ray gives a lower bound E(m) = log((A(m) - delta)/B(m)); the one that attains it is the
         m with L(m-1) <= E(m) <= L(m). Rays are tried from ``guess`` until both comparisons are
-        certified; if a ball touches L(m), both neighbours are kept.
+        certified. If E(m) cannot be separated from L(m), ray m + 1 is computed too, and the result
+        encloses all bounds that were kept.
         """
         bottom = self.bottom()
         start = self._left_end(bottom if guess is None else max(guess, bottom), bottom, delta)
@@ -165,7 +166,7 @@ class RayPair(ClosedPair):
     def bound(self, m: int, delta: Fraction) -> arb:
         r"""The lower bound E(m) = log((A(m) - delta)/B(m)); -oo if A(m) <= delta.
 
-        Also -oo if balls cannot exclude A(m) = delta, but show that E(m) < 0, which bounds nothing.
+        Also -oo if A(m) = delta cannot be excluded but E(m) < 0 is certain, which bounds nothing.
         """
         gap, rest = self.tails(m)
         left = gap - ball(delta)
@@ -176,7 +177,7 @@ class RayPair(ClosedPair):
         return (left / rest).log1p()
 
     def smallest_loss(self) -> Loss:
-        r"""The loss of the lowest ray, unless balls cannot decide a tie."""
+        r"""The loss of the lowest ray, or of one before it if the precision leaves a tie."""
         return self.loss(self.bottom())
 
     def bottom(self) -> int:

@@ -108,7 +108,7 @@ class LossTable(ABC):
         r"""About ``count`` edges, denser where the tilted loss has its mass.
 
         A width proportional to (tilted density of the loss)^(-1/3) minimises the variance added by
-        the listings; a tenth of the edges is spread evenly over the loss.
+        rounding losses to cells; a tenth of the edges is spread evenly over the loss.
         """
         x, losses, logs = self.sketch()
         if self.fixed or len(x) < _FEWEST:

@@ -157,13 +157,14 @@ class BinomialBox(Guarantee):
         return len(self.bounds) > 1 and sum(lost) <= delta
 
     def _signs(self) -> tuple[Laws, ...]:
-        # Coordinates with equal bounds are exchangeable: only the number that move down matters.
+        # Coordinates with equal bounds are exchangeable, so only the number of coordinates that
+        # move down matters.
         noise, groups = self._noise, sorted(Counter(self.bounds).items())
         pairs = [(pair_of(noise, step), count) for step, count in groups]
         if all(pair.mirror() is pair for pair, _ in pairs):
             return (tuple(pairs),)
         if math.prod(count + 1 for _, count in groups) > _MOST_SIGNS:
-            wanted = f"the worst signs of {len(self.bounds)} coordinates of an asymmetric noise"
+            wanted = f"the worst directions of {len(self.bounds)} coordinates with asymmetric noise"
             reason = (
                 "use probability 1/2, for which the direction of each coordinate's change does "
                 "not matter"

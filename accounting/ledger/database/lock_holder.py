@@ -49,7 +49,7 @@ def _named(holder: int | None) -> str:
     if holder is None:
         return "another process that is writing, which this system cannot identify"
     if holder == os.getpid():
-        return f"another thread of this process, {holder}, that is writing"
+        return f"another thread of this process ({holder}), which is writing"
     name = ""
     with suppress(OSError):
         # The arguments of the process are not shown: they may contain a password.
