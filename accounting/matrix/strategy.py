@@ -73,9 +73,9 @@ class Strategy(ABC):
         return {"strategy": self.written, "rounds": self.rounds}
 
     def first_column(self) -> list[arb] | None:
-        r"""The first column c as arb enclosures; None unless this is a known first column of C.
+        r"""The first column c as arb enclosures, if C_ij = c_(i-j) with c_0 >= c_1 >= ... >= 0.
 
-        It is known if C is Toeplitz, C_ij = c_(i-j), with c_0 >= c_1 >= ... >= 0.
+        None if C is not such a Toeplitz matrix, or is not recognised as one.
         """
         return None
 

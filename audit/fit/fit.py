@@ -117,7 +117,7 @@ class FitReport(Result):
         'the claimed law as text, e.g. "discrete-laplace:scale=1"', write=write_noise, kind="str"
     )
     verdict: FitVerdict | None = fact(
-        "the verdict, null when the target failed", kind="Literal['refuted', 'not_refuted'] | None"
+        "the verdict; null if the target failed", kind="Literal['refuted', 'not_refuted'] | None"
     )
     alpha: RationalLike = fact("the false-alarm level", write=level_upper, kind="float")
     p_value: float | None = fact(

@@ -88,7 +88,7 @@ class FitCells:
 
     @classmethod
     def of(cls, noise: Noise, draws: int) -> Self:
-        r"""The cells for this number of draws; they do not depend on the draws."""
+        r"""The cells for a number of ``draws``, chosen without looking at the drawn values."""
         edges = _cut(noise, draws)
         lower, nominal, upper = _masses(noise, edges)
         wide = bool(np.any(np.diff(edges[1:-1]) > 1)) if len(edges) > 3 else False

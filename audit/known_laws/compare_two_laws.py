@@ -235,7 +235,9 @@ class Point:
     p_against_q: Enclosure | None = fact(
         "[lower, upper]; null if proven never to exceed the other direction"
     )
-    q_against_p: Enclosure | None = fact("[lower, upper] in the other direction, or null")
+    q_against_p: Enclosure | None = fact(
+        "[lower, upper] in the other direction; null if proven never to exceed p_against_q"
+    )
 
     @property
     def ways(self) -> dict[Direction, Enclosure]:

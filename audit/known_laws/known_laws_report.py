@@ -128,7 +128,8 @@ class ExactReport(Result):
         return self._of("renyi", "order")
 
     @computed(
-        '"not_refuted" for a claimed curve if only single points were proven; null without a claim',
+        'the verdict on the claim, or null if there is no claim; "not_refuted" means that only '
+        "single points of a claimed curve were proven",
         kind="Literal['proven', 'refuted', 'undecided', 'not_refuted'] | None",
         before="claim",
     )

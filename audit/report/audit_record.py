@@ -97,7 +97,7 @@ class AuditRecord(Result):
         default=(),
     )  # fmt: skip
     verdict: VerdictWord | None = fact(
-        "null when the target failed",
+        "the verdict of all layers; null if the target failed",
         kind="Literal['refuted', 'not_refuted', 'proven', 'nothing_measured'] | None",
     )
     epsilon_lower: float = fact(
@@ -121,19 +121,20 @@ class AuditRecord(Result):
     stopped: str = fact("why no more runs were drawn")
     interrupted: bool = fact("whether Ctrl-C ended the audit early", default=False)
     witness: Witness | ExactWitness | None = fact(
+        "the event that best separates the datasets, or null. Of the sample layer: "
         '{"event", "world", "inside_a", "runs_a", "inside_b", "runs_b": counts, "feature": the '
-        'feature of the event, null for the output itself, "score": the definition of a learned '
-        'feature, see audit.features.additive, with "learned_from": the number of earlier runs, '
-        '"threshold", "side", "accuracy": the fraction of right guesses on later runs, "most": the '
-        'columns with most influence, "words": the event in terms of its only column, null if it '
-        'has several; otherwise null}; of the exact layer {"event", "world", "probability_a", '
-        '"probability_b": [lower, upper]}',
+        'feature of the event, null for the output itself, "score": null unless the feature is '
+        'learned, else its definition (see audit.features.additive) with "learned_from": the '
+        'number of earlier runs, "threshold", "side", "accuracy": the fraction of right guesses on '
+        'later runs, "most": the columns with most influence, "words": the event in terms of its '
+        'only column, null if the feature has several}. Of the exact layer: {"event", "world", '
+        '"probability_a", "probability_b": [lower, upper]}',
         default=None,
     )
     resolution: float = fact(
         "95 of 100 audits would have detected an always-revealing output of this probability among "
         "the measured outputs; it is at least the fraction of runs that were not measured; null if "
-        'there were too few runs to refute anything, or for the reason in "unresolved"',
+        'there were too few runs to refute anything, or if "unresolved" states another reason',
         write=lambda value: value if math.isfinite(value) else None,
         kind="float | None",
         default=math.inf,

@@ -108,8 +108,8 @@ class Coverage:
         if self.blind:
             return (
                 f"{self._missed}, so no event could be learned from them; test a part of each "
-                "output with --feature (features in Python): file.py:callable, or for numbers "
-                "and vectors coordinate:0, sum or round:1"
+                "output with --feature (features in Python): file.py:callable for your own "
+                "function, or coordinate:0, sum or round:1 for numbers and vectors"
             )
         if self.constant:
             return (

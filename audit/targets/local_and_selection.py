@@ -209,7 +209,7 @@ def select_target(
     gap = getattr(mechanism, "gap", False)
     own = {
         "laws": lambda pair: tuple(law_of(mechanism, _scores(each), each) for each in pair),
-        "about": ", of one release" + f", counting gaps of {MOST_GAP} or more as one" * gap,
+        "about": ", of one release" + f" with gaps above {MOST_GAP} replaced by {MOST_GAP}" * gap,
     }
     return Known.of(spelling, run, seeded=seeded, own=own, pair=pair, epsilon=mechanism.epsilon)
 

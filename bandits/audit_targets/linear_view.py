@@ -79,9 +79,9 @@ class LinearView(ServerView):
 
 
 def linear_view_of(policy: PhasedElimination) -> LinearView:
-    r"""The view of a short run of ``policy``, whose model must be :data:`MODEL`."""
+    r"""The audit target of a short run of ``policy``; the model of the policy must be MODEL."""
     if policy.model != MODEL:
-        raise InvalidParameter("model", policy.model, "must be the model of the view, MODEL")
+        raise InvalidParameter("model", policy.model, "must be linear_view.MODEL")
     if policy.privatizer.trust == "local":
         held = {each.name: getattr(policy, each.name) for each in fields(policy)}
         policy = _SingleClient(**held)
@@ -94,7 +94,7 @@ def lead(view: Any) -> int:
 
 
 def second(view: Any) -> int:
-    r"""The difference in the second phase, without the client; ``ABSENT`` if there is none."""
+    r"""The same difference in the second phase, without the client; ``ABSENT`` if not released."""
     held = [int(each) for each in view[ARMS : 2 * ARMS]]
     return ABSENT if ABSENT in held else held[0] - held[1]
 

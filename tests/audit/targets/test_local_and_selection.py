@@ -122,7 +122,7 @@ def test_proofs_are_about_one_report_or_release() -> None:
     for words, about in (
         ("local:local-hashing,values=20", "one report"),
         ("select:noisy-max", "one release"),
-        ("select:above-threshold,gap=yes", "one release, counting gaps of 8 or more as one"),
+        ("select:above-threshold,gap=yes", "one release with gaps above 8 replaced by 8"),
     ):
         report = audit(f"{words},epsilon=1")
         assert report.layers[0].proves == f"for every event, on this pair, of {about}"
