@@ -57,7 +57,8 @@ def test_every_small_dataset_is_within_the_bound(relation: Relation) -> None:
     broken = 0
     for rate, most in (("1/3", 1), ("3/4", 1), ("3/4", 2), ("1", 2)):
         source, q = truncated(rate, 4, most, relation), float(Fraction(rate))
-        # The mutant: a unit that replaces another one moves the sum once.
+        # The mutant: in a full batch a unit takes the place of another, which moves the sum
+        # twice; the mutant counts one move.
         mutant = [
             (w, releases.poisson(curve=CURVE, rate=share, relation=relation))
             for w, share, _ in source.parts()

@@ -134,7 +134,7 @@ def test_the_first_rounds_are_not_the_worst_of_a_tree() -> None:
     assert (pattern, first < bound) == ((0, 16), True)
 
 
-def test_negative_products_have_both_bounds() -> None:
+def test_the_sensitivity_lies_within_both_bounds_if_products_are_negative() -> None:
     rng = random.Random(2)
     open_ends = 0
     for _ in range(40):

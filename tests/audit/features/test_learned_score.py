@@ -95,7 +95,7 @@ def test_a_learner_at_the_boundary_does_not_refute_but_a_peeking_mutant_does() -
     assert stats.binom.sf(alarms(12, peeking) - 1, 12, 0.05) < 1e-9
 
 
-def test_a_block_is_scored_before_its_datasets_are_used() -> None:
+def test_the_scores_of_a_block_do_not_depend_on_the_datasets_of_its_runs() -> None:
     outputs, worlds = response(900, 4, np.random.default_rng(3))
     ends = block_ends(900)
     found, models = learned_scores(outputs, worlds, ends)
@@ -160,7 +160,7 @@ def by_hand(row: Any, score: ScoreJson) -> float:
 
 
 @pytest.mark.parametrize("function", [broken, shifted])
-def test_the_witness_can_be_counted_again_from_its_json(function: Any) -> None:
+def test_the_counts_of_a_witness_can_be_recomputed_from_its_json(function: Any) -> None:
     # The lowest bits of the floats also reveal the dataset; another test covers them.
     plan = Plan(
         claim=Claim(epsilon="0.01"),

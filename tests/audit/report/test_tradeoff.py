@@ -97,7 +97,7 @@ def test_the_band_is_close_to_the_true_curve_with_many_runs() -> None:
     assert band.runs == 80_000
 
 
-def test_labels_are_events_of_the_band() -> None:
+def test_the_tradeoff_band_accepts_outputs_that_are_labels() -> None:
     rng = np.random.default_rng(6)
     worlds = draw_worlds(4000, rng)
     told = np.where(rng.random(4000) < 0.75, worlds, ~worlds)

@@ -37,7 +37,7 @@ def sandbox(here: Path) -> Iterator[Sandbox]:
 
 
 @pytest.mark.parametrize("name", ["coin", "raises_late", "masked_in_b"])
-def test_a_sandboxed_target_gives_the_report_of_this_process(sandbox: Sandbox, name: str) -> None:
+def test_a_target_has_the_same_report_with_and_without_sandbox(sandbox: Sandbox, name: str) -> None:
     runs = 50_000 if name == "raises_late" else 1000
     within = sample(read_target(f"targets.py:{name}"), plan(runs=runs))
     target = sandbox.target(f"targets.py:{name}")

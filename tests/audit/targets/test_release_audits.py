@@ -121,7 +121,7 @@ class FewRows(UnknownKeys):
         (UnknownKeys, 60, "not_refuted"),
     ],
 )
-def test_a_threshold_for_too_few_keys_or_rows_of_a_user_is_refuted(
+def test_a_threshold_that_assumes_too_few_keys_or_rows_per_user_is_refuted(
     kind: type[UnknownKeys], crowd: int, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scope = TableScope(user="user", rows_per_user=6)
