@@ -108,10 +108,10 @@ class LinearModel:
 def cover(shape: Shape, dimension: int, radius: RationalLike) -> Actions:
     r"""Build a finite cover: every point of the shape is within ``radius`` of an action.
 
-    LZJ, Remark 3.1: an elimination that plays the cover loses at most ``radius`` per round, because
-    |theta*| <= 1. The actions are the centres of the cells of a grid with half-diagonal ``radius``,
-    projected to the ball if they lie outside. A box needs ceil(1/radius)^d actions, a ball fewer
-    than the (3/radius)^d of the remark.
+    An elimination that plays the cover loses at most ``radius`` per round, because |theta*| <= 1
+    (Li, Zhou and Ji 2022, Remark 3.1). The actions are the centres of the cells of a grid with
+    half-diagonal ``radius``, projected to the ball if they lie outside. A box needs
+    ceil(1/radius)^d actions, a ball fewer than the (3/radius)^d of the remark.
     """
     check_word("shape", shape, Shape)
     d = integer("dimension", dimension, at_least=1)

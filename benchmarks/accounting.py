@@ -262,7 +262,7 @@ def total_row(case: Case, relative: str, repeats: int) -> dict[str, Any]:
 
 
 def renyi_row(repeats: int) -> dict[str, Any]:
-    r"""A row with the exact divergence of Skellam noise, the bound of CZ Lemma 3, and the ratio."""
+    r"""The exact divergence of Skellam noise, the bound of Chowdhury and Zhou, and their ratio."""
     order, shift, variance = 32, 4, 16
     run = partial(PrivacyCurve(noise=Skellam(variance=variance), sensitivity=shift).renyi, order)
     found, stated = run(), skellam_renyi_bound(order, variance, shift)

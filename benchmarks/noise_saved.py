@@ -3,7 +3,8 @@ r"""The noise that the exact laws and the papers' bounds need for the same prove
 ``python -m benchmarks.noise_saved [--quick]``. Every row has a guarantee, the noise variance that
 the paper's theorem requires, the least variance that the exact law needs (certified: one grid step
 less fails), and the ratio of the two. Variances are in squared steps, for one coordinate, rounded
-to the nearest float; milliseconds are those of the exact calibration.
+to the nearest float; milliseconds are those of the exact calibration. CZ is Chowdhury and Zhou
+2023, TKMS Tenenbaum and others 2021, LZJ Li, Zhou and Ji 2022.
 """
 
 from __future__ import annotations

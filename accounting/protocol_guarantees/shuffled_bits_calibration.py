@@ -3,9 +3,9 @@ r"""Exact calibration of binomial noise for shuffled bits: the least noise for a
 Fewest bits: Binomial(b, p) plus an independent Binomial(1, p) is Binomial(b + 1, p), so more bits
 are post-processing and delta is non-increasing in b: bisection finds the least b, and both b and b
 - 1 are certified. Least probability: no such monotonicity is proven, so two grid points are
-certified. Sources: TKMS Algorithm 3, LZJ Algorithms 2 and 4 (both in ``paper_parameters``), Cheu,
-Joseph, Mao and Peng, "Shuffle Private Stochastic Convex Optimization" (2021). Proofs:
-docs/proofs/shuffle.md.
+certified. Sources: Tenenbaum and others 2021, Algorithm 3, and Li, Zhou and Ji 2022, Algorithms 2
+and 4 (both in ``paper_parameters``); Cheu, Joseph, Mao and Peng, "Shuffle Private Stochastic Convex
+Optimization" (2021). Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 r"""Samplers of the papers: a floating-point method and two bugs in released code.
 
-Erratum 8: CZ, footnote 6, draws Polya noise as Poisson with a Gamma mean, in floats.
+Erratum 8: CZ (Chowdhury and Zhou 2023), footnote 6, draws Polya noise as Poisson with a Gamma mean,
+in floats.
 Erratum 9: the code released with CZ (sayakrc/Differentially-Private-Bandits, MABPrivate.py).
 """
 

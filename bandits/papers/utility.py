@@ -1,7 +1,8 @@
 r"""The utility theorems of the papers: tails of noise, and regret bounds with explicit constants.
 
-The statements are CZ Facts 2 and 3, Proposition 1, Lemmas 1, 2 and 5; TKMS Theorems 3.1 and 3.3;
-CSB Theorems 5 and 6. A tail is compared with the exact tail of the law, a regret bound with the
+The statements are Facts 2 and 3, Proposition 1, and Lemmas 1, 2 and 5 of CZ (``chowdhury_zhou``),
+Theorems 3.1 and 3.3 of TKMS (``tenenbaum_et_al``), and Theorems 5 and 6 of CSB (``chen_et_al``). A
+tail is compared with the exact tail of the law, a regret bound with the
 maximum over runs, and a lower bound with the largest information of one private reward, which is
 that of randomised response (Kairouz, Oh and Viswanath 2016). Bounds in O and Omega without
 constants have no row.

@@ -52,7 +52,7 @@ class Schedule:
 
 
 PAPER: Final = Schedule(first=2, growth=2)
-r"""The schedule of CZ Algorithm 1: l(b) = 2^b."""
+r"""The schedule of Algorithm 1 of Chowdhury and Zhou 2023: l(b) = 2^b."""
 
 RELEASED: Final = Schedule(first=4, growth=4)
 r"""The schedule of the paper's released code for its distributed algorithms: l(b) = 4^b."""

@@ -4,7 +4,7 @@ A design pi has V = sum_x pi(x) x x^T and the value max_x x^T V^-1 x over the ac
 is played in h pi(x) rounds, the value is h times the largest variance of an estimated reward. The
 smallest value is d, the dimension of the span (Kiefer and Wolfowitz 1960); elimination needs a
 value of at most 2d, for which few actions suffice. If the actions do not span R^d, their span is
-used (LZJ, Remark 3.2).
+used (Li, Zhou and Ji 2022, Remark 3.2).
 
 The stated value of a design is an upper bound on the true one: an approximate inverse A of V is
 checked by the residual R = I - A V, including the rounding errors of all sums (Higham 2002, section

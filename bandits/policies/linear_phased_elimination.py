@@ -1,4 +1,4 @@
-r"""Phased elimination of linear bandits, in the trust models of Li, Zhou and Ji.
+r"""Phased elimination of linear bandits, in the trust models of Li, Zhou and Ji (LZJ).
 
 Phase l = 1, 2, ... has h = 2^l: each action x of a near-G-optimal design pi on the active actions
 is played T(x) = ceil(h pi(x)) times. In DP-DPE (their Algorithm 1), ceil(2^(alpha l)) new clients

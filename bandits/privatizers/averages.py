@@ -1,4 +1,4 @@
-r"""Private averages of several actions at once, the PRIVATIZERs of Li, Zhou and Ji.
+r"""Private averages of several actions at once, the PRIVATIZERs of Li, Zhou and Ji (LZJ).
 
 A client sends one average reward for each of s actions, clipped to [-B, B] and rounded to g steps
 (:class:`bandits.batch.Encoding`), so that a client changes each of the s sums over clients by at

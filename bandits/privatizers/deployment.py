@@ -162,7 +162,7 @@ AnyProtocol: TypeAlias = SumProtocol | BitProtocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relaxed:
-    r"""An assumed (epsilon_hat, q_hat)-relaxed aggregation (CZ, before Theorem 3)."""
+    r"""An assumed (epsilon_hat, q_hat)-relaxed aggregation (Chowdhury and Zhou 2023)."""
 
     epsilon_hat: Fraction
     q_hat: Fraction

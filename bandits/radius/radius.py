@@ -1,10 +1,11 @@
 r"""Confidence radii for released means, which decide the elimination of arms.
 
 :class:`ExactRadius` (the default) is certified for the law of the actual noise in the sum;
-:class:`PaperRadius` is equation 2 of Chowdhury and Zhou (arXiv 2206.05772), and :class:`DpSeRadius`
-is that of Sajed and Sheffet (2019). ``failure`` is always p, the error probability of the whole
-run: with probability at least 1 - p, all intervals of all batches contain their means. It is not
-the failure probability of a protocol, which sets tau. Proofs: docs/proofs/radius.md.
+:class:`PaperRadius` is equation 2 of Chowdhury and Zhou (CZ, arXiv 2206.05772), and
+:class:`DpSeRadius` is that of Sajed and Sheffet (2019). ``failure`` is always p, the error
+probability of the whole run: with probability at least 1 - p, all intervals of all batches contain
+their means. It is not the failure probability of a protocol, which sets tau. Proofs:
+docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -207,7 +208,7 @@ class DpSeRadius(Radius):
 
 
 def tkms_width(*, batches: int, pulls: int, sigma: Fraction, horizon: int) -> float:
-    r"""The width (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T) of TKMS, rounded up.
+    r"""The width (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T) of Tenenbaum and others, rounded up.
 
     It is for a mean over all data so far: N = ``pulls`` in t = ``batches`` released sums, each with
     sub-Gaussian noise of parameter ``sigma``, in units of reward.

@@ -1,11 +1,12 @@
 r"""Worlds with linear rewards: the parameters of users are distributed around one theta*.
 
-LZJ, Section 7, has d = 20, k = 10^3, sigma = 0.1 and 10^5 users. The paper does not state the
-following choices: actions and theta* are uniform on the unit sphere, xi and the noise of a round
-are normal, and the privatizer clips averages at B = 2. Its Appendix C has no experiments; here the
-rewards are -1 and 1, which need no clipping, and all users have the same parameter, so that Section
-8 can be run (many clients per phase compared with one per round). Infinite sets of actions are
-represented by a cover (Remark 3.1).
+The experiments of LZJ (Li, Zhou and Ji, arXiv 2207.05827, Section 7) have dimension d = 20, k =
+10^3 actions, sigma = 0.1 and 10^5 users. The paper does not state the following choices: actions
+and theta* are uniform on the unit sphere, xi and the noise of a round are normal, and the
+privatizer clips averages at B = 2. Its Appendix C has no experiments; here the rewards are -1 and
+1, which need no clipping, and all users have the same parameter, so that Section 8 can be run (many
+clients per phase compared with one per round). Infinite sets of actions are represented by a cover
+(Remark 3.1).
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class CoveredWorld(LinearWorld):
 
 
 def sphere_instance(seed: int, actions: int, *, dimension: int = _DIMENSION) -> LinearWorld:
-    """Create instance ``seed`` of LZJ Figure 2.
+    """Create instance ``seed`` of the worlds of LZJ, Figure 2.
 
     The points of the ``actions`` actions, and theta*, are uniform on the unit sphere.
     """

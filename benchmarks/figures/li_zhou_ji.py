@@ -1,4 +1,4 @@
-r"""Figure 2 of Li, Zhou and Ji, with true guarantees and with the parameters as printed."""
+r"""Figure 2 of Li, Zhou and Ji (LZJ), with true guarantees and with the parameters as printed."""
 
 from __future__ import annotations
 

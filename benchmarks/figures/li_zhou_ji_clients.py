@@ -1,4 +1,4 @@
-r"""Remarks of Li, Zhou and Ji: one client per round, covers of infinite sets, pure epsilon."""
+r"""Remarks of Li, Zhou and Ji (LZJ): one client per round, covers of actions, pure epsilon."""
 
 from __future__ import annotations
 

@@ -144,7 +144,8 @@ def visit_epsilon(delta: Fraction) -> Any:
 
 
 def test_published_bounds_of_sums_are_reproduced() -> None:
-    # 16 terms of variance 1 under a step of 4 are 1/2-concentrated, up to xi: see CZ, Lemma 4.
+    # 16 terms of variance 1 under a step of 4 are 1/2-concentrated, up to xi (Chowdhury and Zhou,
+    # Lemma 4).
     total = per_user(visit(DiscreteGaussianSum(count=16, sigma_squared=1), 4), max_visits=3)
     bound = module._paper(total, DELTA).upper
     assert (

@@ -84,7 +84,7 @@ def test_the_papers_bits_satisfy_their_claim_with_more_noise_than_necessary() ->
 def test_discrete_laplace_noise_gives_pure_epsilon_and_less_noise_does_not(
     trust: LinearTrust, coordinates: int
 ) -> None:
-    """LZJ, Remark C.9. All averages move by g at once, so the largest loss is s g/scale."""
+    """Remark C.9 of Li, Zhou and Ji: all averages move by g, so the largest loss is s g/scale."""
     privatizer = AveragePrivatizer(trust=trust, epsilon="3/7", calibration="pure")
     size = Averages(users=3, coordinates=coordinates)
     assert privatizer.guarantee(size) == PureBound("3/7")

@@ -139,7 +139,8 @@ def test_dropouts_do_not_increase_the_tail(share: Noise) -> None:
 
 
 def test_the_papers_threshold_is_larger() -> None:
-    # CZ, Theorem 1: tau = ceil((g/epsilon) ln(2/p)); here g = 32, epsilon = 1, p = 1e-6.
+    # Chowdhury and Zhou, Theorem 1: tau = ceil((g/epsilon) ln(2/p)), for g = 32, epsilon = 1 and
+    # p = 1e-6.
     size = size_protocol(users=1024, precision=32, noise=DiscreteLaplace(scale=32), failure="1e-6")
     paper = 465
     assert size.threshold < paper
