@@ -30,7 +30,7 @@ class DiscreteLaplace(SymmetricNoise):
     r"""Discrete Laplace noise: P(X = k) = tanh(1/(2s)) e^(-|k|/s), s = ``scale`` > 0.
 
     With beta = e^(-1/s): P(X = k) = (1 - beta)/(1 + beta) beta^|k|, P(X > m) = beta^(m+1)/(1+beta)
-    for m >= 0, variance 2 beta/(1 - beta)^2. Neighbouring masses have the ratio e^(1/s), so a
+    for m >= 0, variance 2 beta/(1 - beta)^2. Adjacent integers have masses of ratio e^(1/s), so a
     release with sensitivity Delta is (Delta/s)-DP and not epsilon-DP for any smaller epsilon.
 
     The float64 functions cover 1e-6 <= scale <= 2^46. Raises :class:`InvalidParameter` for a

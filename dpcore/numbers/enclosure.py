@@ -57,7 +57,7 @@ def ball(value: Fraction | int) -> arb:
 def nearest(value: arb) -> float:
     r"""Round a ball of 60 accurate bits to a float, relative error 2^-52 (above 2^-1022)."""
     if not (value.is_exact() or value.rel_accuracy_bits() >= 60):
-        raise PrecisionExhausted("the ball is too wide to be rounded to a float")
+        raise PrecisionExhausted("the enclosure is too wide to be rounded to a float")
     return float(value.mid())
 
 
@@ -97,7 +97,7 @@ class Enclosure(Ordered):
         Enclosure([2, 2])
         """
         if value.is_nan():
-            raise PrecisionExhausted("the ball contains NaN, so it has no enclosure")
+            raise PrecisionExhausted("the computation gave NaN, so there is no enclosure")
         return cls(_floor(value.lower()), -_floor(-value.upper()))
 
     @classmethod
@@ -194,7 +194,7 @@ def integer_below(value: arb) -> int:
     r"""An integer <= every number in the ball; the floor itself when the ball is tight."""
     floor = value.lower().floor().unique_fmpz()
     if floor is None:
-        raise PrecisionExhausted("no integer bound: the ball is not finite")
+        raise PrecisionExhausted("the enclosure is not finite, so it has no integer bound")
     return int(floor)
 
 

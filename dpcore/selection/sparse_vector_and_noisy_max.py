@@ -216,7 +216,7 @@ class NoisyMax:
         check_fields(self)
         if self.gap and self.noise is MaxNoise.EXPONENTIAL:
             raise InvalidParameter(
-                "gap", self.gap, "needs noise='laplace': no other gap is proven to be free"
+                "gap", self.gap, "needs noise='laplace', with which the gap is proven to be free"
             )
 
     @property
