@@ -31,7 +31,7 @@ _NARROWEST: Final = 0.2
 _WIDEST: Final = 2.0**20
 _MOST_LISTED: Final = 10**5
 _LISTED_BITS: Final = 12
-"""The relative width of the bounds of one epoch, 2^-12, from listings of a usual size."""
+"""The relative width of the bounds of an epoch, 2^-12, from the usual number of atoms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -121,7 +121,7 @@ class DescribedSample(OneRelease):
 class SampledRelease(DescribedSample):
     r"""A release whose sample has known pairs of laws, defined by the subclass.
 
-    The curve is computed in balls from pairs of noise on the reals.
+    The curve is enclosed, from pairs of noise on the reals.
     """
 
     __slots__ = ()

@@ -61,7 +61,10 @@ _Part: TypeAlias = tuple[Guarantee, int, Scope, tuple[str, ...]]
 _FAR: Final = Fraction(10**9)
 _NO_MORE: Final = "bounded above by the unsampled cost, below by a single round"
 _EACH: Final = Fraction(4, 5)
-"""The share of the requested width for each of the two listings; half of this share for delta."""
+"""The share of the requested width for each discretisation, from above and from below.
+
+For delta it is half of this share.
+"""
 
 _ALLOCATED: Final = Fraction(22, 10**5)
 _NARROWEST: Final = Fraction(1, 10**4)

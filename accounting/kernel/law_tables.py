@@ -1,6 +1,6 @@
 r"""The cell tables of every law and sampling scheme: lower bounds on masses, in integers.
 
-Noise on the integers is described by the ratios of neighbouring masses, and a cell is an outcome.
+Noise on the integers is described by the ratios of adjacent masses, and a cell is an outcome.
 For noise on the reals the cells lie between edges that floats place where the loss crosses a grid;
 the loss at each edge is then enclosed in integers, so a badly placed edge makes a cell wide but
 never invalid. Proofs: docs/proofs/kernel.md.

@@ -101,7 +101,7 @@ class PolyaPair(OneSidedPair):
         del k
 
     def mass_balls(self, first: int, last: int) -> list[arb]:
-        r"""The masses, computed from the ratios of neighbouring masses."""
+        r"""The masses, computed from the ratios of adjacent masses."""
         if last < 0:
             return [arb(0)] * (last + 1 - first)
         return [arb(0)] * -min(first, 0) + self.noise.masses(max(first, 0), last)

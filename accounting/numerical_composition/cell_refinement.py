@@ -114,7 +114,7 @@ class TabledLoss(LossPart):
 
 
 class AllAtoms(LossPart):
-    r"""A loss with one listing for every tilt and variance."""
+    r"""A loss whose discretisation is the same for every tilt and variance."""
 
     __slots__ = ()
 
@@ -143,14 +143,14 @@ class AllAtoms(LossPart):
     def factor(
         self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
     ) -> DiscreteFactor:
-        r"""The same listing for every variance."""
+        r"""The factor of the same atoms for every variance."""
         del variance, focus
         return tilted(self.atoms, tilt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedLoss(AllAtoms):
-    r"""A loss that ``listing`` bounds from above, or from below."""
+    r"""A loss that the discretised law ``listing`` bounds from above, or from below."""
 
     listing: Listing
     above: bool

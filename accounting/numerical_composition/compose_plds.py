@@ -260,7 +260,7 @@ class ContourIntegral:
 
     @property
     def side(self) -> int:
-        r"""The direction of the listings of the parts: 1 above, -1 below, 0 without listings."""
+        r"""1 if discretised losses bound the parts from above, -1 from below, 0 without them."""
         sides = (part.above for part, _ in self.parts)
         return next((1 if above else -1 for above in sides if above is not None), 0)
 

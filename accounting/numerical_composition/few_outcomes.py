@@ -1,8 +1,9 @@
 r"""Compositions with few outcomes: the discrete law of the total loss, by enumeration.
 
-The outcomes of short listings are few enough to be enumerated, and losses of large probability, for
-which a smoothed integral gives wide bounds, are then exact. Every rounding keeps the direction of
-the listings. Proofs: docs/proofs/composition.md.
+The outcomes of short lists of losses are few enough to be enumerated, and losses of large
+probability, for which a smoothed integral gives wide bounds, are then exact. Every rounding keeps
+the direction, above or below, of the discretised losses (:class:`Listing`). Proofs:
+docs/proofs/composition.md.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class GaussianFactor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianSampled:
-    r"""phi on one grid: products and sums in floats with error bounds, everything else in balls.
+    r"""phi on one grid: products and sums in floats with error bounds, the rest as arb enclosures.
 
     >>> grid = Grid(step=1.0, depth=1, blocks=4000)
     >>> factor = GaussianPart(variance=Fraction(400), shift=1).factor(Fraction(10))

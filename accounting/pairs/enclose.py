@@ -138,7 +138,7 @@ def moved(end: arb, towards: arb, certain: Callable[[arb], object], times: int) 
 
 
 def joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
-    r"""The best ends of two enclosures of listings on one ``side`` of the true value.
+    r"""The best ends of two enclosures from discretised losses on one ``side`` of the true loss.
 
     If ``side`` is 1 (above) or -1 (below), only the end on that side bounds the true value; the
     other is that of the last law, or of the previous one if the last one is worse. If it is 0, both

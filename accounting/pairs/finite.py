@@ -35,7 +35,7 @@ class FinitePair(RayPair):
         r"""All losses with their masses, at the ambient precision."""
 
     def loss(self, m: int) -> Loss:
-        r"""The loss of outcome m: -infinity before the listing, +infinity after it."""
+        r"""The loss of outcome m: -infinity before the first outcome, +infinity after the last."""
         rows = self.listed()
         return rows[m][0] if 0 <= m < len(rows) else arb("-inf" if m < 0 else "inf")
 

@@ -118,7 +118,7 @@ def largest_known(source: _Lossy) -> Enclosure:
 
 
 class ClosedPair(Pair):
-    r"""A pair whose curve and tests are computed in balls, to any requested width."""
+    r"""A pair whose curve and tests can be enclosed to any requested width."""
 
     __slots__ = ()
 

@@ -26,8 +26,10 @@ _TINY: Final = 2.0**-1040  # above the rounding error of 2^30 products below all
 class Listing:
     r"""The distribution with mass ``masses[i]`` at ``losses[i]``, and ``hidden`` at infinity.
 
-    The floats are exact. ``losses`` are increasing. The masses and ``hidden`` sum to between 1 and
-    1 + 2^-50 for an upper bound, and to at most 1 otherwise.
+    A listing bounds the privacy loss of a round from above (pessimistic: its delta is at least that
+    of the round at every epsilon) or from below (optimistic), or is exact. The floats are exact.
+    ``losses`` are increasing. The masses and ``hidden`` sum to between 1 and 1 + 2^-50 for an upper
+    bound, and to at most 1 otherwise.
     """
 
     losses: Floats

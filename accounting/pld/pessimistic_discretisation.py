@@ -7,7 +7,8 @@ each cell keeps its P- and Q-mass and the ratio at its two ends. The two laws ar
     above: the two ends of each cell as atoms, with the same p and q: among all laws of dP/dQ on
            [e^lo, e^hi] with the mean p/q under Q, the two-point law has the largest divergences.
 
-Domination composes, so a sum of losses is enclosed by the sums of the two laws.
+Domination composes, so a sum of losses is enclosed by the sums of the two laws. Their atoms are
+called the upper and the lower listing (:class:`accounting.pld.loss_atoms.Listing`).
 Proofs: docs/proofs/cells.md.
 """
 

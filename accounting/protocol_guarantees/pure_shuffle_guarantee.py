@@ -8,7 +8,7 @@ the product by the set of users who send covers. The values of the others are th
 all values are equivalent: it suffices that U^t f >= 0 for t or more covers, and V^(h-t) f >= 0 for
 fewer. With G the part of V without 0, if G^b f >= 0, then V^(h-t) f needs to be checked only near
 its centre. Each of the three conditions gives a least e^eps, the largest ratio
-(A + tau K)/(a + tau K) over all outputs, in balls. Proofs: docs/proofs/shuffle.md.
+(A + tau K)/(a + tau K) over all outputs, as an enclosure. Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations

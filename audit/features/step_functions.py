@@ -99,7 +99,7 @@ def _smooth(leaves: Floats, base: float) -> Floats:
 
 
 def binary_tree(leaves: NDArray[Any]) -> list[NDArray[Any]]:
-    r"""The sums of pairs of neighbouring cells (the last axis), of pairs of these, ..., the total
+    r"""The sums of pairs of adjacent cells (the last axis), of pairs of these, ..., the total
     first; the leaves are padded with zeros to a power of two.
     """
     more = (1 << (leaves.shape[-1] - 1).bit_length()) - leaves.shape[-1]
