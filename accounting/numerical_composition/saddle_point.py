@@ -78,7 +78,7 @@ class Saddle:
         return Focus(max(self.tilt, rare / until), until)
 
     def less(self, delta: float) -> Saddle:
-        r"""The same saddle point, if the curve is known to be at most ``delta`` there."""
+        r"""This saddle point with the additional knowledge that the curve is at most ``delta``."""
         log = math.log(delta) if delta > 0 else _LEAST_LOG
         return replace(self, log_delta=max(min(self.log_delta, log), _LEAST_LOG))
 

@@ -67,7 +67,7 @@ class ExactReport(Result):
     SCHEMA: ClassVar[str] = "dpcore-exact/1"
 
     p: WrittenLaw = fact(
-        '{"law": as text, "outputs": the number of outcomes with mass in a file, null for noise, '
+        '{"law": as text, "outputs": the number of outcomes with mass, null if the law is noise, '
         '"divided_by": the exact sum by which --normalise divided the masses, as text}',
         kind="dict",
     )
@@ -75,10 +75,9 @@ class ExactReport(Result):
     points: tuple[Point, ...] = ()
     claim: str | None = fact("the claim as text", default=None)
     decisions: tuple[Decision, ...] = fact(
-        '[{"claim": {"epsilon", "delta"}, "verdict", "delta", "epsilon": as above, at the claimed '
-        "epsilon and delta; null if epsilon is discontinuous at that delta and no precision "
-        "decides}], "
-        "one for each claimed point",
+        'one entry for each claimed point: [{"claim": {"epsilon", "delta"}, "verdict", "delta": as '
+        'above, at the claimed epsilon, "epsilon": as above, at the claimed delta, or null if '
+        "epsilon is discontinuous at that delta and no precision decides}]",
         kind="list",
         name="points",
         default=(),

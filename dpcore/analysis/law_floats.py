@@ -106,7 +106,7 @@ def by_runs(law: RunLaw, k: Integers, column: Column) -> Floats:
 
 
 def one_sided(law: RunLaw, k: Integers, column: Column) -> Floats:
-    r"""The same for every integer k, for a law on 0, 1, 2, ..."""
+    r"""The values of :func:`by_runs` for every integer k, for a law on 0, 1, 2, ..."""
     below = 1.0 if column == "sf" else 0.0
     return np.where(k < 0, below, by_runs(law, np.maximum(k, 0), column))
 
