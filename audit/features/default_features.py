@@ -3,10 +3,11 @@ r"""Choose the default features for outputs like those of a first block.
 Repeated numbers, and labels, are tested directly. Numbers that are rarely repeated are also tested
 modulo a grid, if they lie on one, and floats by their precision, which reveals noise added in
 floating point. Any other output is a row of a table (``audit.outputs.rows``), tested by its
-structure if that varies, and by its columns. A single column of numbers is tested by thresholds;
-several are tested by the best one, by a learned score and, up to 64 of them, by their grids. The
-outputs themselves keep a share of the level, a large one if they are repeated. The choice uses a
-training block, which is not tested.
+structure if that varies, and by its columns. A single column of numbers is tested by thresholds,
+and the best column and a learned score also read the other columns, which may vary later; several
+are tested by these two and, up to 64 of them, by their grids. The outputs themselves keep a share
+of the level, a large one if they are repeated. The choice uses a training block, which is not
+tested.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ _REPEATED: Final = {"identity": 60, "coordinates": 10, "learned": 30}
 _VECTORS: Final = {"identity": 5, "coordinates": 25, "learned": 70}
 _FLOAT_VECTORS: Final = {"identity": 5, "coordinates": 25, "learned": 50, "grid": 20}
 _STRUCTURE: Final = {"structure": 20}
+_OTHERS: Final = {"coordinates": 8, "learned": 8}
 
 
 def default_family(outputs: Outputs) -> dict[str, int]:
@@ -99,7 +101,7 @@ def _table_family(table: Table, paths: Sequence[str], *, again: bool) -> dict[st
     if len(varying) == 1 and known[:, (place := varying[0])].all():
         path = quote(paths[place].removeprefix("."), safe="[]{}'(), ./:;=\"")
         parts = {"identity": 40 if again else 5} | _number_family(table.numbers[:, place], path)
-        return parts | structure
+        return parts | _OTHERS | structure
     if again:
         return _REPEATED | structure
     numbers = table.numbers[known]
