@@ -217,6 +217,8 @@ class AuditRecord(Result):
 
     @computed("why there is no resolution although something was measured", before="features")
     def unresolved(self) -> str | None:
+        if math.isfinite(self.resolution):
+            return None
         return unresolved(self.coverage, self.warnings)
 
     @computed(

@@ -172,7 +172,7 @@ def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
 
 
 def unresolved(coverage: Sequence[Coverage], warnings: Sequence[str] = ()) -> str | None:
-    r"""Why there is no resolution although some views were measured; None otherwise.
+    r"""Why there is no resolution although some views were measured; None if none was.
 
     An output that only one dataset gives is detectable among repeated or ordered outputs, but a
     learned score or a column may hide it, and so may a part that was not read.
@@ -180,11 +180,15 @@ def unresolved(coverage: Sequence[Coverage], warnings: Sequence[str] = ()) -> st
     measured = [each for each in coverage if each.measured]
     if measured and any(UNREAD in warning for warning in warnings):
         return "parts of the outputs hold no plain data, and were not read (see the warning)"
-    if not measured or not all(each.partial for each in measured):
+    if not measured:
         return None
+    if any(each.partial for each in measured):
+        return (
+            "outputs are rarely repeated: learned scores or columns of them were tested, which "
+            "may miss an output that only one dataset gives"
+        )
     return (
-        "outputs are rarely repeated: learned scores or columns of them were tested, which may "
-        "miss an output that only one dataset gives"
+        "outputs are rarely repeated: rare outputs that only one dataset gives may have been missed"
     )
 
 

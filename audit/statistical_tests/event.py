@@ -133,6 +133,14 @@ class Tally:
         r"""The number of runs whose output is a label that occurred only once."""
         return int((self.label_counts.sum(axis=0) == 1).sum())
 
+    def rare(self, least: float) -> float:
+        r"""The fraction of runs whose output is a label with fewer than ``least`` runs; the larger
+        one of the two datasets.
+        """
+        few = self.label_counts.sum(axis=0) < least
+        runs = self.number_counts.sum(axis=1) + self.label_counts.sum(axis=1)
+        return float((self.label_counts[:, few].sum(axis=1) / np.maximum(runs, 1)).max())
+
     @property
     def looked_at(self) -> int:
         r"""The number of runs that can inform the choice of an event: those with a number, and

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -334,6 +334,7 @@ def resolution(
     delta: RationalLike = 0,
     *,
     crowd: int = 1,
+    rare: Callable[[float], float] = lambda _: 0.0,
 ) -> float:
     r"""The probability eta of an always-revealing output that 95 of 100 audits would refute.
 
@@ -343,10 +344,12 @@ def resolution(
 
         .003^(1/L) > q,      sqrt(5/9) Phi^-1(1 - q^K) >= Phi^-1(1 - w alpha).
 
-    ``crowd`` is the count from which a number has its own cell
-    (:attr:`audit.statistical_tests.event.Tally.crowd`). The other outputs also matter, so this is a
-    conservative estimate, checked by simulation, and not a theorem. It is 1.0 if only an output
-    that always occurs would be refuted, ``inf`` if none would.
+    ``crowd`` is the count from which a number has its own cell, ``rare`` the fraction of runs with
+    labels below a count (:class:`audit.statistical_tests.event.Tally`). A revealing event of many
+    labels may contain all of those that are too rare to be learned, so their fraction is added. The
+    other outputs also matter, so this is a conservative estimate, checked by simulation, and not a
+    theorem. It is 1.0 if only an output that always occurs would be refuted, ``inf`` if none would
+    or the labels are too rare.
     """
     level = float(rational_in("alpha", alpha, "(0, 1)"))
     count = integer("runs", runs, at_least=0)
@@ -371,12 +374,13 @@ def resolution(
         range(1, late + 1), 1, key=lambda right: int(enough(right, late, WEIGHTS[3]))
     )
     if learned <= early and least <= late:
-        eta = 2 * max(
-            float(special.betaincinv(need, of - need + 1, 0.975))
+        noticed, guessed = (
+            2 * float(special.betaincinv(need, of - need + 1, 0.975))
             for need, of in ((learned, early), (least, late))
         )
-        if eta <= 1.0:
-            return eta
+        if (eta := max(noticed, guessed)) <= 1.0:
+            eta += rare(noticed * count / 2)
+            return eta if eta <= 1.0 else math.inf
     # If an output always occurs on one dataset, every run is guessed once the leader guesses.
     ends = block_ends(count)
     scored = count - max(ends[0], *(end for end in ends if SILENT * end <= count), 0)

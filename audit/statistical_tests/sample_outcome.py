@@ -147,14 +147,14 @@ def resolution_of(
 ) -> float:
     r"""The worst resolution over the views that measured anything and are not scores, each at its
     best point; infinite if there is no such view. ``shares`` has the level of one test of each
-    view. Outputs of unmeasured runs may reveal the dataset, so the resolution is at least their
-    fraction.
+    view. Outputs that the feature did not read may reveal the dataset, so the resolution is at
+    least their fraction.
     """
     found = [
         max(
-            each.missed / max(each.runs, 1),
+            each.unread / max(each.runs, 1),
             min(
-                resolution(tally.runs, epsilon, share, delta, crowd=tally.crowd)
+                resolution(tally.runs, epsilon, share, delta, crowd=tally.crowd, rare=tally.rare)
                 for epsilon, delta in (point.exact for point in points)
             ),
         )

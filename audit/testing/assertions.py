@@ -147,8 +147,7 @@ def check_private(spec: AuditSpec, *, again: str | None = None) -> tuple[AuditRe
 
 def _require_power(report: AuditReport) -> None:
     # Refuse a test that cannot fail.
-    few = report.runs and report.verdict != "refuted" and not math.isfinite(report.resolution)
-    few = few and report.unresolved is None
+    few = report.verdict == "nothing_measured" and not math.isfinite(report.resolution)
     if few and not any(each.constant or each.learned or each.blind for each in report.coverage):
         alpha = write_rational(rational("alpha", report.alpha))
         reason = f"are too few to refute {report.claim} at alpha = {alpha}, for any outputs"

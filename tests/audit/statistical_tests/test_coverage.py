@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +238,37 @@ def test_a_user_defined_feature_reads_a_record_that_sum_cannot(tmp_path: Path) -
         report = audit(record, "epsilon=0.5", **options)
         assert report.exit_code == code
         assert ("test a part of each output" in words(report)) == (code == 4)
+
+
+def spread_over_labels(q: float, d: int, n: int, rng: np.random.Generator) -> Any:
+    """Counts that leak nothing, with a name in a fraction q of the runs on dataset B only."""
+    counts = rng.geometric(0.02, n) - rng.geometric(0.02, n)
+    named = d * (rng.random(n) < q)
+    return [(int(x), "ada" if u else "none") for x, u in zip(counts, named, strict=True)]
+
+
+def test_the_resolution_includes_events_of_many_rare_outputs() -> None:
+    """Each output with the name is too rare to be noticed, but all of them together are not."""
+
+    def of(q: float, runs: int = 20_000, **options: Any) -> AuditReport:
+        law = partial(spread_over_labels, q)
+        return audit(law, "epsilon=1", pair=(0, 1), seed=1, runs=runs, **options)
+
+    whole: Any = {"features": ["identity"]}
+    missed = of(0.1, **whole)
+    assert (missed.verdict, missed.resolution > 0.1) == ("not_refuted", True)
+    with pytest.MonkeyPatch.context() as patch:  # the mutant counts single outputs only
+        patch.setattr(Tally, "rare", lambda _tally, _least: 0.0)
+        assert of(0.1, **whole).resolution < 0.1
+    # A label that occurs often is noticed: the resolution is that of a single label.
+    found = of(0.1, features=["coordinate:1"])
+    assert (found.verdict, found.resolution) == ("refuted", resolution(20_000, 1, "0.001"))
+    # By default a column reads the name.
+    assert (of(0.1).verdict, of(0.0).verdict) == ("refuted", "not_refuted")
+    # Nothing is stated if all outputs are rare.
+    few = of(0.1, runs=2000, **whole)
+    assert (few.verdict, few.to_json()["resolution"]) == ("not_refuted", None)
+    assert "not known: outputs are rarely repeated: rare outputs" in words(few)
 
 
 def half(v: float, n: int, rng: np.random.Generator) -> Any:
