@@ -74,7 +74,14 @@ class AuditReport(AuditRecord):
 
     @property
     def sentence(self) -> str:
-        return meaning(self.verdict, str(self.claim), self.alpha, runs=self.runs, error=self.error)
+        return meaning(
+            self.verdict,
+            str(self.claim),
+            self.alpha,
+            runs=self.runs,
+            error=self.error,
+            coverage=self.coverage,
+        )
 
     def summary(self) -> Sequence[tuple[str, object]]:
         from audit.report.html_sections import pairs

@@ -60,6 +60,7 @@ def meaning(
     *,
     runs: int,
     error: TargetFailed | None,
+    coverage: Sequence[Coverage] = (),
 ) -> str:
     r"""The meaning of a verdict for the claim, and its limits."""
     match verdict:
@@ -78,10 +79,7 @@ def meaning(
                 "the blind spot below may have gone unnoticed."
             )
         case "nothing_measured":
-            return (
-                f"The runs do not measure {claim}: on at least one pair, most of the outputs could "
-                "not be used. The warnings below give the reason and a remedy."
-            )
+            return f"The runs do not measure {claim}{_unmeasured(coverage)}."
     reason = "" if error is None else f"It {error.sentence}. "
     return f"{reason}There is no verdict on {claim}."
 
@@ -95,10 +93,7 @@ def blind_spot(
 ) -> str:
     r"""The violations that these runs could have missed; probabilities are rounded up."""
     if verdict == "nothing_measured":
-        first = next(iter(unmeasured_pairs(coverage)), None)
-        several = any(each.pair for each in coverage)
-        where = f" on pair {first.pair + 1}" if first and several else ""
-        return f"everything{where}: {first.reason if first else 'no run was drawn'}"
+        return f"everything{_unmeasured(coverage)}"
     if not math.isfinite(resolution) and unresolved is not None:
         return f"not known: {unresolved}"
     if not math.isfinite(resolution):
@@ -107,6 +102,13 @@ def blind_spot(
     return (
         f"a revealing output in fewer than {cases} runs could have gone unnoticed{unseen(coverage)}"
     )
+
+
+def _unmeasured(coverage: Sequence[Coverage]) -> str:
+    first = next(iter(unmeasured_pairs(coverage)), None)
+    several = any(each.pair for each in coverage)
+    where = f" on pair {first.pair + 1}" if first and several else ""
+    return f"{where}: {first.reason if first else 'no run was drawn'}"
 
 
 def not_tested(features: Sequence[str]) -> str:

@@ -6,7 +6,8 @@ test has no power, and passing it means nothing.
 
 Verdicts, exit codes and assertions use the following rule, where a view is a pair read through one
 feature. A view does not measure a run whose output occurred only once and has no order, or could
-not be read by its feature. A view measures nothing if this holds for more than half of its runs. An
+not be read by its feature. A view measures nothing if this holds for more than half of its runs, or
+if there are too few runs to refute the claim even if each of them reveals its dataset. An
 audit that does not refute has measured something only if some view of each pair has measured
 something (:func:`unmeasured_pairs`).
 """
@@ -19,11 +20,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from audit.claims.verdicts import TRAINING
+from audit.claims.tested_claim import Claim
 from audit.features.maps import is_unread
 from audit.outputs.output_parser import UNREAD
 from audit.statistical_tests.event import Tally
-from audit.statistical_tests.fixed_sample_test import WEIGHTS
+from audit.statistical_tests.fixed_sample_test import resolution
 
 _RARE: Final = 100
 
@@ -51,17 +52,18 @@ class Coverage:
         cls,
         tally: Tally,
         level: Fraction,
+        points: Sequence[Claim],
         *,
         pair: int = 0,
         feature: str | None = None,
         learned: bool = False,
         allow_constant: bool = False,
     ) -> Coverage:
-        r"""The coverage of all runs of a view, tested at ``level``.
+        r"""The coverage of all runs of a view, tested against each of ``points`` at ``level``.
 
         ``measured`` is true if at least half of all runs could be tested, and if these runs would
-        give a bound above 0 when each reveals its dataset. With ``allow_constant`` a constant
-        output counts as measured.
+        refute a point when each reveals its dataset. With ``allow_constant`` a constant output
+        counts as tested.
         """
         found = cls(
             runs=tally.runs,
@@ -74,11 +76,13 @@ class Coverage:
             learned=learned,
             unread=_unread(tally, feature),
         )
-        # At epsilon = 0 each guess after the training runs is right with probability 1/2.
-        share = WEIGHTS[-1] * level.numerator / level.denominator
-        enough = TRAINING + math.ceil(-math.log2(share))
         meant = allow_constant and found.constant and not learned
-        return replace(found, measured=not found.blind and (meant or tally.looked_at >= enough))
+        used = tally.runs if meant else tally.looked_at
+        enough = any(
+            math.isfinite(resolution(used, epsilon, level, delta))
+            for epsilon, delta in (point.exact for point in points)
+        )
+        return replace(found, measured=enough and not found.blind)
 
     @property
     def partial(self) -> bool:
@@ -100,7 +104,7 @@ class Coverage:
 
     @property
     def reason(self) -> str:
-        if self.learned:
+        if self.learned and self.constant:
             return (
                 "no learned score differs from run to run: the outputs have no numbers and no "
                 "repeated labels"
@@ -114,11 +118,11 @@ class Coverage:
         if self.constant:
             return (
                 "every output was the same; --allow-constant (allow_constant=True in Python) "
-                "accepts that if it is intended"
+                "accepts that if it is intended and the runs could refute the claim"
             )
         if not self.runs:
             return "no run was drawn"
-        few = f"{self.runs:,} runs are too few to measure anything"
+        few = f"{self.runs:,} runs are too few to refute the claim reliably, for any outputs"
         return f"{few}; draw more with -n (runs in Python)"
 
     @property

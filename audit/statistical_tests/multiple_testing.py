@@ -107,7 +107,13 @@ def weigh(
     views, shares = family.tests[: len(tallies)], shares[: len(tallies)]
     coverage = tuple(
         Coverage.of(
-            tally, share, pair=pair, feature=feature, learned=score, allow_constant=allow_constant
+            tally,
+            share,
+            points,
+            pair=pair,
+            feature=feature,
+            learned=score,
+            allow_constant=allow_constant,
         )
         for tally, share, (pair, feature), score in zip(
             tallies, shares, views, family.learned, strict=True

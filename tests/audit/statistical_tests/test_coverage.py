@@ -34,6 +34,7 @@ from audit.statistical_tests.multiple_testing import watch_views, weigh, weigh_v
 from audit.statistical_tests.view import View
 from audit.targets.target import Catalogued, Target, Vectorised
 from audit.testing.assertions import NothingMeasured, Refuted, assert_private
+from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
 from tests.audit.statistical_tests.test_fixed_sample_test import laplace as discrete_laplace
 from tests.effort import by_day, effort
@@ -168,10 +169,35 @@ def test_the_required_number_of_runs_is_the_least_that_could_refute() -> None:
 
     def measured(runs: int, level: Fraction) -> bool:
         tally = Tally.empty().add(read(list(range(runs))), worlds[:runs])
-        return Coverage.of(tally, level).measured
+        return Coverage.of(tally, level, [Claim(epsilon=1)]).measured
 
-    assert [measured(n, Fraction(1, 20)) for n in (0, 36, 37)] == [False, False, True]
-    assert [measured(n, Fraction(1, 10**9)) for n in (62, 63)] == [False, True]
+    for level in (Fraction(1, 20), Fraction(1, 10**9)):
+        enough = next(n for n in range(500) if math.isfinite(resolution(n, 1, level)))
+        found = [measured(n, level) for n in (0, enough - 1, enough)]
+        assert found == [False, False, True]
+
+
+def test_runs_that_could_not_refute_the_claim_measure_nothing() -> None:
+    """Outputs that are the dataset are not refuted if e^epsilon is more than the number of runs."""
+
+    def itself(d: int, n: int, rng: np.random.Generator) -> Any:
+        return np.full(n, d)
+
+    few = "3,000 runs are too few to refute the claim reliably, for any outputs"
+    for sequential in (False, True):
+        plan = replace(PLAN, sequential=sequential)
+        report = sample(of(itself), replace(plan, claim=Claim(epsilon=9)))
+        assert (report.verdict, report.exit_code) == ("nothing_measured", 4)
+        assert f"everything: {few}" in words(report)
+        (case,) = report.cases()
+        assert case.outcome == "error"
+        assert case.detail.startswith(f"The runs do not measure epsilon=9: {few}")
+        twin = replace(PLAN, claim=Claim(epsilon=9), allow_constant=True)
+        assert sample(of(constant), twin).exit_code == 4
+        assert sample(of(itself), replace(plan, claim=Claim(epsilon=4))).exit_code == 1
+        assert sample(of(constant), replace(twin, claim=Claim(epsilon=4))).exit_code == 0
+    with pytest.raises(InvalidParameter, match="runs = 3000: are too few to refute epsilon=9"):
+        assert_private(itself, "epsilon=9", pairs=[(0, 1)], runs=3000, alpha="0.001", seed=7)
 
 
 def test_a_mutant_that_counts_all_runs_as_measured_is_detected(

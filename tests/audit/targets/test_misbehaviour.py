@@ -330,7 +330,7 @@ def test_a_deadline_ends_the_drawing(audit: Shell) -> None:
     answer = audit(*at("tired", n=100_000), "--deadline", 0.5, "--json")
     assert answer.code == 4
     assert answer.json["warnings"][-1].endswith(
-        "too few to measure anything; draw more with -n (runs in Python)"
+        "too few to refute the claim reliably, for any outputs; draw more with -n (runs in Python)"
     )
     assert answer.json["stopped"] == "the deadline was reached"
     assert 0 < answer.json["runs"] < 60
