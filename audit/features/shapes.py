@@ -203,9 +203,13 @@ r"""The structure without the values: types, keys and their order, nesting, leng
 
 
 def _column_of(output: object, path: str) -> object:
-    for own, cell in row_of(output).cells:
-        if own == path:
-            return cell
+    cells = dict(reversed(row_of(output).cells))  # of equal paths, the first
+    if path in cells:
+        return cells[path]
+    # A text without numbers is one label; the parts of other texts have columns of their own.
+    text = f"{path}.text"
+    if text in cells and f"{text}[0]" not in cells:
+        return cells[text]
     raise Misread("no such column")
 
 

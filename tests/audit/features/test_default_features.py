@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from audit.features import numbers
 from audit.features.default_features import default_family, default_features
 from audit.features.numbers import step_of
+from audit.features.parse_feature import read_feature
 from audit.run_audit import audit
 from dpcore import DiscreteLaplace, SeededRng
 from tests.effort import by_day
@@ -110,6 +111,23 @@ def test_a_rare_leak_beside_one_noisy_number_is_refuted(law: Callable[..., Any])
     options: Any = {"pair": (0, 1), "seed": 1, "runs": 20_000, "floats": "ignore"}
     assert audit(broken, "epsilon=1", **options).verdict == "refuted"
     assert audit(correct, "epsilon=1", **options).verdict == "not_refuted"
+
+
+def test_a_column_of_labels_is_read_by_its_path() -> None:
+    def broken(b: int, rng: np.random.Generator) -> Any:
+        return _name(b, bool(b) and rng.random() < 0.02, rng)
+
+    def correct(b: int, rng: np.random.Generator) -> Any:
+        return _name(b, rng.random() < 0.02, rng)
+
+    options: Any = {"pair": (0, 1), "seed": 1, "runs": 20_000, "features": ["column:user"]}
+    found = audit(broken, "epsilon=1", **options)
+    assert (found.verdict, found.coverage[0].unread) == ("refuted", 0)
+    assert audit(correct, "epsilon=1", **options).verdict == "not_refuted"
+    read = read_feature("column:user").apply
+    assert read([{"user": "ada"}, {"user": 7}]) == ["ada", 7]
+    # The text of this column is not a label: its number is the column user.text[0].
+    assert read([{"user": "user 17"}]) == ["no column:user: dict"]
 
 
 def _textbook(scale: float, after: Callable[[Floats], Floats] = lambda y: y) -> Law:
