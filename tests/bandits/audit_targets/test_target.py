@@ -68,11 +68,11 @@ def refuted(rest: str, *, runs: int) -> bool:
 
 
 KEPT = {
-    **dict.fromkeys(PLAIN, 300),
-    **{f"{name},epsilon=1,path=devices": 200 for name in BY_DEVICES},
-    **{f"{name},epsilon=1,radius=paper": 300 for name in ("dist-rdp-se:s=10", "sdp-ae:m=8")},
-    **dict.fromkeys(MORE, 150),
-    **dict.fromkeys(COMBINATORIAL, 500),
+    **dict.fromkeys(PLAIN, 800),
+    **{f"{name},epsilon=1,path=devices": 800 for name in BY_DEVICES},
+    **{f"{name},epsilon=1,radius=paper": 800 for name in ("dist-rdp-se:s=10", "sdp-ae:m=8")},
+    **dict.fromkeys(MORE, 800),
+    **dict.fromkeys(COMBINATORIAL, 1500),
 }
 
 
@@ -273,7 +273,7 @@ def _verdict(policy: Policy[Any], runs: int) -> str | None:
 
 
 def test_a_policy_with_its_stated_noise_is_not_refuted() -> None:
-    assert _verdict(BatchedElimination(privatizer=PURE_SUMS), 100) == "not_refuted"
+    assert _verdict(BatchedElimination(privatizer=PURE_SUMS), 800) == "not_refuted"
 
 
 @pytest.mark.nightly
@@ -326,7 +326,7 @@ def test_a_policy_is_named_by_file_or_module(rest: str) -> None:
     assert (viewed.epsilon, viewed.pair) == (Fraction(1, 2), (0, 1))
     with_keys = f"{rest},delta=1e-3,path=devices"
     assert target(f"bandit:{with_keys}", with_keys, True).delta == Fraction(1, 1000)
-    report = audit.audit(f"bandit:{rest}", runs=50, seed=7)
+    report = audit.audit(f"bandit:{rest}", runs=400, seed=7)
     assert (report.verdict, report.claim.to_json()["epsilon"]) == ("not_refuted", "1/2")
 
 
