@@ -21,7 +21,7 @@ import numpy as np
 from flint import arb
 
 from accounting.numerical_composition.cell_refinement import ListedLoss, TabledLoss
-from accounting.numerical_composition.compose_plds import (
+from accounting.numerical_composition.contour_integral import (
     PRECISION,
     ContourIntegral,
     smoothing,

@@ -19,7 +19,7 @@ import numpy as np
 from flint import arb
 
 from accounting.numerical_composition.cell_refinement import ListedLoss
-from accounting.numerical_composition.compose_plds import ContourIntegral
+from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.pld.loss_atoms import Floats, Listing
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_down, round_up
 

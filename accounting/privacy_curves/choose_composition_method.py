@@ -3,7 +3,7 @@ r"""The total privacy loss of a fixed list of pairs, by the best applicable meth
 L is the sum of independent losses L_i with k_i copies each. For one release it is the loss of its
 pair. For one Gaussian law, discrete or not, with the same shift in every round, the sum of the
 noise is one law. Otherwise the outcomes are enumerated if there are few, or a contour integral with
-one small additional Gaussian is used (:mod:`accounting.numerical_composition.compose_plds`), of
+one small additional Gaussian is used (:mod:`accounting.numerical_composition.contour_integral`), of
 listings in the requested direction. An (epsilon, delta) claim has an infinite loss with probability
 delta (``lost``); the methods named ``finite`` condition on a finite loss.
 """
@@ -24,7 +24,7 @@ from accounting.law_pairs.discrete_gaussian import NEARLY_REAL, GaussianPair
 from accounting.law_pairs.discrete_gaussian_sum import GaussianSumPair
 from accounting.law_pairs.polya import RevealingPair
 from accounting.numerical_composition.cell_refinement import TabledLoss
-from accounting.numerical_composition.compose_plds import ContourIntegral
+from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.numerical_composition.factor import LossPart
 from accounting.numerical_composition.few_large_losses import FewLargeLosses
 from accounting.numerical_composition.few_outcomes import MANY_OUTCOMES, MOST_OUTCOMES, Enumeration

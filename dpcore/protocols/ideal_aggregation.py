@@ -19,8 +19,8 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import Exact, Of, Whole, check_fields
 from dpcore.protocols.shuffled_bits import BitMessages, Bits
 from dpcore.sampling.rng import SYSTEM, Rng, permutation
-from dpcore.secure_aggregation.mask_expansion import LARGEST_MODULUS
 from dpcore.secure_aggregation.masked_aggregation import Step
+from dpcore.secure_aggregation.pseudorandom_vector import LARGEST_MODULUS
 from dpcore.secure_aggregation.server import Total
 
 _NOBODY: Final[Mapping[str, Step]] = {}

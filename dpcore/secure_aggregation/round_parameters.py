@@ -25,7 +25,7 @@ from typing import Final
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, Whole, check_fields, integer, rational_in
 from dpcore.sampling.rng import Rng, permutation
-from dpcore.secure_aggregation.mask_expansion import LARGEST_MODULUS
+from dpcore.secure_aggregation.pseudorandom_vector import LARGEST_MODULUS
 
 SERVER: Final = ""
 ROUND_BYTES: Final = 32

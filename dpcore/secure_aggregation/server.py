@@ -36,7 +36,6 @@ from dpcore.secure_aggregation.keys import (
     public_of,
     self_mask_key,
 )
-from dpcore.secure_aggregation.mask_expansion import add, mask, subtract
 from dpcore.secure_aggregation.messages import (
     KEY_BYTES,
     AggregationRefused,
@@ -51,6 +50,7 @@ from dpcore.secure_aggregation.messages import (
     UnmaskRequest,
     read_header,
 )
+from dpcore.secure_aggregation.pseudorandom_vector import add, mask, subtract
 from dpcore.secure_aggregation.round_parameters import SERVER, Round, check_identity, neighbours_of
 from dpcore.secure_aggregation.shamir import interpolate, weights
 

@@ -32,7 +32,6 @@ from dpcore.secure_aggregation.keys import (
     seal_shares,
     self_mask_key,
 )
-from dpcore.secure_aggregation.mask_expansion import add, mask, subtract
 from dpcore.secure_aggregation.messages import (
     AggregationRefused,
     KeyAdvertisement,
@@ -44,6 +43,7 @@ from dpcore.secure_aggregation.messages import (
     UnmaskReply,
     UnmaskRequest,
 )
+from dpcore.secure_aggregation.pseudorandom_vector import add, mask, subtract
 from dpcore.secure_aggregation.round_parameters import SERVER, Round, Terms, check_identity
 from dpcore.secure_aggregation.shamir import share
 

@@ -16,7 +16,7 @@ from accounting.descriptions.description import Description
 from accounting.descriptions.real_noise import Gaussian
 from accounting.descriptions.sampling_schemes import Poisson
 from accounting.numerical_composition.cell_refinement import TabledLoss
-from accounting.numerical_composition.compose_plds import ContourIntegral
+from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.numerical_composition.few_large_losses import FewLargeLosses, Split
 from accounting.pld.loss_atoms import Listing
 from accounting.pld.noise_density import NormalDensity

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting.law_pairs.registry import pair_of
-from accounting.numerical_composition.compose_plds import ContourIntegral
+from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.numerical_composition.factor import Grid
 from accounting.numerical_composition.gaussian_factor import (
     GaussianPart,

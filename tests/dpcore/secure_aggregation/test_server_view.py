@@ -12,9 +12,9 @@ from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import SeededRng
 from dpcore.secure_aggregation import user as masked_user
 from dpcore.secure_aggregation.keys import agreements, mask_key, self_mask_key
-from dpcore.secure_aggregation.mask_expansion import mask, subtract
 from dpcore.secure_aggregation.masked_aggregation import Step
 from dpcore.secure_aggregation.messages import MaskedInput
+from dpcore.secure_aggregation.pseudorandom_vector import mask, subtract
 from dpcore.secure_aggregation.round_parameters import Neighbourhood
 from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.mutants import mutated

@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from accounting.numerical_composition.cell_refinement import AllAtoms, TabledLoss
-from accounting.numerical_composition.compose_plds import ContourIntegral
+from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.numerical_composition.error_bounds import ContourSum, Window, contour_sum
 from accounting.numerical_composition.factor import Grid
 from accounting.pairs.pair import Pair

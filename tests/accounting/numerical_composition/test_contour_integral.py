@@ -1,4 +1,4 @@
-"""Tests of `accounting.numerical_composition.compose_plds`: enumeration, closed forms."""
+"""Tests of `accounting.numerical_composition.contour_integral`: enumeration, closed forms."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import accounting.numerical_composition.compose_plds
+import accounting.numerical_composition.contour_integral
 import accounting.numerical_composition.discrete_factor
 import accounting.numerical_composition.error_bounds
 import accounting.numerical_composition.invert_delta
 from accounting import PrivacyCurve
 from accounting.law_pairs.registry import pair_of
 from accounting.law_pairs.skellam import SkellamPair
-from accounting.numerical_composition.compose_plds import ContourIntegral
+from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.numerical_composition.discrete_factor import DiscreteOnGrid, _factor, turns
 from accounting.numerical_composition.error_bounds import ContourSum, _covered
 from accounting.numerical_composition.factor import Grid
@@ -379,7 +379,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "hidden masses added": (
         hidden_mass,
-        accounting.numerical_composition.compose_plds,
+        accounting.numerical_composition.contour_integral,
         "_hidden",
         lambda parts: sum((count * part.hidden for part, count in parts), arb(0)),
     ),

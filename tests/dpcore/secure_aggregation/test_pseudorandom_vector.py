@@ -1,4 +1,4 @@
-r"""Tests of `dpcore.secure_aggregation.mask_expansion`: AES-256-CTR, rejection, no overflow."""
+r"""Tests of `secure_aggregation.pseudorandom_vector`: AES-256-CTR, rejection, no overflow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.errors import InvalidParameter
-from dpcore.secure_aggregation.mask_expansion import LARGEST_MODULUS, add, mask, subtract
+from dpcore.secure_aggregation.pseudorandom_vector import LARGEST_MODULUS, add, mask, subtract
 from tests.support.dpcore.mutants import mutated
 from tests.support.secure_aggregation.independent_server import residues
 
