@@ -53,6 +53,7 @@ _TRIES: Final = 3
 _ATTEMPTS: Final = 4
 _LESS: Final = 0.2
 _SPARE: Final = 1e-3
+_LEAST_LOG: Final = -60.0  # of the relative error of a sum
 _HALF: Final = Fraction(1, 2)
 
 _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
@@ -99,7 +100,10 @@ class FewLargeLosses:
         r"""The total of ``line``, if large losses are rare at about this point of its curve."""
         match line.parts:
             case ((TabledLoss() as part, rounds),) if (
-                rounds > 1 and 0 < epsilon < math.inf and line.misplaced(epsilon, delta)
+                rounds > 1
+                and 0 < epsilon < math.inf
+                and 0 < delta < 1
+                and line.misplaced(epsilon, delta)
             ):
                 return cls(part=part, rounds=rounds, near=(epsilon, delta))
         return None
@@ -157,8 +161,12 @@ class FewLargeLosses:
         if rough is None:
             return None
         whole, slope = _mixed(rough, rest).logarithm(epsilon, upper=True)
+        if not (math.isfinite(whole) and slope < 0):
+            return None
         wanted = whole + math.log(_SHARE * relative * (epsilon * -slope if steep else 1))
-        fine = _placed((term, math.exp(min(wanted - term.log_size, 0.0))) for term in rough)
+        fine = _placed(
+            (term, math.exp(min(max(wanted - term.log_size, _LEAST_LOG), 0.0))) for term in rough
+        )
         hidden = -(self.rounds * (-arb(split.listing.hidden)).log1p()).expm1()
         return None if fine is None else answer(_mixed(fine, rest), hidden)
 

@@ -48,7 +48,8 @@ class Enumeration:
     ``coarse``: for upper bounds, excess outcomes are merged upwards instead of returning None.
 
     >>> from accounting.numerical_composition.cell_refinement import TabledLoss
-    >>> from accounting.law_pairs.discrete_laplace import DiscreteLaplace, LaplacePair
+    >>> from accounting.law_pairs.discrete_laplace import LaplacePair
+    >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
     >>> from accounting.pld.integer_cells import IntegerPair
     >>> table = IntegerPair(pair=LaplacePair(noise=DiscreteLaplace(scale=1), shift=1))
     >>> law = TabledLoss.of(table, above=True)

@@ -86,7 +86,8 @@ class ComposedLoss:
 
     With listings, the total is an upper bound if ``above``, otherwise a lower bound.
 
-    >>> from accounting.law_pairs.discrete_laplace import DiscreteLaplace, LaplacePair
+    >>> from accounting.law_pairs.discrete_laplace import LaplacePair
+    >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
     >>> part = LaplacePair(noise=DiscreteLaplace(scale=20), shift=1)
     >>> ComposedLoss(parts=((part, 100),)).epsilon(Fraction(1, 10**6))
     Enclosure([2.20753270..., 2.20753270...])

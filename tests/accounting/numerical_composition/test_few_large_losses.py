@@ -109,3 +109,10 @@ def test_samples_at_a_small_rate_have_narrow_bounds(
     before = ends(compose((guarantee(noise), rounds)).epsilon(delta))
     assert before.overlaps(found)
     assert before.width > found.upper / 10**5
+
+
+@pytest.mark.parametrize(("delta", "rounds"), [("1e-400", 3), ("1e-320", 3), ("1e-305", 20)])
+def test_a_delta_below_all_floats_has_bounds(delta: str, rounds: int) -> None:
+    noise = Description(noise=Gaussian(sigma="1.5"), sensitivity=1, scheme=Poisson(rate="1/1000"))
+    found = ends(compose((guarantee(noise), rounds)).epsilon(delta))
+    assert 0 < found.lower <= found.upper < math.inf
