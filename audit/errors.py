@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 from audit.formats.shorten import shortened
 from dpcore.cli.terminal import printable
 from dpcore.errors import DpcoreError
+from dpcore.exit_codes import FAILED
 
 REPEATS: Final = 4
 r"""The number of further runs on each dataset that show whether only one dataset fails."""
@@ -29,7 +30,7 @@ class TargetFailed(DpcoreError):
     audit.errors.TargetFailed: noisy.py:count: raised KeyError: 'age' (dataset B, run 17)
     """
 
-    exit_code: ClassVar[int] = 3
+    exit_code: ClassVar[int] = FAILED
 
     def __init__(
         self,

@@ -2,7 +2,7 @@ r"""Run the command ``dpcore``, also as ``python -m dpcore``."""
 
 import sys
 
-_INTERRUPTED = 130
+from dpcore.exit_codes import INTERRUPTED
 
 
 def main() -> None:
@@ -12,7 +12,7 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

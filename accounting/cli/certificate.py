@@ -19,13 +19,13 @@ from dpcore.cli.output_file import check_writable, write_whole
 from dpcore.cli.progress import progress_bar
 from dpcore.cli.terminal import fact, show
 from dpcore.errors import InvalidParameter
+from dpcore.exit_codes import NEGATIVE_ANSWER
 from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:
     from accounting.certificates.verify_certificate import Verdict
 
 
-FAILED: Final = 1
 _LONGEST: Final = 10**6
 _DECIDED: Final = {
     "kernel": "decided by the integer kernel",
@@ -143,7 +143,7 @@ def verify_command(
     else:
         show([*map(str, verdict.findings), _DECIDED[verdict.proof], _word(verdict)])
     if not verdict.holds:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(NEGATIVE_ANSWER)
 
 
 def _exported(name: str, text: bytes, verdict: Verdict, form: Form) -> list[str]:

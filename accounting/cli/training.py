@@ -23,6 +23,7 @@ from dpcore.cli.progress import progress_bar
 from dpcore.cli.terminal import show
 from dpcore.cli.time_limit import with_time_limit
 from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.exit_codes import ANSWER, NEGATIVE_ANSWER, NO_ANSWER
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import rational, rational_in
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 
 _MOST_TEXT: Final = 1 << 20
-_UNDECIDED: Final = 4
 _DIGITS: Final = 9
 _NEAR: Final = "1e-6"
 
@@ -339,11 +339,11 @@ def check(
         found = replace(found, lower=None)
     # The certain part of the gap: the least amount by which the reported epsilon is off.
     gap: End | None = None
-    verdict, code = "undecided", _UNDECIDED
+    verdict, code = "undecided", NO_ANSWER
     if found.upper <= claimed:
-        verdict, code, gap = "an upper bound, proven", 0, claimed - Fraction(found.upper)
+        verdict, code, gap = "an upper bound, proven", ANSWER, claimed - Fraction(found.upper)
     elif found.lower is not None and found.lower > claimed:
-        verdict, code, gap = "below the truth", 1, found.lower - claimed
+        verdict, code, gap = "below the truth", NEGATIVE_ANSWER, found.lower - claimed
     by = None if gap is None else down(gap, _DIGITS)
     distance = "" if by is None else f", by at least {by}"
     distance = ", which is infinite" if gap == math.inf else distance

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from dpcore.errors import DpcoreError
+from dpcore.exit_codes import FAILED, NEGATIVE_ANSWER, NO_ANSWER, USAGE
 
 _NAMED = 3
 
@@ -51,7 +52,7 @@ class BudgetExhausted(DpcoreError):
     accounting.ledger.errors.BudgetExhausted: batch 'monday': 2 of 5 users have too little ...
     """
 
-    exit_code: ClassVar[int] = 1
+    exit_code: ClassVar[int] = NEGATIVE_ANSWER
 
     batch: str
     users: tuple[str, ...]
@@ -83,7 +84,7 @@ class AlreadyCharged(DpcoreError):
     accounting.ledger.errors.AlreadyCharged: ... already charged, so nothing was charged again: ...
     """
 
-    exit_code: ClassVar[int] = 4
+    exit_code: ClassVar[int] = NO_ANSWER
 
     receipt: Receipt
 
@@ -107,7 +108,7 @@ class ValueLost(DpcoreError):
     accounting.ledger.errors.ValueLost: batch 'monday': the value that was drawn cannot be ...
     """
 
-    exit_code: ClassVar[int] = 3
+    exit_code: ClassVar[int] = FAILED
 
     receipt: Receipt
     reason: str
@@ -138,7 +139,7 @@ class LedgerDamaged(_Located):
     accounting.ledger.errors.LedgerDamaged: charge 3: was edited: its digest does not match
     """
 
-    exit_code: ClassVar[int] = 3
+    exit_code: ClassVar[int] = FAILED
 
 
 class LedgerUnavailable(_Located):
@@ -153,4 +154,4 @@ class LedgerUnavailable(_Located):
     accounting.ledger.errors.LedgerUnavailable: ledger.db: database or disk is full
     """
 
-    exit_code: ClassVar[int] = 2
+    exit_code: ClassVar[int] = USAGE

@@ -44,6 +44,7 @@ from audit.targets.target import Catalogued
 from dpcore.cli.terminal import aligned
 from dpcore.cli.workers import in_processes
 from dpcore.errors import InvalidParameter
+from dpcore.exit_codes import ANSWER, NEGATIVE_ANSWER
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down, up
 
@@ -203,7 +204,7 @@ class Bench(Result):
 
     @property
     def exit_code(self) -> int:
-        return 0 if self.passed else 1
+        return ANSWER if self.passed else NEGATIVE_ANSWER
 
     def statement(self) -> Statement:
         return Statement(

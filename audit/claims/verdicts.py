@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from dpcore.exit_codes import ANSWER, FAILED, NEGATIVE_ANSWER, NO_ANSWER
 from dpcore.numbers.enclosure import decimal_up
 from dpcore.numbers.parameter import RationalLike, rational, rational_in
 from dpcore.numbers.rounding import down, up
@@ -23,11 +24,11 @@ class VerdictDisplay(NamedTuple):
 
 
 VERDICTS: Final[dict[VerdictWord | None, VerdictDisplay]] = {
-    "refuted": VerdictDisplay("REFUTED", "bold red", 1),
-    "not_refuted": VerdictDisplay("NOT REFUTED AT THIS RESOLUTION", "bold yellow", 0),
-    "proven": VerdictDisplay("PROVEN", "bold green", 0),
-    "nothing_measured": VerdictDisplay("NOTHING MEASURED", "bold magenta", 4),
-    None: VerdictDisplay("THE TARGET FAILED", "bold magenta", 3),
+    "refuted": VerdictDisplay("REFUTED", "bold red", NEGATIVE_ANSWER),
+    "not_refuted": VerdictDisplay("NOT REFUTED AT THIS RESOLUTION", "bold yellow", ANSWER),
+    "proven": VerdictDisplay("PROVEN", "bold green", ANSWER),
+    "nothing_measured": VerdictDisplay("NOTHING MEASURED", "bold magenta", NO_ANSWER),
+    None: VerdictDisplay("THE TARGET FAILED", "bold magenta", FAILED),
 }
 
 Cause: TypeAlias = Literal["values", "floating-point", "time", "errors"]

@@ -2,7 +2,6 @@ r"""The main command, ``dpcore audit TARGET``."""
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,13 +19,12 @@ from dpcore.cli.options import FORMAT_HELP, Format, flag, option
 from dpcore.cli.progress import progress_bar
 from dpcore.cli.terminal import say
 from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.exit_codes import INTERRUPTED, NO_ANSWER
 from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:
     from audit.report.audit_report import AuditReport
 
-_NOT_REACHED: Final = 4
-_INTERRUPTED: Final = 128 + signal.SIGINT
 _RESULT: Final = {"rich_help_panel": "The report"}
 
 
@@ -80,7 +78,7 @@ def run(
             written = _audited(requested, scheduler, html, printed)
     except KeyboardInterrupt:
         print("interrupted: no report", file=sys.stderr)
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
     written.publish(form=printed, output=output, html=html)
     raise typer.Exit(_exit_code(written.report, requested))
 
@@ -142,5 +140,5 @@ def _exit_code(report: AuditReport, spec: AuditSpec) -> int:
     coarse = wanted is not None and not report.resolution <= rational("resolution", wanted)
     if coarse and report.runs and report.verdict == "not_refuted" and report.exit_code == 0:
         say([f"error: --resolution = {wanted}: not reached: {report.blind_spot}"], sys.stderr)
-        return _NOT_REACHED
+        return NO_ANSWER
     return report.exit_code

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from audit.formats.shorten import printable
 from dpcore.errors import InvalidParameter
+from dpcore.exit_codes import ANSWER, NEGATIVE_ANSWER
 
 Outcome: TypeAlias = Literal["passed", "failed", "error", "warning", "note"]
 r"""The outcomes: a failure is evidence against the code, an error is an unfinished audit."""
@@ -36,7 +37,7 @@ class Case:
 
 def outcome_of(exit_code: int) -> Outcome:
     r"""The outcome of a command with ``exit_code``: 1 is a failure, larger codes are errors."""
-    outcomes: dict[int, Outcome] = {0: "passed", 1: "failed"}
+    outcomes: dict[int, Outcome] = {ANSWER: "passed", NEGATIVE_ANSWER: "failed"}
     return outcomes.get(exit_code, "error")
 
 

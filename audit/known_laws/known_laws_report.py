@@ -27,17 +27,18 @@ from audit.known_laws.law_file import WrittenLaw
 from audit.targets.target import Law
 from dpcore.cli.figure_file import curve_picture
 from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.exit_codes import ANSWER, NEGATIVE_ANSWER, NO_ANSWER
 from dpcore.numbers.enclosure import Enclosure, round_down, round_up
 
 ExactVerdict: TypeAlias = Literal["proven", "refuted", "undecided", "not_refuted"]
 
 # The headline of each verdict, its statement on the claim, and its exit code.
 _VERDICTS: Final[dict[ExactVerdict, tuple[str, str, int]]] = {
-    "proven": ("PROVEN", "P and Q satisfy {}", 0),
-    "refuted": ("REFUTED", "P and Q violate {}", 1),
-    "undecided": ("UNDECIDED", "{}: the enclosure still contains the claimed delta", 4),
+    "proven": ("PROVEN", "P and Q satisfy {}", ANSWER),
+    "refuted": ("REFUTED", "P and Q violate {}", NEGATIVE_ANSWER),
+    "undecided": ("UNDECIDED", "{}: the enclosure still contains the claimed delta", NO_ANSWER),
     "not_refuted": (
-        "NOT REFUTED", "{}: the claimed points are proven, the curve between them is not", 0
+        "NOT REFUTED", "{}: the claimed points are proven, the curve between them is not", ANSWER
     ),
 }  # fmt: skip
 _DIGITS: Final = 13
@@ -88,7 +89,7 @@ class ExactReport(Result):
     @property
     def exit_code(self) -> int:
         r"""The exit code: 0 proven, or nothing claimed; 1 refuted; 4 undecided."""
-        return 0 if self.verdict is None else _VERDICTS[self.verdict][2]
+        return ANSWER if self.verdict is None else _VERDICTS[self.verdict][2]
 
     @computed(
         'the event of a refuted point, if one is named: {"claim": as text, "event", "direction", '

@@ -27,6 +27,7 @@ from audit.outputs.output_parser import Outputs, join
 from audit.targets.program import request_of
 from audit.targets.target import Block, Target
 from dpcore.errors import DpcoreError
+from dpcore.exit_codes import FAILED
 
 _MARKER: Final = "ready"
 _PATIENCE: Final = 1800.0
@@ -37,7 +38,7 @@ _OFFLINE: Final = "no matching distribution", "connection", "network", "resoluti
 class EnvironmentFailed(DpcoreError):
     r"""The environment of an entry could not be created; no audit was run. Exit code 3."""
 
-    exit_code: ClassVar[int] = 3
+    exit_code: ClassVar[int] = FAILED
 
 
 def cache_folder() -> Path:

@@ -35,6 +35,7 @@ from audit.statistical_tests.sample_outcome import versions
 from dpcore.cli.terminal import aligned
 from dpcore.cli.workers import in_processes
 from dpcore.errors import DpcoreError
+from dpcore.exit_codes import ANSWER, FAILED, NEGATIVE_ANSWER
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
 
@@ -203,8 +204,8 @@ class CorpusReport(Result):
     def exit_code(self) -> int:
         r"""The exit code: 0 all verdicts as expected, 1 otherwise, 3 an environment failed."""
         if any(not row.right and not row.missing for row in self.rows):
-            return 1
-        return 3 if any(row.missing for row in self.rows) else 0
+            return NEGATIVE_ANSWER
+        return FAILED if any(row.missing for row in self.rows) else ANSWER
 
     def statement(self) -> Statement:
         right = sum(row.right for row in self.rows)

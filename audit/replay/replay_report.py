@@ -20,6 +20,7 @@ from audit.audit_spec import SensitivityNorm
 from audit.formats.junit_and_sarif import Case
 from audit.formats.result import Facts, Result, Statement, computed, fact
 from audit.formats.shorten import cut, shortened
+from dpcore.exit_codes import ANSWER, FAILED, NEGATIVE_ANSWER, NO_ANSWER
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 ReplayVerdict: TypeAlias = Literal[
@@ -37,11 +38,11 @@ ASSUMES: Final = (
 _RANK: Final[dict[Severity, int]] = {"error": 0, "warning": 1, "note": 2}
 # The headline and the exit code of each verdict.
 _VERDICTS: Final[dict[ReplayVerdict, tuple[str, int]]] = {
-    "refuted": ("REFUTED", 1),
-    "found": ("FAULTS FOUND", 1),
-    "nothing_found": ("NOTHING FOUND BY REPLAY", 0),
-    "not_replayable": ("CANNOT BE REPLAYED", 3),
-    "nothing_measured": ("NOTHING MEASURED", 4),
+    "refuted": ("REFUTED", NEGATIVE_ANSWER),
+    "found": ("FAULTS FOUND", NEGATIVE_ANSWER),
+    "nothing_found": ("NOTHING FOUND BY REPLAY", ANSWER),
+    "not_replayable": ("CANNOT BE REPLAYED", FAILED),
+    "nothing_measured": ("NOTHING MEASURED", NO_ANSWER),
 }
 # The declaration that a finding refutes; it is never the privacy claim itself.
 _DECLARED: Final = {

@@ -25,6 +25,7 @@ from audit.formats.result import Result, computed, fact, format_enclosure
 from audit.statistical_tests.coverage import unresolved
 from audit.statistical_tests.event import Witness
 from audit.statistical_tests.sample_outcome import Outcome
+from dpcore import exit_codes
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike
 
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from audit.statistical_tests.trace import Trace
 
 SCHEMA: Final = "dpcore-audit/2"
-
-_BY_CTRL_C: Final = 130
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,8 +253,8 @@ class AuditRecord(Result):
         if self.verdict == "refuted" or self.verdict is None:
             return code
         if self.faults:
-            return 1
-        return _BY_CTRL_C if self.interrupted else code
+            return exit_codes.NEGATIVE_ANSWER
+        return exit_codes.INTERRUPTED if self.interrupted else code
 
     @property
     def faults(self) -> bool:

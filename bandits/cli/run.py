@@ -2,7 +2,6 @@ r"""The command ``dpcore bandit run PRESET``; ``bandits.cli.commands`` registers
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -23,6 +22,7 @@ from dpcore.cli.output_file import made_folder
 from dpcore.cli.progress import progress_bar
 from dpcore.cli.terminal import page, say
 from dpcore.errors import InvalidParameter
+from dpcore.exit_codes import INTERRUPTED
 from dpcore.numbers.parameter import whole_number
 
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ def _publish(  # the folder of results, and the rows
         say([f"warning: {warning}"], sys.stderr)
 
 
-_INTERRUPTED: Final = 128 + signal.SIGINT
 _NOTHING: Final = "no result"
 _HALFWAY: Final = "the result was being written; only a folder with rows.json is complete"
 
@@ -243,7 +242,7 @@ def run(
     except KeyboardInterrupt:
         kept = "" if resume is None else f"; continue with --resume {resume}"
         say([f"interrupted: {stopped}{kept}"], sys.stderr)
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
 
 
 _SAME: Final = (*(each.name for each in fields(ExperimentOptions)), "data", "jobs", "resume")

@@ -11,7 +11,6 @@ import gc
 import json
 import os
 import re
-import signal
 import sys
 import threading
 import time
@@ -33,13 +32,10 @@ from dpcore.cli.packages import prefer_own_packages, require_own_packages
 from dpcore.cli.terminal import say
 from dpcore.cli.time_limit import with_optional_time_limit, with_time_limit
 from dpcore.errors import DpcoreError
+from dpcore.exit_codes import ANSWER, CLOSED_PIPE, DEFECT, INTERRUPTED, USAGE
 from dpcore.numbers.parameter import whole_number
 from dpcore.spec_syntax import did_you_mean
 
-USAGE: Final = 2
-DEFECT: Final = 70
-_CLOSED_PIPE: Final = 128 + getattr(signal, "SIGPIPE", 13)
-_INTERRUPTED: Final = 128 + signal.SIGINT
 # The error of the parser for a wrong command line; its module depends on typer's version.
 _BARE: Final = "Value error, "
 _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
@@ -288,7 +284,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         if not arguments:
             return USAGE
-        return left if isinstance(left, int) else 0
+        return left if isinstance(left, int) else ANSWER
     except BaseException as error:  # noqa: BLE001  # every error becomes one line
         try:
             if debug:
@@ -319,12 +315,12 @@ def _explain(error: BaseException, arguments: Sequence[str]) -> int:
             words = _usage(error, arguments)
             return _complain(words, USAGE) if words else USAGE
         case typer.Abort() | KeyboardInterrupt():
-            return _INTERRUPTED
+            return INTERRUPTED
         case SystemExit(code=code) if not isinstance(error.__context__, BrokenPipeError):
-            return code if isinstance(code, int) else 0
+            return code if isinstance(code, int) else ANSWER
         case BrokenPipeError() | SystemExit():  # the parser raises SystemExit on a closed pipe
             _abandon_output()
-            return _CLOSED_PIPE
+            return CLOSED_PIPE
         case RecursionError():
             return _complain("the input is nested too deeply to be parsed", USAGE)
         case OSError(filename=None):

@@ -18,6 +18,7 @@ from audit.runs.draw_plan import Plan
 from audit.runs.drawn_runs import DrawnRuns
 from audit.sample_layer import report_of
 from audit.targets.target import Scalar
+from dpcore.exit_codes import DEFECT
 from tests.support.audit.command import ROOT, at
 
 
@@ -146,7 +147,7 @@ def test_no_exit_of_a_target_looks_like_a_verdict(
         with monkeypatch.context() as patch:
             patch.setattr(dpcore.cli.app, "read_law", broken)
             code = dpcore.cli.app.run(["sample", "discrete-laplace:scale=1", *words])
-        assert code == dpcore.cli.app.DEFECT
+        assert code == DEFECT
 
 
 LEAVE = f"""

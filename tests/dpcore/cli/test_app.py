@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,9 +19,11 @@ import mpmath
 import pytest
 
 import dpcore.cli.app
+import dpcore.exit_codes
 from dpcore import DiscreteLaplace, SeededRng
 from dpcore.cli import time_limit as module
 from dpcore.cli.time_limit import OutOfTime, time_limit
+from dpcore.exit_codes import DEFECT
 from tests.effort import by_day
 from tests.support.run_command import ROOT, python, typed
 
@@ -122,7 +125,7 @@ def test_a_bug_never_looks_like_a_verdict(capsys: Capture, monkeypatch: pytest.M
         raise RuntimeError(f"slip\nin {text}")
 
     monkeypatch.setattr(dpcore.cli.app, "read_law", broken)
-    assert dpcore.cli.app.run(["sample", LAPLACE]) == dpcore.cli.app.DEFECT
+    assert dpcore.cli.app.run(["sample", LAPLACE]) == DEFECT
     (line,) = capsys.readouterr().err.splitlines()
     assert f"RuntimeError: slip in {LAPLACE} at test_app.py:" in line
 
@@ -286,8 +289,14 @@ def test_trusting_environment_variables_is_detected(
     monkeypatch.setenv("_DPCORE_COMPLETE", "nonsense")
     assert dpcore.cli.app.run(DRAW) != 0
     monkeypatch.setenv("_DPCORE_COMPLETE", "complete_bash")
-    assert dpcore.cli.app.run(DRAW) == dpcore.cli.app.DEFECT
+    assert dpcore.cli.app.run(DRAW) == DEFECT
     monkeypatch.delenv("_DPCORE_COMPLETE")
     monkeypatch.setenv("COLUMNS", "99999999999999999999")
-    assert dpcore.cli.app.run(["--help"]) == dpcore.cli.app.DEFECT
+    assert dpcore.cli.app.run(["--help"]) == DEFECT
     capsys.readouterr()
+
+
+def test_the_page_of_exit_codes_lists_those_that_commands_use() -> None:
+    page = (ROOT / "docs/reference/exit_codes.md").read_text()
+    listed = [int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)]
+    assert listed == sorted(v for v in vars(dpcore.exit_codes).values() if type(v) is int)

@@ -15,6 +15,7 @@ from dpcore.cli import app as cli
 from dpcore.cli import terminal
 from dpcore.cli.progress import progress_bar
 from dpcore.cli.terminal import fact, page, printable
+from dpcore.exit_codes import DEFECT
 from tests.effort import by_day
 
 ROOT = Path(__file__).parents[3]
@@ -78,7 +79,7 @@ def test_no_command_prints_control_characters_of_names(
 ) -> None:
     code = cli.run(arguments)
     shown = "".join(capsys.readouterr())
-    assert code not in {0, cli.DEFECT}, shown
+    assert code not in {0, DEFECT}, shown
     assert shown
     assert not steers(shown)
 
