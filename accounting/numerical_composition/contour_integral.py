@@ -33,7 +33,7 @@ from accounting.numerical_composition.saddle_point import (
 from accounting.pairs.enclose import joined, within
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import one_thread
-from dpcore.numbers.enclosure import Enclosure, ball, precision
+from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
 
 # These constants choose the position and resolution of the sums. Every sum is an enclosure, so a
@@ -198,7 +198,7 @@ class ContourIntegral:
 
             def aim(found: Enclosure) -> _Aim:
                 # |delta'| is about c delta. A coarse sum decides whether epsilon is 0.
-                near = found.lower or (found.upper if found.upper < first.upper else 0)
+                near = found.lower or _unseen(found.upper, first.upper, looked)
                 if near == 0 and saddle.epsilon > 0 and not looked:
                     at = saddle
                 else:
@@ -305,6 +305,12 @@ def _refined(
         tau *= 0.7 * over ** (-1 / power)
         patience *= min(0.125, 0.5 / over)
     return best
+
+
+def _unseen(upper: End, largest: End, looked: list[float]) -> End:
+    # An upper bound below the largest loss, or 0 if a sum near it has given no lower bound.
+    seen = any(math.isclose(upper, each, rel_tol=_SAME) for each in looked)
+    return upper if upper < largest and not seen else 0
 
 
 def _led(total: ContourSum, goal: arb, otherwise: float) -> float:

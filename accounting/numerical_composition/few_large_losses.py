@@ -261,8 +261,8 @@ def _summed(term: _Term, error: float) -> _Term | None:
             return None
         # The saddle point may overestimate the size.
         low, high = total.bounds(Fraction(saddle.epsilon))
-        saddle = saddle.less(float(high))
-        if low > high * (1 - 4 * error):
+        before, saddle = saddle, saddle.less(float(high))
+        if low > high * (1 - 4 * error) or saddle == before:
             break
     return replace(term, saddle=saddle, total=total)
 

@@ -9,7 +9,7 @@ docs/proofs/composition.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from accounting.numerical_composition.factor import LossPart
-from accounting.pairs.enclose import joined
+from accounting.pairs.enclose import joined, within
 from accounting.pld.loss_atoms import Listing
 from dpcore.numbers.enclosure import Enclosure
 
@@ -45,7 +45,8 @@ _MANY: Final = 1e10  # about the largest number of outcomes that a product omits
 class Enumeration:
     r"""The total loss of ``parts``, pairs (loss, count), if it has few outcomes.
 
-    ``coarse``: for upper bounds, excess outcomes are merged upwards instead of returning None.
+    ``coarse``: excess outcomes are merged, upwards for the upper bound and downwards for the lower
+    one, instead of returning None.
 
     >>> from accounting.numerical_composition.cell_refinement import TabledLoss
     >>> from accounting.law_pairs.discrete_laplace import LaplacePair
@@ -66,12 +67,15 @@ class Enumeration:
 
         It is wider than ``relative`` if a narrower one would have too many outcomes.
         """
+        if self.coarse:
+            return self._merged(lambda total: _delta_of(total, epsilon), relative)
         best: Enclosure | None = None
         for total, lost in self._totals():
-            # A listing from above may have a mass of a little more than 1.
-            low, high = (min(Fraction(end), Fraction(1)) for end in total.delta(epsilon))
-            low, high = (max(low - lost, Fraction(0)), high) if self._up else (low, high + lost)
-            found = Enclosure(low, min(high, Fraction(1)))
+            found = _delta_of(total, epsilon)
+            low, high = (-lost, 0) if self._up else (0, lost)
+            found = within(
+                Enclosure(found.lower + low, found.upper + high), Fraction(0), Fraction(1)
+            )
             best = found if best is None else joined(best, found, 1 if self._up else -1)
             if _narrow(best, relative):
                 break
@@ -79,6 +83,8 @@ class Enumeration:
 
     def epsilon(self, delta: Fraction, relative: Fraction) -> Enclosure | None:
         r"""The epsilon of the total at ``delta`` > 0; None in the same cases as :meth:`delta`."""
+        if self.coarse:
+            return self._merged(lambda total: _epsilon_of(total, delta), relative, delta)
         best: Enclosure | None = None
         for total, lost in self._totals():
             found = _epsilon_of(total, delta)
@@ -96,18 +102,33 @@ class Enumeration:
     def _up(self) -> bool:
         return bool(self.parts[0][0].above)
 
+    def _merged(
+        self,
+        enclose: Callable[[Listing], Enclosure],
+        relative: Fraction,
+        delta: Fraction | None = None,
+    ) -> Enclosure | None:
+        # One end from a law above that of the total, the other from a law below it.
+        best: Enclosure | None = None
+        for least in _NEGLECTED:
+            up, down = (self._listed(least, above=above) for above in (True, False))
+            if up is None or down is None:
+                break
+            best = Enclosure(enclose(down[0]).lower, enclose(up[0]).upper)
+            if up[1] <= relative * (best.upper if delta is None else delta):
+                break
+        return best
+
     def listing(self, least: float) -> Listing | None:
         r"""The law of the total without outcomes of mass below ``least``; None if there are too
         many.
         """
-        found = self._listed(least)
+        found = self._listed(least, above=self._up)
         return None if found is None else found[0]
 
-    def _listed(self, least: float) -> tuple[Listing, Fraction] | None:
+    def _listed(self, least: float, *, above: bool) -> tuple[Listing, Fraction] | None:
         # The law of the total, and approximately the mass that it omits or counts as infinite.
-        sides = {law.above for law, _ in self.parts}
-        above = sides.pop()
-        if sides or above is None:
+        if len({law.above for law, _ in self.parts}) > 1 or self.parts[0][0].above is None:
             return None
         listed: list[tuple[Listing, int]] = []
         lost = Fraction(least * least * _MANY)
@@ -137,7 +158,7 @@ class Enumeration:
     def _totals(self) -> Iterator[tuple[Listing, Fraction]]:
         # The omitted mass decreases. It decides which total is narrow enough; no bound uses it.
         for least in _NEGLECTED:
-            found = self._listed(least)
+            found = self._listed(least, above=self._up)
             if found is None:
                 return
             yield found
@@ -156,12 +177,17 @@ class Enumeration:
         if pairs > self.most:
             if not self.coarse:
                 return None
-            one, two = (each.coarser(math.isqrt(self.most)) for each in (one, two))
+            one, two = (each.coarser(math.isqrt(self.most), above=above) for each in (one, two))
         return one.plus(two, above=above)
 
 
 def _narrow(found: Enclosure, relative: Fraction) -> bool:
     return found.upper < math.inf and found.width <= relative * found.upper
+
+
+def _delta_of(total: Listing, epsilon: Fraction) -> Enclosure:
+    # A listing from above may have a mass of a little more than 1.
+    return Enclosure(*(min(Fraction(end), Fraction(1)) for end in total.delta(epsilon)))
 
 
 def _epsilon_of(total: Listing, delta: Fraction) -> Enclosure:

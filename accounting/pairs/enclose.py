@@ -153,13 +153,21 @@ def joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
     return Enclosure(lower, found.upper if found.upper >= lower else best.upper)
 
 
-def better(one: Enclosure, two: Enclosure, side: int) -> Enclosure:
+def better(one: Enclosure, two: Enclosure, side: int, relative: Fraction) -> Enclosure:
     r"""The better of two enclosures of numbers on the same side of the true value.
 
     The numbers are upper bounds if ``side`` is 1, lower bounds if it is -1, and equal to the true
-    value if it is 0; then this is the intersection.
+    value if it is 0; then this is the intersection. If both agree on this side to the ``relative``
+    width, the other end is that of the narrower one.
     """
     if side == 0:
         return within(one, two.lower, two.upper)
-    # If they agree at this end, the narrower one.
-    return min(one, two, key=lambda each: (each.upper, -each.lower)[::side])
+    if side > 0:
+        best, other = sorted((one, two), key=lambda each: (each.upper, -each.lower))
+        near = other.upper < math.inf and other.upper - best.upper <= relative * other.upper
+        low = max(best.lower, other.lower)
+        return Enclosure(low, best.upper) if near and low <= best.upper else best
+    best, other = sorted((one, two), key=lambda each: (-each.lower, each.upper))
+    near = best.lower < math.inf and best.lower - other.lower <= relative * best.lower
+    high = min(best.upper, other.upper)
+    return Enclosure(best.lower, high) if near and high >= best.lower else best

@@ -152,16 +152,27 @@ class Listing:
         hidden = self.hidden + other.hidden - self.hidden * other.hidden
         return max(hidden * (1 + sign * 8 * _UNIT), 0.0)
 
-    def coarser(self, most: int) -> Listing:
-        r"""A dominating distribution with about ``most`` of the losses.
+    def coarser(self, most: int, *, above: bool) -> Listing:
+        r"""A bound from ``above`` or from below with about ``most`` of the losses.
 
-        Each atom is split between the two kept losses adjacent to it, with the same P- and Q-mass:
-        a mean-preserving spread. Rounding moves mass up.
+        From above, each atom is split between the two kept losses adjacent to it, with the same
+        P- and Q-mass: a mean-preserving spread. From below, all atoms from one kept loss to the
+        next become one outcome. Rounding moves mass up, or losses and masses down.
         """
         if len(self.losses) <= most:
             return self
         kept = thinned(self.losses, self.masses, most)
         nodes = self.losses[kept]
+        if not above:
+            sizes = np.diff(np.append(kept, len(self.losses)))
+            slip = sizes * 2.0**-51
+            whole = np.add.reduceat(self.masses, kept) * (1 - slip)
+            # Q-masses are in units of e^-node; too large a mass or exponential lowers the loss.
+            fall = exp_neg(np.minimum(self.losses - np.repeat(nodes, sizes), 700.0))
+            there = np.add.reduceat(self.masses * fall, kept) + sizes * _TINY
+            rise = np.log(np.maximum(whole, _TINY) / there) - slip - 2.0**-45
+            raised = nodes + np.maximum(rise, 0.0) * (1 - 2.0**-40)
+            return Listing(np.nextafter(raised, -np.inf), whole, self.hidden)
         cell = np.clip(np.searchsorted(nodes, self.losses, side="right") - 1, 0, len(nodes) - 2)
         low, high = nodes[cell], nodes[cell + 1]
         # The share of the upper loss: (1 - e^-(l - u))/(1 - e^-(v - u)).

@@ -49,6 +49,8 @@ _MUCH: Final = 30  # a width less than this factor larger than the requested one
 _ROUGHER: Final = tuple(Fraction(1, each) for each in (2, 100, 10**4, 10**6, 10**8, 10**10))
 
 _FEW_ROUNDS: Final = 16
+_FEW_SUMS: Final = 64
+_ROUGH: Final = Fraction(1, 10**4)
 _NARROW: Final = 10**4
 _UNSEEN: Final = 1e-30  # outcomes of less mass are not enumerated
 
@@ -204,24 +206,28 @@ class ComposedLoss:
         point: Callable[[Enclosure], tuple[float, float]],
     ) -> Enclosure:
         # Few outcomes are enumerated immediately, more of them if the integral is too wide; rounds
-        # with rare large losses are then divided. `point` gives (epsilon, delta) of a result.
+        # with rare large losses are divided. What is slow is tried only if the bounds are rough.
         few, many = (Enumeration(parts=line.parts, most=k) for k in (MOST_OUTCOMES, MANY_OUTCOMES))
         first = replace(line, patient=len(line.parts) > 1)
-        best = Enclosure(Fraction(0), math.inf)
+        short = sum(count for _, count in line.parts) <= _FEW_SUMS
+        listed = short and all(law.few_atoms(_UNSEEN) is not None for law, _ in line.parts)
+        merged = [replace(many, coarse=True)] if listed else []
         engines: list[_Engine] = [few, first]
+        best = Enclosure(Fraction(0), math.inf)
         for engine in engines:
-            found = ask(engine, relative)
-            best = best if found is None else better(best, found, line.side)
+            slow = engine is line or engine in merged
+            found = None if slow and _width(best) <= _ROUGH else ask(engine, relative)
+            best = best if found is None else better(best, found, line.side, relative)
             if best.lower == math.inf or _width(best) <= _WIDE * relative:
                 return best
             if engine is first:
                 divided = FewLargeLosses.of(line, *point(best))
-                engines += [many] if divided is None else [divided, line, many]
+                engines += [many, *merged] if divided is None else [many, divided, line, *merged]
         for rough in _ROUGHER:
             # An integral of a larger requested width may still be narrower.
             found = ask(line, rough) if _MUCH * relative < rough < _width(best) else None
             if found is not None:
-                before, best = best, better(best, found, line.side)
+                before, best = best, better(best, found, line.side, relative)
                 if best == before:
                     break
         return best

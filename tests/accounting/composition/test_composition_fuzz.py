@@ -42,6 +42,7 @@ from dpcore import (
     PolyaDifference,
     Skellam,
 )
+from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
@@ -384,3 +385,50 @@ def test_a_mutant_without_one_direction_is_detected() -> None:
         for coordinates, sound in ((ways._of_shift, True), (broken, False)):
             total = ComposedLoss.of((law, 2) for law, _ in coordinates(noise, ((1, 1),)).above[0])
             assert (real(Fraction(total.delta(at).upper)) >= truth - real(ROOM)) is sound
+
+
+def test_merged_outcomes_bound_the_total_and_mutants_do_not() -> None:
+    # Six rounds of seven losses, the outcomes of which are merged into 16; the exact total by
+    # enumeration of the numbers of each loss.
+    masses = [0.3, 0.05, 0.2, 0.15, 0.1, 0.15, 0.05]
+    losses = [-1.7, -0.9, -0.31, 0.12, 0.55, 1.04, 2.3]
+    parts = ((ListedLoss(listing=Listing(np.array(losses), np.array(masses), 0.0), above=True), 6),)
+    total: dict[float, Any] = {}
+    with mpmath.workdps(DIGITS):
+        for chosen in itertools.combinations_with_replacement(range(7), 6):
+            counts = [chosen.count(i) for i in range(7)]
+            ways = math.factorial(6) // math.prod(math.factorial(k) for k in counts)
+            mass = ways * mpmath.fprod(mpmath.mpf(masses[i]) for i in chosen)
+            total[mpmath.fsum(mpmath.mpf(losses[i]) for i in chosen)] = mass
+
+        def truth(epsilon: Fraction) -> Any:
+            each = (m * -mpmath.expm1(min(real(epsilon) - l, 0)) for l, m in total.items())
+            return mpmath.fsum(each)
+
+        def sound() -> bool:
+            merged, good = Enumeration(parts=parts, most=1 << 8, coarse=True), True
+            try:
+                for at in map(Fraction, ("0", "1/2", "3", "8")):
+                    found = merged.delta(at, ROUGH)
+                    assert found is not None
+                    assert 0 < found.width <= found.upper / 2
+                    good &= real(found.lower) <= truth(at) <= real(found.upper)
+                epsilon = merged.epsilon(Fraction("1e-3"), ROUGH)
+            except InvalidParameter:  # ends in the wrong order
+                return False
+            assert epsilon is not None
+            return good and truth(epsilon.upper) <= real("1e-3") <= truth(epsilon.lower)
+
+        assert Enumeration(parts=parts, most=1 << 8).delta(Fraction(1), ROUGH) is None
+        assert sound()
+        for old, new in (
+            (
+                "np.log(np.maximum(whole, _TINY) / there)",
+                "self.losses[np.append(kept[1:] - 1, -1)]",
+            ),
+            ("self.masses * fall", "self.masses * fall * fall"),
+            ("self.masses - up", "0 * up"),
+        ):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Listing, "coarser", mutated(Listing.coarser, old, new))
+                assert not sound(), old
