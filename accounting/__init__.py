@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from accounting.adaptive_composition.privacy_odometer import Odometer
     from accounting.amplification.shuffling import ShuffledCurve
     from accounting.calibration.calibrate import Calibration, calibrate
-    from accounting.calibration.dpsgd_run import TrainingRun, dpsgd
     from accounting.certificates.certificate_format import Malformed
     from accounting.certificates.certify import Certificate, certify
     from accounting.certificates.deadline import deadline
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from accounting.composition.compose import Composition, compose
     from accounting.composition.guarantee_from_json import guarantee_from_json
     from accounting.composition.returning_users import per_user, routes
+    from accounting.composition.training_run import TrainingRun, dpsgd
     from accounting.convert_guarantees import (
         as_approx,
         as_approx_at,

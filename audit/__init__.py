@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from audit.claims.tested_claim import Claim
     from audit.errors import TargetFailed
     from audit.fit.fit import FitReport
-    from audit.replay.declared import declare
+    from audit.replay.declare_sensitivity import declare
     from audit.replay.replay_report import Finding
     from audit.report.audit_record import ExactWitness
     from audit.report.audit_report import AuditReport

@@ -23,7 +23,7 @@ from audit.features.parse_feature import Feature, read_feature
 from audit.report.audit_report import AuditReport
 from audit.run_layers import run_layers
 from audit.runs.draw_plan import Plan
-from audit.targets.neighbours import doubts, pairs_of
+from audit.targets.neighbouring_pairs import doubts, pairs_of
 from audit.targets.target import Catalogued, KnownLaw, Target, claim_of
 from audit.targets.target_syntax import Auditable, target_of
 from dpcore.cli.progress import notebook_bar

@@ -36,7 +36,7 @@ from bandits.policies.policy import Policy
 from bandits.policies.successive_elimination import BatchedElimination, DpSe
 from bandits.privatizers.batch_sums import SumPrivatizer, Trust
 from bandits.privatizers.privatizer import Unprotected
-from bandits.radius.radius import ExactRadius
+from bandits.radius.confidence_radii import ExactRadius
 from bandits.worlds.arm_environments import ClippedNormal, Environment, cz_instance
 from benchmarks.machine import write
 from dpcore.sampling.rng import SeededRng

@@ -12,7 +12,7 @@ from bandits.policies.batch_schedule import Schedule
 from bandits.policies.returning_user_noise import steady_for
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.returning_users import Pool
-from bandits.radius.radius import ExactRadius
+from bandits.radius.confidence_radii import ExactRadius
 from dpcore import SeededRng
 
 plan = Deployment(dropouts="1/10", aggregation="masked")

@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 
 from tests.alpha_budget import BUDGET
-from tests.effort import run_everything, waiting
+from tests.day_and_nightly import run_everything, waiting
 
 # No deadline: the machine is shared. No database: a run depends only on the tree.
 hypothesis.settings.register_profile(

@@ -19,7 +19,7 @@ from mpmath import mp, mpf
 from accounting import guarantee
 from dpcore import DiscreteGaussian, Mechanism, PolyaDifference, Sensitivity
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting.brute_force import Worlds, mass_of
 from tests.support.run_command import ROOT, python
 

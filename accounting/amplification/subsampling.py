@@ -33,7 +33,7 @@ from accounting.guarantees.guarantee import order_above_one, probability
 from accounting.law_pairs.discrete_gaussian import GaussianPair
 from accounting.law_pairs.polya import RevealingPair
 from accounting.law_pairs.registry import Coordinates, candidates
-from accounting.pairs.enclose import inverse, largest, narrowed, within
+from accounting.pairs.enclose_curve import inverse, largest, narrowed, within
 from accounting.pld.integer_cells import table_of
 from accounting.pld.loss_table import Sampled, Tables
 from accounting.pld.noise_density import Density, IntegerNormalDensity

@@ -17,9 +17,9 @@ from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, Final, cast
 
-from accounting.calibration.dpsgd_run import TrainingRun
 from accounting.calibration.parameter_search import Edge, Unknown, decide, log, log_mu, search
 from accounting.composition.compose import Composition, compose
+from accounting.composition.training_run import TrainingRun
 from accounting.descriptions.description import Description
 from accounting.descriptions.real_noise import REAL_LAWS, Gaussian, RealNoise
 from accounting.descriptions.sampling_schemes import EVERYONE, Poisson, Scheme

@@ -19,8 +19,8 @@ from accounting.certificates.canonical_text import (
     digest_of,
     required_assumptions,
 )
-from accounting.kernel.convolution import Plan
-from accounting.kernel.worst_case_neighbours import (
+from accounting.proof_kernel.convolution import Plan
+from accounting.proof_kernel.worst_case_neighbours import (
     LAWS,
     NORMS,
     STRATEGIES,

@@ -18,12 +18,12 @@ from typing import Any, Final
 from accounting.certificates.canonical_text import decimal_of
 from accounting.certificates.certificate_format import Claim, Read
 from accounting.certificates.deadline import tick
-from accounting.kernel.convolution import Plan
-from accounting.kernel.delta_bounds import Curve, gridless, lattice
-from accounting.kernel.exact_values import exact_value
-from accounting.kernel.law_tables import REAL, Refused, Round, pair_of
-from accounting.kernel.series import Fixed
-from accounting.kernel.worst_case_neighbours import Part, scenarios
+from accounting.proof_kernel.convolution import Plan
+from accounting.proof_kernel.delta_bounds import Curve, gridless, lattice
+from accounting.proof_kernel.exact_values import exact_value
+from accounting.proof_kernel.law_tables import REAL, Refused, Round, pair_of
+from accounting.proof_kernel.series import Fixed
+from accounting.proof_kernel.worst_case_neighbours import Part, scenarios
 
 _SLOTS: Final = 1 << 15
 _FEW_SLOTS: Final = 1 << 10

@@ -27,9 +27,9 @@ from scipy.special import logsumexp
 
 from accounting.certificates.certificate_format import Claim
 from accounting.certificates.deadline import tick
-from accounting.kernel.law_tables import Refused, Round, masses_of, pair_of, size
-from accounting.kernel.series import Fixed
-from accounting.kernel.worst_case_neighbours import Part, scenarios
+from accounting.proof_kernel.law_tables import Refused, Round, masses_of, pair_of, size
+from accounting.proof_kernel.series import Fixed
+from accounting.proof_kernel.worst_case_neighbours import Part, scenarios
 
 _ERROR: Final = Fraction(1, 64)
 _ROUNDING: Final = 1e-15

@@ -20,7 +20,7 @@ _HEAD: Final = '''#!/usr/bin/env python3
 
 Exit code: 0 every claim is proven; 1 a claim is refused, for the reason printed; 2 the file is not
 a certificate. Only the standard library is needed. This file contains the sources of the packages
-accounting.kernel and accounting.certificates, module by module.
+accounting.proof_kernel and accounting.certificates, module by module.
 """
 
 import json

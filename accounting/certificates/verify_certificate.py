@@ -15,7 +15,7 @@ from accounting.certificates.canonical_text import claim_in_words, rounds_in_wor
 from accounting.certificates.certificate_format import Claim, Malformed, Read, parsed, read
 from accounting.certificates.check_claim_with_kernel import proven
 from accounting.certificates.deadline import OutOfTime, bounded, tick
-from accounting.kernel.law_tables import Refused
+from accounting.proof_kernel.law_tables import Refused
 
 KERNEL: Final = "kernel"
 ESTIMATE: Final = "estimate"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from accounting.calibration.dpsgd_run import TrainingRun
 from accounting.cli import answers
 from accounting.cli.composition_options import Delta, Group, Neighbours, Releases, rate_of, whole
+from accounting.composition.training_run import TrainingRun
 from dpcore.cli.options import AsJson, named, option, share, with_fields
 from dpcore.cli.progress import progress_bar
 from dpcore.cli.terminal import show

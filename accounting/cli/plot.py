@@ -16,7 +16,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
-from accounting.calibration.dpsgd_run import Sampling, TrainingRun
+from accounting.composition.training_run import Sampling, TrainingRun
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.plot_curve import draw_curve
 from dpcore.cli.figure_file import curve_picture

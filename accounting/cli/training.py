@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from accounting.calibration.dpsgd_run import Sampling, TrainingRun
 from accounting.cli import answers
 from accounting.cli.composition_options import WIDTH, CertificateFile, Group, relation_option, whole
+from accounting.composition.training_run import Sampling, TrainingRun
 from accounting.errors import NotDerived
 from dpcore.cli.figure_file import check_picture
 from dpcore.cli.input_file import read_text

@@ -20,7 +20,7 @@ from accounting.composition.compose import Composition
 from accounting.descriptions.sampling_schemes import Everyone, Poisson
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import Guarantee, probability, width
-from accounting.pairs.enclose import within
+from accounting.pairs.enclose_curve import within
 from accounting.privacy_curves.release_curve import described
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial

@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from accounting.errors import NotDerived
-from accounting.law_pairs.counts import BinomialPair, PoissonPair, PolyaPair
 from accounting.law_pairs.discrete_gaussian import GaussianPair
 from accounting.law_pairs.discrete_gaussian_sum import GaussianSumPair
 from accounting.law_pairs.discrete_laplace import LaplacePair
+from accounting.law_pairs.poisson_binomial_polya import BinomialPair, PoissonPair, PolyaPair
 from accounting.law_pairs.polya import (
     PolyaDifferenceAboveOne,
     PolyaDifferenceBelowOne,

@@ -1,4 +1,4 @@
-r"""Read and write the rows of a ledger inside the caller's transaction.
+r"""Charge a batch to its users or refuse it, inside the caller's transaction.
 
 :func:`charged` is one transaction of several requests: each request charges all of its users or
 none, independently of the others. Proofs: docs/proofs/ledger.md.

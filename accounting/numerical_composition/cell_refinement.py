@@ -18,7 +18,7 @@ from flint import arb
 
 from accounting.numerical_composition.discrete_factor import DiscreteFactor, cumulants, tilted
 from accounting.numerical_composition.factor import LossPart
-from accounting.pairs.enclose import largest
+from accounting.pairs.enclose_curve import largest
 from accounting.pld.allocation_loss import USUAL_ATOMS, Side, allocated, atoms_for
 from accounting.pld.loss_atoms import Listing
 from accounting.pld.loss_table import Focus, LossTable, Tables

@@ -30,7 +30,7 @@ from accounting.numerical_composition.saddle_point import (
     saddle_at_epsilon,
     window,
 )
-from accounting.pairs.enclose import joined, within
+from accounting.pairs.enclose_curve import joined, within
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import one_thread
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision

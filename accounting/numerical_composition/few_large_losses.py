@@ -36,7 +36,7 @@ from accounting.numerical_composition.saddle_point import (
     calm,
     saddle_at_epsilon,
 )
-from accounting.pairs.enclose import joined, within
+from accounting.pairs.enclose_curve import joined, within
 from accounting.pld.loss_atoms import Listing
 from dpcore.numbers.arrays import one_thread
 from dpcore.numbers.enclosure import Enclosure, ball, precision

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from accounting.numerical_composition.factor import LossPart
-from accounting.pairs.enclose import joined, within
+from accounting.pairs.enclose_curve import joined, within
 from accounting.pld.loss_atoms import Listing
 from dpcore.numbers.enclosure import Enclosure
 

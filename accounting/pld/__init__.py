@@ -1,1 +1,1 @@
-"""Privacy losses as tables: the cells of a round, and two finite laws that bound its loss."""
+"""Discretised privacy losses of one round; numerical_composition adds the losses of rounds."""

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from flint import arb, ctx
 
-from accounting.pairs.enclose import largest, moved
+from accounting.pairs.enclose_curve import largest, moved
 from accounting.pld.loss_atoms import Floats
 from accounting.pld.loss_table import LossTable, Sketch
 from accounting.pld.noise_density import FLOOR, MOST_EXPONENT, Density, NormalDensity

@@ -13,7 +13,7 @@ from typing import Final
 
 from flint import arb
 
-from accounting.pairs.enclose import inverse, narrowed, within
+from accounting.pairs.enclose_curve import inverse, narrowed, within
 from dpcore.numbers.enclosure import Enclosure, ball
 
 _FAR: Final = 64

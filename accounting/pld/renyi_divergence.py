@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from flint import arb
 
-from accounting.pairs.enclose import largest
+from accounting.pairs.enclose_curve import largest
 from accounting.pld.loss_table import Focus, LossTable, Tables
 from accounting.pld.pessimistic_discretisation import Approximate
 from dpcore.numbers.enclosure import Enclosure, ball, precision

@@ -1,1 +1,1 @@
-r"""Single releases: the privacy curve and guarantee of a mechanism, with or without sampling."""
+r"""The privacy curve of a release, and the choice of the method for a total of several releases."""

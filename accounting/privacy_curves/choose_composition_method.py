@@ -29,7 +29,13 @@ from accounting.numerical_composition.factor import LossPart
 from accounting.numerical_composition.few_large_losses import FewLargeLosses
 from accounting.numerical_composition.few_outcomes import MANY_OUTCOMES, MOST_OUTCOMES, Enumeration
 from accounting.numerical_composition.gaussian_factor import LEAST_VARIANCE, GaussianPart
-from accounting.pairs.enclose import MOST_BITS, better, enclose_delta, enclose_epsilon, narrowed
+from accounting.pairs.enclose_curve import (
+    MOST_BITS,
+    better,
+    enclose_delta,
+    enclose_epsilon,
+    narrowed,
+)
 from accounting.pairs.pair import ClosedPair, Pair, largest_known
 from accounting.pld.integer_cells import table_of
 from accounting.pld.loss_table import LossTable

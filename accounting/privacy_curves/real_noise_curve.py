@@ -17,7 +17,7 @@ from accounting.descriptions.real_noise import Gaussian, Laplace, RealNoise
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import order_above_one, probability
-from accounting.pairs.enclose import narrowed, within
+from accounting.pairs.enclose_curve import narrowed, within
 from accounting.pairs.renyi_supremum import supremum_over_orders
 from accounting.pld.noise_density import Density, LaplaceDensity, NormalDensity
 from accounting.pld.real_cells import RealPair

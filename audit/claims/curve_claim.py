@@ -6,7 +6,7 @@ r"""A claimed privacy curve: delta at every epsilon instead of a single point.
 
 An audit tests a few points (epsilon_j, delta_j) of the curve. Each lies on or above the curve, so
 the claim implies each point, and refuting a point refutes the claim. The points depend only on the
-claim, and are fixed before anything is drawn. Proof: ``docs/proofs/confidence.md``.
+claim, and are fixed before anything is drawn. Proof: ``docs/proofs/audit_tests.md``.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from urllib.parse import quote
 import numpy as np
 
 from audit.claims.verdicts import cause_of
+from audit.features.apply_feature import each
 from audit.features.columns import MOST_WIDE
-from audit.features.maps import each
 from audit.features.numbers import step_of
 from audit.features.parse_feature import Feature, read_feature
 from audit.outputs.identity import identity, number_in

@@ -2,7 +2,7 @@ r"""Online learning: each block is scored by a model fitted on earlier blocks.
 
 An :class:`OnlineLearner` learns from the earlier runs, scores a new block, and only then reads the
 datasets of that block. So, given the past, a score is a fixed map of its output, and the test of
-scores is valid for every learner (``docs/proofs/confidence.md``).
+scores is valid for every learner (``docs/proofs/audit_tests.md``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.claims.verdicts import LOOKS
-from audit.features.additive import CANDIDATES, Parts, Score, learn_parts, rounded
+from audit.features.additive_classifier import CANDIDATES, Parts, Score, learn_parts, rounded
 from audit.outputs.output_parser import Outputs
 from audit.outputs.rows import Floats, Schema, Table, joined
 from dpcore.numbers.arrays import one_thread

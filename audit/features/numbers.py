@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.features.maps import Map, Misread, number_of
+from audit.features.apply_feature import Map, Misread, number_of
 from audit.outputs.output_parser import Outputs
 
 _FORMATS: Final = {2: ("<e", "<H", 10), 4: ("<f", "<I", 23), 8: ("<d", "<Q", 52)}

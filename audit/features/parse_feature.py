@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from audit.errors import TargetFailed
-from audit.features.maps import by_value, each
+from audit.features.apply_feature import by_value, each
 from audit.features.numbers import (
     EXPONENT,
     LOWEST_BIT,

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.features.maps import Map, Misread, number_of
+from audit.features.apply_feature import Map, Misread, number_of
 from audit.outputs.identity import identity
 from audit.outputs.output_parser import Outputs, kind
 from audit.outputs.rows import path_of, paths_of, row_of

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from audit.audit_spec import AuditSpec, SensitivityNorm
 from audit.outputs.call_guard import Watchdog, stdout_to_stderr
-from audit.replay.declared import declarations
+from audit.replay.declare_sensitivity import declarations
 from audit.replay.findings_from_runs import (
     appearances,
     failures,

@@ -123,9 +123,10 @@ class AuditRecord(Result):
         "the event that best separates the datasets, or null. Of the sample layer: "
         '{"event", "world", "inside_a", "runs_a", "inside_b", "runs_b": counts, "feature": the '
         'feature of the event, null for the output itself, "score": null unless the feature is '
-        'learned, else its definition (see audit.features.additive) with "learned_from": the '
-        'number of earlier runs, "threshold", "side", "accuracy": the fraction of right guesses on '
-        'later runs, "most": the columns with most influence, "words": the event in terms of its '
+        "learned, else its definition (see audit.features.additive_classifier) with "
+        '"learned_from": the number of earlier runs, "threshold", "side", "accuracy": the '
+        'fraction of right guesses on later runs, "most": the columns with most influence, '
+        '"words": the event in terms of its '
         'only column, null if the feature has several}. Of the exact layer: {"event", "world", '
         '"probability_a", "probability_b": [lower, upper]}',
         default=None,

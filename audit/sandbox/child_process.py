@@ -1,10 +1,10 @@
 r"""Run audited code in a child process, so that its crash does not end the auditor.
 
 The child is forked, leads its own session and communicates over a pipe: requests and answers are
-frames of ``audit.outputs.wire`` on a socket, and shared memory has the running call and its time
-limit. The auditor kills the child and its children if a call is far beyond its time limit, if the
-child stops itself, if it does not react to Ctrl-C, and when its work is done. The child ends if the
-auditor ends.
+frames of ``audit.outputs.sandbox_encoding`` on a socket, and shared memory has the running call and
+its time limit. The auditor kills the child and its children if a call is far beyond its time limit,
+if the child stops itself, if it does not react to Ctrl-C, and when its work is done. The child ends
+if the auditor ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Any, Final, Self
 from audit.errors import TargetFailed
 from audit.outputs import call_guard
 from audit.outputs.call_guard import RAISED, failure, flush, reading, signal_name, stdout_to_stderr
-from audit.outputs.wire import Objects, pack, unpack
+from audit.outputs.sandbox_encoding import Objects, pack, unpack
 from dpcore.errors import ABSENT, InvalidParameter
 
 _TRACED: Final = 1 << 14

@@ -28,10 +28,10 @@ import numpy as np
 
 from audit.errors import REPEATS, TargetFailed
 from audit.outputs.call_guard import Watchdog, reading, stdout_to_stderr
-from audit.outputs.wire import Objects, pack, unpack
+from audit.outputs.sandbox_encoding import Objects, pack, unpack
 from audit.runs.draw_plan import Drawing, draw_block, keeps_to_its_seed
 from audit.sandbox.child_process import error_fields, error_from_fields, result_of, run_work
-from audit.targets.content import content_of
+from audit.targets.source_digest import content_of
 from audit.targets.target import Block, Target
 from audit.targets.target_syntax import read_target
 from dpcore.cli.workers import (
@@ -235,7 +235,7 @@ class SentTarget:
 
 def work_block(sent: SentTarget, block: Block) -> bytes:
     r"""Draw a block in a worker; return the drawing and the number of earlier runs, or the target's
-    failure, encoded by ``audit.outputs.wire``.
+    failure, encoded by ``audit.outputs.sandbox_encoding``.
     """
 
     def drawn(target: Target) -> tuple[Any, ...]:

@@ -1,9 +1,9 @@
 r"""Run the targets and feature maps of a command in a child process.
 
 The auditor never imports their code. A sandbox loads a target, draws blocks of its runs and applies
-maps to outputs; its answers are data (``audit.outputs.wire``), and any unexpected end of its
-process is a failure of the target (``audit.sandbox.child_process``). Callables that are passed
-to the Python functions of ``audit`` run in the caller's process instead.
+maps to outputs; its answers are data (``audit.outputs.sandbox_encoding``), and any unexpected end
+of its process is a failure of the target (``audit.sandbox.child_process``). Callables that are
+passed to the Python functions of ``audit`` run in the caller's process instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from audit.features.parse_feature import Feature, own_map, read_feature
 from audit.outputs.call_guard import Watchdog
 from audit.outputs.output_parser import Outputs, concatenate
 from audit.sandbox.child_process import Ended, IsolatedProcess, Pipe
-from audit.targets.content import files_of, source_of
+from audit.targets.source_digest import files_of, source_of
 from audit.targets.target import Block, Scalar, Target
 from audit.targets.target_syntax import read_target
 

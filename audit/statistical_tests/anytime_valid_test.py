@@ -8,7 +8,7 @@ Each run multiplies a wealth that starts at 1 by
 with the guesses and the stakes lambda fixed before the run. If the mechanism is (epsilon, delta)-DP
 the wealth is a supermartingale, so it ever reaches 1/alpha with probability at most alpha (Ville),
 at any number of looks. A run without a guess also pays; otherwise a bet only on a revealing output
-that delta allows would always win. Statement and proof: ``docs/proofs/confidence.md``.
+that delta allows would always win. Statement and proof: ``docs/proofs/audit_tests.md``.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import Final
 
 from audit.claims.tested_claim import Claim
-from audit.features.maps import is_unread
+from audit.features.apply_feature import is_unread
 from audit.outputs.output_parser import UNREAD
 from audit.statistical_tests.event import Tally
 from audit.statistical_tests.fixed_sample_test import resolution

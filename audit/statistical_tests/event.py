@@ -4,7 +4,7 @@ r"""Events of outputs: the cells that form them, their description, and the witn
 datasets. Numbers fall into intervals, labels are distinguished by their identity
 (``audit.outputs.reading``). Intervals and known labels are learned only from the runs in a
 :class:`Tally`, so a rule built on them is fixed before the runs that test it
-(``docs/proofs/confidence.md``).
+(``docs/proofs/audit_tests.md``).
 """
 
 from __future__ import annotations
@@ -358,7 +358,7 @@ class Witness(Facts):
     in ``event``; ``world`` is the dataset to which the event points. The ratio of the two
     frequencies is not a bound; ``epsilon_lower`` of the report is. ``feature`` is the feature to
     which the event applies, None for the output itself; ``where`` is the event as data, and
-    ``score`` has the definition of a learned feature (``audit.statistical_tests.view``).
+    ``score`` has the definition of a learned feature (``audit.statistical_tests.feature_view``).
 
     >>> print(
     ...     Witness(event="output <= -1", world="A", inside_a=41, runs_a=100, inside_b=3, runs_b=97)

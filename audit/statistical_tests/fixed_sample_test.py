@@ -8,7 +8,7 @@ delta)-DP they are right at most as often as a coin with probability
 
 Each block gives a randomised binomial p-value; these are combined by the inverse normal method. No
 half is reserved for training, and no run is scored by a rule learned from it. Statement and proof:
-``docs/proofs/confidence.md``.
+``docs/proofs/audit_tests.md``.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ r"""Choose the distinguishing event: learn which dataset to guess from each outp
 The learned rule guesses a dataset in each cell of the outputs (``audit.statistical_tests.event``),
 up to an epsilon that depends on the cell; its event is the set of the cells in which it guesses. A
 rule may be any function of earlier runs; its quality affects the power, never the validity
-(``docs/proofs/confidence.md``). A cell carries signed numbers, positive for dataset B: ``lean``,
+(``docs/proofs/audit_tests.md``). A cell carries signed numbers, positive for dataset B: ``lean``,
 the learned log-odds of B, and two *reaches*: the epsilon whose e^epsilon/(1 + e^epsilon) is the
 Clopper-Pearson lower bound, at level 0.1 or 0.003, on how often that guess was right.
 """

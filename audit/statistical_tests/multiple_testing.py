@@ -11,7 +11,7 @@ results:
     :func:`weigh`          the outcome of every test, and the one to report
 
 With one view and one point, both are the test of a single view.
-Statement and proof: ``docs/proofs/confidence.md``.
+Statement and proof: ``docs/proofs/audit_tests.md``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from audit.outputs.output_parser import Outputs
 from audit.statistical_tests.anytime_valid_test import EProcess, log_mean, watch_curve
 from audit.statistical_tests.coverage import Coverage
 from audit.statistical_tests.event import Floats, Tally, Witness
+from audit.statistical_tests.feature_view import View, scored
 from audit.statistical_tests.fixed_sample_test import (
     BERGER_BOOS_SHARE,
     LEADING,
@@ -53,13 +54,12 @@ from audit.statistical_tests.sample_outcome import (
     resolution_of,
     verdict_of,
 )
-from audit.statistical_tests.view import View, scored
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
 if TYPE_CHECKING:
-    from audit.features.additive import Score
+    from audit.features.additive_classifier import Score
 
 LEADER: Final = "leader"
 r"""The name of a leader, used in place of a feature's name."""

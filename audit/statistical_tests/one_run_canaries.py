@@ -9,7 +9,7 @@ of its output guesses some of the coins. Two bounds on the number of right guess
                                delta > 0. Proven
 
 The number of guesses is fixed in advance; the guessed coins and the guesses may depend on the
-output in any way. Proofs and their assumptions: ``docs/proofs/confidence.md``.
+output in any way. Proofs and their assumptions: ``docs/proofs/audit_tests.md``.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def curve_refuted(
     smaller.
 
     Source: Mahloujifar, Melis and Chaudhuri 2024, "Auditing f-differential privacy in one run".
-    Proof: ``docs/proofs/confidence.md``.
+    Proof: ``docs/proofs/audit_tests.md``.
     """
     held = alpha / canaries
     inside = held * right * (1 - _ROUNDING)

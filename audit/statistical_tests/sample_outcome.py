@@ -119,7 +119,7 @@ def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
     r"""The index of the reported outcome. It is at the claimed point with the strongest evidence
     (``surest``) and has the same mark. Among such outcomes, the largest bound is reported; among
     refuted ones, values precede the representation of floats, and time comes last. All bounds hold
-    together (``docs/proofs/confidence.md``).
+    together (``docs/proofs/audit_tests.md``).
     """
     causes = [*CAUSES]
 

@@ -38,7 +38,7 @@ from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.privatizers.running_sums import StreamRelease
-from bandits.radius.radius import ExactRadius, PaperRadius, RadiusName
+from bandits.radius.confidence_radii import ExactRadius, PaperRadius, RadiusName
 from dpcore.cli.options import share
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational, whole_number

@@ -1,8 +1,8 @@
 r"""Verify the certificate of a run: the fields here, the parts as separate certificates.
 
 :func:`recheck` documents what a reader of the text can and cannot check. The numbers of a part come
-from its own certificate, which ``accounting.certificates.worst_part`` recomputes. Proofs:
-docs/proofs/bandits.md.
+from its own certificate, which ``accounting.certificates.worst_of_certificates`` recomputes.
+Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,12 @@ from accounting.certificates.certificate_format import (
     whole,
 )
 from accounting.certificates.verify_certificate import Allowance, Finding, Status, Verdict, judged
-from accounting.certificates.worst_part import WorstPart, check_certificates, stated_parts, worst_of
+from accounting.certificates.worst_of_certificates import (
+    WorstPart,
+    check_certificates,
+    stated_parts,
+    worst_of,
+)
 from accounting.composition.compose import compose
 from accounting.guarantees.stated_guarantees import Assumed, Pure
 from bandits.policies.combinatorial_ucb import FAMILY

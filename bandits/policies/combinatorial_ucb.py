@@ -21,7 +21,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from bandits.batch import arms_and_horizon
+from bandits.batch_types import arms_and_horizon
 from bandits.combinatorial_problem import Problem
 from bandits.privatizers.privatizer import RunGuarantee
 from bandits.privatizers.running_sums import (
@@ -30,7 +30,7 @@ from bandits.privatizers.running_sums import (
     StreamTrust,
     inverse,
 )
-from bandits.radius.radius import RadiusName
+from bandits.radius.confidence_radii import RadiusName
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace

@@ -25,11 +25,11 @@ import numpy as np
 from flint import arb
 
 from bandits.actions import Actions, LinearModel
-from bandits.batch import Ask, Commit, Plays, Released, arms_and_horizon
+from bandits.batch_types import Ask, Commit, Plays, Released, arms_and_horizon
 from bandits.policies.g_optimal_design import Design, most_support, near_optimal_design
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust
-from bandits.radius.radius import RadiusName
+from bandits.radius.confidence_radii import RadiusName
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball, integer_below
 from dpcore.numbers.floating import Floats

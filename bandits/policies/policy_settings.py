@@ -7,14 +7,14 @@ from fractions import Fraction
 from typing import Final
 
 from bandits.actions import LinearModel
-from bandits.batch import FailureProbability, arms_and_horizon
+from bandits.batch_types import FailureProbability, arms_and_horizon
 from bandits.combinatorial_problem import Problem
 from bandits.policies.batch_schedule import OF_PAPERS, Schedule, ScheduleName, exact_schedule
 from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.deployment import EVERYONE, NO_NOISE, Deployment
 from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.running_sums import StreamRelease
-from bandits.radius.radius import RadiusName, TailName
+from bandits.radius.confidence_radii import RadiusName, TailName
 from dpcore.numbers.parameter import Exact, Whole, check_fields
 from dpcore.spec_syntax import check_word, word
 
@@ -36,7 +36,7 @@ class RunParameters:
 
     ``failure_probability`` is p, the probability that the run drops the best arm. ``renyi_tail``
     selects the h of Renyi noise in the paper's radius; None selects that of the released code with
-    its schedule and the printed one with others (:class:`bandits.radius.radius.PaperRadius`).
+    its schedule and the printed one with others (``confidence_radii.PaperRadius``).
     ``max_visits`` is the largest number of visits of each of ``users`` users (None: unlimited), and
     ``deployment`` plans for dropouts. For linear algorithms, ``calibration`` sets the noise and
     ``alpha`` the growth of the number of clients. ``release`` is the release method of cucb-dp.

@@ -43,7 +43,7 @@ from bandits.privatizers.batch_sums import (
     Trust,
 )
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius, TailName
+from bandits.radius.confidence_radii import DpSeRadius, ExactRadius, PaperRadius, Radius, TailName
 from dpcore.cli.user_code import UserCode
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational

@@ -23,10 +23,10 @@ from typing import ClassVar, Final, TypeAlias
 
 from flint import arb
 
-from bandits.batch import arms_and_horizon
+from bandits.batch_types import arms_and_horizon
 from bandits.policies.successive_elimination import Elimination, EliminationState
 from bandits.privatizers.privatizer import Privatizer
-from bandits.radius.radius import RadiusName, tkms_width
+from bandits.radius.confidence_radii import RadiusName, tkms_width
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.numbers.enclosure import ball, narrow, round_up
@@ -52,7 +52,7 @@ def exact_radius(privatizer: Privatizer, sums: Sums, horizon: int) -> float:
 
 
 def paper_radius(privatizer: Privatizer, sums: Sums, horizon: int) -> float:
-    r"""The width I of Tenenbaum et al. 2021 (:func:`bandits.radius.radius.tkms_width`)."""
+    r"""The width I of Tenenbaum et al. 2021 (``confidence_radii.tkms_width``)."""
     variance = max(Fraction(_noise(privatizer, users, 1).variance) for users, _ in sums)
     return tkms_width(
         batches=sum(count for _, count in sums),

@@ -27,13 +27,13 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Final
 
-from bandits.batch import Commit, FailureProbability, Pulls, Released, arms_and_horizon
+from bandits.batch_types import Commit, FailureProbability, Pulls, Released, arms_and_horizon
 from bandits.policies.batch_schedule import PAPER, Schedule
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.deployment import NO_NOISE
 from bandits.privatizers.privatizer import Privatizer
-from bandits.radius.radius import ExactRadius, Radius
+from bandits.radius.confidence_radii import ExactRadius, Radius
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.integer_search import ceiling

@@ -11,8 +11,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from accounting.calibration.dpsgd_run import TrainingRun
 from accounting.cli.plot import draw_epochs, over_epochs
+from accounting.composition.training_run import TrainingRun
 
 __all__ = ["NAME", "draw_dpsgd"]
 

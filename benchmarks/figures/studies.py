@@ -8,7 +8,7 @@ from typing import Final
 from bandits.policies.batch_schedule import RELEASED
 from bandits.policies.successive_elimination import BatchedElimination
 from bandits.privatizers.batch_sums import SumPrivatizer, Trust
-from bandits.radius.radius import ExactRadius
+from bandits.radius.confidence_radii import ExactRadius
 from bandits.regret_plots import Curve, Panel
 from bandits.worlds import preset_of
 from benchmarks.figures.section import (

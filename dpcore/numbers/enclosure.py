@@ -20,7 +20,7 @@ from flint import arb, ctx, fmpq, fmpz
 
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.forks import ProcessLock
-from dpcore.numbers.ordered import Ordered
+from dpcore.numbers.interval_comparison import Ordered
 
 End: TypeAlias = Fraction | float
 """One bound of an enclosure: an exact rational, or ``math.inf`` / ``-math.inf``."""
@@ -65,7 +65,7 @@ def nearest(value: arb) -> float:
 class Enclosure(Ordered):
     r"""A proven statement ``lower <= x <= upper`` about one real number x.
 
-    Comparisons are those of :class:`~dpcore.numbers.ordered.Ordered`. ``float(x)`` and
+    Comparisons are those of :class:`~dpcore.numbers.interval_comparison.Ordered`. ``float(x)`` and
     ``f"{x:.3f}"`` raise an error, because which bound is safe depends on the use of the number.
 
     >>> with precision(64):

@@ -18,7 +18,7 @@ import audit
 from audit.claims.tested_claim import Claim
 from dpcore import DiscreteLaplace
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.audit.command import ROOT, Shell, hearing_ctrl_c
 from tests.support.dpcore.refusals import refused
 

@@ -22,7 +22,7 @@ from audit.targets.target_syntax import read_target
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.audit.command import hearing_ctrl_c
 
 ALPHA = Fraction(buy_alpha("layers: audits of true claims", "1e-8")) / 20

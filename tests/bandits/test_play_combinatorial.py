@@ -27,7 +27,7 @@ from bandits.worlds.combinatorial import (
     tree,
 )
 from dpcore.sampling.rng import SeededRng, SystemRng
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 
 EVERY: tuple[CucbName, ...] = ("cucb", "cucb-ldp1", "cucb-ldp2", "cucb-dp", "cucb-dp2")
 

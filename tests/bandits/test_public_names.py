@@ -19,7 +19,7 @@ from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Assumed, Pure, PureBound
 from bandits import Environment, Policy, Privatizer, cz_instance, play
 from bandits.actions import Actions, LinearModel
-from bandits.batch import Ask, Commit, Encoding, Plays, Pulls, Released
+from bandits.batch_types import Ask, Commit, Encoding, Plays, Pulls, Released
 from bandits.combinatorial_problem import AtLeastOne, Problem
 from bandits.policies.combinatorial_ucb import cucb
 from bandits.policies.linear_phased_elimination import PhasedElimination
@@ -33,7 +33,7 @@ from bandits.privatizers.deployment import ALL_HONEST, SUM_ONLY, Deployment, Rel
 from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.privatizers.running_sums import StreamPrivatizer
-from bandits.radius.radius import ExactRadius, PaperRadius
+from bandits.radius.confidence_radii import ExactRadius, PaperRadius
 from bandits.super_arms import Unions
 from bandits.worlds.combinatorial import BitWorld
 from bandits.worlds.linear import LinearWorld

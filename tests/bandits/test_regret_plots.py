@@ -12,7 +12,7 @@ from bandits import regret_plots
 from bandits.regret_plots import LOOKS, Curve, Panel, draw_panels, looks_of
 from dpcore.cli.figure_file import check_picture
 from dpcore.errors import InvalidParameter
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 
 ROUNDS = [100 * 2**i for i in range(14)]
 

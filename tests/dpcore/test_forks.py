@@ -17,7 +17,7 @@ from dpcore import DiscreteGaussian, DiscreteLaplace, SystemRng, forks, noise
 from dpcore.numbers.enclosure import precision
 from dpcore.sampling import reservoir, rng
 from dpcore.sampling.rng import _LOCAL, _ForkSafe
-from tests.effort import by_day, effort
+from tests.day_and_nightly import by_day, effort
 from tests.support.run_command import python
 
 BLOCK_WORDS = rng._BLOCK_WORDS

@@ -29,7 +29,7 @@ from dpcore import (
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.poisson import Poisson
 from dpcore.parse_noise import noise_from_json
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.refusals import ident, names, refusal
 from tests.support.dpcore.scripted_rng import NeverAsked
 from tests.support.laws import BEYOND_INT64, EVERYDAY, centre

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.alpha_budget import BUDGET, TOTAL
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.run_command import pytest_alone
 
 ROOT = Path(__file__).parents[2]

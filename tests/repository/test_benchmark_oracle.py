@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.auditing.battery import BATTERY, Case
 from benchmarks.auditing.oracle import oracle, ratio
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 
 _RUNS = 20_000
 _CUT = 1.0

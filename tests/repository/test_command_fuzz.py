@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 import dpcore.cli.app
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.repository.command_grammar import COMMANDS, HOSTILE, Row, line
 from tests.support.run_command import Answer, python, typed
 

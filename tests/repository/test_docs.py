@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpcore import Scope
-from tests.effort import by_day, effort
+from tests.day_and_nightly import by_day, effort
 from tests.repository.pages import Block, PageError, blocks, first_example, run_alone, run_page
 from tests.support import forked_commands
 

@@ -26,7 +26,7 @@ from audit.report.figures import tradeoff_figure
 from bandits.regret_plots import Curve, Panel, draw_panels
 from benchmarks.figures.dot_panels import Dots
 from dpcore.cli import figure_file as module
-from tests.effort import by_day, spread
+from tests.day_and_nightly import by_day, spread
 from tests.support.audit.figure_table import TABLE
 
 FIGURES = Path(__file__).parents[2] / "docs" / "figures"

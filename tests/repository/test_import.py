@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.run_command import ROOT, python
 
 # Modules that drawing noise must not load.

@@ -17,7 +17,7 @@ from accounting.pld.allocation_loss import Side, allocated
 from accounting.pld.allocation_renyi import renyi_of_allocation
 from accounting.pld.noise_density import NormalDensity
 from dpcore.mechanism import Sensitivity
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting import subsampled_releases as releases
 from tests.support.accounting.bound_ends import ends
 from tests.support.dpcore.mutants import mutated

@@ -31,7 +31,7 @@ from dpcore.local import (
 )
 from dpcore.local.local_report import Outcome
 from dpcore.numbers.enclosure import ball
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import hockey_stick, renyi
 from tests.support.dpcore.mpmath_precision import real

@@ -21,7 +21,7 @@ from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope, Sensitivity
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting import subsampled_releases as releases
 from tests.support.accounting.bound_ends import ends
 from tests.support.dpcore.refusals import refusal

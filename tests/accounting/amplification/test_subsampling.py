@@ -24,7 +24,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting import subsampled_releases as releases
 from tests.support.accounting.brute_force import (
     DIGITS,

@@ -17,8 +17,8 @@ from accounting import compose, guarantee
 from accounting.calibration import calibrate as module
 from accounting.calibration.calibrate import Calibration, calibrate, noise_multiplier
 from accounting.calibration.calibrate_running_sums import CalibratedSum, calibrate_sum, compare_sums
-from accounting.calibration.dpsgd_run import Sampling, TrainingRun
 from accounting.calibration.parameter_search import Edge, Unknown, search
+from accounting.composition.training_run import Sampling, TrainingRun
 from accounting.descriptions.description import Description
 from accounting.descriptions.sampling_schemes import Allocation, FixedSize, Poisson, Shuffled
 from accounting.errors import NotDerived
@@ -27,7 +27,7 @@ from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Relation
 from dpcore.cli.time_limit import time_limit
 from dpcore.continual import SquareRootSum
 from dpcore.noise import Noise
-from tests.effort import by_day, effort
+from tests.day_and_nightly import by_day, effort
 from tests.support.accounting.brute_force import shifted, worse
 from tests.support.accounting.release_lists import curve
 from tests.support.dpcore.mpmath_precision import real

@@ -23,7 +23,7 @@ from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
 from dpcore.numbers.parameter import RationalLike
 from dpcore.parse_noise import read_noise
 from dpcore.selection import Selection
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.refusals import refusal
 
 

@@ -28,10 +28,10 @@ from accounting.descriptions.real_noise import Laplace
 from accounting.descriptions.sampling_schemes import Poisson
 from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Approx, ZCdp
-from accounting.kernel import law_tables
-from accounting.kernel.law_tables import Refused
+from accounting.proof_kernel import law_tables
+from accounting.proof_kernel.law_tables import Refused
 from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.refusals import refusal
 from tests.support.run_command import Command, typed
 

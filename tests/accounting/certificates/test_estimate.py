@@ -157,7 +157,7 @@ def test_a_broken_formula_disagrees(
     assert not verify(certificate([many], [claim])).holds
 
 
-# Certificates with evidence are checked in tests/accounting/kernel, with the second kernel.
+# Certificates with evidence are checked in tests/accounting/proof_kernel, with the second kernel.
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("[!e]*.json")), ids=lambda path: path.stem)
 def test_golden_certificates_hold(path: Path) -> None:
     found = verify(path.read_text("utf-8"))

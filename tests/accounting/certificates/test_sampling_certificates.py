@@ -14,16 +14,16 @@ from accounting import NotDerived, Status, certify, verify
 from accounting.composition.compose import compose
 from accounting.derive_guarantee import PoissonSampled, guarantee
 from accounting.descriptions.real_noise import Gaussian, Laplace
-from accounting.kernel import worst_case_neighbours
-from accounting.kernel.worst_case_neighbours import Correlated
 from accounting.matrix.participation import Participation
 from accounting.matrix.strategy import Banded, Dense, Strategy, Tree
 from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
 from accounting.privacy_curves.real_noise_curve import RealCurve
+from accounting.proof_kernel import worst_case_neighbours
+from accounting.proof_kernel.worst_case_neighbours import Correlated
 from dpcore import Relation, Scope, Sensitivity
 from tests.accounting.certificates.conftest import clear
 from tests.accounting.certificates.test_certify import move, resealed, sealed
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting import subsampled_releases
 from tests.support.dpcore.mutants import mutated
 

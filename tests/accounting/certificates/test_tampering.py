@@ -16,7 +16,7 @@ from accounting import Status, verify
 from accounting.certificates.canonical_text import digest_of
 from accounting.certificates.certify import Certificate
 from tests.accounting.certificates.test_certify import move, resealed
-from tests.effort import effort, spread
+from tests.day_and_nightly import effort, spread
 from tests.support.dpcore.refusals import refusal
 
 GOLDEN = Path(__file__).parents[2] / "vectors" / "certificates"

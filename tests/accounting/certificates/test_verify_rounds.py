@@ -25,16 +25,16 @@ from accounting.composition.compose import compose
 from accounting.derive_guarantee import PoissonSampled
 from accounting.descriptions.real_noise import REAL_LAWS
 from accounting.errors import NotDerived
-from accounting.kernel.worst_case_neighbours import NORMS
 from accounting.matrix.participation import Participation
 from accounting.matrix.strategy import Toeplitz
 from accounting.privacy_curves.matrix_mechanism import MatrixCurve, MatrixMechanism
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import PrivacyCurve
+from accounting.proof_kernel.worst_case_neighbours import NORMS
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
 from dpcore.parse_noise import noise_from_json, read_noise
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting import subsampled_releases
 from tests.support.accounting.handwritten_certificates import (
     cell,

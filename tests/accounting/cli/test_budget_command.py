@@ -17,7 +17,7 @@ from accounting.certificates.certify import Certificate
 from accounting.cli import answers, composition_options
 from dpcore.local import FAMILIES
 from dpcore.parse_noise import noise_from_json, read_noise
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting.brute_force import normal_delta, real
 from tests.support.dpcore.refusals import refusal
 from tests.support.run_command import Command

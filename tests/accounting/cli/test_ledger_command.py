@@ -18,7 +18,7 @@ from accounting.ledger import (
     LedgerDamaged,
     hash_chain,
 )
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.run_command import Answer, typed
 

@@ -10,8 +10,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from accounting.calibration.dpsgd_run import TrainingRun
 from accounting.cli.plot import Training, draw, draw_epochs, over_epochs
+from accounting.composition.training_run import TrainingRun
 from accounting.guarantees.bound import Bound
 from dpcore import InvalidParameter
 from dpcore.cli.figure_file import check_picture

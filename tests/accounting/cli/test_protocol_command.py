@@ -16,7 +16,7 @@ from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from dpcore import Sensitivity
 from dpcore.laws.sum_of_shares import summed
 from dpcore.parse_noise import read_noise
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.run_command import Answer, Command, typed
 

@@ -14,7 +14,7 @@ import pytest
 
 import accounting
 from accounting import TrainingRun, verify
-from accounting.calibration.dpsgd_run import Sampling
+from accounting.composition.training_run import Sampling
 from accounting.interop.event_json import event_from_json, event_to_json
 from dpcore.errors import InvalidParameter
 from tests.support.run_command import Command

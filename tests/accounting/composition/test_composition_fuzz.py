@@ -46,7 +46,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
-from tests.effort import by_day, effort
+from tests.day_and_nightly import by_day, effort
 from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import World, hockey_stick, mass_of, real
 from tests.support.accounting.small_laws import of_pairs
@@ -401,7 +401,7 @@ def test_merged_outcomes_bound_the_total_and_mutants_do_not() -> None:
             mass = ways * mpmath.fprod(mpmath.mpf(masses[i]) for i in chosen)
             total[mpmath.fsum(mpmath.mpf(losses[i]) for i in chosen)] = mass
 
-        def truth(epsilon: Fraction) -> Any:
+        def truth(epsilon: Any) -> Any:
             each = (m * -mpmath.expm1(min(real(epsilon) - l, 0)) for l, m in total.items())
             return mpmath.fsum(each)
 

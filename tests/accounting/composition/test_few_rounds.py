@@ -28,7 +28,7 @@ from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore import DiscreteGaussian, PolyaDifference, Relation, Scope, Sensitivity, Skellam
 from dpcore.numbers.enclosure import Enclosure
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting import subsampled_releases as releases
 from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.release_lists import curve, sampled

@@ -16,7 +16,7 @@ from accounting.composition.noisy_threshold_guarantee import (
 )
 from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Noise, Sensitivity
 from dpcore.selection import NoisyThreshold
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 
 NOISES = (DiscreteLaplace(scale=1), DiscreteLaplace(scale=4), DiscreteGaussian(sigma_squared=9))
 

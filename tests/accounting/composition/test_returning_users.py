@@ -40,7 +40,7 @@ from dpcore import (
     Scope,
     Skellam,
 )
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting.brute_force import (
     converted,
     hockey_stick,

@@ -38,7 +38,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, precision, round_down
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import hockey_stick, real
 from tests.support.dpcore.mutants import mutated, rewired

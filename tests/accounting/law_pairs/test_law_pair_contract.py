@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve, compose
-from accounting.law_pairs.counts import BinomialPair, PoissonPair
 from accounting.law_pairs.discrete_gaussian import GaussianPair
 from accounting.law_pairs.discrete_gaussian_sum import GaussianSumPair
 from accounting.law_pairs.discrete_laplace import LaplacePair
+from accounting.law_pairs.poisson_binomial_polya import BinomialPair, PoissonPair
 from accounting.law_pairs.polya import RevealingPair
 from accounting.law_pairs.registry import candidates, pair_of
 from accounting.pairs.ball_arithmetic import as_ball
-from accounting.pairs.enclose import narrowed
+from accounting.pairs.enclose_curve import narrowed
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import Cell
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, Sensitivity, Staircase
@@ -34,7 +34,7 @@ from dpcore.laws.polya import Polya
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, ball, precision
-from tests.effort import by_day, effort
+from tests.day_and_nightly import by_day, effort
 from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import (
     EPSILONS,

@@ -25,7 +25,7 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.numbers.parameter import RationalLike
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting.brute_force import Worlds, agrees, close, least_error, mass_of, real
 from tests.support.accounting.release_lists import curve
 from tests.support.dpcore.mutants import mutated

@@ -37,7 +37,7 @@ from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit
 from dpcore.names import name
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 from tests.support.ledger.budget import BUDGET, PER_USER, per_user, wanted

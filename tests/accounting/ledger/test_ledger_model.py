@@ -27,7 +27,7 @@ from accounting.ledger import (
     hash_chain,
 )
 from accounting.ledger.charge_or_refuse import Book
-from tests.effort import by_day, effort
+from tests.day_and_nightly import by_day, effort
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 from tests.support.ledger.budget import BUDGET, per_user

@@ -36,7 +36,7 @@ from dpcore.local import (
 )
 from dpcore.mechanism import Scope, Unit
 from dpcore.selection import AboveThreshold, NoisyMax, NoisyThreshold, Selection
-from tests.effort import effort
+from tests.day_and_nightly import effort
 from tests.support.dpcore.refusals import refusal
 from tests.support.ledger.budget import BUDGET
 from tests.support.ledger.workers import NOISY, processes, release_at_once, release_on, together

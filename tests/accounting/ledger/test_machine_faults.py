@@ -14,7 +14,7 @@ import pytest
 from accounting.ledger import Ledger, LedgerUnavailable
 from accounting.ledger.charge_or_refuse import Book
 from accounting.ledger.database import transactions
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 from tests.support.ledger.budget import BUDGET, per_user

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from accounting.ledger import Ledger, Receipt
-from tests.effort import effort
+from tests.day_and_nightly import effort
 from tests.support.ledger.workers import WORKERS, charge_on, hammer, killed, processes, together
 
 ROUNDS, AFFORDED = 20, 50

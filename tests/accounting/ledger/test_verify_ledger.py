@@ -19,7 +19,7 @@ from accounting.ledger.database.transactions import Store
 from accounting.ledger.errors import Receipt
 from accounting.ledger.hash_chain import Charge
 from accounting.ledger.tables import Tables
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 from tests.support.ledger.budget import BUDGET, per_user

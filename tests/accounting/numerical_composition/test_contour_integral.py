@@ -32,7 +32,7 @@ from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, precision
-from tests.effort import by_day, effort
+from tests.day_and_nightly import by_day, effort
 from tests.support.accounting.brute_force import close, normal_delta, real
 from tests.support.accounting.small_laws import (
     DIGITS,

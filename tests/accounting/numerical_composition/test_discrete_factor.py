@@ -43,7 +43,7 @@ from accounting.pld.noise_density import NormalDensity
 from accounting.pld.pessimistic_discretisation import listed_above, listed_below
 from accounting.pld.real_cells import RealPair
 from dpcore.numbers.enclosure import precision
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting.brute_force import real
 from tests.support.accounting.small_laws import listed
 from tests.support.dpcore.mutants import mutated

@@ -20,7 +20,7 @@ from accounting.pairs.shift import Shift, heaviest, maximal
 from accounting.privacy_curves.choose_composition_method import ComposedLoss
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, PolyaDifference, Sensitivity, Staircase
 from dpcore.numbers.enclosure import Enclosure, precision
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting.brute_force import Brute, close, normal_delta, real
 from tests.support.accounting.release_lists import curve
 from tests.support.accounting.unregistered_law import Triangle

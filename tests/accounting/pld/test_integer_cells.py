@@ -30,7 +30,7 @@ from dpcore.laws.polya import Polya
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import Worlds, hockey_stick, real, world_of
 from tests.support.dpcore.mutants import mutated

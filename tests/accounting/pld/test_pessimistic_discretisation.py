@@ -29,7 +29,7 @@ from accounting.pld.pessimistic_discretisation import (
 from accounting.pld.real_cells import RealPair
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
 

@@ -18,7 +18,7 @@ from accounting.pld.renyi_divergence import renyi
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Relation, Scope
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting.bound_ends import ends
 from tests.support.dpcore.mutants import mutated
 

@@ -35,7 +35,7 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting.brute_force import Brute, Worlds, excess, product, real
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.refusals import refusal

@@ -16,7 +16,7 @@ from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.pair import ClosedPair
 from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Noise, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, precision
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting.unregistered_law import Lopsided, Triangle
 from tests.support.dpcore.refusals import refusal, refused
 

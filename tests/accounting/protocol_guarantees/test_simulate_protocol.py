@@ -28,7 +28,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.protocols.noisy_sums import AggregatedSum, ModularSum
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refused
 

@@ -32,7 +32,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Sensitivity
 from dpcore.selection import Selection
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 
 ROWS = 2
 OTHERS: tuple[tuple[tuple[str, float, str], ...], ...] = (

@@ -22,7 +22,7 @@ from audit.features.parse_feature import read_feature
 from audit.outputs.output_parser import draw_worlds, interleave
 from audit.statistical_tests.fixed_sample_test import Evidence, gather
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.audit.catalogue_laws import (
     GROWING,
     Masses,

@@ -22,9 +22,9 @@ from audit.claims.curve_claim import read_claim
 from audit.features.parse_feature import read_feature
 from audit.replay.replay_both import replay
 from audit.replay.replay_report import ReplayReport
+from audit.statistical_tests.feature_view import View
 from audit.statistical_tests.fixed_sample_test import resolution
 from audit.statistical_tests.multiple_testing import weigh_views
-from audit.statistical_tests.view import View
 from audit.targets.target import Known
 from audit.targets.target_syntax import read_target
 from dpcore.local import HadamardResponse, LocalHashing
@@ -32,7 +32,7 @@ from dpcore.numbers.parameter import RationalLike
 from dpcore.selection import Selection
 from tests.alpha_budget import buy_alpha
 from tests.audit.broken_mechanisms.test_catalogue import LEVEL, audited, drawn
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.audit.catalogue_laws import epsilon_between
 from tests.support.audit.laws import LAWS
 

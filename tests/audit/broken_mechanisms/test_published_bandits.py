@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "published_bandits.py"

@@ -27,7 +27,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.rounding import down, up
 from tests.audit.known_laws.test_shift_curve import masses
-from tests.effort import by_day, effort
+from tests.day_and_nightly import by_day, effort
 from tests.support.accounting.brute_force import normal_delta, real, shifted, worse
 from tests.support.dpcore.mutants import mutated
 

@@ -20,7 +20,7 @@ from audit.cli.commands import commands
 from audit.formats.result import json_schema
 from audit.report.audit_report import AuditReport
 from audit.targets.target_syntax import _AUDITS
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.audit.command import ALPHA, ROOT, START, Shell, arguments, at
 
 # -- verdicts and exit codes ------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.audit.command import Shell
 
 ROOT = Path(__file__).parents[3]

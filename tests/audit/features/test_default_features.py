@@ -17,7 +17,7 @@ from audit.features.numbers import step_of
 from audit.features.parse_feature import read_feature
 from audit.run_audit import audit
 from dpcore import DiscreteLaplace, SeededRng
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated, rewired
 
 Floats: TypeAlias = NDArray[np.float64]

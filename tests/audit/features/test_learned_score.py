@@ -16,8 +16,9 @@ import pytest
 from scipy import stats
 
 from audit.claims.tested_claim import Claim
-from audit.features import additive, learned_score
-from audit.features.additive import CANDIDATES, learn_parts
+from audit.features import additive_classifier as additive
+from audit.features import learned_score
+from audit.features.additive_classifier import CANDIDATES, learn_parts
 from audit.features.columns import learn_reader
 from audit.features.learned_score import OnlineLearner, learned_scores
 from audit.features.linear import Stretches, learn_linear
@@ -31,7 +32,7 @@ from audit.statistical_tests.fixed_sample_test import block_ends, gather
 from audit.targets.target import Target, Vectorised
 from dpcore.numbers.arrays import one_thread
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day, effort
+from tests.day_and_nightly import by_day, effort
 
 MOST_MEMORY = 3.5
 ScoreJson = dict[str, Any]

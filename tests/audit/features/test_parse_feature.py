@@ -22,12 +22,12 @@ from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
-from audit.features.maps import Map
+from audit.features.apply_feature import Map
 from audit.features.parse_feature import FEATURES, Feature, read_feature, require_fixed
 from audit.outputs.output_parser import Outputs
 from audit.outputs.reading import read
 from dpcore.errors import InvalidParameter
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
 
 ALL = [f"{name}:4" if b.limits or b.text else name for name, b in FEATURES.items()]

@@ -29,7 +29,7 @@ from dpcore.laws.poisson import Poisson
 from dpcore.laws.polya import Polya
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting import brute_force
 from tests.support.accounting.brute_force import binomial, product, real, shifted
 from tests.support.laws import second

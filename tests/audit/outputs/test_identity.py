@@ -29,11 +29,11 @@ from audit.outputs.identity import identity
 from audit.outputs.output_parser import UNREAD, Outputs, join
 from audit.outputs.reading import NumberLine, read
 from audit.outputs.rows import row_of
-from audit.outputs.wire import Objects, pack, unpack
+from audit.outputs.sandbox_encoding import Objects, pack, unpack
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.targets.target import Block, Scalar, Target, Vectorised
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.audit.distinct_constants import (
     APART,
     LINES,

@@ -24,7 +24,7 @@ import pytest
 from audit.outputs.rows import EXACT, row_of
 from audit.report.audit_report import AuditReport
 from audit.run_audit import audit
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 
 Rng: TypeAlias = np.random.Generator
 Shape: TypeAlias = Callable[[int, Rng, bool], Any]

@@ -14,7 +14,7 @@ from audit.errors import TargetFailed
 from audit.outputs.copies import captured
 from audit.outputs.identity import identity, unread_attributes
 from audit.outputs.rows import row_of, table_words
-from audit.outputs.wire import Objects, pack, unpack
+from audit.outputs.sandbox_encoding import Objects, pack, unpack
 from audit.report.audit_report import AuditReport
 from audit.run_audit import audit
 from audit.statistical_tests.event import Witness

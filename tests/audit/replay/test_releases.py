@@ -17,7 +17,7 @@ from audit.outputs.output_parser import kind
 from audit.replay.replay_both import replay
 from audit.replay.replay_report import Finding, ReplayReport
 from dpcore.errors import InvalidParameter
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.replay_targets import releases
 
 ROWS = [["mon", 3.0], ["tue", 9.0], ["mon", 4.0]]

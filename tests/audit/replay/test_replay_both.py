@@ -20,7 +20,7 @@ import pytest
 import audit.replay.replay_both
 import audit.replay.rng_hooks
 from audit.errors import TargetFailed
-from audit.replay.declared import declare
+from audit.replay.declare_sensitivity import declare
 from audit.replay.replay_report import Finding, ReplayReport
 from audit.replay.rng_hooks import hooked_rngs
 from audit.replay.run_once_on_tape import MOST_HANGS
@@ -28,7 +28,7 @@ from audit.replay.tape import EXTREMES, Tape
 from audit.targets.target_syntax import read_target
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
-from tests.effort import by_day, effort
+from tests.day_and_nightly import by_day, effort
 from tests.support.dpcore.mutants import mutated
 from tests.support.replay_targets import correct, faulty
 

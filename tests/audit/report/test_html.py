@@ -25,7 +25,7 @@ from audit.search.search import SearchResult
 from audit.statistical_tests.clopper_pearson_baselines import BaselineFinding
 from audit.statistical_tests.event import Witness
 from audit.statistical_tests.sample_outcome import Outcome
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.audit.browser import Visible
 from tests.support.audit.html_documents import (
     COMMAND,

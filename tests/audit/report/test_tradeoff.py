@@ -14,7 +14,7 @@ from audit.claims.tested_claim import Claim
 from audit.outputs.output_parser import draw_worlds
 from audit.report.figure_data import TradeoffBand, _hull, claimed_tradeoff, tradeoff_band
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day, effort
+from tests.day_and_nightly import by_day, effort
 from tests.support.dpcore.mutants import mutated
 
 GRID = np.linspace(0, 1, 401)

@@ -29,7 +29,7 @@ from audit.targets.target import Scalar, Target, Vectorised
 from audit.targets.target_syntax import read_target
 from dpcore.cli.state_file import next_record, started
 from dpcore.errors import InvalidParameter
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.audit import plans
 from tests.support.audit.command import ROOT, hearing_ctrl_c
 from tests.support.dpcore.refusals import refused

@@ -22,7 +22,7 @@ from audit.statistical_tests.sample_outcome import versions
 from audit.targets.target_syntax import read_target
 from dpcore.cli.state_file import next_record, started
 from dpcore.errors import InvalidParameter
-from tests.effort import spread
+from tests.day_and_nightly import spread
 from tests.support.audit import plans
 from tests.support.audit.command import ROOT, Shell, at
 

@@ -23,7 +23,7 @@ from audit.sandbox.child_process import Ended, IsolatedProcess, Pipe, SharedMemo
 from audit.sandbox.sandboxed_target import Remote, Sandbox, run_isolated
 from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.audit import plans
 from tests.support.audit.command import Shell, at, process
 

@@ -22,7 +22,7 @@ from audit.targets.target import Block, Target
 from audit.targets.target_syntax import as_target, read_target, target_of
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
 
 ONE = Claim(epsilon=1)

@@ -21,7 +21,7 @@ from audit.testing.strategies import (
 )
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Sensitivity
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 
 Neighbours = Callable[[Any, Any, str], bool]
 

@@ -35,7 +35,7 @@ from audit.statistical_tests.clopper_pearson_baselines import (
 from audit.statistical_tests.one_run_canaries import one_run_p_value
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated, rewired
 
 E = math.exp

@@ -18,7 +18,7 @@ from audit.statistical_tests.event import Event, Tally, Witness, witness_of, wor
 from audit.statistical_tests.fixed_sample_test import gather
 from audit.statistical_tests.learn_event import Trial, learn_rule
 from dpcore.errors import InvalidParameter
-from tests.effort import effort
+from tests.day_and_nightly import effort
 from tests.support.audit.parse_witness import holds, in_event
 
 PLAIN = st.one_of(

@@ -23,7 +23,7 @@ from audit.statistical_tests.event import Tally
 from audit.statistical_tests.fixed_sample_test import GRID, WEIGHTS, Evidence, gather, read_claim
 from audit.statistical_tests.learn_event import EXPERTS, ThresholdFamily, Trial, learn_rule
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day, effort
+from tests.day_and_nightly import by_day, effort
 from tests.support.dpcore.refusals import refused
 
 

@@ -22,6 +22,7 @@ from audit.outputs.reading import read
 from audit.statistical_tests import multiple_testing
 from audit.statistical_tests.anytime_valid_test import watch, watch_curve
 from audit.statistical_tests.event import Tally, Witness
+from audit.statistical_tests.feature_view import View
 from audit.statistical_tests.fixed_sample_test import Evidence, gather, resolution
 from audit.statistical_tests.multiple_testing import (
     LEADER,
@@ -34,10 +35,9 @@ from audit.statistical_tests.multiple_testing import (
     weigh_views,
 )
 from audit.statistical_tests.sample_outcome import Outcome, capped, reported_row
-from audit.statistical_tests.view import View
 from tests.alpha_budget import buy_alpha
 from tests.audit.statistical_tests.test_fixed_sample_test import laplace
-from tests.effort import by_day, effort
+from tests.day_and_nightly import by_day, effort
 from tests.support.dpcore.refusals import refused
 
 ALPHA = Fraction(1, 20)

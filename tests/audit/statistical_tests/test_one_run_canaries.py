@@ -19,7 +19,7 @@ from audit.statistical_tests.one_run_canaries import (
     lines_of,
     one_run_p_value,
 )
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting.brute_force import normal_delta
 from tests.support.dpcore.mutants import mutated
 

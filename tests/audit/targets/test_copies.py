@@ -18,7 +18,7 @@ import audit.targets.target
 from audit.errors import TargetFailed
 from audit.features.parse_feature import own_map
 from audit.outputs.identity import identity
-from audit.replay.declared import declare
+from audit.replay.declare_sensitivity import declare
 from audit.replay.replay_both import replay
 from audit.targets.target_syntax import as_target
 from audit.training.dpsgd_step import dpsgd
@@ -26,7 +26,7 @@ from dpcore import SeededRng
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
 from tests.audit.targets.test_target import block, drawn
-from tests.effort import effort
+from tests.day_and_nightly import effort
 
 Values = st.SearchStrategy[Any]
 ALPHA = buy_alpha("copies: mechanisms that work in place keep their epsilon", "1e-9")

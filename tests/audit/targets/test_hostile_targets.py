@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.effort import spread
+from tests.day_and_nightly import spread
 from tests.support.audit.command import ROOT
 
 HEAD = """

@@ -12,7 +12,7 @@ from audit import audit
 from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 
 PROTOCOLS = (
     "pure,users=8,epsilon=1",

@@ -15,7 +15,7 @@ import pytest
 
 from audit import audit as audited
 from audit.outputs.output_parser import OutputParser, oddities
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.audit.command import (
     HEARS_CTRL_C,
     IGNORES_CTRL_C,

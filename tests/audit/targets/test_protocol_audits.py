@@ -33,7 +33,7 @@ from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import VectorShuffle
 from tests.alpha_budget import buy_alpha
 from tests.audit.targets.test_mechanisms_by_text import PROTOCOLS
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting.shuffled_views import message_laws
 from tests.support.audit.command import Shell
 from tests.support.dpcore.protocol_laws import summed

@@ -20,7 +20,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Sensitivity
 from dpcore.selection import NoisyThreshold, Selection
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 
 
 def test_the_law_of_sequential_selections_agrees_with_runs() -> None:

@@ -15,7 +15,7 @@ from audit.replay.replay_both import replay
 from audit.targets.target import Scalar, Vectorised
 from audit.targets.target_syntax import as_target
 from dpcore import DiscreteLaplace, Rng
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.audit.command import Shell
 
 NOISE = DiscreteLaplace(scale=1)

@@ -13,7 +13,7 @@ from scipy.stats import binom
 from audit.testing.alpha_budget import AlphaBudget
 from audit.testing.pytest_plugin import _Run
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day, effort
+from tests.day_and_nightly import by_day, effort
 from tests.support.audit.plugin_runs import HEAD, PLUGIN, ROOT, Ran, mutant, ran, started
 
 # Half of the alpha for each of the two suites whose audits must not refute.

@@ -24,7 +24,7 @@ from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day, effort
+from tests.day_and_nightly import by_day, effort
 from tests.support.accounting.brute_force import normal_delta
 from tests.support.dpcore.mutants import mutated, rewired
 

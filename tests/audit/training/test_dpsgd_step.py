@@ -15,7 +15,7 @@ from audit.training.dpsgd_step import batch_checks, dpsgd
 from audit.training.step_report import StepReport
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day, effort
+from tests.day_and_nightly import by_day, effort
 from tests.support.audit import training_steps as steps
 from tests.support.audit.training_steps import BROKEN, RECORDS, STATED, Right
 

@@ -15,7 +15,7 @@ from scipy import stats
 from bandits.audit_targets.linear_view import MODEL, linear_view_of
 from bandits.audit_targets.server_view import ABSENT, ARMS, BATCHES, Devices, View, _Fixed, view_of
 from bandits.audit_targets.target import across, audit_view, lead, second, target
-from bandits.batch import Pulls, Released
+from bandits.batch_types import Pulls, Released
 from bandits.play import play
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.registry import ALGORITHMS
@@ -32,7 +32,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.protocols.noisy_sums import LocalSum
 from dpcore.sampling.rng import Rng, SeededRng
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.bandits.audit_targets import (
     COMBINATORIAL,
     EVERY,

@@ -20,7 +20,7 @@ from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits import Policy
 from bandits.audit_targets.server_view import _Fixed, view_of
 from bandits.audit_targets.target import AuditTarget, audit_view, both, target
-from bandits.batch import Released, ReleasedSum
+from bandits.batch_types import Released, ReleasedSum
 from bandits.play import _Sent
 from bandits.policies.returning_user_noise import steady_for
 from bandits.policies.successive_elimination import BatchedElimination, EliminationState
@@ -35,7 +35,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.bandits.audit_targets import (
     COMBINATORIAL,
     EVERY,

@@ -16,7 +16,7 @@ from accounting import Status, verify
 from accounting.certificates.canonical_text import digest_of
 from accounting.certificates.certify import certify
 from accounting.certificates.verify_certificate import Verdict
-from accounting.certificates.worst_part import zcdp_keeps
+from accounting.certificates.worst_of_certificates import zcdp_keeps
 from accounting.composition.compose import compose
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
@@ -52,7 +52,7 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Release, Sensitivity
 from dpcore.sampling.rng import SeededRng
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.bandits.worlds import not_none, played
 from tests.support.dpcore.refusals import refused
 

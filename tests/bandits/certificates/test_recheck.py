@@ -43,7 +43,7 @@ from tests.bandits.certificates.test_certificate import (
     run_of,
     sealed,
 )
-from tests.effort import effort, spread
+from tests.day_and_nightly import effort, spread
 
 NAMES = ("pure", "renyi", "shuffled-pure", "bits", "returning")
 WRITTEN = pathlib.Path(__file__).parents[2] / "vectors" / "bandit_certificates"

@@ -15,7 +15,7 @@ from bandits.certificates.recheck import recheck
 from bandits.cli.run import read_experiment
 from bandits.policies.returning_user_noise import RETURNING, steady_for
 from tests.bandits.certificates.test_certificate import sealed
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.bandits.command import Bandit
 
 SMALL = ("cz/easy", "-T", "6000", "--instances", "1", "--arms", "3", "--epsilon", "2")

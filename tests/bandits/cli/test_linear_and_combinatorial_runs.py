@@ -16,7 +16,7 @@ from bandits.experiments.experiment import Experiment
 from bandits.experiments.runner import run_cells
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Sensitivity
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.bandits.command import Bandit
 
 SMALL = ("--arms", "8", "--super-arm", "3", "-T", "600", "--instances", "2", "--epsilon", "2")

@@ -22,7 +22,7 @@ from bandits.policies.batch_schedule import ScheduleName
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.privatizers.batch_sums import BitPrivatizer
 from bandits.privatizers.returning_users import SteadyPrivatizer
-from bandits.radius.radius import RadiusName
+from bandits.radius.confidence_radii import RadiusName
 from bandits.worlds.arm_environments import Bernoulli, Environment
 from benchmarks.combinatorial import PARTS, measure
 from benchmarks.figures import section
@@ -33,7 +33,7 @@ from benchmarks.figures.section import Effort, guarantee_of, is_less, is_same, r
 from benchmarks.figures.sweep import Outcome, Outcomes, _outcome, best_of, of_experiment, ratio
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.bandits.committed import FIGURES, OTHERS, complaints, results_of, row_of, rows_of
 from tests.support.bandits.worlds import not_none
 from tests.support.dpcore.mutants import mutated

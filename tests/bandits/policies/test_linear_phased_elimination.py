@@ -12,7 +12,7 @@ from flint import fmpq, fmpq_mat
 from scipy import optimize
 
 from bandits.actions import Actions, LinearModel
-from bandits.batch import Ask, Plays, Released
+from bandits.batch_types import Ask, Plays, Released
 from bandits.policies import g_optimal_design
 from bandits.policies.g_optimal_design import Design, _certified, most_support, near_optimal_design
 from bandits.policies.linear_phased_elimination import (
@@ -32,7 +32,7 @@ from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.floating import Floats
 from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.bandits.worlds import played
 from tests.support.dpcore.mutants import mutated
 

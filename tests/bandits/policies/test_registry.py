@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bandits.batch import Pulls, Released, ReleasedSum
+from bandits.batch_types import Pulls, Released, ReleasedSum
 from bandits.policies.batch_schedule import PAPER, RELEASED, exact_schedule
 from bandits.policies.policy_settings import Setting
 from bandits.policies.registry import read_algorithm
@@ -20,9 +20,9 @@ from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.policies.successive_elimination import BatchedElimination, DpSe
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
 from bandits.privatizers.privatizer import Unprotected
-from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius
+from bandits.radius.confidence_radii import DpSeRadius, ExactRadius, PaperRadius
 from dpcore.errors import InvalidParameter
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.bandits.worlds import played
 
 NAMES = [
@@ -157,7 +157,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from bandits.policies.policy import Choice, Policy
-from bandits.batch import Pulls, Released
+from bandits.batch_types import Pulls, Released
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 
 

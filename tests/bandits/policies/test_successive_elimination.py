@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bandits.batch import Commit, Pulls, Released, ReleasedSum
+from bandits.batch_types import Commit, Pulls, Released, ReleasedSum
 from bandits.play import play
 from bandits.policies.batch_schedule import EXACT_GROWTH, PAPER, RELEASED, Schedule, exact_schedule
 from bandits.policies.shuffle_elimination import ShuffleElimination, joint_width
@@ -32,7 +32,7 @@ from bandits.policies.successive_elimination import (
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.returning_users import SteadyPrivatizer
-from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, Radius
+from bandits.radius.confidence_radii import DpSeRadius, ExactRadius, PaperRadius, Radius
 from bandits.worlds.arm_environments import Bernoulli
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
@@ -40,7 +40,7 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.skellam import Skellam
 from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.accounting.brute_force import real
 from tests.support.bandits.worlds import Given, played, same_law
 from tests.support.dpcore.mutants import mutated

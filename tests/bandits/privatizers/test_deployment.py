@@ -16,7 +16,7 @@ from accounting.convert_guarantees import as_pure
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import PureBound
 from accounting.privacy_curves.release_curve import PrivacyCurve
-from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum
+from bandits.batch_types import Commit, Plays, Pulls, Released, ReleasedSum
 from bandits.play import run_guarantee
 from bandits.policies.policy import Choice, Policy
 from bandits.policies.shuffle_elimination import ShuffleElimination
@@ -32,7 +32,7 @@ from bandits.privatizers.privatizer import (
     Unprotected,
     Users,
 )
-from bandits.radius.radius import ExactRadius
+from bandits.radius.confidence_radii import ExactRadius
 from bandits.worlds.arm_environments import Bernoulli, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -41,7 +41,7 @@ from dpcore.protocols.noisy_sums import AggregatedSum
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng, SystemRng
 from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.bandits.worlds import Counted, not_none, played
 
 PLAN = Deployment(honest="9/10", dropouts="1/4")

@@ -40,7 +40,7 @@ from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run_protocol import run
 from dpcore.sampling.rng import Rng, SeededRng
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.bandits.worlds import not_none, played
 from tests.support.dpcore.mutants import rewired
 

@@ -25,7 +25,7 @@ from accounting.convert_guarantees import as_pure
 from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Pure, PureBound
 from accounting.ledger import Ledger
-from bandits.batch import Pulls, Released
+from bandits.batch_types import Pulls, Released
 from bandits.play import Run
 from bandits.policies.successive_elimination import BatchedElimination, EliminationState
 from bandits.privatizers import deployment
@@ -49,7 +49,7 @@ from dpcore.mechanism import Relation, Scope
 from dpcore.protocols.noisy_sums import AggregatedSum
 from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.bandits.worlds import not_none, played
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refused

@@ -20,7 +20,7 @@ from dpcore.continual import DoublingSum, SquareRootSum, TreeSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import SeededRng
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.bandits.worlds import not_none
 
 HORIZON = 40

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dpcore import Enclosure
 from dpcore.analysis import contour_sums as contour
 from dpcore.numbers.enclosure import ball, precision
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.exact_coin_sums import Coins
 from tests.support.dpcore.mutants import mutated, rewired
 

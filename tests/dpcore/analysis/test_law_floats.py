@@ -16,7 +16,7 @@ from dpcore import DiscreteGaussian, DiscreteLaplace, Noise
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import FLOAT_ERROR
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated
 from tests.support.laws import (

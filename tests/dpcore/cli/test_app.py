@@ -24,7 +24,7 @@ from dpcore import DiscreteLaplace, SeededRng
 from dpcore.cli import time_limit as module
 from dpcore.cli.time_limit import OutOfTime, time_limit
 from dpcore.exit_codes import DEFECT
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.run_command import ROOT, python, typed
 
 LAPLACE = "discrete-laplace:scale=10"

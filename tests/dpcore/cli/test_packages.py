@@ -19,7 +19,7 @@ from dpcore.cli.packages import (
     prefer_own_packages,
     require_own_packages,
 )
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.run_command import ROOT, python
 
 BUDGET = ["budget", "epsilon", "--noise", "discrete-laplace:scale=1", "--delta", "1e-6"]

@@ -16,7 +16,7 @@ from dpcore.cli import terminal
 from dpcore.cli.progress import progress_bar
 from dpcore.cli.terminal import fact, page, printable
 from dpcore.exit_codes import DEFECT
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 
 ROOT = Path(__file__).parents[3]
 HOSTILE = "\x1b[2J\x1b]0;mine\x07\x9b31m\u202etxt.\u2066\x85ok\nPROVEN: all\r\x08[bold red]x[/]"

@@ -16,7 +16,7 @@ import pytest
 from dpcore.cli.workers import Prefetch, WorkerLost, in_processes
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import positive_rational
-from tests.effort import by_day, effort
+from tests.day_and_nightly import by_day, effort
 from tests.support.bandits.command import MAIN, ROOT
 from tests.support.run_command import python
 

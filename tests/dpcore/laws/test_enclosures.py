@@ -16,7 +16,7 @@ from dpcore.analysis import theta
 from dpcore.laws.sum_of_shares import summed
 from dpcore.noise import Divisible
 from dpcore.numbers.enclosure import ball, precision
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated
 from tests.support.enumerate_random_choices import coarser

@@ -16,7 +16,7 @@ from dpcore.laws import discrete_gaussian_sum as module
 from dpcore.laws.discrete_gaussian_sum import GaussianSumBatch, deviation_from_gaussian
 from dpcore.noise import batch_of
 from dpcore.numbers.enclosure import Enclosure, precision
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted_rng import Digits

@@ -23,7 +23,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.noise import LawType, batch_of
 from dpcore.parse_noise import LAWS, noise_from_json
 from dpcore.spec_syntax import parameter_names
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.laws import BEYOND_INT64, EVERYDAY, SPELLED, reach
 
 NAMES = {name: getattr(dpcore, name) for name in dpcore.__all__}

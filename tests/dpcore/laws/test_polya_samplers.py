@@ -19,8 +19,8 @@ from dpcore.laws.polya_jumps import LogJumps
 from dpcore.noise import batch_of
 from dpcore.sampling.rng import below
 from tests.alpha_budget import buy_alpha
+from tests.day_and_nightly import by_day
 from tests.dpcore.sampling.test_goodness_of_fit import worst
-from tests.effort import by_day
 from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted_rng import Dealt, Digits

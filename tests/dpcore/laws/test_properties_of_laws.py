@@ -26,7 +26,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball, narrow, precision
 from dpcore.sampling.inversion import Difference
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mpmath_precision import holds
 from tests.support.dpcore.mutants import mutated, rewired

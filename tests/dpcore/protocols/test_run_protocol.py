@@ -38,7 +38,7 @@ from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
 from dpcore.secure_aggregation.messages import AggregationRefused
 from dpcore.secure_aggregation.round_parameters import MOST_EXPOSURE, size_neighbourhood
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.protocol_laws import UNIT, Masses, convolved, masses, power, rounding
 from tests.support.dpcore.refusals import names, refusal

@@ -20,7 +20,7 @@ from dpcore.laws.sum_of_shares import summed
 from dpcore.noise import Noise
 from dpcore.numbers.integer_search import least
 from dpcore.protocols.noisy_sums import AggregatedSum, size_protocol
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mpmath_precision import digits, real
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.protocol_laws import UNIT, masses

@@ -19,7 +19,7 @@ from dpcore import Noise, SeededRng, read_noise
 from dpcore.noise import batch_of
 from dpcore.sampling.inversion import InversionTable
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore import mpmath_precision
 from tests.support.laws import EXAMPLES, SPELLED, centre, reach, second
 

@@ -15,7 +15,7 @@ from dpcore.numbers.enclosure import precision
 from dpcore.numbers.integer_search import least
 from dpcore.sampling.inversion import TABLE_BITS, InversionTable, invert, table_of_masses
 from dpcore.sampling.rng import SeededRng
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.refusals import names, refusal

@@ -29,7 +29,7 @@ from dpcore.numbers.enclosure import ball
 from dpcore.sampling.discrete_laplace_batch import LaplaceDigits
 from dpcore.sampling.inversion import InversionTable, certified_threshold
 from dpcore.sampling.rng import SeededRng
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.scripted_rng import Digits

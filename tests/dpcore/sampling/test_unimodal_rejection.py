@@ -17,7 +17,7 @@ from dpcore.laws.poisson import Poisson
 from dpcore.noise import batch_of
 from dpcore.sampling.rng import Rng, Words
 from dpcore.sampling.unimodal_rejection import Centred
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted_rng import Digits, leading

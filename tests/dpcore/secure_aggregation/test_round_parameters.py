@@ -24,7 +24,7 @@ from dpcore.secure_aggregation.round_parameters import (
     size_neighbourhood,
 )
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.scripted_rng import NeverAsked
 

@@ -22,7 +22,7 @@ from dpcore.secure_aggregation.messages import (
     ShareDelivery,
     UnmaskReply,
 )
-from tests.effort import spread
+from tests.day_and_nightly import spread
 from tests.support.dpcore.mutants import mutated
 from tests.support.secure_aggregation.recorded_round import (
     GRAPHS,

@@ -17,7 +17,7 @@ from dpcore.sampling.rng import Rng, Words
 from dpcore.selection import NoisyThreshold, Rule, Selection
 from dpcore.selection.exponential_mechanism import _flip
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.enumerate_random_choices import exp_neg, unroll
 
 SCORES = ([0, 1, 3], [5, 5, 5, 2], [7], [-2, 0])

@@ -16,7 +16,7 @@ from accounting.descriptions.sampling_schemes import (
     Shifts,
     TruncatedPoisson,
 )
-from accounting.pairs.enclose import narrowed
+from accounting.pairs.enclose_curve import narrowed
 from accounting.pld.real_cells import RealPair
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore import InvalidParameter

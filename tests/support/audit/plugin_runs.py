@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.effort import effort
+from tests.day_and_nightly import effort
 from tests.support import forked_commands
 
 ROOT = Path(__file__).parents[3]

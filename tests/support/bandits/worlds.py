@@ -12,7 +12,7 @@ from scipy import stats
 from bandits.play import Run, play
 from bandits.policies.policy import Policy
 from bandits.privatizers.privatizer import Privatizer
-from bandits.radius.radius import Radius
+from bandits.radius.confidence_radii import Radius
 from bandits.worlds.arm_environments import Bernoulli, Environment
 from dpcore.numbers.parameter import RationalLike
 from dpcore.sampling.rng import SeededRng

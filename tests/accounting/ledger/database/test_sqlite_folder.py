@@ -17,7 +17,7 @@ import pytest
 from accounting.ledger import Ledger, LedgerDamaged, LedgerUnavailable, adopt, backup
 from accounting.ledger.database import database_url
 from dpcore.errors import InvalidParameter
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import rewired
 from tests.support.dpcore.refusals import refusal
 from tests.support.ledger.budget import BUDGET, per_user

@@ -14,8 +14,8 @@ from accounting import Status, deadline, verify
 from accounting.certificates.certify import certify
 from accounting.composition.compose import compose
 from accounting.errors import NotDerived
-from accounting.kernel import worst_case_neighbours
 from accounting.privacy_curves.release_curve import PrivacyCurve
+from accounting.proof_kernel import worst_case_neighbours
 from dpcore import PolyaDifference
 from dpcore.parse_noise import read_noise
 from tests.support.accounting.brute_force import mass_of

@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from accounting.kernel.law_tables import REAL, Refused, Round
+from accounting.proof_kernel.law_tables import REAL, Refused, Round
 
 Scenario: TypeAlias = list[tuple[Round, int]]
 r"""A list of rounds with their counts."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from accounting.kernel import worst_case_neighbours
-from accounting.kernel.law_tables import Refused
-from accounting.kernel.worst_case_neighbours import Correlated
+from accounting.proof_kernel import worst_case_neighbours
+from accounting.proof_kernel.law_tables import Refused
+from accounting.proof_kernel.worst_case_neighbours import Correlated
 from tests.accounting.matrix.test_participation import Matrix, banded, worst
 
 

@@ -20,7 +20,7 @@ from audit.statistical_tests.event import Event, Witness
 from audit.statistical_tests.learn_event import Trial
 
 if TYPE_CHECKING:
-    from audit.features.additive import Score
+    from audit.features.additive_classifier import Score
 
 _DIGITS: Final = 3
 

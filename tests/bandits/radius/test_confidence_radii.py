@@ -15,14 +15,14 @@ import pytest
 from scipy import stats
 from scipy.stats import binom
 
-from bandits.batch import Commit, Released
+from bandits.batch_types import Commit, Released
 from bandits.policies.batch_schedule import Schedule
 from bandits.policies.successive_elimination import BatchedElimination
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.radius import certified_width as radius_exact
 from bandits.radius.certified_width import certified_gap, certified_width, has_gap
-from bandits.radius.radius import DpSeRadius, ExactRadius, PaperRadius, tkms_width
+from bandits.radius.confidence_radii import DpSeRadius, ExactRadius, PaperRadius, tkms_width
 from dpcore import (
     Binomial,
     DiscreteGaussianSum,
@@ -37,7 +37,7 @@ from dpcore.laws.poisson import Poisson
 from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mpmath_precision import real
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.laws import reach, second

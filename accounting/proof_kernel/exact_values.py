@@ -10,8 +10,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from accounting.kernel.law_tables import Refused
-from accounting.kernel.worst_case_neighbours import Part
+from accounting.proof_kernel.law_tables import Refused
+from accounting.proof_kernel.worst_case_neighbours import Part
 
 _MOST_TRIALS: Final = 4096
 _MOST_BITS: Final = 1 << 16

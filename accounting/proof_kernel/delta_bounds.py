@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
-from accounting.kernel.cells import Pair, combined, listing
-from accounting.kernel.convolution import Listing, Plan, power, product
-from accounting.kernel.law_tables import REAL, Grid, Refused, Round, pair_of, size
-from accounting.kernel.series import Fixed
+from accounting.proof_kernel.cells import Pair, combined, listing
+from accounting.proof_kernel.convolution import Listing, Plan, power, product
+from accounting.proof_kernel.law_tables import REAL, Grid, Refused, Round, pair_of, size
+from accounting.proof_kernel.series import Fixed
 
 Scenario: TypeAlias = Sequence[tuple[Round, int]]
 

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from accounting import Status, deadline, verify
-from accounting.kernel import worst_case_neighbours
+from accounting.proof_kernel import worst_case_neighbours
 from tests.accounting.certificates.conftest import clear
-from tests.accounting.certificates.test_false_certificates import ALL_UP_OR_ALL_DOWN
+from tests.accounting.certificates.test_claims_once_accepted import ALL_UP_OR_ALL_DOWN
 from tests.support.accounting.handwritten_certificates import (
     cell,
     certificate,

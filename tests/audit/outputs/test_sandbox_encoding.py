@@ -1,4 +1,4 @@
-"""Tests of `audit.outputs.wire`: plain values cross processes unchanged; no code runs."""
+"""Tests of `audit.outputs.sandbox_encoding`: plain values cross unchanged; no code runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import pytest
 
 from audit.outputs.identity import StandIn, identity, unread_attributes
 from audit.outputs.rows import Schema
-from audit.outputs.wire import Objects, pack, unpack
+from audit.outputs.sandbox_encoding import Objects, pack, unpack
 
 PLAIN = [
     *(None, True, 0, -(10**40), 1.5, -0.0, math.inf, 2 + 3j, "text", b"bytes", bytearray(b"x")),

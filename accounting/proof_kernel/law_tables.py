@@ -16,9 +16,9 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from accounting.kernel.cells import Cell, Pair, of_cells, of_masses
-from accounting.kernel.convolution import convolved
-from accounting.kernel.series import Fixed
+from accounting.proof_kernel.cells import Cell, Pair, of_cells, of_masses
+from accounting.proof_kernel.convolution import convolved
+from accounting.proof_kernel.series import Fixed
 
 MOST: Final = 1 << 17
 REAL: Final = ("gaussian", "laplace")

@@ -1,4 +1,4 @@
-"""Tests of `tests.effort`: part of the cases by day, all of them nightly, and none lost."""
+"""Tests of `tests.day_and_nightly`: some cases by day, all of them nightly, none lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.run_command import pytest_alone
 
 CASES = """
 import pytest
-from tests.effort import by_day, effort
+from tests.day_and_nightly import by_day, effort
 
 @by_day(3)
 @pytest.mark.parametrize("n", [*range(8), pytest.param(8, marks=pytest.mark.nightly)])

@@ -1,4 +1,4 @@
-"""Tests of `accounting.certificates.worst_part`: bounds too small or of another kind must fail."""
+"""Tests of `accounting.certificates.worst_of_certificates`: too small bounds must fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ import pytest
 from accounting import Allowance, Malformed, Status
 from accounting.certificates.canonical_text import digest_of
 from accounting.certificates.certify import certify
-from accounting.certificates.worst_part import WorstPart, check_certificates, stated_parts, worst_of
+from accounting.certificates.worst_of_certificates import (
+    WorstPart,
+    check_certificates,
+    stated_parts,
+    worst_of,
+)
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 

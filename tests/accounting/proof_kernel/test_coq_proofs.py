@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from accounting.certificates.certificate_format import parsed, read
-from accounting.kernel.cells import listing
-from accounting.kernel.delta_bounds import Curve, lattice
-from accounting.kernel.worst_case_neighbours import scenarios
+from accounting.proof_kernel.cells import listing
+from accounting.proof_kernel.delta_bounds import Curve, lattice
+from accounting.proof_kernel.worst_case_neighbours import scenarios
 
 ROOT = Path(__file__).parents[3]
 AXIOMS = {

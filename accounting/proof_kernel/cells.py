@@ -15,8 +15,8 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from typing import TypeAlias
 
-from accounting.kernel.convolution import Listing
-from accounting.kernel.series import Fixed
+from accounting.proof_kernel.convolution import Listing
+from accounting.proof_kernel.series import Fixed
 
 Cell: TypeAlias = tuple[int, int, "int | None", "int | None"]
 r"""Lower bounds on the P-mass and Q-mass, and bounds on the loss; None if there is no bound."""

@@ -1,4 +1,4 @@
-r"""Tests of `accounting.kernel` against sums in rationals and mpmath; mutants must be wrong."""
+r"""Tests of `accounting.proof_kernel` against rational sums and mpmath; mutants must fail."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import mpmath
 import pytest
 from mpmath import MPContext
 
-from accounting.kernel import (
+from accounting.proof_kernel import (
     cells,
     convolution,
     delta_bounds,
     law_tables,
 )
-from accounting.kernel.convolution import Listing, Plan
-from accounting.kernel.delta_bounds import Curve
-from accounting.kernel.law_tables import Round
-from accounting.kernel.series import Fixed
+from accounting.proof_kernel.convolution import Listing, Plan
+from accounting.proof_kernel.delta_bounds import Curve
+from accounting.proof_kernel.law_tables import Round
+from accounting.proof_kernel.series import Fixed
 from dpcore import (
     Binomial,
     DiscreteGaussian,
@@ -34,7 +34,7 @@ from dpcore import (
     Skellam,
     Staircase,
 )
-from tests.effort import by_day
+from tests.day_and_nightly import by_day
 from tests.support import laws as references
 from tests.support.dpcore.mutants import mutated
 
