@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bandits.batch_types import Commit, Plays, Pulls, Released, ReleasedSum, arms_and_horizon
+from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum, arms_and_horizon
 from bandits.policies.policy import Policy, Sizes, State
 from bandits.privatizers.privatizer import NEW_USERS, Releasing, RunGuarantee, Users
 from bandits.regret import ArmRegret, checked_checkpoints

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from bandits import Policy, SumPrivatizer
-from bandits.batch_types import Commit, Pulls, Released
+from bandits.batch import Commit, Pulls, Released
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

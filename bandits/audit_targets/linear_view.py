@@ -24,7 +24,7 @@ from bandits.audit_targets.server_view import (
     claim_of,
     play_short,
 )
-from bandits.batch_types import Ask, Encoding
+from bandits.batch import Ask, Encoding
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.privatizers.averages import AveragePrivatizer, Averages
 from bandits.worlds.arm_environments import Environment

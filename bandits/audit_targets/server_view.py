@@ -30,7 +30,7 @@ from accounting.protocol_guarantees.plan_protocol import (
     mechanism_guarantee,
     protocol_guarantee,
 )
-from bandits.batch_types import Commit, Pulls, Released, ReleasedSum
+from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.play import play
 from bandits.policies.batch_schedule import Schedule
 from bandits.policies.policy import Policy

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from bandits.actions import LinearModel
-from bandits.batch_types import arms_and_horizon
+from bandits.batch import arms_and_horizon
 from bandits.combinatorial_problem import Problem
 from bandits.play_combinatorial import cucb_of
 from bandits.policies.batch_schedule import ScheduleName

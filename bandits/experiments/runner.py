@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from bandits.batch_types import arms_and_horizon
+from bandits.batch import arms_and_horizon
 from bandits.experiments.experiment import RECIPE, Cell, Experiment, Task
 from bandits.play import Run, play
 from bandits.play_combinatorial import Coins, play_together

@@ -16,7 +16,7 @@ from fractions import Fraction
 from itertools import count
 from typing import Final, Literal, TypeAlias
 
-from bandits.batch_types import arms_and_horizon, failure_probability_of
+from bandits.batch import arms_and_horizon, failure_probability_of
 from bandits.privatizers.privatizer import Privatizer
 from bandits.radius.confidence_radii import ExactRadius
 from dpcore.numbers.parameter import RationalLike, Whole, check_fields, integer

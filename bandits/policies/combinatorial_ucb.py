@@ -21,7 +21,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from bandits.batch_types import arms_and_horizon
+from bandits.batch import arms_and_horizon
 from bandits.combinatorial_problem import Problem
 from bandits.privatizers.privatizer import RunGuarantee
 from bandits.privatizers.running_sums import (

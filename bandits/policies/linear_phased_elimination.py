@@ -25,7 +25,7 @@ import numpy as np
 from flint import arb
 
 from bandits.actions import Actions, LinearModel
-from bandits.batch_types import Ask, Commit, Plays, Released, arms_and_horizon
+from bandits.batch import Ask, Commit, Plays, Released, arms_and_horizon
 from bandits.policies.g_optimal_design import Design, most_support, near_optimal_design
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust

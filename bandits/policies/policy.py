@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from bandits.batch_types import Commit, Plays, Pulls, Released
+from bandits.batch import Commit, Plays, Pulls, Released
 from dpcore.numbers.parameter import check_fields
 
 if TYPE_CHECKING:

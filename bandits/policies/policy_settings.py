@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Final
 
 from bandits.actions import LinearModel
-from bandits.batch_types import FailureProbability, arms_and_horizon
+from bandits.batch import FailureProbability, arms_and_horizon
 from bandits.combinatorial_problem import Problem
 from bandits.policies.batch_schedule import OF_PAPERS, Schedule, ScheduleName, exact_schedule
 from bandits.privatizers.averages import Calibrated

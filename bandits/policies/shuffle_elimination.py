@@ -23,7 +23,7 @@ from typing import ClassVar, Final, TypeAlias
 
 from flint import arb
 
-from bandits.batch_types import arms_and_horizon
+from bandits.batch import arms_and_horizon
 from bandits.policies.successive_elimination import Elimination, EliminationState
 from bandits.privatizers.privatizer import Privatizer
 from bandits.radius.confidence_radii import RadiusName, tkms_width

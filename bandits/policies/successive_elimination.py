@@ -27,7 +27,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Final
 
-from bandits.batch_types import Commit, FailureProbability, Pulls, Released, arms_and_horizon
+from bandits.batch import Commit, FailureProbability, Pulls, Released, arms_and_horizon
 from bandits.policies.batch_schedule import PAPER, Schedule
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.batch_sums import SumPrivatizer

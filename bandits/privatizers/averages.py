@@ -1,7 +1,7 @@
 r"""Private averages of several actions at once, the PRIVATIZERs of Li, Zhou and Ji (LZJ).
 
 A client sends one average reward for each of s actions, clipped to [-B, B] and rounded to g steps
-(:class:`bandits.batch_types.Encoding`), so that a client changes each of the s sums over clients by
+(:class:`bandits.batch.Encoding`), so that a client changes each of the s sums over clients by
 at most g. The noise is discrete. ``calibration="exact"`` uses the least noise that is certified for
 (epsilon, delta) if all s averages of a client change by g at once; ``"paper"`` uses the paper's
 formula, and the true epsilon and delta are derived from the noise; ``"pure"`` uses discrete Laplace
@@ -28,7 +28,7 @@ from accounting.protocol_guarantees.paper_parameters import lzj_vector
 from accounting.protocol_guarantees.plan_protocol import mechanism_guarantee
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from accounting.published_bounds import real_gaussian_ratio
-from bandits.batch_types import Ask, Encoding, ReleasedSum
+from bandits.batch import Ask, Encoding, ReleasedSum
 from bandits.papers.li_zhou_ji import lzj_classical_gaussian
 from bandits.privatizers.deployment import (
     ALL_HONEST,

@@ -27,7 +27,7 @@ import numpy as np
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import Guarantee, order_above_one, probability
 from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure
-from bandits.batch_types import Ask, Encoding, Plays, Pulls, ReleasedSum
+from bandits.batch import Ask, Encoding, Plays, Pulls, ReleasedSum
 from bandits.privatizers.deployment import (
     EVERYONE,
     AnyProtocol,

@@ -28,7 +28,7 @@ from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Pure, Rdp, Word
 from accounting.ledger import AlreadyCharged, Ledger
 from accounting.privacy_curves.release_curve import PrivacyCurve
-from bandits.batch_types import Plays, Pulls
+from bandits.batch import Plays, Pulls
 from bandits.privatizers.batch_sums import Planned
 from bandits.privatizers.privatizer import POOLED, Releasing, RunGuarantee, Users
 from dpcore.continual.continual_sum import variance

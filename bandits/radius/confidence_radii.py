@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeAlias
 
 from flint import arb
 
-from bandits.batch_types import failure_probability_of
+from bandits.batch import failure_probability_of
 from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.radius.certified_width import LEAST_FAILURE, certified_gap, certified_width, has_gap

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from bandits.actions import LinearModel
-from bandits.batch_types import Ask, Encoding
+from bandits.batch import Ask, Encoding
 from bandits.combinatorial_problem import Problem
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational

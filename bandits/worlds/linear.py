@@ -20,7 +20,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from bandits.actions import Actions, LinearModel, Shape, cover
-from bandits.batch_types import Ask, Encoding
+from bandits.batch import Ask, Encoding
 from bandits.worlds.arm_environments import Environment
 from bandits.worlds.preset import Preset
 from dpcore.errors import InvalidParameter

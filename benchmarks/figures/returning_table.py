@@ -22,7 +22,7 @@ from accounting.composition.returning_users import advanced_over_splits, per_use
 from accounting.errors import NotDerived
 from accounting.guarantees.renyi_to_epsilon import approx_from_renyi
 from accounting.privacy_curves.release_curve import PrivacyCurve
-from bandits.batch_types import arms_and_horizon
+from bandits.batch import arms_and_horizon
 from bandits.experiments.summary import mean_and_error
 from bandits.play import Run, play
 from bandits.policies.batch_schedule import exact_schedule

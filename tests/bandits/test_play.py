@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandits.batch_types import Commit, Pulls, Released
+from bandits.batch import Commit, Pulls, Released
 from bandits.play import Run, play
 from bandits.policies.policy import Choice, Policy
 from bandits.policies.successive_elimination import BatchedElimination, DpSe

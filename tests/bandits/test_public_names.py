@@ -19,7 +19,7 @@ from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Assumed, Pure, PureBound
 from bandits import Environment, Policy, Privatizer, cz_instance, play
 from bandits.actions import Actions, LinearModel
-from bandits.batch_types import Ask, Commit, Encoding, Plays, Pulls, Released
+from bandits.batch import Ask, Commit, Encoding, Plays, Pulls, Released
 from bandits.combinatorial_problem import AtLeastOne, Problem
 from bandits.policies.combinatorial_ucb import cucb
 from bandits.policies.linear_phased_elimination import PhasedElimination

@@ -15,7 +15,7 @@ from scipy import stats
 from bandits.audit_targets.linear_view import MODEL, linear_view_of
 from bandits.audit_targets.server_view import ABSENT, ARMS, BATCHES, Devices, View, _Fixed, view_of
 from bandits.audit_targets.target import across, audit_view, lead, second, target
-from bandits.batch_types import Pulls, Released
+from bandits.batch import Pulls, Released
 from bandits.play import play
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.registry import ALGORITHMS

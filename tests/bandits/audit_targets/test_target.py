@@ -20,7 +20,7 @@ from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits import Policy
 from bandits.audit_targets.server_view import _Fixed, view_of
 from bandits.audit_targets.target import AuditTarget, audit_view, both, target
-from bandits.batch_types import Released, ReleasedSum
+from bandits.batch import Released, ReleasedSum
 from bandits.play import _Sent
 from bandits.policies.returning_user_noise import steady_for
 from bandits.policies.successive_elimination import BatchedElimination, EliminationState

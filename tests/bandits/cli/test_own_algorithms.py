@@ -10,7 +10,7 @@ from tests.support.bandits.command import Bandit
 
 HALVING = (Path(__file__).parents[3] / "examples" / "halving.py").read_text(encoding="utf-8")
 OTHERS = """
-from bandits.batch_types import Commit
+from bandits.batch import Commit
 from own import Halving
 ready = Halving()
 def needs(epsilon, words): return ready

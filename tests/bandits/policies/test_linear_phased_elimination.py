@@ -12,7 +12,7 @@ from flint import fmpq, fmpq_mat
 from scipy import optimize
 
 from bandits.actions import Actions, LinearModel
-from bandits.batch_types import Ask, Plays, Released
+from bandits.batch import Ask, Plays, Released
 from bandits.policies import g_optimal_design
 from bandits.policies.g_optimal_design import Design, _certified, most_support, near_optimal_design
 from bandits.policies.linear_phased_elimination import (

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bandits.batch_types import Pulls, Released, ReleasedSum
+from bandits.batch import Pulls, Released, ReleasedSum
 from bandits.policies.batch_schedule import PAPER, RELEASED, exact_schedule
 from bandits.policies.policy_settings import Setting
 from bandits.policies.registry import read_algorithm
@@ -157,7 +157,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from bandits.policies.policy import Choice, Policy
-from bandits.batch_types import Pulls, Released
+from bandits.batch import Pulls, Released
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 
 

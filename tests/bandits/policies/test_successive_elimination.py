@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bandits.batch_types import Commit, Pulls, Released, ReleasedSum
+from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.play import play
 from bandits.policies.batch_schedule import EXACT_GROWTH, PAPER, RELEASED, Schedule, exact_schedule
 from bandits.policies.shuffle_elimination import ShuffleElimination, joint_width

@@ -13,7 +13,7 @@ from scipy import stats
 from accounting.composition.compose import compose
 from accounting.guarantees.stated_guarantees import ApproxBound, PureBound
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
-from bandits.batch_types import Encoding
+from bandits.batch import Encoding
 from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust, _ones
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial

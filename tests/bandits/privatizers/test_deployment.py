@@ -16,7 +16,7 @@ from accounting.convert_guarantees import as_pure
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import PureBound
 from accounting.privacy_curves.release_curve import PrivacyCurve
-from bandits.batch_types import Commit, Plays, Pulls, Released, ReleasedSum
+from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum
 from bandits.play import run_guarantee
 from bandits.policies.policy import Choice, Policy
 from bandits.policies.shuffle_elimination import ShuffleElimination

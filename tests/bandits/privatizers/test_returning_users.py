@@ -25,7 +25,7 @@ from accounting.convert_guarantees import as_pure
 from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Pure, PureBound
 from accounting.ledger import Ledger
-from bandits.batch_types import Pulls, Released
+from bandits.batch import Pulls, Released
 from bandits.play import Run
 from bandits.policies.successive_elimination import BatchedElimination, EliminationState
 from bandits.privatizers import deployment

@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 from scipy.stats import binom
 
-from bandits.batch_types import Commit, Released
+from bandits.batch import Commit, Released
 from bandits.policies.batch_schedule import Schedule
 from bandits.policies.successive_elimination import BatchedElimination
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust

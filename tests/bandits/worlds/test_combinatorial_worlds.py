@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.spatial import KDTree
 
 from bandits.actions import Actions, LinearModel, Shape, cover
-from bandits.batch_types import Ask, Encoding
+from bandits.batch import Ask, Encoding
 from bandits.combinatorial_problem import Problem
 from bandits.play import play
 from bandits.policies.linear_phased_elimination import PhasedElimination

@@ -17,7 +17,7 @@ from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.targets.target import Vectorised
 from bandits.audit_targets.target import AuditTarget, target
-from bandits.batch_types import ReleasedSum
+from bandits.batch import ReleasedSum
 from bandits.privatizers.averages import AveragePrivatizer, Averages
 from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.running_sums import StreamPrivatizer
