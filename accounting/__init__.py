@@ -123,7 +123,3 @@ __all__ = [
 ]
 
 __getattr__ = lazy_names(__name__)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

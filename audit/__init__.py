@@ -66,7 +66,3 @@ __all__ = [
 ]
 
 __getattr__ = lazy_names(__name__)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

@@ -13,11 +13,16 @@ from typing import Any
 def lazy_names(package: str) -> Callable[[str], Any]:
     r"""Return the ``__getattr__`` of a package that imports the names under ``if TYPE_CHECKING:``.
 
+    ``dir`` of the package lists the names of its ``__all__``, imported or not, so that they can be
+    completed.
+
     >>> lazy_names("dpcore")("walk")
     Traceback (most recent call last):
     ...
     AttributeError: module 'dpcore' has no attribute 'walk'
     """
+    space = vars(sys.modules[package])
+    space["__dir__"] = lambda: sorted({*space, *space["__all__"]})
 
     def load(name: str) -> Any:
         module = _imported(package).get(name)
