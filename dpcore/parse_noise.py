@@ -173,11 +173,12 @@ def _law(
     laws = {**more, **LAWS}
     law = laws.get(name) if isinstance(name, str) else None
     if law is None:
-        reason = f"must start with one of {', '.join(laws)}{_did_you_mean(name, given)}"
-        raise InvalidParameter("noise", text, reason)
-    hint = None if name in more else partial(_did_you_mean, name)
+        near = get_close_matches(str(name), more, n=1)
+        hint = _did_you_mean(name, given) or (f"; did you mean {near[0]}?" if near else "")
+        raise InvalidParameter("noise", text, f"must start with one of {', '.join(laws)}{hint}")
+    meant = None if name in more else partial(_did_you_mean, name)
     wanted, needed = parameter_names(law), required_names(law)
-    return law, {"known": wanted, "owner": name, "needed": needed, "hint": hint}
+    return law, {"known": wanted, "owner": name, "needed": needed, "hint": meant}
 
 
 def law_meant(name: str) -> str | None:

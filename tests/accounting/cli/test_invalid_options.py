@@ -61,6 +61,8 @@ TOGETHER: Final[dict[str, list[tuple[str, str]]]] = {
         ("--noise local-hashing:epsilon=1,values=9 --scheme shuffled:users=0", "--scheme"),
         ("--scheme shuffled:users=2e4", "applies to local reports only"),
         ("--noise normal:sigma=1", ": must start with one of gaussian, laplace, "),
+        ("--noise gausian:sigma=1", "; did you mean gaussian?"),
+        ("--noise randomized-response:epsilon=1,values=9", "; did you mean randomised-response?"),
         ("--noise skellam:variance=9 --rounds 2e12", "--rounds = 2000000000000: must be at most"),
         ("--rounds 1 --rounds 2", "--rounds"),
         ("--scheme poisson:rate=1/9 --poisson 1%", "--scheme"),
