@@ -59,9 +59,9 @@ Schemes = Annotated[
         "SCHEME",
         "Another sampling scheme: fixed-size:sample=10,population=1000, allocated:rounds=100 "
         "(one random round per epoch; --rounds counts epochs) or "
-        "truncated:rate=1/100,examples=1000,most=20 (Poisson samples truncated to a largest "
-        "size); for local reports shuffled:users=1000 (the number of honest users, whose "
-        "reports arrive in a random order). Give it once, or once per --noise.",
+        "truncated:rate=1/9,examples=90,most=20 (Poisson samples truncated to a largest size); "
+        "for local reports shuffled:users=1000 (the number of honest users, whose reports arrive "
+        "in a random order). Give it once, or once per --noise.",
         default=...,
     ),
 ]
@@ -258,7 +258,8 @@ def read_names(argument: str, path: str, what: str) -> list[str]:
     Only line ends separate names; other line separators are refused as part of a name.
     """
     if path != "-" and not Path(path).exists():
-        raise InvalidParameter(argument, path, f"must be a file with one {what} per line")
+        reason = f"there is no such file; it must have one {what} per line"
+        raise InvalidParameter(argument, path, reason)
     text = read_text(argument, path, most=_MOST_NAMES, stdin=True)
     if not text.strip():
         raise InvalidParameter(argument, path, "is empty")

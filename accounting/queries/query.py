@@ -464,7 +464,8 @@ class Quantile(Clipped):
         given = self.q if isinstance(self.q, tuple) else (self.q,)
         exact = tuple(rational_in("q", each, "[0, 1]") for each in given)
         if not exact or any(not one < other for one, other in pairwise(exact)):
-            raise InvalidParameter("q", self.q, "must be numbers in increasing order")
+            written = ", ".join(map(str, given)) or "()"
+            raise InvalidParameter("q", written, "must be numbers in increasing order")
         for each in exact:
             if each.denominator > _MOST_DENOMINATOR:
                 must = f"must have a denominator of at most {_MOST_DENOMINATOR}"

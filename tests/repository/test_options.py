@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from dpcore.cli.app import app
 
@@ -118,6 +119,13 @@ def test_help_shows_the_value_of_each_option_and_none_for_flags() -> None:
         for one in command.params:
             if one.param_type_name == "option" and "completion" not in one.name:
                 assert bool(one.metavar) is not one.is_flag, (path, one.name)
+
+
+def test_help_cuts_no_word_on_80_columns() -> None:
+    for path in COMMANDS.keys() - UNLISTED:
+        shown = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "80"}).output
+        assert "Usage" in shown
+        assert "\N{HORIZONTAL ELLIPSIS}" not in shown, path
 
 
 SAMPLES: Final[dict[Any, list[Any]]] = {

@@ -268,7 +268,10 @@ def test_several_quantiles_are_released_in_order_with_their_own_scores() -> None
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: Quantile(column="x", low=0, high=1, q=("1/2", "1/2")), "increasing order"),
+        (
+            lambda: Quantile(column="x", low=0, high=1, q=("1/2", "1/2")),
+            "q = 1/2, 1/2: must be numbers",
+        ),
         (lambda: Quantile(column="x", low=0, high=1, q=()), "numbers in increasing"),
         (lambda: Sum(column="x", low=3, high=3), "clip = 3 3: LOW must be below HIGH"),
         (lambda: Sum(column="x", low=0, high=10, step=3), "step = 3: must divide both bounds"),
