@@ -291,7 +291,8 @@ def check(
     event: Path = option(
         "FILE",
         'An event of dp-accounting as JSON: class_name and fields, e.g. {"class_name": '
-        '"GaussianDpEvent", "noise_multiplier": 1.1}; or what another command prints with --json.',
+        '"GaussianDpEvent", "noise_multiplier": 1.1}; or what another command prints with --json. '
+        "- is standard input.",
         default=...,
     ),
     delta: str = option("DELTA", "The delta of both epsilons.", default=...),
@@ -314,7 +315,7 @@ def check(
     claimed, at = rational("--says", says), rational("--delta", delta)
     if claimed < 0:
         raise InvalidParameter("--says", says, "must be >= 0")
-    text = read_text("--event", event, most=_MOST_TEXT)
+    text = read_text("--event", event, most=_MOST_TEXT, stdin=True)
     run: dict[str, Any] = {}
     with _of_file(event):
         parts = document_of(text)

@@ -7,6 +7,7 @@ import math
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, Final
 
@@ -201,6 +202,15 @@ def test_check_reads_what_json_prints(
         assert (again["epsilon"], again["parts"]) == (answer["epsilon"], answer["parts"])
     event = _event(tmp_path, {"event": "Gaussian", "noise_multiplier": 20})
     assert command("check", "--event", event, "--delta", "1e-6", "--says", 1).code == 0
+
+
+def test_check_reads_what_another_command_prints_from_standard_input(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = ["--noise", "gaussian:sigma=2", "--delta", "1e-6", "--json"]
+    printed = json.dumps(command("epsilon", *release).json).encode()
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(printed)))
+    assert command("check", "--event", "-", "--delta", "1e-6", "--says", 9).code == 0
 
 
 @pytest.mark.parametrize("sampling", ["shuffled", "allocated"])
