@@ -24,6 +24,7 @@ from dpcore.sampling.rng import SYSTEM, SeededRng
 if TYPE_CHECKING:
     from accounting.adaptive_composition.privacy_filter import Filter
     from accounting.ledger import Ledger
+    from accounting.queries.query import Query
     from accounting.queries.release_answer import Released
 
 _SCHEMA: Final = "dpcore-release/1"
@@ -307,7 +308,7 @@ def _show(found: Released, charge: _Charge | None, *, as_json: bool) -> None:
             "charge": None if charge is None else charge.document,
             "repeated": found.repeated,
             "private": found.private,
-            "note": found.answer.note,
+            "note": found.note,
         }
         show(document)
         return
@@ -315,12 +316,12 @@ def _show(found: Released, charge: _Charge | None, *, as_json: bool) -> None:
     limits = ", ".join(f"{word}={_decimal(number, up)}" for word, number in parameters.items())
     lines = [
         *_values(found),
-        ("noise", found.noise),
+        ("noise", found.noise + _steps(found.query)),
         ("guarantee", f"{limits} ({relation} a user)"),
     ]
     if found.standard_error is not None:
         lines.append(("standard error", up(Fraction(found.standard_error), 6)))
-    lines += [("note", found.answer.note)] if found.answer.note else []
+    lines += [("note", found.note)] if found.note else []
     lines += [] if charge is None else charge.lines
     if found.repeated:
         lines.append(("repeated", "released before: nothing was charged or drawn"))
@@ -339,6 +340,14 @@ def _values(found: Released) -> list[tuple[str, str]]:
     if isinstance(value, list):
         return [("keys", ", ".join(value))]
     return [(found.query.name, f"{_decimal(value)}{_interval(found, ends)}")]
+
+
+def _steps(query: Query) -> str:
+    # Added noise is drawn in steps, while the answer and its standard error are not in steps.
+    from accounting.queries.query import Additive
+
+    step = Fraction(query.unit) if isinstance(query, Additive) else Fraction(1)
+    return "" if step == 1 else f", in steps of {exactly(step)}"
 
 
 def _interval(found: Released, ends: Any) -> str:

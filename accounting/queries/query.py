@@ -112,7 +112,7 @@ class Answer(NamedTuple):
 
     ``value`` is a number, text, or a mapping of keys to numbers; a standard error or interval that
     would depend on data that was not released is None. ``note`` states the errors that the interval
-    does not cover.
+    does not cover, other than those of rows that are not counted.
     """
 
     value: Any
@@ -222,7 +222,6 @@ class Count(Additive):
     r"""The number of rows, at most ``rows_per_user`` per user."""
 
     name: ClassVar[str] = "count"
-    needs: ClassVar[str] = "at most rows_per_user rows of each user, chosen at random, are counted"
 
     def moves(self, scope: TableScope) -> Moves:
         moved = Sensitivity(scope.rows_per_user)
@@ -369,7 +368,6 @@ class Histogram(Additive):
     """
 
     name: ClassVar[str] = "histogram"
-    needs: ClassVar[str] = "at most rows_per_user rows of each user, chosen at random, are counted"
 
     column: str
     keys: tuple[str, ...] | None = None
@@ -418,10 +416,10 @@ class Histogram(Additive):
         error, reach = spread(noise, confidence)
         if self.keys is None:
             value = drawn
-            note = f"keys with noisy counts below {mechanism.threshold} are left out; {self.needs}"
+            note = f"keys with noisy counts below {mechanism.threshold} are left out"
         else:
             value = dict(zip(self.keys, map(int, drawn), strict=True))
-            note = self.needs
+            note = ""
         return Answer(value, error, {k: (n - reach, n + reach) for k, n in value.items()}, note)
 
 

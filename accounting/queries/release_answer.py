@@ -70,6 +70,16 @@ class Released:
         return self.answer.interval
 
     @property
+    def note(self) -> str:
+        r"""The errors that the interval does not cover; "" in a plan."""
+        if self.value is None:
+            return ""
+        rows = self.scope.rows_per_user
+        few, verb = ("1 row", "is") if rows == 1 else (f"{rows} rows", "are")
+        counted = f"at most {few} of each user, chosen at random, {verb} counted"
+        return "; ".join(filter(None, (counted, self.answer.note)))
+
+    @property
     def repeated(self) -> bool:
         r"""Whether the value was stored before, and is returned again without a charge."""
         return self.receipt is not None and self.receipt.repeated

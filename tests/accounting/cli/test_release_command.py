@@ -113,6 +113,18 @@ def test_each_query_prints_its_result(shell: Shell) -> None:
     assert shell("histogram", *unknown).json["values"] == {"a": 200, "b": 200}
 
 
+def test_a_note_says_how_many_rows_of_a_user_are_counted(shell: Shell) -> None:
+    column = ("--column", "city", "--keys", shell.folder / "cities.txt")
+    one = "at most 1 row of each user, chosen at random, is counted"
+    assert shell("count", "--epsilon", "1", "--json").json["note"] == one
+    ten = one.replace("1 row", "10 rows").replace(" is ", " are ")
+    for asked in (("sum", *NUMBERS), ("mean", *NUMBERS), ("quantile", *NUMBERS), ("top", *column)):
+        assert shell(*asked, *PRECISE, "--json").json["note"].startswith(ten), asked
+    plan = ("plan sum", *NUMBERS, "--epsilon", "1")
+    assert "discrete-laplace:scale=32, in steps of 0.25\n" in shell(*plan).out
+    assert "steps" not in shell("plan count", "--epsilon", "1").out
+
+
 def test_a_repeated_batch_is_charged_once_and_returns_the_stored_value(shell: Shell) -> None:
     url = shell.open("--budget", "rho=1/50")
     words = (*NUMBERS, "--rho", "0.01", "--ledger", url, "--batch", "2026-11", "--json")
