@@ -129,7 +129,7 @@ class Table:
         try:
             read = narwhals.from_native(frame)
         except TypeError:
-            reason = "must be a frame: pandas, Polars, PyArrow, DuckDB or Dask"
+            reason = "must be Table.open(file) or a frame: pandas, Polars, PyArrow, DuckDB or Dask"
             raise InvalidParameter("table", frame, reason) from None
         except narwhals.exceptions.NarwhalsError as error:  # two columns of one name
             reason = f"cannot be read: {' '.join(str(error).split())}"

@@ -222,7 +222,7 @@ def test_a_column_with_values_of_several_types_is_named() -> None:
             release(Count(), frame, SCOPE, EXACT)
     wrong: tuple[Any, ...] = (7, "table", {"user": ["ada"]})
     for given in wrong:
-        with pytest.raises(InvalidParameter, match="must be a frame"):
+        with pytest.raises(InvalidParameter, match=r"must be Table\.open"):
             Table.of(given)
 
 
