@@ -75,9 +75,9 @@ def as_pure(claim: Guarantee) -> Pure:
     if isinstance(claim, Pure):
         return claim
     if isinstance(claim, (ZCdp, Rdp, Approx)):
-        raise NotDerived(f"a pure claim from {claim!r}", "no theorem bounds its largest loss")
+        raise NotDerived(f"a pure claim from {claim.text}", "no theorem bounds its largest loss")
     largest = _of_guarantee(claim).pure().upper
-    wanted = f"a pure claim from {claim!r}"
+    wanted = f"a pure claim from {claim.text}"
     return PureBound(_finite(largest, wanted, "its privacy loss is unbounded"), scope=claim.scope)
 
 
@@ -91,7 +91,7 @@ def as_zcdp(claim: Guarantee) -> ZCdp:
     Raises :class:`NotDerived` for an Approx or Rdp claim: neither implies a bound at all orders.
     """
     found = _of_guarantee(claim).zcdp().upper
-    rho = _finite(found, f"a zCDP claim from {claim!r}", "D_alpha/alpha is unbounded")
+    rho = _finite(found, f"a zCDP claim from {claim.text}", "D_alpha/alpha is unbounded")
     return ZCdp(rho, scope=claim.scope)
 
 
@@ -110,9 +110,9 @@ def as_rdp(claim: Guarantee, orders: Iterable[RationalLike]) -> Rdp:
     Raises :class:`NotDerived` for an Approx claim, and beyond the largest order of an Rdp claim.
     """
     wanted = [order_above_one(order) for order in orders]
-    renyi = _of_guarantee(claim).renyi
+    renyi, source = _of_guarantee(claim).renyi, claim.text
     points = [
-        (a, _finite(renyi(a).upper, f"a Renyi bound of order {a} from {claim!r}", "it is infinite"))
+        (a, _finite(renyi(a).upper, f"a Renyi bound of order {a} from {source}", "it is infinite"))
         for a in wanted
     ]
     return Rdp(points, scope=claim.scope)
@@ -134,7 +134,7 @@ def as_approx(claim: Guarantee, delta: RationalLike) -> Approx:
     """
     target = probability("delta", delta)
     found = _bounded(claim, lambda known: known.epsilon(target).upper)
-    wanted = f"an epsilon from {claim!r} at delta = {target}"
+    wanted = f"an epsilon from {claim.text} at delta = {target}"
     return _approx(claim, _finite(found, wanted, "it is infinite: use a larger delta"), target)
 
 

@@ -47,6 +47,7 @@ many small factors, so that ten charges of a tenth use the budget exactly.
 
 _KEPT: Final = 40
 _NOTHING: Final = "a budget of 0 admits no charge"
+_OTHER_BUDGETS: Final = "open a ledger with a budget such as rho=1 or epsilon=1,delta=1e-6"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,14 +233,15 @@ class PureFilter(Filter):
         known = isinstance(guarantee, (Pure, PairCurve))
         found = guarantee.pure().upper if known else math.inf
         if not isinstance(found, Fraction):
-            noise = getattr(guarantee, "noise", guarantee)
-            reason = "open a ledger with a budget such as rho=1 or epsilon=1,delta=1e-6"
-            raise NotDerived(f"a pure-DP cost of {noise!r}", reason)
+            raise NotDerived(f"a pure-DP cost of {guarantee.text}", _OTHER_BUDGETS)
         return (found,)
 
     def convert(self, guarantee: Guarantee) -> Pure:
         r"""The largest loss of the guarantee."""
-        return cast("Pure", as_pure(guarantee))
+        try:
+            return cast("Pure", as_pure(guarantee))
+        except NotDerived as error:
+            raise NotDerived(error.wanted, f"{error.instead}; {_OTHER_BUDGETS}") from None
 
     def _claim(self, held: tuple[Fraction, ...]) -> Pure:
         return PureBound(held[0], scope=self.budget.scope)

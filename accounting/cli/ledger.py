@@ -286,7 +286,8 @@ def _describe(book: Ledger, *, as_json: bool, damages: list[str] | None = None) 
     }
     if book.renews is not None:
         rows["budget"] += f" for each {book.renews} (UTC)"
-        rows["periods"] = f"{len(periods)}, {periods[0]} to {periods[-1]}" if periods else "none"
+        ends = " to ".join(dict.fromkeys((periods[0], periods[-1]))) if periods else ""
+        rows["periods"] = f"{len(periods)}, {ends}" if periods else "none"
     if together is not None:
         total = _claim_text(together, _UP)
         rows["together"] = f"{total}; each further {book.renews} adds a budget"

@@ -97,6 +97,11 @@ class Composition(Guarantee):
         r"""The number of releases."""
         return sum(count for _, count in self.parts)
 
+    @property
+    def text(self) -> str:
+        r"""The parts in the syntax of the commands, each after its number of rounds."""
+        return " + ".join(f"{count} x {part.text}" for part, count in self.parts)
+
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The epsilon at ``delta`` in [0, 1], to a relative width of about 1e-6 by default.
 

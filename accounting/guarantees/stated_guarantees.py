@@ -32,6 +32,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import A_SCOPE, Scope
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import Exact, RationalLike, at_least_zero, integer, rational
+from dpcore.numbers.parameter import text as plain_text
 from dpcore.spec_syntax import find_name, read_keys
 
 _WORST: Final = "randomised response dominates every pair of the claim (Kairouz et al. 2015)"
@@ -501,6 +502,7 @@ def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
 
 def read_claim(argument: str, text: str, scope: Scope) -> Word:
     r"""Parse ``epsilon=1``, ``epsilon=1,delta=1e-6`` or ``rho=1/2`` as a claim under ``scope``."""
+    text = plain_text(argument, text, "must be a claim, or text such as epsilon=1")
     given = read_keys(argument, text, text, ("epsilon", "delta", "rho"), owner="a claim")
     kinds: dict[str, Any] = {"epsilon": Pure, "delta epsilon": Approx, "rho": ZCdp}
     kind = kinds.get(" ".join(sorted(given)))

@@ -141,6 +141,10 @@ class Ledger:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        renews = "" if self.renews is None else f", renews={self.renews!r}"
+        return f"Ledger({self._store.where!r}, budget={self.budget.text!r}{renews})"
+
     @property
     def filter(self) -> Filter:
         r"""The filter that decides which charges are admitted, with its theorem."""

@@ -27,6 +27,7 @@ from accounting.adaptive_composition.privacy_filter import (
     filter_for,
     filter_from_json,
 )
+from accounting.composition.compose import compose
 from accounting.convert_guarantees import as_approx, as_approx_at, as_rdp, as_zcdp
 from accounting.guarantees.stated_guarantees import PureBound, Word, points_of
 from dpcore import DiscreteGaussian, InvalidParameter, Relation, Scope, Unit
@@ -169,6 +170,9 @@ def test_a_guarantee_without_a_price_is_refused_with_the_reason() -> None:
     for charge in (ZCdp(1), Rdp({2: 1}), Approx(1, 0), GAUSSIAN):
         with pytest.raises(NotDerived, match="a pure-DP cost"):
             PureFilter(budget=Pure(1)).price(charge)
+    unbounded = "from 3 x discrete-gaussian:.*: its privacy loss is unbounded; open a ledger with"
+    with pytest.raises(NotDerived, match=unbounded):
+        PureFilter(budget=Pure(1)).convert(compose((GAUSSIAN, 3)))
     for claim in (Approx("1/2", "1e-9"), Rdp({2: 1})):
         assert "no theorem" in refusal(partial(ZCdpFilter(budget=ZCdp(1)).price, claim), NotDerived)
     renyi = RdpFilter(budget=Rdp({2: 1, 8: 4}))

@@ -104,6 +104,8 @@ def test_budgets_that_renew(command: Command, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(hash_chain, "now", lambda at=year: f"{at}-06-01T00:00:00+00:00")
         found = command("charge", "--batch", number, "--users", "ada", *GAUSSIAN)
         assert found.code == code
+        if (number, code) == (1, 0):
+            assert "\nperiods    1, 2026\n" in command("show").out
     assert "before the last charge in 2027: charges in an earlier period are refused" in found.err
     shown = command("show").out
     assert "\nperiods    2, 2026 to 2027\ntogether   rho=1; each further year adds a budget\n" in (

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -135,6 +135,8 @@ def test_a_budget_can_be_stated_as_text() -> None:
     for text in ("delta=1e-6", "rho=1,epsilon=1", "epsilon=-1", "epsilon"):
         with pytest.raises(InvalidParameter, match="--budget"):
             read_claim("--budget", text, Scope())
+    with pytest.raises(InvalidParameter, match="budget = 1: must be a claim, or text such as"):
+        read_claim("budget", cast("Any", 1), Scope())
 
 
 THIRD = Fraction(1, 3)

@@ -51,6 +51,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_a_charge_counts_in_the_year_of_its_time(url: str, clock: Clock) -> None:
     with Ledger.create(url, budget=BUDGET, renews="year") as ledger:
+        assert repr(ledger).endswith(", budget='rho=1', renews='year')")
         ledger.charge(["ada", "bob"], per_user("3/4"), batch="a")
         with pytest.raises(BudgetExhausted, match=r"ada \(rho=1/4 in 2026\)"):
             ledger.charge(["ada"], per_user("1/2"), batch="b")
