@@ -23,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
@@ -300,9 +301,19 @@ def without_address(text: str) -> str:
     return _ADDRESS.sub("", text)
 
 
+@lru_cache(maxsize=256)
+def number_name(dtype: np.dtype[Any]) -> str:
+    r"""The name of a type of numbers, which numpy computes for each value.
+
+    It is only for numbers: two types of records may be equal and have different names.
+    """
+    return dtype.name
+
+
 def _scalar(value: Any, objects: list[Hashable]) -> str:
-    name = TEXTS.get(value.dtype.kind, value.dtype.name)
-    if value.dtype.kind in "mM":
+    kind = value.dtype.kind
+    name = number_name(value.dtype) if kind in "biufc" else TEXTS.get(kind, value.dtype.name)
+    if kind in "mM":
         return f"np.{name}({value!s})"
     item = value.item()
     bare = repr(value) if isinstance(item, np.generic) else _text(item, objects)

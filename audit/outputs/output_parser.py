@@ -50,7 +50,8 @@ _EXAMPLES: Final = 8
 _RARE: Final = 10**9  # independent runs cause a warning with probability at most 1/_RARE
 _MOST_BITS: Final = 14_000  # above this, integers have more digits than Python prints
 _KINDS: Final[dict[type, str]] = {int: "int", float: "float", bool: "bool", str: "str"}
-_SCALARS: Final = frozenset({float, bool, str, bytes, complex, type(None)})
+_NUMBERS: Final = {np.dtype(code).type for code in f"?{np.typecodes['AllInteger']}efdFD"}
+_SCALARS: Final = frozenset({float, bool, str, bytes, complex, type(None), *_NUMBERS})
 _HARMLESS: Final = _SCALARS | {list, tuple, dict, set, frozenset}
 
 
@@ -142,7 +143,8 @@ def _levels(output: object) -> Iterator[list[object]]:
         if not level:
             return
         yield level
-        level = [inner for item in level for inner in _elements(item)]
+        within = (item for item in level if type(item) not in _SCALARS)
+        level = [inner for item in within for inner in _elements(item)]
 
 
 def _elements(output: object) -> Iterable[object]:

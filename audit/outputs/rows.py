@@ -36,6 +36,7 @@ from audit.outputs.identity import (
     attributes_of,
     fields_of,
     identity,
+    number_name,
     table_of,
     without_address,
 )
@@ -333,7 +334,9 @@ def _numpy(value: Any, path: str, cells: Cells) -> str:
         (_, data), *parts = cast("Any", fields_of(value))
         outer = "masked" if type(value) is np.ma.MaskedArray else type(value).__name__
         return f"{outer} {_walk(data, path, cells)}{_fields(parts, path, cells)}"
-    name = _NAMES.get(str(dtype), str(dtype))
+    # The text of a native type of numbers is its name.
+    written = number_name(dtype) if dtype.kind in "biufc" and dtype.isnative else str(dtype)
+    name = _NAMES.get(written, written)
     if value.ndim:
         outer = f"{'' if type(value) is np.ndarray else type(value).__name__ + ' '}array"
         own = None if type(value) is np.ndarray else all_attributes_of(value)
@@ -352,8 +355,8 @@ def _numpy(value: Any, path: str, cells: Cells) -> str:
     if dtype.kind in "mM":
         if np.isnat(value):
             cells.append((path, "NaT"))
-            return str(dtype)
-        return _coded(int(value.astype(np.int64)), str(dtype), path, cells)
+            return written
+        return _coded(int(value.astype(np.int64)), written, path, cells)
     item = value.item()
     if isinstance(item, np.complexfloating):
         return f"{name}{_items((value.real, value.imag), path, cells)}"
@@ -365,7 +368,7 @@ def _numpy(value: Any, path: str, cells: Cells) -> str:
         return str(name)
     inner = _walk(item, path, cells)
     outer = "array() of " if isinstance(value, np.ndarray) else ""
-    return f"{outer}np {inner}" if dtype.kind in "USb" else f"{outer}{dtype}"
+    return f"{outer}np {inner}" if dtype.kind in "USb" else f"{outer}{written}"
 
 
 def _table(name: str, table: Any, path: str, cells: Cells) -> str:
