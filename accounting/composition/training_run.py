@@ -8,7 +8,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import Choice, Exact, RationalLike, Whole, check_fields
 
@@ -81,7 +81,9 @@ class TrainingRun:
         size, data = self._share
         if not self.epochs:
             if not self.rounds:
-                raise InvalidParameter("epochs", 0, "must be > 0, unless rounds is given")
+                raise InvalidParameter(
+                    "epochs", ABSENT, "give exactly one of epochs and rounds, > 0"
+                )
             object.__setattr__(self, "epochs", Fraction(self.rounds * size, data))
         whole = math.floor(self.epochs * data / size)
         if whole < 1:

@@ -275,7 +275,8 @@ def integer(
     ):
         return value  # the usual case: an isinstance check of SupportsIndex is slow
     if isinstance(_without_numpy(value), bool) or not isinstance(value, SupportsIndex):
-        raise InvalidParameter(argument, value, "must be an integer")
+        also = ", not text" if isinstance(value, str) else ""
+        raise InvalidParameter(argument, value, f"must be an integer{also}")
     try:
         exact = operator.index(value)
     except TypeError:

@@ -310,6 +310,11 @@ def test_one_call_in_python_gives_the_same_epsilon(command: Command) -> None:
     ):
         with pytest.raises(InvalidParameter, match="epochs" if name == "rounds" else name):
             accounting.dpsgd(**{**script, name: value}, delta=1e-5)
+    del script["epochs"]
+    with pytest.raises(InvalidParameter, match="epochs: give exactly one of epochs and rounds"):
+        accounting.dpsgd(**script, delta=1e-5)
+    with pytest.raises(InvalidParameter, match="batch_size = 10: must be an integer, not text"):
+        accounting.dpsgd(**{**script, "batch_size": "10"}, epochs=2, delta=1e-5)
 
 
 @pytest.mark.parametrize(
