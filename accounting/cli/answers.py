@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from dpcore.cli.output_file import check_writable, write_whole
+from dpcore.cli.progress import progress_bar
 from dpcore.cli.terminal import fact, show
 from dpcore.numbers.rounding import down, exactly, up
 
@@ -62,7 +63,8 @@ def write_certificate(
     from accounting.certificates.deadline import deadline
 
     check_writable("--certificate", path)
-    with deadline(_PROVING) if evidence else nullcontext():
+    limit = deadline(_PROVING) if evidence else nullcontext()
+    with progress_bar("writing the certificate", None), limit:
         text = certify(total, deltas=[delta], evidence=evidence).text()
     write_whole("--certificate", path, text)
     return [("evidence", f"{path}: {len(text)} bytes")] if evidence else []

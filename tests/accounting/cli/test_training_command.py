@@ -7,7 +7,7 @@ import math
 import sys
 from dataclasses import replace
 from fractions import Fraction
-from io import BytesIO, TextIOWrapper
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, Final
 
@@ -271,6 +271,19 @@ def test_a_certificate_of_the_answer(command: Command, tmp_path: Path) -> None:
     fixed = tmp_path / "fixed.json"
     words += ["--rounds", 4, "--sampling", "fixed", "--certificate", fixed]
     assert (command("dpsgd", *words).code, fixed.exists()) == (2, False)
+
+
+def test_a_terminal_shows_that_a_certificate_is_being_proven(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = StringIO()
+    screen.isatty = lambda: True  # type: ignore[method-assign]  # a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    words = ["--noise", "gaussian:sigma=9", "--delta", "1e-6", "--certificate", tmp_path / "c.json"]
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", screen)
+        assert command("epsilon", *words).code == 0
+    assert "writing the certificate" in screen.getvalue()
 
 
 def test_calibration_accepts_batch_size_examples_and_epochs(command: Command) -> None:
