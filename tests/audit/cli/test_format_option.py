@@ -81,6 +81,8 @@ def test_the_action_runs_the_audit_and_returns_its_exit_code(claim: str, code: i
     )
     assert done.returncode == code, done.stderr
     report = Path(action["inputs"]["report"]["default"]).read_text(encoding="utf-8")
+    log = {0: "No findings.\n", 1: "The claim epsilon=1 does not hold.", 2: ""}[code]
+    assert done.stdout.startswith(log)
     assert (len(json.loads(report)["runs"][0]["results"]) == code) if code < 2 else report == ""
 
 

@@ -184,6 +184,10 @@ def test_each_finding_is_a_junit_case_and_an_unfinished_audit_is_an_error() -> N
     assert counts(replace(kept(), interrupted=True).to_format("junit")) == ("1", "0", "1")
     assert counts(failed().to_format("junit"))[2] == "1"
     assert "\ufffd\ufffd]]&gt;" in replace(failed(), target="\x00\ud800]]>").to_format("junit")
+    timed = Case(target="t", name="c", rule="r", outcome="passed", message="m", seconds=1.25)
+    for cases, times in (([timed], 2), ([replace(timed, seconds=None)], 0)):
+        report = formatted("junit", text="", document="", cases=cases)
+        assert (report.count(' time="1.250"'), report.count(" time=")) == (times, times)
     log = json.loads(curve().to_format("sarif"))["runs"][0]
     levels = [each["level"] for each in log["results"]]
     assert levels == ["error", "error", "warning"]
