@@ -61,12 +61,21 @@ def read(name: str) -> Any:
 
 
 @by_day(1)
-@pytest.mark.parametrize(("claim", "code"), [("epsilon=1", 1), ("epsilon=20", 0), ("epsilon", 2)])
-def test_the_action_runs_the_audit_and_returns_its_exit_code(claim: str, code: int) -> None:
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (ASKED, 1),
+        (("discrete-laplace:scale=1", "--claim", "epsilon=1", "--pair", "0", "1"), 0),
+        (("leak.py:leak", "--claim", "epsilon"), 2),
+    ],
+)
+def test_the_action_runs_the_audit_and_returns_its_exit_code(
+    asked: tuple[str, ...], code: int
+) -> None:
     action = read("action.yml")
     install, audit = action["runs"]["steps"][1:]
     inputs = {name: given.get("default") for name, given in action["inputs"].items()}
-    inputs["arguments"] = shlex.join(claim if word == "epsilon=1" else word for word in ASKED)
+    inputs["arguments"] = shlex.join(asked)
     for step in (install, audit):
         for name, value in step["env"].items():
             assert value in {f"${{{{ inputs.{name.lower()} }}}}", "${{ github.action_path }}"}
