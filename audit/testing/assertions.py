@@ -37,7 +37,7 @@ from audit.statistical_tests.event import Witness
 from audit.targets.neighbouring_pairs import read_pairs
 from audit.targets.target import KnownLaw
 from audit.targets.target_syntax import Auditable
-from dpcore.errors import InvalidParameter
+from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.mechanism import Norm, Relation, Sensitivity
 from dpcore.numbers.parameter import RationalLike, integer, rational, write_rational
 from dpcore.numbers.rounding import down
@@ -120,6 +120,15 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
 
 def check_private(spec: AuditSpec, *, again: str | None = None) -> tuple[AuditReport, ...]:
     r"""Assert as :func:`assert_private` does, for a spec with a given seed."""
+    __tracebackhide__ = True
+    try:
+        return _checked(spec, again)
+    except DpcoreError as error:
+        # The message suffices: the report of a test shows the caller, not the code of the audit.
+        raise error.with_traceback(None)  # noqa: B904 - it is the same error, with its cause
+
+
+def _checked(spec: AuditSpec, again: str | None) -> tuple[AuditReport, ...]:
     __tracebackhide__ = True
     ready = Audit(spec)
     plan = ready.plan

@@ -43,7 +43,7 @@ def assert_fits(
     chosen = secrets.randbits(32) if seed is None else integer("seed", seed, at_least=0)
     report = fit(sampler, noise, runs=runs, alpha=alpha, seed=chosen)
     if report.error is not None:
-        raise report.error
+        raise report.error.with_traceback(None)
     if report.stopped == INTERRUPTED:
         raise KeyboardInterrupt
     if report.verdict == "not_refuted":

@@ -173,6 +173,7 @@ class Auditor:
         Raises :class:`audit.testing.alpha_budget.BudgetExceeded` if the ``audits`` of the mark are
         spent.
         """
+        __tracebackhide__ = True
         if self.bought == self.terms.audits:
             from audit.testing.alpha_budget import BudgetExceeded
 

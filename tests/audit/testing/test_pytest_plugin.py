@@ -152,6 +152,8 @@ def test_own_words(dp):
     dp.audit(kept, "epsilon=1", pair=(0, 1), runs=2000)
     dp.audit(kept, pairs=[(0, 1)])
     dp.audit(kept, pairs=[(0, 1)])
+@audits
+def test_raises(dp): dp.audit(lambda bit: 1 // 0)
 def test_unmarked(dp): pass
 @audits
 def test_constant(dp): dp.audit(lambda bit: 3)
@@ -165,7 +167,8 @@ def test_features_of_the_mark_or_of_the_call(dp):
     assert dp.audit(kept, features=["identity"])[0].features == ("identity",)
 """
     run = ran(tmp_path, body, "-rs", "--dp-seed", "1", "--dp-alpha", str(ALPHA))
-    assert "6 failed, 2 passed, 1 skipped, 1 error" in run.out, run.out
+    assert "7 failed, 2 passed, 1 skipped, 1 error" in run.out, run.out
+    assert not re.search(r"/audit/(?!testing)\w+|def buy", run.out)  # tracebacks end in the test
     for told in (
         "is marked dp but made no audit",
         "claim: must be given",
@@ -174,6 +177,7 @@ def test_features_of_the_mark_or_of_the_call(dp):
         "@pytest.mark.dp(audits=3)",
         "the fixture dp is for tests that are marked",
         "every output was the same",
+        "raised ZeroDivisionError: integer division or modulo by zero",
     ):
         assert told in run.out
     assert run.out.count("NothingMeasured: ") >= 2
