@@ -142,11 +142,12 @@ def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Tar
     if name.endswith(".py"):
         return found(spelling)
     from dpcore.local import FAMILIES
-    from dpcore.parse_noise import LAWS, read_noise  # imports every law: slow
+    from dpcore.parse_noise import LAWS, law_meant, read_noise  # imports every law: slow
 
     if name in FAMILIES:
         return _of_kind("local", spelling, spelling, seeded=seeded)
-    if name in LAWS:
+    # No callable has a name with =: a misspelled law is refused with the law that is meant.
+    if name in LAWS or ("=" in rest and law_meant(name)):
         return NoiseAdded(spelling=spelling, noise=read_noise(spelling), seeded=seeded)
     return provided(spelling, name, rest, seeded=seeded) or found(spelling)
 
