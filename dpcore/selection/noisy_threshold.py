@@ -57,7 +57,11 @@ class NoisyThreshold:
         """
         if not isinstance(value, Mapping):
             raise InvalidParameter("value", value, "must map keys to counts")
-        keys = sorted(value)
+        try:
+            keys = sorted(value)
+        except TypeError:
+            must = "must have keys that can be sorted, such as texts"
+            raise InvalidParameter("value", "(not shown)", must) from None
         counts = [integer("value", value[key], at_least=1) for key in keys]
         if not keys:
             return {}

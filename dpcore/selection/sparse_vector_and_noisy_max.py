@@ -14,11 +14,12 @@ from enum import Enum
 from fractions import Fraction
 from functools import cache, partial
 from math import prod
-from typing import Any, Final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.forks import OwnedState
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import InScope
 from dpcore.numbers.arrays import Integers
@@ -96,22 +97,28 @@ class AboveThreshold:
 
         Raises :class:`InvalidParameter` for answers that are not integers.
         """
+        if not isinstance(value, Iterable):
+            raise InvalidParameter("value", value, "must be a sequence of integers")
         return list(self.stream([integer("value", each) for each in value], rng=rng))
 
     def stream(self, answers: Iterable[int], *, rng: Rng = SYSTEM) -> Iterator[int | None]:
         r"""Yield the reports one by one: an answer may depend on the reports about earlier answers.
 
-        Each call of ``stream`` is a separate release, with its own noise and cost.
+        Each call of ``stream`` is a separate release, with its own noise and cost. In a forked
+        process a stream that has begun raises :class:`InvalidParameter`: with the same noisy
+        threshold, both processes together would report more than ``count`` answers.
 
         >>> above = AboveThreshold(epsilon=2, sensitivity=1, threshold=100)
         >>> next(above.stream(iter([10**6])))
         True
         """
         of_threshold, of_answer = (DiscreteLaplace(scale=scale) for scale in self.scales)
-        bar = self.threshold + of_threshold.sample(rng=rng)
+        held = _NoisyBar(self.threshold + of_threshold.sample(rng=rng))
         left = self.count
         for answer in answers:
-            gap = integer("answer", answer) + of_answer.sample(rng=rng) - bar
+            noisy = integer("answer", answer) + of_answer.sample(rng=rng)
+            bar = held.height()  # after the draw, in which a signal handler may fork
+            gap = noisy - bar
             above = gap >= 0
             yield (gap if above else None) if self.gap else above
             left -= above
@@ -174,6 +181,21 @@ class AboveThreshold:
             "monotonic": self.monotonic,
             "scope": self.scope.to_json(),
         }
+
+
+@final
+class _NoisyBar(OwnedState):
+    # The noisy threshold of one stream.
+    __slots__ = ()
+
+    _one: ClassVar[str] = "a second stream with this threshold would exceed its count"
+
+    def height(self) -> int:
+        if self._gone():
+            reason = "belongs to the process that began it, and this one was forked: start another"
+            raise InvalidParameter("stream", ABSENT, reason)
+        found: int = self._state
+        return found
 
 
 class MaxNoise(Enum):

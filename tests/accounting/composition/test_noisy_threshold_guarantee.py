@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,14 @@ from accounting.composition.noisy_threshold_guarantee import (
     least_threshold,
     threshold_guarantee,
 )
-from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Noise, Sensitivity
+from dpcore import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    InvalidParameter,
+    Mechanism,
+    Noise,
+    Sensitivity,
+)
 from dpcore.selection import NoisyThreshold
 from tests.day_and_nightly import by_day
 
@@ -73,3 +81,14 @@ def test_the_guarantee_covers_new_keys_and_changed_counts() -> None:
             nothing = max(0.0, (1 - sum(a.values())) - math.exp(0.5) * (1 - sum(b.values())))
             lost = nothing + sum(max(0.0, a[k] - math.exp(0.5) * b[k]) for k in a)
             assert lost <= at.upper_float * (1 + 1e-9)
+
+
+def test_keys_that_cannot_be_sorted_are_refused_without_their_counts() -> None:
+    held = Mechanism(noise=DiscreteLaplace(scale=1), sensitivity=Sensitivity.l1(1))
+    release = NoisyThreshold(mechanism=held, threshold=9)
+    keys: dict[Any, int] = {"a": 1234567, 1: 2}
+    with pytest.raises(InvalidParameter, match="keys that can be sorted") as refused:
+        release.release(keys)
+    assert "1234567" not in str(refused.value)
+    keys = {2: 10**6, 1: 10**6}
+    assert {*release.release(keys)} == keys.keys()

@@ -26,6 +26,7 @@ from dpcore.selection import (
 )
 from dpcore.selection.sparse_vector_and_noisy_max import MOST_GAP
 from tests.alpha_budget import buy_alpha
+from tests.dpcore.test_forks import in_child
 from tests.support.audit.laws import rows
 from tests.support.dpcore.mutants import mutated
 from tests.support.enumerate_random_choices import Forking, unroll
@@ -375,3 +376,21 @@ def test_a_stream_may_be_adaptive_and_bad_answers_are_refused() -> None:
     for wrong in bad:
         with pytest.raises(InvalidParameter):
             AboveThreshold(**{"epsilon": 1, "sensitivity": 1, "threshold": 0} | wrong)
+    for none in (None, 3):
+        with pytest.raises(InvalidParameter, match="must be a sequence of integers"):
+            above.release(none)  # type: ignore[arg-type]  # deliberately of the wrong type
+
+
+def test_a_stream_that_has_begun_ends_in_a_forked_process() -> None:
+    above = AboveThreshold(epsilon=1, sensitivity=1, threshold=0)
+    begun, new = above.stream([-(10**9), 10**9]), above.stream([10**9])
+    assert next(begun) is False
+
+    def reported() -> list[int]:
+        with pytest.raises(InvalidParameter, match="forked: start another"):
+            next(begun)
+        assert [*begun] == []
+        return [next(new) is True]
+
+    assert in_child(reported) == [1]
+    assert next(begun) is True
