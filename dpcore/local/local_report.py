@@ -138,9 +138,13 @@ class LocalReport(ABC):
 
         Raises :class:`InvalidParameter` unless ``reports`` is an array of this mechanism's reports.
         """
-        given = np.asarray(reports)
+        try:
+            given = np.asarray(reports)
+        except ValueError:  # rows of unequal length
+            given = np.zeros(0)
         shape = (self.width,) if self.width > 1 else ()
-        if given.dtype.kind not in "biu" or not len(given) or given.shape[1:] != shape:
+        rows = given.ndim > 0 and len(given) > 0 and given.shape[1:] == shape
+        if given.dtype.kind not in "biu" or not rows:
             each = f" of {self.width} numbers" if self.width > 1 else ""
             reason = f"must be a nonempty integer array, one report{each} per row"
             raise InvalidParameter("reports", reports, reason)

@@ -400,7 +400,8 @@ class LocalHashing(_OneOfTwoParts):
 
     def supports(self, reports: Reports) -> Integers:
         g, d = self.base, self._digits
-        table = np.bincount(reports[:, 0] * g + reports[:, 1], minlength=g ** (d + 1))
+        seeds, symbols = reports.astype(np.int64).T  # the product exceeds narrow integers
+        table = np.bincount(seeds * g + symbols, minlength=g ** (d + 1))
         return inner_product_counts(table, g, d)[: self.values]
 
     @property
@@ -493,7 +494,8 @@ def _prime(epsilon: Fraction, values: int) -> int:
     most = narrow(lambda: ball(min(epsilon, Fraction(6))).exp() + 1, 32).lower
     bases = range(2, math.floor(most) + 1)
     primes = [g for g in bases if all(g % d for d in range(2, math.isqrt(g) + 1))]
-    return max(g for g in primes if g == 2 or g ** (_digits(values, g) + 2) <= _ROOM)
+    fitting = (g for g in primes if g == 2 or g ** (_digits(values, g) + 2) <= _ROOM)
+    return max(fitting, default=2)  # for a tiny epsilon the lower bound may be less than 2
 
 
 FAMILIES: Final[dict[str, type[LocalReport]]] = {

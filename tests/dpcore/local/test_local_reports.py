@@ -287,3 +287,34 @@ def test_invalid_arguments_are_refused() -> None:
     for other in (UnaryEncoding, LocalHashing):
         with pytest.raises(InvalidParameter, match="reports"):
             other(epsilon=1, values=3).estimate(np.array([[9, 9, 9]]))
+
+
+def test_counts_do_not_depend_on_the_width_of_the_integers() -> None:
+    made = LocalHashing(epsilon=2, values=20)
+    reports = made.report(np.arange(500) % 20, rng=SeededRng(1))
+    short = reports.astype(np.uint8)
+    # Each number fits into a byte, but seed times base does not.
+    assert np.array_equal(short, reports)
+    assert int(reports[:, 0].max()) * made.base > 255
+    counts = made.estimate(reports).supports
+    assert np.array_equal(made.estimate(short).supports, counts)
+    narrow = mutated(LocalHashing.supports, ".astype(np.int64)", "")
+    assert not np.array_equal(narrow(made, short), counts)
+
+
+@ALL
+@pytest.mark.parametrize("epsilon", ["1e-12", "1e-30"])
+def test_an_epsilon_too_small_for_a_report_is_refused(
+    family: Callable[..., LocalReport], epsilon: str
+) -> None:
+    with pytest.raises(InvalidParameter, match="reports would carry no information"):
+        family(epsilon=epsilon, values=2)
+
+
+@ALL
+def test_reports_that_are_no_rows_are_refused(family: Callable[..., LocalReport]) -> None:
+    made = family(epsilon=1, values=3)
+    wrong: tuple[Any, ...] = (5, np.array(1), None, [[0, 1], [0]], [[[0, 1]]])
+    for reports in wrong:
+        with pytest.raises(InvalidParameter, match="must be a nonempty integer array"):
+            made.estimate(reports)
