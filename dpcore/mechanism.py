@@ -251,8 +251,8 @@ class Mechanism:
 
         A Python integer of any size is released exactly. Raises :class:`Unrepresentable`, before
         any draw, if |value| + 2^62 exceeds int64 for an array entry, or the noise itself
-        could exceed int64; :class:`InvalidParameter` for anything but integers, and for an array
-        of another shape.
+        could exceed int64; :class:`InvalidParameter` for anything but integers, for masked
+        entries, and for an array of another shape.
 
         >>> from dpcore import DiscreteLaplace
         >>> histogram = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=Sensitivity.l1(2))
@@ -269,6 +269,9 @@ class Mechanism:
             raise InvalidParameter(
                 "value", value, "must contain integers; encode real numbers first"
             )
+        if np.any(getattr(value, "mask", False)):
+            must = "must not have masked entries: fill or remove them first"
+            raise InvalidParameter("value", "(not shown)", must)
         self._must_fit(value, value.shape)
         if value.size and not -_ROOM < int(value.min()) <= int(value.max()) < _ROOM:
             raise Unrepresentable(_NO_ROOM)

@@ -168,3 +168,16 @@ def test_the_share_of_honest_noise_is_exact_or_refused(honest: Any, exact: Fract
         return
     assert isinstance(record.honest, Fraction)
     assert record.honest == exact
+
+
+def test_masked_entries_are_refused() -> None:
+    # numpy's minimum skips them, so the check of the range would too.
+    for hidden in (5, 2**63 - 1):
+        value = np.ma.masked_array([1, 2, hidden], mask=[False, False, True])
+        with pytest.raises(InvalidParameter, match="must not have masked entries"):
+            VECTOR.release(value)
+    whole = np.ma.masked_array([1, 2, 5], mask=[False, False, False])
+    assert (
+        VECTOR.release(whole, rng=SeededRng(1)).tolist()
+        == VECTOR.release(np.array([1, 2, 5]), rng=SeededRng(1)).tolist()
+    )
