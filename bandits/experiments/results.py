@@ -62,10 +62,18 @@ def check_results(folder: Path, experiment: Experiment) -> None:
     r"""Raise an error, before any run, if the results cannot be written to ``folder``.
 
     A folder in which an unrelated file would be replaced is also an error, an
-    :class:`InvalidParameter` for the option.
+    :class:`InvalidParameter` for the option, and so are two algorithms with one certificate file.
     """
-    names = [certificate_name(*kind) for kind in experiment.kinds()]
-    for name in (ROWS, TABLE, PICTURE, *names):
+    kinds: dict[str, tuple[str, str]] = {}
+    for kind in experiment.kinds():
+        earlier = kinds.setdefault(certificate_name(*kind), kind)
+        if earlier != kind:
+            both = " and ".join(
+                f"{algorithm} at epsilon {epsilon}" for algorithm, epsilon in (earlier, kind)
+            )
+            reason = f"would have a single certificate file for {both}: rename one algorithm"
+            raise InvalidParameter("--output", str(folder), reason)
+    for name in (ROWS, TABLE, PICTURE, *kinds):
         check_writable("--output", folder / name)
     refuse_foreign(folder, experiment)
 

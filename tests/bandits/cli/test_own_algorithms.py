@@ -122,3 +122,17 @@ def test_workers_keep_no_state_of_a_run_and_reload_policies(
     (tmp_path / "other" / "mine.py").write_text(HALVING, encoding="utf-8")
     monkeypatch.chdir(tmp_path / "other")
     assert bandit(*run, "mine.py:Halving").code == 0
+
+
+def test_two_algorithms_with_one_certificate_file_are_refused(bandit: Bandit, folder: Path) -> None:
+    (folder / "a").mkdir()
+    for name in ("a/own.py", "a_own.py"):
+        (folder / name).write_text(HALVING, encoding="utf-8")
+    words = ("run", "cz/easy", *SMALL, "--algorithms", "a/own.py:Halving,a_own.py:Halving")
+    answer = bandit(*words, "-o", "out")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == (
+        "error: --output = out: would have a single certificate file for a/own.py:Halving at "
+        "epsilon 1/2 and a_own.py:Halving at epsilon 1/2: rename one algorithm\n"
+    )
+    assert bandit(*words).code == 0
