@@ -71,7 +71,7 @@ class Actions:
         return isinstance(other, Actions) and np.array_equal(self.points, other.points)
 
     def __hash__(self) -> int:
-        return hash(self.points.tobytes())
+        return hash((self.points + 0.0).tobytes())  # -0.0 equals 0.0
 
     def __repr__(self) -> str:
         return f"Actions({self.count} of dimension {self.dimension})"

@@ -422,3 +422,9 @@ def test_actions_of_very_different_lengths_get_a_valid_bound_or_none() -> None:
         assert value == math.inf or Fraction(value) >= exact_value(held, weights)
     assert found[0]
     assert not found[-1]
+
+
+def test_equal_actions_have_equal_hashes() -> None:
+    one, other = (Actions(np.array([[1.0, zero]])) for zero in (0.0, -0.0))
+    assert one == other
+    assert hash(one) == hash(other)
