@@ -129,6 +129,9 @@ def open_state(argument: str, path: Place, *, owner: str) -> Iterator[StateFile]
             except BlockingIOError:
                 reason = f"is in use by another {owner}"
                 raise InvalidParameter(argument, str(path), reason) from None
+            # Another program may have removed the empty file before this one locked it.
+            if not os.path.samestat(os.fstat(handle), place.stat()):
+                raise InvalidParameter(argument, str(path), "was replaced while it was opened")
         if not os.fstat(handle).st_size:
             # Another program may have created the file with permissions for others.
             with suppress(OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -133,3 +134,31 @@ def test_an_unchecked_partial_write_is_detected(
         once = mutated(StateFile.append, "while left:", "if left:")
         once(file, b"abcdef")
         assert path.read_bytes() == b"12345678abc"
+
+
+def test_a_file_that_was_removed_before_it_was_locked_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its records would be lost with the file.
+    path = tmp_path / "state"
+    really = fcntl.flock
+
+    def removed(handle: int, operation: int) -> None:
+        path.unlink()
+        really(handle, operation)
+
+    def replaced(handle: int, operation: int) -> None:
+        removed(handle, operation)
+        path.touch()
+
+    for late in (removed, replaced):
+        monkeypatch.setattr(fcntl, "flock", late)
+        with (
+            pytest.raises(InvalidParameter, match=r"No such file|was replaced while"),
+            open_state("--resume", path, owner="run"),
+        ):
+            pytest.fail("the file was opened")
+    monkeypatch.undo()
+    with open_state("--resume", path, owner="run") as file:
+        file.append(b"one")
+    assert path.read_bytes() == b"one"
