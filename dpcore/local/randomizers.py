@@ -91,7 +91,20 @@ def below(bound: int, count: int, rng: Rng) -> Integers:
     return (products >> np.uint64(32)).astype(np.int64)
 
 
+def subset(wanted: int, size: int, rng: Rng) -> Flags:
+    r"""Draw a uniform set of ``wanted`` < ``size`` positions: those of the smallest random keys.
+
+    The keys are drawn again if the next larger key is equal to one in the set.
+    """
+    while True:
+        keys = rng.words(size)
+        chosen: Flags = keys < np.partition(keys, wanted)[wanted]
+        if np.count_nonzero(chosen) == wanted:
+            return chosen
+
+
 _ROOM: Final = 1 << 28
+_WIDE: Final = 1 << 12
 
 
 @lru_cache(maxsize=1 << 10)
@@ -310,13 +323,18 @@ class SubsetSelection(_Bits, _OneOfTwoParts):
         }
 
     def _encode(self, values: Integers, rng: Rng) -> Reports:
-        # The others in the report are a uniform subset of all values but the last (Floyd), smaller
+        # The others in the report are a uniform subset of all values but the last, by Floyd's
+        # algorithm for all users at once or, for wide reports, by keys for each user. It is smaller
         # by one if the user's value is included; then the user's and the last value are swapped.
         n, k = len(values), self.values
         found, starts = np.zeros(n * k, dtype=np.bool_), k * np.arange(n)
         inside = flip(self.own, n, rng)
         for wanted, rows in ((self.size - 1, inside), (self.size, ~inside)):
             group = k * np.flatnonzero(rows)
+            if k > _WIDE:
+                for start in group.tolist():
+                    found[start : start + k - 1] = subset(wanted, k - 1, rng)
+                continue
             for last in range(k - 1 - wanted, k - 1):
                 place = group + below(last + 1, len(group), rng)
                 found[np.where(found[place], group + last, place)] = True

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import mpmath
@@ -26,7 +27,7 @@ from dpcore.local import (
     frequency_estimates,
     randomizers,
 )
-from dpcore.local.randomizers import GRID, below, flip, inner_product_counts
+from dpcore.local.randomizers import GRID, below, flip, inner_product_counts, subset
 from dpcore.numbers.clopper_pearson import proven_upper_end
 from dpcore.sampling.rng import SeededRng
 from tests.support.dpcore.mutants import mutated
@@ -144,6 +145,63 @@ def test_a_wrong_sampler_is_detected(
     monkeypatch.setattr(family, "_encode", wrong)
     made = family(epsilon="1/2", values=5)
     assert unrolled(made, 1) != made.law(1)
+
+
+def one_subset(wanted: int, size: int, rng: Forking) -> Any:
+    sets = list(combinations(range(size), wanted))
+    chosen = sets[rng.choose([Fraction(1, len(sets))] * len(sets), "subset")]
+    return np.isin(np.arange(size), chosen)
+
+
+@pytest.mark.parametrize("values", [4, 5])
+def test_a_wide_subset_has_the_law_of_a_narrow_one(
+    values: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stubbed(monkeypatch)
+    monkeypatch.setattr(randomizers, "_WIDE", 1)
+    monkeypatch.setattr(randomizers, "subset", one_subset)
+    made = SubsetSelection(epsilon="1/2", values=values)
+    for v in range(values):
+        assert unrolled(made, v) == made.law(v)
+
+
+@pytest.mark.parametrize("wanted", [0, 1, 2])
+def test_a_subset_is_uniform_for_all_keys(wanted: int) -> None:
+    def counted(draw: Callable[..., Any]) -> Counter[tuple[bool, ...]]:
+        found: Counter[tuple[bool, ...]] = Counter()
+        for keys in product(range(4), repeat=3):
+            # The second keys are used only if the first ones do not determine a set.
+            rng = Dealt(*keys, 5, 6, 7)
+            chosen = draw(wanted, 3, rng)
+            if len(rng.left) == 3:
+                found[tuple(chosen.tolist())] += 1
+        return found
+
+    found = counted(subset)
+    assert {sum(chosen) for chosen in found} == {wanted}
+    assert len(found) == math.comb(3, wanted)
+    assert len(set(found.values())) == 1
+    if wanted:
+        stuck = mutated(subset, "== wanted", "<= wanted")
+        assert {sum(chosen) for chosen in counted(stuck)} != {wanted}
+
+
+def test_many_values_are_chosen_without_a_loop_over_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, asked = SubsetSelection(epsilon="1/10", values=1 << 16), []
+
+    def once(wanted: int, size: int, rng: Any) -> Any:
+        asked.append((wanted, size))
+        return subset(wanted, size, rng)
+
+    monkeypatch.setattr(randomizers, "subset", once)
+    reports = made.report([5, 6, 7], rng=SeededRng(1))
+    assert reports.sum(axis=1).tolist() == [made.size] * 3
+    assert sorted(wanted - made.size for wanted, _ in asked) == sorted(
+        [-int(reports[i, 5 + i]) for i in range(3)]
+    )
+    assert {size for _, size in asked} == {made.values - 1}
 
 
 @pytest.mark.parametrize("users", [1, 254, 255, 256])
