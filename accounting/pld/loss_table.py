@@ -230,7 +230,7 @@ r"""(probability, table) of each kind of round, with sum 1; the outcome reveals 
 def sketch_of(cells: Cells, x: Floats | None = None) -> Sketch:
     r"""One point for each cell, at log(p/q), and optionally its position in ``x``."""
     p, q = cells.p.value, cells.q.value
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         losses = np.log(p / q)
         logs = np.log(p)
     kept = np.isfinite(losses) & np.isfinite(logs)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import partial
@@ -22,7 +23,7 @@ from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import Guarantee, order_above_one, probability, width
 from accounting.guarantees.renyi_to_epsilon import approx_from_renyi, delta_from_renyi
-from accounting.guarantees.stated_guarantees import Pure
+from accounting.guarantees.stated_guarantees import Pure, ZCdp
 from accounting.law_pairs.registry import Coordinates, candidates, worst
 from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.enclose_curve import MOST_BITS, largest, narrowed, within
@@ -260,7 +261,14 @@ class PairCurve(OneRelease):
         bits = _checked(bits)
         if exact == 0:
             return _added(self.worst(), lambda pair: pair.largest_loss(), bits)
-        return largest(self._totals(partial(ComposedLoss.epsilon, delta=exact), bits))
+        found = largest(self._totals(partial(ComposedLoss.epsilon, delta=exact), bits))
+        if found.lower < found.upper == math.inf:
+            # The losses are beyond the floats of an integral; a finite zCDP parameter bounds them.
+            with suppress(NotDerived):
+                rho = self.enclose_zcdp().upper
+                if isinstance(rho, Fraction):
+                    return Enclosure(found.lower, ZCdp(rho).epsilon(exact).upper)
+        return found
 
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The least type II error of any test between neighbours with type I error ``alpha``.

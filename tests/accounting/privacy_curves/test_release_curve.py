@@ -112,6 +112,30 @@ def test_far_tails_are_enclosed_and_consistent(delta: str) -> None:
     assert curve.enclose_delta(found.upper).lower <= Fraction(delta)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("delta", ["1/4", "1/1000"])
+@pytest.mark.parametrize(("variance", "kept"), [(1, False), (3, False), (64, True)])
+def test_losses_beyond_floats_have_a_finite_bound(delta: str, variance: int, kept: bool) -> None:
+    noise = DiscreteGaussian(sigma_squared=variance)
+    found = PrivacyCurve(noise=noise, sensitivity=Sensitivity.box((64, 64))).epsilon(delta)
+    assert found.lower is not None
+    assert isinstance(found.upper, Fraction)
+    assert (found.upper < found.lower * (1 + Fraction(1, 10**6))) == kept
+    masses = {x: noise.pmf(x) for x in range(-99, 100)}
+
+    def delta_at(epsilon: float) -> float:
+        # The loss at x is (64^2 - 128 x)/2v.
+        losses = {x: (64**2 - 128 * x) / (2 * variance) for x in masses}
+        return sum(
+            p * q * -math.expm1(min(epsilon - losses[x] - losses[y], 0))
+            for x, p in masses.items()
+            for y, q in masses.items()
+        )
+
+    assert delta_at(float(found.upper)) <= Fraction(delta) * (1 + Fraction(1, 10**6))
+    assert delta_at(float(found.lower)) >= Fraction(delta) * (1 - Fraction(1, 10**4))
+
+
 def test_trivial_points_of_the_curve_are_exact() -> None:
     curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity(1))
     assert curve.enclose_epsilon(1) == Enclosure.exactly(0)
