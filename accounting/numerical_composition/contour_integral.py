@@ -61,6 +61,7 @@ _NO_LOSS: Final = Fraction(1, 10**9)  # a smaller epsilon is treated as this one
 _NO_MASS: Final = Fraction(1, 10**300)  # a smaller delta is treated as this one
 _SPARED: Final = 0.25  # the share of the width for rare losses that are counted as infinite
 _LEAST_SPARE: Final = 1e-306  # floats do not represent smaller masses well
+_MOST_CUTS: Final = 64  # the largest number of cuts while the saddle point estimates that delta
 _CUTS: Final = 4  # the largest number of cuts for a delta that is not known beforehand
 _SEEN: Final = 0.01  # the relative width to which that delta is estimated
 _LESS: Final = 2.0**-8  # a delta below this fraction of the guess needs another cut
@@ -121,9 +122,10 @@ class ContourIntegral:
             guess, slope = 1.0, 0.0
             if not self.side:
                 return self._delta(exact, wanted, guess, slope)[0]
-            for _ in range(_CUTS):
+            for _ in range(_MOST_CUTS):
                 before, rest = guess, saddle_at_epsilon(near, self._cut(guess, wanted).parts)
-                guess = min(math.exp(rest.log_delta), guess)
+                # The losses that were cut may determine a smaller delta.
+                guess = min(max(math.exp(rest.log_delta), _SPARED * wanted * guess), guess)
                 if not guess < _LESS * before:
                     break
             for _ in range(_CUTS):

@@ -135,8 +135,11 @@ class FewLargeLosses:
             low, high = (hidden + end for end in total.bounds(epsilon))
             return within(Enclosure.of(low.union(high)), Fraction(0), Fraction(1))
 
+        at, rough = self.near
+        # An integral that shows nothing has a bound far above the delta of one large loss.
+        near = min(rough, _of_one(self.part.listing(), self.rounds, at)) or rough
         with precision(PRECISION), one_thread():
-            return self._answer(*self.near, float(relative), evaluated, steep=False)
+            return self._answer(at, near, float(relative), evaluated, steep=False)
 
     def _answer(
         self,
@@ -176,10 +179,15 @@ def _by_one(listing: Listing, rounds: int, delta: float) -> float:
     low, high = 0.0, float(listing.losses[-1])
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        rest = np.minimum(middle - listing.losses, 0.0)
-        above = rounds * float(listing.masses @ -np.expm1(rest)) > delta
+        above = _of_one(listing, rounds, middle) > delta
         low, high = (middle, high) if above else (low, middle)
     return high
+
+
+def _of_one(listing: Listing, rounds: int, epsilon: float) -> float:
+    # Approximately the delta of one large loss alone.
+    rest = np.minimum(epsilon - listing.losses, 0.0)
+    return rounds * float(listing.masses @ -np.expm1(rest))
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,23 @@ def test_samples_at_a_small_rate_have_narrow_bounds(
     assert before.width > found.upper / 10**5
 
 
+FAR = [
+    # Two rounds far in the tail, and 20 rounds of which one integral shows almost nothing.
+    ("1", "1/30", 2, "7.2"),
+    ("1", "1/100000", 20, "1/10"),
+]
+
+
+@pytest.mark.parametrize(("sigma", "rate", "rounds", "epsilon"), FAR)
+def test_a_small_delta_of_samples_has_narrow_bounds(
+    sigma: str, rate: str, rounds: int, epsilon: str
+) -> None:
+    noise = Description(noise=Gaussian(sigma=sigma), sensitivity=1, scheme=Poisson(rate=rate))
+    found = ends(compose((guarantee(noise), rounds)).delta(epsilon))
+    assert found.lower > 0
+    assert found.width <= found.upper / 10**5
+
+
 @pytest.mark.parametrize(("delta", "rounds"), [("1e-400", 3), ("1e-320", 3), ("1e-305", 20)])
 def test_a_delta_below_all_floats_has_bounds(delta: str, rounds: int) -> None:
     noise = Description(noise=Gaussian(sigma="1.5"), sensitivity=1, scheme=Poisson(rate="1/1000"))
