@@ -35,21 +35,27 @@ from accounting.law_pairs.polya import RevealingPair
 from accounting.law_pairs.registry import Coordinates, candidates
 from accounting.pairs.enclose_curve import inverse, largest, narrowed, within
 from accounting.pld.integer_cells import table_of
-from accounting.pld.loss_table import Sampled, Tables
+from accounting.pld.loss_table import LossTable, Sampled, Tables
 from accounting.pld.noise_density import Density, IntegerNormalDensity
 from accounting.pld.real_cells import Kinds, RealPair
 from accounting.pld.renyi_divergence import largest_renyi
-from accounting.privacy_curves.connect_the_dots import ConnectTheDotsPair, above_table, dominating
+from accounting.privacy_curves.connect_the_dots import (
+    ConnectTheDotsPair,
+    above_table,
+    dominating,
+    revealing_or_nothing,
+)
 from accounting.privacy_curves.dominating_pairs import DominatingPairs, of_table
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import NO_RENYI, OneRelease, PrivacyCurve
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Scope, Sensitivity
+from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.parameter import RationalLike, at_least_zero
 
 Curve: TypeAlias = PrivacyCurve | RealCurve
 
+_ADDED: Final = Relation.ADD_REMOVE
 _BITS: Final = 64
 _FINEST: Final = 200
 _LEAST_SQUARE: Final = 50**2
@@ -239,10 +245,7 @@ class PoissonSample(AmplifiedSample):
                 if squared >= max(_FINEST * step, _LEAST_SQUARE):
                     return both_ways(RealPair.sampled(IntegerNormalDensity(squared), rate, step))
         base = table_of(products[0][0][0]) if self.attained else dominating(products)
-        return tuple(
-            ((Fraction(1), Sampled(base=base, rate=rate, present=present)),)
-            for present in (True, False)
-        )
+        return self._both_ways(base)
 
     @property
     def attained(self) -> bool:
@@ -258,11 +261,32 @@ class PoissonSample(AmplifiedSample):
                 return not isinstance(pair, RevealingPair)
         return False
 
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""The pairs of each direction; candidates of one coordinate bound totals from below."""
+        found = SampledRelease.dominating_pairs(self)
+        if self.attained:
+            return found
+        products = _candidates(cast("PrivacyCurve", self.curve))
+        pairs = [each[0][0] for each in products if each[0][1] == len(each) == 1]
+        tables = [
+            revealing_or_nothing(pair, above=False)
+            if isinstance(pair, RevealingPair)
+            else table_of(pair)
+            for pair in pairs
+        ]
+        reached = (kinds for table in tables for kinds in self._both_ways(table))
+        return replace(found, attained=DominatingPairs.tabled(*reached).attained)
+
+    def _both_ways(self, base: LossTable) -> tuple[Tables, ...]:
+        sampled = (Sampled(base=base, rate=self.rate, present=at) for at in (True, False))
+        return tuple(((Fraction(1), each),) for each in sampled)
+
 
 class FixedSizeSample(AmplifiedSample):
     r"""A sample of a fixed size, without replacement, where a unit is replaced.
 
-    A pair with this curve exists, but neighbours need not attain it: no Renyi divergence is proven.
+    A pair with this curve exists, but neighbours need not attain it: no Renyi divergence is proven,
+    and the bounds of totals differ.
     """
 
     __slots__ = ()
@@ -278,8 +302,12 @@ class FixedSizeSample(AmplifiedSample):
         return False
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The dominating pair; it gives only an upper bound."""
-        return of_table(self.pair())
+        r"""The dominating pair, and from below the pairs of a query that is 0 except for one unit:
+        those of a Poisson sample.
+        """
+        poisson = replace(self.description, scheme=Poisson(rate=self.rate), relation=_ADDED)
+        reached = PoissonSample(description=poisson).dominating_pairs().attained
+        return replace(of_table(self.pair()), attained=reached)
 
     def pair(self) -> ConnectTheDotsPair:
         r"""A pair that dominates every pair of one round and can be composed."""

@@ -199,6 +199,8 @@ def _above(product: Coordinates, most: int) -> ConnectTheDotsPair:
 def above_table(table: LossTable, most: int) -> ConnectTheDotsPair:
     r"""A pair that dominates a table, from its upper discretisation."""
     cut = table.cut(float(UNSEEN))
+    if cut.infinite(above=True) >= 1:
+        return ConnectTheDotsPair.through(())  # every output reveals its dataset
     listing = listed_above((1.0, cut.cells(cut.edges(Focus(1.0), most))))
     return ConnectTheDotsPair.through(_dots(listing, most))
 

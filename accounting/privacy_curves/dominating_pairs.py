@@ -180,13 +180,14 @@ def over_totals(
 def _totals(
     listed: list[tuple[DominatingPairs, tuple[Laws, ...], int]], *, above: bool
 ) -> list[ComposedLoss]:
-    # One total for each direction; a part with one direction has it in every total.
+    # One total for each direction; a part with one direction has it in every total. The lists of
+    # samples alternate between the two orders of the datasets, which are the same in all parts.
     totals = []
     for at in range(max(len(choices) for _, choices, _ in listed)):
         laws = (
             (law, count * rounds)
             for _, choices, rounds in listed
-            for law, count in choices[min(at, len(choices) - 1)]
+            for law, count in choices[at % len(choices)]
         )
         lost = ((each.lost, rounds) for each, _, rounds in listed if each.lost)
         totals.append(ComposedLoss.of(laws, lost, above=above))

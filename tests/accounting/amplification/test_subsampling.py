@@ -17,10 +17,14 @@ from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve, compose
 from accounting.amplification.subsampling import AmplifiedSample, FixedSizeSample
+from accounting.composition.compose import dominating_pairs
+from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.pld.loss_atoms import Listing
-from accounting.pld.loss_table import Focus, Tables
+from accounting.pld.loss_table import Focus, Sampled, Tables
 from accounting.pld.pessimistic_discretisation import listed_above
+from accounting.privacy_curves.dominating_pairs import _totals
 from dpcore.errors import InvalidParameter
+from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
@@ -371,6 +375,49 @@ def test_one_pair_dominates_two_rounds_in_any_order() -> None:
             bound = composed(((Fraction(1), pair),), 2, at)
             assert truth <= bound + mpmath.mpf("1e-12")
             assert bound <= truth * mpmath.mpf("1.2")
+
+
+OUTSIDE = 1e-5  # the mass outside the reach of these cases
+
+
+@pytest.mark.parametrize("kind", ["poisson", "fixed"])
+@pytest.mark.parametrize("name", ["gaussian", "coins", "poisson"])
+def test_two_rounds_have_a_lower_bound_that_neighbours_attain(name: str, kind: str) -> None:
+    case = replace(CASES[name], reach=13)
+    if kind == "fixed":
+        sampled, worlds = releases.fixed(curve=case.replaced(), sample=1, population=4), case.fixed
+    else:
+        sampled, worlds = releases.poisson(curve=case.added(), rate="1/4"), case.poisson
+    total = compose((sampled, 2))
+    with mpmath.workdps(DIGITS):
+        listed = [*worlds("1/4")]
+        for at in ("1/50", "1/3"):
+            found = total.delta(at)
+            assert found.lower is not None
+            truth = max(hockey_stick(product((world, world)), at) for world in listed)
+            assert real(Fraction(found.lower)) <= truth + OUTSIDE
+            assert real(Fraction(found.lower)) >= truth * mpmath.mpf("0.95")
+            assert real(Fraction(found.upper)) >= truth - OUTSIDE
+
+
+def test_parts_of_a_lower_bound_have_the_same_datasets() -> None:
+    # Two directions of one candidate, and of two candidates.
+    sampled = [
+        releases.poisson(curve=CASES[name].added(), rate="1/4") for name in ("laplace", "poisson")
+    ]
+    found = map(dominating_pairs, sampled)
+    totals = _totals([(each, each.attained, 1) for each in found], above=False)
+    for at, total in enumerate(totals):
+        tables = [law.kinds[0][1] for law, _ in total.parts if isinstance(law, TabledLoss)]
+        assert {table.present for table in tables if isinstance(table, Sampled)} == {at % 2 == 0}
+    assert len(totals) == 4
+
+
+def test_samples_of_a_release_that_reveals_everything_have_totals() -> None:
+    curve = PrivacyCurve(noise=Binomial(trials=1, probability="1/2"), sensitivity=2)
+    total = compose((releases.fixed(curve=curve, sample=1, population=3), 2)).delta(1)
+    assert total.lower is not None
+    assert total.lower <= Fraction(5, 9) <= total.upper <= Fraction(5, 9) + Fraction(1, 10**12)
 
 
 @pytest.mark.parametrize(
