@@ -158,7 +158,7 @@ def _pair(name: str, value: Any) -> tuple[Any, Any]:
 
 
 def _pairs(name: str, value: Any) -> tuple[tuple[Any, Any], ...]:
-    from audit.targets.neighbouring_pairs import read_pairs, read_pairs_file
+    from audit.targets.check_neighbours import read_pairs, read_pairs_file
 
     return read_pairs_file(value) if isinstance(value, Path) else read_pairs(name, value)
 

@@ -23,7 +23,7 @@ from audit.features.parse_feature import Feature, read_feature
 from audit.report.audit_report import AuditReport
 from audit.run_layers import run_layers
 from audit.runs.draw_plan import Plan
-from audit.targets.neighbouring_pairs import doubts, pairs_of
+from audit.targets.check_neighbours import doubts, pairs_of
 from audit.targets.target import Catalogued, KnownLaw, Target, claim_of
 from audit.targets.target_syntax import Auditable, target_of
 from dpcore.cli.progress import notebook_bar
@@ -91,7 +91,7 @@ class Audit:
             self.baselines = baseline_names(spec.baselines)
         self.space = None
         if spec.search is not None:
-            from audit.search.spaces import read_space
+            from audit.search.neighbour_spaces import read_space
 
             self.space = read_space(spec.search, claim.relation)
         self.layers = _layers_of(target, spec)

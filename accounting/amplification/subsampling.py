@@ -34,8 +34,8 @@ from accounting.law_pairs.discrete_gaussian import GaussianPair
 from accounting.law_pairs.polya import RevealingPair
 from accounting.law_pairs.registry import Coordinates, candidates
 from accounting.pairs.enclose_curve import inverse, largest, narrowed, within
+from accounting.pld.cell_table import LossTable, Sampled, Tables
 from accounting.pld.integer_cells import table_of
-from accounting.pld.loss_table import LossTable, Sampled, Tables
 from accounting.pld.noise_density import Density, IntegerNormalDensity
 from accounting.pld.real_cells import Kinds, RealPair
 from accounting.pld.renyi_divergence import largest_renyi

@@ -32,7 +32,7 @@ from dpcore.numbers.rounding import down, exactly, up
 if TYPE_CHECKING:
     from accounting.calibration.parameter_search import Edge
     from accounting.composition.compose import Composition
-    from accounting.composition.truncation_delta import Truncated
+    from accounting.composition.truncated_batches_delta import Truncated
     from accounting.descriptions.description import Description
     from accounting.guarantees.bound import Bound
 
@@ -262,7 +262,7 @@ def _of_file(event: Path) -> Iterator[None]:
 
 
 def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
-    from accounting.composition.truncation_delta import Truncated
+    from accounting.composition.truncated_batches_delta import Truncated
 
     if run.rate == 1:
         reason = "requires sampled batches: full batches include every example"

@@ -21,7 +21,7 @@ from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import Assumed
 from accounting.numerical_composition.cell_refinement import AllocatedLoss, TabledLoss
-from accounting.pld.loss_atoms import Listing
+from accounting.pld.discretised_pld import Listing
 from accounting.privacy_curves.choose_composition_method import Law, loss_of
 from accounting.privacy_curves.connect_the_dots import UNSEEN
 from dpcore.errors import DpcoreError, InvalidParameter

@@ -16,7 +16,7 @@ from typing import Any, Final, Self, TypeAlias, cast
 
 from accounting.adaptive_composition.privacy_filter import ApproxFilter, Filter, Price
 from accounting.composition.compose import Composition, Source, compose
-from accounting.composition.noisy_threshold_guarantee import threshold_guarantee
+from accounting.composition.partition_selection_guarantee import threshold_guarantee
 from accounting.convert_guarantees import as_zcdp
 from accounting.derive_guarantee import Derivable, Reported
 from accounting.derive_guarantee import guarantee as derived

@@ -3,7 +3,7 @@ r"""The total loss of any list of releases: two-sided bounds on delta and epsilo
 A total is a sum of independent losses, k_i copies of each law of a list. Its curve is the integral
 over a line in the complex plane of the product of the moments of the laws. One additional small
 Gaussian release gives an upper bound, and subtracting a small bump gives a lower bound; both are
-finite sums (:mod:`accounting.numerical_composition.error_bounds`). Proofs:
+finite sums (:mod:`accounting.numerical_composition.contour_sum`). Proofs:
 docs/proofs/total_loss.md.
 """
 
@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from flint import arb
 
-from accounting.numerical_composition.error_bounds import ContourSum, contour_sum
+from accounting.numerical_composition.contour_sum import ContourSum, contour_sum
 from accounting.numerical_composition.factor import LossPart
 from accounting.numerical_composition.invert_delta import epsilon_between
 from accounting.numerical_composition.saddle_point import (

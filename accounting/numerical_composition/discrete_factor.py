@@ -35,7 +35,7 @@ from accounting.numerical_composition.complex_intervals import (
 )
 from accounting.numerical_composition.factor import Grid
 from accounting.numerical_composition.nonuniform_fft import TRANSFORM_ERROR, transform
-from accounting.pld.loss_atoms import Listing
+from accounting.pld.discretised_pld import Listing
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball, nearest, precision
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg, two_product

@@ -28,7 +28,7 @@ from accounting.numerical_composition.contour_integral import (
     spare_mass,
     sum_at,
 )
-from accounting.numerical_composition.error_bounds import ContourSum, Window
+from accounting.numerical_composition.contour_sum import ContourSum, Window
 from accounting.numerical_composition.factor import LossPart
 from accounting.numerical_composition.invert_delta import epsilon_between
 from accounting.numerical_composition.saddle_point import (
@@ -37,7 +37,7 @@ from accounting.numerical_composition.saddle_point import (
     saddle_at_epsilon,
 )
 from accounting.pairs.enclose_curve import joined, within
-from accounting.pld.loss_atoms import Listing
+from accounting.pld.discretised_pld import Listing
 from dpcore.numbers.arrays import one_thread
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from accounting.numerical_composition.factor import LossPart
 from accounting.pairs.enclose_curve import joined, within
-from accounting.pld.loss_atoms import Listing
+from accounting.pld.discretised_pld import Listing
 from dpcore.numbers.enclosure import Enclosure
 
 MOST_OUTCOMES: Final = 1 << 14

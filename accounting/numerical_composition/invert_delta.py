@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from flint import arb
 
-from accounting.numerical_composition.error_bounds import Window
+from accounting.numerical_composition.contour_sum import Window
 from dpcore.numbers.enclosure import Enclosure, End, round_down
 
 _STEPS: Final = 60

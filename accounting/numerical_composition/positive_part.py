@@ -20,7 +20,7 @@ from flint import arb
 
 from accounting.numerical_composition.cell_refinement import ListedLoss
 from accounting.numerical_composition.contour_integral import ContourIntegral
-from accounting.pld.loss_atoms import Floats, Listing
+from accounting.pld.discretised_pld import Floats, Listing
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_down, round_up
 
 _BITS: Final = 128

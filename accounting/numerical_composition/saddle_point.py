@@ -14,9 +14,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from accounting.numerical_composition.error_bounds import Window
+from accounting.numerical_composition.contour_sum import Window
 from accounting.numerical_composition.factor import Factor, Grid, LossPart
-from accounting.pld.loss_table import Focus
+from accounting.pld.cell_table import Focus
 
 LEAST_TILT: Final = 2.0**-20
 MOST_TILT: Final = 2.0**27

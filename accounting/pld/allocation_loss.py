@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from accounting.pld.loss_atoms import Floats, Listing
-from accounting.pld.loss_table import Focus
+from accounting.pld.cell_table import Focus
+from accounting.pld.discretised_pld import Floats, Listing
 from accounting.pld.noise_density import Density
 from accounting.pld.pessimistic_discretisation import Cells, log_bound
 from accounting.pld.real_cells import RealPair

@@ -21,8 +21,8 @@ from flint import arb, ctx
 from accounting.pairs.ball_arithmetic import as_ball
 from accounting.pairs.finite import FinitePair
 from accounting.pairs.pair import Pair, largest_known
-from accounting.pld.loss_atoms import Floats
-from accounting.pld.loss_table import FixedTable, LossTable, Sketch, sketch_of
+from accounting.pld.cell_table import FixedTable, LossTable, Sketch, sketch_of
+from accounting.pld.discretised_pld import Floats
 from accounting.pld.pessimistic_discretisation import Approximate, Cells, Integers, Ratios
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.noise import FLOAT_ERROR, Noise
@@ -68,7 +68,7 @@ class IntegerPair(LossTable):
     r"""The outputs of ``pair`` as cells: single integers until masses decrease by ``outside`` nats.
 
     >>> from accounting.law_pairs.skellam import SkellamPair
-    >>> from accounting.pld.loss_table import Focus
+    >>> from accounting.pld.cell_table import Focus
     >>> from dpcore.laws.skellam import Skellam
     >>> table = IntegerPair(pair=SkellamPair(noise=Skellam(variance=16), shift=1))
     >>> cells = table.cells(table.edges(Focus(1.0), 100))

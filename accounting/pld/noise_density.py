@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from flint import arb
 
-from accounting.pld.loss_atoms import Floats
+from accounting.pld.discretised_pld import Floats
 from accounting.pld.pessimistic_discretisation import Approximate
 from accounting.pld.real_gaussian_loss import upper_tail
 from dpcore.errors import PrecisionExhausted

@@ -8,7 +8,7 @@ each cell keeps its P- and Q-mass and the ratio at its two ends. The two laws ar
            [e^lo, e^hi] with the mean p/q under Q, the two-point law has the largest divergences.
 
 Domination composes, so a sum of losses is enclosed by the sums of the two laws. Their atoms are
-called the upper and the lower listing (:class:`accounting.pld.loss_atoms.Listing`).
+called the upper and the lower listing (:class:`accounting.pld.discretised_pld.Listing`).
 Proofs: docs/proofs/cells.md.
 """
 
@@ -22,7 +22,7 @@ from typing import Any, Final, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from accounting.pld.loss_atoms import Floats, Listing
+from accounting.pld.discretised_pld import Floats, Listing
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.floating import LOG1P_ERROR, log1p
 

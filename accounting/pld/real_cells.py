@@ -19,8 +19,8 @@ import numpy as np
 from flint import arb, ctx
 
 from accounting.pairs.enclose_curve import largest, moved
-from accounting.pld.loss_atoms import Floats
-from accounting.pld.loss_table import LossTable, Sketch
+from accounting.pld.cell_table import LossTable, Sketch
+from accounting.pld.discretised_pld import Floats
 from accounting.pld.noise_density import FLOOR, MOST_EXPONENT, Density, NormalDensity
 from accounting.pld.pessimistic_discretisation import Approximate, Cells, Ratios
 from dpcore.errors import PrecisionExhausted
@@ -338,7 +338,7 @@ class RealPair(LossTable):
 
 
 Kinds: TypeAlias = tuple[tuple[Fraction, RealPair], ...]
-r"""(probability, pair) of each possible round, like :data:`accounting.pld.loss_table.Tables`."""
+r"""(probability, pair) of each possible round, like :data:`accounting.pld.cell_table.Tables`."""
 
 
 def _falling(tail: Callable[[arb], arb], x: arb) -> arb:

@@ -37,8 +37,8 @@ from accounting.pairs.enclose_curve import (
     narrowed,
 )
 from accounting.pairs.pair import ClosedPair, Pair, largest_known
+from accounting.pld.cell_table import LossTable
 from accounting.pld.integer_cells import table_of
-from accounting.pld.loss_table import LossTable
 from accounting.pld.noise_density import NormalDensity
 from accounting.pld.real_cells import RealPair
 from accounting.pld.real_gaussian_loss import NormalLoss

@@ -394,7 +394,7 @@ class Histogram(Additive):
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:
         if self.keys is not None:
             return noisy(self.moves(scope), scope, target)
-        from accounting.composition.noisy_threshold_guarantee import least_threshold
+        from accounting.composition.partition_selection_guarantee import least_threshold
 
         if not target.delta:
             reason = "must be given and > 0 for unknown keys: the key of one user may be released"

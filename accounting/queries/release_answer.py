@@ -139,7 +139,7 @@ def _format(value: Any) -> str:
 def guarantee_of(mechanism: Releasable) -> Guarantee:
     r"""The guarantee of a query's mechanism."""
     if isinstance(mechanism, NoisyThreshold):
-        from accounting.composition.noisy_threshold_guarantee import threshold_guarantee
+        from accounting.composition.partition_selection_guarantee import threshold_guarantee
 
         return threshold_guarantee(mechanism)
     return guarantee(mechanism)

@@ -112,7 +112,7 @@ def read_spec(path: Path) -> dict[str, Any]:
 
     File names are relative to the working folder, as on the command line.
     """
-    from audit.targets.neighbouring_pairs import read_document
+    from audit.targets.check_neighbours import read_document
 
     found = read_document("--spec", path)
     if not isinstance(found, dict):

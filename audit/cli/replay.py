@@ -46,7 +46,7 @@ def replay_command(
 
     def audited(subject: Any) -> Result:
         from audit.replay.replay_both import replay
-        from audit.targets.neighbouring_pairs import pairs_of
+        from audit.targets.check_neighbours import pairs_of
 
         return replay(subject, **fields | {"pair": pairs_of(subject, spec.pair)[0]})
 

@@ -310,6 +310,11 @@ def number_name(dtype: np.dtype[Any]) -> str:
     return dtype.name
 
 
+def type_text(dtype: np.dtype[Any]) -> str:
+    r"""The text of a type; that of a native type of numbers is its name."""
+    return number_name(dtype) if dtype.kind in "biufc" and dtype.isnative else str(dtype)
+
+
 def _scalar(value: Any, objects: list[Hashable]) -> str:
     kind = value.dtype.kind
     name = number_name(value.dtype) if kind in "biufc" else TEXTS.get(kind, value.dtype.name)

@@ -36,8 +36,8 @@ from audit.outputs.identity import (
     attributes_of,
     fields_of,
     identity,
-    number_name,
     table_of,
+    type_text,
     without_address,
 )
 from audit.outputs.output_parser import Outputs, concatenate
@@ -334,8 +334,7 @@ def _numpy(value: Any, path: str, cells: Cells) -> str:
         (_, data), *parts = cast("Any", fields_of(value))
         outer = "masked" if type(value) is np.ma.MaskedArray else type(value).__name__
         return f"{outer} {_walk(data, path, cells)}{_fields(parts, path, cells)}"
-    # The text of a native type of numbers is its name.
-    written = number_name(dtype) if dtype.kind in "biufc" and dtype.isnative else str(dtype)
+    written = type_text(dtype)
     name = _NAMES.get(written, written)
     if value.ndim:
         outer = f"{'' if type(value) is np.ndarray else type(value).__name__ + ' '}array"

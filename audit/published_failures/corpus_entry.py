@@ -49,7 +49,7 @@ from typing import Any, Final, Literal, TypeAlias
 from audit.audit_spec import AuditSpec
 from audit.claims.curve_claim import read_claim
 from audit.features.parse_feature import read_feature
-from audit.targets.neighbouring_pairs import require_neighbours
+from audit.targets.check_neighbours import require_neighbours
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational

@@ -36,7 +36,7 @@ from audit.outputs.output_parser import OutputParser, Outputs, concatenate, draw
 from audit.outputs.reading import Integers, read
 from audit.runs.draw_plan import Plan
 from audit.sandbox.parallel_jobs import Drawer, check_reveals, drawer
-from audit.search.spaces import DatasetPair, Space, key, unique_pairs
+from audit.search.neighbour_spaces import DatasetPair, Space, key, unique_pairs
 from audit.statistical_tests.event import Tally
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter

@@ -19,7 +19,7 @@ import math
 from fractions import Fraction
 from typing import Any, Final
 
-from accounting.composition.noisy_threshold_guarantee import most_exposed
+from accounting.composition.partition_selection_guarantee import most_exposed
 from accounting.queries import query as queries
 from accounting.queries.query import Query, Target
 from accounting.queries.release_answer import epsilon_at, plan

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
-    from audit.targets.neighbouring_pairs import read_pairs
+    from audit.targets.check_neighbours import read_pairs
     from audit.targets.target_syntax import Auditable
     from audit.testing.assertions import (
         NothingMeasured,

@@ -34,7 +34,7 @@ from audit.report.sentences import leak, values_alone
 from audit.run_audit import Audit
 from audit.statistical_tests.coverage import unmeasured_pairs
 from audit.statistical_tests.event import Witness
-from audit.targets.neighbouring_pairs import read_pairs
+from audit.targets.check_neighbours import read_pairs
 from audit.targets.target import KnownLaw
 from audit.targets.target_syntax import Auditable
 from dpcore.errors import DpcoreError, InvalidParameter

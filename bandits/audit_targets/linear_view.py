@@ -26,7 +26,7 @@ from bandits.audit_targets.server_view import (
 )
 from bandits.batch import Ask, Encoding
 from bandits.policies.linear_phased_elimination import PhasedElimination
-from bandits.privatizers.averages import AveragePrivatizer, Averages
+from bandits.privatizers.vector_averages import AveragePrivatizer, Averages
 from bandits.worlds.arm_environments import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import Rng

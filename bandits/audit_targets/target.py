@@ -33,11 +33,11 @@ from bandits.policies.policy import Policy
 from bandits.policies.policy_settings import Setting
 from bandits.policies.registry import ALGORITHMS, LINEAR, is_own, own_policy, read_algorithm
 from bandits.policies.successive_elimination import NAMES, BatchedElimination
-from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.privatizers.running_sums import StreamRelease
+from bandits.privatizers.vector_averages import Calibrated
 from bandits.radius.confidence_radii import ExactRadius, PaperRadius, RadiusName
 from dpcore.cli.options import share
 from dpcore.errors import InvalidParameter

@@ -40,11 +40,11 @@ from accounting.guarantees.stated_guarantees import Assumed, Pure
 from bandits.policies.combinatorial_ucb import FAMILY
 from bandits.policies.registry import LINEAR
 from bandits.policies.successive_elimination import NAMES
-from bandits.privatizers.averages import AveragePrivatizer, Averages
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, SOME_HONEST, SUM_ONLY, TRUSTED
 from bandits.privatizers.privatizer import NEW, POOLED
 from bandits.privatizers.running_sums import StreamPrivatizer, StreamTrust
+from bandits.privatizers.vector_averages import AveragePrivatizer, Averages
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.mechanism import Scope

@@ -28,7 +28,7 @@ from bandits.actions import Actions, LinearModel
 from bandits.batch import Ask, Commit, Plays, Released, arms_and_horizon
 from bandits.policies.g_optimal_design import Design, most_support, near_optimal_design
 from bandits.policies.policy import Choice, Policy
-from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust
+from bandits.privatizers.vector_averages import AveragePrivatizer, Averages, LinearTrust
 from bandits.radius.confidence_radii import RadiusName
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball, integer_below
@@ -51,7 +51,7 @@ class Phase:
     Appendix C) and ``users`` is 1. With ``local``, each client adds noise. ``noise`` and
     ``rounding`` are the variance proxies of the noise and the rounding of each released average,
     and ``tails`` are the tail parameters of the noise
-    (:meth:`bandits.privatizers.averages.AveragePrivatizer.tail`).
+    (:meth:`bandits.privatizers.vector_averages.AveragePrivatizer.tail`).
     """
 
     model: LinearModel
@@ -241,8 +241,8 @@ _MOST_CLIENTS: Final = 10**9
 class AverageSizes:
     r"""The possible release sizes: at most ``users`` clients and ``coordinates`` actions.
 
-    The guarantee of :class:`bandits.privatizers.averages.AveragePrivatizer` does not depend on the
-    number of clients, so one size per number of coordinates suffices.
+    The guarantee of :class:`bandits.privatizers.vector_averages.AveragePrivatizer` does not depend
+    on the number of clients, so one size per number of coordinates suffices.
     """
 
     users: int

@@ -10,10 +10,10 @@ from bandits.actions import LinearModel
 from bandits.batch import FailureProbability, arms_and_horizon
 from bandits.combinatorial_problem import Problem
 from bandits.policies.batch_schedule import OF_PAPERS, Schedule, ScheduleName, exact_schedule
-from bandits.privatizers.averages import Calibrated
 from bandits.privatizers.deployment import EVERYONE, NO_NOISE, Deployment
 from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.running_sums import StreamRelease
+from bandits.privatizers.vector_averages import Calibrated
 from bandits.radius.confidence_radii import RadiusName, TailName
 from dpcore.numbers.parameter import Exact, Whole, check_fields
 from dpcore.spec_syntax import check_word, word

@@ -35,7 +35,6 @@ from bandits.policies.policy import Policy
 from bandits.policies.policy_settings import EXACT_SCALING, Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.policies.successive_elimination import NAMES, BatchedElimination, DpSe
-from bandits.privatizers.averages import AveragePrivatizer, LinearTrust
 from bandits.privatizers.batch_sums import (
     BitPrivatizer,
     PureShufflePrivatizer,
@@ -43,6 +42,7 @@ from bandits.privatizers.batch_sums import (
     Trust,
 )
 from bandits.privatizers.privatizer import Privatizer, Unprotected
+from bandits.privatizers.vector_averages import AveragePrivatizer, LinearTrust
 from bandits.radius.confidence_radii import DpSeRadius, ExactRadius, PaperRadius, Radius, TailName
 from dpcore.cli.user_code import UserCode
 from dpcore.errors import DpcoreError, InvalidParameter

@@ -22,9 +22,9 @@ import numpy as np
 
 from accounting.errors import NotDerived
 from accounting.privacy_curves.release_curve import PrivacyCurve
-from bandits.privatizers.averages import least_gaussian
 from bandits.privatizers.deployment import NO_NOISE, TRUSTED
 from bandits.privatizers.privatizer import NEW
+from bandits.privatizers.vector_averages import least_gaussian
 from bandits.super_arms import Bools
 from dpcore.continual.square_root import column, series
 from dpcore.errors import InvalidParameter

@@ -9,7 +9,7 @@ from typing import Any, Final
 from bandits.experiments.experiment import Experiment
 from bandits.policies.linear_phased_elimination import PhasedElimination, clients_needed
 from bandits.policies.registry import read_algorithm
-from bandits.privatizers.averages import Calibrated
+from bandits.privatizers.vector_averages import Calibrated
 from bandits.regret_plots import Panel
 from bandits.worlds import preset_of
 from benchmarks.figures.section import (

@@ -27,12 +27,12 @@ from bandits.policies.policy import Choice
 from bandits.policies.policy_settings import Setting
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.policies.successive_elimination import BatchedElimination, DpSe
-from bandits.privatizers.averages import AveragePrivatizer
 from bandits.privatizers.batch_sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer
 from bandits.privatizers.deployment import ALL_HONEST, SUM_ONLY, Deployment, Relaxed
 from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.privatizers.running_sums import StreamPrivatizer
+from bandits.privatizers.vector_averages import AveragePrivatizer
 from bandits.radius.confidence_radii import ExactRadius, PaperRadius
 from bandits.super_arms import Unions
 from bandits.worlds.combinatorial import BitWorld

@@ -28,7 +28,7 @@ from accounting.interop.event_json import _EVENTS, event_from_json, event_to_jso
 from accounting.interop.export_dp_event import accountant, to_dp_event
 from accounting.interop.export_pld import MissingExtra, nodes, to_pld
 from accounting.interop.import_dp_event import from_dp_event
-from accounting.pld.loss_atoms import Listing
+from accounting.pld.discretised_pld import Listing
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter

@@ -11,7 +11,7 @@ import pytest
 
 from accounting.adaptive_composition.privacy_filter import filter_for
 from accounting.composition.compose import Composition, compose
-from accounting.composition.noisy_threshold_guarantee import appearance
+from accounting.composition.partition_selection_guarantee import appearance
 from accounting.derive_guarantee import PoissonSampled, guarantee
 from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.errors import NotDerived

@@ -16,15 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import accounting.numerical_composition.contour_integral
+import accounting.numerical_composition.contour_sum
 import accounting.numerical_composition.discrete_factor
-import accounting.numerical_composition.error_bounds
 import accounting.numerical_composition.invert_delta
 from accounting import PrivacyCurve
 from accounting.law_pairs.registry import pair_of
 from accounting.law_pairs.skellam import SkellamPair
 from accounting.numerical_composition.contour_integral import ContourIntegral
+from accounting.numerical_composition.contour_sum import ContourSum, _covered
 from accounting.numerical_composition.discrete_factor import DiscreteOnGrid, _factor, turns
-from accounting.numerical_composition.error_bounds import ContourSum, _covered
 from accounting.numerical_composition.factor import Grid
 from accounting.numerical_composition.gaussian_factor import GaussianPart
 from dpcore import DiscreteGaussian, DiscreteLaplace
@@ -423,13 +423,13 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "skipped blocks not counted": (
         skipped_blocks,
-        accounting.numerical_composition.error_bounds,
+        accounting.numerical_composition.contour_sum,
         "_covered",
         mutated(_covered, "return blocks, lost * _LOOSE", "return blocks, 0 * lost"),
     ),
     "frequencies beyond the grid not counted": (
         short_line,
-        accounting.numerical_composition.error_bounds,
+        accounting.numerical_composition.contour_sum,
         "_beyond",
         lambda window: 0.0,
     ),

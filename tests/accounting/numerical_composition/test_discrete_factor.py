@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from accounting.numerical_composition import discrete_factor, nonuniform_fft
-from accounting.numerical_composition import error_bounds as contour_sum
+from accounting.numerical_composition import contour_sum, discrete_factor, nonuniform_fft
 from accounting.numerical_composition.complex_intervals import (
     CIRCLE,
     PRODUCT,
@@ -29,16 +28,16 @@ from accounting.numerical_composition.complex_intervals import (
     multiples,
     product_error,
 )
+from accounting.numerical_composition.contour_sum import Window
 from accounting.numerical_composition.discrete_factor import (
     DiscreteFactor,
     DiscreteOnGrid,
     tilted,
     turns,
 )
-from accounting.numerical_composition.error_bounds import Window
 from accounting.numerical_composition.factor import Grid
-from accounting.pld.loss_atoms import Listing
-from accounting.pld.loss_table import Focus
+from accounting.pld.cell_table import Focus
+from accounting.pld.discretised_pld import Listing
 from accounting.pld.noise_density import NormalDensity
 from accounting.pld.pessimistic_discretisation import listed_above, listed_below
 from accounting.pld.real_cells import RealPair

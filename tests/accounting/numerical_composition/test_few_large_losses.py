@@ -18,7 +18,7 @@ from accounting.descriptions.sampling_schemes import Poisson
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.numerical_composition.few_large_losses import FewLargeLosses, Split
-from accounting.pld.loss_atoms import Listing
+from accounting.pld.discretised_pld import Listing
 from accounting.pld.noise_density import NormalDensity
 from accounting.pld.real_cells import RealPair
 from tests.support.accounting.bound_ends import ends

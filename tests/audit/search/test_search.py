@@ -15,8 +15,8 @@ from audit.features.parse_feature import read_feature
 from audit.outputs.output_parser import Outputs, draw_worlds, interleave
 from audit.runs.draw_plan import Plan, Stream
 from audit.search import search as module
+from audit.search.neighbour_spaces import Space, key, read_space
 from audit.search.search import SHARE, STREAM, SearchResult, training_runs
-from audit.search.spaces import Space, key, read_space
 from audit.statistical_tests.fixed_sample_test import gather
 from audit.targets.target import Block, Target
 from audit.targets.target_syntax import as_target, read_target, target_of

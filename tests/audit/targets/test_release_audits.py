@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from scipy.stats import chisquare
 
-from accounting.composition.noisy_threshold_guarantee import least_threshold
+from accounting.composition.partition_selection_guarantee import least_threshold
 from accounting.queries import Count, Histogram, Mean, Quantile, Sum, TableScope, Target, TopK
 from accounting.queries.query import Moves, Query, noisy
 from audit import audit

@@ -32,7 +32,6 @@ from bandits.policies.policy_settings import Setting
 from bandits.policies.registry import read_algorithm
 from bandits.policies.shuffle_elimination import ShuffleElimination
 from bandits.policies.successive_elimination import BatchedElimination, DpSe
-from bandits.privatizers.averages import AveragePrivatizer, Calibrated, LinearTrust
 from bandits.privatizers.batch_sums import (
     BitPrivatizer,
     PureShufflePrivatizer,
@@ -43,6 +42,7 @@ from bandits.privatizers.deployment import ALL_HONEST, SOME_HONEST
 from bandits.privatizers.privatizer import NEW_USERS, Privatizer, RunGuarantee, Unprotected, Users
 from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
 from bandits.privatizers.running_sums import StreamRelease
+from bandits.privatizers.vector_averages import AveragePrivatizer, Calibrated, LinearTrust
 from bandits.worlds import preset_of
 from bandits.worlds.arm_environments import Bernoulli
 from bandits.worlds.combinatorial import BitWorld

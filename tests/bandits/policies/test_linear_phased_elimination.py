@@ -26,7 +26,7 @@ from bandits.policies.linear_phased_elimination import (
     exact_widths,
     paper_staying,
 )
-from bandits.privatizers.averages import AveragePrivatizer, Averages, Calibrated, LinearTrust
+from bandits.privatizers.vector_averages import AveragePrivatizer, Averages, Calibrated, LinearTrust
 from bandits.worlds.linear import LinearWorld, signs_instance, sphere_instance
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.floating import Floats

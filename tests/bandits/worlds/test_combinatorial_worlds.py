@@ -17,7 +17,7 @@ from bandits.batch import Ask, Encoding
 from bandits.combinatorial_problem import Problem
 from bandits.play import play
 from bandits.policies.linear_phased_elimination import PhasedElimination
-from bandits.privatizers.averages import AveragePrivatizer
+from bandits.privatizers.vector_averages import AveragePrivatizer
 from bandits.super_arms import Unions
 from bandits.worlds import PRESETS, preset_of
 from bandits.worlds.combinatorial import (

@@ -44,8 +44,8 @@ def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation 
     r"""Refuse two lists, arrays or tables that are not neighbours in any interpretation.
 
     Lists of equal length may be answers to queries, which have the same neighbours under every
-    relation (``audit.search.spaces``). Lists of different lengths are records: then exactly one
-    record must be added, at any position, and none replaced.
+    relation (``audit.search.neighbour_spaces``). Lists of different lengths are records: then
+    exactly one record must be added, at any position, and none replaced.
     """
     a, b = (_items(dataset) for dataset in pair)
     if a is None or b is None or len(a) == len(b):

@@ -1,4 +1,4 @@
-r"""Tests of `accounting.composition.truncation_delta`: all samples of small datasets."""
+r"""Tests of `accounting.composition.truncated_batches_delta`: all samples of small datasets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from accounting import PoissonSampled, PrivacyCurve, Pure, compose
-from accounting.composition.truncation_delta import Truncated
+from accounting.composition.truncated_batches_delta import Truncated
 from accounting.descriptions.real_noise import Gaussian
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore import DiscreteLaplace

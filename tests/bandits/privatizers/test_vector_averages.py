@@ -1,4 +1,4 @@
-"""Tests of `bandits.privatizers.averages`: ranges, noise laws and true guarantees."""
+"""Tests of `bandits.privatizers.vector_averages`: ranges, noise laws and true guarantees."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accounting.composition.compose import compose
 from accounting.guarantees.stated_guarantees import ApproxBound, PureBound
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from bandits.batch import Encoding
-from bandits.privatizers.averages import AveragePrivatizer, Averages, LinearTrust, _ones
+from bandits.privatizers.vector_averages import AveragePrivatizer, Averages, LinearTrust, _ones
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace

@@ -1,4 +1,4 @@
-r"""Tests of `audit.search.spaces`: candidates are neighbours under an independent definition."""
+r"""Tests of `audit.search.neighbour_spaces`: candidates satisfy an independent definition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.search.spaces import DatasetPair, Space, key, read_space
+from audit.search.neighbour_spaces import DatasetPair, Space, key, read_space
 from audit.testing.strategies import (
     neighbouring_datasets,
     neighbouring_histograms,

@@ -11,8 +11,8 @@ import pytest
 
 import audit
 from audit.broken_mechanisms import ENTRIES
-from audit.search.spaces import read_space
-from audit.targets.neighbouring_pairs import doubts, read_pairs_file, require_neighbours
+from audit.search.neighbour_spaces import read_space
+from audit.targets.check_neighbours import doubts, read_pairs_file, require_neighbours
 from audit.testing.assertions import assert_private
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation

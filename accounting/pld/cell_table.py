@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from flint import arb
 
-from accounting.pld.loss_atoms import Floats
+from accounting.pld.discretised_pld import Floats
 from accounting.pld.pessimistic_discretisation import Cells
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
 

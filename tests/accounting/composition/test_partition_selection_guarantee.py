@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from accounting.composition.noisy_threshold_guarantee import (
+from accounting.composition.partition_selection_guarantee import (
     appearance,
     least_threshold,
     threshold_guarantee,

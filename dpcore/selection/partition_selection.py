@@ -1,7 +1,8 @@
 r"""Release keys from an unknown domain whose noisy counts reach a threshold.
 
 delta is the probability that a key of only one user reaches the threshold;
-``accounting.composition.noisy_threshold_guarantee`` bounds it. Proofs: docs/proofs/selection.md.
+``accounting.composition.partition_selection_guarantee`` bounds it.
+Proofs: docs/proofs/selection.md.
 """
 
 from __future__ import annotations
