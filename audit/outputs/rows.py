@@ -334,8 +334,7 @@ def _numpy(value: Any, path: str, cells: Cells) -> str:
         (_, data), *parts = cast("Any", fields_of(value))
         outer = "masked" if type(value) is np.ma.MaskedArray else type(value).__name__
         return f"{outer} {_walk(data, path, cells)}{_fields(parts, path, cells)}"
-    written = type_text(dtype)
-    name = _NAMES.get(written, written)
+    name = _NAMES.get(written := type_text(dtype), written)
     if value.ndim:
         outer = f"{'' if type(value) is np.ndarray else type(value).__name__ + ' '}array"
         own = None if type(value) is np.ndarray else all_attributes_of(value)
