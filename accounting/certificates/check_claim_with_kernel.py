@@ -63,7 +63,7 @@ def _plan_for(parts: tuple[Part, ...], claims: tuple[Claim, ...], claim: Claim) 
 def _reaches(parts: tuple[Part, ...], claim: Claim) -> bool:
     # Whether the kernel can reach the claim's width; with losses on a grid it reaches few digits.
     size = 100 * claim.upper if claim.quantity == "delta" else max(claim.upper, _ONE)
-    return claim.unit >= _REACH * size or _without_spread(scenarios(parts, above=True))
+    return claim.unit >= _REACH * size or _without_spread(scenarios(parts, above=True, tick=tick))
 
 
 def plan_of(parts: tuple[Part, ...], claims: Sequence[Claim], *, slots: int | None = None) -> Plan:
@@ -72,7 +72,7 @@ def plan_of(parts: tuple[Part, ...], claims: Sequence[Claim], *, slots: int | No
     Its grid is chosen for a width of 2e-4. A plan with fewer ``slots`` is faster and gives wider
     bounds.
     """
-    rows = scenarios(parts, above=True)
+    rows = scenarios(parts, above=True, tick=tick)
     Curve(rows, rows, _COARSE)
     slots = slots or _SLOTS
     rounds = max(sum(count for _, count in each) for each in rows)
@@ -178,7 +178,8 @@ def _known(parts: tuple[Part, ...], claim: Claim) -> Fraction | None:
 
 @lru_cache(maxsize=8)
 def _curve(parts: tuple[Part, ...], plan: Plan) -> Curve:
-    return Curve(scenarios(parts, above=False), scenarios(parts, above=True), plan, tick)
+    below, above = (scenarios(parts, above=end, tick=tick) for end in (False, True))
+    return Curve(below, above, plan, tick)
 
 
 def proven(found: Read, claim: Claim, spend: Callable[[object, int], None]) -> tuple[bool, str]:

@@ -13,10 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from accounting.proof_kernel.convolution import Listing
 from accounting.proof_kernel.series import Fixed
+
+_MOST_POINTS: Final = 1 << 22
 
 Cell: TypeAlias = tuple[int, int, "int | None", "int | None"]
 r"""Lower bounds on the P-mass and Q-mass, and bounds on the loss; None if there is no bound."""
@@ -80,11 +82,16 @@ def combined(one: Pair, other: Pair) -> Pair:
 
 
 def listing(pair: Pair, step: Fraction, start: Fraction, digits: int, *, above: bool) -> Listing:
-    r"""The loss of one round on the grid start + j step, rounded up or rounded down."""
+    r"""The loss of one round on the grid start + j step, rounded up or rounded down.
+
+    Raises OverflowError, before the listing is built, if it needs more than 2^22 grid points.
+    """
     fixed, unit, found = pair.fixed, 10**digits, defaultdict[int, int](int)
     for place, mass in (_above if above else _below)(pair, step, start):
         found[place] += mass
     first, last = (min(found), max(found)) if found else (0, 0)
+    if last - first >= _MOST_POINTS:
+        raise OverflowError(f"{last - first + 1} grid points at step {step} are more than 2^22")
     # The grid is shifted by the slack: up for above, down for below.
     slack = Fraction(pair.slack if above else -pair.slack, fixed.one)
     return Listing(

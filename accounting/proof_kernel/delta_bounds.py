@@ -25,7 +25,6 @@ _SPARE = 30
 _PRODUCTS = 16
 _FEW = 10.5
 _MOST_WORK = 1 << 20
-_MOST_POINTS = 1 << 22
 
 
 class Curve:
@@ -98,11 +97,10 @@ class Curve:
         grids = _grids([each for each, _ in scenario], self.plan)
         for (each, count), (step, start) in zip(scenario, grids, strict=True):
             pair = self._table([(each, 1)], (step, start))
-            one = listing(pair, step, start, digits, above=above)
-            if len(one.weights) > _MOST_POINTS:
-                raise Refused(
-                    f"{each.law}: {len(one.weights)} grid points at step {step} are more than 2^22"
-                )
+            try:
+                one = listing(pair, step, start, digits, above=above)
+            except OverflowError as error:
+                raise Refused(f"{each.law}: {error}") from None
             found.append(power(one, count, self.plan, self.tick))
         return functools.reduce(lambda one, other: product(one, other, self.plan), found)
 

@@ -66,7 +66,8 @@ def _range(nats: float, variance: float, tail: float = 0.0) -> float:
 
 _SIZES: Final[Mapping[str, Callable[..., float]]] = {
     "discrete-gaussian": _range,
-    "discrete-gaussian-sum": lambda nats, count, variance: 2 * count * _range(nats, variance),
+    # The table of one summand has at least three values, however small its variance.
+    "discrete-gaussian-sum": lambda nats, count, variance: 2 * count * (_range(nats, variance) + 1),
     "skellam": lambda nats, variance: _range(nats, variance, 1),
     "poisson": lambda nats, mean: _range(nats, mean, 1),
     "binomial": lambda nats, trials, _: min(trials, _range(nats, trials / 4, 1)),
@@ -332,7 +333,7 @@ class _Real:
         """
         ends = [0, int(self.shift * _PLACE)]
         if self.normal:
-            far = int(math.sqrt(2 * math.log(self.fixed.one / least)) * _PLACE)
+            far = int(math.sqrt(2 * (math.log(self.fixed.one) - math.log(least))) * _PLACE)
             moves = [int(move * _PLACE) for side in self.sides for move, _ in side]
             ends = [min(0, *moves) - far, max(0, *moves) + far]
         found, places = [*ends], range(*ends)

@@ -11,9 +11,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -105,16 +106,23 @@ class Part:
         return self.law not in _SKEW or fair
 
 
-def scenarios(parts: tuple[Part, ...], *, above: bool) -> list[Scenario]:
+def scenarios(
+    parts: tuple[Part, ...], *, above: bool, tick: Callable[[], None] = lambda: None
+) -> list[Scenario]:
     r"""The lists of rounds that neighbours may have; the claim must hold for the worst of them.
 
     An irrational shift is rounded towards a larger loss (``above``), or towards a smaller one.
+    ``tick`` is called between the computations that may take seconds.
 
     Raises :class:`Refused` if the worst shift or direction may differ between rounds: further lists
     are then possible.
     """
     # Added units are in the same one of the two datasets in all rounds, so the direction is shared.
     ways = (False, True) if any(part.sampling in _ONE_SIDED for part in parts) else (False,)
+    for part in parts:
+        if part.correlated is not None:
+            tick()
+            _enclosed_square(part.correlated)  # cached for the choices below
     rows: list[Scenario] = []
     for swapped in ways:
         choices = [_choices(part, swapped=swapped, above=above) for part in parts]
@@ -164,7 +172,7 @@ def _squared(part: Part, *, above: bool) -> Fraction:
     moved = part.amounts if part.norm != "l2-squared" else ()
     squared = Fraction(sum(step**2 for step in moved) or part.amounts[0])
     if part.correlated is not None:
-        squared *= part.correlated.squared[above]
+        squared *= _enclosed_square(part.correlated)[above]
     return squared / part.parameters[0] ** 2
 
 
@@ -206,7 +214,7 @@ def _shifts(part: Part) -> list[dict[int, int]]:
     if part.norm == "absolute" or (part.norm == "l1" and part.law == "discrete-laplace"):
         return [{part.amounts[0]: 1}]
     if part.norm == "box":
-        return [{step: part.amounts.count(step) for step in part.amounts}]
+        return [dict(Counter(part.amounts))]
     if not part.symmetric:
         raise Refused(f"no theorem covers {part.law} noise under a norm of several coordinates")
     amount, power = part.amounts[0], 2 if part.norm == "l2-squared" else 1
@@ -305,3 +313,8 @@ class Correlated:
             blocks = ((place >> k, k) for k in range(self.rounds.bit_length()))
             return {(i, k): 1 for i, k in blocks if i % 2 == 0 and i + 1 << k <= self.rounds}
         return dict(zip(range(place, self.rounds), coefficients, strict=False))
+
+
+@lru_cache(maxsize=128)
+def _enclosed_square(run: Correlated) -> tuple[Fraction, Fraction]:
+    return run.squared

@@ -204,6 +204,15 @@ def test_hostile_sizes_end_at_once(noise: dict[str, Any], certified: Certified) 
     assert time.process_time() - start < 2
 
 
+def test_a_grid_of_too_many_points_is_refused_before_it_is_built(certified: Certified) -> None:
+    document = certified("discrete Gaussian")
+    part = {**document["parts"][0], "noise": {"law": "skellam", "variance": "4"}}
+    changed = {**document, "parts": [part], "claims": document["claims"][:1]}
+    changed["evidence"] = {**document["evidence"], "step": f"1/{10**9}"}
+    changed["digest"] = digest_of(changed)
+    assert "grid points at step 1/1000000000 are more than 2^22" in str(verify(changed).failures)
+
+
 SLOW: Final = [
     ("discrete Gaussian", {"noise": {"law": "discrete-gaussian", "sigma_squared": str(10**6)}}),
     ("discrete Gaussian", {"noise": {"law": "skellam", "variance": str(10**5)}}),

@@ -147,6 +147,17 @@ def test_no_plan_makes_a_bound_false(seed: int) -> None:
         assert MP.mpf(high.numerator) / high.denominator >= least - slack
 
 
+def test_one_release_is_bounded_beyond_the_largest_float() -> None:
+    # 330 decimals need more units of mass than a float can count.
+    rows = [[(Round("gaussian", (), Fraction(1)), 1)]]
+    low, high = Curve(rows, rows, Plan(Fraction(1), 330, 64, 0)).delta(Fraction(36))
+    ratio = MP.erfc(MP.mpf(35.5) / MP.sqrt(2)) - MP.exp(36) * MP.erfc(MP.mpf(36.5) / MP.sqrt(2))
+    with MP.workdps(400):
+        truth = ratio / 2
+        assert MP.mpf(low.numerator) / low.denominator <= truth
+        assert truth <= MP.mpf(high.numerator) / high.denominator <= truth * (1 + MP.mpf(10) ** -15)
+
+
 @pytest.mark.parametrize("bits", [100, 230])
 def test_enclosures_contain_exp_log_and_the_normal_distribution(bits: int) -> None:
     fixed = Fixed(bits)
