@@ -33,6 +33,7 @@ from accounting.proof_kernel.worst_case_neighbours import Part, scenarios
 
 _ERROR: Final = Fraction(1, 64)
 _ROUNDING: Final = 1e-15
+_ABOVE: Final = 1 + 1e-12
 _BITS: Final = 448
 _SEEN: Final = 128
 _NEGLIGIBLE: Final = 40.0
@@ -46,6 +47,8 @@ _BLOCK: Final = 1 << 19
 _RUN: Final = 8
 _ECHOES: Final = 4
 _A_UNIT: Final = 64
+_WINDOW: Final = 26
+_FAR: Final = 1e-148  # P(|N(0, 1)| > 26) is less
 _NODES: Final = 24
 _LARGEST_SHIFT: Final = 19.0  # e^loss is then below the largest float at every node
 _NARROW: Final = "real noise that is small relative to its sensitivity is not estimated"
@@ -201,11 +204,11 @@ class _Atoms:
         return self.count * float(logsumexp(c * self.losses, b=self.masses))
 
     def near(self, c: float) -> tuple[_Floats, _Floats]:
-        r"""The atoms that contribute to the moment at c."""
+        r"""The atoms that contribute to the moment at c, and their shares of it."""
         powers = c * self.losses
         shares = self.masses * np.exp(powers - float(logsumexp(powers, b=self.masses)))
         kept = shares > _NONE / len(shares)
-        return self.masses[kept], self.losses[kept]
+        return shares[kept], self.losses[kept]
 
 
 def _worst(parts: tuple[Part, ...], epsilon: Fraction, unit: float) -> _Value:
@@ -224,8 +227,10 @@ def _rows(parts: tuple[Part, ...]) -> list[tuple[_Atoms, ...]]:
 
 def _delta(listed: tuple[_Atoms, ...], epsilon: float, goal: float) -> tuple[float, float]:
     hidden = -math.expm1(sum(each.count * math.log1p(-each.infinite) for each in listed))
-    value, error = _direct(listed, epsilon, goal) or _integral(listed, epsilon, goal)
     omitted = sum(each.count * each.omitted for each in listed)
+    if epsilon > _ABOVE * sum(each.count * float(each.losses.max()) for each in listed) > 0:
+        return hidden, omitted + 1e-14 * hidden
+    value, error = _direct(listed, epsilon, goal) or _integral(listed, epsilon, goal)
     return hidden + value, error + omitted + 1e-14 * hidden
 
 
@@ -320,11 +325,11 @@ def _contour(
     while True:
         tick()
         start = len(sizes) * _RUN
-        first = c + 1j * step * start
-        z = first + steps
-        logs = -z * epsilon - top
-        for each, (masses, losses), turn in zip(listed, kept, turns, strict=True):
-            moments = turn @ (masses * np.exp(first * losses))
+        height = 1j * step * start
+        z = c + height + steps
+        logs = -(height + steps) * epsilon  # relative to the term at c, e^top
+        for each, (shares, losses), turn in zip(listed, kept, turns, strict=True):
+            moments = turn @ (shares * np.exp(height * losses))
             logs = logs + each.count * np.log(np.where(moments == 0, 1e-300, moments))
         terms = np.exp(logs) / (z * (z + 1)) * (1 if start else np.where(z.imag == 0, 0.5, 1))
         terms[z.imag > most] = 0
@@ -370,11 +375,12 @@ def _atoms(each: Round, count: int) -> _Atoms:
     # P = Q e^L; the masses of each add up to 1.
     masses, losses = (q, -losses) if each.swapped else (q * np.exp(losses), losses)
     masses = masses / masses.sum()
-    gap, most = math.inf, 3 / float(np.abs(np.diff(losses)).max())
+    gap, most, omitted = math.inf, 3 / float(np.abs(np.diff(losses)).max()), _FAR
     if each.law == "laplace":
+        omitted = 0.0
         gap, most = 2 * float(each.shift), 20 * _panels(float(each.shift)) / float(each.shift)
     return _Atoms(
-        masses=masses, losses=losses, infinite=0.0, omitted=0.0, count=count, gap=gap, most=most
+        masses=masses, losses=losses, infinite=0.0, omitted=omitted, count=count, gap=gap, most=most
     )
 
 
@@ -384,8 +390,8 @@ def _of_gaussian(each: Round) -> tuple[_Floats, _Floats]:
     shift = float(each.shift)
     if (max(len(each.here), len(each.there)) - 1) * shift > _LARGEST_SHIFT:
         raise Refused(_NARROW)
-    low = math.floor(-26 - (len(each.there) - 1) * shift) * _A_UNIT
-    high = math.ceil(26 + (len(each.here) - 1) * shift) * _A_UNIT
+    low = math.floor(-_WINDOW - (len(each.there) - 1) * shift) * _A_UNIT
+    high = math.ceil(_WINDOW + (len(each.here) - 1) * shift) * _A_UNIT
     x = np.arange(low, high) / _A_UNIT
     here, there = _mixed(each.here, x, shift), _mixed(each.there, -x, shift)
     base = -(x**2) / 2 - math.log(_A_UNIT * math.sqrt(2 * math.pi))

@@ -60,6 +60,25 @@ def test_one_gaussian_agrees_with_its_closed_form(epsilon: str) -> None:
     assert value == pytest.approx(truth, rel=1e-9)
 
 
+def test_a_direction_whose_losses_stay_below_epsilon_adds_nothing() -> None:
+    # A removed unit loses at most 2 log 2: its delta is 0, and the other direction decides.
+    part = noise("gaussian", 1, 2, sigma="1") | {"sampling": {"kind": "poisson", "rate": "1/2"}}
+    value, error = delta(part, Fraction(5))
+    assert error < 1e-9 * value
+    scope = ("contribution", "add-remove")
+    statuses = [
+        verify(certificate([part], [enclosed("epsilon", "1/1000000", *ends)], scope)).findings[0]
+        for ends in (("5.57239", "5.57240"), ("5.57240", "5.57241"))
+    ]
+    assert [each.status for each in statuses] == [Status.HOLDS, Status.FAILS]
+    assert statuses[0].estimated
+
+
+def test_the_tail_beyond_the_nodes_is_part_of_the_error() -> None:
+    part = noise("gaussian", 1, 3, sigma="2") | SAMPLE
+    assert delta(part, Fraction(300))[1] >= 1e-148
+
+
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """End the contour integral early: the error is larger, and decides the same."""
