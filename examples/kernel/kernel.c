@@ -214,6 +214,12 @@ static long whole(Node *node, long least, long most) {
     return found;
 }
 
+static const char *word(Node *node, const char *one, const char *other) {
+    if (strcmp(node->text, one) && strcmp(node->text, other))
+        stop(NO_CERTIFICATE, "%s is neither %s nor %s", node->key, one, other);
+    return node->text;
+}
+
 /* A rational >= 0 in lowest terms. */
 static void rational(mpq_t out, Node *node) {
     mpq_init(out);
@@ -1011,6 +1017,7 @@ static Curve curve_of(Part *parts, size_t count, const mpq_t step) {
         mpz_mul_2exp(n, mpq_numref(sum), 256);
         mpz_fdiv_q(n, n, mpq_denref(sum));
         mpz_sqrt(n, n);
+        if (!mpz_sgn(n)) stop(UNSUPPORTED, "a total shift below 2^-128");
         set_ratio(c.mean[0], n, 128);
         mpz_add_ui(n, n, 1);
         set_ratio(c.mean[1], n, 128);
@@ -1103,7 +1110,7 @@ static Part part_of(Node *node, const char *relation) {
     mpq_t honest;
     rational(honest, needed(node, "honest", '"'));
     if (!mpq_sgn(honest) || mpq_cmp_ui(honest, 1, 1) > 0) stop(NO_CERTIFICATE, "honest is not in (0, 1]");
-    p.rounds = whole(needed(node, "rounds", '0'), 1, 1000000000);
+    p.rounds = whole(needed(node, "rounds", '0'), 1, 10000000);
     mpq_init(p.rate);
     mpq_set_ui(p.rate, 1, 1);
     Node *sample = field(node, "sampling", '{');
@@ -1168,6 +1175,8 @@ static int holds(Node *claim, const Curve *c, Part *parts, size_t count) {
     only(claim, "quantity", key, "lower", "upper", "digits", "theorem", NULL);
     long digits = whole(needed(claim, "digits", '0'), 0, 300);
     rational(at_, needed(claim, key, '"'));
+    int side = mpq_cmp_ui(at_, 1, 1);
+    if ((renyi && side <= 0) || (epsilon && side >= 0)) stop(NO_CERTIFICATE, "%s is out of range", key);
     decimal(lower, needed(claim, "lower", '"'), digits);
     decimal(upper, needed(claim, "upper", '"'), digits);
     if (mpq_cmp(lower, upper) > 0) return 0;
@@ -1209,8 +1218,15 @@ int main(int argc, char **argv) {
     only(evidence, "step", "digits", "slots", "cut", NULL);
     mpq_t step;
     rational(step, needed(evidence, "step", '"'));
-    if (!mpq_sgn(step)) stop(NO_CERTIFICATE, "the step is 0");
-    const char *relation = needed(needed(all, "scope", '{'), "relation", '"')->text;
+    if (mpq_cmp_ui(step, 1, 1000000000) < 0 || mpq_cmp_ui(step, 1, 1) > 0)
+        stop(NO_CERTIFICATE, "the step is not in [1/10^9, 1]");
+    whole(needed(evidence, "digits", '0'), 8, 400);
+    whole(needed(evidence, "slots", '0'), 64, 1 << 17);
+    needed(evidence, "cut", '0');
+    Node *scope = needed(all, "scope", '{');
+    only(scope, "unit", "relation", NULL);
+    word(needed(scope, "unit", '"'), "contribution", "user");
+    const char *relation = word(needed(scope, "relation", '"'), "add-remove", "replace");
     needed(all, "assumptions", '[');
     size_t count = 0, done = 0;
     for (Node *n = needed(all, "parts", '[')->child; n; n = n->next) count++;

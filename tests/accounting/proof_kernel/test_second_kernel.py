@@ -22,6 +22,7 @@ from accounting.certificates.single_file import single_file
 from accounting.composition.compose import compose
 from accounting.derive_guarantee import guarantee
 from dpcore import DiscreteGaussian, Mechanism
+from tests.support.accounting.handwritten_certificates import certificate, enclosed, noise
 
 ROOT = Path(__file__).parents[3]
 VECTORS = ROOT / "tests" / "vectors" / "certificates"
@@ -150,6 +151,37 @@ def test_files_without_a_certificate_or_without_evidence_are_reported(kernel: Ke
     assert kernel((VECTORS / "one_gaussian.json").read_text(encoding="utf-8")) == NOT_SUPPORTED
 
 
+OUTSIDE: list[tuple[str, dict[str, Any]]] = [
+    ("scope", {"unit": "nobody", "relation": "add-remove"}),
+    ("scope", {"unit": "user", "relation": "poisson"}),
+    ("evidence", {"step": "1/100", "digits": 40, "slots": 1000}),
+    ("evidence", {"step": "2", "digits": 40, "slots": 1000, "cut": 0}),
+    ("evidence", {"step": "1/100", "digits": 401, "slots": 1000, "cut": 0}),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), OUTSIDE)
+def test_both_verifiers_refuse_values_outside_the_format(
+    kernel: Kernel, field: str, value: dict[str, Any]
+) -> None:
+    document = json.loads((VECTORS / "evidence_laplaces.json").read_text(encoding="utf-8"))
+    text = text_of(document | {field: value})
+    assert (verify(text).holds, kernel(text)) == (False, NO_CERTIFICATE)
+
+
+def test_both_verifiers_refuse_arguments_outside_the_format(kernel: Kernel) -> None:
+    evidence = json.loads((VECTORS / "evidence_laplaces.json").read_text("utf-8"))["evidence"]
+    for claim, wide, code in (
+        (enclosed("renyi", "2", "1.0", "1.0"), "1", PROVEN),
+        (enclosed("renyi", "1/2", "0.2", "0.3"), "1", NO_CERTIFICATE),
+        (enclosed("epsilon", "2", "0.0", "1.0"), "1", NO_CERTIFICATE),
+        (enclosed("delta", "0", "0.1", "1.0"), str(10**100), NOT_SUPPORTED),
+    ):
+        document = json.loads(certificate([noise("gaussian", 1, sigma=wide)], [claim]))
+        text = text_of(document | {"evidence": evidence})
+        assert (verify(text).holds, kernel(text)) == (code == PROVEN, code)
+
+
 def test_a_changed_character_is_refused_by_both_verifiers(kernel: Kernel) -> None:
     text = (VECTORS / "evidence_laplaces.json").read_text(encoding="utf-8")
     original, chosen = json.loads(text), random.Random(5)
@@ -171,9 +203,9 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_alone(alone: Path, text: str) -> tuple[int, str]:
-    certificate = alone.parent / "c.json"
-    certificate.write_text(text, encoding="utf-8")
-    command = [sys.executable, "-I", "-S", str(alone), str(certificate)]
+    file = alone.parent / "c.json"
+    file.write_text(text, encoding="utf-8")
+    command = [sys.executable, "-I", "-S", str(alone), str(file)]
     found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=alone.parent)
     return found.returncode, found.stdout
 
@@ -182,10 +214,10 @@ def test_both_verifiers_give_the_same_verdict(alone: Path) -> None:
     total = compose(
         (guarantee(Mechanism(noise=DiscreteGaussian(sigma_squared=9), sensitivity=1)), 20)
     )
-    certificate = certify(total, deltas=["1e-6"], evidence=True)
-    code, out = run_alone(alone, certificate.text())
-    assert (code, out) == (0, f"{verify(certificate)}\nevery claim is proven\n")
-    document = certificate.to_json()
+    certified = certify(total, deltas=["1e-6"], evidence=True)
+    code, out = run_alone(alone, certified.text())
+    assert (code, out) == (0, f"{verify(certified)}\nevery claim is proven\n")
+    document = certified.to_json()
     document["claims"][0]["upper"] = document["claims"][0]["lower"]
     document["digest"] = digest_of(document)
     code, out = run_alone(alone, json.dumps(document))
