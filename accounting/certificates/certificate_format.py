@@ -172,7 +172,7 @@ def whole(where: str, value: object, least: int, most: int) -> int:
 
 def mapping(where: str, value: object) -> Mapping[str, Any]:
     r"""Check that the value is a JSON object."""
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise Malformed(where, "must be a JSON object")
     return value
 

@@ -165,7 +165,7 @@ def _findings(
     if isinstance(certificate, (str, bytes)):
         document = parsed(certificate)
     elif isinstance(certificate, Mapping):
-        document = certificate
+        document = dict(certificate)
     elif hasattr(certificate, "to_json"):
         document = certificate.to_json()
     else:

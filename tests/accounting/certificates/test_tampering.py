@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -218,6 +219,13 @@ def test_no_value_anywhere_crashes_the_checker(path: Any, value: Any, sealed: bo
 @given(st.binary(max_size=200) | st.text(max_size=200) | JSON.map(json.dumps))
 def test_random_bytes_are_not_a_certificate(text: str | bytes) -> None:
     assert not verify(text).holds
+
+
+def test_an_object_that_is_not_of_json_types_is_reported() -> None:
+    document = golden()
+    assert verify(MappingProxyType(document)).holds
+    document["parts"][0] = MappingProxyType(document["parts"][0])
+    assert str(verify(document)) == "parts[0]: fails: must be a JSON object"
 
 
 def test_the_verdict_names_each_claim() -> None:
