@@ -46,6 +46,10 @@ def made_folder(option: str, path: Path | None) -> Iterator[None]:
     if path is None:
         yield
         return
+    if str(path) == "-":
+        raise InvalidParameter(
+            option, "-", "must be a folder: this option cannot write to standard output"
+        )
     with file_errors(option, path):
         fresh = not path.exists()
         if not fresh and not path.is_dir():

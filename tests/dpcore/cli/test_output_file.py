@@ -45,6 +45,13 @@ def test_a_dash_is_not_a_file_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(InvalidParameter, match="--output = -: must be a file"):
         check_writable("--output", Path("-"))
     check_writable("--output", Path("--"))
+    with (
+        pytest.raises(InvalidParameter, match="--output = -: must be a folder"),
+        made_folder("--output", Path("-")),
+    ):
+        pytest.fail("a folder was made")
+    with made_folder("--output", Path("--")):
+        assert [*tmp_path.iterdir()] == [tmp_path / "--"]
 
 
 def test_removing_files_of_running_processes_is_detected(tmp_path: Path) -> None:
