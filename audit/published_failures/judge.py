@@ -79,7 +79,8 @@ def entry_lines(entry: Entry) -> list[str]:
 
 def entries_text(entries: Sequence[Entry]) -> str:
     r"""The list of entries as a JSON document."""
-    return json_text({"schema": "dpcore-corpus/1", "entries": [_entry(entry) for entry in entries]})
+    listed = [_entry(entry) for entry in entries]
+    return json_text({"schema": "dpcore-corpus-list/1", "entries": listed})
 
 
 def true_words(entry: Entry) -> str:

@@ -231,7 +231,12 @@ def sample(
 def pmf(
     noise: Spelling,
     values: list[str] = argument("K", "Integers, e.g. -1 0 1."),
-    bits: str = option("N", "The relative width of the bounds is at most 2^-N.", default="64"),
+    bits: str = option(
+        "N",
+        "The relative width of the bounds is at most 2^-N before they are rounded outwards to "
+        "floats.",
+        default="64",
+    ),
     as_json: AsJson = False,
 ) -> None:
     r"""Compute proven lower and upper bounds on the probability of each integer K.

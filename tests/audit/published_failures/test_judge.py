@@ -236,7 +236,8 @@ def test_the_command_lists_shows_and_runs(
     listed = command("corpus", "list")
     assert listed.code == 0
     assert "leaky-count" in listed.out
-    assert len(command("corpus", "list", "--json").json["entries"]) == 3
+    document = command("corpus", "list", "--json").json
+    assert (document["schema"], len(document["entries"])) == ("dpcore-corpus-list/1", 3)
     shown = command("corpus", "show", "leaky-count")
     assert "https://example.org/issues/1" in shown.out
     assert "output = leaky.count" in shown.out
