@@ -54,7 +54,14 @@ class Place(NamedTuple):
             form = form.removeprefix("-")
         if form in _BARE:
             return _format_number(value)
-        return f"np.{form}({_format_number(value)})" if _DTYPE.fullmatch(form) else form
+        if not _DTYPE.fullmatch(form):
+            return form
+        kind, array, shape = form.partition("(")
+        if not array:
+            return f"np.{form}({_format_number(value)})"
+        depth = len(re.findall("[0-9]+", shape))
+        more = "" if kind in _BARE else f", dtype={kind}"
+        return f"array({'[' * depth}{_format_number(value)}{']' * depth}{more})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

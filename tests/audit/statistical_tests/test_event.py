@@ -167,6 +167,10 @@ def test_the_text_of_edge_cases_of_events() -> None:
     chosen[:] = True
     assert [words for words, _ in cells.pieces(chosen, integral=False)] == ["-inf < output < inf"]
     assert wording(["{3}"]) == "output in {3}"
+    for output in (np.array([4]), np.array([[0.5]]), np.array([4], dtype=np.uint8), np.int8(2)):
+        line = read([output]).numbers
+        (place,) = line.listed()
+        assert place.words == repr(output)
     assert NumberLine.of_floats(np.array([]), "float").integral
     shown = Witness(event="output in {3}", world="B", inside_a=0, runs_a=5, inside_b=2, runs_b=6)
     assert shown.to_json()["inside_b"] == 2
