@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accounting.guarantees.bound import Bound
 from dpcore.cli.figure_file import require_matplotlib
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.rounding import exactly
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def plot(
     epsilon: Callable[[Fraction], Bound], axes: Axes | None, least: Fraction, count: int
 ) -> Axes:
     r"""Plot epsilon against delta on ``axes``, or on a new figure."""
-    require_matplotlib("ax", str(axes))
+    require_matplotlib("plot", ABSENT)
     if axes is None:
         from matplotlib.pyplot import subplots
 

@@ -51,12 +51,12 @@ _METADATA: Final[dict[str, dict[str, None]]] = {
 }
 
 
-def require_matplotlib(argument: str, value: str) -> None:
+def require_matplotlib(argument: str, value: object) -> None:
     r"""Raise an error, before any computation, if matplotlib cannot be imported."""
     try:
         import_module("matplotlib")  # finding it is not enough: the installation may be broken
     except ImportError:
-        raise InvalidParameter(argument, value, f"{NEEDED}, or omit it") from None
+        raise InvalidParameter(argument, value, NEEDED) from None
 
 
 def check_picture(argument: str, path: Path) -> None:
