@@ -24,6 +24,7 @@ from accounting.cli.composition_options import (
     whole,
 )
 from dpcore.cli.options import AsJson, argument, command_group, flag, named, option
+from dpcore.cli.progress import progress_bar
 from dpcore.cli.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 _SCHEMA: Final = "dpcore-ledger/1"
 _MARGIN: Final = 11
+_CHECKING: Final = "checking the history"
 _UP: Final = partial(brief, rounded=up)
 
 ledger = command_group(
@@ -192,7 +194,8 @@ def show_command(
     from accounting.ledger import Ledger, LedgerDamaged
 
     with _with_option_names(), Ledger.open(db) as book:
-        damages = [str(damage) for damage in book.check()]
+        with progress_bar(_CHECKING, None):
+            damages = [str(damage) for damage in book.check()]
         if user is None:
             _describe(book, as_json=as_json, damages=damages)
             if not (as_json or damages) and book.users():
@@ -232,7 +235,8 @@ def backup(
     """
     from accounting.ledger import backup
 
-    with named(url="SOURCE", source="SOURCE", destination="DEST"):
+    names = named(url="SOURCE", source="SOURCE", destination="DEST")
+    with names, progress_bar(_CHECKING, None):
         charges = backup(source, destination)
     lines = [
         _line("copied", f"{destination}, {_counted(charges)}"),
@@ -253,7 +257,7 @@ def adopt(*, db: Database) -> None:
     """
     from accounting.ledger import adopt
 
-    with _with_option_names():
+    with _with_option_names(), progress_bar(_CHECKING, None):
         charges = adopt(db)
     show([_line("adopted", _counted(charges)), _line("history", "intact")])
 

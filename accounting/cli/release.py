@@ -13,6 +13,7 @@ import typer
 from accounting.cli import answers
 from accounting.cli.composition_options import read_names, relation_option, whole
 from dpcore.cli.options import AsJson, argument, command_group, flag, named, option, with_fields
+from dpcore.cli.progress import progress_bar
 from dpcore.cli.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
@@ -261,17 +262,20 @@ def _run(file: str, options: ReleaseOptions, *, as_json: bool, dry: bool) -> Non
             found = planning(query, scope, target)
             charge = None if book is None else _planned_charge(found, book, users)
         else:
-            found = releasing(
-                query,
-                table,
-                scope,
-                target,
-                ledger=book,
-                batch=options.batch,
-                users=users,
-                confidence=rational("--confidence", options.confidence),
-                rng=SYSTEM if options.seed is None else SeededRng(whole("--seed", options.seed)),
-            )
+            seed = options.seed
+            rng = SYSTEM if seed is None else SeededRng(whole("--seed", seed))
+            with progress_bar("reading the table", None):
+                found = releasing(
+                    query,
+                    table,
+                    scope,
+                    target,
+                    ledger=book,
+                    batch=options.batch,
+                    users=users,
+                    confidence=rational("--confidence", options.confidence),
+                    rng=rng,
+                )
             if found.receipt is not None:
                 paid = {"charge": found.receipt.number, "users": found.receipt.paid}
                 payment = f"{found.receipt.paid} users, as charge number {found.receipt.number}"

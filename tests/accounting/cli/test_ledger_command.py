@@ -305,6 +305,18 @@ def test_a_missing_ledger_is_refused(command: Command, tmp_path: Path) -> None:
     assert (answer.code, "the folder must exist" in answer.err) == (2, True)
 
 
+def test_a_terminal_shows_that_a_history_is_being_checked(
+    opened: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    screen.isatty = lambda: True  # type: ignore[method-assign]  # a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", screen)
+        assert opened("show").code == 0
+    assert "checking the history" in screen.getvalue()
+
+
 def test_help_explains_the_exit_codes(command: Command) -> None:
     shown = typed(command.streams, "ledger", "--help")
     assert shown.code == 0
