@@ -70,7 +70,7 @@ def run_layers(
             from audit.known_laws.exact_layer import join_layers
 
             report = join_layers(report, sampled)
-    report = report or _nothing_drawn(target, plan)
+    report = _nothing_drawn(target, plan) if report is None else report
     if fitted is not None:
         report = _with_fit(report, fitted)
     # Replay is last, so that state which the target keeps from a replay cannot affect tested runs.

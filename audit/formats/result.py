@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Protocol, TypeVar
 
 from audit.formats.junit_and_sarif import Case, formatted, outcome_of
 from dpcore.cli.terminal import page as printed
@@ -191,6 +191,11 @@ class Result(Facts, ABC):
     def refuted(self) -> bool:
         r"""Whether the claim is refuted."""
         return bool(self.verdict == "refuted")
+
+    def __bool__(self) -> NoReturn:
+        # Otherwise `assert audit(...)` would pass for every verdict.
+        reason = "has no truth value: see its refuted or its verdict, or call assert_private"
+        raise TypeError(f"{type(self).__name__} {reason}")
 
     @property
     def subject(self) -> str:

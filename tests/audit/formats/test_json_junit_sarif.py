@@ -163,6 +163,13 @@ def test_every_format_of_a_result_is_valid_under_its_schema() -> None:
         assert result._repr_html_().startswith("<iframe sandbox")
 
 
+def test_a_report_has_no_truth_value() -> None:
+    # `assert audit(...)` must not pass for a report that refutes its claim.
+    for report in (curve(), kept(), failed()):
+        with pytest.raises(TypeError, match="has no truth value: see its refuted"):
+            bool(report)
+
+
 def test_a_document_that_violates_its_schema_is_detected() -> None:
     junit = xmlschema.XMLSchema(io.StringIO(JUNIT))
     report = curve().to_format("junit")
