@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 from accounting.certificates.canonical_text import claim_in_words, rounds_in_words
 from accounting.certificates.certificate_format import Claim, Malformed, Read, parsed, read
@@ -88,6 +88,10 @@ class Verdict:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.findings))
+
+    def __bool__(self) -> NoReturn:
+        # Otherwise `assert verify(text)` would pass for every certificate.
+        raise TypeError("a verdict has no truth value: see its holds")
 
 
 class _Exceeded(Refused):

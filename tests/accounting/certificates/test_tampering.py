@@ -237,3 +237,10 @@ def test_the_verdict_names_each_claim() -> None:
     assert [each.status for each in found.findings].count(Status.HOLDS) == 3
     assert found.to_json()["holds"] is False
     assert "claims[0] (epsilon): fails" in str(found)
+
+
+def test_a_verdict_has_no_truth_value() -> None:
+    # `assert verify(text)` must not pass for a certificate that does not hold.
+    for text in (json.dumps(golden()), "{}"):
+        with pytest.raises(TypeError, match="has no truth value: see its holds"):
+            bool(verify(text))
