@@ -8,8 +8,8 @@ import pytest
 
 from accounting import deadline
 from accounting.certificates import check_claim_with_kernel, estimate
-from accounting.kernel import law_tables, worst_case_neighbours
-from accounting.kernel.exact_values import exact_value
+from accounting.proof_kernel import law_tables, worst_case_neighbours
+from accounting.proof_kernel.exact_values import exact_value
 
 
 @pytest.fixture(autouse=True)
