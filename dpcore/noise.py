@@ -44,7 +44,7 @@ _NEGLIGIBLE: Final = Fraction(1, 1 << 100)
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    r"""The laws with float64 functions: those with ``least`` <= ``quantity`` <= ``most``."""
+    r"""The range of the float64 functions: ``least`` <= ``quantity`` <= ``most``."""
 
     quantity: str
     least: str

@@ -37,7 +37,7 @@ _IDEAL: Final = "secure aggregation: ideal; nobody sees more of a round than its
 
 
 def canonical(document: Mapping[str, Any]) -> bytes:
-    r"""The canonical text that is hashed: sorted keys, no spaces, ASCII, without the digest."""
+    r"""The canonical JSON that is hashed: sorted keys, compact, ASCII, without the digest."""
     kept = {key: value for key, value in document.items() if key != "digest"}
     return json.dumps(kept, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 

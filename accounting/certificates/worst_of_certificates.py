@@ -76,7 +76,7 @@ def worst_of(
             yield _fails(where, "is less than the epsilon of a part")
         else:
             stated = f"epsilon <= {decimal_of(epsilon)} at delta {delta}"
-            reason = f"{stated}: at least that of each of the {len(parts)} parts"
+            reason = f"{stated}: not below any of the {len(parts)} parts"
             yield Finding(where=where, status=Status.HOLDS, reason=reason)
     for i, part in enumerate(parts):
         yield from _of_part(f"parts[{i}]", part, allowance)

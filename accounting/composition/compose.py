@@ -201,7 +201,7 @@ class Composition(Guarantee):
         by_orders: Callable[[], Bound],
         relative: Fraction,
     ) -> Bound:
-        # The same quantity from any guarantee, from a total of losses and from Renyi orders.
+        # One quantity, from any guarantee (``ask``), a total of losses, and Renyi orders.
         if not self.in_pairs:
             return self._informed(by_orders(), ask)
         orders = any(isinstance(source, ByOrder) for source, _ in self.parts)

@@ -107,7 +107,7 @@ class GaussianSumPair(ShiftedPair):
     # -- orders -------------------------------------------------------------------------------
 
     def renyi(self, order: Fraction) -> Fraction | arb:
-        r"""The formula in the module docstring; exact when n divides d and (alpha-1)d."""
+        r"""D_alpha by the module's formula; exact when n divides d and (alpha-1)d."""
         excess = order - 1
         if self._on_lattice:
             if (excess * self.shift / self.noise.count).denominator == 1:
@@ -126,7 +126,7 @@ class GaussianSumPair(ShiftedPair):
         return line + self._by_the_sum(order) / ball(excess)
 
     def zcdp(self) -> Fraction | Enclosure:
-        r"""The zCDP parameter: d^2/2V if n divides d; else in d^2/2V + [0, E], E >= log phi/phi.
+        r"""The zCDP parameter: d^2/2V if n divides d; else up to E >= log phi(m)/phi(m+d) more.
 
         If E is not negligible, branch and bound gives a relative width of 1e-4.
         """

@@ -90,7 +90,7 @@ class SkellamPair(SummedPair, ShiftedPair):
         return (bound + (-bound).exp()) / excess**2
 
     def beyond(self, first: int, order: Fraction, logs: Sequence[arb]) -> arb:
-        r"""A geometric bound: r_m (r_m/r_(m+d))^k = t(m+1)/t(m) is at most that at ``first``."""
+        r"""Bound the terms of the sum in D_alpha from ``first`` on, by a geometric series."""
         excess = ball(order - 1)
         ratio = ball(self.noise.variance) / self._amos(first, 1)
         ratio *= (self._amos(first + self.shift, 3) / self._amos(first, 1)) ** excess

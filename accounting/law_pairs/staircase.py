@@ -22,7 +22,7 @@ _MOST_STEPS: Final = 1 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaircasePair(FinitePair):
-    r"""The pair (X, X - d) for staircase noise X; for d <= Delta the losses are -e, 0, e = epsilon.
+    r"""The pair (X, X - d) for staircase noise X; for d <= Delta the losses are 0 and +-epsilon.
 
     >>> pair = StaircasePair(noise=Staircase(epsilon=3, sensitivity=10), shift=10)
     >>> pair.largest_loss(), [str(loss) for loss, _, _ in pair.listed()]

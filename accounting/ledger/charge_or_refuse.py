@@ -65,7 +65,7 @@ class Head(NamedTuple):
 
     @property
     def renewed(self) -> bool:
-        r"""Whether a period began since the last charge, so that no stored counter counts."""
+        r"""Whether a period began since the last charge, so that all counters start at 0."""
         return self.today > self.period
 
 

@@ -116,7 +116,7 @@ class Factor(Protocol):
 
 
 class Sampled(Protocol):
-    r"""A factor on a grid of frequencies: its values, and bounds over whole blocks."""
+    r"""A factor of the integrand on a grid: its values, and bounds over blocks."""
 
     def cover(self, blocks: Integers) -> Floats:
         r"""Upper bounds on |phi(y)| over each whole block, one per entry of ``blocks``."""

@@ -53,7 +53,7 @@ _TRIES: Final = 3
 _ATTEMPTS: Final = 4
 _LESS: Final = 0.2
 _SPARE: Final = 1e-3
-_LEAST_LOG: Final = -60.0  # of the relative error of a sum
+_LEAST_LOG: Final = -60.0  # the least log of the relative error of a sum
 _HALF: Final = Fraction(1, 2)
 
 _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]

@@ -219,8 +219,8 @@ def _crossing(total: Listing, delta: Fraction, end: int) -> tuple[float, float]:
 
 
 def _proposed(total: Listing, delta: float) -> float:
-    # Between two losses the curve is hidden + A - e^(x - loss) B: A is the P-mass above, and B the
-    # Q-mass above times e^loss.
+    # From the loss before l up to l, delta(x) = hidden + A - e^(x - l) B: A is the P-mass
+    # from l on, B its Q-mass times e^l.
     losses, masses = total.losses, total.masses
     a = total.hidden + np.cumsum(masses[::-1])[::-1] - delta
     if len(losses) and np.abs(losses).max() <= _FAR:

@@ -43,7 +43,7 @@ _CANCELLED: Final = 15.0
 
 _TAIL: Final = 4.0  # delta is about 4/epsilon times smaller than the mass of losses above epsilon
 
-# These constants affect only speed and width: the frequencies outside the window are bounded.
+# These constants affect only speed and width: the terms outside the window are bounded.
 _CALMER: Final = 0.8  # the factor of each step to a smaller tilt
 _LEAST_LOG: Final = -700.0  # the least log delta: floats represent no smaller delta
 _INFLATED: Final = 2.0  # the most that a listing may add to the logarithm of a moment

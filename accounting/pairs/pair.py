@@ -101,7 +101,7 @@ class Pair(ABC):
         return supremum_over_orders(self.renyi, self.bound_beyond)
 
     def bound_beyond(self, order: Fraction) -> Loss:
-        r"""An upper bound on D_alpha/alpha for all alpha >= ``order``: that of the largest loss."""
+        r"""An upper bound on D_alpha/alpha for all alpha >= ``order``: largest loss/``order``."""
         return Fraction(self.largest_loss().upper) / order
 
 

@@ -170,7 +170,7 @@ class Sampled(LossTable):
         return self.base.fixed
 
     def largest_loss(self) -> Enclosure:
-        r"""The loss log(1 + rate (e^l - 1)), or -log(1 + rate (e^-l - 1)); l is the base's."""
+        r"""log(1 + rate (e^l - 1)), or -log(1 + rate (e^-l - 1)); l is the base's largest."""
         found = self.base.largest_loss()
         return Enclosure(self._loss(found.lower).lower, self._loss(found.upper).upper)
 
@@ -212,7 +212,7 @@ class Sampled(LossTable):
 
     @property
     def infinite_ends(self) -> int:
-        r"""The number for the base if the mixture is the first law of the pair; otherwise 0."""
+        r"""The base's infinite ends if the mixture is the pair's first law; otherwise 0."""
         return self.base.infinite_ends if self.present else 0
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:

@@ -223,7 +223,7 @@ class Cells(Columns):
         return losses[possible], least[possible], p.upper[possible], hidden
 
     def sampled(self, rate: Fraction, *, present: bool) -> Cells:
-        r"""Cells of (1 - rate) Q + rate P against Q, or of P against (1 - rate) P + rate Q."""
+        r"""Cells of (1-r) Q + r P against Q if ``present``, else P against (1-r) P + r Q."""
         r, rest = float(rate), float(1 - rate)
         if not r > _LEAST_RATE:
             raise PrecisionExhausted(

@@ -178,7 +178,7 @@ def dominating(products: tuple[Coordinates, ...], most: int = _MOST) -> ConnectT
     (1.0, 0.0)
     """
     if not products:
-        raise InvalidParameter("products", products, "must contain at least one pair")
+        raise InvalidParameter("products", products, "must not be empty")
     share = max(most // len(products), min(most, _FEWEST))
     return highest(_above(product, share) for product in products)
 

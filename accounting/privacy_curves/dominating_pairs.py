@@ -78,7 +78,7 @@ def of_table(table: LossTable) -> DominatingPairs:
 def of_noise(noise: Noise, sensitivity: Sensitivity) -> DominatingPairs:
     r"""The pairs of one release of integer noise.
 
-    Raises :class:`NotDerived` like :func:`accounting.law_pairs.registry.candidates`.
+    Raises the errors of :func:`accounting.law_pairs.registry.candidates`.
     """
     shifts = shifts_of(noise, sensitivity)
     lists = [_of_shift(noise, shift) for shift in shifts]

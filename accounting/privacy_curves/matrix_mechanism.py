@@ -131,7 +131,7 @@ class _OneMatrix(OneRelease):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixCurve(_OneMatrix):
-    r"""The curve of a :class:`MatrixMechanism` with noise on the reals: that of one Gaussian.
+    r"""The Gaussian curve of a :class:`MatrixMechanism` with noise on the reals.
 
     Both bounds are exact if the sensitivity is; otherwise the lower bound comes from one pattern of
     participations, and the upper bound from a bound over all patterns.

@@ -348,7 +348,7 @@ class PrivacyCurve(PairCurve):
     >>> curve.zcdp(), curve.pure()
     (Bound([0.00125, 0.00125], 'exact'), Bound([infinity, infinity], 'exact'))
 
-    Raises :class:`InvalidParameter` like :class:`Mechanism`, and for arguments out of range;
+    Raises the errors of :class:`Mechanism`; :class:`InvalidParameter` for a bad argument;
     :class:`NotDerived` if no theorem gives the number.
     """
 

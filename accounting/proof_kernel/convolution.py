@@ -101,7 +101,7 @@ class Listing:
 
 
 def product(one: Listing, other: Listing, plan: Plan) -> Listing:
-    r"""The law of the sum of two independent losses."""
+    r"""Bound the sum of two independent losses."""
     while one.step < other.step:
         one = one.doubled()
     while other.step < one.step:
@@ -128,7 +128,7 @@ def product(one: Listing, other: Listing, plan: Plan) -> Listing:
 def power(
     one: Listing, rounds: int, plan: Plan, tick: Callable[[], None] = lambda: None
 ) -> Listing:
-    r"""The law of the sum of ``rounds`` independent copies, by squaring."""
+    r"""Bound the sum of ``rounds`` independent losses by a listing."""
     found = one = one.fitted(plan)
     for bit in bin(rounds)[3:]:
         tick()

@@ -76,7 +76,7 @@ def paper_sum(
     failure: RationalLike,
     scaling: RationalLike = 1,
 ) -> AggregatedSum | CentralSum | ShuffledPure:
-    r"""The corrected protocol of Chowdhury and Zhou for an instance of ``plan``."""
+    r"""The protocol of CZ for ``instance``, corrected for "shuffled-pure"."""
     match instance:
         case "renyi":
             return cz_renyi(users, epsilon, failure, scaling)

@@ -110,7 +110,7 @@ def plan_pure_shuffle(
     n, g = integer("users", users, at_least=1), integer("precision", precision, at_least=1)
     h = n if honest is None else integer("honest", honest, at_least=1, at_most=n, limit="users")
     e = positive_rational("epsilon", epsilon, "epsilon 0 needs infinite noise")
-    q = rational_in("failure", failure, "(0, 1)", "bounded messages need uniform covers")
+    q = rational_in("failure", failure, "(0, 1)", "pure DP needs rare random messages")
     # The largest power of two that is at most failure/n.
     power = (-(-n * q.denominator // q.numerator) - 1).bit_length()
     scale = g / e
@@ -134,7 +134,7 @@ def plan_pure_shuffle(
     return of(max(min(h, h - covers + 1), 1))
 
 
-# -- the three bounds -------------------------------------------------------------------------
+# -- three bounds on the loss -----------------------------------------------------------------
 
 
 @lru_cache(maxsize=1 << 8)

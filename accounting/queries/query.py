@@ -8,7 +8,7 @@ With at most R rows per user and the relation add-remove or replace, one user ch
 - a sum of whole steps in [a, b] by R max(|a|, |b|), under replace by R (max(b, 0) - min(a, 0));
 - the pair of a mean, (sum of x - c, h n) for x - c in [-h, h], by R h in each under add-remove, and
   by 2R h in l1 and 4 R^2 h^2 in l2 squared under replace;
-- the score of a quantile q = p/s by R max(p, s - p), under replace by R s; that of a key by R.
+- the score of a quantile q = p/s by R max(p, s - p), under replace by R s; of a top key by R.
 
 Proofs: docs/proofs/selection.md; tests compare each sensitivity with all small tables.
 """

@@ -146,7 +146,7 @@ def guarantee_of(mechanism: Releasable) -> Guarantee:
 
 
 def epsilon_at(found: Guarantee, delta: Fraction) -> Fraction:
-    r"""epsilon at ``delta``: from the exact curve or, if that has too many shifts, from zCDP."""
+    r"""Bound epsilon at ``delta``, exactly or, if that needs too many shifts, by zCDP."""
     try:
         return Fraction(found.epsilon(delta).upper)
     except NotDerived:

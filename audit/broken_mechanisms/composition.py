@@ -87,14 +87,12 @@ r"""Streams that differ in the first of four events, which is in every sum and o
 
 
 def prefix_sums(stream: Sequence[int], n: int, rng: np.random.Generator, *, scale: int) -> Integers:
-    r"""The sums of the first 1, 2, 3 and 4 events: each costs 1/scale, and all contain the first
-    event.
-    """
+    r"""Noisy sums of the first 1, 2, 3 and 4 events: each costs 1/scale and contains event 1."""
     return np.cumsum(stream) + laplace(scale, (n, 4), rng)
 
 
 def tree(stream: Sequence[int], n: int, rng: np.random.Generator, *, scale: int) -> Integers:
-    r"""The sums of the first 1, 2 and 4 of four events (the left nodes of the three levels): each
+    r"""Noisy sums of the first 1, 2 and 4 of four events (the left nodes of three levels): each
     level costs 1/scale.
     """
     return np.cumsum(stream)[[0, 1, 3]] + laplace(scale, (n, 3), rng)
@@ -169,12 +167,12 @@ _USERS: Final = ([1, 0], [1, 0, 1])
 
 
 def noisy_size(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The number of records and their sum, each at epsilon = 1/2: scale 2."""
+    r"""Noisy number of records and noisy sum, each at epsilon = 1/2."""
     return np.array([len(bits), sum(bits)]) + laplace(2, (n, 2), rng)
 
 
 def exact_size(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The exact number of records, and their sum at epsilon = 1."""
+    r"""The exact number of records, and a noisy sum: epsilon = 1."""
     size = np.full(n, len(bits), dtype=np.int64)
     return np.column_stack((size, sum(bits) + laplace(1, n, rng)))
 

@@ -55,7 +55,7 @@ class _Nameless(TyperCommand):
         show_box(Panel(rows, title=title, title_align="left", border_style="dim"))
 
     def get_usage(self, ctx: Any) -> Any:
-        # The name of the command itself is empty: between the two spaces.
+        # The name of the command is empty, which leaves two spaces.
         return super().get_usage(ctx).replace("  ", " ")
 
 

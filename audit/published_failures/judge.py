@@ -1,8 +1,8 @@
 r"""Audit entries of the corpus in their environments, and compare with the expected verdicts.
 
-The expected verdict of a failure is that its claim is refuted, with a lower bound that does not
-exceed the true epsilon; that of a twin is that its claim is not refuted. A package that computes
-its own claim must compute the one in the entry.
+The claim of a failure must be refuted, with a lower bound that does not exceed the true epsilon;
+the claim of a twin must not be refuted. A package that computes its own claim must compute the one
+in the entry.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""Replay: the same random tape on both neighbours, including deliberately changed tapes.
+r"""Replay: equal random draws on both neighbours, also with some draws set to extremes.
 
 A target is run on both datasets with every draw read from one tape (``audit.replay.tape``,
 ``audit.replay.rng_hooks``). Ordinary tapes show the effect of the data on the outputs; then each

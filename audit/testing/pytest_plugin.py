@@ -120,7 +120,7 @@ class AuditBudget:
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    r"""The state of a test run; on a worker of pytest-xdist, of the worker's part."""
+    r"""The state of a test run, or of the part of it on a pytest-xdist worker."""
 
     alpha: Fraction
     effort: str

@@ -1,1 +1,1 @@
-r"""Audit of model training: by canaries of one run, or a single training step in detail."""
+r"""Audits of model training: canaries in one run, or one training step in detail."""

@@ -94,7 +94,7 @@ def lead(view: Any) -> int:
 
 
 def second(view: Any) -> int:
-    r"""The difference in the second phase, which lacks the client; ``ABSENT`` if not released."""
+    r"""Like :func:`lead` in phase 2, without the watched client; ``ABSENT`` if not released."""
     held = [int(each) for each in view[ARMS : 2 * ARMS]]
     return ABSENT if ABSENT in held else held[0] - held[1]
 

@@ -218,7 +218,7 @@ def knows(algorithm: str) -> bool:
 
 
 def required_assumptions(document: Mapping[str, Any]) -> tuple[str, ...]:
-    r"""The assumptions that a certificate must contain, in addition to that on the noise source.
+    r"""The assumptions that a certificate must contain, besides the one on the noise source.
 
     Two of them cannot be verified from the text: that the parts are complete, and that the releases
     are those of the run.
@@ -267,7 +267,7 @@ def _complaints(top: Mapping[str, Any], stated: list[str]) -> Iterator[tuple[str
     required = required_assumptions({**top, "assumptions": stated})
     found = [f"missing: {needed}" for needed in required if needed not in stated]
     found += [
-        f"does not match the parts, which imply: {users}"
+        f"does not follow from the parts: {users}"
         for users in (NEW, _RETURNING)
         if users in stated and users not in required
     ]

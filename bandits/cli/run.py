@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def _played(experiment: Experiment, worlds: Worlds, workers: int, state: Path | None) -> list[Cell]:
-    # Plays the cells that are missing in the state file, and stores them there.
+    # Plays the runs that are missing in the state file, and stores them there.
     from bandits.experiments.runner import resume, run_cells
 
     stored = nullcontext() if state is None else resume(state, experiment, worlds)
@@ -148,7 +148,7 @@ class ExperimentOptions:
     super_arm: str | None = _what("K", "The size of a super arm. (default: the preset's)")
     release: str | None = _how(
         "WORD",
-        "The method by which cucb-dp releases sums: tree, doubling or factorisation. (default: "
+        "How cucb-dp and cucb-dp2 release sums: tree, doubling or factorisation. (default: "
         "doubling, tree with --radius paper)",
     )
     visits: str | None = _how(

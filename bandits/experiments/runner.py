@@ -60,7 +60,7 @@ def run_cells(
     store: Callable[[Cell], None] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Cell]:
-    r"""Play all cells in the order of ``experiment.tasks()``; ``done`` are the first cells.
+    r"""Play all cells in the order of ``experiment.tasks()``, from the end of ``done`` on.
 
     ``jobs`` is the number of processes (-1: one per core), run by joblib if it is not 1. ``store``
     is called with each new cell, in order, and ``progress`` with the number of finished cells.
@@ -126,7 +126,7 @@ def _cell_of(task: Task, run: Run) -> Cell:
 def play_tasks(
     experiment: Experiment, worlds: Sequence[Environment], tasks: Sequence[Task]
 ) -> list[Run]:
-    r"""Play cells of one combinatorial algorithm and epsilon; results equal :func:`play_task`."""
+    r"""Play ``tasks`` of one combinatorial algorithm and epsilon, as :func:`play_task` does."""
     bits = [world for world in worlds if isinstance(world, BitWorld)]
     policy = experiment.policy(tasks[0].algorithm, tasks[0].epsilon, bits[0].arms, bits[0].of)
     assert isinstance(policy, Cucb)  # noqa: S101  # its worlds are combinatorial
@@ -191,7 +191,7 @@ def resume(path: str | Path, experiment: Experiment, worlds: Worlds) -> Iterator
         file.resume(SCHEMA, _json(header), begun, taken)
         tasks = [cell.task for cell in state.cells]
         if tasks != [task for task, _ in zip(experiment.tasks(), tasks, strict=False)]:
-            raise InvalidParameter("resume", str(place), "has cells in another order")
+            raise InvalidParameter("resume", str(place), "has runs in another order")
         yield state
 
 
@@ -237,6 +237,6 @@ def _cell_in(path: Path, number: int, payload: bytes) -> Cell:
         if not all(type(value) is float for value in (*cell.regret, cell.mean_bits_per_user)):
             raise TypeError("a mean that is not a float")
     except (KeyError, TypeError, ValueError, RecursionError) as wrong:
-        reason = f"contains invalid data ({wrong}) in cell {number}"
+        reason = f"contains invalid data ({wrong}) in run {number}"
         raise InvalidParameter("resume", str(path), reason) from None
     return cell

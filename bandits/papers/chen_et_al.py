@@ -39,7 +39,7 @@ _csb = partial(Claim, "CSB", erratum="7")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Yield the rows for this paper, which are computed on request."""
+    r"""Yield the table rows of this paper, computed on request."""
     for e in [Fraction(1)] if quick else [Fraction(1, 2), Fraction(1), Fraction(10)]:
         for K in (2,) if quick else (1, 2, 8):
             yield _local("Theorem 1 (Algorithm 1)", e, K, K)
@@ -63,7 +63,7 @@ def csb_tree_levels(horizon: int) -> int:
 
 
 def _tree_scale(T: int, mass: int, e: Fraction) -> Enclosure:
-    # In Lemma 1 each node has Laplace noise of scale ||X||_1 log2(T)/epsilon; Algorithm 3: mass 2K.
+    # Lemma 1: each node has Laplace noise of scale mass log2(T)/epsilon; in Algorithm 3 mass is 2K.
     if T.bit_count() == 1:
         return Enclosure.exactly(mass * (T.bit_length() - 1) / e)
     return narrow(lambda: ball(mass / e) * ball(T).log() / ball(2).log(), WIDTH_BITS)

@@ -41,7 +41,7 @@ _scalars = partial(Claim, "LZJ", erratum="4")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Yield the rows for this paper, which are computed on request."""
+    r"""Yield the table rows of this paper, computed on request."""
     texts = [("1", "1e-6"), ("10", "1/4"), ("10", "1e-6")]
     if not quick:
         texts += [("1/10", "1e-6"), ("1/2", "1e-3"), ("2", "1e-6"), ("5", "1/4")]

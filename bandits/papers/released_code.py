@@ -27,7 +27,7 @@ _cz = partial(Claim, "CZ")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Yield the rows for the samplers, which are computed on request."""
+    r"""Yield the table rows on samplers, each computed on request."""
     n, e, g = 1024, Fraction(1, 2), 16
     yield _recipe(n, e, g)
     yield _shares(n, e, g, "8")

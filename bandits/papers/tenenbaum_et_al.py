@@ -35,7 +35,7 @@ _tkms = partial(Claim, "TKMS", erratum="5")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Yield the rows for this paper, which are computed on request."""
+    r"""Yield the table rows of this paper, computed on request."""
     points = [(1, "0.5"), (10**4, "0.5")]
     if not quick:
         points += [(100, "0.1"), (100, "0.9"), (1000, "0.5"), (10**5, "0.9")]

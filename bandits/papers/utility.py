@@ -41,7 +41,7 @@ _cz = partial(Claim, "CZ")
 
 
 def rows(*, quick: bool) -> Iterator[LaterRow]:
-    r"""Yield the rows for these statements, which are computed on request."""
+    r"""Yield the table rows on utility theorems, computed on request."""
     chances = (_RARE,) if quick else (_TENTH, _RARE)
     half = Fraction(1, 2)
     yield from _tails(chances, quick=quick)
@@ -217,7 +217,7 @@ def _pulls(last: int) -> Found:
     "uniform play has regret {uniform:.0f} here",
 )
 def _regret(theorem: str, epsilon: Fraction) -> Found:
-    # sigma^2 of the noise of Algorithm 3, with m equal to its number of noise bits.
+    # sigma^2 of the noise of TKMS Algorithm 3; m is its number of noise bits.
     m = tkms_bits(1, epsilon, _RARE).trials
     squared = Fraction(m, 4)
 

@@ -314,7 +314,7 @@ class PhasedElimination(Policy[PhasedState]):
         return int(_first(self.model.actions.dimension) * 2 ** (phase - 1))
 
     def users(self, phase: int, horizon: int) -> int:
-        r"""The number of clients that jointly observe phase l = ``phase``."""
+        r"""The number of clients that play in phase l = ``phase``."""
         match self.clients:
             case "growing":
                 return _clients(self.alpha, phase)

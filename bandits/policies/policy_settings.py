@@ -39,7 +39,7 @@ class RunParameters:
     its schedule and the printed one with others (``confidence_radii.PaperRadius``).
     ``max_visits`` is the largest number of visits of each of ``users`` users (None: unlimited), and
     ``deployment`` plans for dropouts. For linear algorithms, ``calibration`` sets the noise and
-    ``alpha`` the growth of the number of clients. ``release`` is the release method of cucb-dp.
+    ``alpha`` the growth of the number of clients. ``release`` is for cucb-dp and cucb-dp2.
     """
 
     horizon: Whole = Whole()

@@ -296,8 +296,8 @@ def _of_bits(
 ) -> Policy[Any]:
     if algorithm.entry.name == "vb-sdp-ae":
         return ShuffleElimination(privatizer=privatizer, radius=setting.radius)
-    # In the bound of Theorem 3.1 noise contributes 512 sigma^2/m and rewards 128: both are equal
-    # for m = 4 sigma^2, the number of random bits that protect a single user.
+    # In Theorem 3.1 of TKMS noise contributes 512 sigma^2/m and rewards 128: both are equal for
+    # m = 4 sigma^2, the number of random bits that protect a single user.
     alone = cast(BinaryShuffle, privatizer.protocol(1)).planned_noise.trials
     users = int(alone if algorithm.value is None else algorithm.value)
     batch = users if most is None else min(users, most)
@@ -325,7 +325,7 @@ def _privatizer(algorithm: Algorithm, setting: Setting) -> Privatizer:
     return SumPrivatizer(
         trust=cast(Trust, trust),
         epsilon=setting.epsilon,
-        # Theorem 3 takes q = 1/(2T) both for the sum and for the relaxed aggregation.
+        # Theorem 3 of CZ: the sum and the aggregation each fail with q = 1/(2T).
         failure=setting.failure / (2 if trust == "shuffled-pure" else 1),
         scaling=default if algorithm.value is None else algorithm.value,
         parameters=setting.radius,
@@ -372,9 +372,7 @@ def own_policy(
     except Exception as error:
         raise code.failed(error, Path()) from error
     if not isinstance(made, Policy):
-        raise code.refused(
-            f"{name} is a {type(made).__name__}, but must be or return a bandits.Policy"
-        )
+        raise code.refused(f"{name}() is a {type(made).__name__}, but must be a bandits.Policy")
     return made
 
 

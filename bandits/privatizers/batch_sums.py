@@ -1,7 +1,7 @@
 r"""Sums of rewards by protocols calibrated for an epsilon, for users who do not return.
 
 The module has all trust models of Chowdhury and Zhou (Theorems 1 to 6), shuffled bits (Algorithm 3
-of Tenenbaum, Kaplan, Mansour and Stemmer), and a certified pure shuffle with covers. Sums of
+of Tenenbaum, Kaplan, Mansour and Stemmer), and the certified ``PureShuffle``. Sums of
 ``dpcore.protocols.run_protocol.run``, message by message, have the same law; tests compare the two.
 """
 

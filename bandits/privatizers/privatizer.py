@@ -316,7 +316,7 @@ class Privatizer(Releasing[int]):
     def missed(self, pulls: int) -> Fraction:
         r"""An upper bound on the probability that the noise of a batch deviates from :meth:`noise`.
 
-        It is 0 except for a :class:`PureShuffle`, whose covers replace rewards.
+        It is 0 except for a :class:`PureShuffle`, which may replace rewards.
         """
         protocol = self._of(pulls)
         if not isinstance(protocol, PureShuffle):

@@ -106,7 +106,7 @@ class AveragePrivatizer(Releasing[Averages]):
     def encoding(self, size: Averages) -> Encoding:
         wide = self.bound
         if self._paper_bits:
-            # Algorithm 2 encodes each coordinate on the range of the norm, B sqrt s.
+            # LZJ Algorithm 2 encodes coordinates on the range of the norm, B sqrt s.
             wide *= math.isqrt(size.coordinates - 1) + 1
         return Encoding(precision=self._steps(size), low=-wide, high=wide)
 
@@ -341,7 +341,7 @@ def _enough(epsilon: Fraction, delta: Fraction, s: int) -> int:
 
 @lru_cache(maxsize=1 << 10)
 def _as_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> Fraction:
-    # The number of fair bits per squared step with the variance of real Gaussian noise.
+    # Fair bits with the variance of real Gaussian noise: their number, divided by g^2.
     return 4 * Fraction(real_gaussian_ratio(epsilon, delta).upper) ** 2 * s
 
 

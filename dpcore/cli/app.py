@@ -64,8 +64,8 @@ _SYNONYMS: Final = {
 
 
 class _Commands(TyperGroup):
-    # The commands of this file, and those of every installed package that registers one. The
-    # types are typer's own, which it does not export under a public name.
+    # The commands of this file, and those of every installed package that registers one.
+    # Parameters are Any, because typer exports no public names for the types.
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*super().list_commands(ctx), *sorted(_registered())]
@@ -267,7 +267,7 @@ def run(arguments: Sequence[str]) -> int:
 
     0: success; 2: the command line or a parameter is invalid, or the output could not be written
     (one line on stderr says which); 70: a bug in dpcore; 130: Ctrl-C; 141: the reader of the output
-    closed the pipe. Other codes are specific to the command; code 1 is always a result of it.
+    closed the pipe. Other codes are specific to the command; 1 is always a negative answer.
     ``--debug`` anywhere before ``--`` shows tracebacks; ``help COMMAND`` is ``COMMAND --help``.
     """
     arguments = list(arguments)

@@ -2,7 +2,7 @@ r"""Running sums by the square-root factorisation: correlated noise, released ex
 
 The matrix A of prefix sums is R R, where R is lower triangular and Toeplitz with first column r_k =
 binom(2k, k)/4^k. The Toeplitz matrix C of the integers c_k = max(1, floor(g r_k)) approximates g R,
-where g is the ``grid``. The noisy numbers are y = C x + z with fresh integer noise z, and the
+where g is the ``grid``. The noisy numbers are y = C x + z, x the stream, z integer noise; the
 release is a function of y: A C^-1 y = A x + A C^-1 z, rounded to 1/g. A x is a multiple of 1/g, so
 the value is exactly the sum plus the rounded noise. Henzinger, Upadhyay and Upadhyay, "Almost Tight
 Error Bounds on Differentially Private Continual Counting" (2023); Fichtenberger, Henzinger and

@@ -92,7 +92,7 @@ def below(bound: int, count: int, rng: Rng) -> Integers:
 
 
 def subset(wanted: int, size: int, rng: Rng) -> Flags:
-    r"""Draw a uniform set of ``wanted`` < ``size`` positions: those of the smallest random keys.
+    r"""Draw a uniform set of ``wanted`` < ``size`` positions, by the smallest random keys.
 
     The keys are drawn again if the next larger key is equal to one in the set.
     """

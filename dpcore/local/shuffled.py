@@ -18,7 +18,7 @@ from dpcore.sampling.rng import SYSTEM, Rng, permutation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffledReports:
-    r"""The reports of at least ``users`` users by ``report``, one each, in a uniform random order.
+    r"""Reports drawn by ``report`` for ``users`` or more users, one each, in uniform random order.
 
     ``users`` counts those who follow the protocol, including the protected user: only their reports
     hide one another.
@@ -51,8 +51,8 @@ class ShuffledReports:
     def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> Reports:
         r"""Draw the reports of all users' values and shuffle them; ``report.estimate`` reads them.
 
-        Raises :class:`InvalidParameter` for fewer than ``users`` values, and in the same
-        cases as :meth:`LocalReport.report`.
+        Raises :class:`InvalidParameter` for fewer than ``users`` values, and the errors of
+        :meth:`LocalReport.report`.
         """
         if np.size(value) < self.users:
             reason = f"must have the values of at least {self.users} users"

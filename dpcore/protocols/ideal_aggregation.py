@@ -37,7 +37,7 @@ class Aggregation(Protocol):
     def total(
         self, messages: Mapping[str, Integers], vanish: Mapping[str, Step] = ..., *, rng: Rng = ...
     ) -> Total:
-        r"""Return the sum mod m of the messages of users who do not drop out before their input."""
+        r"""Return the sum mod m over the users who do not drop out before the input step."""
         ...
 
 

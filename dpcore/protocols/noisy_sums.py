@@ -299,7 +299,7 @@ class CentralSum(_Whole):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffledPure(_Shared):
-    r"""Sum with pure privacy over an aggregation that is approximated by shuffling (Theorem 3).
+    r"""Sum with pure privacy over an aggregation approximated by shuffling (CZ, Theorem 3).
 
     It is :class:`AggregatedSum` with PolyaDifference shares, except that the server sees more than
     the sum: an (epsilon_hat, q_hat)-relaxed aggregation adds 2 epsilon_hat to epsilon. That

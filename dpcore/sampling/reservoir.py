@@ -22,7 +22,7 @@ _BLOCK: Final = 1 << 15
 
 
 class Reservoir(list[int]):
-    r"""A list of single values (``pop`` is atomic), and blocks for small batches."""
+    r"""Drawn noise: a list of values (``pop`` is atomic), and blocks for batches."""
 
     __slots__ = ("__weakref__", "_blocks")
     __hash__ = object.__hash__  # type: ignore[assignment]  # identity: the fork registry holds it

@@ -159,15 +159,15 @@ class AggregationServer(_SingleUse):
         return self._step("close_keys", masked_server.close_keys)
 
     def close_shares(self) -> Outbox:
-        r"""End step 2: :func:`dpcore.secure_aggregation.server.close_shares`."""
+        r"""End step 2 (``server.close_shares``)."""
         return self._step("close_shares", masked_server.close_shares)
 
     def close_inputs(self) -> Outbox:
-        r"""End step 3: :func:`dpcore.secure_aggregation.server.close_inputs`."""
+        r"""End step 3 (``server.close_inputs``)."""
         return self._step("close_inputs", masked_server.close_inputs)
 
     def finish(self) -> Total:
-        r"""End step 4: :func:`dpcore.secure_aggregation.server.finish`."""
+        r"""End step 4 (``server.finish``)."""
 
         def total_twice(at: masked_server.Unmasking) -> tuple[Total, Total]:
             total = masked_server.finish(at)

@@ -12,7 +12,7 @@ the sensitivity of a score, and exp(-epsilon g_i/Delta) for monotonic scores.
   coins until one shows heads. It is epsilon-DP, and epsilon^2/8-zCDP (Cesar and Rogers 2021: its
   privacy loss has range epsilon).
 
-A coin compares a uniform number with an exponential, in floats with a certified error; if floats
+A coin compares a uniform with its probability, in floats with a certified error; if floats
 cannot decide, interval arithmetic does, so the law is exact. Proofs: docs/proofs/selection.md.
 """
 

@@ -337,7 +337,7 @@ def test_a_policy_is_named_by_file_or_module(rest: str) -> None:
         ("mine.py:Bare", r"without privatizer: give each a default, .*policy = Bare\("),
         ("mine.py:Annotated", "without privatizer: give each a default"),
         ("mine.py:policy,epsilon=1", "epsilon"),
-        ("builtins:dict", "must be or return a bandits.Policy"),
+        ("builtins:dict", "must be a bandits.Policy"),
     ],
 )
 @pytest.mark.usefixtures("mine")

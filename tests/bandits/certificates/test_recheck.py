@@ -305,7 +305,7 @@ REASONS = {
     "a law listed more than once": "must not repeat a law; add its rounds instead",
     "a part twice": "must not repeat a part",
     "a release twice": "is listed twice",
-    "users assumed both new and returning": "does not match the parts, which imply: users are new",
+    "users assumed both new and returning": "does not follow from the parts: users are new",
     "releases and rounds of releases": "must all be releases, or all be rounds of releases",
     "two relations": "must all have one relation: guarantees of different scopes do not compose",
 }

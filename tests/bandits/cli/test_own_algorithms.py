@@ -79,7 +79,7 @@ def test_a_state_file_is_bound_to_the_source_of_its_policies(bandit: Bandit, fol
         ("lost.py:Policy", "there is no file lost.py"),
         ("others.py:ready", "must have a parameter epsilon"),
         ("others.py:needs", "cannot be created without words"),
-        ("others.py:wrong", "is a Fraction, but must be or return a bandits.Policy"),
+        ("others.py:wrong", "is a Fraction, but must be a bandits.Policy"),
         ("others.py:refuses", "returns no policy"),
         ("own.py:Halving,own.py:Halving", "must not have duplicates"),
     ],

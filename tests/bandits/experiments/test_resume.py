@@ -264,7 +264,7 @@ def test_cells_in_another_order_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
     with resume(path, SMALL, WORLDS) as state:
         state.append(cells_of(SMALL)[1])
-    refused(path, "has cells in another order")
+    refused(path, "has runs in another order")
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_cells_in_another_order_are_refused(tmp_path: Path) -> None:
 def test_a_record_without_a_cell_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     path = begun(tmp_path / "state")
     write(path, *records(path), _json({**cells_of(SMALL)[0].to_json(), **change}))
-    refused(path, "contains invalid data .* in cell 1")
+    refused(path, "contains invalid data .* in run 1")
 
 
 @pytest.mark.parametrize("header", [b"{", b"7", b"[" * 100_000])
