@@ -11,11 +11,14 @@ import threading
 import warnings
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from dpcore import DiscreteGaussian, DiscreteLaplace, SystemRng, forks, noise
+from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import precision
 from dpcore.sampling import reservoir, rng
+from dpcore.sampling.reservoir import Reservoir
 from dpcore.sampling.rng import _LOCAL, _ForkSafe
 from tests.day_and_nightly import by_day, effort
 from tests.support.run_command import python
@@ -23,6 +26,7 @@ from tests.support.run_command import python
 BLOCK_WORDS = rng._BLOCK_WORDS
 
 
+Draw = Callable[[int], Integers]
 Fork = Callable[[], int]
 
 
@@ -209,6 +213,50 @@ def test_a_forget_function_that_raises_is_called_again_at_the_next_draw() -> Non
         signal.signal(signal.SIGINT, before)
     assert child.pop() == 3
     assert not set(child) & set(act())
+
+
+def drawn_across_a_fork(act: Callable[[Reservoir, Draw], list[int]], fork: Fork) -> set[int]:
+    r"""Return common values of a parent and a child forked during the draw of a reservoir."""
+    reader, writer = os.pipe()
+    forked: list[int] = []
+
+    def draw(count: int) -> Integers:
+        words = SystemRng().words(count).view(np.int64)
+        if not forked:  # as by a signal handler that interrupts the draw
+            forked.append(fork())
+        return words
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        values = act(Reservoir(), draw)
+    if forked[0] == 0:
+        try:
+            os.write(writer, json.dumps(values).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as answer:
+        child = json.loads(answer.read())
+    os.waitpid(forked[0], 0)
+    return set(values) & set(child)
+
+
+REFILLS: dict[str, Callable[[Reservoir, Draw], list[int]]] = {
+    "one": lambda kept, draw: [kept.one(draw), *(kept.pop() for _ in range(20))],
+    "many": lambda kept, draw: [each for _ in range(5) for each in kept.many(4, draw).tolist()],
+}
+
+
+@pytest.mark.parametrize("fork", [os.fork, native_fork])
+@pytest.mark.parametrize("name", REFILLS)
+def test_a_fork_during_a_draw_stores_no_values_in_both_processes(
+    name: str, fork: Fork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert drawn_across_a_fork(REFILLS[name], fork) == set()
+    monkeypatch.setattr(Reservoir, "_is", lambda *_given: True)
+    # A later call sees a fork without hooks, and discards the values that are still stored.
+    common = drawn_across_a_fork(REFILLS[name], fork)
+    assert len(common) >= (4 if fork is native_fork else 20)
 
 
 def test_a_stream_discarded_during_a_draw_returns_nothing() -> None:
