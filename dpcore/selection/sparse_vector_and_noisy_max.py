@@ -113,7 +113,7 @@ class AboveThreshold:
         True
         """
         of_threshold, of_answer = (DiscreteLaplace(scale=scale) for scale in self.scales)
-        held = _NoisyBar(self.threshold + of_threshold.sample(rng=rng))
+        held = _NoisyBar(lambda: self.threshold + of_threshold.sample(rng=rng))
         left = self.count
         for answer in answers:
             noisy = integer("answer", answer) + of_answer.sample(rng=rng)
@@ -189,6 +189,10 @@ class _NoisyBar(OwnedState):
     __slots__ = ()
 
     _one: ClassVar[str] = "a second stream with this threshold would exceed its count"
+
+    def __init__(self, draw: Callable[[], int]) -> None:
+        super().__init__(None)  # before the draw, in which a signal handler may fork
+        self._state = draw()
 
     def height(self) -> int:
         if self._gone():

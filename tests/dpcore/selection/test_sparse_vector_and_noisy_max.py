@@ -15,7 +15,7 @@ from mpmath import mpf
 
 from accounting import guarantee
 from accounting.guarantees.stated_guarantees import PureBound
-from dpcore import SeededRng
+from dpcore import SeededRng, forks
 from dpcore.errors import InvalidParameter
 from dpcore.selection import (
     AboveThreshold,
@@ -24,7 +24,7 @@ from dpcore.selection import (
     Selection,
     sparse_vector_and_noisy_max,
 )
-from dpcore.selection.sparse_vector_and_noisy_max import MOST_GAP
+from dpcore.selection.sparse_vector_and_noisy_max import MOST_GAP, _NoisyBar
 from tests.alpha_budget import buy_alpha
 from tests.dpcore.test_forks import in_child
 from tests.support.audit.laws import rows
@@ -394,3 +394,25 @@ def test_a_stream_that_has_begun_ends_in_a_forked_process() -> None:
 
     assert in_child(reported) == [1]
     assert next(begun) is True
+
+
+def test_a_stream_that_is_forked_while_its_threshold_is_drawn_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As in the child of a fork by a signal handler: the hooks have already run.
+    above = AboveThreshold(epsilon=1, sensitivity=1, threshold=0)
+
+    class Forked:
+        def __init__(self, **_scale: Fraction) -> None:
+            pass
+
+        def sample(self, *, rng: Any) -> int:
+            del rng
+            for reference in forks._REGISTERED.copy():
+                if isinstance(kept := reference(), _NoisyBar):
+                    kept.forget()
+            return 0
+
+    monkeypatch.setattr(sparse_vector_and_noisy_max, "DiscreteLaplace", Forked)
+    with pytest.raises(InvalidParameter, match="forked: start another"):
+        next(above.stream([1]))
