@@ -302,12 +302,16 @@ def without_address(text: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def number_name(dtype: np.dtype[Any]) -> str:
-    r"""The name of a type of numbers, which numpy computes for each value.
+def _number_text(dtype: np.dtype[Any]) -> str:
+    return str(dtype)
 
-    It is only for numbers: two types of records may be equal and have different names.
+
+def type_text(dtype: np.dtype[Any]) -> str:
+    r"""The text of a type, which numpy computes anew for each value.
+
+    It is kept for numbers only: two types of records may be equal and have different texts.
     """
-    return dtype.name
+    return _number_text(dtype) if dtype.kind in "biufc" else str(dtype)
 
 
 def type_text(dtype: np.dtype[Any]) -> str:
@@ -317,7 +321,7 @@ def type_text(dtype: np.dtype[Any]) -> str:
 
 def _scalar(value: Any, objects: list[Hashable]) -> str:
     kind = value.dtype.kind
-    name = number_name(value.dtype) if kind in "biufc" else TEXTS.get(kind, value.dtype.name)
+    name = type_text(value.dtype) if kind in "biufc" else TEXTS.get(kind, value.dtype.name)
     if kind in "mM":
         return f"np.{name}({value!s})"
     item = value.item()
