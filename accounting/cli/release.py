@@ -12,13 +12,22 @@ import typer
 
 from accounting.cli import answers
 from accounting.cli.composition_options import read_names, relation_option, whole
-from dpcore.cli.options import AsJson, argument, command_group, flag, named, option, with_fields
+from dpcore.cli.options import (
+    AsJson,
+    argument,
+    command_group,
+    flag,
+    named,
+    option,
+    share,
+    with_fields,
+)
 from dpcore.cli.progress import progress_bar
 from dpcore.cli.terminal import fact, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.enclosure import round_down, round_up
-from dpcore.numbers.parameter import rational, write_rational
+from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import down, exactly, up
 from dpcore.sampling.rng import SYSTEM, SeededRng
 
@@ -82,7 +91,9 @@ class ReleaseOptions:
         "FILE",
         "File of users to charge, one name per line; under add-remove, list all invited users.",
     )
-    confidence: str = option("LEVEL", "The confidence of intervals.", default="0.95")
+    confidence: str = option(
+        "LEVEL", "The confidence of intervals, e.g. 0.9 or 90%.", default="0.95"
+    )
     seed: str | None = option("N", "Seed: equal seeds give equal noise, which is NOT PRIVATE.")
     dry_run: bool = flag("Read only the header, and print the noise and the cost.", "--dry-run")
 
@@ -273,7 +284,7 @@ def _run(file: str, options: ReleaseOptions, *, as_json: bool, dry: bool) -> Non
                     ledger=book,
                     batch=options.batch,
                     users=users,
-                    confidence=rational("--confidence", options.confidence),
+                    confidence=share("--confidence", options.confidence),
                     rng=rng,
                 )
             if found.receipt is not None:

@@ -120,6 +120,8 @@ def test_a_note_says_how_many_rows_of_a_user_are_counted(shell: Shell) -> None:
     ten = one.replace("1 row", "10 rows").replace(" is ", " are ")
     for asked in (("sum", *NUMBERS), ("mean", *NUMBERS), ("quantile", *NUMBERS), ("top", *column)):
         assert shell(*asked, *PRECISE, "--json").json["note"].startswith(ten), asked
+    found = shell("count", "--epsilon", "1", "--confidence", "90%", "--json").json
+    assert found["confidence"] == 0.9
     plan = ("plan sum", *NUMBERS, "--epsilon", "1")
     assert "discrete-laplace:scale=32, in steps of 0.25\n" in shell(*plan).out
     assert "steps" not in shell("plan count", "--epsilon", "1").out
@@ -223,6 +225,7 @@ def test_a_seed_repeats_and_says_that_it_is_not_private(shell: Shell) -> None:
         ("count --epsilon 1 --rows-per-user 0", "--rows-per-user = 0"),
         ("count --epsilon 1 --batch x", "--batch = x: is valid only with a ledger"),
         ("count --epsilon 1 --confidence 1", "--confidence = 1"),
+        ("count --epsilon 1 --confidence 95", "--confidence = 95: must lie between 0% and 100%"),
         ("sum --column city --clip 0 8 --rho 1", "row 1, column city = a"),
         ("sum --column no --clip 0 8 --rho 1", "--column = no: is not a column"),
         ("sum --column amount --clip 8 0 --rho 1", "--clip = 8 0"),
