@@ -216,7 +216,7 @@ def pairs_of(
     if not given:
         if isinstance(subject, Catalogued):
             return (subject.subject.pair,)
-        raise InvalidParameter("pair", ABSENT, "must be given: two datasets, such as (0, 1)")
+        raise InvalidParameter("pair", ABSENT, "must be given: two datasets, such as 0 and 1")
     found = read_pairs(given[0], [pair] if pairs is None else pairs)
     for each in found:
         if relation is not None:

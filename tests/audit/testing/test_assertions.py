@@ -132,7 +132,7 @@ def raises(value: int) -> int:
         (kept, {"pairs": (0, 1)}, "pairs = [0, 1]: must be a list of pairs, e.g. [(0, 1)]"),
         (kept, {"pair": [0, 1, 2]}, "pair = [0, 1, 2]: must be two datasets, e.g. (0, 1)"),
         (kept, {"pair": (0, 1), "pairs": [(0, 1)]}, "pairs: is given together with pair"),
-        (kept, {}, "pair: must be given: two datasets, such as (0, 1)"),
+        (kept, {}, "pair: must be given: two datasets, such as 0 and 1"),
         (raises, {"pair": (0, 1)}, "raises: raised KeyError: 'age' at test_assertions.py:"),
     ],
 )
