@@ -56,7 +56,7 @@ def main(arguments):
         document = json.loads(text)
         schema = document["schema"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        print(f"not a certificate: {error!r}", file=sys.stderr)
+        print(f"not a certificate: {type(error).__name__}: {str(error)[:80]}", file=sys.stderr)
         return 2
     if schema != sys.modules["accounting.certificates.canonical_text"].SCHEMA:
         print(f"not a certificate that this file reads: {schema!r}", file=sys.stderr)

@@ -236,3 +236,13 @@ def test_an_estimated_claim_is_refused_by_the_second_kernel(alone: Path) -> None
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": "other/1"}'])
 def test_a_file_that_is_not_a_certificate_gives_exit_code_2(alone: Path, text: str) -> None:
     assert run_alone(alone, text)[0] == 2
+
+
+def test_a_file_of_another_encoding_is_reported_in_one_short_line(alone: Path) -> None:
+    file = alone.parent / "latin.json"
+    file.write_bytes(b'{"schema": "' + b"x" * 5000 + b'\xe9"}')
+    command = [sys.executable, "-I", "-S", str(alone), str(file)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr.startswith("not a certificate: UnicodeDecodeError")
+    assert len(found.stderr) < 200
