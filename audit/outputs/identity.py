@@ -314,11 +314,6 @@ def type_text(dtype: np.dtype[Any]) -> str:
     return _number_text(dtype) if dtype.kind in "biufc" else str(dtype)
 
 
-def type_text(dtype: np.dtype[Any]) -> str:
-    r"""The text of a type; that of a native type of numbers is its name."""
-    return number_name(dtype) if dtype.kind in "biufc" and dtype.isnative else str(dtype)
-
-
 def _scalar(value: Any, objects: list[Hashable]) -> str:
     kind = value.dtype.kind
     name = type_text(value.dtype) if kind in "biufc" else TEXTS.get(kind, value.dtype.name)
