@@ -61,8 +61,7 @@ _NO_LOSS: Final = Fraction(1, 10**9)  # a smaller epsilon is treated as this one
 _NO_MASS: Final = Fraction(1, 10**300)  # a smaller delta is treated as this one
 _SPARED: Final = 0.25  # the share of the width for rare losses that are counted as infinite
 _LEAST_SPARE: Final = 1e-306  # floats do not represent smaller masses well
-_MOST_CUTS: Final = 64  # the largest number of cuts while the saddle point estimates that delta
-_CUTS: Final = 4  # the largest number of cuts for a delta that is not known beforehand
+_CUTS: Final = 8  # the largest number of cuts for a delta that is not known beforehand
 _SEEN: Final = 0.01  # the relative width to which that delta is estimated
 _LESS: Final = 2.0**-8  # a delta below this fraction of the guess needs another cut
 _FAR_BELOW: Final = 3.0  # the nats by which a saddle point may overestimate delta
@@ -119,15 +118,16 @@ class ContourIntegral:
             raise InvalidParameter("epsilon", epsilon, "must be >= 0")
         wanted, near = _width(relative), float(min(exact, _FAR))
         with precision(PRECISION), one_thread():
-            guess, slope = 1.0, 0.0
+            guess, most, slope = 1.0, 1.0, 0.0
             if not self.side:
                 return self._delta(exact, wanted, guess, slope)[0]
-            for _ in range(_MOST_CUTS):
-                before, rest = guess, saddle_at_epsilon(near, self._cut(guess, wanted).parts)
-                # The losses that were cut may determine a smaller delta.
-                guess = min(max(math.exp(rest.log_delta), _SPARED * wanted * guess), guess)
-                if not guess < _LESS * before:
+            for _ in range(_CUTS):
+                rest = saddle_at_epsilon(near, self._cut(most, wanted).parts)
+                guess, hidden = math.exp(rest.log_delta), _SPARED * wanted * most
+                if guess >= hidden:
                     break
+                # The losses that were cut may determine delta: fewer and fewer are cut.
+                most *= hidden
             for _ in range(_CUTS):
                 before = guess
                 rough, line = max(wanted, _SEEN), self._cut(guess, wanted)
