@@ -48,7 +48,7 @@ from accounting.privacy_curves.connect_the_dots import (
 from accounting.privacy_curves.dominating_pairs import DominatingPairs, of_table
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import NO_RENYI, OneRelease, PrivacyCurve
-from dpcore.errors import InvalidParameter
+from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.parameter import RationalLike, at_least_zero
@@ -187,7 +187,11 @@ class SampledRelease(DescribedSample):
         exact = order_above_one(order)
         if not self.attained:
             raise NotDerived(f"the Renyi divergence of order {exact} of {self!r}", NO_RENYI)
-        return largest_renyi(self.directions, exact, bits)
+        try:
+            return largest_renyi(self.directions, exact, bits)
+        except PrecisionExhausted:
+            # The ratios are outside the range of floats: sampling never costs more.
+            return Enclosure(Fraction(0), self.unsampled.enclose_renyi(exact, bits).upper)
 
 
 class AmplifiedSample(SampledRelease):

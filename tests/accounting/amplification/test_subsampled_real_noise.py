@@ -309,6 +309,14 @@ def by_fft(sigma: float, shifts: Any, rounds: int, delta: float) -> float:
     return float(brentq(excess, 0.0, reach - 1))
 
 
+def test_a_renyi_divergence_beyond_floats_is_at_most_that_without_sampling() -> None:
+    group = releases.poisson(NORMAL("1/10"), rate="1/1000", members=3)
+    found = group.renyi(2)
+    # At least that of the shift by all members: 900 + 2 log(10^-9).
+    assert 900 - 18 * math.log(10) < found.upper <= 900
+    assert found.lower == 0
+
+
 def test_an_unsampled_group_moves_the_sum_by_its_size() -> None:
     assert Sensitivity(2).times(3) == Sensitivity(6)
     assert Sensitivity.l1(2).times(3) == Sensitivity.l1(6)
