@@ -136,7 +136,8 @@ class Enumeration:
             # The last product has two halves, each with more outcomes than rounds.
             known, most = law.outputs < math.inf, 2 * math.isqrt(self.most)
             many = known and law.outputs > most and self.parts != ((law, 1),)
-            if many or count > (2 * math.isqrt(self.most * _EVENLY) if known else most):
+            some = known or self.coarse
+            if many or count > (2 * math.isqrt(self.most * _EVENLY) if some else most):
                 return None
             atoms = law.few_atoms(least, coarse=self.coarse)
             if atoms is None:

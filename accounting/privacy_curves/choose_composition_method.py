@@ -55,7 +55,7 @@ _MUCH: Final = 30  # a width less than this factor larger than the requested one
 _ROUGHER: Final = tuple(Fraction(1, each) for each in (2, 100, 10**4, 10**6, 10**8, 10**10))
 
 _FEW_ROUNDS: Final = 16
-_FEW_SUMS: Final = 64
+_MOST_MERGED: Final = 4096  # rounds
 _ROUGH: Final = Fraction(1, 10**4)
 _NARROW: Final = 10**4
 _UNSEEN: Final = 1e-30  # outcomes of less mass are not enumerated
@@ -211,24 +211,26 @@ class ComposedLoss:
         relative: Fraction,
         point: Callable[[Enclosure], tuple[float, float]],
     ) -> Enclosure:
-        # Few outcomes are enumerated immediately, more of them if the integral is too wide; rounds
-        # with rare large losses are divided. What is slow is tried only if the bounds are rough.
+        # Few outcomes are enumerated immediately, more of them if the integral is too wide. Merged
+        # outcomes show where rounds with rare large losses are to be divided. What is slow is tried
+        # only if the bounds are rough.
         few, many = (Enumeration(parts=line.parts, most=k) for k in (MOST_OUTCOMES, MANY_OUTCOMES))
         first = replace(line, patient=len(line.parts) > 1)
-        short = sum(count for _, count in line.parts) <= _FEW_SUMS
+        short = sum(count for _, count in line.parts) <= _MOST_MERGED
         listed = short and all(law.few_atoms(_UNSEEN) is not None for law, _ in line.parts)
-        merged = [replace(many, coarse=True)] if listed else []
-        engines: list[_Engine] = [few, first]
-        best = Enclosure(Fraction(0), math.inf)
+        merged = [replace(each, coarse=True) for each in (few, many)] if listed else []
+        engines: list[_Engine] = [few, first, *merged[:1]]
+        best, located = Enclosure(Fraction(0), math.inf), engines[-1]
         for engine in engines:
-            slow = engine is line or engine in merged
+            slow = engine is line or engine in merged[1:]
             found = None if slow and _width(best) <= _ROUGH else ask(engine, relative)
             best = best if found is None else better(best, found, line.side, relative)
             if best.lower == math.inf or _width(best) <= _WIDE * relative:
                 return best
-            if engine is first:
+            if engine is located:
                 divided = FewLargeLosses.of(line, *point(best))
-                engines += [many, *merged] if divided is None else [many, divided, line, *merged]
+                engines += [many, *([] if divided is None else [divided]), *merged[1:]]
+                engines += [] if divided is None else [line]
         for rough in _ROUGHER:
             # An integral of a larger requested width may still be narrower.
             found = ask(line, rough) if _MUCH * relative < rough < _width(best) else None

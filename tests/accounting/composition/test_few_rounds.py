@@ -268,3 +268,25 @@ def test_a_few_samples_of_narrow_noise_have_two_narrow_bounds(rounds: int) -> No
     )
     assert below <= 1e-17 * (1 + 1e-6)
     assert above >= 1e-17 * (1 - 1e-6)
+
+
+def test_many_samples_of_narrow_noise_have_two_narrow_bounds() -> None:
+    """Losses of a round are rounded down and up to a grid, and added by FFT."""
+    rounds, step, size = 365, 2e-7, 1 << 23
+    found = ends(
+        compose((sampled(DiscreteGaussian(sigma_squared=1), "1/5000"), rounds)).epsilon("1e-10")
+    )
+    assert found.width <= Fraction(1, 10**5) * found.upper
+    k = np.arange(-9, 11)
+    q = np.exp(-(k**2) / 2)
+    ratio = 1 + np.expm1((2 * k - 1) / 2) / 5000
+    p, loss = q / q.sum() * ratio, np.log(ratio) / step
+    deltas = []
+    for places, end in ((np.floor(loss), found.upper), (np.ceil(loss), found.lower)):
+        first = int(places.min())
+        law = np.bincount(places.astype(int) - first, p, size)
+        total = np.fft.irfft(np.fft.rfft(law) ** rounds, size)
+        at = (np.arange(size) + rounds * first) * step
+        deltas.append(float(-np.expm1(np.minimum(float(end) - at, 0)) @ total))
+    assert deltas[0] <= 1e-10 * (1 + 1e-4)
+    assert deltas[1] >= 1e-10 * (1 - 1e-4)
