@@ -464,7 +464,7 @@ class _ClaimRequest:
         if found.lower is None:
             raise NotDerived(self._wanted, f"only an upper bound is known: {found.theorem}")
         if not isinstance(found.upper, Fraction) or not isinstance(found.lower, Fraction):
-            why = "it is infinite, or not known to be finite; use a delta > 0"
+            why = "it is infinite, or not known to be finite; use a larger delta, or more noise"
             raise NotDerived(self._wanted, why)
         return found.lower, found.upper
 
