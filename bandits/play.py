@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from bandits.worlds.arm_environments import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
 from dpcore.sampling.rng import SYSTEM, Rng, SystemRng
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,21 @@ class Run:
     def regret_per_round(self) -> float:
         r"""The regret per round, Reg(t)/t, at the last checkpoint."""
         return self.regret[-1] / self.checkpoints[-1]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        r"""Plot the pseudo-regret at the checkpoints.
+
+        ``ax`` are the matplotlib axes, by default those of a new figure; they are returned.
+
+        Raises :class:`InvalidParameter` if matplotlib is missing.
+        """
+        from dpcore.cli.figure_file import axes_or_new
+
+        axes = axes_or_new(ax)
+        axes.plot(self.checkpoints, self.regret, marker="o", label=self.policy)
+        axes.set(xlabel="round", ylabel="pseudo-regret", xlim=(0, None), ylim=(0, None))
+        axes.legend()
+        return axes
 
 
 def play(

@@ -11,8 +11,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from accounting.guarantees.bound import Bound
-from dpcore.cli.figure_file import require_matplotlib
-from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.cli.figure_file import axes_or_new
+from dpcore.errors import InvalidParameter
 from dpcore.numbers.rounding import exactly
 
 if TYPE_CHECKING:
@@ -57,11 +57,7 @@ def plot(
     epsilon: Callable[[Fraction], Bound], axes: Axes | None, least: Fraction, count: int
 ) -> Axes:
     r"""Plot epsilon against delta on ``axes``, or on a new figure."""
-    require_matplotlib("plot", ABSENT)
-    if axes is None:
-        from matplotlib.pyplot import subplots
-
-        _, axes = subplots(layout="constrained")
+    axes = axes_or_new(axes)
     deltas = deltas_down_to(least, count)
     draw_curve(axes, [(float(delta), epsilon(delta)) for delta in deltas])
     axes.set_yscale("log")

@@ -257,6 +257,12 @@ class AuditRecord(Result):
             return exit_codes.NEGATIVE_ANSWER
         return exit_codes.INTERRUPTED if self.interrupted else code
 
+    def hardest(self) -> dict[tuple[Fraction, Fraction], Outcome]:
+        r"""For each tested point of the claim, the strongest result over all pairs and features."""
+        ordered = sorted(self.outcomes, key=lambda row: (row.refuted, row.epsilon_lower))
+        found = {row.claim.exact: row for row in ordered}
+        return {point: found[point] for point in sorted(found)}
+
     @property
     def faults(self) -> bool:
         r"""Whether the fit or replay layer found an error."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from audit.claims.tested_claim import format_rational
+from audit.claims.tested_claim import Claim, format_rational
 from audit.claims.verdicts import VERDICTS, VerdictWord, evidence
 from audit.formats.junit_and_sarif import Case, outcome_of
 from audit.formats.result import Statement, format_enclosure
@@ -30,9 +30,12 @@ from audit.report.sentences import (
     values_alone,
 )
 from audit.statistical_tests.event import Witness
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from audit.formats.html_page import Section
 
 _KEEPS: Final[dict[VerdictWord | None, str]] = {"refuted": "violates", "proven": "satisfies"}
@@ -82,6 +85,24 @@ class AuditReport(AuditRecord):
             error=self.error,
             coverage=self.coverage,
         )
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        r"""Plot the claimed epsilon, and the values of epsilon that the audit rules out.
+
+        A claim with several points has a row for each tested one. ``ax`` are the matplotlib axes,
+        by default those of a new figure; they are returned.
+
+        Raises :class:`InvalidParameter` if matplotlib is missing, or no point was tested.
+        """
+        from audit.report.figures import plot_points
+
+        rows = [(*point, row.epsilon_lower) for point, row in self.hardest().items()]
+        if isinstance(self.claim, Claim):
+            proven = None if self.exact is None else self.exact.epsilon.lower_float
+            rows = [(*self.claim.exact, self.epsilon_lower if proven is None else proven)]
+        if not rows:
+            raise InvalidParameter("plot", ABSENT, "needs a tested point of the claim")
+        return plot_points(rows, ax, title=f"{self.target}: {self.headline}")
 
     def summary(self) -> Sequence[tuple[str, object]]:
         from audit.report.html_sections import pairs

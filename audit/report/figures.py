@@ -25,7 +25,7 @@ from audit.formats.shorten import distinct, printable
 from audit.report.figure_data import Bin, Histogram
 from audit.statistical_tests.sample_outcome import Outcome
 from audit.statistical_tests.trace import Trace
-from dpcore.cli.figure_file import number_log_axes, outside_legend, tick_number
+from dpcore.cli.figure_file import axes_or_new, number_log_axes, outside_legend, tick_number
 from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
@@ -332,6 +332,27 @@ def line_figure(epsilon: Fraction, bound: float, words: str) -> Markup:
         ruled = "every epsilon" if infinite else f"every epsilon below {down(bound)}"
         described = f"Striped: {ruled} is ruled out. The claim is {written}."
         return svg(figure, "line", "The claim, and the values that are ruled out", described)
+
+
+def plot_points(
+    rows: Sequence[tuple[Fraction, Fraction, float]], ax: Axes | None, *, title: str
+) -> Axes:
+    r"""Draw (epsilon, delta, lower bound on epsilon) of claimed points on axes of the caller."""
+    axes = axes_or_new(ax)
+    ends = [float(epsilon) for epsilon, _, _ in rows] + [b for *_, b in rows if b < math.inf]
+    right = 1.25 * max(ends) or 1.0
+    out: dict[str, Any] = {"height": 0.7, "facecolor": "white", "edgecolor": "tab:red"}
+    for i, (epsilon, _, bound) in enumerate(rows):
+        label = "ruled out: every smaller epsilon" if i == 0 else None
+        axes.barh(i, min(bound, right), hatch="///", label=label, **out)
+        if bound == math.inf:
+            axes.plot(right, i, ">", color="tab:red", markersize=9, clip_on=False)
+        label = "claimed epsilon" if i == 0 else None
+        axes.plot([float(epsilon)] * 2, [i - 0.45, i + 0.45], "k", linewidth=2.5, label=label)
+    axes.set_yticks(range(len(rows)), [f"delta = {float(delta):.3g}" for _, delta, _ in rows])
+    axes.set(xlim=(0, right), ylim=(-0.8, len(rows)), xlabel="epsilon", title=title)
+    axes.legend(loc="upper right")
+    return axes
 
 
 def curve_figure(curve: Sequence[tuple[float, float]], tested: Sequence[Outcome]) -> Markup:

@@ -168,12 +168,9 @@ def _histogram(found: Histogram, *, several: bool) -> Section:
 def _claimed_curve(report: AuditRecord) -> Section:
     from audit.report.figures import curve_figure
 
-    # For each claimed point, the test with the strongest result over all pairs and features.
-    ordered = sorted(report.outcomes, key=lambda row: (row.refuted, row.epsilon_lower))
-    hardest = {row.claim.exact: row for row in ordered}
     return Section(
         title="The claimed curve",
-        svg=curve_figure(report.curve, [hardest[point] for point in sorted(hardest)]),
+        svg=curve_figure(report.curve, [*report.hardest().values()]),
         note="A point is refuted if the measured epsilon at its delta exceeds its epsilon. All "
         f"bounds hold together with {confidence(report.alpha)} confidence.",
     )

@@ -16,7 +16,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from dpcore.cli.output_file import check_writable, write_whole
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,6 +57,16 @@ def require_matplotlib(argument: str, value: object) -> None:
         import_module("matplotlib")  # finding it is not enough: the installation may be broken
     except ImportError:
         raise InvalidParameter(argument, value, NEEDED) from None
+
+
+def axes_or_new(ax: Axes | None) -> Axes:
+    r"""``ax``, or the axes of a new figure; an error if matplotlib cannot be imported."""
+    require_matplotlib("plot", ABSENT)
+    if ax is None:
+        from matplotlib.pyplot import subplots
+
+        _, ax = subplots(layout="constrained")
+    return ax
 
 
 def check_picture(argument: str, path: Path) -> None:

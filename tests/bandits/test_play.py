@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -102,6 +102,19 @@ def test_numbers_of_a_run_are_consistent(
     assert run.batches == whole
     private_run = run_of(replace(script, privatizer=private()), horizon)
     assert len(private_run.releases) == sizes
+
+
+def test_the_plot_of_a_run_has_its_regret_at_the_checkpoints() -> None:
+    pytest.importorskip("matplotlib", reason="the extra 'plot' is not installed")
+    from matplotlib.figure import Figure
+
+    world = np.random.default_rng(1)
+    policy = BatchedElimination(privatizer=private())
+    run = play(policy, EASY, horizon=2000, world=world, rng=SeededRng(1), checkpoints=(500, 2000))
+    axes = cast("Any", Figure().add_subplot())
+    assert (run.plot(axes) is axes) is True
+    drawn = axes.lines[0].get_xydata().tolist()
+    assert drawn == [[500, run.regret[0]], [2000, run.regret[1]]]
 
 
 def test_a_regret_that_omits_earlier_pulls_is_detected() -> None:

@@ -6,8 +6,9 @@ import html
 import re
 import sys
 from dataclasses import replace
+from fractions import Fraction
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -91,3 +92,24 @@ def test_an_error_removes_the_progress_bar(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(ZeroDivisionError), notebook_bar("runs", 10):
         raise ZeroDivisionError
     assert display.shown[-1] == ""
+
+
+@pytest.mark.parametrize("claim", ["epsilon=1", "gdp=2"])
+def test_a_plot_has_the_claimed_and_the_measured_epsilon_of_each_point(claim: str) -> None:
+    pytest.importorskip("matplotlib", reason="the extra 'plot' is not installed")
+    from matplotlib.figure import Figure
+
+    axes = cast("Any", Figure().add_subplot())
+    report = audit.audit(_noisy, claim, pair=(0, 1), runs=4000, seed=7)
+    assert (report.plot(axes) is axes) is True
+    claimed = [line.get_xdata()[0] for line in axes.lines]
+    measured = [bar.get_width() for bar in axes.patches]
+    if claim == "epsilon=1":
+        assert (claimed, measured) == ([1.0], [report.epsilon_lower])
+    else:
+        rows = report.to_json()["outcomes"]
+        points = {(Fraction(row["epsilon"]), Fraction(row["delta"])) for row in rows}
+        assert len(points) > 1
+        assert claimed == [float(epsilon) for epsilon, _ in sorted(points)]
+        assert max(measured) == max(row["epsilon_lower"] for row in rows)
+    assert "ruled out" in axes.get_legend_handles_labels()[1][-1]
