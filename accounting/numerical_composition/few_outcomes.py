@@ -20,6 +20,7 @@ import numpy as np
 from accounting.numerical_composition.factor import LossPart
 from accounting.pairs.enclose_curve import joined, within
 from accounting.pld.discretised_pld import Listing
+from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 
 MOST_OUTCOMES: Final = 1 << 14
@@ -111,7 +112,10 @@ class Enumeration:
         # One end from a law above that of the total, the other from a law below it.
         best: Enclosure | None = None
         for least in _NEGLECTED:
-            up, down = (self._listed(least, above=above) for above in (True, False))
+            try:
+                up, down = (self._listed(least, above=above) for above in (True, False))
+            except PrecisionExhausted:  # from above, every loss is infinite
+                break
             if up is None or down is None:
                 break
             best = Enclosure(enclose(down[0]).lower, enclose(up[0]).upper)

@@ -387,6 +387,12 @@ def test_a_mutant_without_one_direction_is_detected() -> None:
             assert (real(Fraction(total.delta(at).upper)) >= truth - real(ROOM)) is sound
 
 
+def test_rounds_that_reveal_almost_surely_have_no_merged_outcomes() -> None:
+    listing = Listing(np.geomspace(1, 2, 40), np.full(40, 1e-20), 1.0)
+    parts = ((ListedLoss(listing=listing, above=True), 6),)
+    assert Enumeration(parts=parts, most=1 << 8, coarse=True).delta(Fraction(1), ROUGH) is None
+
+
 def test_merged_outcomes_bound_the_total_and_mutants_do_not() -> None:
     # Six rounds of seven losses, the outcomes of which are merged into 16; the exact total by
     # enumeration of the numbers of each loss.
