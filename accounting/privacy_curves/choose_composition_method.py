@@ -216,20 +216,21 @@ class ComposedLoss:
         # only if the bounds are rough.
         few, many = (Enumeration(parts=line.parts, most=k) for k in (MOST_OUTCOMES, MANY_OUTCOMES))
         first = replace(line, patient=len(line.parts) > 1)
-        short = sum(count for _, count in line.parts) <= _MOST_MERGED
-        listed = short and all(law.few_atoms(_UNSEEN) is not None for law, _ in line.parts)
-        merged = [replace(each, coarse=True) for each in (few, many)] if listed else []
-        engines: list[_Engine] = [few, first, *merged[:1]]
-        best, located = Enclosure(Fraction(0), math.inf), engines[-1]
+        merged, wide = (replace(each, coarse=True) for each in (few, many))
+        engines: list[_Engine] = [few, first]
+        best, located = Enclosure(Fraction(0), math.inf), engines[1]
         for engine in engines:
-            slow = engine is line or engine in merged[1:]
+            slow = engine is line or engine is wide
             found = None if slow and _width(best) <= _ROUGH else ask(engine, relative)
             best = best if found is None else better(best, found, line.side, relative)
             if best.lower == math.inf or _width(best) <= _WIDE * relative:
                 return best
+            if engine is first and _listed(line):
+                engines.append(located := merged)
             if engine is located:
                 divided = FewLargeLosses.of(line, *point(best))
-                engines += [many, *([] if divided is None else [divided]), *merged[1:]]
+                engines += [many, *([] if divided is None else [divided])]
+                engines += [wide] if located is merged else []
                 engines += [] if divided is None else [line]
         for rough in _ROUGHER:
             # An integral of a larger requested width may still be narrower.
@@ -311,6 +312,12 @@ class ComposedLoss:
         losses = (loss_of(law, above=self.above, closed=not few) for law, _ in self.parts)
         counts = (count for _, count in self.parts)
         return ContourIntegral(parts=tuple(zip(losses, counts, strict=True)))
+
+
+def _listed(line: ContourIntegral) -> bool:
+    # Whether merging the outcomes of these rounds takes at most seconds.
+    short = sum(count for _, count in line.parts) <= _MOST_MERGED
+    return short and all(law.few_atoms(_UNSEEN) is not None for law, _ in line.parts)
 
 
 def _merged(parts: Iterable[tuple[_Counted, int]]) -> tuple[tuple[_Counted, int], ...]:
