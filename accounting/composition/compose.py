@@ -59,7 +59,8 @@ Source: TypeAlias = Guarantee | Derivable
 _Part: TypeAlias = tuple[Guarantee, int, Scope, tuple[str, ...]]
 
 _FAR: Final = Fraction(10**9)
-_NO_MORE: Final = "bounded above by the unsampled cost, below by a single round"
+_NO_LESS: Final = "bounded below by a single round"
+_NO_MORE: Final = "above by the unsampled cost"
 _EACH: Final = Fraction(4, 5)
 """The share of the requested width for each discretisation, from above and from below.
 
@@ -242,15 +243,19 @@ class Composition(Guarantee):
         # the cost of one round a lower bound.
         found = self._with_assumptions(found)
         lower, chosen = found.lower, self._samples
-        if not chosen or (lower is not None and 2 * lower >= found.upper):
+        releases = [s for s, _ in self.parts if isinstance(s, OneRelease)]
+        if not releases or (lower is not None and 2 * lower >= found.upper):
             return found
-        lows = (lower, *(ask(s).lower for s in chosen))
-        lower = max((low for low in lows if low is not None), default=None)
-        whole = compose(*((s.unsampled if s in chosen else s, k) for s, k in self.parts))
-        upper = min(found.upper, ask(whole).upper)
+        lows = (lower, *(ask(s).lower for s in releases))
+        lower, upper = max((low for low in lows if low is not None), default=None), found.upper
+        how = _NO_LESS
+        if chosen:
+            how = f"{_NO_LESS}, {_NO_MORE}"
+            whole = compose(*((s.unsampled if s in chosen else s, k) for s, k in self.parts))
+            upper = min(upper, ask(whole).upper)
         if (lower, upper) == (found.lower, found.upper):
             return found
-        return replace(found, lower=lower, upper=upper, theorem=f"{found.theorem}; {_NO_MORE}")
+        return replace(found, lower=lower, upper=upper, theorem=f"{found.theorem}; {how}")
 
     # -- orders -------------------------------------------------------------------------------
 

@@ -248,6 +248,15 @@ def test_a_group_is_refused_where_a_mechanism_is_for_one_unit() -> None:
         PrivacyCurve(noise=DiscreteLaplace(scale=1), sensitivity=3, scope=pair)
 
 
+def test_rounds_with_losses_too_large_for_the_integral_cost_at_least_one_round() -> None:
+    noisy = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=10**6)
+    found = compose((noisy, 3)).epsilon("1e-6")
+    assert guarantee(noisy).epsilon("1e-6").lower == found.lower
+    assert found.lower is not None
+    assert found.lower > 99_999
+    assert found.upper == 300_000  # the largest loss
+
+
 def test_routes_accept_any_guarantee() -> None:
     assert routes(Pure("1/10"), "1e-6") == routes(compose(Pure("1/10")), "1e-6")
 
