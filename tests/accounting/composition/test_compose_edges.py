@@ -251,9 +251,8 @@ def test_a_group_is_refused_where_a_mechanism_is_for_one_unit() -> None:
 def test_rounds_with_losses_too_large_for_the_integral_cost_at_least_one_round() -> None:
     noisy = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=10**6)
     found = compose((noisy, 3)).epsilon("1e-6")
-    assert guarantee(noisy).epsilon("1e-6").lower == found.lower
     assert found.lower is not None
-    assert found.lower > 99_999
+    assert 99_999 < found.lower <= guarantee(noisy).epsilon("1e-6").upper
     assert found.upper == 300_000  # the largest loss
 
 
