@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter, Unrepresentable
-from dpcore.names import name
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import Choice, Declared, Exact, Of, Whole, check_fields, integer
+from dpcore.numbers.parameter import Choice, Declared, Exact, Of, Whole, check_fields, integer, name
 from dpcore.sampling.rng import SYSTEM, Rng
 
 A_NOISE: Final = "must be a Noise, e.g. DiscreteLaplace"

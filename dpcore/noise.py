@@ -21,16 +21,15 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
+from dpcore.analysis.law_floats import by_runs, sizes
 from dpcore.errors import ABSENT, InvalidParameter, PrecisionExhausted, Unrepresentable
 from dpcore.forks import HERE
-from dpcore.numbers.arrays import Integers, IntegersLike, integers, shape_of, shaped
+from dpcore.numbers.arrays import Floats, Integers, IntegersLike, integers, shape_of, shaped
 from dpcore.numbers.enclosure import Enclosure, narrow, round_up
-from dpcore.numbers.floating import Floats
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import check_fields, integer, write_rational
 from dpcore.sampling.inversion import Batch
-from dpcore.sampling.reservoir import SERVED, Reservoir
-from dpcore.sampling.rng import SYSTEM, Rng, SystemRng
+from dpcore.sampling.rng import SERVED, SYSTEM, Reservoir, Rng, SystemRng
 from dpcore.spec_syntax import parameter_meant
 
 FLOAT_ERROR: Final = 1e-13
@@ -165,17 +164,23 @@ class Noise(metaclass=LawType):
     def build_batch(self) -> Batch:
         r"""Build the batch sampler of this law; called once per parameter set and cached."""
 
+    def masses(self, first: int, last: int) -> list[arb]:
+        r"""P(X = k) for k = ``first``, ..., ``last``, as balls."""
+        return [self.pmf_ball(k) for k in range(first, last + 1)]
+
     @abstractmethod
     def _log_pmf(self, k: Integers) -> Floats: ...
 
-    @abstractmethod
-    def _pmf(self, k: Integers) -> Floats: ...
+    # These three are for a law on 0, 1, 2, ...; others override them.
 
-    @abstractmethod
-    def _cdf(self, k: Integers) -> Floats: ...
+    def _pmf(self, k: Integers) -> Floats:
+        return by_runs(self, k, "pmf")
 
-    @abstractmethod
-    def _sf(self, k: Integers) -> Floats: ...
+    def _cdf(self, k: Integers) -> Floats:
+        return by_runs(self, k, "cdf")
+
+    def _sf(self, k: Integers) -> Floats:
+        return by_runs(self, k, "sf")
 
     @abstractmethod
     def _quantile_guess(self, p: Floats) -> Integers:
@@ -433,9 +438,12 @@ class SymmetricNoise(Noise):
 
     symmetric: ClassVar[bool] = True
 
-    @abstractmethod
+    def _pmf(self, k: Integers) -> Floats:
+        return by_runs(self, sizes(k), "pmf")
+
     def _upper(self, k: Integers) -> Floats:
         r"""P(X > k) for k >= 0 as floats, to the stated relative error."""
+        return by_runs(self, k, "sf")
 
     @property
     def mean(self) -> Fraction:

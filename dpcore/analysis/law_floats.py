@@ -22,9 +22,8 @@ import numpy as np
 from flint import arb
 
 from dpcore.errors import PrecisionExhausted
-from dpcore.numbers.arrays import Integers
+from dpcore.numbers.arrays import Floats, Integers
 from dpcore.numbers.enclosure import narrow, nearest, precision
-from dpcore.numbers.floating import Floats
 
 _BITS: Final = 60
 _LENGTH: Final = 1 << 12
@@ -89,26 +88,20 @@ def sizes(k: Integers) -> Integers:
 
 
 def by_runs(law: RunLaw, k: Integers, column: Column) -> Floats:
-    r"""P(X = k), P(X <= k) or P(X > k) for every entry of k >= 0, relative error below 2^-51.
+    r"""P(X = k), P(X <= k) or P(X > k) for every entry of k, relative error below 2^-51.
 
-    Values below 2^-1020 may be returned as 0.
+    For k < 0 these are the values of a law on 0, 1, 2, ...; values below 2^-1020 may become 0.
     """
-    values = np.zeros(len(k))
+    values = np.full(len(k), 1.0 if column == "sf" else 0.0)
     index = k // _LENGTH
     exact = {"pmf": law.pmf_ball, "cdf": law.cdf_ball, "sf": law.sf_ball}[column]
-    for number in np.unique(index).tolist():
+    for number in np.unique(index[k >= 0]).tolist():
         here = index == number
         if len(np.unique(k[here])) < _FEW:
             values[here] = pointwise(k[here], exact)
         else:
             values[here] = getattr(_run(law, number), column)[k[here] - number * _LENGTH]
     return values
-
-
-def one_sided(law: RunLaw, k: Integers, column: Column) -> Floats:
-    r"""The values of :func:`by_runs` for every integer k, for a law on 0, 1, 2, ..."""
-    below = 1.0 if column == "sf" else 0.0
-    return np.where(k < 0, below, by_runs(law, np.maximum(k, 0), column))
 
 
 def normal_guess(p: Floats, variance: Fraction, skew: Fraction = Fraction(0)) -> Integers:

@@ -27,12 +27,20 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from dpcore.cli.options import AsJson, argument, command_group, flag, named, option, read_law
-from dpcore.cli.packages import prefer_own_packages, require_own_packages
+from dpcore.cli.imports import prefer_own_packages, require_own_packages
+from dpcore.cli.options import (
+    AsJson,
+    argument,
+    command_group,
+    flag,
+    named,
+    option,
+    read_law,
+    with_optional_time_limit,
+    with_time_limit,
+)
 from dpcore.cli.terminal import say
-from dpcore.cli.time_limit import with_optional_time_limit, with_time_limit
-from dpcore.errors import DpcoreError
-from dpcore.exit_codes import ANSWER, CLOSED_PIPE, DEFECT, INTERRUPTED, USAGE
+from dpcore.errors import ANSWER, CLOSED_PIPE, DEFECT, INTERRUPTED, USAGE, DpcoreError
 from dpcore.numbers.parameter import whole_number
 from dpcore.spec_syntax import did_you_mean
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from dpcore.cli.output_file import check_writable, write_whole
+from dpcore.cli.files import check_writable, write_whole
 from dpcore.errors import ABSENT, InvalidParameter
 
 if TYPE_CHECKING:

@@ -15,13 +15,11 @@ import numpy as np
 from flint import arb
 
 from dpcore.noise import Covered, Noise, SymmetricNoise
-from dpcore.numbers.arrays import Integers
+from dpcore.numbers.arrays import Floats, Integers, Split, decayed, pair_of, product
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
-from dpcore.numbers.floating import Floats, Split, decayed, pair_of, product
 from dpcore.numbers.parameter import Exact, integer
 from dpcore.sampling.bernoulli import geometric_exp
-from dpcore.sampling.discrete_laplace_batch import LaplaceDigits
-from dpcore.sampling.inversion import Batch
+from dpcore.sampling.inversion import Batch, LaplaceDigits
 from dpcore.sampling.rng import Rng
 
 
@@ -96,7 +94,7 @@ class DiscreteLaplace(SymmetricNoise):
         >>> DiscreteLaplace(scale=10).share(4)
         PolyaDifference(shape='1/4', scale=10)
         """
-        from dpcore.laws.polya_difference import PolyaDifference  # local: it imports six more
+        from dpcore.laws.polya import PolyaDifference  # local: it imports six more
 
         parties = integer("parties", parties, at_least=1)
         return PolyaDifference(shape=Fraction(1, parties), scale=self.scale)

@@ -15,12 +15,11 @@ from typing import ClassVar, Final
 from flint import acb, arb
 
 from dpcore.analysis import contour_sums as contour
-from dpcore.analysis.law_floats import ByRatios, by_runs, normal_guess, pointwise, sizes
-from dpcore.laws.poisson import Poisson
+from dpcore.analysis.law_floats import ByRatios, normal_guess, pointwise, sizes
+from dpcore.laws.poisson_and_binomial import Poisson
 from dpcore.noise import Additive, Covered, SymmetricNoise
-from dpcore.numbers.arrays import Integers
+from dpcore.numbers.arrays import Floats, Integers
 from dpcore.numbers.enclosure import ball, precision
-from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact
 from dpcore.sampling.inversion import (
     TABLE_BITS,
@@ -121,12 +120,6 @@ class Skellam(ByRatios, Additive, SymmetricNoise):
 
     def _log_pmf(self, k: Integers) -> Floats:
         return pointwise(sizes(k), lambda n: self.pmf_ball(n).log())
-
-    def _pmf(self, k: Integers) -> Floats:
-        return by_runs(self, sizes(k), "pmf")
-
-    def _upper(self, k: Integers) -> Floats:
-        return by_runs(self, k, "sf")
 
     def _quantile_guess(self, p: Floats) -> Integers:
         return normal_guess(p, self.variance)

@@ -22,9 +22,8 @@ from flint import arb
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.noise import Covered, SymmetricNoise, batch_of
-from dpcore.numbers.arrays import Integers
+from dpcore.numbers.arrays import Floats, Integers, Split, decayed, pair_of, product
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
-from dpcore.numbers.floating import Floats, Split, decayed, pair_of, product
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import Exact, Whole
 from dpcore.sampling.bernoulli import geometric_exp

@@ -9,8 +9,8 @@ import numpy as np
 from flint import arb
 
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.arrays import Floats
 from dpcore.numbers.enclosure import Enclosure, ball, precision
-from dpcore.numbers.floating import Floats
 from dpcore.numbers.integer_search import least
 
 _GRID: Final = 1 << 40

@@ -13,9 +13,8 @@ import pytest
 
 from dpcore.cli import app as cli
 from dpcore.cli import terminal
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import fact, page, printable
-from dpcore.exit_codes import DEFECT
+from dpcore.cli.terminal import fact, page, printable, progress_bar
+from dpcore.errors import DEFECT
 from tests.day_and_nightly import by_day
 
 ROOT = Path(__file__).parents[3]

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from dpcore import SeededRng
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
-from dpcore.laws.poisson import Poisson
+from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
 from dpcore.noise import Noise
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.references import LAYERS

@@ -12,8 +12,8 @@ from mpmath import mp
 
 from dpcore import DiscreteGaussian, DiscreteGaussianSum, SeededRng
 from dpcore.analysis.theta import ThetaSum
-from dpcore.laws import discrete_gaussian_sum as module
-from dpcore.laws.discrete_gaussian_sum import GaussianSumBatch, deviation_from_gaussian
+from dpcore.laws import discrete_gaussian as module
+from dpcore.laws.discrete_gaussian import GaussianSumBatch, deviation_from_gaussian
 from dpcore.noise import batch_of
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.day_and_nightly import by_day

@@ -13,9 +13,7 @@ from mpmath import mp
 
 from dpcore import DiscreteLaplace, SeededRng, Unrepresentable
 from dpcore.laws import polya
-from dpcore.laws.polya import Polya
-from dpcore.laws.polya_difference import PolyaDifference
-from dpcore.laws.polya_jumps import LogJumps
+from dpcore.laws.polya import LogJumps, Polya, PolyaDifference
 from dpcore.noise import batch_of
 from dpcore.sampling.rng import below
 from tests.alpha_budget import buy_alpha
@@ -143,7 +141,7 @@ def test_jumps_agree_with_the_table_at_small_scales() -> None:
 
 def test_geometric_draws_use_both_signs_of_a_laplace_draw() -> None:
     noise = Polya(shape=1, scale=9)
-    batch = polya._Geometrics(1, Fraction(9))
+    batch = polya._Geometric(Fraction(9))
     drawn = batch.draw(SeededRng(23), 100_000)
     assert worst(noise, drawn) > buy_alpha("Polya geometrics", "1e-9")
     folded = np.abs(batch_of(DiscreteLaplace(scale=9)).draw(SeededRng(23), 100_000))

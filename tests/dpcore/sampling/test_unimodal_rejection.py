@@ -12,8 +12,7 @@ import pytest
 from mpmath import mp
 
 from dpcore import DiscreteGaussian, Unrepresentable
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.poisson import Poisson
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
 from dpcore.noise import batch_of
 from dpcore.sampling.rng import Rng, Words
 from dpcore.sampling.unimodal_rejection import Centred

@@ -15,7 +15,7 @@ from dpcore import (
     Skellam,
     Staircase,
 )
-from dpcore.laws import poisson, polya, polya_jumps
+from dpcore.laws import poisson_and_binomial, polya
 from dpcore.sampling import bernoulli
 from dpcore.sampling.rng import Rng
 from tests.support.dpcore import sampler_layers
@@ -248,7 +248,7 @@ LAYERS: tuple[Layer, ...] = (
     ),
     Layer(
         name="unit Poisson",
-        code=poisson._unit_poisson,
+        code=poisson_and_binomial._unit_poisson,
         run=lambda code, rng, _: code(rng),
         cases=(Poisson(mean=1),),
         how={"open_mass": Fraction(1, 10**9), "runs": 6000},
@@ -368,7 +368,7 @@ LAYERS: tuple[Layer, ...] = (
     ),
     Layer(
         name="2/e",
-        code=polya_jumps._two_over_e,
+        code=polya._two_over_e,
         run=lambda code, rng, _: code(rng),
         mass=sampler_layers.two_over_e_mass,
         values=sampler_layers.both,
@@ -379,7 +379,7 @@ LAYERS: tuple[Layer, ...] = (
     ),
     Layer(
         name="jump",
-        code=polya_jumps.jump,
+        code=polya.jump,
         run=sampler_layers.candidate,
         mass=sampler_layers.jump_mass,
         values=lambda _: range(1, 40),
@@ -398,7 +398,7 @@ LAYERS: tuple[Layer, ...] = (
     ),
     Layer(
         name="sum of jumps",
-        code=polya_jumps.sum_of_jumps,
+        code=polya.sum_of_jumps,
         run=sampler_layers.part,
         cases=sampler_layers.polyas(("1/3", "3/2")),
         stubs=JUMPS_STUBS,

@@ -11,8 +11,7 @@ from mpmath import mp
 
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise
 from dpcore.noise import batch_of
-from dpcore.sampling.discrete_laplace_batch import LaplaceDigits
-from dpcore.sampling.inversion import InversionTable
+from dpcore.sampling.inversion import InversionTable, LaplaceDigits
 from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.scripted_rng import Digits
 from tests.support.laws import second
