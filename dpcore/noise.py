@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABCMeta, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from fractions import Fraction
 from functools import cache, lru_cache, partial
@@ -241,8 +241,8 @@ class Noise(metaclass=LawType):
             return self._settle(int(self._quantile_guess(np.array([inside]))[0]), p)
         try:
             levels = np.asarray(p)
-        except ValueError:
-            raise InvalidParameter("p", p, "must be a number or an array of numbers") from None
+        except ValueError:  # rows of different lengths
+            levels = np.asarray(None)
         if levels.dtype.kind not in "iuf":
             raise InvalidParameter("p", p, "must be a number or an array of numbers")
         levels = levels.astype(np.float64)
@@ -286,23 +286,19 @@ class Noise(metaclass=LawType):
 
     def enclose_pmf(self, k: int, bits: int = 128) -> Enclosure:
         r"""Enclose P(X = k) between two rationals, with relative width at most 2^-bits."""
-        k = integer("k", k)
-        return narrow(lambda: self.pmf_ball(k), _bits(bits))
+        return _narrow(self.pmf_ball, integer("k", k), bits)
 
     def enclose_cdf(self, k: int, bits: int = 128) -> Enclosure:
         r"""Enclose P(X <= k) between two rationals, with relative width at most 2^-bits."""
-        k = integer("k", k)
-        return narrow(lambda: self.cdf_ball(k), _bits(bits))
+        return _narrow(self.cdf_ball, integer("k", k), bits)
 
     def enclose_sf(self, k: int, bits: int = 128) -> Enclosure:
         r"""Enclose P(X > k) between two rationals, with relative width at most 2^-bits."""
-        k = integer("k", k)
-        return narrow(lambda: self.sf_ball(k), _bits(bits))
+        return _narrow(self.sf_ball, integer("k", k), bits)
 
     def enclose_tail(self, t: int, bits: int = 128) -> Enclosure:
         r"""Enclose P(|X| > t) for t >= 0 between two rationals, relative width at most 2^-bits."""
-        t = integer("t", t, at_least=0)
-        return narrow(lambda: self.tail_ball(t), _bits(bits))
+        return _narrow(self.tail_ball, integer("t", t, at_least=0), bits)
 
     def tail(self, t: int) -> float:
         r"""An upper bound on P(|X| > t), rounded up to a float."""
@@ -366,7 +362,7 @@ class Noise(metaclass=LawType):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Only the parameters are pickled: noise drawn ahead must never be used twice.
-        return _rebuild, (type(self), self.parameters)
+        return partial(type(self), **self.parameters), ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -405,10 +401,6 @@ class Divisible(Protocol):
         ...
 
 
-def _rebuild(law: type[Noise], parameters: dict[str, Fraction | int]) -> Noise:
-    return law(**parameters)
-
-
 @lru_cache(maxsize=256)
 def batch_of(noise: Noise) -> Batch:
     r"""The batch sampler of ``noise``, built once per parameter set."""
@@ -428,8 +420,8 @@ def _check(rng: Rng) -> Rng:
     return rng
 
 
-def _bits(bits: int) -> int:
-    return integer("bits", bits, at_least=8, at_most=_FINEST)
+def _narrow(value: Callable[[int], arb], k: int, bits: int) -> Enclosure:
+    return narrow(partial(value, k), integer("bits", bits, at_least=8, at_most=_FINEST))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

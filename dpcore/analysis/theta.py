@@ -81,26 +81,20 @@ def log_moment(variance: Fraction, order: arb) -> arb:
 
 
 def second_moment(variance: Fraction) -> arb:
-    r"""The variance v - 4 pi^2 v^2 sum_j j^2 q^(j^2) / sum_j q^(j^2), where q = e^(-2 pi^2 v)."""
-    v = ball(variance)
-    # Both series decay at least like e^(-j^2/2) in their range of v, so the ratio of successive
-    # terms is at most (4/3)^2 e^(-7/2) < 1/2 from j = 3: twice the next term bounds the remainder.
-    # The stop condition is negated, as above.
-    rate = 1 / (2 * v) if variance < 1 else 2 * arb.pi() ** 2 * v
-    total = arb(0)
+    r"""The variance E[X^2]: by theta functions for v >= 1, by its defining sum for v < 1."""
+    if variance >= 1:
+        return ThetaSum(variance=variance).tilted_variance(arb(0))
+    # The ratio of successive terms is at most (4/3)^2 e^(-7/2) < 1/2 from j = 3: twice the next
+    # term bounds the remainder. The stop condition is negated, as above.
+    rate, total = 1 / (2 * ball(variance)), arb(0)
     cut = (-rate).exp() * arb(2) ** (-ctx.prec)
     j = 1
     while True:
         term = 2 * j * j * (-rate * j * j).exp()
         if j >= 4 and not term > cut:
-            total += arb(0, (2 * term).upper())
-            break
+            return (total + arb(0, (2 * term).upper())) / partition(variance)
         total += term
         j += 1
-    if variance < 1:
-        return total / partition(variance)
-    whole = partition(variance) / (2 * arb.pi() * v).sqrt()
-    return v - 4 * arb.pi() ** 2 * v * v * total / whole
 
 
 def upper_tail(variance: Fraction, least: int) -> arb:

@@ -35,7 +35,7 @@ from dpcore.analysis.law_floats import normal_guess, pointwise
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.noise import Additive, Covered, SymmetricNoise, batch_of
-from dpcore.numbers.arrays import Floats, Integers, Split, decayed, pair_of, product, square
+from dpcore.numbers.arrays import Floats, Integers, Split, decayed, pair_of, product
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
 from dpcore.numbers.parameter import Exact, Whole, check_fields
 from dpcore.sampling.bernoulli import bernoulli_exp
@@ -140,7 +140,8 @@ class DiscreteGaussian(SymmetricNoise):
         return Centred(self, self.sigma_squared)
 
     def _exponent(self, k: Integers) -> Split:
-        return product(square(pair_of(k)), pair_of(1 / (2 * self.sigma_squared)))
+        pair = pair_of(k)
+        return product(product(pair, pair), pair_of(1 / (2 * self.sigma_squared)))
 
     def _pmf(self, k: Integers) -> Floats:
         with precision(96):
@@ -169,7 +170,7 @@ class DiscreteGaussian(SymmetricNoise):
 
         sigma = math.sqrt(self.sigma_squared)
         middle = pair_of(2 * k + 1)
-        height = decayed(product(square(middle), pair_of(1 / (8 * self.sigma_squared))))
+        height = decayed(product(product(middle, middle), pair_of(1 / (8 * self.sigma_squared))))
         x = np.minimum(middle.high / (2 * sigma), 40.0)
         total = sigma * math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
         before, hermite = np.ones_like(x), x / sigma  # He_n(x)/sigma^n for n = 0, 1
@@ -359,6 +360,7 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
 
     @property
     def _tabled(self) -> bool:
+        # Whether the masses at |k| <= n/2, or those above 1e-300, are few: then floats use runs.
         reach = min(self.count // 2, math.ceil(39 * math.sqrt(self._whole)))
         return self._whole <= _TABLE_VARIANCE and reach <= _MOST_BASES
 

@@ -102,16 +102,10 @@ class DiscreteLaplace(SymmetricNoise):
     def _exponent(self, k: Integers) -> Split:
         return product(pair_of(k), pair_of(1 / self.scale))
 
-    def _decay(self, k: Integers) -> Floats:
-        # k >= 0, or |k| as floats: the absolute value of the smallest int64 does not fit int64.
-        exponent = self._exponent(k)
-        sign = np.where(exponent.high < 0, -1.0, 1.0)
-        return decayed(Split(sign * exponent.high, sign * exponent.low))
-
     def _pmf(self, k: Integers) -> Floats:
         with precision(96):
             peak = nearest((1 / (2 * ball(self.scale))).tanh())
-        return peak * self._decay(k)
+        return peak * decayed(self._exponent(k))
 
     def _log_pmf(self, k: Integers) -> Floats:
         with precision(96):
@@ -125,7 +119,7 @@ class DiscreteLaplace(SymmetricNoise):
     def _upper(self, k: Integers) -> Floats:
         with precision(96):
             start = nearest(self.sf_ball(0))
-        return start * self._decay(k)
+        return start * decayed(self._exponent(k))
 
     def _quantile_guess(self, p: Floats) -> Integers:
         small = np.minimum(p, 1 - p)

@@ -145,15 +145,11 @@ def product(a: Split, b: Split) -> Split:
     return two_sum(high.high, high.low + (a.high * b.low + a.low * b.high))
 
 
-def square(a: Split) -> Split:
-    r"""The square a^2 to relative error 2^-100."""
-    return product(a, a)
-
-
 def decayed(exponent: Split) -> Floats:
-    r"""e^(-x) for x = high + low >= 0, relative error at most 2^-47 up to x = 700."""
+    r"""e^(-|x|) for x = high + low, relative error at most 2^-47 up to |x| = 700."""
     # + 0.0: where the exponential is 0 the low part may exceed 1, and -0 must not be returned.
-    return exp_neg(exponent.high) * (1 - exponent.low) + 0.0
+    low = np.where(exponent.high < 0, -exponent.low, exponent.low)
+    return exp_neg(np.abs(exponent.high)) * (1 - low) + 0.0
 
 
 def integers(k: IntegersLike) -> Integers:

@@ -54,22 +54,6 @@ class Centred:
     exceed int64.
     """
 
-    __slots__ = (
-        "_base",
-        "_cells",
-        "_fraction",
-        "_heights",
-        "_law",
-        "_offsets",
-        "_parts",
-        "_rate",
-        "_reach",
-        "_start",
-        "_sure",
-        "_width",
-        "centre",
-    )
-
     def __init__(
         self,
         law: UnimodalLaw,
