@@ -103,8 +103,8 @@ def _load(point: EntryPoint) -> Any:
 
 
 def _reflowed(command: Any) -> Any:
-    # The terminal wraps paragraphs of help, not the source. Flags and arguments show no type:
-    # it would be <bool> or <str>.
+    # Line ends of the source are removed from the help, because the terminal wraps paragraphs.
+    # Flags and arguments show no type: it would be <bool> or <str>.
     command.help = _LINE_END.sub(" ", command.help or "")
     help_option = command.get_help_option
     command.get_help_option = lambda context: _converted(_without_type(help_option(context)))
@@ -387,7 +387,7 @@ def main() -> None:
         if stream is None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  # to the end
         elif mode == "w":
-            # A character that the terminal cannot encode is printed as \xe9 instead of raising.
+            # A character that the terminal cannot encode is printed as \xe9, not an error.
             stream.reconfigure(errors="backslashreplace")
     gc.set_threshold(100_000)  # imported modules are never freed, so rare scans suffice
     code = run(sys.argv[1:])

@@ -129,9 +129,8 @@ def _imported(source: bytes) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserCode:
-    r"""User code that is given by its name, ``spelling``, as the value of ``argument``.
+    r"""User code with the name ``spelling``, the value of the option ``argument`` in errors.
 
-    Error messages refer to ``argument``.
     ``prefix`` starts the module name of a file, because the file may have the name of a library.
     ``failed`` converts an exception during the import, with the folder of the code, to an error.
     """

@@ -100,12 +100,18 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
             given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
         command(**given)
 
-    # The command-line parser reads the signature and the annotations of a command.
     parameters: list[inspect.Parameter] = []
     for name, one in own.parameters.items():
         inside = inspect.signature(groups[name], eval_str=True).parameters if name in groups else {}
         parameters += inside.values() or [one.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-    called.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]  # PEP 362
+    return _with_parameters(called, parameters)
+
+
+def _with_parameters(
+    called: Callable[..., None], parameters: list[inspect.Parameter]
+) -> Callable[..., None]:
+    # The command-line parser reads the signature and the annotations of a command.
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # PEP 362
     called.__annotations__ = {one.name: one.annotation for one in parameters}
     return called
 
@@ -180,15 +186,6 @@ def share(argument: str, text: str) -> Fraction:
     return exact
 
 
-_SECONDS: Final = "60"
-_LONGEST: Final = 10**8
-
-_WITHIN: Final = Annotated[
-    str | None,
-    option("SECONDS", "Stop with an error after this many seconds.", default=...),
-]
-
-
 class OutOfTime(DpcoreError):
     r"""The computation did not finish within the time limit."""
 
@@ -220,8 +217,14 @@ def time_limit(seconds: int) -> Iterator[None]:
         signal.signal(sign, before)
 
 
+_WITHIN: Final = Annotated[
+    str | None,
+    option("SECONDS", "Stop with an error after this many seconds.", default=...),
+]
+
+
 def with_time_limit(
-    command: Callable[..., None], default: str | None = _SECONDS
+    command: Callable[..., None], default: str | None = "60"
 ) -> Callable[..., None]:
     r"""Add an option ``--within`` to a command, with 60 seconds by default."""
 
@@ -230,17 +233,14 @@ def with_time_limit(
         if within is None:
             command(**given)
             return
-        with time_limit(whole_number("--within", within, at_least=1, at_most=_LONGEST)):
+        with time_limit(whole_number("--within", within, at_least=1, at_most=10**8)):
             command(**given)
 
-    # The command-line parser reads the signature and the annotations of a command.
-    own = inspect.signature(command, eval_str=True)
+    own = inspect.signature(command, eval_str=True).parameters.values()
     limit = inspect.Parameter(
         "within", inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_WITHIN
     )
-    bounded.__signature__ = own.replace(parameters=[*own.parameters.values(), limit])  # type: ignore[attr-defined]  # PEP 362
-    bounded.__annotations__ = {**command.__annotations__, "within": _WITHIN}
-    return bounded
+    return _with_parameters(bounded, [*own, limit])
 
 
 with_optional_time_limit: Final = partial(with_time_limit, default=None)

@@ -108,13 +108,9 @@ class ExpRational:
     __radd__, __rmul__ = __add__, __mul__
 
     def __pow__(self, exponent: int) -> ExpRational:
-        ends = (
-            (self.numerator, self.denominator)
-            if exponent >= 0
-            else (self.denominator, self.numerator)
-        )
-        numerator, denominator = (end ** abs(exponent) for end in ends)
-        return self._made(numerator, denominator)
+        if exponent < 0:
+            return 1 / self**-exponent
+        return self._made(self.numerator**exponent, self.denominator**exponent)
 
     def __bool__(self) -> bool:
         return bool(self.numerator)

@@ -104,6 +104,6 @@ LARGE: list[Noise] = [
 @pytest.mark.parametrize("noise", LARGE, ids=repr)
 def test_huge_parameters_are_sampled_by_inversion(noise: Noise) -> None:
     # Beyond 4096 draws the reference sampler uses one uniform real instead of the draws.
-    drawn = [noise.sample_reference(SeededRng(seed)) for seed in range(12)]
-    assert len(set(drawn)) > 8
+    drawn = [noise.sample_reference(SeededRng(seed)) for seed in range(3)]
+    assert len(set(drawn)) == 3
     assert max(abs(k - centre(noise)) for k in drawn) < 8 * reach(noise)

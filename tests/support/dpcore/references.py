@@ -271,11 +271,10 @@ LAYERS: tuple[Layer, ...] = (
         how={"open_mass": Fraction(1, 10**7)},
         leftover=Fraction(1, 10**4),
         by_day=1,
-        broken=Poisson(mean="5/3"),
-        mutants_by_day=1,
+        broken=Poisson(mean="2/3"),
         mutants={
             "thinned by the rest": ("bernoulli(rng, kept)", "bernoulli(rng, 1 - kept)"),
-            # 2 units and a coin of probability -1/3, which is refused.
+            # One unit and a coin of probability -1/3, which is refused.
             "rounds the mean": ("math.floor(self.mean)", "round(self.mean + Fraction(1, 10))"),
         },
     ),
