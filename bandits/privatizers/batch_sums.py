@@ -32,7 +32,7 @@ from bandits.privatizers.deployment import (
     SumProtocol,
 )
 from bandits.privatizers.privatizer import Privatizer
-from dpcore.analysis.laplace_sums import FEWEST_DRAWS, quick_tail
+from dpcore.analysis.contour_sums import FEWEST_DRAWS, quick_tail
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya import PolyaDifference
 from dpcore.numbers.integer_search import ceil_sqrt, least

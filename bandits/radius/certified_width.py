@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 from flint import arb
 
-from dpcore.analysis.laplace_sums import quick_tail
+from dpcore.analysis.contour_sums import quick_tail
 from dpcore.continual.continual_sum import variance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.poisson_and_binomial import Binomial
