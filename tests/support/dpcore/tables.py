@@ -80,7 +80,7 @@ def wrong_thresholds(noise: Noise, table: InversionTable) -> list[int]:
 
 
 LAPLACE_SCALES = [Fraction(s) for s in ("1/1000000", "1/3", "1", "10", "64", "129/2")]
-LARGE_SCALES = [Fraction(s) for s in ("1000000", "3000000.7", "1099511627776", "36028797018963967")]
+LARGE_SCALES = [Fraction(s) for s in ("1048577", "3000000.7", "1099511627776", "36028797018963967")]
 
 
 def table_of(noise: Noise) -> InversionTable:
