@@ -413,11 +413,7 @@ def _sums(noise: Binomial) -> list[int]:
 
 def _log_ratio(a: Fraction, b: Fraction) -> Fraction:
     # log(a/b) for positive rationals of any size, to about float accuracy.
-    ratio = a / b
-    if 2 * abs(ratio - 1) < 1:
-        return Fraction(math.log1p(ratio - 1))
-    size = ratio.numerator.bit_length() - ratio.denominator.bit_length()
-    return Fraction(math.log(ratio / Fraction(2) ** size) + size * math.log(2))
+    return Fraction(float(ball(a / b - 1).log1p().mid()))
 
 
 def _unit_poisson(rng: Rng) -> int:

@@ -7,7 +7,6 @@ divides exactly into shares. Proofs: docs/proofs/laws.md.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final
@@ -104,7 +103,7 @@ class Skellam(ByRatios, Additive, SymmetricNoise):
 
     def tilt(self, t: int) -> Fraction:
         r"""The solution asinh(t/v) of K'(c) = v sinh c = t, rounded as a float."""
-        return _asinh(Fraction(t) / self.variance)
+        return Fraction(float(ball(t / self.variance).asinh().mid()))
 
     def sample_reference(self, rng: Rng) -> int:
         r"""Draw the difference of two independent Poisson(v/2) draws."""
@@ -123,15 +122,6 @@ class Skellam(ByRatios, Additive, SymmetricNoise):
 
     def _quantile_guess(self, p: Floats) -> Integers:
         return normal_guess(p, self.variance)
-
-
-def _asinh(x: Fraction) -> Fraction:
-    # A float near asinh(x), even if x exceeds every float: there asinh x ~ log 2x.
-    size = abs(x.numerator).bit_length() - x.denominator.bit_length()
-    if size < 1000:
-        return Fraction(math.asinh(float(x)))
-    far = Fraction(math.log(2 * abs(x.numerator)) - math.log(x.denominator))
-    return far if x > 0 else -far
 
 
 def _table(noise: Skellam) -> InversionTable:
