@@ -275,10 +275,10 @@ class Noise(metaclass=LawType):
         while True:
             value = self.enclose_cdf(k, bits) if small else self.enclose_sf(k, bits)
             ends = value.lower, value.upper
-            least, most = ends if small else (1 - ends[1], 1 - ends[0])
-            if least >= p:
+            low, high = ends if small else (1 - ends[1], 1 - ends[0])
+            if low >= p:
                 return True
-            if most < p:
+            if high < p:
                 return False
             if bits == _TELLING:
                 raise PrecisionExhausted(f"p could not be separated from F({k}) of {self!r}")
