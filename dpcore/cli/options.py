@@ -65,7 +65,7 @@ def command_group(name: str, **given: Any) -> typer.Typer:
 def option(metavar: str, text: str, *names: str, default: Any = None, **given: Any) -> Any:
     r"""Declare an option as the default of a parameter; ``default=...`` makes it required.
 
-    Within ``Annotated``, pass ``default=...`` and write the default after each parameter.
+    Within ``Annotated``, pass ``default=...`` and give the default in the signature.
     ``given`` is passed to :func:`typer.Option`, for instance the panel of the help text.
 
     >>> option("FILE", "Write the report to a file.", "-o", "--output").param_decls

@@ -1,4 +1,4 @@
-r"""Parse privacy parameters as exact rationals.
+r"""Parse privacy parameters as exact rationals, and names of users and batches.
 
 Accepted types are ``int``, ``Fraction``, ``Decimal``, numpy integers, and strings such as
 ``"1/3"``, ``"0.1"``, ``"1e-6"``. A ``float`` is read by its shortest decimal form, so ``0.1`` means
@@ -167,7 +167,10 @@ def _exact(argument: str, value: object) -> Fraction:
         case int():
             return Fraction(operator.index(value))
         case float():
-            return _from_float(argument, float.__float__(value))
+            binary = float.__float__(value)
+            if not math.isfinite(binary):
+                raise InvalidParameter(argument, binary, "must be a finite number")
+            return Fraction(repr(binary))
         case Decimal():
             plain = Decimal(value)
             if not plain.is_finite():
@@ -201,12 +204,6 @@ def _held(argument: str, value: Fraction) -> Fraction:
         return Fraction(*map(operator.index, ends))
     except (AttributeError, TypeError, ZeroDivisionError):
         raise InvalidParameter(argument, "a Fraction", "must consist of two integers") from None
-
-
-def _from_float(argument: str, value: float) -> Fraction:
-    if not math.isfinite(value):
-        raise InvalidParameter(argument, value, "must be a finite number")
-    return Fraction(repr(value))
 
 
 def _from_text(argument: str, text: str) -> Fraction:
@@ -251,12 +248,10 @@ def rational_in(argument: str, value: object, interval: Interval, reason: str = 
     return exact
 
 
-def make_integers(
-    instance: object, *names: str, at_least: int = 1, at_most: int | None = None
-) -> None:
-    r"""Convert the named fields of a frozen dataclass to ints, in ``__post_init__``."""
+def make_integers(instance: object, *names: str, at_most: int | None = None) -> None:
+    r"""Convert the named fields of a frozen dataclass to ints >= 1, in ``__post_init__``."""
     for name in names:
-        exact = integer(name, getattr(instance, name), at_least=at_least, at_most=at_most)
+        exact = integer(name, getattr(instance, name), at_least=1, at_most=at_most)
         object.__setattr__(instance, name, exact)
 
 
