@@ -149,7 +149,8 @@ def decayed(exponent: Split) -> Floats:
     r"""e^(-|x|) for x = high + low, relative error at most 2^-47 up to |x| = 700."""
     # + 0.0: where the exponential is 0 the low part may exceed 1, and -0 must not be returned.
     low = np.where(exponent.high < 0, -exponent.low, exponent.low)
-    return exp_neg(np.abs(exponent.high)) * (1 - low) + 0.0
+    value: Floats = exp_neg(np.abs(exponent.high)) * (1 - low) + 0.0
+    return value
 
 
 def integers(k: IntegersLike) -> Integers:
