@@ -145,6 +145,7 @@ MUTANTS: dict[str, tuple[Noise, Callable[[], Build]]] = {
         (SKELLAM, skellam, "masses", "a wrong start", "pmf_ball(first)", "pmf_ball(first + 1)"),
         (GAUSSIAN, gaussian, "_masses", "a constant ratio", "ratio * shrink", "ratio"),
         (GAUSSIAN, gaussian, "_table", "ends early", "2.0**-80", "2.0**-50"),
+        (GAUSSIAN, gaussian, "symmetric_table", "shifted", "1 - len(masses)", "-len(masses)"),
         (COUNTS, counts, "_masses", "rises too late", "upwards(mode)", "upwards(mode + 1)"),
         (COUNTS, counts, "_masses", "falls too late", "downwards(mode)", "downwards(mode + 1)"),
         (COUNTS, counts, "_masses", "mode twice", "middle, *right]", "middle, middle, *right]"),
