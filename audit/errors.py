@@ -6,8 +6,7 @@ from typing import ClassVar, Final
 
 from audit.formats.shorten import shortened
 from dpcore.cli.terminal import printable
-from dpcore.errors import DpcoreError
-from dpcore.exit_codes import FAILED
+from dpcore.errors import FAILED, DpcoreError
 
 REPEATS: Final = 4
 r"""The number of further runs on each dataset that show whether only one dataset fails."""

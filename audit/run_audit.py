@@ -26,7 +26,7 @@ from audit.runs.draw_plan import Plan
 from audit.targets.check_neighbours import doubts, pairs_of
 from audit.targets.target import Catalogued, KnownLaw, Target, claim_of
 from audit.targets.target_syntax import Auditable, target_of
-from dpcore.cli.progress import notebook_bar
+from dpcore.cli.terminal import notebook_bar
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import RationalLike

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.floating import Floats
+from dpcore.numbers.arrays import Floats
 from dpcore.numbers.integer_search import ceil_sqrt
 from dpcore.numbers.parameter import (
     Exact,

@@ -15,8 +15,7 @@ from typing import NewType
 import numpy as np
 
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.arrays import Integers
-from dpcore.numbers.floating import Floats
+from dpcore.numbers.arrays import Floats, Integers
 from dpcore.numbers.parameter import (
     Exact,
     RationalLike,

@@ -23,8 +23,7 @@ import numpy as np
 
 from bandits.super_arms import Bools, Decisions, Listed, Unions, group_matrix
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.arrays import Integers
-from dpcore.numbers.floating import Floats
+from dpcore.numbers.arrays import Floats, Integers
 from dpcore.numbers.parameter import Exact, Of, check_fields
 
 _MOST_EDGES: Final = 12

@@ -26,8 +26,7 @@ from bandits.super_arms import Bools, Unions
 from bandits.worlds.combinatorial import BitWorld
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
-from dpcore.numbers.arrays import Integers
-from dpcore.numbers.floating import Floats
+from dpcore.numbers.arrays import Floats, Integers
 from dpcore.sampling.rng import Rng, SystemRng
 
 _BLOCK: Final = 512

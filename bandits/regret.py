@@ -18,7 +18,7 @@ from bandits.combinatorial_problem import Problem
 from bandits.super_arms import Bools
 from bandits.worlds.combinatorial import BitWorld
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.floating import Floats
+from dpcore.numbers.arrays import Floats
 from dpcore.numbers.parameter import integer
 
 

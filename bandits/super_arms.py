@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.arrays import Integers
-from dpcore.numbers.floating import Floats
+from dpcore.numbers.arrays import Floats, Integers
 from dpcore.numbers.parameter import integer
 
 Bools: TypeAlias = npt.NDArray[np.bool_]

@@ -30,7 +30,7 @@ from accounting.guarantees.bound import Bound  # noqa: E402  # after the threads
 from accounting.published_bounds import skellam_renyi_bound  # noqa: E402  # after the threads are set
 from benchmarks.machine import best_seconds, write  # noqa: E402  # after the threads are set
 from dpcore import DiscreteGaussian, DiscreteLaplace, Enclosure, Noise, Sensitivity  # noqa: E402  # after the threads are set
-from dpcore.laws.polya_difference import PolyaDifference  # noqa: E402  # after the threads are set
+from dpcore.laws.polya import PolyaDifference  # noqa: E402  # after the threads are set
 from dpcore.laws.skellam import Skellam  # noqa: E402  # after the threads are set
 
 GAUSSIAN = DiscreteGaussian(sigma_squared=400)

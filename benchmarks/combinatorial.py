@@ -32,7 +32,7 @@ from bandits.play_combinatorial import Coins, cucb_of, play_together
 from bandits.policies.registry import read_algorithm
 from bandits.worlds.combinatorial import BitWorld
 from benchmarks.machine import write
-from dpcore.numbers.floating import Floats
+from dpcore.numbers.arrays import Floats
 from dpcore.sampling.rng import SeededRng
 
 __all__ = ["PARTS", "measure", "slope"]

@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from dpcore.cli.output_file import write_whole
+from dpcore.cli.files import write_whole
 
 __all__ = ["AS_INSTALLED", "RESULTS", "best_seconds", "command", "interleaved", "machine", "store"]
 __all__ += ["write"]

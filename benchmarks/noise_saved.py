@@ -31,7 +31,7 @@ from accounting.published_bounds import (
 )
 from bandits.papers.li_zhou_ji import lzj_classical_gaussian
 from benchmarks.machine import write
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.integer_search import least

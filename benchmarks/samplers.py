@@ -31,7 +31,7 @@ from dpcore import (
     Skellam,
 )
 from dpcore.noise import batch_of
-from dpcore.sampling.reservoir import SERVED
+from dpcore.sampling.rng import SERVED
 
 _DRAWS = 10**6
 _PEER_DRAWS = 10**5

@@ -16,13 +16,10 @@ if TYPE_CHECKING:
         Undecided,
         Unrepresentable,
     )
-    from dpcore.laws.binomial import Binomial
-    from dpcore.laws.discrete_gaussian import DiscreteGaussian
-    from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+    from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
     from dpcore.laws.discrete_laplace import DiscreteLaplace
-    from dpcore.laws.poisson import Poisson
-    from dpcore.laws.polya import Polya
-    from dpcore.laws.polya_difference import PolyaDifference
+    from dpcore.laws.poisson_and_binomial import Binomial, Poisson
+    from dpcore.laws.polya import Polya, PolyaDifference
     from dpcore.laws.skellam import Skellam
     from dpcore.laws.staircase import Staircase
     from dpcore.laws.sum_of_shares import summed

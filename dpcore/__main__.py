@@ -2,8 +2,6 @@ r"""Run the command ``dpcore``, also as ``python -m dpcore``."""
 
 import sys
 
-from dpcore.exit_codes import INTERRUPTED
-
 
 def main() -> None:
     r"""Import and run the command; Ctrl-C gives its exit code during the import as well."""
@@ -12,7 +10,7 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        sys.exit(130)  # dpcore.errors.INTERRUPTED, whose import could be interrupted again
 
 
 if __name__ == "__main__":

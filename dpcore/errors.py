@@ -1,4 +1,4 @@
-r"""The errors of dpcore.
+r"""The errors of dpcore, and the exit codes of its commands.
 
 Every error is a :class:`DpcoreError`, so one ``except`` at a boundary catches them all, and also
 inherits from the built-in exception that a Python user expects (``ValueError``, ``OverflowError``,
@@ -11,7 +11,17 @@ from enum import Enum
 from fractions import Fraction
 from typing import Final
 
-_SHOWN = 80
+# The exit codes of all commands, explained in docs/reference/exit_codes.md.
+ANSWER: Final = 0
+NEGATIVE_ANSWER: Final = 1
+USAGE: Final = 2
+FAILED: Final = 3
+NO_ANSWER: Final = 4
+DEFECT: Final = 70
+INTERRUPTED: Final = 130
+CLOSED_PIPE: Final = 141
+
+_SHOWN: Final = 80
 
 
 class Absent(Enum):

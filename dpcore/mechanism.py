@@ -6,7 +6,7 @@ of the guarantee. It states no epsilon: ``accounting.derive_guarantee`` derives 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeAlias, overload
@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter, Unrepresentable
-from dpcore.names import name
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import Choice, Declared, Exact, Of, Whole, check_fields, integer
+from dpcore.numbers.parameter import Choice, Declared, Exact, Of, Whole, check_fields, integer, name
 from dpcore.sampling.rng import SYSTEM, Rng
 
 A_NOISE: Final = "must be a Noise, e.g. DiscreteLaplace"
@@ -170,11 +169,8 @@ class Sensitivity:
         >>> Sensitivity(2).times(3), Sensitivity.l2_squared(2).times(3)
         (Sensitivity(6), Sensitivity.l2_squared(18))
         """
-        count = _moves(units)
-        if isinstance(self.amount, tuple):
-            return Sensitivity.box(tuple(count * bound for bound in self.amount))
-        factor = count * count if self.norm is Norm.L2_SQUARED else count
-        return Sensitivity(factor * self.amount, self.norm)
+        factor = self._factor(_moves(units))
+        return self._each(lambda amount: factor * amount)
 
     def shared(self, units: int) -> Sensitivity:
         r"""The sensitivity to one unit, given that this is the sensitivity to ``units`` units.
@@ -184,13 +180,23 @@ class Sensitivity:
 
         Raises :class:`InvalidParameter` if no sensitivity to one unit gives this one.
         """
-        factor = units * units if self.norm is Norm.L2_SQUARED else units
-        amounts = self.amount if isinstance(self.amount, tuple) else (self.amount,)
-        if any(amount % factor for amount in amounts):
-            must = f"must be a multiple of {factor}, for a group of {units} units"
-            raise InvalidParameter("sensitivity", self, must)
-        each = tuple(amount // factor for amount in amounts)
-        return Sensitivity(each if isinstance(self.amount, tuple) else each[0], self.norm)
+        factor = self._factor(units)
+
+        def divided(amount: int) -> int:
+            if amount % factor:
+                must = f"must be a multiple of {factor}, for a group of {units} units"
+                raise InvalidParameter("sensitivity", self, must)
+            return amount // factor
+
+        return self._each(divided)
+
+    def _factor(self, units: int) -> int:
+        return units * units if self.norm is Norm.L2_SQUARED else units
+
+    def _each(self, change: Callable[[int], int]) -> Sensitivity:
+        amount = self.amount
+        changed = tuple(map(change, amount)) if isinstance(amount, tuple) else change(amount)
+        return Sensitivity(changed, self.norm)
 
     def to_json(self) -> dict[str, Any]:
         r"""The norm and the amount as a JSON object; ``sensitivity_from_json`` parses it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABCMeta, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from fractions import Fraction
 from functools import cache, lru_cache, partial
@@ -21,16 +21,15 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
+from dpcore.analysis.law_floats import by_runs, sizes
 from dpcore.errors import ABSENT, InvalidParameter, PrecisionExhausted, Unrepresentable
 from dpcore.forks import HERE
-from dpcore.numbers.arrays import Integers, IntegersLike, integers, shape_of, shaped
+from dpcore.numbers.arrays import Floats, Integers, IntegersLike, integers, shape_of, shaped
 from dpcore.numbers.enclosure import Enclosure, narrow, round_up
-from dpcore.numbers.floating import Floats
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import check_fields, integer, write_rational
 from dpcore.sampling.inversion import Batch
-from dpcore.sampling.reservoir import SERVED, Reservoir
-from dpcore.sampling.rng import SYSTEM, Rng, SystemRng
+from dpcore.sampling.rng import SERVED, SYSTEM, Reservoir, Rng, SystemRng
 from dpcore.spec_syntax import parameter_meant
 
 FLOAT_ERROR: Final = 1e-13
@@ -165,17 +164,23 @@ class Noise(metaclass=LawType):
     def build_batch(self) -> Batch:
         r"""Build the batch sampler of this law; called once per parameter set and cached."""
 
+    def masses(self, first: int, last: int) -> list[arb]:
+        r"""P(X = k) for k = ``first``, ..., ``last``, as balls."""
+        return [self.pmf_ball(k) for k in range(first, last + 1)]
+
     @abstractmethod
     def _log_pmf(self, k: Integers) -> Floats: ...
 
-    @abstractmethod
-    def _pmf(self, k: Integers) -> Floats: ...
+    # These three are for a law on 0, 1, 2, ...; others override them.
 
-    @abstractmethod
-    def _cdf(self, k: Integers) -> Floats: ...
+    def _pmf(self, k: Integers) -> Floats:
+        return by_runs(self, k, "pmf")
 
-    @abstractmethod
-    def _sf(self, k: Integers) -> Floats: ...
+    def _cdf(self, k: Integers) -> Floats:
+        return by_runs(self, k, "cdf")
+
+    def _sf(self, k: Integers) -> Floats:
+        return by_runs(self, k, "sf")
 
     @abstractmethod
     def _quantile_guess(self, p: Floats) -> Integers:
@@ -236,8 +241,8 @@ class Noise(metaclass=LawType):
             return self._settle(int(self._quantile_guess(np.array([inside]))[0]), p)
         try:
             levels = np.asarray(p)
-        except ValueError:
-            raise InvalidParameter("p", p, "must be a number or an array of numbers") from None
+        except ValueError:  # rows of different lengths
+            levels = np.asarray(None)
         if levels.dtype.kind not in "iuf":
             raise InvalidParameter("p", p, "must be a number or an array of numbers")
         levels = levels.astype(np.float64)
@@ -270,10 +275,10 @@ class Noise(metaclass=LawType):
         while True:
             value = self.enclose_cdf(k, bits) if small else self.enclose_sf(k, bits)
             ends = value.lower, value.upper
-            least, most = ends if small else (1 - ends[1], 1 - ends[0])
-            if least >= p:
+            low, high = ends if small else (1 - ends[1], 1 - ends[0])
+            if low >= p:
                 return True
-            if most < p:
+            if high < p:
                 return False
             if bits == _TELLING:
                 raise PrecisionExhausted(f"p could not be separated from F({k}) of {self!r}")
@@ -281,23 +286,19 @@ class Noise(metaclass=LawType):
 
     def enclose_pmf(self, k: int, bits: int = 128) -> Enclosure:
         r"""Enclose P(X = k) between two rationals, with relative width at most 2^-bits."""
-        k = integer("k", k)
-        return narrow(lambda: self.pmf_ball(k), _bits(bits))
+        return _narrow(self.pmf_ball, integer("k", k), bits)
 
     def enclose_cdf(self, k: int, bits: int = 128) -> Enclosure:
         r"""Enclose P(X <= k) between two rationals, with relative width at most 2^-bits."""
-        k = integer("k", k)
-        return narrow(lambda: self.cdf_ball(k), _bits(bits))
+        return _narrow(self.cdf_ball, integer("k", k), bits)
 
     def enclose_sf(self, k: int, bits: int = 128) -> Enclosure:
         r"""Enclose P(X > k) between two rationals, with relative width at most 2^-bits."""
-        k = integer("k", k)
-        return narrow(lambda: self.sf_ball(k), _bits(bits))
+        return _narrow(self.sf_ball, integer("k", k), bits)
 
     def enclose_tail(self, t: int, bits: int = 128) -> Enclosure:
         r"""Enclose P(|X| > t) for t >= 0 between two rationals, relative width at most 2^-bits."""
-        t = integer("t", t, at_least=0)
-        return narrow(lambda: self.tail_ball(t), _bits(bits))
+        return _narrow(self.tail_ball, integer("t", t, at_least=0), bits)
 
     def tail(self, t: int) -> float:
         r"""An upper bound on P(|X| > t), rounded up to a float."""
@@ -361,7 +362,7 @@ class Noise(metaclass=LawType):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Only the parameters are pickled: noise drawn ahead must never be used twice.
-        return _rebuild, (type(self), self.parameters)
+        return partial(type(self), **self.parameters), ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -400,10 +401,6 @@ class Divisible(Protocol):
         ...
 
 
-def _rebuild(law: type[Noise], parameters: dict[str, Fraction | int]) -> Noise:
-    return law(**parameters)
-
-
 @lru_cache(maxsize=256)
 def batch_of(noise: Noise) -> Batch:
     r"""The batch sampler of ``noise``, built once per parameter set."""
@@ -423,8 +420,8 @@ def _check(rng: Rng) -> Rng:
     return rng
 
 
-def _bits(bits: int) -> int:
-    return integer("bits", bits, at_least=8, at_most=_FINEST)
+def _narrow(value: Callable[[int], arb], k: int, bits: int) -> Enclosure:
+    return narrow(partial(value, k), integer("bits", bits, at_least=8, at_most=_FINEST))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -433,9 +430,12 @@ class SymmetricNoise(Noise):
 
     symmetric: ClassVar[bool] = True
 
-    @abstractmethod
+    def _pmf(self, k: Integers) -> Floats:
+        return by_runs(self, sizes(k), "pmf")
+
     def _upper(self, k: Integers) -> Floats:
         r"""P(X > k) for k >= 0 as floats, to the stated relative error."""
+        return by_runs(self, k, "sf")
 
     @property
     def mean(self) -> Fraction:

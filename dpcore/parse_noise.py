@@ -15,13 +15,10 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar, overload
 
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.poisson import Poisson
-from dpcore.laws.polya import Polya
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
+from dpcore.laws.polya import Polya, PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.laws.staircase import Staircase
 from dpcore.mechanism import Norm, Sensitivity
@@ -30,7 +27,6 @@ from dpcore.numbers.parameter import rational, whole_number
 from dpcore.numbers.parameter import text as plain_text
 from dpcore.numbers.rounding import exactly, shortest
 from dpcore.spec_syntax import (
-    check_keys,
     did_you_mean,
     from_words,
     pairs_of,
@@ -134,8 +130,7 @@ def noise_from_json(data: Mapping[str, str], more: Mapping[str, type[Any]] = NO_
         raise InvalidParameter("law", given, "is missing: the object needs a key law")
     name, text = given.pop("law"), str(dict(data))
     law, keys = _law(name, given, text, more)
-    check_keys("noise", text, given, **keys)
-    return from_words(law, given)
+    return from_words(law, read_keys("noise", text, given, **keys))
 
 
 def read_sensitivity(argument: str, text: str) -> Sensitivity:
@@ -169,7 +164,7 @@ def sensitivity_from_json(data: object) -> Sensitivity:
 def _law(
     name: str, given: Mapping[str, str], text: str, more: Mapping[str, type[Any]]
 ) -> tuple[type[Any], dict[str, Any]]:
-    # The law, and what `read_keys` and `check_keys` need to know about its parameters.
+    # The law, and the arguments of `read_keys` that describe its parameters.
     laws = {**more, **LAWS}
     law = laws.get(name) if isinstance(name, str) else None
     if law is None:

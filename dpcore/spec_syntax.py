@@ -91,49 +91,42 @@ def split_name(text: str) -> tuple[str, str]:
 def read_keys(
     argument: str,
     text: str,
-    written: str,
+    written: str | Mapping[str, str],
     known: Collection[str],
     *,
     owner: str,
     needed: Collection[str] = (),
     hint: Callable[[Mapping[str, str]], str] | None = None,
 ) -> dict[str, str]:
-    r"""Parse ``key=value,key=value`` into a dictionary; ``text`` is the whole input, for errors."""
+    r"""Check ``key=value,key=value``, or a mapping, and return it as a dictionary.
+
+    Errors quote ``text``, the whole input. They are raised for a key that is not in ``known``, that
+    is given twice or has no value, and for a missing key of ``needed``.
+    """
     given: dict[str, str] = {}
-    pairs = pairs_of(written)
+    pairs = pairs_of(written) if isinstance(written, str) else [*written.items()]
+
+    def wrong(reason: str, near: str = "") -> InvalidParameter:
+        end = near if hint is None else hint(dict(pairs))
+        return InvalidParameter(argument, text, reason + end)
+
+    takes = f"the parameters {', '.join(known)}" if known else "no parameters"
     for key, value in pairs:
         if not key:
-            end = "" if hint is None else hint(dict(pairs))
-            reason = f"{value!r}: {_takes(owner, known)}, each as key=value{end}"
-            raise InvalidParameter(argument, text, reason)
+            raise wrong(f"{value!r}: {owner} has {takes}, each as key=value")
         if key in given:
             raise InvalidParameter(argument, text, f"{key} is given twice")
         given[key] = value
-    check_keys(argument, text, given, known, owner=owner, needed=needed, hint=hint)
-    return given
-
-
-def check_keys(
-    argument: str,
-    text: str,
-    given: Mapping[str, str],
-    known: Collection[str],
-    *,
-    owner: str,
-    needed: Collection[str] = (),
-    hint: Callable[[Mapping[str, str]], str] | None = None,
-) -> None:
-    r"""Raise an error for unknown, missing or empty keys; arguments are as in :func:`read_keys`."""
     for key, value in given.items():
         if key not in known:
-            end = _near(key, value, known) if hint is None else hint(given)
-            reason = f"'{key}={value}': {_takes(owner, known)}{end}"
-            raise InvalidParameter(argument, text, reason)
+            close = get_close_matches(key.lower(), known, n=1)
+            near = f"; did you mean {close[0]}={value}?" if close else ""
+            raise wrong(f"'{key}={value}': {owner} has {takes}", near)
     for key in (*given, *needed):
         if not given.get(key):
             what = "has no value" if key in given else "is missing"
-            end = "" if hint is None else hint(given)
-            raise InvalidParameter(argument, text, f"{key} {what}: write {key}=...{end}")
+            raise wrong(f"{key} {what}: write {key}=...")
+    return given
 
 
 def parameter_names(kind: type[Any]) -> tuple[str, ...]:
@@ -192,15 +185,6 @@ def pairs_of(written: str) -> list[tuple[str, str]]:
         key, equals, value = piece.partition("=")
         found.append((key.strip(), value.strip()) if equals and key.strip() else ("", piece))
     return found
-
-
-def _takes(owner: str, known: Collection[str]) -> str:
-    return f"{owner} has " + (f"the parameters {', '.join(known)}" if known else "no parameters")
-
-
-def _near(key: str, value: str, known: Collection[str]) -> str:
-    near = get_close_matches(key.lower(), known, n=1)
-    return f"; did you mean {near[0]}={value}?" if near else ""
 
 
 def parameter_meant(key: str, wanted: tuple[str, ...]) -> tuple[str, int]:

@@ -23,7 +23,7 @@ from accounting.descriptions.sampling_schemes import Poisson, TruncatedPoisson
 from accounting.pld.real_cells import Kinds, RealPair
 from accounting.privacy_curves.dominating_pairs import DominatingPairs
 from accounting.privacy_curves.real_noise_curve import RealCurve
-from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.mechanism import Sensitivity
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike

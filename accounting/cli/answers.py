@@ -9,9 +9,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from dpcore.cli.output_file import check_writable, write_whole
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import fact, show
+from dpcore.cli.files import check_writable, write_whole
+from dpcore.cli.terminal import fact, progress_bar, show
 from dpcore.numbers.rounding import down, exactly, up
 
 if TYPE_CHECKING:

@@ -21,10 +21,8 @@ from accounting.cli.composition_options import (
 from accounting.cli.continual import continual, matrix
 from accounting.cli.training import check, dpsgd
 from dpcore.cli.figure_file import check_picture
-from dpcore.cli.options import AsJson, command_group, named, option, with_fields
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import aligned, show
-from dpcore.cli.time_limit import with_time_limit
+from dpcore.cli.options import AsJson, command_group, named, option, with_fields, with_time_limit
+from dpcore.cli.terminal import aligned, progress_bar, show
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import exactly, up

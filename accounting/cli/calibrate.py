@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from accounting.cli import answers
 from accounting.cli.composition_options import Delta, Group, Neighbours, Releases, rate_of, whole
 from accounting.composition.training_run import TrainingRun
-from dpcore.cli.options import AsJson, named, option, share, with_fields
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import show
-from dpcore.cli.time_limit import with_time_limit
+from dpcore.cli.options import AsJson, named, option, share, with_fields, with_time_limit
+from dpcore.cli.terminal import progress_bar, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational

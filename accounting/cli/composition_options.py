@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
-from dpcore.cli.input_file import read_text
+from dpcore.cli.files import read_text
 from dpcore.cli.options import named, option, read_law, share
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation

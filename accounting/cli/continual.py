@@ -12,11 +12,9 @@ from flint import arb
 
 from accounting.cli import answers
 from accounting.cli.composition_options import CertificateFile, relation_option
-from dpcore.cli.input_file import read_text
-from dpcore.cli.options import AsJson, named, option, read_law
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import aligned, show
-from dpcore.cli.time_limit import with_time_limit
+from dpcore.cli.files import read_text
+from dpcore.cli.options import AsJson, named, option, read_law, with_time_limit
+from dpcore.cli.terminal import aligned, progress_bar, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_up

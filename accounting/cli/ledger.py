@@ -24,8 +24,7 @@ from accounting.cli.composition_options import (
     whole,
 )
 from dpcore.cli.options import AsJson, argument, command_group, flag, named, option
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import fact, show
+from dpcore.cli.terminal import fact, progress_bar, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.numbers.parameter import write_rational

@@ -20,7 +20,7 @@ from accounting.composition.training_run import Sampling, TrainingRun
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.plot_curve import draw_curve
 from dpcore.cli.figure_file import curve_picture
-from dpcore.cli.progress import progress_bar
+from dpcore.cli.terminal import progress_bar
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.rounding import exactly

@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from accounting.cli.composition_options import whole
-from dpcore.cli.options import AsJson, command_group, named, option, share, with_fields
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import show
-from dpcore.cli.time_limit import with_time_limit
+from dpcore.cli.options import (
+    AsJson,
+    command_group,
+    named,
+    option,
+    share,
+    with_fields,
+    with_time_limit,
+)
+from dpcore.cli.terminal import progress_bar, show
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from dpcore.cli.options import (
     share,
     with_fields,
 )
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import fact, show
+from dpcore.cli.terminal import fact, progress_bar, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.enclosure import round_down, round_up

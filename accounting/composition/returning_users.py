@@ -26,7 +26,7 @@ from accounting.guarantees.stated_guarantees import Approx, Pure, ZCdp
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.published_bounds import gaussian_sum_epsilon, skellam_renyi_bound
 from dpcore.errors import InvalidParameter
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Norm, Scope, Sensitivity, Unit
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision

@@ -23,7 +23,7 @@ from accounting.guarantees.guarantee import Guarantee, probability, width
 from accounting.pairs.enclose_curve import within
 from accounting.privacy_curves.release_curve import described
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.mechanism import Scope
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.parameter import RationalLike, at_least_zero, make_integers

@@ -13,8 +13,7 @@ from typing import Any, Final, Literal
 
 from dpcore.cli.terminal import html_table
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.enclosure import Enclosure, End, round_down, round_up
-from dpcore.numbers.interval_comparison import Ordered
+from dpcore.numbers.enclosure import Enclosure, End, Ordered, round_down, round_up
 from dpcore.numbers.rounding import down, up
 
 _DIGITS: Final = 17

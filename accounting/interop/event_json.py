@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from accounting.interop.export_pld import library
-from dpcore.cli.input_file import parse_json
+from dpcore.cli.files import parse_json
 from dpcore.errors import InvalidParameter
 from dpcore.spec_syntax import did_you_mean
 

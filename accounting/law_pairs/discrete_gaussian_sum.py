@@ -27,7 +27,7 @@ from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import Cell, RayPair
 from accounting.pairs.renyi_supremum import supremum_over_orders
 from dpcore.analysis import theta
-from dpcore.laws.discrete_gaussian_sum import (
+from dpcore.laws.discrete_gaussian import (
     DiscreteGaussianSum,
     deviation_from_gaussian,
     log_factor,

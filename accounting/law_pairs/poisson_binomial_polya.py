@@ -14,8 +14,7 @@ from flint import arb
 
 from accounting.law_pairs.one_sided import OneSidedPair
 from accounting.pairs.pair import Pair
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.poisson import Poisson
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
 from dpcore.laws.polya import Polya
 from dpcore.numbers.enclosure import Enclosure, ball
 

@@ -21,7 +21,7 @@ from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import unknown_probability
 from accounting.pairs.pair import ClosedPair, Coordinates
 from accounting.pairs.symmetric_sum import SummedPair
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya import PolyaDifference
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.integer_search import least

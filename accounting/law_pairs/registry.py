@@ -25,13 +25,10 @@ from accounting.law_pairs.staircase import StaircasePair
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.pair import Pair
 from accounting.pairs.shift import Shift, heaviest, maximal
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.poisson import Poisson
-from dpcore.laws.polya import Polya
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
+from dpcore.laws.polya import Polya, PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.laws.staircase import Staircase
 from dpcore.mechanism import Norm, Sensitivity

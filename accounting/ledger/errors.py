@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from dpcore.errors import DpcoreError
-from dpcore.exit_codes import FAILED, NEGATIVE_ANSWER, NO_ANSWER, USAGE
+from dpcore.errors import FAILED, NEGATIVE_ANSWER, NO_ANSWER, USAGE, DpcoreError
 
 _NAMED = 3
 

@@ -32,8 +32,7 @@ from accounting.ledger.verify_ledger import Damage, damages
 from dpcore.errors import InvalidParameter
 from dpcore.local import LocalReport, ShuffledReports
 from dpcore.mechanism import Mechanism, Release, Scope, Unit
-from dpcore.names import name
-from dpcore.numbers.parameter import integer, text
+from dpcore.numbers.parameter import integer, name, text
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.selection import AboveThreshold
 

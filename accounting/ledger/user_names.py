@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from dpcore.errors import InvalidParameter
-from dpcore.names import PLAIN, name
+from dpcore.numbers.parameter import PLAIN, name
 
 _PLAIN_LINES: Final = re.compile(rf"(?:{PLAIN.pattern}\n)*+")
 

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from flint import acb, arb
 
+from dpcore.numbers.arrays import compensated_sum
 from dpcore.numbers.enclosure import nearest, precision
-from dpcore.numbers.floating import compensated_sum
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Complexes: TypeAlias = npt.NDArray[np.complex128]

@@ -35,8 +35,8 @@ from accounting.numerical_composition.complex_intervals import (
     upward,
 )
 from accounting.numerical_composition.factor import Factor, Grid, Sampled
+from dpcore.numbers.arrays import EXP_NEG_ERROR, exp_neg
 from dpcore.numbers.enclosure import ball, nearest
-from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
 _FALL: Final = 5 * UNIT
 _LOOSE: Final = 1 + 2.0**-30

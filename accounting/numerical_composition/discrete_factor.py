@@ -37,8 +37,8 @@ from accounting.numerical_composition.factor import Grid
 from accounting.numerical_composition.nonuniform_fft import TRANSFORM_ERROR, transform
 from accounting.pld.discretised_pld import Listing
 from dpcore.errors import PrecisionExhausted
+from dpcore.numbers.arrays import EXP_NEG_ERROR, exp_neg, two_product
 from dpcore.numbers.enclosure import ball, nearest, precision
-from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg, two_product
 
 _GAP: Final = 1024
 """The largest number of consecutive frequencies that are computed although unneeded."""

@@ -28,8 +28,8 @@ from accounting.numerical_composition.complex_intervals import (
     gamma,
     product_error,
 )
+from dpcore.numbers.arrays import EXP_NEG_ERROR, exp_neg
 from dpcore.numbers.enclosure import nearest, precision
-from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
 _VARIANCE: Final = 2.5
 """The variance s^2 of K(u) = e^(-u^2/2s^2), in squared grid steps."""

@@ -18,7 +18,7 @@ from flint import arb, ctx
 from accounting.errors import NotDerived
 from accounting.pairs.pair import Pair
 from accounting.pairs.renyi_supremum import supremum_over_orders
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import PrecisionExhausted
-from dpcore.numbers.floating import compensated_sum, exp_neg
+from dpcore.numbers.arrays import compensated_sum, exp_neg
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]

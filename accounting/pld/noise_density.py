@@ -21,8 +21,8 @@ from accounting.pld.discretised_pld import Floats
 from accounting.pld.pessimistic_discretisation import Approximate
 from accounting.pld.real_gaussian_loss import upper_tail
 from dpcore.errors import PrecisionExhausted
+from dpcore.numbers.arrays import EXP_NEG_ERROR, exp_neg
 from dpcore.numbers.enclosure import ball, nearest, precision
-from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
 MOST_EXPONENT: Final = 699.0
 FLOOR: Final = 2.0**-1008

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from accounting.pld.discretised_pld import Floats, Listing
 from dpcore.errors import PrecisionExhausted
-from dpcore.numbers.floating import LOG1P_ERROR, log1p
+from dpcore.numbers.arrays import LOG1P_ERROR, log1p
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 

@@ -24,8 +24,8 @@ from accounting.pld.discretised_pld import Floats
 from accounting.pld.noise_density import FLOOR, MOST_EXPONENT, Density, NormalDensity
 from accounting.pld.pessimistic_discretisation import Approximate, Cells, Ratios
 from dpcore.errors import PrecisionExhausted
+from dpcore.numbers.arrays import EXP_NEG_ERROR, exp_neg
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
-from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
 _UNIT: Final = 2.0**-53
 _UP: Final = 1 + 2.0**-49

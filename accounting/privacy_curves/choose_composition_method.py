@@ -43,7 +43,7 @@ from accounting.pld.noise_density import NormalDensity
 from accounting.pld.real_cells import RealPair
 from accounting.pld.real_gaussian_loss import NormalLoss
 from accounting.privacy_curves.connect_the_dots import revealing_or_nothing
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
 
 _HIDDEN_BITS: Final = 128

@@ -25,9 +25,9 @@ from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox, box_of
 from accounting.published_bounds import real_gaussian_ratio
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise

@@ -25,7 +25,7 @@ from flint import arb, arb_poly, ctx, fmpz_poly
 from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import PureBound
 from dpcore.errors import InvalidParameter
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya import PolyaDifference
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in

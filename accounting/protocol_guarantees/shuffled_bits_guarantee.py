@@ -26,7 +26,7 @@ from accounting.privacy_curves.choose_composition_method import ComposedLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs, Laws, over_totals
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore.errors import InvalidParameter, PrecisionExhausted
-from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.mechanism import Mechanism, Norm, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import Exact, RationalLike, at_least_zero, integer, positive_rational

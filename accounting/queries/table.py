@@ -21,12 +21,11 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from dpcore.cli.input_file import csv_rows, require_plain
+from dpcore.cli.files import csv_rows, require_plain
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
-from dpcore.names import PLAIN, name
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.parameter import Choice, Whole, check_fields, text
+from dpcore.numbers.parameter import PLAIN, Choice, Whole, check_fields, name, text
 from dpcore.sampling.rng import Rng
 
 _A_PASS: Final = 1 << 25

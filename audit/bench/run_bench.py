@@ -43,8 +43,7 @@ from audit.statistical_tests.sample_outcome import versions
 from audit.targets.target import Catalogued
 from dpcore.cli.terminal import aligned
 from dpcore.cli.workers import in_processes
-from dpcore.errors import InvalidParameter
-from dpcore.exit_codes import ANSWER, NEGATIVE_ANSWER
+from dpcore.errors import ANSWER, NEGATIVE_ANSWER, InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down, up
 

@@ -21,7 +21,7 @@ from flint import arb
 
 from audit.broken_mechanisms.catalogue_entry import Entry, Twin, seeded
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from dpcore.exit_codes import ANSWER, FAILED, NEGATIVE_ANSWER, NO_ANSWER
+from dpcore.errors import ANSWER, FAILED, NEGATIVE_ANSWER, NO_ANSWER
 from dpcore.numbers.enclosure import decimal_up
 from dpcore.numbers.parameter import RationalLike, rational, rational_in
 from dpcore.numbers.rounding import down, up

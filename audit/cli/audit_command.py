@@ -16,10 +16,8 @@ from audit.cli.options import SpecOptions, named_by_options, read_pair, read_spe
 from audit.cli.output import Written, check_files
 from audit.formats.junit_and_sarif import format_of
 from dpcore.cli.options import FORMAT_HELP, Format, flag, option
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import say
-from dpcore.errors import ABSENT, InvalidParameter
-from dpcore.exit_codes import INTERRUPTED, NO_ANSWER
+from dpcore.cli.terminal import progress_bar, say
+from dpcore.errors import ABSENT, INTERRUPTED, NO_ANSWER, InvalidParameter
 from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:

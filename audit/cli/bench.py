@@ -10,9 +10,9 @@ from audit.audit_spec import read_seed
 from audit.cli.options import SpecOptions, spec_of, with_spec
 from audit.cli.output import leave_with
 from audit.formats.junit_and_sarif import format_of
+from dpcore.cli.files import check_writable
 from dpcore.cli.options import AsFormat, AsJson, Format, argument, flag, option
-from dpcore.cli.output_file import check_writable
-from dpcore.cli.progress import progress_bar
+from dpcore.cli.terminal import progress_bar
 from dpcore.errors import InvalidParameter
 from dpcore.spec_syntax import did_you_mean
 

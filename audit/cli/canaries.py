@@ -9,9 +9,8 @@ from pathlib import Path
 from audit.audit_spec import read_seed
 from audit.cli.output import leave_with
 from audit.formats.junit_and_sarif import format_of
-from dpcore.cli.options import AsFormat, AsJson, Format, argument, named, option
-from dpcore.cli.output_file import check_writable, write_whole
-from dpcore.cli.time_limit import with_time_limit
+from dpcore.cli.files import check_writable, write_whole
+from dpcore.cli.options import AsFormat, AsJson, Format, argument, named, option, with_time_limit
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number
 

@@ -8,6 +8,7 @@ from audit.audit_spec import read_seed
 from audit.cli.options import SpecOptions, spec_of, with_spec
 from audit.cli.output import leave, leave_with
 from audit.formats.junit_and_sarif import format_of
+from dpcore.cli.files import check_writable
 from dpcore.cli.options import (
     AsFormat,
     AsJson,
@@ -18,9 +19,7 @@ from dpcore.cli.options import (
     option,
     read_jobs,
 )
-from dpcore.cli.output_file import check_writable
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import page
+from dpcore.cli.terminal import page, progress_bar
 from dpcore.errors import ABSENT, InvalidParameter
 
 corpus_commands = command_group(

@@ -8,8 +8,15 @@ from audit.cli.options import SpecOptions, seed_of, spec_of, with_spec
 from audit.cli.output import leave_isolated
 from audit.formats.junit_and_sarif import format_of
 from audit.formats.result import Result
-from dpcore.cli.options import AsFormat, AsJson, Format, argument, named, option
-from dpcore.cli.time_limit import with_optional_time_limit
+from dpcore.cli.options import (
+    AsFormat,
+    AsJson,
+    Format,
+    argument,
+    named,
+    option,
+    with_optional_time_limit,
+)
 from dpcore.numbers.parameter import whole_number
 
 

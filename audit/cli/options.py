@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.audit_spec import AuditSpec, Option
-from dpcore.cli.input_file import parse_json
+from dpcore.cli.files import parse_json
 from dpcore.cli.options import argument, named, option, with_fields
 from dpcore.errors import InvalidParameter
 from dpcore.spec_syntax import did_you_mean

@@ -17,7 +17,7 @@ from audit.audit_spec import AuditSpec
 from audit.claims.tested_claim import Claim
 from audit.formats.result import Result, Statement, aligned, terminal_width
 from dpcore.cli.figure_file import require_matplotlib
-from dpcore.cli.output_file import check_writable, write_whole
+from dpcore.cli.files import check_writable, write_whole
 from dpcore.cli.terminal import page, printable, say
 from dpcore.errors import InvalidParameter
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from audit.formats.shorten import printable
-from dpcore.errors import InvalidParameter
-from dpcore.exit_codes import ANSWER, NEGATIVE_ANSWER
+from dpcore.errors import ANSWER, NEGATIVE_ANSWER, InvalidParameter
 
 Outcome: TypeAlias = Literal["passed", "failed", "error", "warning", "note"]
 r"""The outcomes: a failure is evidence against the code, an error is an unfinished audit."""

@@ -31,7 +31,7 @@ from audit.formats.result import computed, fact, members
 from audit.known_laws.shift_curve import Box, NeverWorse, shift_curve, vectors, worst_interval
 from audit.targets.target import Law, Shifted
 from dpcore.errors import InvalidParameter, PrecisionExhausted
-from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
 from dpcore.numbers.exp_field import ExpRational
 from dpcore.numbers.parameter import RationalLike, at_least_zero, rational, rational_in

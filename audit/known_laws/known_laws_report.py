@@ -26,8 +26,7 @@ from audit.known_laws.compare_two_laws import (
 from audit.known_laws.law_file import WrittenLaw
 from audit.targets.target import Law
 from dpcore.cli.figure_file import curve_picture
-from dpcore.errors import InvalidParameter, PrecisionExhausted
-from dpcore.exit_codes import ANSWER, NEGATIVE_ANSWER, NO_ANSWER
+from dpcore.errors import ANSWER, NEGATIVE_ANSWER, NO_ANSWER, InvalidParameter, PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, round_down, round_up
 
 ExactVerdict: TypeAlias = Literal["proven", "refuted", "undecided", "not_refuted"]

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 
 from audit.formats.result import computed, fact
 from audit.targets.target import Law, Shifted
-from dpcore.cli.input_file import parse_json, read_text, rows_of
+from dpcore.cli.files import parse_json, read_text, rows_of
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
 from dpcore.numbers.rounding import down

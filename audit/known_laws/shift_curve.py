@@ -22,7 +22,7 @@ from accounting.pairs.monotone import RayPair
 from accounting.pairs.pair import Pair
 from accounting.privacy_curves.release_curve import PairCurve, PrivacyCurve
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
-from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.mechanism import Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision

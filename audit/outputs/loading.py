@@ -10,8 +10,7 @@ from typing import Any
 
 from audit.errors import TargetFailed
 from audit.outputs.call_guard import failure
-from dpcore.cli.packages import clash_of
-from dpcore.cli.user_code import UserCode
+from dpcore.cli.imports import UserCode, clash_of
 
 
 def load(spelling: str) -> Any:

@@ -26,8 +26,7 @@ from audit.errors import TargetFailed
 from audit.outputs.output_parser import Outputs, join
 from audit.targets.program import request_of
 from audit.targets.target import Block, Target
-from dpcore.errors import DpcoreError
-from dpcore.exit_codes import FAILED
+from dpcore.errors import FAILED, DpcoreError
 
 _MARKER: Final = "ready"
 _PATIENCE: Final = 1800.0

@@ -34,8 +34,7 @@ from audit.run_audit import Audit
 from audit.statistical_tests.sample_outcome import versions
 from dpcore.cli.terminal import aligned
 from dpcore.cli.workers import in_processes
-from dpcore.errors import DpcoreError
-from dpcore.exit_codes import ANSWER, FAILED, NEGATIVE_ANSWER
+from dpcore.errors import ANSWER, FAILED, NEGATIVE_ANSWER, DpcoreError
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
 

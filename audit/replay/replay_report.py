@@ -20,7 +20,7 @@ from audit.audit_spec import SensitivityNorm
 from audit.formats.junit_and_sarif import Case
 from audit.formats.result import Facts, Result, Statement, computed, fact
 from audit.formats.shorten import cut, shortened
-from dpcore.exit_codes import ANSWER, FAILED, NEGATIVE_ANSWER, NO_ANSWER
+from dpcore.errors import ANSWER, FAILED, NEGATIVE_ANSWER, NO_ANSWER
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 ReplayVerdict: TypeAlias = Literal[

@@ -25,7 +25,7 @@ from audit.formats.result import Result, computed, fact, format_enclosure
 from audit.statistical_tests.coverage import unresolved
 from audit.statistical_tests.event import Witness
 from audit.statistical_tests.sample_outcome import Outcome
-from dpcore import exit_codes
+from dpcore.errors import INTERRUPTED, NEGATIVE_ANSWER
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike
 
@@ -254,8 +254,8 @@ class AuditRecord(Result):
         if self.verdict == "refuted" or self.verdict is None:
             return code
         if self.faults:
-            return exit_codes.NEGATIVE_ANSWER
-        return exit_codes.INTERRUPTED if self.interrupted else code
+            return NEGATIVE_ANSWER
+        return INTERRUPTED if self.interrupted else code
 
     def hardest(self) -> dict[tuple[Fraction, Fraction], Outcome]:
         r"""For each tested point of the claim, the strongest result over all pairs and features."""

@@ -30,7 +30,7 @@ from audit.runs.draw_plan import Plan
 from audit.statistical_tests.sample_outcome import versions
 from audit.targets.source_digest import content_of, files_of
 from audit.targets.target import Target
-from dpcore.cli.input_file import parse_json, require_plain
+from dpcore.cli.files import parse_json, require_plain
 from dpcore.cli.state_file import (
     MOST,
     Damaged,

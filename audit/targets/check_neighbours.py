@@ -32,7 +32,7 @@ import numpy as np
 from audit.formats.shorten import cut
 from audit.outputs.identity import identity
 from audit.targets.target import Catalogued, Target
-from dpcore.cli.input_file import read_text
+from dpcore.cli.files import read_text
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 

@@ -17,13 +17,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.poisson import Poisson
-from dpcore.laws.polya import Polya
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
+from dpcore.laws.polya import Polya, PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.laws.staircase import Staircase
 from dpcore.mechanism import Norm, Relation, Sensitivity, Unit

@@ -43,7 +43,7 @@ from audit.statistical_tests.one_run_canaries import (
     one_run_p_value,
 )
 from audit.statistical_tests.sample_outcome import versions
-from dpcore.cli.input_file import read_text, rows_of
+from dpcore.cli.files import read_text, rows_of
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.enclosure import round_down

@@ -31,8 +31,8 @@ from audit.outputs.call_guard import RAISED, Watchdog, failure, stdout_to_stderr
 from audit.statistical_tests.sample_outcome import versions
 from audit.training.step_report import Check, CheckVerdict, Sampling, Stated, StepReport
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer
 

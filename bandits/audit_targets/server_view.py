@@ -39,7 +39,7 @@ from bandits.privatizers.privatizer import Privatizer, Releasing
 from bandits.radius.confidence_radii import ExactRadius
 from bandits.worlds.arm_environments import Environment
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.numbers.arrays import Integers
 from dpcore.protocols.ideal_aggregation import IdealAggregation, Shuffler
 from dpcore.protocols.noisy_sums import LocalSum, ShuffledPure

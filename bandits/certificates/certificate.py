@@ -32,9 +32,9 @@ from bandits.certificates.recheck import SCHEMA, SEEDED, SYSTEM, read, required_
 from bandits.play import Run
 from bandits.privatizers.privatizer import RunGuarantee
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import RationalLike, integer, rational_in, write_rational

@@ -46,7 +46,7 @@ from bandits.privatizers.privatizer import NEW, POOLED
 from bandits.privatizers.running_sums import StreamPrivatizer, StreamTrust
 from bandits.privatizers.vector_averages import AveragePrivatizer, Averages
 from dpcore.errors import InvalidParameter
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya import PolyaDifference
 from dpcore.mechanism import Scope
 from dpcore.protocols.pure_shuffle import PureShuffle
 

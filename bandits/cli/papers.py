@@ -3,8 +3,7 @@ r"""The command ``dpcore papers``, which checks published theorems."""
 from __future__ import annotations
 
 from dpcore.cli.options import AsJson, command_group, flag
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import show
+from dpcore.cli.terminal import progress_bar, show
 
 papers = command_group("papers")
 claims = command_group("claims")

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.summary import mean_and_error
 from bandits.policies.registry import read_algorithm
-from dpcore.cli.input_file import csv_rows
-from dpcore.cli.output_file import write_whole
+from dpcore.cli.files import csv_rows, write_whole
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import up

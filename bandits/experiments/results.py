@@ -31,7 +31,7 @@ from bandits.experiments.regret_table import (
 from bandits.experiments.summary import ROWS, SCHEMA, write_json
 from bandits.worlds import Worlds
 from dpcore.cli.figure_file import NEEDED
-from dpcore.cli.output_file import check_writable, write_whole
+from dpcore.cli.files import check_writable, write_whole
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism
 from dpcore.parse_noise import read_noise, read_sensitivity

@@ -27,7 +27,7 @@ from bandits.policies.registry import read_algorithm
 from bandits.privatizers.privatizer import RunGuarantee
 from bandits.worlds import Worlds
 from bandits.worlds.combinatorial import lower_bound
-from dpcore.cli.input_file import read_text
+from dpcore.cli.files import read_text
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.enclosure import decimal_up
 from dpcore.numbers.parameter import RationalLike, rational, write_rational

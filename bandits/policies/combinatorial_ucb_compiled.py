@@ -19,8 +19,7 @@ from bandits.policies.combinatorial_ucb import Cucb
 from bandits.privatizers.running_sums import Tables
 from bandits.super_arms import Bools, Unions
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.arrays import Integers
-from dpcore.numbers.floating import Floats
+from dpcore.numbers.arrays import Floats, Integers
 
 F = TypeVar("F", bound=Callable[..., Any])
 

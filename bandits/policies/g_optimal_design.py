@@ -21,7 +21,7 @@ import numpy as np
 
 from bandits.actions import Actions
 from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.numbers.floating import Floats
+from dpcore.numbers.arrays import Floats
 from dpcore.numbers.parameter import integer
 
 _UNIT: Final = 2.0**-53

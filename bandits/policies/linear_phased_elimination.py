@@ -31,8 +31,8 @@ from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.vector_averages import AveragePrivatizer, Averages, LinearTrust
 from bandits.radius.confidence_radii import RadiusName
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.arrays import Floats
 from dpcore.numbers.enclosure import ball, integer_below
-from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact, Of, check_fields, integer
 from dpcore.spec_syntax import word
 

@@ -44,7 +44,7 @@ from bandits.privatizers.batch_sums import (
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.vector_averages import AveragePrivatizer, LinearTrust
 from bandits.radius.confidence_radii import DpSeRadius, ExactRadius, PaperRadius, Radius, TailName
-from dpcore.cli.user_code import UserCode
+from dpcore.cli.imports import UserCode
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
 from dpcore.protocols.shuffled_bits import BinaryShuffle

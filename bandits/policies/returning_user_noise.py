@@ -23,7 +23,7 @@ from bandits.policies.policy_settings import Setting
 from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.returning_users import SteadyLaw, SteadyPrivatizer, visits_of
 from dpcore.errors import InvalidParameter
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.numbers.parameter import RationalLike, rational
 
 STEPS: Final = 16

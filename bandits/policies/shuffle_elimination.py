@@ -28,7 +28,7 @@ from bandits.policies.successive_elimination import Elimination, EliminationStat
 from bandits.privatizers.privatizer import Privatizer
 from bandits.radius.confidence_radii import RadiusName, tkms_width
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.numbers.enclosure import ball, narrow, round_up
 from dpcore.numbers.parameter import check_fields, make_integers
 from dpcore.protocols.shuffled_bits import BinaryShuffle

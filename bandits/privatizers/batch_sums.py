@@ -32,9 +32,9 @@ from bandits.privatizers.deployment import (
     SumProtocol,
 )
 from bandits.privatizers.privatizer import Privatizer
-from dpcore.analysis.laplace_sums import FEWEST_DRAWS, quick_tail
+from dpcore.analysis.contour_sums import FEWEST_DRAWS, quick_tail
 from dpcore.errors import InvalidParameter
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya import PolyaDifference
 from dpcore.numbers.integer_search import ceil_sqrt, least
 from dpcore.numbers.parameter import Exact, Of, check_fields, integer
 from dpcore.protocols.noisy_sums import AggregatedSum, LocalSum, size_protocol

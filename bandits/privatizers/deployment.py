@@ -19,9 +19,8 @@ from accounting.guarantees.stated_guarantees import Assumed, Pure
 from accounting.protocol_guarantees.plan_protocol import mechanism_guarantee
 from accounting.protocol_guarantees.pure_shuffle_guarantee import certified_shuffle
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import Exact, check_fields, integer

@@ -31,8 +31,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.noise import Noise
-from dpcore.numbers.arrays import Integers
-from dpcore.numbers.floating import Floats
+from dpcore.numbers.arrays import Floats, Integers
 from dpcore.numbers.parameter import Exact, Whole, check_fields
 from dpcore.sampling.rng import Rng
 from dpcore.spec_syntax import word

@@ -39,9 +39,9 @@ from bandits.privatizers.deployment import (
 )
 from bandits.privatizers.privatizer import Releasing
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.laws.sum_of_shares import summed
 from dpcore.mechanism import Mechanism, Release, Sensitivity
 from dpcore.noise import Noise

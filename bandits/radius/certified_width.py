@@ -25,15 +25,15 @@ from typing import Final
 import numpy as np
 from flint import arb
 
-from dpcore.analysis.laplace_sums import quick_tail
+from dpcore.analysis.contour_sums import quick_tail
 from dpcore.continual.continual_sum import variance
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.poisson_and_binomial import Binomial
+from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.sum_of_shares import summed
 from dpcore.noise import Noise
+from dpcore.numbers.arrays import Floats
 from dpcore.numbers.enclosure import Enclosure, ball, precision
-from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import RationalLike, integer, rational_in
 
 # The first knots, in standard deviations; more follow until the mass beyond is negligible.

@@ -39,7 +39,7 @@ import numpy as np
 
 from bandits.worlds.arm_environments import Bernoulli, Table, cz_instance
 from bandits.worlds.preset import FromFile, Preset
-from dpcore.cli.input_file import csv_rows, require_plain
+from dpcore.cli.files import csv_rows, require_plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer, rational
 

@@ -24,8 +24,7 @@ from bandits.batch import Ask, Encoding
 from bandits.worlds.arm_environments import Environment
 from bandits.worlds.preset import Preset
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.arrays import Integers
-from dpcore.numbers.floating import Floats
+from dpcore.numbers.arrays import Floats, Integers
 
 _CLIENTS: Final = 1 << 11
 _DRAWS: Final = 1 << 16

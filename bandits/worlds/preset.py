@@ -14,7 +14,7 @@ import numpy as np
 from bandits.policies.batch_schedule import ScheduleName
 from bandits.policies.registry import WorldKind
 from bandits.worlds.arm_environments import Environment, Reordered
-from dpcore.cli.input_file import require_plain
+from dpcore.cli.files import require_plain
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 

@@ -21,7 +21,7 @@ from benchmarks.figures.section import Effort, Section
 from benchmarks.figures.shared_experiments import Player
 from benchmarks.figures.studies import equal_promises, schedules, shuffled_bits, trade_off
 from dpcore.cli.figure_file import check_picture
-from dpcore.cli.output_file import write_whole
+from dpcore.cli.files import write_whole
 from dpcore.cli.workers import checked_jobs
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import integer

@@ -31,8 +31,8 @@ from bandits.privatizers.returning_users import Pool, SteadyPrivatizer, visits_o
 from bandits.radius.confidence_radii import ExactRadius
 from bandits.worlds.arm_environments import cz_instance
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import End, round_up
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational

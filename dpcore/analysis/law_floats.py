@@ -16,15 +16,14 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import accumulate
 from operator import mul
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, Protocol
 
 import numpy as np
 from flint import arb
 
 from dpcore.errors import PrecisionExhausted
-from dpcore.numbers.arrays import Integers
+from dpcore.numbers.arrays import Floats, Integers
 from dpcore.numbers.enclosure import narrow, nearest, precision
-from dpcore.numbers.floating import Floats
 
 _BITS: Final = 60
 _LENGTH: Final = 1 << 12
@@ -66,14 +65,6 @@ class ByRatios:
         return [*accumulate(ratios, mul, initial=self.pmf_ball(first))]
 
 
-class FloatRun(NamedTuple):
-    r"""The floats at k = first, first + 1, ... of one run."""
-
-    pmf: Floats
-    cdf: Floats
-    sf: Floats
-
-
 def pointwise(k: Integers, value: Callable[[int], arb]) -> Floats:
     """``value(k)`` for every entry of k, relative error < 2^-51; equal k are computed once."""
     distinct, places = np.unique(k, return_inverse=True)
@@ -89,26 +80,19 @@ def sizes(k: Integers) -> Integers:
 
 
 def by_runs(law: RunLaw, k: Integers, column: Column) -> Floats:
-    r"""P(X = k), P(X <= k) or P(X > k) for every entry of k >= 0, relative error below 2^-51.
+    r"""P(X = k), P(X <= k) or P(X > k) for every entry of k, relative error below 2^-51.
 
-    Values below 2^-1020 may be returned as 0.
+    For k < 0 these are the values of a law on 0, 1, 2, ...; values below 2^-1020 may become 0.
     """
-    values = np.zeros(len(k))
+    values = np.full(len(k), 1.0 if column == "sf" else 0.0)
     index = k // _LENGTH
-    exact = {"pmf": law.pmf_ball, "cdf": law.cdf_ball, "sf": law.sf_ball}[column]
-    for number in np.unique(index).tolist():
+    for number in np.unique(index[k >= 0]).tolist():
         here = index == number
         if len(np.unique(k[here])) < _FEW:
-            values[here] = pointwise(k[here], exact)
+            values[here] = pointwise(k[here], getattr(law, f"{column}_ball"))
         else:
-            values[here] = getattr(_run(law, number), column)[k[here] - number * _LENGTH]
+            values[here] = _run(law, number)[column][k[here] - number * _LENGTH]
     return values
-
-
-def one_sided(law: RunLaw, k: Integers, column: Column) -> Floats:
-    r"""The values of :func:`by_runs` for every integer k, for a law on 0, 1, 2, ..."""
-    below = 1.0 if column == "sf" else 0.0
-    return np.where(k < 0, below, by_runs(law, np.maximum(k, 0), column))
 
 
 def normal_guess(p: Floats, variance: Fraction, skew: Fraction = Fraction(0)) -> Integers:
@@ -147,7 +131,8 @@ def closer(
 
 
 @lru_cache(maxsize=256)
-def _run(law: RunLaw, number: int) -> FloatRun:
+def _run(law: RunLaw, number: int) -> dict[Column, Floats]:
+    # The floats at the integers of one run.
     first, last = number * _LENGTH, (number + 1) * _LENGTH - 1
     bits = 192
     while True:
@@ -160,11 +145,11 @@ def _run(law: RunLaw, number: int) -> FloatRun:
             bits *= 2
 
 
-def _rounded(law: RunLaw, first: int, last: int) -> FloatRun:
+def _rounded(law: RunLaw, first: int, last: int) -> dict[Column, Floats]:
     masses = law.masses(first, last)
     below = accumulate(masses, initial=law.cdf_ball(first - 1))
     above = accumulate(masses[:0:-1], initial=law.sf_ball(last))
-    return FloatRun(_floats(masses), _floats(below)[1:], _floats(above)[::-1])
+    return {"pmf": _floats(masses), "cdf": _floats(below)[1:], "sf": _floats(above)[::-1]}
 
 
 def _floats(values: Iterable[arb]) -> Floats:

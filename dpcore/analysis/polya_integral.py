@@ -71,7 +71,6 @@ def _first(error: BaseException) -> BaseException:
 
 
 _STRAIGHT_SHAPE: Final = 8
-_LONG_SCALE: Final = 64
 _FAR: Final = 1e200
 _END: Final = Fraction(3)
 
@@ -152,23 +151,17 @@ def _saddle(law: Branch, k: int) -> Fraction:
     if not law.left:
         ratio = Fraction(right) / max(Fraction(k), Fraction(1, 2))
         return ratio if ratio < 1 / _FAR else Fraction(math.log1p(min(ratio, Fraction(_FAR))))
-    if law.scale >= _LONG_SCALE:  # e^g - 1 is nearly g, so g s hardly depends on the scale
-        slope, unit, most = float(min(k / law.scale, Fraction(_FAR))), 1 / law.scale, 1.0
-    else:
-        slope, unit, most = (
-            float(min(Fraction(k), Fraction(_FAR))),
-            Fraction(1),
-            float(min(1 / law.scale, Fraction(_FAR))),
-        )
-    expm1: Callable[[float], float] = (lambda g: g) if law.scale >= _LONG_SCALE else _expm1
-    low, high = 1e-205, most
+    # In units of 1/s, where g lies in (0, 1) for every scale.
+    rate, slope = max(float(1 / law.scale), 1 / _FAR), float(min(k / law.scale, Fraction(_FAR)))
+
+    def pull(x: float) -> float:
+        return right * rate / math.expm1(min(x * rate, 500.0))
+
+    low, high = 1e-205, 1.0
     for _ in range(64):
         middle = math.sqrt(low * high)
-        if middle and right / expm1(middle) - right / expm1(2 * most - middle) > slope:
-            low = middle
-        else:
-            high = middle
-    return unit * Fraction(high)
+        low, high = (middle, high) if pull(middle) - pull(2 - middle) > slope else (low, middle)
+    return Fraction(high) / law.scale
 
 
 def _width(law: Branch, gap: Fraction) -> Fraction:
@@ -177,7 +170,3 @@ def _width(law: Branch, gap: Fraction) -> Fraction:
     if gap < 1:
         return gap * Fraction(1 / root)
     return Fraction(2 * math.sinh(float(min(gap, Fraction(8))) / 2) / root)
-
-
-def _expm1(x: float) -> float:
-    return math.expm1(min(x, 500.0))

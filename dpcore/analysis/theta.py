@@ -24,6 +24,7 @@ _DIRECT_VARIANCE: Final = 16
 _SUMMED_VARIANCE: Final = 1 << 14
 _STAIRS_VARIANCE: Final = 4
 _HALVINGS: Final = 64
+_LEAST_BITS: Final = 5
 
 
 def partition(variance: Fraction) -> arb:
@@ -35,39 +36,17 @@ def moment(variance: Fraction, z: acb) -> acb:
     r"""M(z) e^(-v z^2/2), the moment generating function M without its Gaussian factor.
 
     By Poisson summation this is sum_j e^(-2 pi^2 v j^2 - 2 pi i j v z) divided by the same sum at
-    z = 0, which is close to 1 for large v. The ball is correct for every z; it is fast for
-    |Im z| <= pi, where no term exceeds e^(-2 pi^2 v (j^2 - |j|)).
+    z = 0, which is close to 1 for large v. The ball is correct for every z.
     """
-    v = ball(variance)
-    if variance < _DIRECT_VARIANCE:
-        # FLINT reduces tau and keeps the ball tight.
-        return _theta(variance, z) / partition(variance) * (-v * z * z / 2).exp()
-    # q = e^(-2 pi^2 v) < 10^-137: the dual series needs only its first few terms.
     # The pair of terms at j has size at most 2 e^(-2 pi^2 v j^2 + 2 pi v |Im z| j). The ratio of
-    # successive bounds decreases, so a geometric series bounds the remainder. The stop condition is
-    # negated: a ball too wide to be compared must end the loop, with a wide result.
-    nome = -2 * arb.pi() ** 2 * v
-    lift = 2 * arb.pi() * v * abs(z.imag)
-    first = (nome + lift).exp()
-    if first < arb(2) ** (-ctx.prec):
-        # Later ratios are smaller than `first`: both sums lie within 3 `first` of 1.
+    # successive bounds decreases: if the first is tiny, both sums lie within 3 `first` of 1.
+    v = ball(variance)
+    first = (2 * arb.pi() * v * (abs(z.imag) - arb.pi())).exp()
+    if first < arb(2) ** -max(ctx.prec, _LEAST_BITS):
         slip = arb(0, (7 * first).upper())
         return acb(1 + slip, slip)
-    total, whole = acb(1), arb(1)
-    j = 1
-    while True:
-        size = (nome * j * j + lift * j).exp()
-        ratio = (nome * (2 * j + 1) + lift).exp()
-        if not (size > arb(2) ** (-ctx.prec) or ratio > 0.5):
-            spread = arb(0, (2 * size / (1 - ratio)).upper())
-            total += acb(spread, spread)
-            whole += spread
-            return total / whole
-        angle = acb(nome * j * j, 0)
-        turn = acb(0, -2 * arb.pi() * j) * v * z
-        total += (angle + turn).exp() + (angle - turn).exp()
-        whole += 2 * (nome * j * j).exp()
-        j += 1
+    # FLINT reduces tau and keeps the ball tight.
+    return _theta(variance, z) / partition(variance) * (-v * z * z / 2).exp()
 
 
 def log_moment(variance: Fraction, order: arb) -> arb:
@@ -81,26 +60,21 @@ def log_moment(variance: Fraction, order: arb) -> arb:
 
 
 def second_moment(variance: Fraction) -> arb:
-    r"""The variance v - 4 pi^2 v^2 sum_j j^2 q^(j^2) / sum_j q^(j^2), where q = e^(-2 pi^2 v)."""
-    v = ball(variance)
-    # Both series decay at least like e^(-j^2/2) in their range of v, so the ratio of successive
-    # terms is at most (4/3)^2 e^(-7/2) < 1/2 from j = 3: twice the next term bounds the remainder.
-    # The stop condition is negated, as above.
-    rate = 1 / (2 * v) if variance < 1 else 2 * arb.pi() ** 2 * v
-    total = arb(0)
+    r"""The variance E[X^2]: by theta functions for v >= 1, by its defining sum for v < 1."""
+    if variance >= 1:
+        return ThetaSum(variance=variance).tilted_variance(arb(0))
+    # The ratio of successive terms is at most (4/3)^2 e^(-7/2) < 1/2 from j = 3: twice the next
+    # term bounds the remainder. `not term > cut`, because a ball too wide to be compared must end
+    # the loop.
+    rate, total = 1 / (2 * ball(variance)), arb(0)
     cut = (-rate).exp() * arb(2) ** (-ctx.prec)
     j = 1
     while True:
         term = 2 * j * j * (-rate * j * j).exp()
         if j >= 4 and not term > cut:
-            total += arb(0, (2 * term).upper())
-            break
+            return (total + arb(0, (2 * term).upper())) / partition(variance)
         total += term
         j += 1
-    if variance < 1:
-        return total / partition(variance)
-    whole = partition(variance) / (2 * arb.pi() * v).sqrt()
-    return v - 4 * arb.pi() ** 2 * v * v * total / whole
 
 
 def upper_tail(variance: Fraction, least: int) -> arb:

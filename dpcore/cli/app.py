@@ -27,12 +27,20 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from dpcore.cli.options import AsJson, argument, command_group, flag, named, option, read_law
-from dpcore.cli.packages import prefer_own_packages, require_own_packages
+from dpcore.cli.imports import prefer_own_packages, require_own_packages
+from dpcore.cli.options import (
+    AsJson,
+    argument,
+    command_group,
+    flag,
+    named,
+    option,
+    read_law,
+    with_optional_time_limit,
+    with_time_limit,
+)
 from dpcore.cli.terminal import say
-from dpcore.cli.time_limit import with_optional_time_limit, with_time_limit
-from dpcore.errors import DpcoreError
-from dpcore.exit_codes import ANSWER, CLOSED_PIPE, DEFECT, INTERRUPTED, USAGE
+from dpcore.errors import ANSWER, CLOSED_PIPE, DEFECT, INTERRUPTED, USAGE, DpcoreError
 from dpcore.numbers.parameter import whole_number
 from dpcore.spec_syntax import did_you_mean
 
@@ -95,8 +103,8 @@ def _load(point: EntryPoint) -> Any:
 
 
 def _reflowed(command: Any) -> Any:
-    # The terminal wraps paragraphs of help, not the source. Flags and arguments show no type:
-    # it would be <bool> or <str>.
+    # Line ends of the source are removed from the help, because the terminal wraps paragraphs.
+    # Flags and arguments show no type: it would be <bool> or <str>.
     command.help = _LINE_END.sub(" ", command.help or "")
     help_option = command.get_help_option
     command.get_help_option = lambda context: _converted(_without_type(help_option(context)))
@@ -379,7 +387,7 @@ def main() -> None:
         if stream is None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  # to the end
         elif mode == "w":
-            # A character that the terminal cannot encode is printed as \xe9 instead of raising.
+            # A character that the terminal cannot encode is printed as \xe9, not an error.
             stream.reconfigure(errors="backslashreplace")
     gc.set_threshold(100_000)  # imported modules are never freed, so rare scans suffice
     code = run(sys.argv[1:])

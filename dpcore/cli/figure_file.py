@@ -15,7 +15,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from dpcore.cli.output_file import check_writable, write_whole
+from dpcore.cli.files import check_writable, write_whole
 from dpcore.errors import ABSENT, InvalidParameter
 
 if TYPE_CHECKING:
@@ -130,9 +130,12 @@ def curve_picture(
         axes.set_ylabel(y_label)
         axes.grid(visible=True, alpha=0.3)
         fold(figure.suptitle(title, fontsize="small"), _INSIDE * figure.bbox.width)
-        how: dict[str, Any] = {"title": "dots are proven, lines join them"}
         outside_legend(
-            figure, "outside lower center", title_fontsize="small", fontsize="small", **how
+            figure,
+            "outside lower center",
+            title="dots are proven, lines join them",
+            title_fontsize="small",
+            fontsize="small",
         )
 
 

@@ -6,18 +6,20 @@ Invalid values raise an error, which names the option, before any draw or comput
 from __future__ import annotations
 
 import inspect
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from fractions import Fraction
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, overload
 
 import typer
 
 from dpcore.cli.workers import checked_jobs
-from dpcore.errors import InvalidParameter
+from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import rational, whole_number
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ def command_group(name: str, **given: Any) -> typer.Typer:
 def option(metavar: str, text: str, *names: str, default: Any = None, **given: Any) -> Any:
     r"""Declare an option as the default of a parameter; ``default=...`` makes it required.
 
-    Within ``Annotated``, pass ``default=...`` and write the default after each parameter.
+    Within ``Annotated``, pass ``default=...`` and give the default in the signature.
     ``given`` is passed to :func:`typer.Option`, for instance the panel of the help text.
 
     >>> option("FILE", "Write the report to a file.", "-o", "--output").param_decls
@@ -98,12 +100,18 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
             given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
         command(**given)
 
-    # The command-line parser reads the signature and the annotations of a command.
     parameters: list[inspect.Parameter] = []
     for name, one in own.parameters.items():
         inside = inspect.signature(groups[name], eval_str=True).parameters if name in groups else {}
         parameters += inside.values() or [one.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-    called.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]  # PEP 362
+    return _with_parameters(called, parameters)
+
+
+def _with_parameters(
+    called: Callable[..., None], parameters: list[inspect.Parameter]
+) -> Callable[..., None]:
+    # The command-line parser reads the signature and the annotations of a command.
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # PEP 362
     called.__annotations__ = {one.name: one.annotation for one in parameters}
     return called
 
@@ -176,3 +184,64 @@ def share(argument: str, text: str) -> Fraction:
     if not 0 <= exact <= 1:
         raise InvalidParameter(argument, text, "must lie between 0% and 100%")
     return exact
+
+
+class OutOfTime(DpcoreError):
+    r"""The computation did not finish within the time limit."""
+
+
+@contextmanager
+def time_limit(seconds: int) -> Iterator[None]:
+    r"""Raise :class:`OutOfTime` if the block uses more than ``seconds`` of processor time.
+
+    A busy machine does not change processor time. There is no limit on systems without a
+    processor-time clock (Windows) and in threads other than the main one.
+    """
+    clock, sign = getattr(signal, "ITIMER_PROF", None), getattr(signal, "SIGPROF", None)
+    if clock is None or sign is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise OutOfTime(
+            f"no answer within {seconds} s of computing: raise --within, use less extreme numbers, "
+            "or request a wider interval"
+        )
+
+    before = signal.signal(sign, stop)
+    signal.setitimer(clock, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(clock, 0)
+        signal.signal(sign, before)
+
+
+_WITHIN: Final = Annotated[
+    str | None,
+    option("SECONDS", "Stop with an error after this many seconds.", default=...),
+]
+
+
+def with_time_limit(
+    command: Callable[..., None], default: str | None = "60"
+) -> Callable[..., None]:
+    r"""Add an option ``--within`` to a command, with 60 seconds by default."""
+
+    @wraps(command)
+    def bounded(*, within: str | None, **given: Any) -> None:
+        if within is None:
+            command(**given)
+            return
+        with time_limit(whole_number("--within", within, at_least=1, at_most=10**8)):
+            command(**given)
+
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    limit = inspect.Parameter(
+        "within", inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_WITHIN
+    )
+    return _with_parameters(bounded, [*own, limit])
+
+
+with_optional_time_limit: Final = partial(with_time_limit, default=None)
+r"""Add an option ``--within`` to a command, without a limit by default."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
-from dpcore.cli.input_file import file_errors, require_plain
+from dpcore.cli.files import file_errors, require_plain
 from dpcore.errors import InvalidParameter
 
 Place: TypeAlias = str | Path

@@ -1,16 +1,23 @@
-r"""Terminal output that escapes untrusted text such as names, reasons and paths.
+r"""Terminal output: escaped text, tables and progress bars.
 
 Untrusted text may contain characters that control a terminal, reverse letters, or start a line that
-imitates a report. Every printed line goes through :func:`say`, which escapes them.
+imitates a report. Every printed line goes through :func:`say`, which escapes them. Progress bars
+appear on standard error if it is a terminal, or in a notebook.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
 from typing import Any, Final, TextIO
+
+_GAP: Final = "  "
+_STEPS: Final = 500
+_OFTEN: Final = 0.2
 
 
 def printable(text: str) -> str:
@@ -47,9 +54,6 @@ def show(found: dict[str, Any] | Iterable[str]) -> None:
         say(found)
 
 
-_GAP: Final = "  "
-
-
 def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list[str]:
     r"""Format rows with aligned columns; the columns in ``right`` are right-aligned."""
     ends = set(right)
@@ -77,3 +81,60 @@ def html_table(title: str, rows: Iterable[Sequence[object]]) -> str:
         for name, *values in rows
     ]
     return f"<table><caption>{escape(title)}</caption>{''.join(lines)}</table>"
+
+
+@contextmanager
+def progress_bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    r"""Yield a callback for the number of finished items; shows nothing without a terminal."""
+    if not sys.stderr.isatty():
+        yield _unseen
+        return
+    from rich.console import Console
+    from rich.progress import Progress, TimeRemainingColumn
+
+    columns = (*Progress.get_default_columns()[:-1], TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        step = max((total or 0) // _STEPS, 1)
+
+        def advance(done: int) -> None:
+            if total is None:
+                bar.update(task, description=f"{label}: {done}")
+            elif done - bar.tasks[task].completed >= step or done >= total:
+                bar.update(task, completed=done)
+
+        yield advance
+
+
+def in_notebook() -> bool:
+    r"""Whether this process runs in a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
+
+
+@contextmanager
+def notebook_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    r"""Yield a callback for the number of finished items; shows nothing outside a notebook."""
+    if not in_notebook():
+        yield _unseen
+        return
+    display = sys.modules["IPython"].display
+    handle = display.display(display.HTML(""), display_id=True)
+    last = [0.0]
+
+    def advance(done: int) -> None:
+        now = time.monotonic()
+        if now < last[0] + _OFTEN and done < total:
+            return
+        last[0] = now
+        bar = f'<progress value="{done}" max="{total}"></progress>'
+        handle.update(display.HTML(f"{bar} {done:,} of {total:,} {label}"))
+
+    try:
+        yield advance
+    finally:
+        handle.update(display.HTML(""))
+
+
+def _unseen(done: int) -> None:
+    del done

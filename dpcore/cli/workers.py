@@ -49,7 +49,7 @@ def checked_jobs(jobs: int) -> int:
 
 
 def width_of(jobs: int) -> int:
-    r"""The number of processes for ``jobs`` where the calls run; -1 means all available."""
+    r"""The number of worker processes for ``jobs``; -1 means as many as are available."""
     if jobs == 1:
         return 1
     from joblib import effective_n_jobs

@@ -15,13 +15,11 @@ import numpy as np
 from flint import arb
 
 from dpcore.noise import Covered, Noise, SymmetricNoise
-from dpcore.numbers.arrays import Integers
+from dpcore.numbers.arrays import Floats, Integers, Split, decayed, pair_of, product
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
-from dpcore.numbers.floating import Floats, Split, decayed, pair_of, product
 from dpcore.numbers.parameter import Exact, integer
 from dpcore.sampling.bernoulli import geometric_exp
-from dpcore.sampling.discrete_laplace_batch import LaplaceDigits
-from dpcore.sampling.inversion import Batch
+from dpcore.sampling.inversion import Batch, LaplaceDigits
 from dpcore.sampling.rng import Rng
 
 
@@ -96,7 +94,7 @@ class DiscreteLaplace(SymmetricNoise):
         >>> DiscreteLaplace(scale=10).share(4)
         PolyaDifference(shape='1/4', scale=10)
         """
-        from dpcore.laws.polya_difference import PolyaDifference  # local: it imports six more
+        from dpcore.laws.polya import PolyaDifference  # local: it imports six more
 
         parties = integer("parties", parties, at_least=1)
         return PolyaDifference(shape=Fraction(1, parties), scale=self.scale)
@@ -104,16 +102,10 @@ class DiscreteLaplace(SymmetricNoise):
     def _exponent(self, k: Integers) -> Split:
         return product(pair_of(k), pair_of(1 / self.scale))
 
-    def _decay(self, k: Integers) -> Floats:
-        # k >= 0, or |k| as floats: the absolute value of the smallest int64 does not fit int64.
-        exponent = self._exponent(k)
-        sign = np.where(exponent.high < 0, -1.0, 1.0)
-        return decayed(Split(sign * exponent.high, sign * exponent.low))
-
     def _pmf(self, k: Integers) -> Floats:
         with precision(96):
             peak = nearest((1 / (2 * ball(self.scale))).tanh())
-        return peak * self._decay(k)
+        return peak * decayed(self._exponent(k))
 
     def _log_pmf(self, k: Integers) -> Floats:
         with precision(96):
@@ -127,7 +119,7 @@ class DiscreteLaplace(SymmetricNoise):
     def _upper(self, k: Integers) -> Floats:
         with precision(96):
             start = nearest(self.sf_ball(0))
-        return start * self._decay(k)
+        return start * decayed(self._exponent(k))
 
     def _quantile_guess(self, p: Floats) -> Integers:
         small = np.minimum(p, 1 - p)

@@ -1,9 +1,26 @@
-r"""The Polya or negative binomial law, for any rational shape r > 0 and scale s > 0.
+r"""The Polya or negative binomial law, and the law of the difference of two Polya draws.
 
-P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r for k >= 0, beta = e^(-1/s). Shapes add: the
-sum of n draws of shape r/n has shape r, and the difference of two draws of shape 1 is discrete
-Laplace of scale s. So n parties can jointly add discrete Laplace noise if each adds the difference
-of two Polya draws of shape 1/n (Goryczka and Xiong 2017). Proofs: docs/proofs/polya.md.
+For any rational shape r > 0 and scale s > 0, with beta = e^(-1/s), Polya(r, s) has the masses
+P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r for k >= 0, and the difference of two draws
+
+    P(X = k) = (1-beta)^(2r) beta^|k| Gamma(|k|+r)/(Gamma(r) |k|!) 2F1(r, |k|+r; |k|+1; beta^2).
+
+Shapes add: the sum of n draws of shape r/n has shape r. A difference of shape 1 is discrete Laplace
+of scale s. So n parties can jointly add discrete Laplace noise if each adds a difference of shape
+1/n (Goryczka and Xiong 2017); r < 1 is the noise that remains after dropouts.
+
+Draws of large scales are sums of a Poisson number of logarithmic jumps: jumps of size m arrive with
+rate r e^(-m/s)/m for each m >= 1, independently (Quenouille 1949). Candidates arrive with rate r in
+each of the following cells and are kept with a probability c <= 1 that gives the right rates. With
+T = 2^t >= s:
+
+    octave o < t:  m uniform on [2^o, 2^(o+1)),            c = (2^o/m) e^(-m/s);
+    last cell:     w = 0, 1, ... with probability 2^(-w-1),
+                   m uniform on [T (w+1), T (w+2)),        c = (T/m) 2^(w+1) e^(-m/s).
+
+So the number of candidates is Poisson(r (t+1)), with a rational mean, and c <= (2/e)^(w+1) in the
+last cell. In a batch, floats decide the coin of c only if their certified error cannot change the
+outcome; the reference uses exact draws. Proofs: docs/proofs/polya.md.
 """
 
 from __future__ import annotations
@@ -11,32 +28,37 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import ClassVar, Final
 
 import numpy as np
-from flint import arb
+from flint import arb, ctx
 
 from dpcore.analysis import polya_integral as branch_contour
-from dpcore.analysis.law_floats import ByRatios, closer, one_sided, pointwise
+from dpcore.analysis.law_floats import ByRatios, closer, pointwise, sizes
 from dpcore.analysis.polya_integral import Branch
-from dpcore.laws.polya_jumps import LogJumps, sum_of_jumps
-from dpcore.noise import Additive, Covered
-from dpcore.numbers.arrays import Integers
+from dpcore.errors import Unrepresentable
+from dpcore.laws.poisson_and_binomial import Poisson
+from dpcore.noise import Additive, Covered, SymmetricNoise, batch_of
+from dpcore.numbers.arrays import Floats, Integers, exp_neg
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
-from dpcore.numbers.floating import Floats
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import Exact
-from dpcore.sampling.bernoulli import bernoulli, geometric_exp
-from dpcore.sampling.discrete_laplace_batch import LaplaceDigits
+from dpcore.sampling.bernoulli import bernoulli, bernoulli_exp, geometric_exp
 from dpcore.sampling.inversion import (
+    BLOCK,
     TABLE_BITS,
     Batch,
+    Difference,
     InversionTable,
     Inverted,
+    LaplaceDigits,
+    Uniform,
+    in_blocks,
     invert,
     table_of_masses,
 )
-from dpcore.sampling.rng import Rng
+from dpcore.sampling.rng import Rng, below
 
 _MOST_WHOLE: Final = 1 << 12
 _MOST_GEOMETRICS: Final = 1 << 17
@@ -47,6 +69,14 @@ _NEAR_SCALE: Final = 1 << 12
 _NEAR_SCALES: Final = 16
 _LEFT_BITS: Final = 72
 _RIGHT_BITS: Final = 40
+_BITS_PER_SCALE: Final = Fraction(35, 100)
+_FARTHEST: Final = 1 << 13
+_MARGIN: Final = 2.0**-40
+_GRAIN: Final = 2.0**-63
+_MOST_OCTAVES: Final = 58
+_RUN_BITS: Final = 8
+# The number of trailing zeros of each byte; the exact path handles the byte 0.
+_ZEROS: Final = np.array([(v & -v).bit_length() - 1 if v else _RUN_BITS for v in range(256)])
 
 COVERED: Final = (Covered("scale", "1e-6", "2^46"), Covered("shape", "2^-30", "2^10"))
 """The parameters for which the float64 functions of Polya laws are available."""
@@ -168,25 +198,14 @@ class Polya(ByRatios, Additive):
         whole = math.floor(self.shape)
         if whole > _MOST_GEOMETRICS:
             return Inverted(self.cdf_ball, self._middle)
-        parts: list[Batch] = []
-        if whole:
-            parts.append(_Geometrics(whole, self.scale))
+        parts: list[Batch] = [_Geometric(self.scale)] * whole if whole else []
         if whole < self.shape:
             parts.append(LogJumps(self.shape - whole, self.scale))
-        return parts[0] if len(parts) == 1 else _Sum(parts)
+        return _Sum(parts)
 
     def _log_pmf(self, k: Integers) -> Floats:
         found = pointwise(np.maximum(k, 0), self.log_mass)
         return np.where(k < 0, -np.inf, found)
-
-    def _pmf(self, k: Integers) -> Floats:
-        return one_sided(self, k, "pmf")
-
-    def _cdf(self, k: Integers) -> Floats:
-        return one_sided(self, k, "cdf")
-
-    def _sf(self, k: Integers) -> Floats:
-        return one_sided(self, k, "sf")
 
     def _quantile_guess(self, p: Floats) -> Integers:
         from scipy.special import gammainccinv, gammaincinv  # local: importing dpcore stays fast
@@ -225,18 +244,15 @@ def urn(rng: Rng, shape: Fraction, scale: Fraction) -> int:
     return own
 
 
-class _Geometrics:
+class _Geometric:
     # For discrete Laplace X, X given X >= 0 and -X-1 given X < 0 are geometric: both halves of the
     # law are proportional to beta^k.
-    def __init__(self, count: int, scale: Fraction) -> None:
-        self._count, self._laplace = count, LaplaceDigits(scale)
+    def __init__(self, scale: Fraction) -> None:
+        self._laplace = LaplaceDigits(scale)
 
     def draw(self, rng: Rng, count: int) -> Integers:
-        total = np.zeros(count, dtype=np.int64)
-        for _ in range(self._count):
-            drawn = self._laplace.draw(rng, count)
-            total += drawn ^ (drawn >> 63)
-        return total
+        drawn = self._laplace.draw(rng, count)
+        return drawn ^ (drawn >> 63)
 
 
 class _Sum:
@@ -244,8 +260,8 @@ class _Sum:
         self._parts = parts
 
     def draw(self, rng: Rng, count: int) -> Integers:
-        total = self._parts[0].draw(rng, count)
-        for part in self._parts[1:]:
+        total = np.zeros(count, dtype=np.int64)
+        for part in self._parts:
             total += part.draw(rng, count)
         return total
 
@@ -275,3 +291,243 @@ def _table(noise: Polya, first: int, last: int) -> InversionTable:
     with precision(TABLE_BITS):
         masses = noise.masses(first, last)
         return table_of_masses(first, noise.cdf_ball(first - 1), masses, noise.cdf_ball)
+
+
+def octaves(scale: Fraction) -> int:
+    r"""The smallest t >= 0 with 2^t >= s, s = ``scale``."""
+    return (-(-scale.numerator // scale.denominator) - 1).bit_length()
+
+
+def sum_of_jumps(rng: Rng, shape: Fraction, scale: Fraction) -> int:
+    r"""Draw exactly from Polya(shape, scale): the reference for :class:`LogJumps`."""
+    cells = octaves(scale) + 1
+    arrived = Poisson(mean=shape * cells).sample_reference(rng)
+    return sum(jump(rng, scale, rng.below(cells)) for _ in range(arrived))
+
+
+def jump(rng: Rng, scale: Fraction, cell: int) -> int:
+    r"""Draw one candidate of ``cell``: return its size, or 0 if it is rejected."""
+    unit, run = 1 << cell, 0
+    if cell == octaves(scale):
+        while rng.flip():
+            run += 1
+        # 2^(w+1) e^(-m/s) = (2/e)^(w+1) e^(w+1-m/s), and m/s >= w + 1.
+        size = unit * (run + 1) + rng.bits(cell)
+        excess = size / scale - (run + 1)
+        kept = all(_two_over_e(rng) for _ in range(run + 1))
+    else:
+        size = unit + rng.bits(cell)
+        excess = size / scale
+        kept = True
+    kept = kept and bernoulli(rng, Fraction(unit, size)) and bernoulli_exp(rng, excess)
+    return size if kept else 0
+
+
+def _two_over_e(rng: Rng) -> bool:
+    # Let K be the first k >= 3 with a failed Bernoulli(1/k): P(K > k) = 2/k!, so that
+    # P(K odd) = 1 - 1/3 + 1/12 - 1/60 + ... = 2/e.
+    trial = 3
+    while bernoulli(rng, Fraction(1, trial)):
+        trial += 1
+    return trial % 2 == 1
+
+
+class LogJumps:
+    r"""Batches of Polya(shape, scale) draws for shapes below 1 and scales too large for a table."""
+
+    __slots__ = ("_arrivals", "_cells", "_piece", "_rate", "_scale")
+
+    def __init__(self, shape: Fraction, scale: Fraction) -> None:
+        self._cells = octaves(scale) + 1
+        if self._cells > _MOST_OCTAVES + 1:
+            raise Unrepresentable(
+                f"a batch of jumps of scale {scale} could overflow int64; draw single values"
+            )
+        self._scale = scale
+        self._rate = float(1 / scale)
+        mean = shape * self._cells
+        self._arrivals = batch_of(Poisson(mean=mean))
+        # About one block of candidates at a time, so that they stay in the CPU cache.
+        self._piece = max(1, BLOCK // max(1, math.ceil(mean)))
+
+    def draw(self, rng: Rng, count: int) -> Integers:
+        r"""Return ``count`` independent draws."""
+        return in_blocks(count, partial(self._fill, rng))
+
+    def _fill(self, rng: Rng, target: Integers) -> None:
+        for start in range(0, len(target), self._piece):
+            piece = target[start : start + self._piece]
+            arrived = self._arrivals.draw(rng, len(piece))
+            ends = np.cumsum(arrived)
+            sums = np.zeros(int(ends[-1]) + 1, dtype=np.int64)
+            # Sums may wrap around, but their differences are still right modulo 2^64.
+            np.cumsum(self.jumps(rng, len(sums) - 1), out=sums[1:])
+            np.subtract(sums[ends], sums[ends - arrived], out=piece)
+
+    def jumps(self, rng: Rng, count: int) -> Integers:
+        r"""Draw ``count`` candidates: return their sizes, with 0 for each rejected one."""
+        cell = below(rng, self._cells, count)
+        unit = np.int64(1) << cell
+        low = (rng.words(count) >> np.uint64(1)) >> (np.uint64(63) - cell.astype(np.uint64))
+        # The acceptance probability is share/m e^(-m/s); run = w in the last cell, -1 in an octave.
+        run = np.full(count, -1)
+        last = np.flatnonzero(cell == self._cells - 1)
+        run[last] = _ZEROS[(rng.words(len(last)) & np.uint64(255)).view(np.int64)]
+        size = unit + low.view(np.int64)
+        size[last] += unit[last] * run[last]
+        share = np.ldexp(unit.astype(np.float64), run + 1)
+        # m/s <= 9 has error below 2^-47, exp_neg below 2^-48, and the quotient adds two roundings:
+        # the margin covers these. The grain covers the interval that a word stands for.
+        words = rng.words(count)
+        chance = exp_neg(size.astype(np.float64) * self._rate) * (share / size)
+        uniform = words.astype(np.float64) * 2.0**-64
+        unsure = np.abs(uniform - chance) <= _MARGIN * chance + _GRAIN
+        unsure |= run == _RUN_BITS
+        drawn = np.where(uniform < chance, size, 0)
+        for place in np.flatnonzero(unsure).tolist():
+            exact, bits = int(size[place]), int(run[place])
+            while bits >= _RUN_BITS and rng.flip():
+                exact, bits = exact + int(unit[place]), bits + 1
+            kept = self.keeps(rng, int(words[place]), exact, int(unit[place]) << (bits + 1))
+            drawn[place] = exact if kept else 0
+        return drawn
+
+    def keeps(self, rng: Rng, word: int, size: int, share: int) -> bool:
+        r"""Whether V < (share/m) e^(-m/s), m = ``size``, for uniform V starting with ``word``."""
+
+        def chance() -> arb:
+            return (-ball(size / self._scale)).exp() * share / size
+
+        return Uniform(rng, word).below(chance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PolyaDifference(ByRatios, Additive, SymmetricNoise):
+    r"""Noise X - Y for independent Polya(r, s) draws X and Y, r = ``shape``, s = ``scale``.
+
+    The variance is 2 r beta/(1-beta)^2. Shapes add. The law is log-concave iff r >= 1, so for
+    smaller r the largest privacy loss need not lie at the ends.
+
+    The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10; each isolated k
+    costs up to fifty milliseconds. Raises :class:`InvalidParameter` for parameters that are not
+    positive rationals.
+
+    >>> noise = PolyaDifference(shape="0.9", scale=10)
+    >>> noise.pmf(0), noise.quantile(0.975)
+    (0.05751383973322589, 29)
+    >>> noise.enclose_pmf(0).width < 2**-130
+    True
+    """
+
+    name: ClassVar[str] = "polya-difference"
+    adds: ClassVar[str] = "shape"
+    floats: ClassVar[tuple[Covered, ...]] = COVERED
+
+    shape: Exact = Exact(zero="shape 0 adds no noise")
+    scale: Exact = Exact(zero="scale 0 adds no noise")
+
+    @property
+    def _one(self) -> Polya:
+        return Polya(shape=self.shape, scale=self.scale)
+
+    @property
+    def _branch(self) -> Branch:
+        return Branch(right=self.shape, left=self.shape, scale=self.scale)
+
+    @property
+    def log_concave(self) -> bool:
+        r"""True iff shape >= 1: then both draws, and hence their difference, are log-concave."""
+        return self.shape >= 1
+
+    @property
+    def variance(self) -> Enclosure:
+        r"""The variance 2 r beta/(1 - beta)^2, enclosed to 128 bits."""
+        r, s = self.shape, self.scale
+        return narrow(lambda: ball(r) / (2 * (1 / (2 * ball(s))).sinh() ** 2), 128)
+
+    def pmf_ball(self, k: int) -> arb:
+        r"""P(X = k), by the closed form near 0 and by a contour integral in the tail."""
+        k = abs(k)
+        if not is_near(self.shape, self.scale, k):
+            return branch_contour.mass(self._branch, k)
+        shape = ball(self.shape)
+        peak = (shape * one_minus_beta(self.scale)).exp()
+        series = (-2 / ball(self.scale)).exp().hypgeom_2f1(shape, shape + k, arb(k + 1))
+        return self._one.pmf_ball(k) * peak * series
+
+    def sf_ball(self, k: int) -> arb:
+        r"""P(X > k), by a contour integral for k >= 0 and by symmetry for k < 0."""
+        if k < 0:
+            return 1 - self.sf_ball(-k - 1)
+        return branch_contour.upper_tail(self._branch, k + 1)
+
+    def ratios(self, first: int, last: int) -> list[arb]:
+        r"""The ratios P(X = k)/P(X = k-1), k = last, ..., first+1 >= 1, by a backward recurrence.
+
+        (1 + beta^2) k p_k = beta (k-1+r) p_(k-1) + beta (k+1-r) p_(k+1), from the derivative of
+        the generating function. p is the decaying solution, so the backward direction is stable.
+        It multiplies a relative error by about beta^2, so the start is a bound far in the tail.
+        """
+        beta, shape = (-1 / ball(self.scale)).exp(), ball(self.shape)
+        square, found = 1 + beta * beta, []
+
+        def before(k: int, ratio: arb) -> arb:
+            return beta * (shape + (k - 1)) / (square * k - beta * ((k + 1) - shape) * ratio)
+
+        far = last + math.ceil(self.scale * ctx.prec * _BITS_PER_SCALE) + 3
+        if far - last > _FARTHEST:
+            ratio = self.pmf_ball(last + 1) / self.pmf_ball(last)
+        else:
+            # Between beta and beta (k-1+r)/k. The map is monotone, so each end stays narrow.
+            low, high = beta, beta * (shape + far) / (far + 1)
+            for k in range(far, last, -1):
+                low, high = before(k, low), before(k, high)
+            ratio = low.union(high)
+        for k in range(last, first, -1):
+            ratio = before(k, ratio)
+            found.append(ratio)
+        return found
+
+    def sample_reference(self, rng: Rng) -> int:
+        r"""Draw the difference of two independent Polya(r, s) draws."""
+        one = self._one
+        return one.sample_reference(rng) - one.sample_reference(rng)
+
+    def build_batch(self) -> Batch:
+        r"""Build the difference of two Polya(r, s) samplers, whose draws must also fit int64."""
+        return Difference(batch_of(self._one))
+
+    def log_mass(self, k: int) -> arb:
+        r"""The log-mass log P(X = k) as a ball that is tight even if the mass is close to 1."""
+        if k or self.scale >= 1:
+            return self.pmf_ball(k).log()
+        # P(X = 0) = (1-beta)^(2r) (1 + rest), rest = sum_{j>0} (Gamma(j+r)/(Gamma(r) j!))^2 beta^2j
+        # = r^2 beta^2 3F2: the first term, and FLINT's hypergeometric sum of the others.
+        shape, square = ball(self.shape), (-2 / ball(self.scale)).exp()
+        rest = (
+            square
+            * shape
+            * shape
+            * square.hypgeom([shape + 1, shape + 1, arb(1)], [arb(2), arb(2)])
+        )
+        return 2 * shape * one_minus_beta(self.scale) + rest.log1p()
+
+    def _log_pmf(self, k: Integers) -> Floats:
+        return pointwise(sizes(k), self.log_mass)
+
+    def _quantile_guess(self, p: Floats) -> Integers:
+        from scipy.special import gammainccinv, ndtri  # local: importing dpcore stays fast
+
+        # Far out P(X > k) is about (1+beta)^(-r) P(Polya > k); near 0 and for a large shape
+        # the law is about normal.
+        small = np.minimum(p, 1 - p)
+        r, s = float(self.shape), float(self.scale)
+        if self.shape > 2:
+            steps = -ndtri(small) * math.sqrt(2 * r) * s
+        else:
+            beta = math.exp(-1 / s)
+            steps = s * gammainccinv(r, np.minimum(small * (1 + beta) ** r, 1.0))
+        k = closer(
+            np.clip(np.ceil(steps) - 1, 0, 2.0**61).astype(np.int64), small, self._upper, self._pmf
+        )
+        return np.where(p > 0.5, k, ~k)

@@ -7,7 +7,6 @@ divides exactly into shares. Proofs: docs/proofs/laws.md.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final
@@ -15,12 +14,11 @@ from typing import ClassVar, Final
 from flint import acb, arb
 
 from dpcore.analysis import contour_sums as contour
-from dpcore.analysis.law_floats import ByRatios, by_runs, normal_guess, pointwise, sizes
-from dpcore.laws.poisson import Poisson
+from dpcore.analysis.law_floats import ByRatios, normal_guess, pointwise, sizes
+from dpcore.laws.poisson_and_binomial import Poisson
 from dpcore.noise import Additive, Covered, SymmetricNoise
-from dpcore.numbers.arrays import Integers
+from dpcore.numbers.arrays import Floats, Integers
 from dpcore.numbers.enclosure import ball, precision
-from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import Exact
 from dpcore.sampling.inversion import (
     TABLE_BITS,
@@ -105,7 +103,7 @@ class Skellam(ByRatios, Additive, SymmetricNoise):
 
     def tilt(self, t: int) -> Fraction:
         r"""The solution asinh(t/v) of K'(c) = v sinh c = t, rounded as a float."""
-        return _asinh(Fraction(t) / self.variance)
+        return Fraction(float(ball(t / self.variance).asinh().mid()))
 
     def sample_reference(self, rng: Rng) -> int:
         r"""Draw the difference of two independent Poisson(v/2) draws."""
@@ -122,23 +120,8 @@ class Skellam(ByRatios, Additive, SymmetricNoise):
     def _log_pmf(self, k: Integers) -> Floats:
         return pointwise(sizes(k), lambda n: self.pmf_ball(n).log())
 
-    def _pmf(self, k: Integers) -> Floats:
-        return by_runs(self, sizes(k), "pmf")
-
-    def _upper(self, k: Integers) -> Floats:
-        return by_runs(self, k, "sf")
-
     def _quantile_guess(self, p: Floats) -> Integers:
         return normal_guess(p, self.variance)
-
-
-def _asinh(x: Fraction) -> Fraction:
-    # A float near asinh(x), even if x exceeds every float: there asinh x ~ log 2x.
-    size = abs(x.numerator).bit_length() - x.denominator.bit_length()
-    if size < 1000:
-        return Fraction(math.asinh(float(x)))
-    far = Fraction(math.log(2 * abs(x.numerator)) - math.log(x.denominator))
-    return far if x > 0 else -far
 
 
 def _table(noise: Skellam) -> InversionTable:

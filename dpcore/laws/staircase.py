@@ -22,9 +22,8 @@ from flint import arb
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.noise import Covered, SymmetricNoise, batch_of
-from dpcore.numbers.arrays import Integers
+from dpcore.numbers.arrays import Floats, Integers, Split, decayed, pair_of, product
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, nearest, precision
-from dpcore.numbers.floating import Floats, Split, decayed, pair_of, product
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import Exact, Whole
 from dpcore.sampling.bernoulli import geometric_exp
@@ -123,13 +122,10 @@ class Staircase(SymmetricNoise):
     # -- floats -------------------------------------------------------------------------------
 
     def _exponent(self, level: Integers) -> Split:
-        # epsilon times |level|. Levels of negative k may be passed negated: the negated level of
-        # the smallest int64 fits int64.
-        found = product(pair_of(level), pair_of(self.epsilon))
-        sign = np.where(found.high < 0, -1.0, 1.0)
-        return Split(sign * found.high, sign * found.low)
+        return product(pair_of(level), pair_of(self.epsilon))
 
     def _levels(self, k: Integers) -> Integers:
+        # Levels of negative k are negated: those of the smallest int64 fit int64.
         r, step = self.plateau, self.sensitivity
         left = (np.minimum(k, 0) + r - 1) // step
         return np.where(k >= 0, (np.maximum(k, 0) - r) // step + 1, left)
@@ -145,7 +141,7 @@ class Staircase(SymmetricNoise):
                 peak = nearest((-2 * self.sf_ball(0)).log1p())
             else:
                 peak = nearest(self.pmf_ball(0).log())
-        return peak - self._exponent(self._levels(k)).high
+        return peak - np.abs(self._exponent(self._levels(k)).high)
 
     def _upper(self, k: Integers) -> Floats:
         # P(X >= r) falls by b over each step; within a step, and on the plateau, it is linear. The

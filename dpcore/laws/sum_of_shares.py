@@ -7,10 +7,9 @@ users drop out, the remaining noise is a sum of fewer shares. Proofs: docs/proof
 from __future__ import annotations
 
 from dpcore.errors import InvalidParameter
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya import PolyaDifference
 from dpcore.noise import Additive, Noise
 from dpcore.numbers.parameter import integer
 

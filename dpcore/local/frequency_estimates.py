@@ -7,9 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.numbers.arrays import Integers
+from dpcore.numbers.arrays import Floats, Integers
 from dpcore.numbers.clopper_pearson import proven_upper_end
-from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import RationalLike, integer, rational_in
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from flint import arb
 
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.arrays import Floats
 from dpcore.numbers.enclosure import Enclosure, ball, precision
-from dpcore.numbers.floating import Floats
 from dpcore.numbers.integer_search import least
 
 _GRID: Final = 1 << 40
@@ -18,12 +18,12 @@ _BITS: Final = 96
 
 
 def lower_end(hits: Any, runs: Any, level: float) -> Floats:
-    r"""A lower bound on the probability of a hit that fails with probability <= ``level``."""
+    r"""A lower bound on the probability of a hit; it is too high with probability <= ``level``."""
     return np.where(hits > 0, _quantile(np.maximum(hits, 1), runs - hits + 1, level), 0.0)
 
 
 def upper_end(hits: Any, runs: Any, level: float) -> Floats:
-    r"""An upper bound on the probability of a hit that fails with probability <= ``level``."""
+    r"""An upper bound on the probability of a hit; it is too low with probability <= ``level``."""
     return np.where(hits < runs, _quantile(hits + 1, np.maximum(runs - hits, 1), 1.0 - level), 1.0)
 
 

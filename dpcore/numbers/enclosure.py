@@ -1,9 +1,12 @@
-r"""Enclosures: proven lower and upper bounds on a real number.
+r"""Enclosures: proven lower and upper bounds on a real number, and their comparisons.
 
 An :class:`Enclosure` states ``lower <= x <= upper`` with exact rational (or infinite) bounds, which
 are not rounded. It is computed by ball arithmetic (``arb`` of python-flint, Johansson 2017): a ball
 is an interval given by a midpoint and a radius, and every operation returns a ball that contains
 the true result. The working precision affects the width of the result and never its correctness.
+
+A comparison such as ``bound <= 1`` may hold for all numbers of an interval, for none, or only for
+some. In the third case it is undecided and raises an error.
 """
 
 from __future__ import annotations
@@ -14,13 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
-from typing import Final, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 from flint import arb, ctx, fmpq, fmpz
 
-from dpcore.errors import InvalidParameter, PrecisionExhausted
+from dpcore.errors import InvalidParameter, PrecisionExhausted, Undecided
 from dpcore.forks import ProcessLock
-from dpcore.numbers.interval_comparison import Ordered
+from dpcore.numbers.parameter import rational
 
 End: TypeAlias = Fraction | float
 """One bound of an enclosure: an exact rational, or ``math.inf`` / ``-math.inf``."""
@@ -29,6 +32,67 @@ _LOCK: Final = ProcessLock()
 _MOST_BITS: Final = 1 << 22
 _PRINTED_BITS: Final = 1 << 12
 _DIGITS: Final = 17
+_NUMBERS: Final = (int, float, Fraction, Decimal)
+
+
+class Ordered:
+    r"""A base class for ``<``, ``<=``, ``>`` and ``>=`` with numbers and other intervals.
+
+    A float is read by its shortest decimal form: 0.1 is one tenth. Comparing an interval with a
+    number by ``==``, or using an interval as a truth value, raises :class:`TypeError`; an undecided
+    comparison raises :class:`Undecided`.
+    """
+
+    __slots__ = ()
+
+    def _interval(self) -> tuple[Fraction | float, Fraction | float]:
+        # Both ends; infinite where there is no bound.
+        raise NotImplementedError
+
+    def __lt__(self, other: object) -> bool:
+        return _below(self, other, "<", strictly=True)
+
+    def __le__(self, other: object) -> bool:
+        return _below(self, other, "<=", strictly=False)
+
+    def __gt__(self, other: object) -> bool:
+        found = _below(self, other, ">", strictly=False)
+        return found if found is NotImplemented else not found
+
+    def __ge__(self, other: object) -> bool:
+        found = _below(self, other, ">=", strictly=True)
+        return found if found is NotImplemented else not found
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"{self!r} has no truth value; compare it with a number, as in bound <= 1")
+
+    def _refuse_number(self, other: object) -> None:
+        # An interval is not a number: == would be False even for the value that it encloses.
+        if isinstance(other, _NUMBERS):
+            raise TypeError(f"{self!r} == {other!r} is undefined: use <, <=, >, >= or its bounds")
+
+
+def _below(one: Ordered, other: object, sign: str, *, strictly: bool) -> bool:
+    ends = _ends(other)
+    if ends is None:
+        return NotImplemented  # type: ignore[no-any-return]  # as a comparison does
+    (low, high), (least, most) = one._interval(), ends
+    if high < least or (high == least and not strictly):
+        return True
+    if low > most or (low == most and strictly):
+        return False
+    raise Undecided(f"{one!r} {sign} {other!r}")
+
+
+def _ends(value: object) -> tuple[Fraction | float, Fraction | float] | None:
+    if isinstance(value, Ordered):
+        return value._interval()
+    if not isinstance(value, _NUMBERS):
+        return None
+    if isinstance(value, (float, Decimal)) and math.isinf(value):
+        return float(value), float(value)
+    exact = rational("number", value)
+    return exact, exact
 
 
 @contextmanager
@@ -65,7 +129,7 @@ def nearest(value: arb) -> float:
 class Enclosure(Ordered):
     r"""A proven statement ``lower <= x <= upper`` about one real number x.
 
-    Comparisons are those of :class:`~dpcore.numbers.interval_comparison.Ordered`. ``float(x)`` and
+    Comparisons are those of :class:`~dpcore.numbers.enclosure.Ordered`. ``float(x)`` and
     ``f"{x:.3f}"`` raise an error, because which bound is safe depends on the use of the number.
 
     >>> with precision(64):

@@ -74,9 +74,11 @@ class ExpRational:
     @property
     def log(self) -> Fraction | None:
         r"""The logarithm if it is a multiple of the unit, otherwise None."""
-        if any(poly != _monomial(poly.degree()) for poly in (self.numerator, self.denominator)):
-            return None
-        return (self.denominator.degree() - self.numerator.degree()) * self.unit
+        above, below = self.numerator.degree(), self.denominator.degree()
+        monomials = fmpq_poly([0] * above + [1]), fmpq_poly([0] * below + [1])
+        return (
+            (below - above) * self.unit if monomials == (self.numerator, self.denominator) else None
+        )
 
     def __add__(self, other: ExpRational | Fraction | int) -> ExpRational:
         one, two = self, self._other(other)
@@ -108,13 +110,9 @@ class ExpRational:
     __radd__, __rmul__ = __add__, __mul__
 
     def __pow__(self, exponent: int) -> ExpRational:
-        ends = (
-            (self.numerator, self.denominator)
-            if exponent >= 0
-            else (self.denominator, self.numerator)
-        )
-        numerator, denominator = (end ** abs(exponent) for end in ends)
-        return self._made(numerator, denominator)
+        if exponent < 0:
+            return 1 / self**-exponent
+        return self._made(self.numerator**exponent, self.denominator**exponent)
 
     def __bool__(self) -> bool:
         return bool(self.numerator)
@@ -144,7 +142,3 @@ class ExpRational:
         numerator, denominator = numerator // shared, denominator // shared
         leading = denominator[denominator.degree()]
         return type(self)(self.unit, numerator / leading, denominator / leading)
-
-
-def _monomial(degree: int) -> fmpq_poly:
-    return fmpq_poly([0] * degree + [1])

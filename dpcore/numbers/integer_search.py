@@ -46,10 +46,9 @@ _MOST_BITS: Final = 1 << 16
 
 def ceil_sqrt(squared: Fraction) -> int:
     r"""The smallest integer k >= 0 with k^2 >= ``squared``."""
-    # k^2 is an integer, so k^2 >= squared iff k^2 >= ceil(squared).
-    least = math.ceil(squared)
-    root = math.isqrt(least)
-    return root if root * root == least else root + 1
+    # k^2 is an integer, so k^2 >= squared iff k^2 > ceil(squared) - 1.
+    below = math.ceil(squared) - 1
+    return math.isqrt(below) + 1 if below >= 0 else 0
 
 
 def ceiling(compute: Callable[[], arb]) -> int:

@@ -1,4 +1,4 @@
-r"""Parse privacy parameters as exact rationals.
+r"""Parse privacy parameters as exact rationals, and names of users and batches.
 
 Accepted types are ``int``, ``Fraction``, ``Decimal``, numpy integers, and strings such as
 ``"1/3"``, ``"0.1"``, ``"1e-6"``. A ``float`` is read by its shortest decimal form, so ``0.1`` means
@@ -12,11 +12,12 @@ import math
 import operator
 import re
 import sys
+import unicodedata
 from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from typing import Any, Generic, Literal, SupportsIndex, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, SupportsIndex, TypeAlias, TypeVar
 
 from dpcore.errors import InvalidParameter
 
@@ -166,7 +167,10 @@ def _exact(argument: str, value: object) -> Fraction:
         case int():
             return Fraction(operator.index(value))
         case float():
-            return _from_float(argument, float.__float__(value))
+            binary = float.__float__(value)
+            if not math.isfinite(binary):
+                raise InvalidParameter(argument, binary, "must be a finite number")
+            return Fraction(repr(binary))
         case Decimal():
             plain = Decimal(value)
             if not plain.is_finite():
@@ -200,12 +204,6 @@ def _held(argument: str, value: Fraction) -> Fraction:
         return Fraction(*map(operator.index, ends))
     except (AttributeError, TypeError, ZeroDivisionError):
         raise InvalidParameter(argument, "a Fraction", "must consist of two integers") from None
-
-
-def _from_float(argument: str, value: float) -> Fraction:
-    if not math.isfinite(value):
-        raise InvalidParameter(argument, value, "must be a finite number")
-    return Fraction(repr(value))
 
 
 def _from_text(argument: str, text: str) -> Fraction:
@@ -250,12 +248,10 @@ def rational_in(argument: str, value: object, interval: Interval, reason: str = 
     return exact
 
 
-def make_integers(
-    instance: object, *names: str, at_least: int = 1, at_most: int | None = None
-) -> None:
-    r"""Convert the named fields of a frozen dataclass to ints, in ``__post_init__``."""
+def make_integers(instance: object, *names: str, at_most: int | None = None) -> None:
+    r"""Convert the named fields of a frozen dataclass to ints >= 1, in ``__post_init__``."""
     for name in names:
-        exact = integer(name, getattr(instance, name), at_least=at_least, at_most=at_most)
+        exact = integer(name, getattr(instance, name), at_least=1, at_most=at_most)
         object.__setattr__(instance, name, exact)
 
 
@@ -326,3 +322,38 @@ def text(argument: str, value: object, reason: str) -> str:
 def write_rational(value: Fraction) -> str:
     r"""The shortest text that :func:`rational` parses as ``value``: ``"3"`` or ``"1/3"``."""
     return str(value)
+
+
+_LONGEST: Final = 200
+# Letters and marks that count as printable but are invisible: fillers, joiners, variation
+# selectors, the empty Braille pattern.
+_UNSEEN: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]"
+)
+
+PLAIN: Final = re.compile(rf"[!-~](?:[ -~]{{0,{_LONGEST - 2}}}[!-~])?")
+r"""The names of ASCII, which need no further check."""
+
+
+def name(argument: str, value: object) -> str:
+    r"""Return ``value`` if it is a valid name of a user or a batch."""
+    reason = f"must be a name of 1 to {_LONGEST} characters"
+    if type(value) is str and PLAIN.fullmatch(value):
+        return value
+    value = text(argument, value, reason)
+    if not 1 <= len(value) <= _LONGEST:
+        raise InvalidParameter(argument, value, reason)
+    if not value.isprintable() or value != value.strip():
+        must = "must be printable, without leading or trailing space"
+        raise InvalidParameter(argument, value, must)
+    if _UNSEEN.search(value):
+        raise InvalidParameter(argument, ascii(value), "must not contain invisible characters")
+    if not unicodedata.is_normalized("NFC", value):
+        raise InvalidParameter(
+            argument,
+            value,
+            "must be in Unicode normal form NFC: otherwise names that look the same would be "
+            "different users",
+        )
+    return value

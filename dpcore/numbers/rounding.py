@@ -36,10 +36,10 @@ def shortest(value: Fraction) -> str:
     return min(exactly(value), str(value), key=len)
 
 
-def brief(value: Fraction, rounded: Callable[[End, int], str], digits: int = 6) -> str:
-    """Format ``value`` exactly in at most twelve characters, otherwise by ``down`` or ``up``."""
+def brief(value: Fraction, rounded: Callable[[End, int], str]) -> str:
+    """Format ``value`` exactly in at most twelve characters, or to six digits by ``rounded``."""
     text = min(str(value), exactly(value), key=len)
-    return text if len(text) <= _BRIEF else rounded(value, digits)
+    return text if len(text) <= _BRIEF else rounded(value, 6)
 
 
 def _rounded(value: End, digits: int, rounding: str) -> str:

@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.arrays import Integers
-from dpcore.numbers.floating import Floats
+from dpcore.numbers.arrays import Floats, Integers
 from dpcore.numbers.parameter import Of, RationalLike, Whole, check_fields, integer, rational
 from dpcore.sampling.bernoulli import bernoulli
 from dpcore.sampling.inversion import BLOCK

@@ -21,13 +21,12 @@ import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.sum_of_shares import summed
 from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise, batch_of
-from dpcore.numbers.arrays import Integers
+from dpcore.numbers.arrays import Floats, Integers
 from dpcore.numbers.enclosure import Enclosure
-from dpcore.numbers.floating import Floats
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import RationalLike, Whole, check_fields, integer, rational_in
 from dpcore.protocols.encoding import MOST_STEPS, FixedPoint, RealsLike, as_array

@@ -20,8 +20,8 @@ from typing import ClassVar, Final
 import numpy as np
 
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.poisson_and_binomial import Binomial
+from dpcore.laws.polya import PolyaDifference
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import Exact, Whole, check_fields, integer
 from dpcore.protocols.encoding import MOST_STEPS, FixedPoint, RealsLike, as_array

@@ -1,10 +1,15 @@
-r"""The random number generators of dpcore, the only source of privacy randomness.
+r"""Random number generators, the only source of privacy randomness, and noise drawn ahead.
 
 An :class:`Rng` generates independent uniform bits. :class:`SystemRng` is the default and the only
 private generator: an AES-256-CTR keystream (NIST SP 800-38A) under keys from the operating system,
 in blocks of 64 KiB, re-keyed after a bounded amount and after a fork; every used byte is erased
 from the block. :class:`SeededRng` uses the same keystream under a key derived from its seed. It is
 reproducible on every platform, meant for simulation, and not private.
+
+The running time of a sampler can reveal the value that it drew (Jin, McMurtry, Rubinstein and
+Ohrimenko, "Are we there yet?", 2022). So a release with :class:`SystemRng` uses values of a
+:class:`Reservoir` that were drawn earlier, thousands at a time. The stored values are as secret as
+the random bits: they are dropped in a forked child, erased when used, and never copied.
 
 For the proofs and the assumptions (AES is a pseudorandom permutation, and the operating system has
 enough entropy) see docs/proofs/rng.md and docs/threat_model.md.
@@ -35,6 +40,11 @@ _BLOCK_BYTES: Final = 1 << 16
 _BLOCK_WORDS: Final = _BLOCK_BYTES // 8
 _BYTES_PER_KEY: Final = 1 << 30
 _ZEROS: Final = bytes(_BLOCK_BYTES)
+_AHEAD_SINGLE: Final = 1 << 11
+_AHEAD: Final = 1 << 15
+
+SERVED: Final = 1 << 12
+"""Batches up to this size come from the reservoir; larger ones are drawn directly."""
 
 
 class Rng(ABC):
@@ -298,3 +308,69 @@ def below(rng: Rng, bound: int, count: int) -> Integers:
         found[done : done + len(kept)] = kept
         done += len(kept)
     return found
+
+
+class Reservoir(list[int]):
+    r"""Drawn noise: a list of values (``pop`` is atomic), and blocks for batches."""
+
+    __slots__ = ("__weakref__", "_blocks", "_era")
+    __hash__ = object.__hash__  # type: ignore[assignment]  # identity: the fork registry holds it
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forget()
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        r"""Discard all values; called in the child of a fork."""
+        # Replaced first: a call in progress then finds that its values are inherited.
+        self._era = object()
+        self.clear()
+        # Idle blocks, each with the index of its first unused value.
+        self._blocks: list[tuple[Integers, int]] = []
+
+    def one(self, draw: Callable[[int], Integers]) -> int:
+        r"""Refill the empty list and return one value."""
+        while True:
+            if not HERE:
+                forget_inherited()
+            era = self._era
+            fresh = draw(_AHEAD_SINGLE).tolist()
+            first: int = fresh.pop()
+            self.extend(fresh)
+            if self._is(era):
+                return first
+
+    def many(self, count: int, draw: Callable[[int], Integers]) -> Integers:
+        r"""Return ``count`` <= ``SERVED`` values; no value is ever returned twice."""
+        while True:
+            if not HERE:
+                forget_inherited()
+            era = self._era
+            # A block in use is in no list: another thread, or a signal handler that interrupts this
+            # call, gets another block, and a block whose use raised an exception is never used
+            # again.
+            try:
+                block, start = self._blocks.pop()
+            except IndexError:
+                block, start = draw(_AHEAD), 0
+            if len(block) - start < count:
+                block, start = draw(_AHEAD), 0
+            piece = block[start : start + count]
+            taken = piece.copy()
+            piece[:] = 0
+            self._blocks.append((block, start + count))
+            if self._is(era):
+                return taken
+
+    def _is(self, era: object) -> bool:
+        # False if the process was forked since ``era``, for example by a signal handler during a
+        # draw: the parent has the values that were stored since then, so they are discarded.
+        if HERE and self._era is era:
+            return True
+        self.forget()
+        return False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Two copies must never return the same values, so a copy starts empty.
+        return Reservoir, ()

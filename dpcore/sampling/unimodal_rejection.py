@@ -19,9 +19,8 @@ import numpy as np
 from flint import arb
 
 from dpcore.errors import PrecisionExhausted, Unrepresentable
-from dpcore.numbers.arrays import Integers
+from dpcore.numbers.arrays import Floats, Integers, exp_neg
 from dpcore.numbers.enclosure import ball, integer_below, narrow, precision
-from dpcore.numbers.floating import Floats, exp_neg
 from dpcore.sampling.inversion import InversionTable, Uniform, in_blocks, invert
 from dpcore.sampling.rng import Rng, Words
 
@@ -49,32 +48,24 @@ class Centred:
 
     For count laws ``parts`` are the expected counts: (l,) for Poisson, (np, n(1-p)) for the heads
     and tails of a binomial; E[X] is the first part, which may exceed int64, and 1/v is the sum of
-    their inverses. Without parts the law is the discrete Gaussian, with E[X] = 0. Raises
-    :class:`Unrepresentable` for other variances: below 2^21 the float series is not accurate
-    enough, and beyond 2^116 a draw could exceed int64.
+    their inverses. Without parts the law is the discrete Gaussian, with E[X] = 0. With ``shifted``
+    the draws are X itself, which must fit int64. Raises :class:`Unrepresentable` for other
+    variances: below 2^21 the float series is not accurate enough, and beyond 2^116 a draw could
+    exceed int64.
     """
 
-    __slots__ = (
-        "_base",
-        "_cells",
-        "_fraction",
-        "_heights",
-        "_law",
-        "_offsets",
-        "_parts",
-        "_rate",
-        "_reach",
-        "_sure",
-        "_width",
-        "centre",
-    )
-
     def __init__(
-        self, law: UnimodalLaw, variance: Fraction, parts: tuple[Fraction, ...] = ()
+        self,
+        law: UnimodalLaw,
+        variance: Fraction,
+        parts: tuple[Fraction, ...] = (),
+        *,
+        shifted: bool = False,
     ) -> None:
         self._law, self._parts = law, parts
         mean = parts[0] if parts else Fraction(0)
         self.centre = math.floor(mean)
+        self._start = self.centre if shifted else 0
         self._fraction = float(mean - self.centre)
         self._rate = float(1 / (2 * variance))
         if not _LEAST_VARIANCE < variance < _MOST_VARIANCE:
@@ -128,8 +119,10 @@ class Centred:
         return self.centre + self._reach * self.unit
 
     def draw(self, rng: Rng, count: int) -> Integers:
-        r"""Return ``count`` independent draws of X - ``centre``."""
-        return in_blocks(count, lambda piece: self._fill(rng, piece))
+        r"""Return ``count`` independent draws of X - ``centre``, or of X if ``shifted``."""
+        drawn = in_blocks(count, lambda piece: self._fill(rng, piece))
+        drawn += self._start
+        return drawn
 
     def _fill(self, rng: Rng, target: Integers) -> None:
         done = 0
@@ -214,21 +207,6 @@ class Centred:
             total += squared * float(1 / (2 * part)) * _polynomial(u, _DEVIANCE)
             total += u * _polynomial(u, _LOGARITHM) + float(1 / (12 * part)) / (1 + u)
         return total
-
-
-class Shifted:
-    r"""A batch sampler of X from the centred batch, for X that fits int64."""
-
-    __slots__ = ("_centred",)
-
-    def __init__(self, centred: Centred) -> None:
-        self._centred = centred
-
-    def draw(self, rng: Rng, count: int) -> Integers:
-        r"""Return ``count`` independent draws of X."""
-        drawn = self._centred.draw(rng, count)
-        drawn += self._centred.centre
-        return drawn
 
 
 # 2 h(u)/u^2 = sum_i 2 (-u)^i/((i+1)(i+2)) and log1p(u)/(2u) = sum_i (-u)^i/(2(i+1)).

@@ -29,10 +29,9 @@ import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import InScope
-from dpcore.numbers.arrays import Integers
+from dpcore.numbers.arrays import Floats, Integers, exp_neg
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.exp_field import ExpRational
-from dpcore.numbers.floating import Floats, exp_neg
 from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields
 from dpcore.sampling.bernoulli import bernoulli_exp
 from dpcore.sampling.rng import SYSTEM, Rng, below

@@ -30,7 +30,7 @@ from bandits.policies.combinatorial_ucb import bonus_table, cucb, laplace_quanti
 from bandits.privatizers.running_sums import StreamPrivatizer, totals_of
 from bandits.super_arms import Bools, Decisions, Listed, Paths, SpanningTrees, Unions
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.floating import Floats
+from dpcore.numbers.arrays import Floats
 from dpcore.sampling.rng import SeededRng
 from tests.support.dpcore.refusals import refused
 

@@ -39,8 +39,8 @@ from bandits.worlds.combinatorial import BitWorld
 from bandits.worlds.linear import LinearWorld
 from dpcore import DiscreteLaplace
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.laws.skellam import Skellam
 from dpcore.protocols.noisy_sums import AggregatedSum, ShuffledPure
 from dpcore.sampling.rng import SeededRng

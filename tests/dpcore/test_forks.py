@@ -17,9 +17,8 @@ import pytest
 from dpcore import DiscreteGaussian, DiscreteLaplace, SystemRng, forks, noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import precision
-from dpcore.sampling import reservoir, rng
-from dpcore.sampling.reservoir import Reservoir
-from dpcore.sampling.rng import _LOCAL, _ForkSafe
+from dpcore.sampling import rng
+from dpcore.sampling.rng import _LOCAL, Reservoir, _ForkSafe
 from tests.day_and_nightly import by_day, effort
 from tests.support.run_command import python
 
@@ -94,7 +93,7 @@ def test_a_fork_without_hooks_shares_no_randomness(name: str) -> None:
 def test_a_source_that_trusts_fork_hooks_is_detected(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (rng, reservoir, noise):
+    for module in (rng, noise):
         monkeypatch.setattr(module, "HERE", True)
     assert shared(FORK_DRAWS[name], native_fork)
 
@@ -106,7 +105,7 @@ def test_without_a_wiped_page_the_process_id_is_compared(
 ) -> None:
     numbered = forks._Process()
     numbered.value = True
-    for module in (forks, rng, reservoir, noise):
+    for module in (forks, rng, noise):
         monkeypatch.setattr(module, "HERE", numbered)
     assert shared(FORK_DRAWS[name], native_fork) == set()
     assert shared(FORK_DRAWS[name], os.fork) == set()
@@ -142,13 +141,13 @@ signal.signal(signal.SIGALRM, strike)
 os.register_at_fork(
     after_in_child=lambda: signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 3e-4)))
 from dpcore import DiscreteLaplace, forks, noise
-from dpcore.sampling import reservoir, rng
+from dpcore.sampling import rng
 noises = [DiscreteLaplace(scale=2**50 + 2**20 * i) for i in range(50)]
 draw = lambda: {law.sample() for law in noises}
 draw()
 if sys.argv[1] == "hooks alone":
     hook = [*forks._REGISTERED]
-    noise.HERE = rng.HERE = reservoir.HERE = True
+    noise.HERE = rng.HERE = True
     os.register_at_fork(after_in_child=lambda: [kept().forget() for kept in hook])
     forks.HERE = True
 repeats = 0

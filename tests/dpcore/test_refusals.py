@@ -26,8 +26,7 @@ from dpcore import (
     Unrepresentable,
     read_noise,
 )
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.poisson import Poisson
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
 from dpcore.parse_noise import noise_from_json
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.refusals import ident, names, refusal

@@ -33,7 +33,7 @@ NEED_A_PROOF = (
     "dpcore.sampling.inversion:table_of_masses",
     "dpcore.sampling.unimodal_rejection:Centred._fill",
     "dpcore.numbers.enclosure:narrow",
-    "dpcore.numbers.floating:exp_neg",
+    "dpcore.numbers.arrays:exp_neg",
     "dpcore.analysis.contour_sums:upper_tail",
     "dpcore.protocols.encoding:FixedPoint",
     "dpcore.secure_aggregation.server:finish",

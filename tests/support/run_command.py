@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 
 import dpcore.cli.app
-from dpcore.cli.input_file import parse_json
+from dpcore.cli.files import parse_json
 
 ROOT = Path(__file__).parents[2]
 

@@ -24,8 +24,8 @@ from accounting.pld.discretised_pld import Listing
 from accounting.pld.pessimistic_discretisation import listed_above
 from accounting.privacy_curves.dominating_pairs import _totals
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.mechanism import Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
 from tests.day_and_nightly import by_day

@@ -24,7 +24,7 @@ from accounting.descriptions.sampling_schemes import Allocation, FixedSize, Pois
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Relation, Scope, Sensitivity
-from dpcore.cli.time_limit import time_limit
+from dpcore.cli.options import time_limit
 from dpcore.continual import SquareRootSum
 from dpcore.noise import Noise
 from tests.day_and_nightly import by_day, effort

@@ -51,7 +51,7 @@ from dpcore import (
     Unit,
 )
 from dpcore.continual import TreeSum
-from dpcore.laws.poisson import Poisson as PoissonNoise
+from dpcore.laws.poisson_and_binomial import Poisson as PoissonNoise
 from dpcore.local import RandomisedResponse
 from dpcore.selection import NoisyMax
 from tests.support.accounting.bound_ends import ends

@@ -31,7 +31,7 @@ from accounting.guarantees.guarantee import line_error
 from accounting.protocol_guarantees.shuffled_bits_guarantee import box_of
 from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Mechanism, Sensitivity
 from dpcore.cli.terminal import html_table
-from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.mechanism import Relation, Scope
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from tests.support.accounting.bound_ends import ends

@@ -32,8 +32,8 @@ from accounting.pld.discretised_pld import Listing
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
-from dpcore.laws.poisson import Poisson
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.poisson_and_binomial import Poisson
+from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.noise import Noise

@@ -27,11 +27,9 @@ from accounting.pairs.enclose_curve import narrowed
 from accounting.pairs.log_concave import ShiftedPair
 from accounting.pairs.monotone import Cell
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, Sensitivity, Staircase
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
-from dpcore.laws.poisson import Poisson
-from dpcore.laws.polya import Polya
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
+from dpcore.laws.polya import Polya, PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from tests.day_and_nightly import by_day, effort

@@ -20,8 +20,8 @@ from accounting.pairs.symmetric_sum import SummedPair
 from accounting.pld.integer_cells import table_of
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore import DiscreteGaussian
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
+from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.numbers.parameter import RationalLike

@@ -36,7 +36,7 @@ from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit
-from dpcore.names import name
+from dpcore.numbers.parameter import name
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal

@@ -28,7 +28,7 @@ from accounting.numerical_composition.discrete_factor import DiscreteOnGrid, _fa
 from accounting.numerical_composition.factor import Grid
 from accounting.numerical_composition.gaussian_factor import GaussianPart
 from dpcore import DiscreteGaussian, DiscreteLaplace
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, precision

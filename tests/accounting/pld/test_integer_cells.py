@@ -21,13 +21,10 @@ from accounting.pld.integer_cells import IntegerPair
 from accounting.pld.pessimistic_discretisation import Cells, Ratios, listed_above, listed_below
 from accounting.published_bounds import real_gaussian_delta
 from dpcore.errors import PrecisionExhausted
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.poisson import Poisson
-from dpcore.laws.polya import Polya
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
+from dpcore.laws.polya import Polya, PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from tests.day_and_nightly import by_day

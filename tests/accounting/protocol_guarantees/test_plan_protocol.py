@@ -11,7 +11,7 @@ import pytest
 from accounting import PrivacyCurve
 from accounting.protocol_guarantees import plan_protocol as distributed
 from accounting.protocol_guarantees.plan_protocol import GRID, Plan, choose
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.protocols.noisy_sums import AggregatedSum
 from dpcore.protocols.shuffled_bits import BinaryShuffle

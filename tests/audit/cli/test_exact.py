@@ -21,7 +21,7 @@ from audit.known_laws.compare_two_laws import (
 )
 from audit.targets.target import Law, Shifted
 from dpcore.errors import InvalidParameter, PrecisionExhausted
-from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.parse_noise import read_noise
 from tests.support.accounting.brute_force import binomial
 from tests.support.audit.command import Shell

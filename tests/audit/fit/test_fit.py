@@ -19,10 +19,9 @@ from audit.claims.verdicts import LOOKS, log_bar
 from audit.fit import statistics
 from audit.fit.fit import fit
 from audit.fit.statistics import CellCounts, FitCells, fit_p_values, joined, log_wealth
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.poisson import Poisson
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
 from dpcore.laws.polya import Polya
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise

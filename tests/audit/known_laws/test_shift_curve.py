@@ -22,10 +22,8 @@ from audit.runs.draw_plan import Plan
 from audit.targets.target import KnownLaw, NoiseAdded, Shifted
 from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
-from dpcore.laws.poisson import Poisson
+from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
 from dpcore.laws.polya import Polya
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure

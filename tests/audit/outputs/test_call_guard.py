@@ -18,7 +18,7 @@ from audit.runs.draw_plan import Plan
 from audit.runs.drawn_runs import DrawnRuns
 from audit.sample_layer import report_of
 from audit.targets.target import Scalar
-from dpcore.exit_codes import DEFECT
+from dpcore.errors import DEFECT
 from tests.support.audit.command import ROOT, at
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import audit
 from audit.statistical_tests.event import Witness
-from dpcore.cli.progress import in_notebook, notebook_bar
+from dpcore.cli.terminal import in_notebook, notebook_bar
 from tests.support.audit.browser import Visible
 from tests.support.audit.html_documents import NASTY
 

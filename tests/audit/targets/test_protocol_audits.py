@@ -27,7 +27,7 @@ from audit.targets.target import Known, Shifted
 from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya import PolyaDifference
 from dpcore.protocols.noisy_sums import AggregatedSum
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.shuffled_bits import VectorShuffle

@@ -27,7 +27,7 @@ from bandits.privatizers.running_sums import StreamPrivatizer
 from bandits.privatizers.vector_averages import AveragePrivatizer
 from bandits.worlds.linear import sphere_instance
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.numbers.arrays import Integers
 from dpcore.protocols.noisy_sums import LocalSum
 from dpcore.sampling.rng import Rng, SeededRng

@@ -28,9 +28,9 @@ from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.deployment import Deployment, SumProtocol
 from bandits.privatizers.privatizer import Privatizer
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.poisson_and_binomial import Binomial
+from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng

@@ -31,8 +31,8 @@ from benchmarks.figures.generated_mslr import letor_text
 from benchmarks.figures.returning_table import Route, visit_noise
 from benchmarks.figures.section import Effort, guarantee_of, is_less, is_same, regret_of
 from benchmarks.figures.sweep import Outcome, Outcomes, _outcome, best_of, of_experiment, ratio
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.poisson_and_binomial import Binomial
 from tests.day_and_nightly import by_day
 from tests.support.bandits.committed import FIGURES, OTHERS, complaints, results_of, row_of, rows_of
 from tests.support.bandits.worlds import not_none

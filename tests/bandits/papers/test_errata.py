@@ -26,7 +26,7 @@ from bandits.papers import (
 from bandits.papers.statement import LOOSE, Judgement, answer, decimals
 from bandits.papers.table import lines, replay, rows, to_json
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.enclosure import Enclosure
 from tests.support.accounting.brute_force import (

@@ -29,7 +29,7 @@ from bandits.policies.linear_phased_elimination import (
 from bandits.privatizers.vector_averages import AveragePrivatizer, Averages, Calibrated, LinearTrust
 from bandits.worlds.linear import LinearWorld, signs_instance, sphere_instance
 from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.numbers.floating import Floats
+from dpcore.numbers.arrays import Floats
 from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day

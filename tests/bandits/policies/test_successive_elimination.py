@@ -35,8 +35,8 @@ from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.radius.confidence_radii import DpSeRadius, ExactRadius, PaperRadius, Radius
 from bandits.worlds.arm_environments import Bernoulli
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.laws.skellam import Skellam
 from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha

@@ -31,7 +31,7 @@ from bandits.privatizers.privatizer import NEW_USERS, Privatizer, RunGuarantee, 
 from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya import PolyaDifference
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.protocols.ideal_aggregation import IdealAggregation, RelaxedAggregation, Shuffler

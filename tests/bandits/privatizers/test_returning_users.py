@@ -41,9 +41,9 @@ from bandits.privatizers.returning_users import (
     visits_of,
 )
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Relation, Scope
 from dpcore.protocols.noisy_sums import AggregatedSum

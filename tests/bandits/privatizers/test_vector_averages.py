@@ -16,8 +16,8 @@ from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from bandits.batch import Encoding
 from bandits.privatizers.vector_averages import AveragePrivatizer, Averages, LinearTrust, _ones
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.noise import Noise
 from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha

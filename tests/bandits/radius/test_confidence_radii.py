@@ -32,8 +32,8 @@ from dpcore import (
     PolyaDifference,
     Skellam,
 )
-from dpcore.analysis import laplace_sums as laplace_sum
-from dpcore.laws.poisson import Poisson
+from dpcore.analysis import contour_sums as laplace_sum
+from dpcore.laws.poisson_and_binomial import Poisson
 from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha

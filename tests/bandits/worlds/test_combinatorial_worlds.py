@@ -34,7 +34,7 @@ from bandits.worlds.combinatorial import (
 )
 from bandits.worlds.linear import CoveredWorld, LinearWorld
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.floating import Floats
+from dpcore.numbers.arrays import Floats
 from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.refusals import refused

@@ -37,7 +37,7 @@ LAWS = {"fair": FAIR, "mixed": MIXED, "rare": RARE, "wide": WIDE}
 probabilities = st.fractions(min_value=0, max_value=1, max_denominator=1000)
 coins = st.lists(st.tuples(probabilities, st.sampled_from([1, -1])), min_size=1, max_size=8)
 lines = st.fractions(min_value=-6, max_value=6, max_denominator=64)
-gaps = st.fractions(min_value=Fraction(1, 8), max_value=4, max_denominator=64)
+gaps = st.fractions(min_value=Fraction(1, 3), max_value=4, max_denominator=64)
 bits = st.sampled_from([2, 20, 53, 100])
 
 

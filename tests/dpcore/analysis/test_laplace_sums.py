@@ -16,7 +16,7 @@ from flint import acb, arb
 
 import dpcore
 from dpcore import InvalidParameter, PolyaDifference
-from dpcore.analysis import laplace_sums as laplace_sum
+from dpcore.analysis import contour_sums as laplace_sum
 from dpcore.analysis.polya_integral import Integrand, integral
 from dpcore.cli.app import run
 from dpcore.numbers.enclosure import Enclosure, precision

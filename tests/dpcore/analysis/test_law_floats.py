@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import FLOAT_ERROR
 from tests.day_and_nightly import by_day

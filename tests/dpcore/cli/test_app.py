@@ -19,11 +19,11 @@ import mpmath
 import pytest
 
 import dpcore.cli.app
-import dpcore.exit_codes
+import dpcore.errors
 from dpcore import DiscreteLaplace, SeededRng
-from dpcore.cli import time_limit as module
-from dpcore.cli.time_limit import OutOfTime, time_limit
-from dpcore.exit_codes import DEFECT
+from dpcore.cli import options
+from dpcore.cli.options import OutOfTime, time_limit
+from dpcore.errors import DEFECT
 from tests.day_and_nightly import by_day
 from tests.support.run_command import ROOT, python, typed
 
@@ -219,7 +219,7 @@ def test_draws_have_no_default_time_limit(
         limits.append(seconds)
         yield
 
-    monkeypatch.setattr(module, "time_limit", noted)
+    monkeypatch.setattr(options, "time_limit", noted)
     noise = "discrete-laplace:scale=1"
     assert typed(capsys, "sample", noise).code == 0
     assert limits == []
@@ -299,4 +299,6 @@ def test_trusting_environment_variables_is_detected(
 def test_the_page_of_exit_codes_lists_those_that_commands_use() -> None:
     page = (ROOT / "docs/reference/exit_codes.md").read_text()
     listed = [int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)]
-    assert listed == sorted(v for v in vars(dpcore.exit_codes).values() if type(v) is int)
+    assert listed == sorted(
+        v for name, v in vars(dpcore.errors).items() if type(v) is int and name[0] != "_"
+    )

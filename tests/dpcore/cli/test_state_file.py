@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.cli.input_file import require_plain
+from dpcore.cli.files import require_plain
 from dpcore.cli.state_file import StateFile, open_state
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated

@@ -86,10 +86,10 @@ def of_session(leader: int) -> list[int]:
     return found
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who is alive")
-@pytest.mark.parametrize("wait", [0, 0.3, 0.8])
-@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("wait", [0.3, 0, 0.8])
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL])
 def test_starting_workers_of_a_killed_parent_end(
     tmp_path: Path, by: signal.Signals, wait: float
 ) -> None:

@@ -16,12 +16,9 @@ from flint import acb, arb
 from dpcore import DiscreteGaussian, DiscreteLaplace, Enclosure, Noise, SeededRng
 from dpcore.analysis import polya_integral as branch_contour
 from dpcore.analysis.polya_integral import Branch
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.count_noise import falling_sum
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
-from dpcore.laws.poisson import Poisson
-from dpcore.laws.polya import Polya
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson, falling_sum
+from dpcore.laws.polya import Polya, PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball, narrow, precision

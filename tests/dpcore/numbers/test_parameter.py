@@ -26,13 +26,12 @@ from dpcore import (
     Unrepresentable,
 )
 from dpcore.errors import _SHOWN
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.poisson import Poisson
-from dpcore.names import name
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
 from dpcore.numbers.parameter import (
     Exact,
     check_fields,
     integer,
+    name,
     rational,
 )
 from dpcore.parse_noise import noise_from_json, read_noise

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import chi2
 
 from dpcore import DiscreteLaplace, SeededRng
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya import PolyaDifference
 from dpcore.protocols.ideal_aggregation import IdealAggregation, Shuffler
 from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run_protocol import run

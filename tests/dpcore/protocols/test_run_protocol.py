@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import binomtest
 
 from dpcore import DiscreteLaplace, SeededRng
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.protocols.ideal_aggregation import (
     Aggregation,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpcore import DiscreteLaplace, SeededRng, Sensitivity
-from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.protocols.ideal_aggregation import IdealAggregation, Shuffler
 from dpcore.protocols.noisy_sums import AggregatedSum
 from dpcore.protocols.run_protocol import run

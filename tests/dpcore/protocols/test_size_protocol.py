@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from mpmath import mp
 
 from dpcore import DiscreteGaussian, DiscreteLaplace
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
+from dpcore.laws.poisson_and_binomial import Binomial
+from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.laws.sum_of_shares import summed
 from dpcore.noise import Noise

@@ -43,10 +43,9 @@ def key_of(seed: int, index: int) -> bytes:
 def counter_words(key: bytes) -> Iterator[int]:
     r"""AES-CTR by definition: block i of the stream is AES of the 128-bit counter i, big-endian."""
     block = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 - CTR by hand
-    for index in count():
-        stream = block.update(index.to_bytes(16, "big"))
-        yield sum(stream[i] << (8 * i) for i in range(8))
-        yield sum(stream[8 + i] << (8 * i) for i in range(8))
+    for first in count(0, 1 << 10):
+        counters = b"".join(i.to_bytes(16, "big") for i in range(first, first + (1 << 10)))
+        yield from np.frombuffer(block.update(counters), dtype="<u8").tolist()
 
 
 def seeded_words(seed: int) -> Iterator[int]:

@@ -15,19 +15,16 @@ from hypothesis import strategies as st
 from mpmath import mp
 
 from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Noise, PrecisionExhausted
-from dpcore.laws import count_noise as counts
 from dpcore.laws import discrete_gaussian as gaussian
-from dpcore.laws import discrete_gaussian_sum as sums
+from dpcore.laws import poisson_and_binomial as counts
 from dpcore.laws import polya, skellam
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
-from dpcore.laws.poisson import Poisson
+from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
 from dpcore.laws.polya import Polya
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import batch_of
 from dpcore.numbers.enclosure import ball
-from dpcore.sampling.discrete_laplace_batch import LaplaceDigits
-from dpcore.sampling.inversion import InversionTable, certified_threshold
+from dpcore.sampling.inversion import InversionTable, LaplaceDigits, certified_threshold
 from dpcore.sampling.rng import SeededRng
 from tests.day_and_nightly import by_day
 from tests.support.dpcore import mpmath_precision
@@ -107,11 +104,12 @@ def test_every_threshold_is_correct(noise: Noise) -> None:
 
 
 Build = Callable[..., Any]
+BUILDERS = {"_extended": "_sum_table"}
 
 
 def edited(module: Any, function: str, *edit: str) -> Build:
     r"""Return the builder of a law's tables with one of its parts edited."""
-    whole = "table_of_counts" if module is counts else "_table"
+    whole = BUILDERS.get(function) or ("table_of_counts" if module is counts else "_table")
     if function in ("ratios", "masses"):
         return partial(_with, module._table, function, edit)
     mutant = mutated(getattr(module, function), *edit)
@@ -137,16 +135,17 @@ POLYA = Polya(shape="7/2", scale="3/2")
 MUTANTS: dict[str, tuple[Noise, Callable[[], Build]]] = {
     f"{noise.name}: {name}": (noise, partial(edited, module, function, old, new))
     for noise, module, function, name, old, new in (
-        (SUM, sums, "_extended", "the move starts one late", "(first - Fr", "(first + 1 - Fr"),
-        (SUM, sums, "_extended", "not centred", "first - Fraction(noise.count, 2)", "first"),
-        (SUM, sums, "_extended", "the step is constant", "factor *= step", "pass"),
-        (SUM, sums, "_extended", "moved by one more", "k - noise.count", "k - noise.count + 1"),
+        (SUM, gaussian, "_extended", "the move starts one late", "(first - Fr", "(first + 1 - Fr"),
+        (SUM, gaussian, "_extended", "not centred", "first - Fraction(noise.count, 2)", "first"),
+        (SUM, gaussian, "_extended", "the step is constant", "factor *= step", "pass"),
+        (SUM, gaussian, "_extended", "moved by one more", "k - noise.count", "k - noise.count + 1"),
         (SKELLAM, skellam, "ratios", "another recurrence", "step * k", "step * (k + 1)"),
         (SKELLAM, skellam, "ratios", "half the slope", "step * k", "step * k / 2"),
         (SKELLAM, skellam, "masses", "outside in", "reversed(", "iter("),
         (SKELLAM, skellam, "masses", "a wrong start", "pmf_ball(first)", "pmf_ball(first + 1)"),
         (GAUSSIAN, gaussian, "_masses", "a constant ratio", "ratio * shrink", "ratio"),
         (GAUSSIAN, gaussian, "_table", "ends early", "2.0**-80", "2.0**-50"),
+        (GAUSSIAN, gaussian, "symmetric_table", "shifted", "1 - len(masses)", "-len(masses)"),
         (COUNTS, counts, "_masses", "rises too late", "upwards(mode)", "upwards(mode + 1)"),
         (COUNTS, counts, "_masses", "falls too late", "downwards(mode)", "downwards(mode + 1)"),
         (COUNTS, counts, "_masses", "mode twice", "middle, *right]", "middle, middle, *right]"),

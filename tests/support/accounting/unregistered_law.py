@@ -9,9 +9,8 @@ from typing import ClassVar
 from flint import arb
 
 from dpcore.noise import SymmetricNoise
-from dpcore.numbers.arrays import Integers
+from dpcore.numbers.arrays import Floats, Integers
 from dpcore.numbers.enclosure import ball
-from dpcore.numbers.floating import Floats
 from dpcore.sampling.inversion import Batch
 from dpcore.sampling.rng import Rng
 

@@ -21,7 +21,7 @@ from bandits.batch import ReleasedSum
 from bandits.privatizers.privatizer import Privatizer
 from bandits.privatizers.running_sums import StreamPrivatizer
 from bandits.privatizers.vector_averages import AveragePrivatizer, Averages
-from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.protocols.noisy_sums import ModularSum

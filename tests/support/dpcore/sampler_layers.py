@@ -12,9 +12,8 @@ from typing import Any
 from flint import arb
 
 from dpcore import DiscreteGaussian, DiscreteLaplace, Enclosure, Noise
-from dpcore.laws import polya_jumps
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.poisson import Poisson
+from dpcore.laws import polya
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
 from dpcore.laws.polya import Polya
 from dpcore.numbers.enclosure import ball, narrow
 from tests.support.enumerate_random_choices import Forking, Law, coarser, coin, exp_neg, unroll
@@ -148,7 +147,7 @@ def rate(scale: Fraction, size: int) -> Enclosure:
 @cache
 def candidates(scale: Fraction, cell: int) -> list[Fraction]:
     r"""Return the law of one candidate of a cell, from the rates alone: 0 where it is rejected."""
-    last = polya_jumps.octaves(scale)
+    last = polya.octaves(scale)
     every = [NONE] * 30
     if cell > last:
         return every
@@ -206,7 +205,7 @@ def polyas(*pairs: tuple[str, str]) -> tuple[Polya, ...]:
 
 def jump_mass(scale: Fraction) -> Mass:
     r"""(t+1) P(one candidate is kept with size m) is e^(-m/s)/m: candidates arrive at (t+1) r."""
-    cells = polya_jumps.octaves(scale) + 1
+    cells = polya.octaves(scale) + 1
 
     def mass(size: int) -> Enclosure:
         if size == 0:
@@ -247,7 +246,7 @@ def part(code: Callable[..., Any], rng: Forking, case: Polya) -> Any:
 
 
 def candidate(code: Callable[..., Any], rng: Forking, scale: Fraction) -> Any:
-    return code(rng, scale, rng.below(polya_jumps.octaves(scale) + 1))
+    return code(rng, scale, rng.below(polya.octaves(scale) + 1))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from functools import cache
 from mpmath import mp
 
 from dpcore import Noise
-from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson_and_binomial import Binomial
 from tests.support.dpcore.mpmath_precision import Real, real
 from tests.support.laws import counted
 from tests.support.laws.counted import Counted

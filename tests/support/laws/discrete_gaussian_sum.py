@@ -11,7 +11,7 @@ from flint import fmpz_poly
 from mpmath import mp, mpf
 
 from dpcore import DiscreteGaussian, Noise
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from tests.support.dpcore.mpmath_precision import Real, digits, real
 from tests.support.laws import discrete_gaussian, inverted
 

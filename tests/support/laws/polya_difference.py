@@ -7,7 +7,7 @@ from fractions import Fraction
 from mpmath import mp, mpf
 
 from dpcore import Noise
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya import PolyaDifference
 from tests.support.dpcore.mpmath_precision import Real, real
 from tests.support.laws import polya
 from tests.support.laws.polya import around_cut, far_enough, masses, one_mass, scale_of, shape_of

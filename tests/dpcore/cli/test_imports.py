@@ -1,4 +1,4 @@
-r"""Tests of `dpcore.cli.packages`: errors name a module that shadows one of the packages."""
+r"""Tests of `dpcore.cli.imports`: errors name a module that shadows one of the packages."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from dpcore.cli import app as cli
-from dpcore.cli import packages
-from dpcore.cli.packages import (
+from dpcore.cli import imports
+from dpcore.cli.imports import (
     ShadowedPackage,
     package_names,
     prefer_own_packages,
@@ -127,18 +127,18 @@ def test_an_overwritten_package_is_named(tmp_path: Path, monkeypatch: pytest.Mon
         def read_text(self, name: str) -> str:
             return f"accounting/__init__.py,sha256={digest.rstrip('=')},9\n"
 
-    monkeypatch.setattr(packages, "_HOME", tmp_path)
-    monkeypatch.setattr(packages, "distribution", lambda name: Installed())
+    monkeypatch.setattr(imports, "_HOME", tmp_path)
+    monkeypatch.setattr(imports, "distribution", lambda name: Installed())
     monkeypatch.setattr(
-        packages, "packages_distributions", lambda: {"accounting": ["dpcore", "invoices"]}
+        imports, "packages_distributions", lambda: {"accounting": ["dpcore", "invoices"]}
     )
-    spec = packages._FINDER.find_spec("accounting", None)
+    spec = imports._FINDER.find_spec("accounting", None)
     assert spec is not None
     assert spec.origin == str(file)
     file.write_text("theirs = 1\n")
     with pytest.raises(
         ShadowedPackage, match=r"is not the file that dpcore installed; invoices also installs"
     ):
-        packages._FINDER.find_spec("accounting", None)
-    assert packages._FINDER.find_spec("accounting.rows", [str(tmp_path)]) is None
-    assert packages._FINDER.find_spec("json", None) is None
+        imports._FINDER.find_spec("accounting", None)
+    assert imports._FINDER.find_spec("accounting.rows", [str(tmp_path)]) is None
+    assert imports._FINDER.find_spec("json", None) is None

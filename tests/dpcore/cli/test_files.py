@@ -1,4 +1,4 @@
-"""Tests of `dpcore.cli.output_file`: complete or unchanged files; removal of temporary files."""
+"""Tests of `dpcore.cli.files`: complete or unchanged files; removal of temporary files."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.cli import output_file
-from dpcore.cli.input_file import read_text
-from dpcore.cli.output_file import (
+from dpcore.cli import files
+from dpcore.cli.files import (
     check_writable,
     made_folder,
+    read_text,
     write_whole,
 )
 from dpcore.errors import InvalidParameter
@@ -57,18 +57,18 @@ def test_a_dash_is_not_a_file_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_removing_files_of_running_processes_is_detected(tmp_path: Path) -> None:
     alive = tmp_path / f".regret.svg.{os.getppid()}.abcd_123"
     alive.touch()
-    output_file._sweep(tmp_path / "regret.svg")
+    files._sweep(tmp_path / "regret.svg")
     assert alive.exists()
-    rewired(output_file._sweep, _runs=lambda process: False)(tmp_path / "regret.svg")
+    rewired(files._sweep, _runs=lambda process: False)(tmp_path / "regret.svg")
     assert not alive.exists()
 
 
 KILLED = """
 import os, signal
 from pathlib import Path
-from dpcore.cli import output_file
-output_file.os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
-output_file.write_whole("--output", Path("it.svg"), "text")
+from dpcore.cli import files
+files.os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
+files.write_whole("--output", Path("it.svg"), "text")
 """
 
 

@@ -1,4 +1,4 @@
-r"""Tests of `dpcore.numbers.floating`: e^(-x) within its bound, error-free products and sums."""
+r"""Tests of `dpcore.numbers.arrays`: e^(-x) within its bound, error-free products and sums."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from dpcore.numbers import floating
-from dpcore.numbers.floating import (
+from dpcore.numbers.arrays import (
     EXP_NEG_ERROR,
     LOG1P_ERROR,
     Split,
@@ -21,7 +20,7 @@ from dpcore.numbers.floating import (
     log1p,
     pair_of,
     product,
-    square,
+    two_product,
     two_sum,
 )
 from tests.support.dpcore.mutants import mutated
@@ -90,11 +89,11 @@ def test_two_sum_is_exact(a: float, b: float) -> None:
 
 @given(MODERATE, MODERATE)
 def test_two_product_is_exact(a: float, b: float) -> None:
-    assert exact(floating.two_product(floats(a), floats(b))) == [Fraction(a) * Fraction(b)]
+    assert exact(two_product(floats(a), floats(b))) == [Fraction(a) * Fraction(b)]
 
 
 def test_a_product_without_its_last_term_is_detected() -> None:
-    wrong = mutated(floating.two_product, " + low_a * low_b", "")
+    wrong = mutated(two_product, " + low_a * low_b", "")
     a = b = 1 + 2.0**-52 + 2.0**-30
     assert exact(wrong(floats(a), floats(b))) != [Fraction(a) * Fraction(b)]
 
@@ -115,7 +114,7 @@ def test_products_of_pairs_keep_a_hundred_bits(n: int, x: Fraction) -> None:
     pair = pair_of(np.array([n], dtype=np.int64))
     (near,) = exact(product(pair, pair_of(x)))
     assert abs(near - n * x) <= abs(n * x) / 2**100
-    (near,) = exact(square(pair))
+    (near,) = exact(product(pair, pair))
     assert abs(near - n * n) <= Fraction(n * n) / 2**100
 
 

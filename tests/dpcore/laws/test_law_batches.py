@@ -1,22 +1,31 @@
-r"""Tests of the batch samplers of Polya laws: jumps by words, statistics."""
+r"""Tests of rejection in batch samplers: Polya jumps by words, sums of many Gaussians by words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from mpmath import mp
 
-from dpcore import DiscreteLaplace, SeededRng, Unrepresentable
+from dpcore import (
+    DiscreteGaussian,
+    DiscreteGaussianSum,
+    DiscreteLaplace,
+    SeededRng,
+    Unrepresentable,
+)
+from dpcore.analysis.theta import ThetaSum
+from dpcore.laws import discrete_gaussian as module
 from dpcore.laws import polya
-from dpcore.laws.polya import Polya
-from dpcore.laws.polya_difference import PolyaDifference
-from dpcore.laws.polya_jumps import LogJumps
+from dpcore.laws.discrete_gaussian import GaussianSumBatch, deviation_from_gaussian
+from dpcore.laws.polya import LogJumps, Polya, PolyaDifference
 from dpcore.noise import batch_of
+from dpcore.numbers.enclosure import Enclosure, precision
 from dpcore.sampling.rng import below
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day
@@ -24,6 +33,7 @@ from tests.dpcore.sampling.test_goodness_of_fit import worst
 from tests.support.dpcore import mpmath_precision
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.scripted_rng import Dealt, Digits
+from tests.support.laws import second
 
 
 def sampler(scale: Fraction) -> LogJumps:
@@ -54,8 +64,7 @@ def chance(scale: Fraction, cell: int, size: int) -> Any:
     return mp.exp(-size / mpmath_precision.real(scale)) / size / hat
 
 
-def contradictions(code: Callable[..., Any] = LogJumps.jumps) -> list[Any]:
-    wrong = []
+def contradictions(code: Callable[..., Any] = LogJumps.jumps) -> Iterator[Any]:
     with mpmath_precision.digits(230):
         for scale in (Fraction(1 << 20), Fraction(10**9, 7), Fraction(3)):
             batch = sampler(scale)
@@ -63,19 +72,19 @@ def contradictions(code: Callable[..., Any] = LogJumps.jumps) -> list[Any]:
             for cell, run in ((0, 0), (1, 0), (last - 1, 0), (last, 0), (last, 1), (last, 5)):
                 for low in (0, (1 << 63) + (1 << 40) + 12345, (1 << 64) - 1):
                     size = (1 << cell) + (low >> (64 - cell)) + (run << cell)
-                    for v in mpmath_precision.next_to(chance(scale, cell, size)):
+                    border = chance(scale, cell, size)
+                    for v in mpmath_precision.next_to(border):
                         rng = Scripted(cell, low, 1 << run, v)
                         if cell != last:
                             rng._written.pop()
                         got = int(code(batch, rng, 1)[0])
-                        kept = mpmath_precision.real(v) < chance(scale, cell, size)
+                        kept = mpmath_precision.real(v) < border
                         if got != (size if kept else 0):
-                            wrong.append((scale, cell, run, low, v))
-    return wrong
+                            yield scale, cell, run, low, v
 
 
 def test_floats_never_contradict_the_exact_decision() -> None:
-    assert contradictions() == []
+    assert [*contradictions()] == []
 
 
 JUMPS_MUTANTS = {
@@ -88,7 +97,7 @@ JUMPS_MUTANTS = {
 @by_day(2)
 @pytest.mark.parametrize("name", JUMPS_MUTANTS)
 def test_a_mutant_of_the_jumps_is_detected(name: str) -> None:
-    assert contradictions(mutated(LogJumps.jumps, *JUMPS_MUTANTS[name]))
+    assert any(contradictions(mutated(LogJumps.jumps, *JUMPS_MUTANTS[name])))
 
 
 def test_long_runs_are_counted_bit_by_bit() -> None:
@@ -143,7 +152,7 @@ def test_jumps_agree_with_the_table_at_small_scales() -> None:
 
 def test_geometric_draws_use_both_signs_of_a_laplace_draw() -> None:
     noise = Polya(shape=1, scale=9)
-    batch = polya._Geometrics(1, Fraction(9))
+    batch = polya._Geometric(Fraction(9))
     drawn = batch.draw(SeededRng(23), 100_000)
     assert worst(noise, drawn) > buy_alpha("Polya geometrics", "1e-9")
     folded = np.abs(batch_of(DiscreteLaplace(scale=9)).draw(SeededRng(23), 100_000))
@@ -165,3 +174,101 @@ def test_single_draws_have_any_size() -> None:
         assert max(map(abs, drawn)) > 2**64
     large = Polya(shape=5000, scale=2**80)
     assert abs(large.sample(rng=SeededRng(1)) / (5000 * 2**80) - 1) < 0.2
+
+
+# Small sigma_squared: the deviation is large enough to be detected.
+WIDE_RIPPLES = [(3, Fraction(1, 4)), (2, Fraction(1, 3)), (5, Fraction(2, 5)), (4, Fraction(1))]
+
+
+def kept_chance(count: int, variance: Fraction, k: int) -> Any:
+    r"""P(X = k) e^(k^2/2V) / P(X = 0)."""
+    law = partial(second, DiscreteGaussianSum(count=count, sigma_squared=variance), "pmf")
+    return law(k) / law(0) * mp.exp(mpmath_precision.real(Fraction(k * k, 2 * count) / variance))
+
+
+@pytest.mark.parametrize(("count", "variance"), WIDE_RIPPLES)
+def test_the_deviation_bounds_every_acceptance_probability(count: int, variance: Fraction) -> None:
+    most = Enclosure.of(deviation_from_gaussian(ThetaSum(variance=variance, count=count)))
+    upper, lower = Fraction(most.upper), Fraction(most.lower)
+    with mpmath_precision.digits(50):
+        found = [kept_chance(count, variance, k) for k in range(-2 * count, 2 * count + 1)]
+        low = (1 - mpmath_precision.real(upper)) / (1 + mpmath_precision.real(upper))
+        assert all(low <= value + mp.mpf(10) ** -25 for value in found)
+        assert all(value <= 1 + mp.mpf(10) ** -25 for value in found)
+        # The bound is tight: half of it would be refuted.
+        half = mpmath_precision.real(lower) / 2
+        assert min(found) < (1 - half) / (1 + half)
+
+
+@by_day(1)
+@pytest.mark.parametrize(("count", "variance"), WIDE_RIPPLES)
+def test_each_decision_agrees_with_mpmath(count: int, variance: Fraction) -> None:
+    assert wrong_decisions(count, variance, GaussianSumBatch.keeps) == []
+
+
+@by_day(1)
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("log_factor", "% law.count", "% (law.count + 1)"),
+        ("_log_factor", "2 * law.count", "law.count"),
+        ("_log_factor", "+ ball(lift)", ""),
+    ],
+)
+def test_a_mutant_of_the_acceptance_probability_is_detected(
+    name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, name, mutated(getattr(module, name), old, new))
+    assert wrong_decisions(3, Fraction(1, 4), GaussianSumBatch.keeps), name
+
+
+def wrong_decisions(count: int, variance: Fraction, keeps: Any) -> list[tuple[int, int]]:
+    law = ThetaSum(variance=variance, count=count)
+    batch = GaussianSumBatch(
+        law, batch_of(DiscreteGaussian(sigma_squared=count * variance)), Fraction(2, 5)
+    )
+    wrong = []
+    with mpmath_precision.digits(50):
+        for k in range(-2 * count, 2 * count + 1):
+            border = kept_chance(count, variance, k)
+            for word in words_near(border):
+                rng = Digits.after(Fraction(word, 1 << 64))
+                expected = mp.mpf(word) / 2**64 < border
+                if keeps(batch, rng, word, k) != expected:
+                    wrong.append((k, word))
+    return wrong
+
+
+def words_near(border: Any) -> list[int]:
+    place = int(mp.floor(border * 2**64))
+    near = [place + off for off in (-(1 << 40), -1, 1, 1 << 40)]
+    return [word for word in [*near, 1 << 62] if 0 <= word < 1 << 64]
+
+
+def test_words_are_accepted_at_once_only_below_every_acceptance_probability() -> None:
+    law = ThetaSum(variance=Fraction(1, 4), count=3)
+    most = Fraction(Enclosure.of(deviation_from_gaussian(law)).upper)
+    batch = GaussianSumBatch(law, batch_of(DiscreteGaussian(sigma_squared=Fraction(3, 4))), most)
+    with mpmath_precision.digits(50):
+        least = min(kept_chance(3, Fraction(1, 4), k) for k in range(3))
+        assert int(batch._sure) < least * 2**64
+        bold = GaussianSumBatch(law, batch._proposal, most / 4)
+        assert int(bold._sure) > least * 2**64, "a smaller deviation would be seen"
+
+
+def test_one_draw_has_deviation_zero() -> None:
+    with precision(200):
+        assert Enclosure.of(
+            deviation_from_gaussian(ThetaSum(variance=Fraction(9), count=1))
+        ).upper < Fraction(1, 1 << 70)
+
+
+@pytest.mark.parametrize(
+    ("count", "variance"),
+    [(2**28, Fraction(1, 64)), (2**40, Fraction(1, 10**6)), (2**20, Fraction(2**40))],
+)
+def test_sums_of_very_many_draws_are_drawn_at_once(count: int, variance: Fraction) -> None:
+    # These did not terminate when sums were drawn term by term, or tables built from far masses.
+    drawn = DiscreteGaussianSum(count=count, sigma_squared=variance).sample(64, rng=SeededRng(1))
+    spread = float(count * variance) ** 0.5 if variance > 1 else 1.0
+    assert float(np.abs(drawn).max()) < 6 * spread
