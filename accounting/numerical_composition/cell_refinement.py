@@ -20,10 +20,16 @@ from accounting.numerical_composition.discrete_factor import DiscreteFactor, cum
 from accounting.numerical_composition.factor import LossPart
 from accounting.pairs.enclose_curve import largest
 from accounting.pld.allocation_loss import USUAL_ATOMS, Side, allocated, atoms_for
-from accounting.pld.cell_table import Focus, LossTable, Tables
 from accounting.pld.discretised_pld import Listing
 from accounting.pld.noise_density import Density
-from accounting.pld.pessimistic_discretisation import Cells, listed_above, listed_below
+from accounting.pld.pessimistic_discretisation import (
+    Cells,
+    Focus,
+    LossTable,
+    Tables,
+    listed_above,
+    listed_below,
+)
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 

@@ -28,9 +28,8 @@ from accounting.numerical_composition.contour_integral import (
     spare_mass,
     sum_at,
 )
-from accounting.numerical_composition.contour_sum import ContourSum, Window
+from accounting.numerical_composition.contour_sum import ContourSum, Window, epsilon_between
 from accounting.numerical_composition.factor import LossPart
-from accounting.numerical_composition.invert_delta import epsilon_between
 from accounting.numerical_composition.saddle_point import (
     Saddle,
     calm,

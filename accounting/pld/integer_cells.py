@@ -18,12 +18,20 @@ from typing import Final
 import numpy as np
 from flint import arb, ctx
 
-from accounting.pairs.ball_arithmetic import as_ball
+from accounting.pairs.enclose_curve import as_ball
 from accounting.pairs.finite import FinitePair
 from accounting.pairs.pair import Pair, largest_known
-from accounting.pld.cell_table import FixedTable, LossTable, Sketch, sketch_of
 from accounting.pld.discretised_pld import Floats
-from accounting.pld.pessimistic_discretisation import Approximate, Cells, Integers, Ratios
+from accounting.pld.pessimistic_discretisation import (
+    Approximate,
+    Cells,
+    FixedTable,
+    Integers,
+    LossTable,
+    Ratios,
+    Sketch,
+    sketch_of,
+)
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.noise import FLOAT_ERROR, Noise
 from dpcore.numbers.enclosure import Enclosure, ball, nearest, precision
@@ -67,8 +75,8 @@ _MOST_LOSS: Final = 680
 class IntegerPair(LossTable):
     r"""The outputs of ``pair`` as cells: single integers until masses decrease by ``outside`` nats.
 
-    >>> from accounting.law_pairs.skellam import SkellamPair
-    >>> from accounting.pld.cell_table import Focus
+    >>> from accounting.law_pairs.skellam_and_polya import SkellamPair
+    >>> from accounting.pld.pessimistic_discretisation import Focus
     >>> from dpcore.laws.skellam import Skellam
     >>> table = IntegerPair(pair=SkellamPair(noise=Skellam(variance=16), shift=1))
     >>> cells = table.cells(table.edges(Focus(1.0), 100))

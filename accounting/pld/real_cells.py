@@ -19,10 +19,9 @@ import numpy as np
 from flint import arb, ctx
 
 from accounting.pairs.enclose_curve import largest, moved
-from accounting.pld.cell_table import LossTable, Sketch
 from accounting.pld.discretised_pld import Floats
 from accounting.pld.noise_density import FLOOR, MOST_EXPONENT, Density, NormalDensity
-from accounting.pld.pessimistic_discretisation import Approximate, Cells, Ratios
+from accounting.pld.pessimistic_discretisation import Approximate, Cells, LossTable, Ratios, Sketch
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
@@ -338,7 +337,7 @@ class RealPair(LossTable):
 
 
 Kinds: TypeAlias = tuple[tuple[Fraction, RealPair], ...]
-r"""(probability, pair) of each possible round, like :data:`accounting.pld.cell_table.Tables`."""
+r"""(probability, pair) of each possible round."""
 
 
 def _falling(tail: Callable[[arb], arb], x: arb) -> arb:

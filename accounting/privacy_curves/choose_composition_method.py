@@ -20,9 +20,8 @@ from typing import Final, TypeAlias, TypeVar
 from flint import arb
 
 from accounting.errors import NotDerived
-from accounting.law_pairs.discrete_gaussian import NEARLY_REAL, GaussianPair
-from accounting.law_pairs.discrete_gaussian_sum import GaussianSumPair
-from accounting.law_pairs.polya import RevealingPair
+from accounting.law_pairs.discrete_gaussian import NEARLY_REAL, GaussianPair, GaussianSumPair
+from accounting.law_pairs.skellam_and_polya import RevealingPair
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.numerical_composition.factor import LossPart
@@ -32,16 +31,13 @@ from accounting.numerical_composition.gaussian_factor import LEAST_VARIANCE, Gau
 from accounting.pairs.enclose_curve import (
     MOST_BITS,
     better,
-    enclose_delta,
-    enclose_epsilon,
     narrowed,
 )
 from accounting.pairs.pair import ClosedPair, Pair, largest_known
-from accounting.pld.cell_table import LossTable
 from accounting.pld.integer_cells import table_of
-from accounting.pld.noise_density import NormalDensity
+from accounting.pld.noise_density import NormalDensity, NormalLoss
+from accounting.pld.pessimistic_discretisation import LossTable
 from accounting.pld.real_cells import RealPair
-from accounting.pld.real_gaussian_loss import NormalLoss
 from accounting.privacy_curves.connect_the_dots import revealing_or_nothing
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
@@ -174,7 +170,7 @@ class ComposedLoss:
                 return normal.delta(epsilon, _bits(relative))
             case pair:
                 try:
-                    return enclose_delta(pair, epsilon, _bits(relative))
+                    return pair.enclose_delta(epsilon, _bits(relative))
                 except NotDerived:
                     # The pair does not determine losses this far in the tail, so a listing bounds
                     # delta, on one side only.
@@ -201,7 +197,7 @@ class ComposedLoss:
             case NormalLoss() as normal:
                 return normal.epsilon(delta, _bits(relative))
             case pair:
-                found = enclose_epsilon(pair, delta, _bits(relative))
+                found = pair.enclose_epsilon(delta, _bits(relative))
                 return Enclosure(found.lower, min(found.upper, self.largest().upper))
 
     def _composed(

@@ -19,11 +19,10 @@ from typing import Final, TypeAlias
 
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
-from accounting.law_pairs.registry import directions, pair_of, shifts_of
+from accounting.law_pairs.registry import Shift, directions, pair_of, shifts_of
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.pairs.pair import Pair
-from accounting.pairs.shift import Shift
-from accounting.pld.cell_table import LossTable, Tables
+from accounting.pld.pessimistic_discretisation import LossTable, Tables
 from accounting.privacy_curves.choose_composition_method import ComposedLoss, Law
 from accounting.privacy_curves.connect_the_dots import dominating
 from dpcore.mechanism import Sensitivity

@@ -17,7 +17,7 @@ from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import order_above_one
 from accounting.matrix.participation import Participation, SquaredSensitivity, squared_sensitivity
 from accounting.matrix.strategy import Strategy
-from accounting.pld.real_gaussian_loss import NormalLoss
+from accounting.pld.noise_density import NormalLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs
 from accounting.privacy_curves.release_curve import ByOrder, OneRelease
 from dpcore.errors import InvalidParameter

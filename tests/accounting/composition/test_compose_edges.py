@@ -33,8 +33,8 @@ from accounting.law_pairs.registry import pair_of
 from accounting.ledger.charge_request import for_user
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.numerical_composition.contour_integral import ContourIntegral
-from accounting.pld.cell_table import Focus
 from accounting.pld.integer_cells import IntegerPair
+from accounting.pld.pessimistic_discretisation import Focus
 from accounting.published_bounds import real_gaussian_delta
 from dpcore import (
     Binomial,

@@ -17,11 +17,10 @@ from scipy.stats import nbinom
 from accounting.composition.compose import compose
 from accounting.descriptions.real_noise import Gaussian
 from accounting.guarantees.bound import Bound
-from accounting.law_pairs.registry import pair_of
+from accounting.law_pairs.registry import maximal, pair_of
 from accounting.numerical_composition.cell_refinement import TabledLoss
-from accounting.pairs.shift import maximal
-from accounting.pld.cell_table import Sampled
 from accounting.pld.integer_cells import IntegerPair
+from accounting.pld.pessimistic_discretisation import Sampled
 from accounting.privacy_curves.choose_composition_method import ComposedLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs, over_totals
 from accounting.privacy_curves.real_noise_curve import RealCurve

@@ -16,16 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve, compose
-from accounting.law_pairs.discrete_gaussian import GaussianPair
-from accounting.law_pairs.discrete_gaussian_sum import GaussianSumPair
+from accounting.law_pairs.discrete_gaussian import GaussianPair, GaussianSumPair
 from accounting.law_pairs.discrete_laplace import LaplacePair
-from accounting.law_pairs.poisson_binomial_polya import BinomialPair, PoissonPair
-from accounting.law_pairs.polya import RevealingPair
+from accounting.law_pairs.one_sided import BinomialPair, PoissonPair
 from accounting.law_pairs.registry import candidates, pair_of
-from accounting.pairs.ball_arithmetic import as_ball
-from accounting.pairs.enclose_curve import narrowed
-from accounting.pairs.log_concave import ShiftedPair
-from accounting.pairs.monotone import Cell
+from accounting.law_pairs.skellam_and_polya import RevealingPair
+from accounting.pairs.enclose_curve import as_ball, narrowed
+from accounting.pairs.pair import Cell, ShiftedPair
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, Sensitivity, Staircase
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum

@@ -11,12 +11,15 @@ from flint import arb
 
 from accounting.convert_guarantees import as_pure
 from accounting.guarantees.stated_guarantees import PureBound
-from accounting.law_pairs.polya import PolyaDifferenceAboveOne, PolyaDifferenceBelowOne
-from accounting.law_pairs.skellam import SkellamPair
+from accounting.law_pairs.skellam_and_polya import (
+    PolyaDifferenceAboveOne,
+    PolyaDifferenceBelowOne,
+    SkellamPair,
+    SummedPair,
+)
 from accounting.numerical_composition.cell_refinement import TabledLoss
-from accounting.pairs.ball_arithmetic import as_ball
+from accounting.pairs.enclose_curve import as_ball
 from accounting.pairs.pair import Coordinates
-from accounting.pairs.symmetric_sum import SummedPair
 from accounting.pld.integer_cells import table_of
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore import DiscreteGaussian

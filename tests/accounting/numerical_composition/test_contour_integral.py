@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 import accounting.numerical_composition.contour_integral
 import accounting.numerical_composition.contour_sum
 import accounting.numerical_composition.discrete_factor
-import accounting.numerical_composition.invert_delta
 from accounting import PrivacyCurve
 from accounting.law_pairs.registry import pair_of
-from accounting.law_pairs.skellam import SkellamPair
+from accounting.law_pairs.skellam_and_polya import SkellamPair
 from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.numerical_composition.contour_sum import ContourSum, _covered
 from accounting.numerical_composition.discrete_factor import DiscreteOnGrid, _factor, turns
@@ -385,7 +384,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "ends moved the wrong way, uncertified": (
         inverse_on_an_atom,
-        accounting.numerical_composition.invert_delta,
+        accounting.numerical_composition.contour_sum,
         "_first",
         lambda certified, start, scale, last: Fraction(start) - Fraction(scale) / 1000,
     ),

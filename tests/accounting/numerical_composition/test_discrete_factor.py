@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from accounting.numerical_composition import contour_sum, discrete_factor, nonuniform_fft
+from accounting.numerical_composition import contour_sum, discrete_factor
 from accounting.numerical_composition.complex_intervals import (
     CIRCLE,
     PRODUCT,
@@ -36,10 +36,9 @@ from accounting.numerical_composition.discrete_factor import (
     turns,
 )
 from accounting.numerical_composition.factor import Grid
-from accounting.pld.cell_table import Focus
 from accounting.pld.discretised_pld import Listing
 from accounting.pld.noise_density import NormalDensity
-from accounting.pld.pessimistic_discretisation import listed_above, listed_below
+from accounting.pld.pessimistic_discretisation import Focus, listed_above, listed_below
 from accounting.pld.real_cells import RealPair
 from dpcore.numbers.enclosure import precision
 from tests.day_and_nightly import by_day
@@ -119,11 +118,11 @@ def test_error_radii_are_small() -> None:
     [
         (discrete_factor, "turns", "np.where(negative, ~above, above)", "above"),
         (discrete_factor, "turns", "low = low + below", "low = below"),
-        (nonuniform_fft, "_kernels", "found[_SIDE - i] * fall", "found[_SIDE - i]"),
-        (nonuniform_fft, "_kernels", "found[_SIDE - 2 + i] * rise", "found[_SIDE - 2 + i] * fall"),
-        (nonuniform_fft, "_kernel", "2 * arb.pi() ** 2", "arb.pi() ** 2"),
-        (nonuniform_fft, "_dft", "found *= _twiddles(radix, rest)", "pass"),
-        (nonuniform_fft, "summed_by_label", "within % 4 == 0", "within % 4 == 1"),
+        (discrete_factor, "_kernels", "found[_SIDE - i] * fall", "found[_SIDE - i]"),
+        (discrete_factor, "_kernels", "found[_SIDE - 2 + i] * rise", "found[_SIDE - 2 + i] * fall"),
+        (discrete_factor, "_kernel", "2 * arb.pi() ** 2", "arb.pi() ** 2"),
+        (discrete_factor, "_dft", "found *= _twiddles(radix, rest)", "pass"),
+        (discrete_factor, "summed_by_label", "within % 4 == 0", "within % 4 == 1"),
     ],
 )
 def test_broken_values_are_detected(

@@ -1,4 +1,4 @@
-"""Tests of `accounting.pairs.shift`: the worst integer vector and its exact curve."""
+"""Tests of `accounting.law_pairs.registry`: the worst integer vector and its exact curve."""
 
 from __future__ import annotations
 
@@ -14,9 +14,16 @@ from flint import arb
 from accounting import NotDerived, PrivacyCurve
 from accounting.convert_guarantees import as_pure
 from accounting.guarantees.stated_guarantees import PureBound
-from accounting.law_pairs.registry import Coordinates, candidates, coordinates_of, worst
-from accounting.pairs.ball_arithmetic import as_ball
-from accounting.pairs.shift import Shift, heaviest, maximal
+from accounting.law_pairs.registry import (
+    Coordinates,
+    Shift,
+    candidates,
+    coordinates_of,
+    heaviest,
+    maximal,
+    worst,
+)
+from accounting.pairs.enclose_curve import as_ball
 from accounting.privacy_curves.choose_composition_method import ComposedLoss
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, PolyaDifference, Sensitivity, Staircase
 from dpcore.numbers.enclosure import Enclosure, precision

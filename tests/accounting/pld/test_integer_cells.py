@@ -15,10 +15,17 @@ import accounting.pld.integer_cells as module
 from accounting import PrivacyCurve, compose
 from accounting.law_pairs.registry import pair_of
 from accounting.pairs.pair import Pair
-from accounting.pld import cell_table
-from accounting.pld.cell_table import Focus, LossTable, Sampled
+from accounting.pld import pessimistic_discretisation
 from accounting.pld.integer_cells import IntegerPair
-from accounting.pld.pessimistic_discretisation import Cells, Ratios, listed_above, listed_below
+from accounting.pld.pessimistic_discretisation import (
+    Cells,
+    Focus,
+    LossTable,
+    Ratios,
+    Sampled,
+    listed_above,
+    listed_below,
+)
 from accounting.published_bounds import real_gaussian_delta
 from dpcore.errors import PrecisionExhausted
 from dpcore.laws.binomial import Binomial
@@ -73,14 +80,14 @@ def forget() -> None:
     for name in ("_window", "_in_floats", "_masses", "_single", "_listed", "_ranges", "_sketch"):
         getattr(module, name).cache_clear()
     module._tail.cache_clear()
-    cell_table._infinite.cache_clear()
+    pessimistic_discretisation._infinite.cache_clear()
 
 
 def cut(monkeypatch: pytest.MonkeyPatch, *, listed: bool, ranges: int = 40) -> None:
     """Use ranges of integers, by masses or by tails, in place of single integers."""
     forget()
     monkeypatch.setattr(module, "_MOST_SINGLE", 4)
-    monkeypatch.setattr(cell_table, "_RANGES", ranges)
+    monkeypatch.setattr(pessimistic_discretisation, "_RANGES", ranges)
     if not listed:
         monkeypatch.setattr(module, "_MOST_LISTED", 2)
 

@@ -21,9 +21,9 @@ from accounting.composition.compose import compose
 from accounting.descriptions.description import Description
 from accounting.descriptions.real_noise import Gaussian
 from accounting.descriptions.sampling_schemes import Scheme
-from accounting.pld.cell_table import Tables
 from accounting.pld.discretised_pld import Floats
 from accounting.pld.noise_density import Density, NormalDensity
+from accounting.pld.pessimistic_discretisation import Tables
 from accounting.pld.real_cells import RealPair
 from accounting.pld.renyi_divergence import renyi
 from accounting.privacy_curves.choose_composition_method import ComposedLoss

@@ -16,12 +16,12 @@ from mpmath import mp, mpf
 from scipy.optimize import brentq
 
 from accounting.pld import pessimistic_discretisation as table
-from accounting.pld.cell_table import Focus
 from accounting.pld.discretised_pld import Listing
 from accounting.pld.noise_density import Density, LaplaceDensity, NormalDensity
 from accounting.pld.pessimistic_discretisation import (
     Approximate,
     Cells,
+    Focus,
     Ratios,
     listed_above,
     listed_below,

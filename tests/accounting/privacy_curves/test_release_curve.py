@@ -12,8 +12,7 @@ from accounting import NotDerived, PrivacyCurve, guarantee
 from accounting.convert_guarantees import as_pure
 from accounting.guarantees.stated_guarantees import PureBound
 from accounting.law_pairs.registry import pair_of
-from accounting.pairs.log_concave import ShiftedPair
-from accounting.pairs.pair import ClosedPair
+from accounting.pairs.pair import ClosedPair, ShiftedPair
 from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Noise, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.day_and_nightly import by_day
