@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 from flint import arb, ctx
 
@@ -53,39 +53,78 @@ _BITS: Final = 192
 _GUARD: Final = 32
 
 
+class _Gaussian(ShiftedPair):
+    # The sum of n discrete Gaussians, V = n sigma^2, as far as phi is constant: n divides d.
+    __slots__ = ()
+
+    everywhere: ClassVar[bool] = True
+    noise: DiscreteGaussian | DiscreteGaussianSum
+
+    @property
+    def _count(self) -> int:
+        return self.noise.count if isinstance(self.noise, DiscreteGaussianSum) else 1
+
+    @property
+    def _whole(self) -> Fraction:
+        # V, which is about the variance.
+        return self._count * self.noise.sigma_squared
+
+    @property
+    def _limit(self) -> Fraction:
+        # d^2/2V, the limit of D_alpha/alpha for large alpha.
+        return self.shift**2 / (2 * self._whole)
+
+    def loss(self, m: int) -> Fraction | arb:
+        r"""The loss d (2m + d)/2V at m."""
+        return self.shift * (2 * m + self.shift) / (2 * self._whole)
+
+    def near(self, epsilon: Fraction) -> int:
+        r"""The first m with d (2m + d)/2V > epsilon."""
+        return math.floor(epsilon * self._whole / self.shift - Fraction(self.shift, 2)) + 1
+
+    def ray(self, epsilon: Fraction) -> Cell | None:
+        r"""The first m with a loss above epsilon, in exact arithmetic."""
+        return (self.near(epsilon),) * 2
+
+    def start(self, delta: Fraction) -> Fraction:
+        r"""The point rho + 2 sqrt(rho log(1/delta)), which exceeds epsilon(delta) by about 10%."""
+        rho = ball(self._limit)
+        return middle(rho + 2 * (rho * abs(ball(delta).log()).upper()).sqrt())
+
+    def guess(self, delta: Fraction) -> int | None:
+        r"""The optimal m for real Gaussian noise, in floats, or else that of the general search."""
+        near = real_gaussian_epsilon(2 * self._limit, delta)
+        if self.noise.sigma_squared < NEARLY_REAL or not near > 0:
+            return RayPair.guess(self, delta)
+        return self.near(Fraction(near))
+
+    def largest_loss(self) -> Enclosure:
+        r"""The largest loss: infinite, since the loss grows with m."""
+        return Enclosure.infinite()
+
+    def renyi(self, order: Fraction) -> Fraction | arb:
+        r"""D_alpha: alpha d^2/2V if n divides (alpha-1) d, otherwise a ball below that."""
+        excess = order - 1
+        if (excess * self.shift / self._count).denominator == 1:
+            return order * self._limit
+        tilt = ball(excess * self.shift / self._whole)
+        moment = self._count * theta.log_moment(self.noise.sigma_squared, tilt)
+        return ball(self._limit) + moment / ball(excess)
+
+    def zcdp(self) -> Fraction | Enclosure:
+        r"""The zCDP parameter d^2/2V, attained at order 1 + n."""
+        return self._limit
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GaussianPair(ShiftedPair):
+class GaussianPair(_Gaussian):
     r"""The pair (X, X - ``shift``) for a discrete Gaussian X.
 
     >>> GaussianPair(noise=DiscreteGaussian(sigma_squared=400), shift=1).zcdp()
     Fraction(1, 800)
     """
 
-    everywhere: ClassVar[bool] = True
-
     noise: DiscreteGaussian
-
-    def loss(self, m: int) -> Fraction:
-        r"""The loss d (2m + d)/2v at m."""
-        return self.shift * (2 * m + self.shift) / (2 * self.noise.sigma_squared)
-
-    def ray(self, epsilon: Fraction) -> Cell:
-        r"""The first m with d (2m + d)/2v > epsilon, in exact arithmetic."""
-        beyond = epsilon * self.noise.sigma_squared / self.shift - Fraction(self.shift, 2)
-        first = math.floor(beyond) + 1
-        return first, first
-
-    def start(self, delta: Fraction) -> Fraction:
-        r"""The point rho + 2 sqrt(rho log(1/delta)), which exceeds epsilon(delta) by about 10%."""
-        rho = ball(self.zcdp())
-        return middle(rho + 2 * (rho * abs(ball(delta).log()).upper()).sqrt())
-
-    def guess(self, delta: Fraction) -> int | None:
-        r"""The optimal m for real Gaussian noise, in floats, or else that of the general search."""
-        near = real_gaussian_epsilon(self.shift**2 / self.noise.sigma_squared, delta)
-        if self.noise.sigma_squared < NEARLY_REAL or not near > 0:
-            return RayPair.guess(self, delta)
-        return self.ray(Fraction(near))[0]
 
     def tails(self, m: int) -> tuple[arb, arb]:
         r"""A(m) - B(m) and B(m), with one partition sum for all masses of the gap."""
@@ -95,21 +134,6 @@ class GaussianPair(ShiftedPair):
         masses = ((-rate * (m + j) ** 2).exp() for j in range(self.shift))
         whole = theta.partition(self.noise.sigma_squared)
         return sum(masses, arb(0)) / whole, self.noise.sf_ball(m + self.shift - 1)
-
-    def largest_loss(self) -> Enclosure:
-        r"""The largest loss: infinite, since the loss grows with m."""
-        return Enclosure.infinite()
-
-    def zcdp(self) -> Fraction:
-        r"""The zCDP parameter d^2/2v, attained at order 2."""
-        return self.shift**2 / (2 * self.noise.sigma_squared)
-
-    def renyi(self, order: Fraction) -> Fraction | arb:
-        r"""D_alpha: alpha d^2/2v if (alpha-1) d is an integer, otherwise a ball below that."""
-        if ((order - 1) * self.shift).denominator == 1:
-            return order * self.zcdp()
-        excess, v = ball(order - 1), self.noise.sigma_squared
-        return ball(self.zcdp()) + theta.log_moment(v, excess * self.shift / ball(v)) / excess
 
 
 def mills(x: float) -> float:
@@ -150,7 +174,7 @@ def real_gaussian_epsilon(squared: Fraction, delta: Fraction) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GaussianSumPair(ShiftedPair):
+class GaussianSumPair(_Gaussian):
     r"""The pair (X, X - d) for the sum X of ``count`` discrete Gaussians.
 
     >>> noise = DiscreteGaussianSum(count=16, sigma_squared=4)
@@ -159,19 +183,7 @@ class GaussianSumPair(ShiftedPair):
     (Fraction(2, 1), Fraction(2, 1))
     """
 
-    everywhere: ClassVar[bool] = True
-
     noise: DiscreteGaussianSum
-
-    @property
-    def _whole(self) -> Fraction:
-        # V, which is about the variance.
-        return self.noise.count * self.noise.sigma_squared
-
-    @property
-    def _limit(self) -> Fraction:
-        # d^2/2V, the limit of D_alpha/alpha for large alpha.
-        return self.shift**2 / (2 * self._whole)
 
     @property
     def _on_lattice(self) -> bool:
@@ -179,29 +191,13 @@ class GaussianSumPair(ShiftedPair):
 
     def loss(self, m: int) -> Fraction | arb:
         r"""The loss d(2m + d)/2V + log phi(m)/phi(m+d) at m."""
-        linear = self.shift * (2 * m + self.shift) / (2 * self._whole)
+        linear = cast("Fraction", _Gaussian.loss(self, m))
         return linear if self._on_lattice else ball(linear) + self._excess(m)
-
-    def near(self, epsilon: Fraction) -> int:
-        r"""The m at which d(2m + d)/2V crosses epsilon."""
-        return math.floor(epsilon * self._whole / self.shift - Fraction(self.shift, 2)) + 1
 
     def ray(self, epsilon: Fraction) -> Cell | None:
         r"""The first m with loss above epsilon; exact at epsilon = 0, and if n divides d."""
-        if epsilon == 0 or self._on_lattice:
-            return self.near(epsilon), self.near(epsilon)
-        return ShiftedPair.ray(self, epsilon)
-
-    def guess(self, delta: Fraction) -> int | None:
-        r"""The optimal m for real Gaussian noise, in floats, or else that of the general search."""
-        near = real_gaussian_epsilon(2 * self._limit, delta)
-        if self.noise.sigma_squared < 1 or not near > 0:
-            return RayPair.guess(self, delta)
-        return self.near(Fraction(near))
-
-    def largest_loss(self) -> Enclosure:
-        r"""The largest loss: infinite, since the loss grows with m."""
-        return Enclosure.infinite()
+        exact = epsilon == 0 or self._on_lattice
+        return _Gaussian.ray(self, epsilon) if exact else ShiftedPair.ray(self, epsilon)
 
     def mass_balls(self, first: int, last: int) -> list[arb]:
         r"""The masses e^(-m^2/2V) phi(m), phi of period n."""
@@ -214,13 +210,9 @@ class GaussianSumPair(ShiftedPair):
 
     def renyi(self, order: Fraction) -> Fraction | arb:
         r"""D_alpha by the module's formula; exact when n divides d and (alpha-1)d."""
-        excess = order - 1
         if self._on_lattice:
-            if (excess * self.shift / self.noise.count).denominator == 1:
-                return order * self._limit
-            tilt = ball(excess * self.shift / self._whole)
-            moment = self.noise.count * theta.log_moment(self.noise.sigma_squared, tilt)
-            return ball(self._limit) + moment / ball(excess)
+            return _Gaussian.renyi(self, order)
+        excess = order - 1
         line = ball(order * self._limit)
         # For many draws S(0)^n loses digits, so the precision is doubled. The remaining width is
         # that of phi itself, which more precision does not reduce.

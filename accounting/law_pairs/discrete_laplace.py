@@ -33,7 +33,6 @@ class LaplacePair(ShiftedPair):
     noise: DiscreteLaplace
 
     def loss(self, m: int) -> Fraction:
-        r"""The loss (|m+d| - |m|)/s at m."""
         return (abs(m + self.shift) - abs(m)) / self.noise.scale
 
     def ray(self, epsilon: Fraction) -> Cell | None:

@@ -139,7 +139,6 @@ class PoissonPair(OneSidedPair):
     noise: Poisson
 
     def log_odds(self, k: int) -> arb:
-        r"""The logarithm of p(k)/p(k+d): log (k+1)...(k+d) - d log lambda."""
         return _rising(ball(k + 1), self.shift) - self.shift * ball(self.noise.mean).log()
 
     def odds(self, k: int) -> Fraction:
@@ -164,7 +163,6 @@ class BinomialPair(OneSidedPair):
 
     @property
     def most(self) -> int:
-        r"""The largest value of the noise: its number of trials."""
         return self.noise.trials
 
     def mirror(self) -> Pair:
@@ -202,7 +200,6 @@ class PolyaPair(OneSidedPair):
         return up - down + ball(self.shift / self.noise.scale)
 
     def odds(self, k: int) -> None:
-        r"""None, as the odds are never rational."""
         del k
 
     def mass_balls(self, first: int, last: int) -> list[arb]:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from accounting.errors import NotDerived
 from accounting.law_pairs.discrete_gaussian import GaussianPair, GaussianSumPair
@@ -46,6 +46,16 @@ Shift: TypeAlias = tuple[tuple[int, int], ...]
 """(step, count) with decreasing steps; the zero shift is excluded."""
 
 _MOST_SHIFTS: Final = 256
+
+_PAIRS: Final[dict[type[Noise], type[Pair]]] = {
+    Binomial: BinomialPair,
+    DiscreteGaussian: GaussianPair,
+    DiscreteGaussianSum: GaussianSumPair,
+    DiscreteLaplace: LaplacePair,
+    Poisson: PoissonPair,
+    Skellam: SkellamPair,
+    Staircase: StaircasePair,
+}
 Coordinates: TypeAlias = tuple[tuple[Pair, int], ...]
 """The pairs of independent coordinates, with their counts."""
 
@@ -88,10 +98,10 @@ def maximal(sensitivity: Sensitivity) -> tuple[Shift, ...]:
     amount = sensitivity.amount
     if isinstance(amount, tuple) or sensitivity.norm is Norm.ABSOLUTE:
         return (heaviest(sensitivity),)
-    cost = _square if sensitivity.norm is Norm.L2_SQUARED else _step
-    largest = math.isqrt(amount) if cost is _square else amount
+    power = 2 if sensitivity.norm is Norm.L2_SQUARED else 1
+    largest = math.isqrt(amount) if power == 2 else amount
     found: list[Shift] = []
-    for steps in _partitions(amount, largest, cost):
+    for steps in _partitions(amount, largest, power):
         found.append(steps)
         if len(found) > _MOST_SHIFTS:
             raise NotDerived(
@@ -102,24 +112,16 @@ def maximal(sensitivity: Sensitivity) -> tuple[Shift, ...]:
     return tuple(found)
 
 
-def _step(step: int) -> int:
-    return step
-
-
-def _square(step: int) -> int:
-    return step * step
-
-
-def _partitions(amount: int, largest: int, cost: Callable[[int], int]) -> Iterator[Shift]:
-    # Every way to write amount as a sum of cost(step), with steps <= largest.
+def _partitions(amount: int, largest: int, power: int) -> Iterator[Shift]:
+    # Every way to write amount as a sum of step^power, with steps <= largest.
     if amount == 0:
         yield ()
         return
     for step in range(largest, 0, -1):
         # Steps of 1 make up the remainder, in exactly one way.
         fewest = amount if step == 1 else 1
-        for count in range(amount // cost(step), fewest - 1, -1):
-            for rest in _partitions(amount - count * cost(step), step - 1, cost):
+        for count in range(amount // step**power, fewest - 1, -1):
+            for rest in _partitions(amount - count * step**power, step - 1, power):
                 yield ((step, count), *rest)
 
 
@@ -129,40 +131,23 @@ def pair_of(noise: Noise, step: int) -> Pair:
     If the two directions differ, it is one with the largest loss. Raises :class:`NotDerived` for a
     law whose largest shift is not known to be the worst.
     """
+    kind: type[Any] | None = next((p for law, p in _PAIRS.items() if isinstance(noise, law)), None)
     match noise:
-        case DiscreteGaussian():
-            return GaussianPair(noise=noise, shift=step)
-        case DiscreteLaplace():
-            return LaplacePair(noise=noise, shift=step)
-        case Staircase():
-            return StaircasePair(noise=noise, shift=step)
-        case Skellam():
-            return SkellamPair(noise=noise, shift=step)
-        case DiscreteGaussianSum():
-            return GaussianSumPair(noise=noise, shift=step)
-        case PolyaDifference() | Polya():
-            return _of_polya(noise, step)
-        case Poisson():
-            return PoissonPair(noise=noise, shift=step)
-        case Binomial():
-            return BinomialPair(noise=noise, shift=step)
-        case _ if noise.symmetric and noise.log_concave:
-            return ShiftedPair(noise=noise, shift=step)
-    raise NotDerived(
-        f"the worst shift of {noise!r}",
-        "the theorem needs a symmetric log-concave law; add a pair for this law to accounting",
-    )
-
-
-def _of_polya(noise: Polya | PolyaDifference, step: int) -> Pair:
-    if isinstance(noise, Polya):
-        return (RevealingPair if noise.shape <= 1 else PolyaPair)(noise=noise, shift=step)
-    if noise.shape == 1:
-        # With shape 1 the difference is discrete Laplace.
-        return LaplacePair(noise=DiscreteLaplace(scale=noise.scale), shift=step)
-    return (PolyaDifferenceAboveOne if noise.shape > 1 else PolyaDifferenceBelowOne)(
-        noise=noise, shift=step
-    )
+        case PolyaDifference() if noise.shape == 1:
+            # With shape 1 the difference is discrete Laplace.
+            return LaplacePair(noise=DiscreteLaplace(scale=noise.scale), shift=step)
+        case PolyaDifference():
+            kind = PolyaDifferenceAboveOne if noise.shape > 1 else PolyaDifferenceBelowOne
+        case Polya():
+            kind = RevealingPair if noise.shape <= 1 else PolyaPair
+        case _ if kind is None and noise.symmetric and noise.log_concave:
+            kind = ShiftedPair
+    if kind is None:
+        raise NotDerived(
+            f"the worst shift of {noise!r}",
+            "the theorem needs a symmetric log-concave law; add a pair for this law to accounting",
+        )
+    return cast("Pair", kind(noise=noise, shift=step))
 
 
 def coordinates_of(noise: Noise, shift: Shift) -> Coordinates:

@@ -379,7 +379,6 @@ class RevealingPair(ClosedPair):
         return (self.noise.pmf_ball(m + self.shift) / self.noise.pmf_ball(m)).log()
 
     def delta(self, epsilon: Fraction) -> arb:
-        r"""The value P(X < d) at every epsilon."""
         del epsilon
         return self.hidden()
 
@@ -400,7 +399,6 @@ class RevealingPair(ClosedPair):
         return arb(0) if self.hidden() <= ball(delta) else arb("nan")
 
     def hidden(self) -> arb:
-        r"""The mass of infinite loss, P(X < d)."""
         return self.noise.cdf_ball(self.shift - 1)
 
     def coordinates(self) -> Coordinates:
@@ -416,7 +414,6 @@ class RevealingPair(ClosedPair):
         return arb("inf")
 
     def zcdp(self) -> arb:
-        r"""Infinite, like every Renyi divergence."""
         return arb("inf")
 
     def tradeoff(self, alpha: Fraction) -> arb:

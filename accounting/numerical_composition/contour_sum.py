@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from flint import arb
@@ -38,7 +38,7 @@ from accounting.numerical_composition.complex_intervals import (
     multiples,
     upward,
 )
-from accounting.numerical_composition.factor import Factor, Grid, Sampled
+from accounting.numerical_composition.factor import Factor, Grid
 from dpcore.numbers.enclosure import Enclosure, End, ball, nearest, round_down
 from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
@@ -154,14 +154,13 @@ class ContourSum:
 
 def contour_sum(factors: Sequence[tuple[Factor, int]], window: Window) -> ContourSum | None:
     r"""The sum over the relevant frequencies, or None if there are too many."""
-    sampled = [(factor, factor.on(window.grid), count) for factor, count in factors]
-    blocks, lost = _covered(sampled, window)
+    blocks, lost = _covered(factors, window)
     if len(blocks) << window.grid.depth > _MOST_FREQUENCIES:
         return None
     indices, frequencies = window.grid.indices(blocks), window.grid.frequencies(blocks)
     bump = _gaussian(window, indices)
-    for _, each, count in sampled:
-        bump = bump.times(each.values(blocks).power(count))
+    for factor, count in factors:
+        bump = bump.times(factor.values(window.grid, blocks).power(count))
     c, tau = ball(Fraction(window.tilt)), ball(Fraction(window.smoothing))
     scales = [count * factor.log_scale for factor, count in factors]
     poles = _pole(window.tilt, frequencies).times(_pole(window.tilt + 1, frequencies))
@@ -180,19 +179,16 @@ def contour_sum(factors: Sequence[tuple[Factor, int]], window: Window) -> Contou
     )
 
 
-_Sampled: TypeAlias = Sequence[tuple[Factor, Sampled, int]]
-
-
-def _covered(sampled: _Sampled, window: Window) -> tuple[Integers, float]:
+def _covered(factors: Sequence[tuple[Factor, int]], window: Window) -> tuple[Integers, float]:
     # The blocks to keep, and a bound on the sums of both kernels over all others. A block is
     # dropped as soon as the factors seen so far bound its sum by its share of the budget.
     grid = window.grid
     blocks = np.arange(grid.blocks, dtype=np.int64)
     bounds = _kernels(window, blocks) * (2 << grid.depth)
-    peaks = [_powered(np.array([factor.peak]), count).item() for factor, _, count in sampled]
+    peaks = [_powered(np.array([factor.peak]), count).item() for factor, count in factors]
     share, lost = window.budget / grid.blocks, _beyond(window) * math.prod(peaks)
-    for seen, (factor, each, count) in enumerate(sampled):
-        bounds = bounds * _powered(np.minimum(each.cover(blocks), factor.peak), count)
+    for seen, (factor, count) in enumerate(factors):
+        bounds = bounds * _powered(np.minimum(factor.cover(grid, blocks), factor.peak), count)
         most = bounds * math.prod(peaks[seen + 1 :])
         keep = ~(most <= share)
         keep[0] = True
@@ -214,12 +210,10 @@ def _powered(bounds: Floats, exponent: int) -> Floats:
 
 def _kernels(window: Window, blocks: Integers) -> Floats:
     # Upper bounds on (1/|z(z+1)| + tau^2 e^(tau^2/8)) e^(-tau^2 y^2/2) at the left end y of each
-    # block, with |z(z+1)| >= max(c(c+1), y^2) and e^-t <= (1 + t/64)^-64.
+    # block, with |z(z+1)| >= max(c(c+1), y^2); the exponent is rounded down.
     c, square = window.tilt, window.smoothing * window.smoothing
     y = blocks * window.grid.length
-    fall = 1 / (1 + square * y * y / 128)
-    for _ in range(6):
-        fall = fall * fall
+    fall = exp_neg(square * y * y * (0.5 - 2.0**-40))
     height = square * (1 + square)  # e^x <= 1 + 8x for x = tau^2/8 <= 1
     return (1 / np.maximum(c * (c + 1), y * y) + height) * fall * _LOOSE + TINY
 
@@ -247,21 +241,35 @@ def _pole(real: float, frequencies: Floats) -> Discs:
     return Discs.relative(real / norm - 1j * (frequencies / norm), 5 * UNIT)
 
 
-class CurveSum(Protocol):
-    r"""Proven bounds on a curve, from sums near one point of it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixedSum:
+    r"""A weighted sum of contour sums; all but ``rest`` of the curve is in the terms."""
 
-    @property
-    def window(self) -> Window:
-        r"""The place of the sums: its epsilon and tilt direct the search."""
-        ...
+    terms: tuple[tuple[int, ContourSum], ...]
+    rest: Fraction
+    window: Window
 
     def bounds(self, epsilon: Fraction) -> tuple[arb, arb]:
-        r"""The (lower, upper) bounds at ``epsilon``."""
-        ...
+        r"""The (lower, upper) bounds on the sum of all terms."""
+        low, high = arb(0), ball(self.rest)
+        for weight, term in self.terms:
+            least, most = term.bounds(epsilon)
+            low, high = low + weight * least.max(arb(0)), high + weight * most
+        return low.lower(), high.upper()
 
     def logarithm(self, epsilon: float, *, upper: bool) -> tuple[float, float]:
-        r"""The approximate log of a bound and its derivative."""
-        ...
+        r"""Approximate log of a bound and its derivative: floats that only affect speed."""
+        found = [(weight, term.logarithm(epsilon, upper=upper)) for weight, term in self.terms]
+        logs = np.array([math.log(weight) + log for weight, (log, _) in found])
+        slopes = np.array([slope for _, (_, slope) in found])
+        if not np.isfinite(logs).any():
+            return -math.inf, -self.window.tilt
+        shares = np.exp(logs - logs.max())
+        slope = float(shares @ slopes / shares.sum())
+        return float(logs.max()) + math.log(float(shares.sum())), slope
+
+
+CurveSum: TypeAlias = ContourSum | MixedSum
 
 
 def epsilon_between(total: CurveSum, goal: arb, largest: End) -> Enclosure:

@@ -233,48 +233,36 @@ class DiscreteFactor:
     def log_moment(self, lift: Fraction) -> arb:
         return self.moment(lift)
 
-    def on(self, grid: Grid) -> DiscreteOnGrid:
-        return DiscreteOnGrid(factor=self, grid=grid)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DiscreteOnGrid:
-    r"""phi on one grid, by runs of blocks: summed directly for few atoms, transformed for many."""
-
-    factor: DiscreteFactor
-    grid: Grid
-
-    def cover(self, blocks: Integers) -> Floats:
+    def cover(self, grid: Grid, blocks: Integers) -> Floats:
         r"""Bounds on |phi| over each block: |phi| at its centre + error + (length/2) deviation."""
-        half = Fraction(self.grid.length) / 2
-        found = self._at(2 * blocks + 1, half, 2)
-        error = self._error() + 0.5 * self.grid.length * self.factor.deviation * SLACK
+        found = self._at(2 * blocks + 1, Fraction(grid.length) / 2, 2)
+        error = self._error() + 0.5 * grid.length * self.deviation * SLACK
         return (sizes(found) + error) * SLACK
 
-    def values(self, blocks: Integers) -> Discs:
-        centres = self._at(self.grid.indices(blocks), Fraction(self.grid.step), 1)
+    def values(self, grid: Grid, blocks: Integers) -> Discs:
+        centres = self._at(grid.indices(blocks), Fraction(grid.step), 1)
         return Discs(centres, np.full(centres.shape, self._error()))
 
     def _error(self) -> float:
         # The relative errors of the sums and of the phases.
         relative = max(TRANSFORM_ERROR, _DIRECT) + CIRCLE + PRODUCT
-        return (self.factor.missing + self.factor.total * relative) * SLACK + TINY
+        return (self.missing + self.total * relative) * SLACK + TINY
 
     def _at(self, indices: Integers, step: Fraction, every: int) -> Complexes:
         # phi at these multiples of `step`. The indices increase, within a run by multiples of
         # `every`.
         found = np.empty(len(indices), dtype=np.complex128)
-        first_turns = turns(self.factor.losses, step)
-        run_turns = turns(self.factor.losses, every * step) if every > 1 else first_turns
+        first_turns = turns(self.losses, step)
+        run_turns = turns(self.losses, every * step) if every > 1 else first_turns
         offset = int(indices[0]) % every
-        add_up = _direct if len(self.factor.losses) <= _FEW else transform
+        add_up = _direct if len(self.losses) <= _FEW else transform
         for first, last in _runs(indices // every):
             run = indices[first:last] // every
             length = int(run[-1] - run[0]) + 1
             length += length % 2
             middle = (int(run[0]) + length // 2) * every + offset
             phases = circle(multiples(*first_turns, np.array([middle])))
-            values = add_up(*run_turns, self.factor.weights * phases, length)
+            values = add_up(*run_turns, self.weights * phases, length)
             found[first:last] = values[run - run[0]]
         return found
 

@@ -28,7 +28,11 @@ from accounting.numerical_composition.contour_integral import (
     spare_mass,
     sum_at,
 )
-from accounting.numerical_composition.contour_sum import ContourSum, Window, epsilon_between
+from accounting.numerical_composition.contour_sum import (
+    ContourSum,
+    MixedSum,
+    epsilon_between,
+)
 from accounting.numerical_composition.factor import LossPart
 from accounting.numerical_composition.saddle_point import (
     Saddle,
@@ -56,34 +60,6 @@ _LEAST_LOG: Final = -60.0  # the least log of the relative error of a sum
 _HALF: Final = Fraction(1, 2)
 
 _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MixedSum:
-    r"""A weighted sum of contour sums; all but ``rest`` of the curve is in the terms."""
-
-    terms: tuple[tuple[int, ContourSum], ...]
-    rest: Fraction
-    window: Window
-
-    def bounds(self, epsilon: Fraction) -> tuple[arb, arb]:
-        r"""The (lower, upper) bounds on the sum of all terms."""
-        low, high = arb(0), ball(self.rest)
-        for weight, term in self.terms:
-            least, most = term.bounds(epsilon)
-            low, high = low + weight * least.max(arb(0)), high + weight * most
-        return low.lower(), high.upper()
-
-    def logarithm(self, epsilon: float, *, upper: bool) -> tuple[float, float]:
-        r"""Approximate log of a bound and its derivative: floats that only affect speed."""
-        found = [(weight, term.logarithm(epsilon, upper=upper)) for weight, term in self.terms]
-        logs = np.array([math.log(weight) + log for weight, (log, _) in found])
-        slopes = np.array([slope for _, (_, slope) in found])
-        if not np.isfinite(logs).any():
-            return -math.inf, -self.window.tilt
-        shares = np.exp(logs - logs.max())
-        slope = float(shares @ slopes / shares.sum())
-        return float(logs.max()) + math.log(float(shares.sum())), slope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,11 +171,10 @@ def joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
     """
     if not side:
         return within(best, found.lower, found.upper)
-    if side > 0:
-        upper, lower = min(best.upper, found.upper), max(found.lower, Fraction(0))
-        return Enclosure(lower if lower <= upper else best.lower, upper)
-    lower = max(best.lower, found.lower)
-    return Enclosure(lower, found.upper if found.upper >= lower else best.upper)
+    if side < 0:
+        return _mirrored(joined(_mirrored(best), _mirrored(found), 1))
+    upper = min(best.upper, found.upper)
+    return Enclosure(found.lower if found.lower <= upper else best.lower, upper)
 
 
 def better(one: Enclosure, two: Enclosure, side: int, relative: Fraction) -> Enclosure:
@@ -185,17 +184,19 @@ def better(one: Enclosure, two: Enclosure, side: int, relative: Fraction) -> Enc
     value if it is 0; then this is the intersection. If both agree on this side to the ``relative``
     width, the other end is that of the narrower one.
     """
-    if side == 0:
+    if not side:
         return within(one, two.lower, two.upper)
-    if side > 0:
-        best, other = sorted((one, two), key=lambda each: (each.upper, -each.lower))
-        near = other.upper < math.inf and other.upper - best.upper <= relative * other.upper
-        low = max(best.lower, other.lower)
-        return Enclosure(low, best.upper) if near and low <= best.upper else best
-    best, other = sorted((one, two), key=lambda each: (-each.lower, each.upper))
-    near = best.lower < math.inf and best.lower - other.lower <= relative * best.lower
-    high = min(best.upper, other.upper)
-    return Enclosure(best.lower, high) if near and high >= best.lower else best
+    if side < 0:
+        return _mirrored(better(_mirrored(one), _mirrored(two), 1, relative))
+    best, other = sorted((one, two), key=lambda each: (each.upper, -each.lower))
+    size = max(abs(best.upper), abs(other.upper))
+    near = size < math.inf and other.upper - best.upper <= relative * size
+    low = max(best.lower, other.lower)
+    return Enclosure(low, best.upper) if near and low <= best.upper else best
+
+
+def _mirrored(found: Enclosure) -> Enclosure:
+    return Enclosure(-found.upper, -found.lower)
 
 
 @dataclass(order=True, slots=True)

@@ -63,18 +63,15 @@ class FinitePair(RayPair):
         return gap if above else -gap, rest
 
     def below(self, m: int) -> arb:
-        r"""The sum of the P-masses before m."""
         return sum((p for _, p, _ in self.listed()[: max(m, 0)]), arb(0))
 
     def largest_loss(self) -> Enclosure:
-        r"""The last loss, which is attained."""
         last = self.listed()[-1][0]
         if isinstance(last, Fraction):
             return Enclosure.exactly(last)
         return narrow(lambda: as_ball(self.listed()[-1][0]), _BITS)
 
     def renyi(self, order: Fraction) -> arb:
-        r"""The log of the sum of P e^((alpha-1) L), divided by alpha - 1."""
         excess = order - 1
         terms = (p * (ball(excess) * as_ball(loss)).exp() for loss, p, _ in self.listed())
         return sum(terms, arb(0)).log() / ball(excess)
@@ -102,7 +99,6 @@ class StaircasePair(FinitePair):
             )
 
     def listed(self) -> Listed:
-        r"""The losses and their masses, from the overlaps of the steps with the shifted steps."""
         return _of_steps(self.noise, self.shift, ctx.prec)
 
 

@@ -223,7 +223,6 @@ class RayPair(ClosedPair):
     # -- delta(epsilon) -----------------------------------------------------------------------
 
     def delta(self, epsilon: Fraction) -> arb:
-        r"""The hockey-stick divergence at epsilon >= 0."""
         cell = self.ray(epsilon)
         if cell is None:
             return arb(0)

@@ -103,7 +103,6 @@ class IntegerPair(LossTable):
 
     @property
     def outputs(self) -> float:
-        r"""The number of integers in the window if each is a cell."""
         return self._window.last - self._window.first if self.fixed else math.inf
 
     @property
@@ -111,7 +110,6 @@ class IntegerPair(LossTable):
         return _window(self.pair, self.outside)
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss of the pair; [0, infinity] if the pair does not provide it."""
         return largest_known(self.pair)
 
     @property
@@ -121,12 +119,10 @@ class IntegerPair(LossTable):
             return len(self._window.unbounded())
 
     def sketch(self) -> Sketch:
-        r"""A sketch of every cell, or of some points and the masses between them."""
         return _sketch(self._window)
 
     @property
     def slow(self) -> bool:
-        r"""Whether cells are ranges whose masses are differences of tails."""
         return not self._window.listed
 
     def allowed(self, edges: Floats) -> Floats:

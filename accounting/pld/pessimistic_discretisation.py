@@ -407,7 +407,6 @@ class FixedTable(LossTable):
         return self.all_cells()
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""The value 0, since every finite loss is bounded."""
         del order, edges
         return arb(0)
 
@@ -434,7 +433,6 @@ class Sampled(LossTable):
         return Enclosure(self._loss(found.lower).lower, self._loss(found.upper).upper)
 
     def cut(self, spare: float) -> Sampled:
-        r"""The same sampled round; a tail of its base of P-mass ``spare`` becomes one cell."""
         return replace(self, base=self.base.cut(spare))
 
     def _loss(self, end: End) -> Enclosure:
@@ -446,7 +444,6 @@ class Sampled(LossTable):
         return narrow(lambda: sign * (ball(self.rate) * (sign * ball(end)).expm1()).log1p(), _BITS)
 
     def sketch(self) -> Sketch:
-        r"""The sketch of the base, or of the cells if they are fixed."""
         x, losses, logs = self.base.sketch()
         if self.fixed:
             return sketch_of(self.cells(x[:1]))
@@ -459,7 +456,6 @@ class Sampled(LossTable):
             return x, -np.log1p(rate * np.expm1(-losses)), logs
 
     def cells(self, edges: Floats) -> Cells:
-        r"""The cells of the base, with masses and ratios of the mixtures."""
         return self.base.cells(edges).sampled(self.rate, present=self.present)
 
     def allowed(self, edges: Floats) -> Floats:

@@ -107,7 +107,6 @@ class RealPair(LossTable):
 
     @property
     def infinite_ends(self) -> int:
-        r"""The number of ends of the real line at which the loss is infinite."""
         return sum(self._loss_at_end(right=right).upper == math.inf for right in (False, True))
 
     def _hidden_at(self, *, right: bool) -> bool:
@@ -118,7 +117,6 @@ class RealPair(LossTable):
         return self.rises is right
 
     def cut(self, spare: float) -> RealPair:
-        r"""The same pair with a tail of P-mass ``spare`` as one cell."""
         return replace(self, spare=spare)
 
     def infinite(self, *, above: bool) -> float:
@@ -250,7 +248,6 @@ class RealPair(LossTable):
         return _log_mixture(self.density, self.p, x) - _log_mixture(self.density, self.q, x)
 
     def sketch(self) -> Sketch:
-        r"""Points, their losses, and the logarithms of their P-masses, including the tails."""
         return _sketch(self)
 
     def allowed(self, edges: Floats) -> Floats:

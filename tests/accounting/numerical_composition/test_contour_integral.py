@@ -23,7 +23,7 @@ from accounting.law_pairs.registry import pair_of
 from accounting.law_pairs.skellam_and_polya import SkellamPair
 from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.numerical_composition.contour_sum import ContourSum, _covered
-from accounting.numerical_composition.discrete_factor import DiscreteOnGrid, _factor, turns
+from accounting.numerical_composition.discrete_factor import DiscreteFactor, _factor, turns
 from accounting.numerical_composition.factor import Grid
 from accounting.numerical_composition.gaussian_factor import GaussianPart
 from dpcore import DiscreteGaussian, DiscreteLaplace
@@ -332,10 +332,10 @@ def rare_loss() -> bool:
 def covered() -> bool:
     """Whether each block's bound holds at every frequency of the block."""
     with precision(128):
-        sampled = THREE.factor(Fraction(2)).on(FINE)
+        factor = THREE.factor(Fraction(2))
     blocks = np.arange(FINE.blocks)
-    moduli = np.abs(sampled.values(blocks).centres).reshape(FINE.blocks, -1)
-    return bool((moduli.max(axis=1) <= sampled.cover(blocks)).all())
+    moduli = np.abs(factor.values(FINE, blocks).centres).reshape(FINE.blocks, -1)
+    return bool((moduli.max(axis=1) <= factor.cover(FINE, blocks)).all())
 
 
 def hidden_mass() -> bool:
@@ -372,9 +372,9 @@ Mutant = tuple[Callable[[], bool], object, str, Callable[..., Any]]
 MUTANTS: dict[str, Mutant] = {
     "a block bounded by its middle": (
         covered,
-        DiscreteOnGrid,
+        DiscreteFactor,
         "cover",
-        mutated(DiscreteOnGrid.cover, "+ 0.5 * self", "+ 0.0 * self"),
+        mutated(DiscreteFactor.cover, "+ 0.5 * grid", "+ 0.0 * grid"),
     ),
     "hidden masses added": (
         hidden_mass,

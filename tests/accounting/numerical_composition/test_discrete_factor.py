@@ -31,7 +31,6 @@ from accounting.numerical_composition.complex_intervals import (
 from accounting.numerical_composition.contour_sum import Window
 from accounting.numerical_composition.discrete_factor import (
     DiscreteFactor,
-    DiscreteOnGrid,
     tilted,
     turns,
 )
@@ -80,7 +79,7 @@ def worst(law: Listing, grid: Grid) -> float:
     r"""Return the largest error of some values, over the radius."""
     rng, found = np.random.default_rng(1), tilted(law, TILT)
     blocks = np.unique(np.concatenate(([0, 1], rng.integers(0, grid.blocks, 6))))
-    discs, places = found.on(grid).values(blocks), grid.frequencies(blocks)
+    discs, places = found.values(grid, blocks), grid.frequencies(blocks)
     errors = []
     with mp.workdps(40):
         for i in rng.integers(0, len(places), 5).tolist():
@@ -109,7 +108,7 @@ def test_values_lie_in_their_discs(grid: Grid) -> None:
 
 
 def test_error_radii_are_small() -> None:
-    discs = factor().on(GRIDS[0]).values(np.arange(20))
+    discs = factor().values(GRIDS[0], np.arange(20))
     assert discs.radii.max() < 1e-12
 
 
@@ -139,15 +138,15 @@ def test_broken_values_are_detected(
 def test_covers_bound_the_values_on_whole_blocks(grid: Grid) -> None:
     found = factor()
     blocks = np.unique(np.random.default_rng(3).integers(0, grid.blocks, 12))
-    bounds = found.on(grid).cover(blocks)
+    bounds = found.cover(grid, blocks)
     places = (blocks[:, None] + np.linspace(0, 1, 17)) * grid.length
     sums = np.exp(1j * places[..., None] * found.losses) @ found.weights
     assert (np.abs(sums).max(axis=1) <= bounds + 1e-9).all()
 
 
 def test_a_cover_computed_only_at_middles_is_not_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = mutated(DiscreteOnGrid.cover, "+ 0.5 * self", "+ 0.0 * self")
-    monkeypatch.setattr(DiscreteOnGrid, "cover", broken)
+    broken = mutated(DiscreteFactor.cover, "+ 0.5 * grid", "+ 0.0 * grid")
+    monkeypatch.setattr(DiscreteFactor, "cover", broken)
     with pytest.raises(AssertionError):
         test_covers_bound_the_values_on_whole_blocks(GRIDS[0])
 
@@ -177,7 +176,7 @@ def test_turns_are_exact_for_losses_of_either_sign() -> None:
 
 def test_the_transform_of_one_atom_is_a_pure_phase() -> None:
     one = Listing(np.array([0.25]), np.array([1.0]), 0.0)
-    discs = tilted(one, Fraction(3)).on(GRIDS[1]).values(np.array([0, 7]))
+    discs = tilted(one, Fraction(3)).values(GRIDS[1], np.array([0, 7]))
     exact = np.exp(0.25j * GRIDS[1].frequencies(np.array([0, 7])))
     assert np.abs(discs.centres - exact).max() < 1e-12
 
@@ -297,9 +296,8 @@ def test_values_and_covers_of_atoms_are_valid() -> None:
     grid = Grid(step=0.3125, depth=4, blocks=3000)
     with precision(128):
         factor = law.factor(tilt)
-        sampled = factor.on(grid)
     blocks = np.array([0, 1, 130, 2999])
-    values, cover = sampled.values(blocks), sampled.cover(np.arange(3000))[blocks]
+    values, cover = factor.values(grid, blocks), factor.cover(grid, np.arange(3000))[blocks]
     with mpmath.workdps(40), precision(128):
         scale = mpmath.mpf(str(factor.log_scale.exp().mid().str(40, radius=False)))
         for at, y in enumerate(grid.frequencies(blocks).tolist()):

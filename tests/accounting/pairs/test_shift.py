@@ -24,7 +24,7 @@ from accounting.law_pairs.registry import (
     worst,
 )
 from accounting.pairs.enclose_curve import as_ball
-from accounting.privacy_curves.choose_composition_method import ComposedLoss
+from accounting.privacy_curves.dominating_pairs import ComposedLoss
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, PolyaDifference, Sensitivity, Staircase
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.day_and_nightly import by_day

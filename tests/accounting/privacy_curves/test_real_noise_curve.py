@@ -13,7 +13,7 @@ from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.pld.noise_density import NormalLoss
-from accounting.privacy_curves.choose_composition_method import ComposedLoss
+from accounting.privacy_curves.dominating_pairs import ComposedLoss
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
