@@ -137,8 +137,14 @@ def _rounded(reach: int) -> int:
 
 @lru_cache(maxsize=8)
 def _table(noise: Skellam | PolyaDifference, reach: int, bits: int) -> Masses:
+    # From p(0) and the ratios p(n+1)/p(n).
     del bits
-    return from_ratios(noise.pmf_ball(0), noise.ratios(0, reach)[::-1])
+    mass = noise.pmf_ball(0)
+    masses, logs = [mass], [mass.log()]
+    for ratio in reversed(noise.ratios(0, reach)):
+        masses.append(masses[-1] * ratio)
+        logs.append(logs[-1] + ratio.log())
+    return masses, logs
 
 
 @lru_cache(maxsize=1 << 12)
@@ -155,22 +161,6 @@ def _within(logs: Sequence[arb], shift: int, reach: int, order: Fraction) -> arb
     for m in range(-shift - reach, reach + 1):
         total += (alpha * logs[abs(m)] - excess * logs[abs(m + shift)]).exp()
     return total
-
-
-def from_ratios(first: arb, ratios: Sequence[arb]) -> Masses:
-    r"""Compute p(n) and log p(n) for n = 0, 1, ... from p(0) and the ratios p(n+1)/p(n).
-
-    >>> masses, logs = from_ratios(arb(1), [arb(0.5), arb(0.5)])
-    >>> masses[2] == 0.25, logs[2].overlaps(masses[2].log())
-    (True, True)
-    """
-    mass, log = first, first.log()
-    masses, logs = [mass], [log]
-    for ratio in ratios:
-        mass, log = mass * ratio, log + ratio.log()
-        masses.append(mass)
-        logs.append(log)
-    return masses, logs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,10 +82,10 @@ class Enumeration:
     def epsilon(self, delta: Fraction, relative: Fraction) -> Enclosure | None:
         r"""The epsilon of the total at ``delta`` > 0; None in the same cases as :meth:`delta`."""
         if self.coarse:
-            return self._merged(lambda total: _epsilon_of(total, delta), relative, delta)
+            return self._merged(lambda total: epsilon_of(total, delta), relative, delta)
 
         def enclose(total: Listing, lost: Fraction) -> tuple[Enclosure, bool]:
-            found = _epsilon_of(total, delta)
+            found = epsilon_of(total, delta)
             if lost <= relative * delta:
                 return found, True
             # The omitted mass may matter: only the end on the side of the listing is known.
@@ -194,7 +194,8 @@ def _delta_of(total: Listing, epsilon: Fraction) -> Enclosure:
     return Enclosure(*(min(Fraction(end), Fraction(1)) for end in total.delta(epsilon)))
 
 
-def _epsilon_of(total: Listing, delta: Fraction) -> Enclosure:
+def epsilon_of(total: Listing, delta: Fraction) -> Enclosure:
+    r"""The epsilon of a listing at ``delta`` > 0, from its lower and upper bounds on delta."""
     if total.delta(Fraction(0))[1] <= delta:
         return Enclosure.exactly(0)
     low, high = (_crossing(total, delta, end)[end] for end in (0, 1))

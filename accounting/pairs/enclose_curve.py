@@ -13,10 +13,9 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
-from typing import Final
+from typing import Final, TypeAlias
 
 from flint import arb
 
@@ -199,14 +198,8 @@ def _mirrored(found: Enclosure) -> Enclosure:
     return Enclosure(-found.upper, -found.lower)
 
 
-@dataclass(order=True, slots=True)
-class _Interval:
-    # Ordered by the negated bound: the heap returns the interval with the largest bound.
-    key: Fraction
-    low: Fraction = field(compare=False)
-    high: Fraction = field(compare=False)
-    at_low: arb = field(compare=False)
-    at_high: arb = field(compare=False)
+_Interval: TypeAlias = tuple[Fraction, Fraction, Fraction, arb, arb]
+"""(-bound, low, high, D_low, D_high): the heap returns the interval with the largest bound."""
 
 
 def supremum_over_orders(
@@ -244,20 +237,20 @@ def supremum_over_orders(
         if not heap:
             return Enclosure(best, max(best, ceiling))
         for _ in range(_EVALUATIONS):
-            if -heap[0].key <= max(best * (1 + tolerance), ceiling):
+            if -heap[0][0] <= max(best * (1 + tolerance), ceiling):
                 break
-            widest = heapq.heappop(heap)
-            center = (widest.low + widest.high) / 2
+            _, low, high, at_low, at_high = heapq.heappop(heap)
+            center = (low + high) / 2
             at_center = as_ball(divergence(center))
             best = max(best, _lower(at_center / ball(center)))
-            heapq.heappush(heap, _interval(widest.low, center, widest.at_low, at_center))
-            heapq.heappush(heap, _interval(center, widest.high, at_center, widest.at_high))
-        return Enclosure(best, max(ceiling, -heap[0].key))
+            heapq.heappush(heap, _interval(low, center, at_low, at_center))
+            heapq.heappush(heap, _interval(center, high, at_center, at_high))
+        return Enclosure(best, max(ceiling, -heap[0][0]))
 
 
 def _interval(low: Fraction, high: Fraction, at_low: arb, at_high: arb) -> _Interval:
     bound = _chord_bound(ball(low), ball(high), at_low, at_high)
-    return _Interval(-_upper(bound), low, high, at_low, at_high)
+    return -_upper(bound), low, high, at_low, at_high
 
 
 def _chord_bound(low: arb, high: arb, at_low: arb, at_high: arb) -> arb:

@@ -176,8 +176,8 @@ def dominating(products: tuple[Coordinates, ...], most: int = _MOST) -> ConnectT
     r"""A pair that dominates all ``products`` at every epsilon, for rounds chosen among them.
 
     The dots of a product are at its losses, where its curve bends, so little is lost. There are
-    about ``most`` dots, up to the loss beyond which a P-mass of 2^-160 remains; its loss counts as
-    infinite.
+    about ``most`` dots, up to the loss beyond which a P-mass of 2^-160 remains; this mass counts as
+    infinite loss.
 
     >>> from accounting.law_pairs.discrete_laplace import DiscreteLaplace, LaplacePair
     >>> response = dominating((((LaplacePair(noise=DiscreteLaplace(scale=1), shift=1), 1),),))

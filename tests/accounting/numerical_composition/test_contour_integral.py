@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import mpmath
-import numpy as np
 import pytest
 from flint import arb
 from hypothesis import given, settings
@@ -23,7 +22,7 @@ from accounting.law_pairs.registry import pair_of
 from accounting.law_pairs.skellam_and_polya import SkellamPair
 from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.numerical_composition.contour_sum import ContourSum, _covered
-from accounting.numerical_composition.discrete_factor import DiscreteFactor, _factor, turns
+from accounting.numerical_composition.discrete_factor import _factor, turns
 from accounting.numerical_composition.factor import Grid
 from accounting.numerical_composition.gaussian_factor import GaussianPart
 from dpcore import DiscreteGaussian, DiscreteLaplace
@@ -329,15 +328,6 @@ def rare_loss() -> bool:
     return encloses(total, [(RARE, 1)], ["29/10"])
 
 
-def covered() -> bool:
-    """Whether each block's bound holds at every frequency of the block."""
-    with precision(128):
-        factor = THREE.factor(Fraction(2))
-    blocks = np.arange(FINE.blocks)
-    moduli = np.abs(factor.values(FINE, blocks).centres).reshape(FINE.blocks, -1)
-    return bool((moduli.max(axis=1) <= factor.cover(FINE, blocks)).all())
-
-
 def hidden_mass() -> bool:
     shown = listed(("9/10", "0"))
     found = ContourIntegral(parts=((shown, 3), (COIN, 1))).delta(2, "1e-3")
@@ -354,7 +344,6 @@ def inverse_on_an_atom() -> bool:
 
 
 CHECKS = [
-    covered,
     hidden_mass,
     inverse_on_an_atom,
     rare_loss,
@@ -370,12 +359,6 @@ CHECKS = [
 Mutant = tuple[Callable[[], bool], object, str, Callable[..., Any]]
 
 MUTANTS: dict[str, Mutant] = {
-    "a block bounded by its middle": (
-        covered,
-        DiscreteFactor,
-        "cover",
-        mutated(DiscreteFactor.cover, "+ 0.5 * grid", "+ 0.0 * grid"),
-    ),
     "hidden masses added": (
         hidden_mass,
         accounting.numerical_composition.contour_integral,
