@@ -156,7 +156,8 @@ def mills(x: float) -> float:
 def real_gaussian_epsilon(squared: Fraction, delta: Fraction) -> float:
     r"""Approximate epsilon at ``delta`` of real Gaussian noise with this squared ratio."""
     # With mu^2 = D/v, a = epsilon/mu - mu/2 and Mills' ratio R: delta = phi(a) (R(a) - R(a+mu)).
-    # Newton on its logarithm, whose slope in a is -mu R(a+mu)/(R(a) - R(a+mu)). It only starts a search.
+    # Newton on its logarithm, whose slope in a is -mu R(a+mu)/(R(a) - R(a+mu)). The result only
+    # starts a search.
     try:
         mu = math.sqrt(squared)
         goal = math.log(delta.numerator) - math.log(delta.denominator)

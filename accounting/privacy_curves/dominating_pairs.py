@@ -228,8 +228,8 @@ class ComposedLoss:
         point: Callable[[Enclosure], tuple[float, float]],
     ) -> Enclosure:
         # Few outcomes are enumerated immediately, more of them if the integral is too wide. Merged
-        # outcomes show where rounds with rare large losses are to be divided. Slow engines are tried
-        # only if the bounds are rough.
+        # outcomes show where rounds with rare large losses are to be divided. Slow engines are
+        # tried only if the bounds are rough.
         few, many = (Enumeration(parts=line.parts, most=k) for k in (MOST_OUTCOMES, MANY_OUTCOMES))
         first = replace(line, patient=len(line.parts) > 1)
         merged, wide = (replace(each, coarse=True) for each in (few, many))
