@@ -34,7 +34,7 @@ from accounting.law_pairs.discrete_gaussian import real_gaussian_epsilon
 from accounting.pairs.enclose_curve import hull, supremum_over_orders
 from accounting.pairs.pair import (
     ClosedPair,
-    Coordinates,
+    Offsets,
     Pair,
     RayPair,
     ShiftedPair,
@@ -331,8 +331,8 @@ class PolyaDifferenceBelowOne(_Difference):
         r"""The largest loss L(0) = log p(0)/p(d), attained at 0."""
         return narrow(lambda: self.loss(0), _BITS)
 
-    def coordinates(self) -> Coordinates:
-        return Coordinates(noise=self.noise, there=self.shift)
+    def offsets(self) -> Offsets:
+        return Offsets(noise=self.noise, there=self.shift)
 
     def bends(self) -> tuple[int, ...]:
         r"""The bends of L: -d, where it is smallest, and 0, where it is largest."""
@@ -391,9 +391,9 @@ class RevealingPair(ClosedPair):
     def hidden(self) -> arb:
         return self.noise.cdf_ball(self.shift - 1)
 
-    def coordinates(self) -> Coordinates:
+    def offsets(self) -> Offsets:
         r"""The shifted laws P(m) = p(m+d) and Q(m) = p(m)."""
-        return Coordinates(noise=self.noise, here=self.shift, there=0)
+        return Offsets(noise=self.noise, here=self.shift, there=0)
 
     def largest_loss(self) -> Enclosure:
         r"""Infinite, since one outcome has mass under only one dataset."""

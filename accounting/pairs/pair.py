@@ -59,7 +59,7 @@ _FAR: Final = 1 << 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coordinates:
+class Offsets:
     r"""P(m) = p(``sign`` m + ``here``), Q(m) = p(``sign`` m + ``there``), p the ``noise`` law."""
 
     noise: Noise
@@ -93,7 +93,7 @@ class Pair(ABC):
             return Fraction(0)
         raise NotDerived("the mass outside the shifted support of this noise", "use alpha > 0")
 
-    def coordinates(self) -> Coordinates:
+    def offsets(self) -> Offsets:
         r"""The noise that defines P and Q; raises :class:`NotDerived` if there is none."""
         raise NotDerived(f"a table of the losses of {self!r}", "compose its guarantee instead")
 
@@ -471,6 +471,6 @@ class ShiftedPair(RayPair):
         r"""Always raises :class:`NotDerived`: the mass function alone does not determine it."""
         raise NotDerived(f"the largest loss of {self.noise!r}", "use epsilon(delta) with delta > 0")
 
-    def coordinates(self) -> Coordinates:
-        r"""The coordinates with masses p(sm) and p(s(m+d))."""
-        return Coordinates(noise=self.noise, there=self.sign * self.shift, sign=self.sign)
+    def offsets(self) -> Offsets:
+        r"""The masses p(sm) and p(s(m+d))."""
+        return Offsets(noise=self.noise, there=self.sign * self.shift, sign=self.sign)

@@ -83,7 +83,7 @@ class IntegerPair(LossTable):
     >>> bool(abs(cells.p.value.sum() - 1) < 1e-12), table.fixed
     (True, True)
 
-    Raises :class:`NotDerived` for a pair without :meth:`Pair.coordinates`.
+    Raises :class:`NotDerived` for a pair without :meth:`Pair.offsets`.
     """
 
     pair: Pair
@@ -209,7 +209,7 @@ class _Window:
 
 def _tails(pair: Pair, m: int, *, right: bool) -> tuple[arb, arb]:
     # (P, Q) of the set {m, m + 1, ...} if `right`, otherwise of {..., m - 1}.
-    at = pair.coordinates()
+    at = pair.offsets()
     found = []
     for offset in (at.here, at.there):
         # {k >= m} is {X >= m + offset}, and {X <= offset - m} if the sign is -1.
@@ -245,7 +245,7 @@ def _window(pair: Pair, outside: int) -> _Window:
 
 def _reach(pair: Pair, nats: float) -> tuple[int, int]:
     # The range where the masses are above e^-nats: a proposal, since the tails are bounded anyway.
-    at = pair.coordinates()
+    at = pair.offsets()
     mean = at.noise.mean
     center = round(mean if isinstance(mean, Fraction) else Fraction(mean.lower))
     above = _fallen(at.noise, center, 1, nats)
@@ -259,7 +259,7 @@ def _within_reach(pair: Pair, bend: int, nats: float) -> bool:
     # A bend to infinite loss, in a tail of mass below all floats, is left to that tail.
     if as_ball(pair.loss(bend + 1)) != arb("inf"):
         return True
-    at = pair.coordinates()
+    at = pair.offsets()
     values = (at.sign * m + offset for m in (bend, bend + 1) for offset in (at.here, at.there))
     return any(_log_mass(at.noise, value) > -nats - _BEYOND_NATS for value in values)
 
@@ -307,7 +307,7 @@ def _in_floats(pair: Pair, first: int, last: int) -> bool:
 
 @lru_cache(maxsize=32)
 def _masses(pair: Pair, first: int, last: int) -> tuple[Floats, Floats]:
-    at, m = pair.coordinates(), np.arange(first, last)
+    at, m = pair.offsets(), np.arange(first, last)
     if first == last:
         return np.empty(0), np.empty(0)
     places = at.sign * m + at.here, at.sign * m + at.there
@@ -445,7 +445,7 @@ def _ranges(window: _Window, edges: tuple[int, ...]) -> Cells:
 
 def _range_masses(pair: Pair, edges: tuple[int, ...]) -> list[tuple[arb, arb]]:
     # Differences of the smaller of the two tails, approximately, so that little cancels.
-    at = pair.coordinates()
+    at = pair.offsets()
     mean = at.noise.mean
     middle = at.sign * (round(mean if isinstance(mean, Fraction) else mean.lower) - at.here)
     center = bisect_left(edges, middle)

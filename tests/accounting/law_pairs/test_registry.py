@@ -72,18 +72,8 @@ def test_the_maximal_vectors_dominate_every_vector(amount: int) -> None:
 
 
 def test_every_partition_is_found_once() -> None:
-    assert [len(maximal(Sensitivity.l1(n))) for n in range(1, 11)] == [
-        1,
-        2,
-        3,
-        5,
-        7,
-        11,
-        15,
-        22,
-        30,
-        42,
-    ]
+    partitions = [len(maximal(Sensitivity.l1(n))) for n in range(1, 11)]
+    assert partitions == [1, 2, 3, 5, 7, 11, 15, 22, 30, 42]
     # Partitions into squares (OEIS A001156).
     squares = [len(maximal(Sensitivity.l2_squared(n))) for n in range(1, 17)]
     assert squares == [1, 1, 1, 2, 2, 2, 2, 3, 4, 4, 4, 5, 6, 6, 6, 8]

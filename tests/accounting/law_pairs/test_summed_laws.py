@@ -19,7 +19,7 @@ from accounting.law_pairs.skellam_and_polya import (
 )
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.pairs.enclose_curve import as_ball
-from accounting.pairs.pair import Coordinates
+from accounting.pairs.pair import Offsets
 from accounting.pld.integer_cells import table_of
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore import DiscreteGaussian
@@ -280,8 +280,8 @@ def test_epsilon_at_a_tiny_delta_is_found_in_few_steps(monkeypatch: pytest.Monke
 
 
 class WrongShift(PolyaDifferenceBelowOne):
-    def coordinates(self) -> Coordinates:
-        return Coordinates(noise=self.noise, there=self.shift + 1)
+    def offsets(self) -> Offsets:
+        return Offsets(noise=self.noise, there=self.shift + 1)
 
 
 class WrongMasses(PolyaDifferenceBelowOne):

@@ -152,12 +152,8 @@ def test_a_curve_is_a_value_with_a_round_trip_repr() -> None:
     curve = PrivacyCurve(
         noise=DiscreteGaussian(sigma_squared="1/3"), sensitivity=Sensitivity(2), scope=scope
     )
-    names: dict[str, object] = {
-        "Scope": Scope,
-        "PrivacyCurve": PrivacyCurve,
-        "DiscreteGaussian": DiscreteGaussian,
-    }
-    names["Sensitivity"] = Sensitivity
+    classes = (Scope, PrivacyCurve, DiscreteGaussian, Sensitivity)
+    names: dict[str, object] = {each.__name__: each for each in classes}
     assert eval(repr(curve), names) == curve  # noqa: S307 - our own repr
     assert curve.to_json()["scope"] == {"unit": "user", "relation": "replace"}
     assert hash(curve) == hash(eval(repr(curve), names))  # noqa: S307 - as above
