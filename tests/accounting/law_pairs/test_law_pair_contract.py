@@ -312,6 +312,7 @@ def test_a_quantity_that_cannot_be_derived_is_refused_with_the_reason(
         getattr(ours, "enclose_delta" if question == "box" else question)(*asked)
 
 
+@by_day(3)
 @pytest.mark.parametrize(
     ("noise", "variance", "shift", "delta"),
     [

@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 from flint import arb
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting.law_pairs.registry import pair_of
@@ -26,6 +26,7 @@ from accounting.numerical_composition.gaussian_factor import (
 )
 from dpcore import DiscreteGaussian
 from dpcore.numbers.enclosure import precision
+from tests.day_and_nightly import effort
 from tests.support.accounting.brute_force import mass_of, real
 from tests.support.accounting.small_laws import of_pairs
 from tests.support.dpcore.mutants import mutated, rewired
@@ -131,6 +132,7 @@ def covered(kind: type[GaussianFactor], part: GaussianPart, grid: Grid) -> bool:
     return True
 
 
+@settings(max_examples=effort(25, 1000))
 @given(
     st.fractions(min_value=Fraction(1, 2), max_value=60, max_denominator=12),
     st.integers(min_value=1, max_value=9),

@@ -11,7 +11,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting.law_pairs.registry import candidates
@@ -34,7 +34,7 @@ from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort
 from tests.support.accounting.brute_force import Brute, Worlds, excess, product, real
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.refusals import refusal
@@ -77,6 +77,7 @@ def test_a_pair_through_dots_above_a_curve_dominates_it(
     assert excess(product([law, two]), x) >= excess(product([one, two]), x)
 
 
+@settings(max_examples=effort(25, 1000))
 @given(worlds(), worlds(), st.lists(places, min_size=2, max_size=12), places)
 def test_the_pair_of_the_maximum_dominates_both(
     one: World, two: World, chosen: list[Fraction], x: Fraction
