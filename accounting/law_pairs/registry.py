@@ -56,6 +56,7 @@ _PAIRS: Final[dict[type[Noise], type[Pair]]] = {
     Skellam: SkellamPair,
     Staircase: StaircasePair,
 }
+
 Coordinates: TypeAlias = tuple[tuple[Pair, int], ...]
 """The pairs of independent coordinates, with their counts."""
 

@@ -55,6 +55,7 @@ _TOLERANCE: Final = Fraction(1, 10**4)
 
 Masses: TypeAlias = tuple[list[arb], list[arb]]
 """p(n) and log p(n) for n = 0, 1, ..."""
+
 _HALVINGS: Final = 40
 _BENT: Final = 0.25
 _BITS: Final = 64

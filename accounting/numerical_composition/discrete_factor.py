@@ -72,6 +72,7 @@ TRANSFORM_ERROR: Final = (
     _GROWN * (_KERNEL + _SUMS + _MOST_STAGES * _STAGE + _DENSE) + EXP_NEG_ERROR + 2.0**-51
 ) * SLACK
 """The error relative to the sum of |q_x|: aliases and truncation of K (< 2^-52), and rounding."""
+
 _GAP: Final = 1024
 """The largest number of consecutive frequencies that are computed although unneeded."""
 

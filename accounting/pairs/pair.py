@@ -46,6 +46,7 @@ _BITS: Final = 64
 
 Loss: TypeAlias = Fraction | arb
 """A loss or divergence: exact where it is rational, otherwise a ball (possibly infinite)."""
+
 Cell: TypeAlias = tuple[int, int]
 """(first, last): the least m with L(m) > epsilon is certified to lie in first..last."""
 

@@ -49,6 +49,7 @@ _LARGEST: Final = 1e23
 
 _TILTS: Final = ((1.0, 0.25), (4.0, 0.3), (12.0, 0.2))
 """(tilt, share of the cells): small tilts for many epochs, large ones for one epoch."""
+
 MOST_ORDER: Final = 257
 r"""The largest order that is computed."""
 

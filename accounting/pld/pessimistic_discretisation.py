@@ -46,13 +46,13 @@ _SLACK: Final = 1 + 2.0**-20
 _LEAST_RATE: Final = 2.0**-900
 _FAR: Final = -0.5
 """For smaller w, 1 + w is computed from the ratio, without cancellation."""
+
 _EVEN: Final = 0.1
 _FEWEST: Final = 2
 _RANGES: Final = 1 << 10
 """The number of cells of a table whose masses are slow to compute."""
 
 _BITS: Final = 64
-
 _MOST_STEPS: Final = 30
 
 Sketch: TypeAlias = tuple[Floats, Floats, Floats]

@@ -75,6 +75,7 @@ _Engine: TypeAlias = "Enumeration | ContourIntegral | FewLargeLosses"
 
 Law: TypeAlias = Pair | NormalLoss | LossPart
 """An independent part of a round: a pair of laws, or a loss that bounds it from one side."""
+
 _MOST_SIGNS: Final = 16
 _ROOT: Final = 1e-9
 _LOSSES: Final = "the privacy losses of all rounds are added (Koskela, Jalko and Honkela 2020)"
