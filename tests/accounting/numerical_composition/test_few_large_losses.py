@@ -98,7 +98,7 @@ WIDE = [
 ]
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(("sigma", "rate", "rounds", "delta"), WIDE)
 def test_samples_at_a_small_rate_have_narrow_bounds(
     sigma: str, rate: str, rounds: int, delta: str, monkeypatch: pytest.MonkeyPatch

@@ -139,7 +139,7 @@ def between(table: LossTable, world: World, gap: str, count: int = 40) -> bool:
         return bool(table.infinite(above=False) <= hidden <= table.infinite(above=True) + 1e-35)
 
 
-@by_day(6)
+@by_day(5)
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_cells_of_single_integers_are_exact_up_to_rounding(case: Case) -> None:
     for pair, world in directions(*case):
@@ -149,7 +149,7 @@ def test_cells_of_single_integers_are_exact_up_to_rounding(case: Case) -> None:
 
 
 @changes
-@by_day(9)
+@by_day(7)
 @pytest.mark.parametrize("listed", [True, False], ids=["masses", "tails"])
 @pytest.mark.parametrize("case", [*CASES[:2], *CASES[3:]], ids=name_of)
 def test_ranges_of_integers_enclose_the_curve(
@@ -179,7 +179,7 @@ def test_close_tilts_share_cells_if_masses_are_slow(
     assert not np.array_equal(near, far)
 
 
-@by_day(8)
+@by_day(6)
 @pytest.mark.parametrize("present", [True, False], ids=["present", "absent"])
 @pytest.mark.parametrize("rate", ["1/100", "2/3"])
 @pytest.mark.parametrize("case", [CASES[i] for i in (0, 3, 6, 7, 8)], ids=name_of)
