@@ -188,7 +188,7 @@ def better(one: Enclosure, two: Enclosure, side: int, relative: Fraction) -> Enc
     if side < 0:
         return _mirrored(better(_mirrored(one), _mirrored(two), 1, relative))
     best, other = sorted((one, two), key=lambda each: (each.upper, -each.lower))
-    size = max(abs(best.upper), abs(other.upper))
+    size = max(other.upper, -best.upper)
     near = size < math.inf and other.upper - best.upper <= relative * size
     low = max(best.lower, other.lower)
     return Enclosure(low, best.upper) if near and low <= best.upper else best
