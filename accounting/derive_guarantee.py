@@ -36,8 +36,7 @@ from accounting.descriptions.sampling_schemes import (
 )
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import BoundedRange, PureBound
-from accounting.law_pairs.registry import coordinates_of
-from accounting.pairs.shift import heaviest
+from accounting.law_pairs.registry import coordinates_of, heaviest
 from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.matrix_mechanism import MatrixCurve, MatrixMechanism, MatrixOrders
 from accounting.privacy_curves.real_noise_curve import RealCurve

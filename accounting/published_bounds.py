@@ -14,7 +14,7 @@ from typing import Final
 
 from flint import arb
 
-from accounting.pld.real_gaussian_loss import NormalLoss
+from accounting.pld.noise_density import NormalLoss
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.parameter import (

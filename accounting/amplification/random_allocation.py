@@ -16,8 +16,7 @@ from accounting.descriptions.sampling_schemes import Allocation
 from accounting.guarantees.bound import Bound
 from accounting.numerical_composition.cell_refinement import AllocatedLoss
 from accounting.pairs.enclose_curve import within
-from accounting.pld.allocation_loss import Side
-from accounting.pld.allocation_renyi import MOST_ORDER, renyi_of_allocation
+from accounting.pld.allocation_loss import MOST_ORDER, Side, renyi_of_allocation
 from accounting.pld.noise_density import NormalDensity
 from accounting.privacy_curves.dominating_pairs import DominatingPairs
 from accounting.privacy_curves.real_noise_curve import RealCurve

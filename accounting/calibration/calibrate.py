@@ -25,7 +25,7 @@ from accounting.descriptions.real_noise import REAL_LAWS, Gaussian, RealNoise
 from accounting.descriptions.sampling_schemes import EVERYONE, Poisson, Scheme
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
-from accounting.pairs.shift import heaviest
+from accounting.law_pairs.registry import heaviest
 from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
 from accounting.privacy_curves.release_curve import OneRelease
 from dpcore.cli.terminal import html_table

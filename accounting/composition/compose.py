@@ -36,11 +36,15 @@ from accounting.guarantees.stated_guarantees import (
     Rdp,
     ZCdp,
 )
-from accounting.law_pairs.bounded_range import BoundedRangePair
 from accounting.law_pairs.registry import pair_of
-from accounting.pairs.ball_arithmetic import BEYOND_FLOATS
-from accounting.privacy_curves.choose_composition_method import ComposedLoss
-from accounting.privacy_curves.dominating_pairs import DominatingPairs, Laws, over_totals
+from accounting.pairs.enclose_curve import BEYOND_FLOATS
+from accounting.pairs.finite import BoundedRangePair
+from accounting.privacy_curves.dominating_pairs import (
+    ComposedLoss,
+    DominatingPairs,
+    Laws,
+    over_totals,
+)
 from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.release_curve import ByOrder, OneRelease
 from dpcore.cli.terminal import html_table

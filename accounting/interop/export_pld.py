@@ -22,8 +22,8 @@ from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import Assumed
 from accounting.numerical_composition.cell_refinement import AllocatedLoss, TabledLoss
 from accounting.pld.discretised_pld import Listing
-from accounting.privacy_curves.choose_composition_method import Law, loss_of
 from accounting.privacy_curves.connect_the_dots import UNSEEN
+from accounting.privacy_curves.dominating_pairs import Law, loss_of
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision, round_up
 from dpcore.numbers.parameter import RationalLike, positive_rational

@@ -1,8 +1,16 @@
-r"""The discrete Gaussian against its shifts.
+r"""The discrete Gaussian, and sums of n discrete Gaussians, against their shifts.
 
 The loss of x under the shift d is d (2x + d)/2v. D_alpha = d^2/2v + log E[e^((alpha-1) d X/v)]/
 (alpha-1) is at most alpha d^2/2v, with equality when (alpha-1) d is an integer.
-Proofs: docs/proofs/curve.md.
+
+With V = n sigma^2 the law of a sum is p(m) = e^(-m^2/2V) phi(m), phi of period n and positive, for
+phi(m) = sum over integer vectors x of sum m of e^(-|x - m/n|^2/2 sigma^2), over Z^n. So the loss is
+d(2m + d)/2V + log phi(m)/phi(m+d), exactly the first term when n divides d, and
+
+    D_alpha = alpha d^2/2V + log(sum_m phi(m)^alpha phi(m+d)^(1-alpha) e^(-(m-kd)^2/2V))/k
+
+with k = alpha - 1. By Poisson summation phi lies within (1 - e, 1 + e) of its mean for
+e = phi(0)/mean - 1. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -10,16 +18,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final
+from functools import lru_cache
+from typing import ClassVar, Final, cast
 
-from flint import arb
+from flint import arb, ctx
 
-from accounting.pairs.ball_arithmetic import middle
-from accounting.pairs.log_concave import ShiftedPair
-from accounting.pairs.monotone import Cell, RayPair
+from accounting.errors import NotDerived
+from accounting.pairs.enclose_curve import hull, middle, supremum_over_orders
+from accounting.pairs.pair import Cell, RayPair, ShiftedPair
 from dpcore.analysis import theta
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.numbers.enclosure import Enclosure, ball
+from dpcore.laws.discrete_gaussian_sum import (
+    DiscreteGaussianSum,
+    deviation_from_gaussian,
+    log_factor,
+    mean_factor,
+)
+from dpcore.numbers.enclosure import Enclosure, ball, precision
 
 NEARLY_REAL: Final = 4
 """For a larger variance the curve is close to that of real Gaussian noise."""
@@ -30,41 +45,86 @@ _SHORT: Final = 1e-6
 _CLOSE: Final = 1e-9
 _ASYMPTOTIC: Final = 25.0
 _TERMS: Final = 9
+_MOST_RESIDUES: Final = 1 << 12
+_MOST_TERMS: Final = 1 << 20
+_NEGLIGIBLE: Final = Fraction(1, 2**40)
+_TOLERANCE: Final = Fraction(1, 10**4)
+_BITS: Final = 192
+_GUARD: Final = 32
+
+
+class _Gaussian(ShiftedPair):
+    # The sum of n discrete Gaussians, V = n sigma^2, as far as phi is constant: n divides d.
+    __slots__ = ()
+
+    everywhere: ClassVar[bool] = True
+    noise: DiscreteGaussian | DiscreteGaussianSum
+
+    @property
+    def _count(self) -> int:
+        return self.noise.count if isinstance(self.noise, DiscreteGaussianSum) else 1
+
+    @property
+    def _whole(self) -> Fraction:
+        # V, which is about the variance.
+        return self._count * self.noise.sigma_squared
+
+    @property
+    def _limit(self) -> Fraction:
+        # d^2/2V, the limit of D_alpha/alpha for large alpha.
+        return self.shift**2 / (2 * self._whole)
+
+    def loss(self, m: int) -> Fraction | arb:
+        r"""The loss d (2m + d)/2V at m."""
+        return self.shift * (2 * m + self.shift) / (2 * self._whole)
+
+    def near(self, epsilon: Fraction) -> int:
+        r"""The first m with d (2m + d)/2V > epsilon."""
+        return math.floor(epsilon * self._whole / self.shift - Fraction(self.shift, 2)) + 1
+
+    def ray(self, epsilon: Fraction) -> Cell | None:
+        r"""The first m with a loss above epsilon, in exact arithmetic."""
+        return (self.near(epsilon),) * 2
+
+    def start(self, delta: Fraction) -> Fraction:
+        r"""The point rho + 2 sqrt(rho log(1/delta)), which exceeds epsilon(delta) by about 10%."""
+        rho = ball(self._limit)
+        return middle(rho + 2 * (rho * abs(ball(delta).log()).upper()).sqrt())
+
+    def guess(self, delta: Fraction) -> int | None:
+        r"""The optimal m for real Gaussian noise, in floats, or else that of the general search."""
+        near = real_gaussian_epsilon(2 * self._limit, delta)
+        if self.noise.sigma_squared < NEARLY_REAL or not near > 0:
+            return RayPair.guess(self, delta)
+        return self.near(Fraction(near))
+
+    def largest_loss(self) -> Enclosure:
+        r"""The largest loss: infinite, since the loss grows with m."""
+        return Enclosure.infinite()
+
+    def renyi(self, order: Fraction) -> Fraction | arb:
+        r"""D_alpha: alpha d^2/2V if n divides (alpha-1) d, otherwise a ball below that."""
+        excess = order - 1
+        if (excess * self.shift / self._count).denominator == 1:
+            return order * self._limit
+        tilt = ball(excess * self.shift / self._whole)
+        moment = self._count * theta.log_moment(self.noise.sigma_squared, tilt)
+        return ball(self._limit) + moment / ball(excess)
+
+    def zcdp(self) -> Fraction | Enclosure:
+        r"""The zCDP parameter d^2/2V, attained at order 1 + n."""
+        return self._limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GaussianPair(ShiftedPair):
+class GaussianPair(_Gaussian):
     r"""The pair (X, X - ``shift``) for a discrete Gaussian X.
 
     >>> GaussianPair(noise=DiscreteGaussian(sigma_squared=400), shift=1).zcdp()
     Fraction(1, 800)
     """
 
-    everywhere: ClassVar[bool] = True
-
     noise: DiscreteGaussian
-
-    def loss(self, m: int) -> Fraction:
-        r"""The loss d (2m + d)/2v at m."""
-        return self.shift * (2 * m + self.shift) / (2 * self.noise.sigma_squared)
-
-    def ray(self, epsilon: Fraction) -> Cell:
-        r"""The first m with d (2m + d)/2v > epsilon, in exact arithmetic."""
-        beyond = epsilon * self.noise.sigma_squared / self.shift - Fraction(self.shift, 2)
-        first = math.floor(beyond) + 1
-        return first, first
-
-    def start(self, delta: Fraction) -> Fraction:
-        r"""The point rho + 2 sqrt(rho log(1/delta)), which exceeds epsilon(delta) by about 10%."""
-        rho = ball(self.zcdp())
-        return middle(rho + 2 * (rho * abs(ball(delta).log()).upper()).sqrt())
-
-    def guess(self, delta: Fraction) -> int | None:
-        r"""The optimal m for real Gaussian noise, in floats, or else that of the general search."""
-        near = real_gaussian_epsilon(self.shift**2 / self.noise.sigma_squared, delta)
-        if self.noise.sigma_squared < NEARLY_REAL or not near > 0:
-            return RayPair.guess(self, delta)
-        return self.ray(Fraction(near))[0]
 
     def tails(self, m: int) -> tuple[arb, arb]:
         r"""A(m) - B(m) and B(m), with one partition sum for all masses of the gap."""
@@ -74,21 +134,6 @@ class GaussianPair(ShiftedPair):
         masses = ((-rate * (m + j) ** 2).exp() for j in range(self.shift))
         whole = theta.partition(self.noise.sigma_squared)
         return sum(masses, arb(0)) / whole, self.noise.sf_ball(m + self.shift - 1)
-
-    def largest_loss(self) -> Enclosure:
-        r"""The largest loss: infinite, since the loss grows with m."""
-        return Enclosure.infinite()
-
-    def zcdp(self) -> Fraction:
-        r"""The zCDP parameter d^2/2v, attained at order 2."""
-        return self.shift**2 / (2 * self.noise.sigma_squared)
-
-    def renyi(self, order: Fraction) -> Fraction | arb:
-        r"""D_alpha: alpha d^2/2v if (alpha-1) d is an integer, otherwise a ball below that."""
-        if ((order - 1) * self.shift).denominator == 1:
-            return order * self.zcdp()
-        excess, v = ball(order - 1), self.noise.sigma_squared
-        return ball(self.zcdp()) + theta.log_moment(v, excess * self.shift / ball(v)) / excess
 
 
 def mills(x: float) -> float:
@@ -111,7 +156,8 @@ def mills(x: float) -> float:
 def real_gaussian_epsilon(squared: Fraction, delta: Fraction) -> float:
     r"""Approximate epsilon at ``delta`` of real Gaussian noise with this squared ratio."""
     # With mu^2 = D/v, a = epsilon/mu - mu/2 and Mills' ratio R: delta = phi(a) (R(a) - R(a+mu)).
-    # Newton on its logarithm, whose slope in a is -mu R(a+mu)/(R(a) - R(a+mu)). Only a start.
+    # Newton on its logarithm, whose slope in a is -mu R(a+mu)/(R(a) - R(a+mu)). The result only
+    # starts a search.
     try:
         mu = math.sqrt(squared)
         goal = math.log(delta.numerator) - math.log(delta.denominator)
@@ -126,3 +172,151 @@ def real_gaussian_epsilon(squared: Fraction, delta: Fraction) -> float:
     except (ArithmeticError, ValueError):
         pass
     return math.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaussianSumPair(_Gaussian):
+    r"""The pair (X, X - d) for the sum X of ``count`` discrete Gaussians.
+
+    >>> noise = DiscreteGaussianSum(count=16, sigma_squared=4)
+    >>> pair = GaussianSumPair(noise=noise, shift=16)
+    >>> pair.zcdp(), pair.loss(0)
+    (Fraction(2, 1), Fraction(2, 1))
+    """
+
+    noise: DiscreteGaussianSum
+
+    @property
+    def _on_lattice(self) -> bool:
+        return self.shift % self.noise.count == 0
+
+    def loss(self, m: int) -> Fraction | arb:
+        r"""The loss d(2m + d)/2V + log phi(m)/phi(m+d) at m."""
+        linear = cast("Fraction", _Gaussian.loss(self, m))
+        return linear if self._on_lattice else ball(linear) + self._excess(m)
+
+    def ray(self, epsilon: Fraction) -> Cell | None:
+        r"""The first m with loss above epsilon; exact at epsilon = 0, and if n divides d."""
+        exact = epsilon == 0 or self._on_lattice
+        return _Gaussian.ray(self, epsilon) if exact else ShiftedPair.ray(self, epsilon)
+
+    def mass_balls(self, first: int, last: int) -> list[arb]:
+        r"""The masses e^(-m^2/2V) phi(m), phi of period n."""
+        flat, rate = _flat(self.noise, ctx.prec), 1 / (2 * ball(self._whole))
+        if flat is None:
+            return [(self._log_phi(m) - rate * m * m).exp() for m in range(first, last + 1)]
+        return [(-rate * m * m).exp() * flat[0] for m in range(first, last + 1)]
+
+    # -- orders -------------------------------------------------------------------------------
+
+    def renyi(self, order: Fraction) -> Fraction | arb:
+        r"""D_alpha by the module's formula; exact when n divides d and (alpha-1)d."""
+        if self._on_lattice:
+            return _Gaussian.renyi(self, order)
+        excess = order - 1
+        line = ball(order * self._limit)
+        # For many draws S(0)^n loses digits, so the precision is doubled. The remaining width is
+        # that of phi itself, which more precision does not reduce.
+        with precision(2 * ctx.prec):
+            near = self._by_the_mean(order)
+        found = line + near / ball(excess)
+        if found.is_finite() and found.rel_accuracy_bits() >= ctx.prec // 2:
+            return found
+        return line + self._by_the_sum(order) / ball(excess)
+
+    def zcdp(self) -> Fraction | Enclosure:
+        r"""The zCDP parameter: d^2/2V if n divides d; else up to E >= log phi(m)/phi(m+d) more.
+
+        If E is not negligible, branch and bound gives a relative width of 1e-4.
+        """
+        if self._on_lattice:
+            return self._limit
+        with precision(_BITS):
+            spread = Enclosure.of(self._largest_excess()).upper
+        if spread <= self._limit * _NEGLIGIBLE:
+            return Enclosure(self._limit, self._limit + Fraction(spread))
+        return supremum_over_orders(
+            self.renyi,
+            lambda order: self._limit + Fraction(spread) / order,
+            known=self._limit,
+            tolerance=_TOLERANCE,
+        )
+
+    def _by_the_mean(self, order: Fraction) -> arb:
+        # log sum_m phi(m)^alpha phi(m+d)^-k e^(-(m-kd)^2/2V) with phi replaced by its mean: then
+        # the Gaussian sum is sqrt(2 pi V) S, |S - 1| <= sum_j 2 e^(-2 pi^2 V j^2).
+        ripple = _ripple(self.noise, ctx.prec)
+        if not ripple < 1:
+            return arb(0, arb("inf"))
+        nome = (-2 * arb.pi() ** 2 * ball(self._whole)).exp()
+        whole = 2 * nome / (1 - nome)
+        high, low = ripple.log1p().upper(), (-ripple).log1p().lower()
+        base = (mean_factor(_law(self.noise)) * (2 * arb.pi() * ball(self._whole)).sqrt()).log()
+        spread = hull([low, high]) * ball(order) - hull([low, high]) * ball(order - 1)
+        return base + spread + (1 + hull([-whole, whole])).log()
+
+    def _by_the_sum(self, order: Fraction) -> arb:
+        # A sum over |m - kd| <= w and two geometric series beyond, where phi(m)^alpha phi(m+d)^-k
+        # is at most phi(0) e^(kE).
+        excess, whole = order - 1, ball(self._whole)
+        most = self._largest_excess()
+        need = 7 * ctx.prec // 10 + math.ceil(abs(middle(most) * excess)) + 4
+        width = math.isqrt(math.ceil(2 * self._whole * need)) + 2
+        if 2 * width > _MOST_TERMS or min(2 * width, self.noise.count) > _MOST_RESIDUES:
+            raise NotDerived(
+                f"the Renyi divergence of order {order} of {self.noise!r}",
+                f"it takes {2 * width} terms over {self.noise.count} residues; use epsilon(delta)",
+            )
+        center = excess * self.shift
+        floor = math.floor(center)
+        total, rate = arb(0), 1 / (2 * whole)
+        for m in range(floor - width, floor + width + 2):
+            power = ball(order) * self._log_phi(m) - ball(excess) * self._log_phi(m + self.shift)
+            total += (power - rate * ball(m - center) ** 2).exp()
+        edge = (-rate * width * width).exp() / (1 - (-2 * rate * width).exp())
+        rest = (2 * edge * (self._log_phi(0) + ball(excess) * most).exp()).upper()
+        return (total + arb(rest / 2, rest / 2)).log()
+
+    # -- phi ----------------------------------------------------------------------------------
+
+    def _excess(self, m: int) -> arb:
+        # log phi(m)/phi(m+d), from the relative variation of phi alone if that is accurate enough.
+        flat = _flat(self.noise, ctx.prec)
+        if flat is not None:
+            return flat[1]
+        return self._log_phi(m) - self._log_phi(m + self.shift)
+
+    def _log_phi(self, m: int) -> arb:
+        return log_factor(_law(self.noise), m)
+
+    def _largest_excess(self) -> arb:
+        # An upper bound E on log phi(m)/phi(m+d) for all m: from the variation of phi, or by
+        # Jensen's inequality for a shift of the n coordinates by steps that differ by at most 1.
+        many, rest = divmod(self.shift, self.noise.count)
+        squares = rest * (many + 1) ** 2 + (self.noise.count - rest) * many**2
+        least = Fraction(self.shift**2, self.noise.count)
+        jensen = (squares - least) / (2 * self.noise.sigma_squared)
+        ripple = _ripple(self.noise, ctx.prec)
+        if not ripple < 1:
+            return ball(jensen)
+        return ball(jensen).min(((1 + ripple) / (1 - ripple)).log().upper())
+
+
+def _law(noise: DiscreteGaussianSum) -> theta.ThetaSum:
+    return theta.ThetaSum(variance=noise.sigma_squared, count=noise.count)
+
+
+@lru_cache(maxsize=64)
+def _flat(noise: DiscreteGaussianSum, bits: int) -> tuple[arb, arb] | None:
+    # Balls for phi and log phi/phi if the variation of phi is negligible; `bits` is the precision.
+    ripple = _ripple(noise, bits)
+    if not ripple < arb(2) ** (-bits // 2 - _GUARD):
+        return None
+    wide = ((1 + ripple) / (1 - ripple)).log().upper()
+    return mean_factor(_law(noise)) * (1 + arb(0, ripple)), arb(0, wide)
+
+
+@lru_cache(maxsize=64)
+def _ripple(noise: DiscreteGaussianSum, bits: int) -> arb:
+    # An upper bound on e = phi(0)/mean - 1; `bits` is the precision.
+    return deviation_from_gaussian(_law(noise), bits).max(arb(0)).upper()

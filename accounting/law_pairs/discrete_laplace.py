@@ -15,8 +15,7 @@ from typing import ClassVar
 
 from flint import arb
 
-from accounting.pairs.log_concave import ShiftedPair
-from accounting.pairs.monotone import Cell
+from accounting.pairs.pair import Cell, ShiftedPair
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.enclosure import Enclosure, ball
 
@@ -34,7 +33,6 @@ class LaplacePair(ShiftedPair):
     noise: DiscreteLaplace
 
     def loss(self, m: int) -> Fraction:
-        r"""The loss (|m+d| - |m|)/s at m."""
         return (abs(m + self.shift) - abs(m)) / self.noise.scale
 
     def ray(self, epsilon: Fraction) -> Cell | None:

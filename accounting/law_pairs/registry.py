@@ -1,41 +1,129 @@
-r"""The registry of laws and their worst-case pairs; the only module that lists every law.
+r"""The registry of laws and their worst-case pairs, and the shifts of a query.
 
-To add a law, write its :class:`accounting.pairs.pair.Pair` in a separate file and add a case here.
-A law without a case still gets a curve from its mass function if it is symmetric and log-concave.
-Proofs: docs/proofs/curve.md.
+This is the only module that lists every law. To add a law, write its
+:class:`accounting.pairs.pair.Pair` in a separate file and add a case here. A law without a case
+still gets a curve from its mass function if it is symmetric and log-concave.
+
+A shift between neighbouring datasets is an integer vector up to order and sign, given by its steps
+with their counts, ``((2, 1), (1, 3))`` for (2, 1, 1, 1), since the noise has the same symmetric law
+in every coordinate. A norm sensitivity does not fix the number of coordinates: a shift may move as
+many of them as the norm permits. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from accounting.errors import NotDerived
-from accounting.law_pairs.discrete_gaussian import GaussianPair
-from accounting.law_pairs.discrete_gaussian_sum import GaussianSumPair
+from accounting.law_pairs.discrete_gaussian import GaussianPair, GaussianSumPair
 from accounting.law_pairs.discrete_laplace import LaplacePair
-from accounting.law_pairs.poisson_binomial_polya import BinomialPair, PoissonPair, PolyaPair
-from accounting.law_pairs.polya import (
+from accounting.law_pairs.one_sided import BinomialPair, PoissonPair, PolyaPair
+from accounting.law_pairs.skellam_and_polya import (
     PolyaDifferenceAboveOne,
     PolyaDifferenceBelowOne,
     RevealingPair,
+    SkellamPair,
 )
-from accounting.law_pairs.skellam import SkellamPair
-from accounting.law_pairs.staircase import StaircasePair
-from accounting.pairs.log_concave import ShiftedPair
-from accounting.pairs.pair import Pair
-from accounting.pairs.shift import Shift, heaviest, maximal
-from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
+from accounting.pairs.finite import StaircasePair
+from accounting.pairs.pair import Pair, ShiftedPair
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.poisson_and_binomial import Binomial, Poisson
-from dpcore.laws.polya import Polya, PolyaDifference
+from dpcore.laws.poisson import Poisson
+from dpcore.laws.polya import Polya
+from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.laws.staircase import Staircase
 from dpcore.mechanism import Norm, Sensitivity
 from dpcore.noise import Noise
 
+Shift: TypeAlias = tuple[tuple[int, int], ...]
+"""(step, count) with decreasing steps; the zero shift is excluded."""
+
+_MOST_SHIFTS: Final = 256
+
+_PAIRS: Final[dict[type[Noise], type[Pair]]] = {
+    Binomial: BinomialPair,
+    DiscreteGaussian: GaussianPair,
+    DiscreteGaussianSum: GaussianSumPair,
+    DiscreteLaplace: LaplacePair,
+    Poisson: PoissonPair,
+    Skellam: SkellamPair,
+    Staircase: StaircasePair,
+}
+
 Coordinates: TypeAlias = tuple[tuple[Pair, int], ...]
 """The pairs of independent coordinates, with their counts."""
+
+
+def shift_of(steps: Iterable[int]) -> Shift:
+    r"""The shift that moves coordinates by ``steps`` >= 1.
+
+    >>> shift_of([1, 2, 1, 1])
+    ((2, 1), (1, 3))
+    """
+    return tuple(sorted(Counter(steps).items(), reverse=True))
+
+
+def heaviest(sensitivity: Sensitivity) -> Shift:
+    r"""The worst shift for the largest loss and for zCDP, for every law.
+
+    For l1 it is one step in one coordinate; for l2 a step of 1 in each of Delta_2^2 coordinates;
+    for a box its corner.
+
+    >>> heaviest(Sensitivity.l1(3)), heaviest(Sensitivity.l2_squared(3))
+    (((3, 1),), ((1, 3),))
+    """
+    amount = sensitivity.amount
+    if isinstance(amount, tuple):
+        return shift_of(amount)
+    return ((1, amount),) if sensitivity.norm is Norm.L2_SQUARED else ((amount, 1),)
+
+
+def maximal(sensitivity: Sensitivity) -> tuple[Shift, ...]:
+    r"""The shifts that no coordinate can enlarge; one of them is the worst at every epsilon.
+
+    A larger shift costs more, and an unmoved coordinate can move by 1: these are the partitions of
+    the norm into steps (l1) or squares of steps (l2), and the corner of a box.
+
+    >>> maximal(Sensitivity.l2_squared(4))
+    (((2, 1),), ((1, 4),))
+
+    Raises :class:`NotDerived` if there are more than 256 such shifts.
+    """
+    amount = sensitivity.amount
+    if isinstance(amount, tuple) or sensitivity.norm is Norm.ABSOLUTE:
+        return (heaviest(sensitivity),)
+    power = 2 if sensitivity.norm is Norm.L2_SQUARED else 1
+    largest = math.isqrt(amount) if power == 2 else amount
+    found: list[Shift] = []
+    for steps in _partitions(amount, largest, power):
+        found.append(steps)
+        if len(found) > _MOST_SHIFTS:
+            raise NotDerived(
+                f"the exact curve under {sensitivity!r}",
+                f"the curve needs more than {_MOST_SHIFTS} shifts; "
+                "use zcdp(), pure() or Sensitivity.box",
+            )
+    return tuple(found)
+
+
+def _partitions(amount: int, largest: int, power: int) -> Iterator[Shift]:
+    # Every way to write amount as a sum of step^power, with steps <= largest.
+    if amount == 0:
+        yield ()
+        return
+    for step in range(largest, 0, -1):
+        # Steps of 1 make up the remainder, in exactly one way.
+        fewest = amount if step == 1 else 1
+        for count in range(amount // step**power, fewest - 1, -1):
+            for rest in _partitions(amount - count * step**power, step - 1, power):
+                yield ((step, count), *rest)
 
 
 def pair_of(noise: Noise, step: int) -> Pair:
@@ -44,40 +132,23 @@ def pair_of(noise: Noise, step: int) -> Pair:
     If the two directions differ, it is one with the largest loss. Raises :class:`NotDerived` for a
     law whose largest shift is not known to be the worst.
     """
+    kind: type[Any] | None = next((p for law, p in _PAIRS.items() if isinstance(noise, law)), None)
     match noise:
-        case DiscreteGaussian():
-            return GaussianPair(noise=noise, shift=step)
-        case DiscreteLaplace():
-            return LaplacePair(noise=noise, shift=step)
-        case Staircase():
-            return StaircasePair(noise=noise, shift=step)
-        case Skellam():
-            return SkellamPair(noise=noise, shift=step)
-        case DiscreteGaussianSum():
-            return GaussianSumPair(noise=noise, shift=step)
-        case PolyaDifference() | Polya():
-            return _of_polya(noise, step)
-        case Poisson():
-            return PoissonPair(noise=noise, shift=step)
-        case Binomial():
-            return BinomialPair(noise=noise, shift=step)
-        case _ if noise.symmetric and noise.log_concave:
-            return ShiftedPair(noise=noise, shift=step)
-    raise NotDerived(
-        f"the worst shift of {noise!r}",
-        "the theorem needs a symmetric log-concave law; add a pair for this law to accounting",
-    )
-
-
-def _of_polya(noise: Polya | PolyaDifference, step: int) -> Pair:
-    if isinstance(noise, Polya):
-        return (RevealingPair if noise.shape <= 1 else PolyaPair)(noise=noise, shift=step)
-    if noise.shape == 1:
-        # With shape 1 the difference is discrete Laplace.
-        return LaplacePair(noise=DiscreteLaplace(scale=noise.scale), shift=step)
-    return (PolyaDifferenceAboveOne if noise.shape > 1 else PolyaDifferenceBelowOne)(
-        noise=noise, shift=step
-    )
+        case PolyaDifference() if noise.shape == 1:
+            # With shape 1 the difference is discrete Laplace.
+            return LaplacePair(noise=DiscreteLaplace(scale=noise.scale), shift=step)
+        case PolyaDifference():
+            kind = PolyaDifferenceAboveOne if noise.shape > 1 else PolyaDifferenceBelowOne
+        case Polya():
+            kind = RevealingPair if noise.shape <= 1 else PolyaPair
+        case _ if kind is None and noise.symmetric and noise.log_concave:
+            kind = ShiftedPair
+    if kind is None:
+        raise NotDerived(
+            f"the worst shift of {noise!r}",
+            "the theorem needs a symmetric log-concave law; add a pair for this law to accounting",
+        )
+    return cast("Pair", kind(noise=noise, shift=step))
 
 
 def coordinates_of(noise: Noise, shift: Shift) -> Coordinates:

@@ -20,10 +20,16 @@ from accounting.numerical_composition.discrete_factor import DiscreteFactor, cum
 from accounting.numerical_composition.factor import LossPart
 from accounting.pairs.enclose_curve import largest
 from accounting.pld.allocation_loss import USUAL_ATOMS, Side, allocated, atoms_for
-from accounting.pld.cell_table import Focus, LossTable, Tables
 from accounting.pld.discretised_pld import Listing
 from accounting.pld.noise_density import Density
-from accounting.pld.pessimistic_discretisation import Cells, listed_above, listed_below
+from accounting.pld.pessimistic_discretisation import (
+    Cells,
+    Focus,
+    LossTable,
+    Tables,
+    listed_above,
+    listed_below,
+)
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 
@@ -33,8 +39,6 @@ _LISTED: Final = 1 << 12
 _MOST: Final = 1 << 16
 _STEPS: Final = 4  # distinct cell counts for each factor of 2
 _UP: Final = 1 + 2.0**-50
-_SLACK: Final = 2.0**-40
-"""An upper bound on the error of a loss that is the logarithm of a quotient of float masses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,18 +90,11 @@ class TabledLoss(LossPart):
 
     @property
     def hidden(self) -> arb:
-        r"""A bound on the mass at infinity, in the direction of the discretisation."""
         rounded = _up if self.above else _down
         found = sum(
             rounded(chance) * pair.infinite(above=self.above) for chance, pair in self.kinds
         )
         return arb(found * _UP + 1e-322 * (found > 0) if self.above else found / _UP)
-
-    @property
-    def largest(self) -> arb:
-        r"""An upper bound on all finite discretised losses."""
-        found = self.largest_loss().upper
-        return arb("inf") if found == math.inf else arb(float(found)) * (1 + 2.0**-40) + _SLACK
 
     def largest_loss(self) -> Enclosure:
         return largest(pair.largest_loss() for _, pair in self.kinds)
@@ -108,7 +105,6 @@ class TabledLoss(LossPart):
     def factor(
         self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
     ) -> DiscreteFactor:
-        r"""The factor, with as many cells as the variance requires."""
         at = focus or Focus(float(tilt))
         return _factor(self, tilt, at, _count(self, at, variance))
 
@@ -124,7 +120,6 @@ class AllAtoms(LossPart):
         r"""All atoms."""
 
     def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
-        r"""All atoms."""
         del least, coarse
         return self.atoms
 
@@ -143,7 +138,6 @@ class AllAtoms(LossPart):
     def factor(
         self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
     ) -> DiscreteFactor:
-        r"""The factor of the same atoms for every variance."""
         del variance, focus
         return tilted(self.atoms, tilt)
 

@@ -19,9 +19,8 @@ from typing import Final, TypeAlias
 import numpy as np
 from flint import arb
 
-from accounting.numerical_composition.contour_sum import ContourSum, contour_sum
+from accounting.numerical_composition.contour_sum import ContourSum, contour_sum, epsilon_between
 from accounting.numerical_composition.factor import LossPart
-from accounting.numerical_composition.invert_delta import epsilon_between
 from accounting.numerical_composition.saddle_point import (
     USUAL_TILT,
     Saddle,

@@ -6,13 +6,17 @@ For the total loss L, M(z) = E[e^(zL); L < oo], z = c + iy and any c, tau > 0,
 
 is the curve with one more release, a Gaussian of loss variance tau^2; the same integral with
 1/(z(z+1)) - tau^2 e^(tau^2/8) instead of 1/(z(z+1)) is below the curve. Both are computed here as
-trapezoid sums, with every error bounded. Proofs: docs/proofs/total_loss.md.
+trapezoid sums, with every error bounded.
+
+:func:`epsilon_between` inverts the curve: floats propose two points, and proven bounds of the sum
+decide. delta is non-increasing: lower(a) >= delta gives a <= epsilon(delta), and upper(b) <= delta
+gives epsilon(delta) <= b. Proofs: docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, TypeAlias
@@ -34,14 +38,20 @@ from accounting.numerical_composition.complex_intervals import (
     multiples,
     upward,
 )
-from accounting.numerical_composition.factor import Factor, Grid, Sampled
-from dpcore.numbers.arrays import EXP_NEG_ERROR, exp_neg
-from dpcore.numbers.enclosure import ball, nearest
+from accounting.numerical_composition.factor import Factor, Grid
+from dpcore.numbers.enclosure import Enclosure, End, ball, nearest, round_down
+from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
 _FALL: Final = 5 * UNIT
 _LOOSE: Final = 1 + 2.0**-30
 _MASS: Final = 1.001
 _MOST_FREQUENCIES: Final = 1 << 19
+_STEPS: Final = 60
+_LEAP: Final = 16
+_NUDGE: Final = 2.0**-46
+_NUDGES: Final = 50
+_GROWTH: Final = 4
+_BLURRED: Final = 2.0**-10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,14 +154,13 @@ class ContourSum:
 
 def contour_sum(factors: Sequence[tuple[Factor, int]], window: Window) -> ContourSum | None:
     r"""The sum over the relevant frequencies, or None if there are too many."""
-    sampled = [(factor, factor.on(window.grid), count) for factor, count in factors]
-    blocks, lost = _covered(sampled, window)
+    blocks, lost = _covered(factors, window)
     if len(blocks) << window.grid.depth > _MOST_FREQUENCIES:
         return None
     indices, frequencies = window.grid.indices(blocks), window.grid.frequencies(blocks)
     bump = _gaussian(window, indices)
-    for _, each, count in sampled:
-        bump = bump.times(each.values(blocks).power(count))
+    for factor, count in factors:
+        bump = bump.times(factor.values(window.grid, blocks).power(count))
     c, tau = ball(Fraction(window.tilt)), ball(Fraction(window.smoothing))
     scales = [count * factor.log_scale for factor, count in factors]
     poles = _pole(window.tilt, frequencies).times(_pole(window.tilt + 1, frequencies))
@@ -170,19 +179,16 @@ def contour_sum(factors: Sequence[tuple[Factor, int]], window: Window) -> Contou
     )
 
 
-_Sampled: TypeAlias = Sequence[tuple[Factor, Sampled, int]]
-
-
-def _covered(sampled: _Sampled, window: Window) -> tuple[Integers, float]:
+def _covered(factors: Sequence[tuple[Factor, int]], window: Window) -> tuple[Integers, float]:
     # The blocks to keep, and a bound on the sums of both kernels over all others. A block is
     # dropped as soon as the factors seen so far bound its sum by its share of the budget.
     grid = window.grid
     blocks = np.arange(grid.blocks, dtype=np.int64)
     bounds = _kernels(window, blocks) * (2 << grid.depth)
-    peaks = [_powered(np.array([factor.peak]), count).item() for factor, _, count in sampled]
+    peaks = [_powered(np.array([factor.peak]), count).item() for factor, count in factors]
     share, lost = window.budget / grid.blocks, _beyond(window) * math.prod(peaks)
-    for seen, (factor, each, count) in enumerate(sampled):
-        bounds = bounds * _powered(np.minimum(each.cover(blocks), factor.peak), count)
+    for seen, (factor, count) in enumerate(factors):
+        bounds = bounds * _powered(np.minimum(factor.cover(grid, blocks), factor.peak), count)
         most = bounds * math.prod(peaks[seen + 1 :])
         keep = ~(most <= share)
         keep[0] = True
@@ -204,12 +210,10 @@ def _powered(bounds: Floats, exponent: int) -> Floats:
 
 def _kernels(window: Window, blocks: Integers) -> Floats:
     # Upper bounds on (1/|z(z+1)| + tau^2 e^(tau^2/8)) e^(-tau^2 y^2/2) at the left end y of each
-    # block, with |z(z+1)| >= max(c(c+1), y^2) and e^-t <= (1 + t/64)^-64.
+    # block, with |z(z+1)| >= max(c(c+1), y^2); the exponent is rounded down.
     c, square = window.tilt, window.smoothing * window.smoothing
     y = blocks * window.grid.length
-    fall = 1 / (1 + square * y * y / 128)
-    for _ in range(6):
-        fall = fall * fall
+    fall = exp_neg(square * y * y * (0.5 - 2.0**-40))
     height = square * (1 + square)  # e^x <= 1 + 8x for x = tau^2/8 <= 1
     return (1 / np.maximum(c * (c + 1), y * y) + height) * fall * _LOOSE + TINY
 
@@ -235,3 +239,103 @@ def _pole(real: float, frequencies: Floats) -> Discs:
     # 1/(x + iy): there is no cancellation, so each part has at most 4 roundings.
     norm = real * real + frequencies * frequencies
     return Discs.relative(real / norm - 1j * (frequencies / norm), 5 * UNIT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixedSum:
+    r"""A weighted sum of contour sums; all but ``rest`` of the curve is in the terms."""
+
+    terms: tuple[tuple[int, ContourSum], ...]
+    rest: Fraction
+    window: Window
+
+    def bounds(self, epsilon: Fraction) -> tuple[arb, arb]:
+        r"""The (lower, upper) bounds on the sum of all terms."""
+        low, high = arb(0), ball(self.rest)
+        for weight, term in self.terms:
+            least, most = term.bounds(epsilon)
+            low, high = low + weight * least.max(arb(0)), high + weight * most
+        return low.lower(), high.upper()
+
+    def logarithm(self, epsilon: float, *, upper: bool) -> tuple[float, float]:
+        r"""Approximate log of a bound and its derivative: floats that only affect speed."""
+        found = [(weight, term.logarithm(epsilon, upper=upper)) for weight, term in self.terms]
+        logs = np.array([math.log(weight) + log for weight, (log, _) in found])
+        slopes = np.array([slope for _, (_, slope) in found])
+        if not np.isfinite(logs).any():
+            return -math.inf, -self.window.tilt
+        shares = np.exp(logs - logs.max())
+        slope = float(shares @ slopes / shares.sum())
+        return float(logs.max()) + math.log(float(shares.sum())), slope
+
+
+CurveSum: TypeAlias = ContourSum | MixedSum
+
+
+def epsilon_between(total: CurveSum, goal: arb, largest: End) -> Enclosure:
+    r"""An enclosure of the epsilon >= 0 at which E[(1 - e^(epsilon - L))+; L < oo] = ``goal`` > 0.
+
+    It is 0 if the curve at 0 is below ``goal``. ``largest`` >= 0 is a known upper bound; the lower
+    bound is 0 if no better one is certified.
+    """
+    most = round_down(largest)
+    start = min(max(total.window.epsilon, 0.0), most)
+    high = _proposed(total, goal, (start, most), upper=True)
+    if high * total.window.tilt <= _NUDGE:
+        high = 0.0
+    # The lower bound dips at every atom, so its last crossing is sought from above.
+    low = _proposed(total, goal, (high, most), upper=False)
+    scale = 1 / total.window.tilt
+    upper = _first(lambda b: total.bounds(b)[1] <= goal, high, scale, largest)
+    if upper == 0:
+        return Enclosure.exactly(0)
+    lower = _first(lambda a: total.bounds(a)[0] >= goal, low, -scale, Fraction(0))
+    return Enclosure(lower, upper)
+
+
+def _proposed(total: CurveSum, goal: arb, place: tuple[float, float], *, upper: bool) -> float:
+    # Newton's method on log delta, and a second time with the error of the bound at that point.
+    target = float(goal.log())
+    near = _newton(total, target, place, upper=upper)
+    bound, log = total.bounds(Fraction(near))[1 if upper else 0], total.logarithm(near, upper=upper)
+    if not (bound > 0 and math.isfinite(log[0])):
+        return near
+    error = float(bound.log()) - log[0]
+    return _newton(total, target - error, (near, place[1]), upper=upper)
+
+
+def _newton(total: CurveSum, target: float, place: tuple[float, float], *, upper: bool) -> float:
+    # Newton's method within a bracket, since a step from a plateau of the curve may lead anywhere.
+    near, high = place
+    low, leap = 0.0, _LEAP / total.window.tilt
+    close = _NUDGE * max(near, 1 / total.window.tilt)
+    for _ in range(_STEPS):
+        log, slope = total.logarithm(near, upper=upper)
+        # Far from the saddle point the sum is mostly error: move towards the saddle point.
+        lost = not math.isfinite(log)
+        right = near < total.window.epsilon if lost else log > target
+        low, high = (near, high) if right else (low, near)
+        step = math.nan if lost or slope >= 0 else (target - log) / slope
+        if abs(step) <= close:
+            return min(max(near + step, low), high)
+        # Where the sum is mostly error, its position need not be precise.
+        if high - low <= (_BLURRED / total.window.tilt if lost else close):
+            break
+        near += step
+        if not (low < near < high and abs(step) <= leap):
+            near = (low + high) / 2 if high < math.inf else low + leap
+    return min(high, near + leap) if upper else low
+
+
+def _first(certified: Callable[[Fraction], bool], start: float, scale: float, last: End) -> End:
+    # The first certified point from `start` in the direction of `scale`, by growing steps;
+    # otherwise `last`, which needs no certificate.
+    point, step = Fraction(start), Fraction(scale * _NUDGE)
+    for _ in range(_NUDGES):
+        if (last - point) * step <= 0:
+            return last
+        if certified(point):
+            return point
+        point += step
+        step *= _GROWTH
+    return last

@@ -10,16 +10,19 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 import numpy as np
 from flint import arb
 
 from accounting.numerical_composition.complex_intervals import Discs, Floats, Integers
-from accounting.pld.cell_table import Focus
 from accounting.pld.discretised_pld import Listing
+from accounting.pld.pessimistic_discretisation import Focus
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure
+
+_SLACK: Final = 2.0**-40
+"""An upper bound on the error of a loss that is the logarithm of a quotient of float masses."""
 
 
 class LossPart(ABC):
@@ -66,9 +69,10 @@ class LossPart(ABC):
         """
 
     @property
-    @abstractmethod
     def largest(self) -> arb:
-        r"""An upper bound on all finite losses, infinite if they are unbounded."""
+        r"""An upper bound on all finite losses, also if discretised; infinite if unbounded."""
+        found = self.largest_loss().upper
+        return arb("inf") if found == math.inf else arb(float(found)) * (1 + 2.0**-40) + _SLACK
 
     @abstractmethod
     def largest_loss(self) -> Enclosure:
@@ -110,19 +114,11 @@ class Factor(Protocol):
         r"""An upper bound on log M((1 + lift) c), 0 < ``lift`` <= 1, possibly infinite."""
         ...
 
-    def on(self, grid: Grid) -> Sampled:
-        r"""The factor evaluated at the frequencies of a grid."""
-        ...
-
-
-class Sampled(Protocol):
-    r"""A factor of the integrand on a grid: its values, and bounds over blocks."""
-
-    def cover(self, blocks: Integers) -> Floats:
+    def cover(self, grid: Grid, blocks: Integers) -> Floats:
         r"""Upper bounds on |phi(y)| over each whole block, one per entry of ``blocks``."""
         ...
 
-    def values(self, blocks: Integers) -> Discs:
+    def values(self, grid: Grid, blocks: Integers) -> Discs:
         r"""The values of phi at ``grid.frequencies(blocks)`` as discs, 2^depth per block."""
         ...
 

@@ -28,9 +28,13 @@ from accounting.numerical_composition.contour_integral import (
     spare_mass,
     sum_at,
 )
-from accounting.numerical_composition.contour_sum import ContourSum, Window
+from accounting.numerical_composition.contour_sum import (
+    ContourSum,
+    MixedSum,
+    epsilon_between,
+)
 from accounting.numerical_composition.factor import LossPart
-from accounting.numerical_composition.invert_delta import epsilon_between
+from accounting.numerical_composition.few_outcomes import epsilon_of
 from accounting.numerical_composition.saddle_point import (
     Saddle,
     calm,
@@ -46,7 +50,6 @@ _SMALL: Final = 0.125  # losses below this share of epsilon are small
 _MOST_LARGE: Final = 8.0  # the largest expected number of large losses
 _MOST_TERMS: Final = 64
 _CELLS: Final = 1 << 14
-_HALVINGS: Final = 48
 _ROUGH: Final = 0.05  # the relative error of the first sums, which show the sizes of the terms
 _SHARE: Final = 0.25  # the share of the requested width for each of the dominant terms
 _TRIES: Final = 3
@@ -57,34 +60,6 @@ _LEAST_LOG: Final = -60.0  # the least log of the relative error of a sum
 _HALF: Final = Fraction(1, 2)
 
 _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MixedSum:
-    r"""A weighted sum of contour sums; all but ``rest`` of the curve is in the terms."""
-
-    terms: tuple[tuple[int, ContourSum], ...]
-    rest: Fraction
-    window: Window
-
-    def bounds(self, epsilon: Fraction) -> tuple[arb, arb]:
-        r"""The (lower, upper) bounds on the sum of all terms."""
-        low, high = arb(0), ball(self.rest)
-        for weight, term in self.terms:
-            least, most = term.bounds(epsilon)
-            low, high = low + weight * least.max(arb(0)), high + weight * most
-        return low.lower(), high.upper()
-
-    def logarithm(self, epsilon: float, *, upper: bool) -> tuple[float, float]:
-        r"""Approximate log of a bound and its derivative: floats that only affect speed."""
-        found = [(weight, term.logarithm(epsilon, upper=upper)) for weight, term in self.terms]
-        logs = np.array([math.log(weight) + log for weight, (log, _) in found])
-        slopes = np.array([slope for _, (_, slope) in found])
-        if not np.isfinite(logs).any():
-            return -math.inf, -self.window.tilt
-        shares = np.exp(logs - logs.max())
-        slope = float(shares @ slopes / shares.sum())
-        return float(logs.max()) + math.log(float(shares.sum())), slope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +91,9 @@ class FewLargeLosses:
             return epsilon_between(total, goal, math.inf) if goal > 0 else None
 
         best, size = Enclosure(Fraction(0), math.inf), 1.0
-        near = min(self.near[0], _by_one(self.part.listing(), self.rounds, float(delta)))
+        # Approximately the epsilon at which one large loss alone gives delta.
+        one = float(epsilon_of(self._finite(), delta / self.rounds).upper)
+        near = min(self.near[0], one or self.near[0])
         with precision(PRECISION), one_thread():
             for _ in range(_TRIES):
                 found = self._answer(near, float(delta), size * float(relative), solved, steep=True)
@@ -137,9 +114,12 @@ class FewLargeLosses:
 
         at, rough = self.near
         # An integral that shows nothing has a bound far above the delta of one large loss.
-        near = min(rough, _of_one(self.part.listing(), self.rounds, at)) or rough
+        near = min(rough, self.rounds * self._finite().delta(Fraction(at))[1]) or rough
         with precision(PRECISION), one_thread():
             return self._answer(at, near, float(relative), evaluated, steep=False)
+
+    def _finite(self) -> Listing:
+        return replace(self.part.listing(), hidden=0.0)
 
     def _answer(
         self,
@@ -172,22 +152,6 @@ class FewLargeLosses:
         )
         hidden = -(self.rounds * (-arb(split.listing.hidden)).log1p()).expm1()
         return None if fine is None else answer(_mixed(fine, rest), hidden)
-
-
-def _by_one(listing: Listing, rounds: int, delta: float) -> float:
-    # Approximately the epsilon at which one large loss alone gives delta.
-    low, high = 0.0, float(listing.losses[-1])
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        above = _of_one(listing, rounds, middle) > delta
-        low, high = (middle, high) if above else (low, middle)
-    return high
-
-
-def _of_one(listing: Listing, rounds: int, epsilon: float) -> float:
-    # Approximately the delta of one large loss alone.
-    rest = np.minimum(epsilon - listing.losses, 0.0)
-    return rounds * float(listing.masses @ -np.expm1(rest))
 
 
 @dataclass(frozen=True, slots=True)

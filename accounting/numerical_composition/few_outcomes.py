@@ -9,7 +9,7 @@ docs/proofs/composition.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -70,32 +70,43 @@ class Enumeration:
         """
         if self.coarse:
             return self._merged(lambda total: _delta_of(total, epsilon), relative)
-        best: Enclosure | None = None
-        for total, lost in self._totals():
+
+        def enclose(total: Listing, lost: Fraction) -> tuple[Enclosure, bool]:
             found = _delta_of(total, epsilon)
             low, high = (-lost, 0) if self._up else (0, lost)
-            found = within(
-                Enclosure(found.lower + low, found.upper + high), Fraction(0), Fraction(1)
-            )
-            best = found if best is None else joined(best, found, 1 if self._up else -1)
-            if _narrow(best, relative):
-                break
-        return best
+            ends = Enclosure(found.lower + low, found.upper + high)
+            return within(ends, Fraction(0), Fraction(1)), True
+
+        return self._best(enclose, relative)
 
     def epsilon(self, delta: Fraction, relative: Fraction) -> Enclosure | None:
         r"""The epsilon of the total at ``delta`` > 0; None in the same cases as :meth:`delta`."""
         if self.coarse:
-            return self._merged(lambda total: _epsilon_of(total, delta), relative, delta)
+            return self._merged(lambda total: epsilon_of(total, delta), relative, delta)
+
+        def enclose(total: Listing, lost: Fraction) -> tuple[Enclosure, bool]:
+            found = epsilon_of(total, delta)
+            if lost <= relative * delta:
+                return found, True
+            # The omitted mass may matter: only the end on the side of the listing is known.
+            most = found.upper if self._up else math.inf
+            return Enclosure(Fraction(0) if self._up else found.lower, most), False
+
+        return self._best(enclose, relative)
+
+    def _best(
+        self, enclose: Callable[[Listing, Fraction], tuple[Enclosure, bool]], relative: Fraction
+    ) -> Enclosure | None:
+        # The omitted mass decreases until the enclosure is certain and narrow.
         best: Enclosure | None = None
-        for total, lost in self._totals():
-            found = _epsilon_of(total, delta)
-            certain = lost <= relative * delta
-            if not certain:
-                # The omitted mass may matter: only the end on the side of the listing is known.
-                most = found.upper if self._up else math.inf
-                found = Enclosure(Fraction(0) if self._up else found.lower, most)
+        for least in _NEGLECTED:
+            total = self._listed(least, above=self._up)
+            if total is None:
+                break
+            found, certain = enclose(*total)
             best = found if best is None else joined(best, found, 1 if self._up else -1)
-            if certain and (best.lower == math.inf or _narrow(best, relative)):
+            narrow = best.upper < math.inf and best.width <= relative * best.upper
+            if certain and (narrow or best.lower == math.inf):
                 break
         return best
 
@@ -160,14 +171,6 @@ class Enumeration:
                 return None
         return None if total is None else (total, lost)
 
-    def _totals(self) -> Iterator[tuple[Listing, Fraction]]:
-        # The omitted mass decreases. It decides which total is narrow enough; no bound uses it.
-        for least in _NEGLECTED:
-            found = self._listed(least, above=self._up)
-            if found is None:
-                return
-            yield found
-
     def _plus(
         self, one: Listing | None, two: Listing | None, *, above: bool, least: float
     ) -> Listing | None:
@@ -186,16 +189,13 @@ class Enumeration:
         return one.plus(two, above=above)
 
 
-def _narrow(found: Enclosure, relative: Fraction) -> bool:
-    return found.upper < math.inf and found.width <= relative * found.upper
-
-
 def _delta_of(total: Listing, epsilon: Fraction) -> Enclosure:
     # A listing from above may have a mass of a little more than 1.
     return Enclosure(*(min(Fraction(end), Fraction(1)) for end in total.delta(epsilon)))
 
 
-def _epsilon_of(total: Listing, delta: Fraction) -> Enclosure:
+def epsilon_of(total: Listing, delta: Fraction) -> Enclosure:
+    r"""The epsilon of a listing at ``delta`` > 0, from its lower and upper bounds on delta."""
     if total.delta(Fraction(0))[1] <= delta:
         return Enclosure.exactly(0)
     low, high = (_crossing(total, delta, end)[end] for end in (0, 1))

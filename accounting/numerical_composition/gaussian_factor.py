@@ -36,15 +36,15 @@ from accounting.numerical_composition.complex_intervals import (
     upward,
 )
 from accounting.numerical_composition.factor import Grid, LossPart
-from accounting.pld.cell_table import Focus
+from accounting.pld.pessimistic_discretisation import Focus
 from dpcore.analysis import theta
-from dpcore.numbers.enclosure import Enclosure, ball, nearest, precision
+from dpcore.numbers.enclosure import Enclosure, ball, nearest
+from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
 LEAST_VARIANCE: Final = Fraction(1, 2)
 """For smaller variances the lobes overlap."""
 
 _NATS: Final = 90
-_FOLDS: Final = 8
 _LARGEST_EXPONENT: Final = 700.0
 _READ: Final = 2.0**-50
 _BLUR: Final = 2.0**-48
@@ -52,7 +52,6 @@ _MOST_LOBES: Final = 2.0**31
 _CERTAIN: Final = 2.0**32
 _FARTHEST: Final = 300.0
 _LARGEST_RATE: Final = 2.0**100
-_CELLS: Final = 32
 _PHASE: Final = CIRCLE + 3 * UNIT + 2.0**-56
 """The phase error: of circle, of the three turns (2^-61 together) and of the product."""
 
@@ -83,12 +82,8 @@ class GaussianPart(LossPart):
         r"""The mass of infinite loss: 0, since every integer has positive mass."""
         return arb(0)
 
-    @property
-    def largest(self) -> arb:
-        r"""The largest loss: infinite, since the loss grows with X."""
-        return arb("inf")
-
     def largest_loss(self) -> Enclosure:
+        r"""The largest loss: infinite, since the loss grows with X."""
         return Enclosure.infinite()
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
@@ -99,7 +94,6 @@ class GaussianPart(LossPart):
     def factor(
         self, tilt: Fraction, variance: float = math.inf, focus: Focus | None = None
     ) -> GaussianFactor:
-        r"""The factor at c = ``tilt``; no variance is added."""
         del variance, focus
         return GaussianFactor(part=self, tilt=tilt)
 
@@ -108,9 +102,17 @@ class GaussianPart(LossPart):
 class GaussianFactor:
     r"""The factor phi at c = ``tilt`` > 0, with S = e^(ac(c+1))/Theta.
 
+    Products and sums are floats with error bounds, the rest is balls.
+
+    >>> grid = Grid(step=1.0, depth=1, blocks=4000)
     >>> factor = GaussianPart(variance=Fraction(400), shift=1).factor(Fraction(10))
     >>> factor.log_scale.str(10, radius=False)
     '0.1375000000'
+    >>> from dpcore.numbers.enclosure import precision
+    >>> with precision(96):
+    ...     bounds = factor.cover(grid, np.array([0, 20, 1256]))
+    >>> [round(bound, 6) for bound in bounds.tolist()]  # at 0, y = 40 and near P = 800 pi
+    [1.0, 0.135335, 1.0]
     """
 
     part: GaussianPart
@@ -137,48 +139,28 @@ class GaussianFactor:
         farther = ball((1 + lift) * self.tilt)
         return ball(self.part.rate) * farther * (farther + 1)
 
-    def on(self, grid: Grid) -> GaussianSampled:
-        return GaussianSampled(part=self.part, tilt=self.tilt, grid=grid)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GaussianSampled:
-    r"""phi on one grid: products and sums in floats with error bounds, the rest as arb enclosures.
-
-    >>> grid = Grid(step=1.0, depth=1, blocks=4000)
-    >>> factor = GaussianPart(variance=Fraction(400), shift=1).factor(Fraction(10))
-    >>> with precision(96):
-    ...     bounds = factor.on(grid).cover(np.array([0, 20, 1256]))
-    >>> [round(bound, 6) for bound in bounds.tolist()]  # at 0, y = 40 and near P = 800 pi
-    [1.0, 0.135335, 1.0]
-    """
-
-    part: GaussianPart
-    tilt: Fraction
-    grid: Grid
-
-    def cover(self, blocks: Integers) -> Floats:
+    def cover(self, grid: Grid, blocks: Integers) -> Floats:
         r"""The bound sum_j e^(-a d_j^2) or Theta; d_j <= the distance of the block from jP."""
-        rate, period, cap, rest = _cover(self.part, self.grid, ctx.prec)
-        centre = self.grid.centres(blocks)
+        rate, period, cap, rest = _cover(self.part, grid, ctx.prec)
+        centre = grid.centres(blocks)
         # u is the distance of the centre from the nearest jP, with error <= `blur`: j is an
         # integer; the period and three operations have errors <= 2^-52 each, relative to y + P.
         blur = (centre + period) * _BLUR
-        reach = blur + self.grid.length / 2
+        reach = blur + grid.length / 2
         u = np.abs(centre - np.rint(centre / period) * period)
         found = _decay(rate, u - reach) + _decay(rate, period - u - reach) + rest
         return np.minimum(found * (1 + _READ), cap)
 
-    def values(self, blocks: Integers) -> Discs:
+    def values(self, grid: Grid, blocks: Integers) -> Discs:
         # y/P = j + w with an integer j and |w| <= 1/2, and a (y - (j+k)P)^2 = 2 pi^2 v (w-k)^2.
-        part, indices = self.part, self.grid.indices(blocks)
-        step, period, rate = arb(self.grid.step), _period(part), _nome(part)
+        part, indices = self.part, grid.indices(blocks)
+        step, period, rate = arb(grid.step), _period(part), _nome(part)
         lobes, lost = _lobes(part, ctx.prec)
         sides = range(-lobes, lobes + 1)
         drift = ball(part.rate * (2 * self.tilt + 1)) * step / (2 * arb.pi())
         turns = [step / period, drift, *(ball(n * part.shift * self.tilt % 1) for n in (1, *sides))]
         whole = [turn * arb(2) ** TURN_BITS for turn in turns]
-        last = (self.grid.blocks << self.grid.depth) * upward(step / period)
+        last = (grid.blocks << grid.depth) * upward(step / period)
         certain = all(upward(turn.rad()) < _CERTAIN for turn in whole)
         if not (certain and last < _MOST_LOBES and rate < _LARGEST_RATE):
             return self._unknown(len(indices))
@@ -186,7 +168,7 @@ class GaussianSampled:
         w: Floats = (
             multiples(high[:1], low[:1], indices).view(np.int64).astype(np.float64) * 2.0**-64
         )
-        lobe = np.rint(indices * (self.grid.step / nearest(period)) - w).astype(np.int64)
+        lobe = np.rint(indices * (grid.step / nearest(period)) - w).astype(np.int64)
         first = multiples(high[1:2], low[1:2], indices) - multiples(high[2:3], low[2:3], lobe)
         centres, radii = np.zeros(len(indices), np.complex128), np.full(len(indices), lost)
         for k, turn in zip(sides, high[3:], strict=True):
@@ -251,15 +233,10 @@ def _cover(part: GaussianPart, grid: Grid, bits: int) -> tuple[float, float, flo
 
 
 def _decay(rate: float, distance: Floats) -> Floats:
-    # An upper bound on e^(-a d^2), 1 for d < 0: e^x >= (1 + t + t^2/2 + t^3/6)^256, x = 256 t >= 0.
-    # All operations are on numbers >= 0: 20 roundings, 10 of them raised to the power 256.
+    # An upper bound on e^(-a d^2), 1 for d < 0: the exponent is rounded down.
     near = np.maximum(distance, 0.0)
-    t = np.minimum(rate * near * near, _LARGEST_EXPONENT) * ((1 - _READ) / (1 << _FOLDS))
-    grown = 1 + t * (1 + t * (0.5 + t * ((1 - _READ) / 6)))
-    for _ in range(_FOLDS):
-        grown *= grown
-    found: Floats = (1 + 2.0**-40) / grown
-    return found
+    exponent = np.minimum(rate * near * near, _LARGEST_EXPONENT) * (1 - _READ)
+    return exp_neg(exponent) * (1 + 2.0**-40)
 
 
 def _magnitude(rate: float, distance: Floats) -> tuple[Floats, Floats]:
@@ -269,22 +246,4 @@ def _magnitude(rate: float, distance: Floats) -> tuple[Floats, Floats]:
     near = x < _FARTHEST
     x = np.where(near, x, 0.0)
     moved = x * 2.0**-49 + np.sqrt(rate * x) * 2.0**-59 + rate * 2.0**-122
-    # x = a + b/32 + r, 0 <= r < 1/32, without rounding; e^-r by its series, with error < 2^-60.
-    cells = np.floor(x * _CELLS)
-    r = x - cells / _CELLS
-    series = np.ones_like(r)
-    for n in range(8, 0, -1):
-        series = 1 - r / n * series
-    whole, part = np.divmod(cells.astype(np.int64), _CELLS)
-    coarse, fine = _exponentials()
-    found: Floats = np.where(near, coarse[whole] * fine[part] * series, 0.0)
-    return found, 2 * moved + 2.0**-48
-
-
-@lru_cache(maxsize=1)
-def _exponentials() -> tuple[Floats, Floats]:
-    # e^-a for a = 0, 1, ... and e^(-b/32) for b = 0..31, rounded to the nearest float.
-    with precision(128):
-        coarse = [nearest((-arb(a)).exp()) for a in range(int(_FARTHEST) + 1)]
-        fine = [nearest((-arb(b) / _CELLS).exp()) for b in range(_CELLS)]
-    return np.array(coarse), np.array(fine)
+    return np.where(near, exp_neg(x), 0.0), 2 * moved + EXP_NEG_ERROR * (1 + 2.0**-20)

@@ -20,16 +20,13 @@ from flint import arb
 
 from accounting.numerical_composition.cell_refinement import ListedLoss
 from accounting.numerical_composition.contour_integral import ContourIntegral
-from accounting.pld.discretised_pld import Floats, Listing
+from accounting.numerical_composition.saddle_point import saddle_at_epsilon
+from accounting.pld.discretised_pld import Listing
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_down, round_up
 
 _BITS: Final = 128
 _TILT: Final = 24
 """k is about 2^-24 times the saddle point: both bounds differ by about 2^-23 of the result."""
-
-_STEPS: Final = 60
-_FAR: Final = 600.0
-_NEAR: Final = -300.0
 
 
 def mean_positive_part(
@@ -45,8 +42,10 @@ def mean_positive_part(
         at = np.array([round_up(end) if above else round_down(end) for end in ends])
         if not at.max() > 0:
             return Fraction(0)
-        saddle = _saddle(at, np.array([float(m) for _, m in values]), count)
-        scale = math.ldexp(1.0, math.floor(math.log2(saddle)) - _TILT)
+        unit = float(at.max())
+        near = Listing(at / unit, np.array([float(m) for _, m in values]), 0.0)
+        saddle = saddle_at_epsilon(0.0, ((ListedLoss(listing=near, above=above), count),))
+        scale = math.ldexp(1.0, math.floor(math.log2(saddle.tilt / unit)) - _TILT)
         moment = arb(1)
         if above:
             grown = [m * (scale * w).exp() for w, m in values]
@@ -66,18 +65,3 @@ def mean_positive_part(
             / ball(Fraction(scale))
         )
         return end.upper if above else end.lower
-
-
-def _saddle(w: Floats, m: Floats, count: int) -> float:
-    # The only minimum over s of n log M(s) - 2 log s, by ternary search in log s.
-    low, high = _NEAR, math.log(_FAR / float(w.max()))
-
-    def bound(place: float) -> float:
-        exponents = math.exp(place) * w
-        top = float(exponents.max())
-        return count * (top + math.log(float(m @ np.exp(exponents - top)))) - 2 * place
-
-    for _ in range(_STEPS):
-        left, right = low + (high - low) / 3, high - (high - low) / 3
-        low, high = (low, right) if bound(left) < bound(right) else (left, high)
-    return math.exp(low)

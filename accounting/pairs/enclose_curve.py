@@ -1,49 +1,73 @@
-r"""Enclosures of a pair's curve: the precision increases until the enclosure is narrow enough."""
+r"""Enclosures of curves, of their inverses, and of suprema over Renyi orders.
+
+The precision increases until an enclosure is narrow enough. The supremum of D_alpha/alpha is found
+by branch and bound: K(alpha) = (alpha - 1) D_alpha is convex with K(1) = 0, so on an interval of
+orders [a, b] K lies below its chord l, and l(alpha)/(alpha(alpha-1)) = |l(0)|/alpha -
+|l(1)|/(alpha-1) has one maximum, (sqrt|l(0)| - sqrt|l(1)|)^2 at alpha* = r/(r-1), r =
+sqrt(l(0)/l(1)). Below the smallest order b tried D_b is an upper bound; above the largest order it
+is D_oo/b, or a bound from the law. Proofs: docs/proofs/curve.md.
+"""
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import partial
-from typing import Final
+from functools import reduce
+from typing import Final, TypeAlias
 
 from flint import arb
 
-from accounting.pairs.ball_arithmetic import as_ball
-from accounting.pairs.pair import ClosedPair
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 
+BEYOND_FLOATS: Final = (
+    "a parameter or a privacy loss is outside the range of floats (1e-308 to 1e308): use less "
+    "extreme numbers"
+)
+r"""The error message for numbers outside the range of floats."""
+
+_MOST_EXPONENT: Final = 1 << 24  # fractions with this many bits are already slow
 MOST_BITS: Final = 1 << 15
 """The largest number of bits of relative width for a curve."""
 
-_BITS: Final = 64
 _TRIES: Final = 4
 _DOUBLINGS: Final = 512
 _UNSURE: Final = 8
+_ORDER_BITS: Final = 192
+_EVALUATIONS: Final = 20_000
 
 
-def enclose_delta(pair: ClosedPair, epsilon: Fraction, bits: int) -> Enclosure:
-    r"""The hockey-stick divergence of one pair at ``epsilon`` >= 0, to a width of 2^-bits."""
-    return within(narrowed(partial(pair.delta, epsilon), bits), Fraction(0), Fraction(1))
+def as_ball(value: Fraction | arb) -> arb:
+    r"""A ball around an exact or enclosed number."""
+    return ball(value) if isinstance(value, Fraction) else value
 
 
-def enclose_epsilon(pair: ClosedPair, delta: Fraction, bits: int) -> Enclosure:
-    r"""The epsilon at ``delta`` in (0, 1), to a relative width of 2^-bits.
+def hull(values: Iterable[arb]) -> arb:
+    r"""A ball that contains every number in ``values``.
 
-    If epsilon is positive and below 2^-bits times the smallest positive loss, the width is relative
-    to that loss instead.
+    >>> 1 in hull([arb(0), arb(2)]), arb(3) in hull([arb(0), arb(2)])
+    (True, False)
     """
-    for working in (_BITS, 2 * _BITS, 8 * _BITS):
-        with precision(working):
-            guess = pair.guess(delta)
-            smallest = Enclosure.of(as_ball(pair.smallest_loss())).lower
-        if guess is not None:
-            break
-    negligible = Fraction(smallest) / 2**bits if 0 < smallest < math.inf else Fraction(0)
-    found = narrowed(lambda: pair.epsilon(delta, guess), bits, negligible)
-    return within(found, Fraction(0), math.inf)
+    return reduce(arb.union, values)
+
+
+def middle(value: arb) -> Fraction:
+    r"""The midpoint of a finite ball; used only by searches, never for reported values.
+
+    It is exact, except that very small values become 0. Raises :class:`PrecisionExhausted` for very
+    large values.
+
+    >>> middle(arb("0.5"))
+    Fraction(1, 2)
+    """
+    mantissa, exponent = (int(part) for part in value.mid().man_exp())
+    if exponent < -_MOST_EXPONENT:
+        return Fraction(0)
+    if exponent > _MOST_EXPONENT:
+        raise PrecisionExhausted(BEYOND_FLOATS)
+    return Fraction(mantissa << exponent) if exponent >= 0 else Fraction(mantissa, 1 << -exponent)
 
 
 def narrowed(
@@ -146,11 +170,10 @@ def joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
     """
     if not side:
         return within(best, found.lower, found.upper)
-    if side > 0:
-        upper, lower = min(best.upper, found.upper), max(found.lower, Fraction(0))
-        return Enclosure(lower if lower <= upper else best.lower, upper)
-    lower = max(best.lower, found.lower)
-    return Enclosure(lower, found.upper if found.upper >= lower else best.upper)
+    if side < 0:
+        return _mirrored(joined(_mirrored(best), _mirrored(found), 1))
+    upper = min(best.upper, found.upper)
+    return Enclosure(found.lower if found.lower <= upper else best.lower, upper)
 
 
 def better(one: Enclosure, two: Enclosure, side: int, relative: Fraction) -> Enclosure:
@@ -160,14 +183,94 @@ def better(one: Enclosure, two: Enclosure, side: int, relative: Fraction) -> Enc
     value if it is 0; then this is the intersection. If both agree on this side to the ``relative``
     width, the other end is that of the narrower one.
     """
-    if side == 0:
+    if not side:
         return within(one, two.lower, two.upper)
-    if side > 0:
-        best, other = sorted((one, two), key=lambda each: (each.upper, -each.lower))
-        near = other.upper < math.inf and other.upper - best.upper <= relative * other.upper
-        low = max(best.lower, other.lower)
-        return Enclosure(low, best.upper) if near and low <= best.upper else best
-    best, other = sorted((one, two), key=lambda each: (-each.lower, each.upper))
-    near = best.lower < math.inf and best.lower - other.lower <= relative * best.lower
-    high = min(best.upper, other.upper)
-    return Enclosure(best.lower, high) if near and high >= best.lower else best
+    if side < 0:
+        return _mirrored(better(_mirrored(one), _mirrored(two), 1, relative))
+    best, other = sorted((one, two), key=lambda each: (each.upper, -each.lower))
+    size = max(other.upper, -best.upper)
+    near = size < math.inf and other.upper - best.upper <= relative * size
+    low = max(best.lower, other.lower)
+    return Enclosure(low, best.upper) if near and low <= best.upper else best
+
+
+def _mirrored(found: Enclosure) -> Enclosure:
+    return Enclosure(-found.upper, -found.lower)
+
+
+_Interval: TypeAlias = tuple[Fraction, Fraction, Fraction, arb, arb]
+"""(-bound, low, high, D_low, D_high): the heap returns the interval with the largest bound."""
+
+
+def supremum_over_orders(
+    divergence: Callable[[Fraction], Fraction | arb],
+    beyond: Callable[[Fraction], Fraction | arb],
+    *,
+    known: Fraction = Fraction(0),
+    tolerance: Fraction = Fraction(1, 10**6),
+) -> Enclosure:
+    r"""The supremum of D_alpha/alpha over alpha > 1, to a relative width of ``tolerance``.
+
+    ``divergence(alpha)`` is D_alpha of a pair. ``beyond(a)`` bounds D_alpha/alpha for all alpha >=
+    a, such as D_oo/a. ``known`` is a lower bound on the supremum. The enclosure is rigorous
+    whenever the search stops; it reaches ``tolerance`` only if ``beyond`` decreases to the supremum
+    or below.
+
+    >>> found = supremum_over_orders(lambda a: a / 8, lambda a: 4 / a, tolerance=Fraction(1, 9))
+    >>> Fraction(1, 8) in found
+    True
+    """
+    with precision(_ORDER_BITS):
+        low = 1 + tolerance / 4
+        at_low = as_ball(divergence(low))
+        best = max(known, _lower(at_low / ball(low)))
+        # For orders close to 1, D_alpha/alpha <= D_b.
+        ceiling = _upper(at_low)
+        heap: list[_Interval] = []
+        while (rest := Enclosure.of(as_ball(beyond(low))).upper) > best * (1 + tolerance):
+            high = 1 + 2 * (low - 1)
+            at_high = as_ball(divergence(high))
+            best = max(best, _lower(at_high / ball(high)))
+            heapq.heappush(heap, _interval(low, high, at_low, at_high))
+            low, at_low = high, at_high
+        ceiling = max(ceiling, Fraction(rest))
+        if not heap:
+            return Enclosure(best, max(best, ceiling))
+        for _ in range(_EVALUATIONS):
+            if -heap[0][0] <= max(best * (1 + tolerance), ceiling):
+                break
+            _, low, high, at_low, at_high = heapq.heappop(heap)
+            center = (low + high) / 2
+            at_center = as_ball(divergence(center))
+            best = max(best, _lower(at_center / ball(center)))
+            heapq.heappush(heap, _interval(low, center, at_low, at_center))
+            heapq.heappush(heap, _interval(center, high, at_center, at_high))
+        return Enclosure(best, max(ceiling, -heap[0][0]))
+
+
+def _interval(low: Fraction, high: Fraction, at_low: arb, at_high: arb) -> _Interval:
+    bound = _chord_bound(ball(low), ball(high), at_low, at_high)
+    return -_upper(bound), low, high, at_low, at_high
+
+
+def _chord_bound(low: arb, high: arb, at_low: arb, at_high: arb) -> arb:
+    # The maximum over [low, high] of the chord of K divided by alpha (alpha - 1).
+    ends = (at_low / low).max(at_high / high)
+    left, right = (low - 1) * at_low, (high - 1) * at_high
+    slope = (right - left) / (high - low)
+    zero, one = low * slope - left, left - (low - 1) * slope
+    # zero = -l(0) >= 0 >= l(1) = one, up to the radii of the balls.
+    root_zero, root_one = zero.max(arb(0)).sqrt(), (-one).max(arb(0)).sqrt()
+    peak = root_zero / (root_zero - root_one)
+    if peak < low or peak > high:
+        return ends
+    return ends.max((root_zero - root_one) ** 2)
+
+
+def _lower(value: arb) -> Fraction:
+    end = Enclosure.of(value).lower
+    return Fraction(0) if end == -math.inf else Fraction(end)
+
+
+def _upper(value: arb) -> Fraction:
+    return Fraction(Enclosure.of(value).upper)

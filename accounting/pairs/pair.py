@@ -1,10 +1,20 @@
 r"""A noise law and its shifted copy: the output laws of a release on neighbouring datasets.
 
 P is the law of the output under one dataset, Q the law under the other, both on integers m, with
-the loss L(m) = log P(m)/Q(m). This file defines the interface of such a pair; ``monotone``
-implements it for laws with increasing loss, the listings of :mod:`accounting.pld` for all others,
-and ``law_pairs`` registers the pair of each law. If a reflection swaps P and Q (symmetric noise),
-one direction suffices; otherwise ``mirror`` is the other one. Proofs: docs/proofs/curve.md.
+the loss L(m) = log P(m)/Q(m). :class:`Pair` is the interface of such a pair; ``law_pairs`` has the
+pair of each law. If a reflection swaps P and Q (symmetric noise), one direction suffices; otherwise
+``mirror`` is the other one.
+
+:class:`RayPair` encloses the curve of any law with increasing loss, for which every optimal test is
+a ray {m, m+1, ...}. With A(m) = P([m, oo)) and B(m) = Q([m, oo)):
+
+    delta(epsilon)  = max_m  A(m) - e^epsilon B(m)
+    epsilon(delta)  = max(0, max_m  log((A(m) - delta)/B(m)))
+    tradeoff(alpha) = max_m  1 - A(m) + e^(L(m-1)) (B(m) - alpha)
+
+:class:`ShiftedPair` needs only the mass function of a symmetric log-concave law p: L(m) =
+log p(m)/p(m+d) increases. Other laws are discretised (:mod:`accounting.pld`). Proofs:
+docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -13,22 +23,44 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Protocol, TypeAlias
+from functools import partial
+from typing import ClassVar, Final, Protocol, TypeAlias
 
 from flint import arb
 
 from accounting.errors import NotDerived
-from accounting.pairs.ball_arithmetic import as_ball
-from accounting.pairs.renyi_supremum import supremum_over_orders
+from accounting.pairs.enclose_curve import (
+    as_ball,
+    hull,
+    middle,
+    narrowed,
+    supremum_over_orders,
+    within,
+)
+from dpcore.errors import PrecisionExhausted
 from dpcore.noise import Noise
-from dpcore.numbers.enclosure import Enclosure, ball
+from dpcore.numbers.enclosure import Enclosure, ball, precision
+from dpcore.numbers.integer_search import least
+
+_BITS: Final = 64
 
 Loss: TypeAlias = Fraction | arb
 """A loss or divergence: exact where it is rational, otherwise a ball (possibly infinite)."""
 
+Cell: TypeAlias = tuple[int, int]
+"""(first, last): the least m with L(m) > epsilon is certified to lie in first..last."""
+
+_STEPS: Final = 100
+_WIDEST_TIE: Final = 4
+_NEARBY: Final = 4
+_ALMOST: Final = 1 - Fraction(1, 1 << 32)
+_SUMMED: Final = 64
+_WIDEST: Final = 8
+_FAR: Final = 1 << 64
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coordinates:
+class Offsets:
     r"""P(m) = p(``sign`` m + ``here``), Q(m) = p(``sign`` m + ``there``), p the ``noise`` law."""
 
     noise: Noise
@@ -62,7 +94,7 @@ class Pair(ABC):
             return Fraction(0)
         raise NotDerived("the mass outside the shifted support of this noise", "use alpha > 0")
 
-    def coordinates(self) -> Coordinates:
+    def offsets(self) -> Offsets:
         r"""The noise that defines P and Q; raises :class:`NotDerived` if there is none."""
         raise NotDerived(f"a table of the losses of {self!r}", "compose its guarantee instead")
 
@@ -144,3 +176,302 @@ class ClosedPair(Pair):
     @abstractmethod
     def tradeoff(self, alpha: Fraction) -> arb:
         r"""The least type II error of a test of Q against P with type I error alpha in (0, 1)."""
+
+    def enclose_delta(self, epsilon: Fraction, bits: int) -> Enclosure:
+        r"""The hockey-stick divergence at ``epsilon`` >= 0, to a relative width of 2^-bits."""
+        return within(narrowed(partial(self.delta, epsilon), bits), Fraction(0), Fraction(1))
+
+    def enclose_epsilon(self, delta: Fraction, bits: int) -> Enclosure:
+        r"""The epsilon at ``delta`` in (0, 1), to a relative width of 2^-bits.
+
+        If epsilon is positive and below 2^-bits times the smallest positive loss, the width is
+        relative to that loss instead.
+        """
+        for working in (_BITS, 2 * _BITS, 8 * _BITS):
+            with precision(working):
+                guess = self.guess(delta)
+                smallest = Enclosure.of(as_ball(self.smallest_loss())).lower
+            if guess is not None:
+                break
+        negligible = Fraction(smallest) / 2**bits if 0 < smallest < math.inf else Fraction(0)
+        found = narrowed(lambda: self.epsilon(delta, guess), bits, negligible)
+        return within(found, Fraction(0), math.inf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayPair(ClosedPair):
+    r"""(P, Q) on integers m, with the loss increasing in m. Balls have the ambient precision."""
+
+    # -- what a law provides ------------------------------------------------------------------
+
+    @abstractmethod
+    def ray(self, epsilon: Fraction) -> Cell | None:
+        r"""The first m at which L exceeds epsilon >= 0; None if there is none."""
+
+    @abstractmethod
+    def tails(self, m: int) -> tuple[arb, arb]:
+        r"""The tails (A(m) - B(m), B(m)), each with a small relative error."""
+
+    @abstractmethod
+    def below(self, m: int) -> arb:
+        r"""The mass P((-oo, m)) = 1 - A(m), with a small relative error."""
+
+    def start(self, delta: Fraction) -> Fraction:
+        r"""The start of the search for epsilon(delta): any value is valid, a close one is fast."""
+        del delta
+        return Fraction(0)
+
+    # -- delta(epsilon) -----------------------------------------------------------------------
+
+    def delta(self, epsilon: Fraction) -> arb:
+        cell = self.ray(epsilon)
+        if cell is None:
+            return arb(0)
+        if cell[1] - cell[0] > _WIDEST_TIE:
+            return unknown_probability()
+        # The payoff of a ray increases up to the best ray and decreases after it: the best ray is
+        # in the cell, and the hull of the cell's payoffs contains its payoff.
+        tails = (self.tails(m) for m in range(cell[0], cell[1] + 1))
+        return hull(gap - ball(epsilon).expm1() * rest for gap, rest in tails)
+
+    # -- epsilon(delta) -----------------------------------------------------------------------
+
+    def guess(self, delta: Fraction) -> int | None:
+        r"""A ray close to the optimum for epsilon(delta), or None if the precision is too low.
+
+        The method is Newton's on log delta(epsilon) within a bracket; it affects only the speed.
+        """
+        goal, bottom = ball(delta).log(), self.bottom()
+        low, high = Fraction(-1), largest_known(self).upper
+        if isinstance(high, Fraction) and self._ray_or(high * _ALMOST, bottom) == bottom:
+            return bottom
+        epsilon = max(self.start(delta), Fraction(0))
+        if isinstance(high, Fraction):
+            epsilon = min(epsilon, high / 2)
+        before, followed = None, False
+        for _ in range(_STEPS):
+            ray = self._ray_or(epsilon, bottom)
+            # A repeated ray is the answer only after a full Newton step: a truncated step may
+            # return to its starting ray, however far away the answer is.
+            if ray == before and followed:
+                return ray
+            gap, rest = self.tails(ray)
+            payoff = gap - ball(epsilon).expm1() * rest
+            step = (payoff.log() - goal) * payoff / (rest * ball(epsilon).exp())
+            if not step.is_finite():
+                return None
+            if step > 0:
+                low = epsilon
+            elif epsilon == 0:
+                return ray
+            else:
+                high = epsilon
+            # Where Q has little mass left the tangent is flat, and its root is far too large.
+            most = epsilon + 1
+            followed = not step > ball(most)
+            # A target below 0 is replaced by -1, as it may be a number of a billion digits.
+            far = followed and not step > -ball(most)
+            move = -most if far else middle(step) if followed else most
+            before, epsilon = ray, epsilon + move
+            if low < 0:
+                epsilon = max(epsilon, Fraction(0))
+            elif not low < epsilon < high:
+                followed = False
+                epsilon = (low + high) / 2 if isinstance(high, Fraction) else 2 * low
+        return before
+
+    def epsilon(self, delta: Fraction, guess: int | None) -> arb:
+        r"""The epsilon at delta > 0; wide or infinite if the precision is too low.
+
+        Each ray gives a lower bound E(m) = log((A(m) - delta)/B(m)); the one that attains it is the
+        m with L(m-1) <= E(m) <= L(m). Rays are tried from ``guess`` until both comparisons are
+        certified. If E(m) cannot be separated from L(m), ray m + 1 is computed too, and the result
+        encloses all bounds that were kept.
+        """
+        bottom = self.bottom()
+        start = self._left_end(bottom if guess is None else max(guess, bottom), bottom, delta)
+        if start is None:
+            return arb("nan")
+        first, value = start
+        last, found = first, [value]
+        while not found[-1] <= as_ball(self.loss(last)):
+            if last - first == _WIDEST_TIE:
+                return arb("nan")
+            last += 1
+            found.append(self.bound(last, delta))
+        # If the last ray gives no bound it is not the deciding ray: see the proof.
+        value = hull(found[:-1] if len(found) > 1 and found[-1] == arb("-inf") else found)
+        if first > bottom or value > 0:
+            return value
+        return arb(0) if value <= 0 else hull([arb(0), value.upper()])
+
+    def _left_end(self, ray: int, bottom: int, delta: Fraction) -> tuple[int, arb] | None:
+        # A ray m with L(m-1) <= E(m), and E(m): the deciding ray is m or to its right. The
+        # best ray at epsilon = E(m) has a better bound than m: Newton's method, in e^epsilon.
+        back = 1
+        for _ in range(_STEPS):
+            value = self.bound(ray, delta)
+            if value.is_nan():
+                return None
+            certified = ray == bottom or bool(value >= as_ball(self.loss(ray - 1)))
+            if certified and not (value.is_finite() and value > as_ball(self.loss(ray))):
+                return ray, value
+            better = self._ray_or(middle(value), ray) if value.is_finite() and value > 0 else ray
+            if certified and better == ray:
+                return ray, value
+            # From the right, single steps are tried first: in a far tail Newton jumps back too far.
+            if certified or (back > _NEARBY and better != ray):
+                ray = better
+            else:
+                ray, back = max(ray - back, bottom), 2 * back
+        return None
+
+    def bound(self, m: int, delta: Fraction) -> arb:
+        r"""The lower bound E(m) = log((A(m) - delta)/B(m)); -oo if A(m) <= delta.
+
+        Also -oo if A(m) = delta cannot be excluded but E(m) < 0 is certain, which bounds nothing.
+        """
+        gap, rest = self.tails(m)
+        left = gap - ball(delta)
+        if left + rest <= 0 or (left < 0 and not left + rest > 0):
+            return arb("-inf")
+        if rest == 0:
+            return arb("inf") if left > 0 else arb("nan")
+        return (left / rest).log1p()
+
+    def smallest_loss(self) -> Loss:
+        r"""The loss of the lowest ray, or of one before it if the precision leaves a tie."""
+        return self.loss(self.bottom())
+
+    def bottom(self) -> int:
+        r"""The least ray with a positive loss, the optimum at epsilon = 0."""
+        # Two different laws have a positive loss somewhere, so the cell exists.
+        return (self.ray(Fraction(0)) or (0, 0))[0]
+
+    def _ray_or(self, epsilon: Fraction, otherwise: int) -> int:
+        # Used only by the search: a ray that is not certified is not tried.
+        try:
+            cell = self.ray(epsilon)
+        except NotDerived:
+            return otherwise
+        return otherwise if cell is None else cell[1]
+
+    # -- tradeoff(alpha) ----------------------------------------------------------------------
+
+    def tradeoff(self, alpha: Fraction) -> arb:
+        r"""The least type II error of a test of Q against P with type I error alpha in (0, 1).
+
+        The test rejects Q on a ray, and with some probability at the value before it.
+        """
+        level = ball(alpha)
+        last = least(lambda m: bool(self.tails(m)[1] <= level), 0)
+        first = last
+        while not self.tails(first - 1)[1] > level:
+            if last - first == _WIDEST_TIE:
+                return unknown_probability()
+            first -= 1
+        # B(first-1) > alpha >= B(last): the line of the correct cell is among these.
+        return hull(self._line(m, level) for m in range(first, last + 1))
+
+    def _line(self, m: int, level: arb) -> arb:
+        return self.below(m) - as_ball(self.loss(m - 1)).exp() * (level - self.tails(m)[1])
+
+
+def unknown_probability() -> arb:
+    r"""The ball [0, 1]; a higher precision may give a narrower one."""
+    return arb(0.5, 0.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShiftedPair(RayPair):
+    r"""The pair (X, X - ``shift``) for symmetric log-concave noise X and a shift >= 1.
+
+    >>> from dpcore import DiscreteLaplace
+    >>> pair = ShiftedPair(noise=DiscreteLaplace(scale=10), shift=1)
+    >>> pair.delta(Fraction(0)).str(10, radius=False)
+    '0.04995837496'
+    """
+
+    strict: ClassVar[bool] = False
+    r"""Whether the masses decrease strictly from 0, so that only -d/2 may have a loss of 0."""
+
+    noise: Noise
+    shift: int
+
+    @property
+    def sign(self) -> int:
+        r"""The sign s of the pair of sX."""
+        return 1
+
+    def loss(self, m: int) -> Loss:
+        r"""The loss log p(m)/p(m+d); infinite beyond either end of the support."""
+        here, there = self.noise.pmf_ball(m), self.noise.pmf_ball(m + self.shift)
+        if here == 0 or there == 0:
+            # m determines the end, as the union of the two supports is symmetric around -d/2.
+            return arb("inf") if 2 * m > -self.shift else arb("-inf")
+        return (here / there).log()
+
+    def lowest(self) -> float:
+        r"""A lower bound on the m of every optimal test: L(m) = -L(-d-m) <= 0 for 2m <= -d."""
+        return -(self.shift // 2)
+
+    def near(self, epsilon: Fraction) -> int:
+        r"""The start of the search for the first loss above epsilon: any value is valid."""
+        del epsilon
+        return -(self.shift // 2)
+
+    def even(self, m: int) -> bool:
+        r"""Whether L(m) is known to be exactly 0, which balls cannot decide."""
+        del m
+        return False
+
+    def ray(self, epsilon: Fraction) -> Cell | None:
+        r"""The first m with L above epsilon; a range if balls cannot separate L from epsilon."""
+        if self.strict and epsilon == 0:
+            return (-self.shift // 2 + 1,) * 2
+        if epsilon >= largest_known(self).upper:
+            return None
+        level, start = ball(epsilon), self.lowest()
+
+        def exceeds(m: int) -> bool:
+            loss = as_ball(self.loss(m))
+            if loss.is_nan() and m > _FAR:
+                raise PrecisionExhausted("the masses are too small for an enclosure")
+            return m >= start and bool(loss > level)
+
+        try:
+            last = least(exceeds, math.floor(max(self.near(epsilon), start)))
+        except PrecisionExhausted:
+            raise NotDerived(
+                f"whether a loss of {self.noise!r} exceeds {epsilon}",
+                "its largest loss is unknown: use a smaller epsilon, or add a pair for this law",
+            ) from None
+        first = last
+        while first > start and last - first < _WIDEST:
+            if as_ball(self.loss(first - 1)) <= level or (epsilon == 0 and self.even(first - 1)):
+                break
+            first -= 1
+        return first, last
+
+    def tails(self, m: int) -> tuple[arb, arb]:
+        r"""A(m) - B(m) and B(m), for the tails A(m) = P(sX >= m) and B(m) = P(sX >= m+d)."""
+        rest = self._above(m + self.shift)
+        if self.shift > _SUMMED:
+            return self._above(m) - rest, rest
+        masses = (self.noise.pmf_ball(self.sign * (m + j)) for j in range(self.shift))
+        return sum(masses, arb(0)), rest
+
+    def _above(self, m: int) -> arb:
+        return self.noise.sf_ball(m - 1) if self.sign > 0 else self.noise.cdf_ball(-m)
+
+    def below(self, m: int) -> arb:
+        r"""The mass P(sX < m)."""
+        return self.noise.cdf_ball(m - 1) if self.sign > 0 else self.noise.sf_ball(-m)
+
+    def largest_loss(self) -> Enclosure:
+        r"""Always raises :class:`NotDerived`: the mass function alone does not determine it."""
+        raise NotDerived(f"the largest loss of {self.noise!r}", "use epsilon(delta) with delta > 0")
+
+    def offsets(self) -> Offsets:
+        r"""The masses p(sm) and p(s(m+d))."""
+        return Offsets(noise=self.noise, there=self.sign * self.shift, sign=self.sign)

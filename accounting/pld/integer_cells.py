@@ -18,12 +18,20 @@ from typing import Final
 import numpy as np
 from flint import arb, ctx
 
-from accounting.pairs.ball_arithmetic import as_ball
+from accounting.pairs.enclose_curve import as_ball
 from accounting.pairs.finite import FinitePair
 from accounting.pairs.pair import Pair, largest_known
-from accounting.pld.cell_table import FixedTable, LossTable, Sketch, sketch_of
 from accounting.pld.discretised_pld import Floats
-from accounting.pld.pessimistic_discretisation import Approximate, Cells, Integers, Ratios
+from accounting.pld.pessimistic_discretisation import (
+    Approximate,
+    Cells,
+    FixedTable,
+    Integers,
+    LossTable,
+    Ratios,
+    Sketch,
+    sketch_of,
+)
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.noise import FLOAT_ERROR, Noise
 from dpcore.numbers.enclosure import Enclosure, ball, nearest, precision
@@ -67,15 +75,15 @@ _MOST_LOSS: Final = 680
 class IntegerPair(LossTable):
     r"""The outputs of ``pair`` as cells: single integers until masses decrease by ``outside`` nats.
 
-    >>> from accounting.law_pairs.skellam import SkellamPair
-    >>> from accounting.pld.cell_table import Focus
+    >>> from accounting.law_pairs.skellam_and_polya import SkellamPair
+    >>> from accounting.pld.pessimistic_discretisation import Focus
     >>> from dpcore.laws.skellam import Skellam
     >>> table = IntegerPair(pair=SkellamPair(noise=Skellam(variance=16), shift=1))
     >>> cells = table.cells(table.edges(Focus(1.0), 100))
     >>> bool(abs(cells.p.value.sum() - 1) < 1e-12), table.fixed
     (True, True)
 
-    Raises :class:`NotDerived` for a pair without :meth:`Pair.coordinates`.
+    Raises :class:`NotDerived` for a pair without :meth:`Pair.offsets`.
     """
 
     pair: Pair
@@ -95,7 +103,6 @@ class IntegerPair(LossTable):
 
     @property
     def outputs(self) -> float:
-        r"""The number of integers in the window if each is a cell."""
         return self._window.last - self._window.first if self.fixed else math.inf
 
     @property
@@ -103,7 +110,6 @@ class IntegerPair(LossTable):
         return _window(self.pair, self.outside)
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss of the pair; [0, infinity] if the pair does not provide it."""
         return largest_known(self.pair)
 
     @property
@@ -113,12 +119,10 @@ class IntegerPair(LossTable):
             return len(self._window.unbounded())
 
     def sketch(self) -> Sketch:
-        r"""A sketch of every cell, or of some points and the masses between them."""
         return _sketch(self._window)
 
     @property
     def slow(self) -> bool:
-        r"""Whether cells are ranges whose masses are differences of tails."""
         return not self._window.listed
 
     def allowed(self, edges: Floats) -> Floats:
@@ -205,7 +209,7 @@ class _Window:
 
 def _tails(pair: Pair, m: int, *, right: bool) -> tuple[arb, arb]:
     # (P, Q) of the set {m, m + 1, ...} if `right`, otherwise of {..., m - 1}.
-    at = pair.coordinates()
+    at = pair.offsets()
     found = []
     for offset in (at.here, at.there):
         # {k >= m} is {X >= m + offset}, and {X <= offset - m} if the sign is -1.
@@ -241,7 +245,7 @@ def _window(pair: Pair, outside: int) -> _Window:
 
 def _reach(pair: Pair, nats: float) -> tuple[int, int]:
     # The range where the masses are above e^-nats: a proposal, since the tails are bounded anyway.
-    at = pair.coordinates()
+    at = pair.offsets()
     mean = at.noise.mean
     center = round(mean if isinstance(mean, Fraction) else Fraction(mean.lower))
     above = _fallen(at.noise, center, 1, nats)
@@ -255,7 +259,7 @@ def _within_reach(pair: Pair, bend: int, nats: float) -> bool:
     # A bend to infinite loss, in a tail of mass below all floats, is left to that tail.
     if as_ball(pair.loss(bend + 1)) != arb("inf"):
         return True
-    at = pair.coordinates()
+    at = pair.offsets()
     values = (at.sign * m + offset for m in (bend, bend + 1) for offset in (at.here, at.there))
     return any(_log_mass(at.noise, value) > -nats - _BEYOND_NATS for value in values)
 
@@ -303,7 +307,7 @@ def _in_floats(pair: Pair, first: int, last: int) -> bool:
 
 @lru_cache(maxsize=32)
 def _masses(pair: Pair, first: int, last: int) -> tuple[Floats, Floats]:
-    at, m = pair.coordinates(), np.arange(first, last)
+    at, m = pair.offsets(), np.arange(first, last)
     if first == last:
         return np.empty(0), np.empty(0)
     places = at.sign * m + at.here, at.sign * m + at.there
@@ -441,7 +445,7 @@ def _ranges(window: _Window, edges: tuple[int, ...]) -> Cells:
 
 def _range_masses(pair: Pair, edges: tuple[int, ...]) -> list[tuple[arb, arb]]:
     # Differences of the smaller of the two tails, approximately, so that little cancels.
-    at = pair.coordinates()
+    at = pair.offsets()
     mean = at.noise.mean
     middle = at.sign * (round(mean if isinstance(mean, Fraction) else mean.lower) - at.here)
     center = bisect_left(edges, middle)

@@ -19,10 +19,9 @@ import numpy as np
 from flint import arb, ctx
 
 from accounting.pairs.enclose_curve import largest, moved
-from accounting.pld.cell_table import LossTable, Sketch
 from accounting.pld.discretised_pld import Floats
 from accounting.pld.noise_density import FLOOR, MOST_EXPONENT, Density, NormalDensity
-from accounting.pld.pessimistic_discretisation import Approximate, Cells, Ratios
+from accounting.pld.pessimistic_discretisation import Approximate, Cells, LossTable, Ratios, Sketch
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.arrays import EXP_NEG_ERROR, exp_neg
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
@@ -108,7 +107,6 @@ class RealPair(LossTable):
 
     @property
     def infinite_ends(self) -> int:
-        r"""The number of ends of the real line at which the loss is infinite."""
         return sum(self._loss_at_end(right=right).upper == math.inf for right in (False, True))
 
     def _hidden_at(self, *, right: bool) -> bool:
@@ -119,7 +117,6 @@ class RealPair(LossTable):
         return self.rises is right
 
     def cut(self, spare: float) -> RealPair:
-        r"""The same pair with a tail of P-mass ``spare`` as one cell."""
         return replace(self, spare=spare)
 
     def infinite(self, *, above: bool) -> float:
@@ -251,7 +248,6 @@ class RealPair(LossTable):
         return _log_mixture(self.density, self.p, x) - _log_mixture(self.density, self.q, x)
 
     def sketch(self) -> Sketch:
-        r"""Points, their losses, and the logarithms of their P-masses, including the tails."""
         return _sketch(self)
 
     def allowed(self, edges: Floats) -> Floats:
@@ -338,7 +334,7 @@ class RealPair(LossTable):
 
 
 Kinds: TypeAlias = tuple[tuple[Fraction, RealPair], ...]
-r"""(probability, pair) of each possible round, like :data:`accounting.pld.cell_table.Tables`."""
+r"""(probability, pair) of each possible round."""
 
 
 def _falling(tail: Callable[[arb], arb], x: arb) -> arb:

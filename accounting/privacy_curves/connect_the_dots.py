@@ -23,14 +23,21 @@ import numpy as np
 from flint import arb
 
 from accounting.errors import NotDerived
-from accounting.law_pairs.polya import RevealingPair
 from accounting.law_pairs.registry import Coordinates
+from accounting.law_pairs.skellam_and_polya import RevealingPair
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.numerical_composition.few_outcomes import Enumeration
-from accounting.pld.cell_table import FixedTable, Focus, LossTable
 from accounting.pld.discretised_pld import Listing, thinned
 from accounting.pld.integer_cells import table_of
-from accounting.pld.pessimistic_discretisation import Approximate, Cells, Ratios, listed_above
+from accounting.pld.pessimistic_discretisation import (
+    Approximate,
+    Cells,
+    FixedTable,
+    Focus,
+    LossTable,
+    Ratios,
+    listed_above,
+)
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision
 
@@ -169,8 +176,8 @@ def dominating(products: tuple[Coordinates, ...], most: int = _MOST) -> ConnectT
     r"""A pair that dominates all ``products`` at every epsilon, for rounds chosen among them.
 
     The dots of a product are at its losses, where its curve bends, so little is lost. There are
-    about ``most`` dots, up to the loss beyond which a P-mass of 2^-160 remains; its loss counts as
-    infinite.
+    about ``most`` dots, up to the loss beyond which a P-mass of 2^-160 remains; this mass counts as
+    infinite loss.
 
     >>> from accounting.law_pairs.discrete_laplace import DiscreteLaplace, LaplacePair
     >>> response = dominating((((LaplacePair(noise=DiscreteLaplace(scale=1), shift=1), 1),),))

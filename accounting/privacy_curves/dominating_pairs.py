@@ -1,34 +1,80 @@
-r"""The dominating pairs of one round of a guarantee.
+r"""The dominating pairs of one round of a guarantee, and the total loss of a list of pairs.
 
 A guarantee whose neighbours have one worst pair composes exactly: its pair, k times. If several
 pairs compete (both directions of an asymmetric noise, several shifts of an l2 sensitivity), each
 round may have any of them, depending on earlier rounds: then one pair that dominates all of them
 (:mod:`accounting.privacy_curves.connect_the_dots`) bounds the total from above, and lists that
 repeat one of them bound it from below. If the datasets determine the direction (subsampling: which
-dataset has the added unit), it is the same in every round. Proofs: docs/proofs/composition.md.
+dataset has the added unit), it is the same in every round.
+
+The total is a sum of independent losses L_i with k_i copies each (:class:`ComposedLoss`). For one
+release it is the loss of its pair. For one Gaussian law, discrete or not, with the same shift in
+every round, the sum of the noise is one law. Otherwise the outcomes are enumerated if there are
+few, or a contour integral with one small additional Gaussian is used
+(:mod:`accounting.numerical_composition.contour_integral`), of listings in the requested direction.
+An (epsilon, delta) claim has an infinite loss with probability delta (``lost``). Proofs:
+docs/proofs/composition.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
+
+from flint import arb
 
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
-from accounting.law_pairs.registry import directions, pair_of, shifts_of
+from accounting.law_pairs.discrete_gaussian import NEARLY_REAL, GaussianPair, GaussianSumPair
+from accounting.law_pairs.registry import Shift, directions, pair_of, shifts_of
+from accounting.law_pairs.skellam_and_polya import RevealingPair
 from accounting.numerical_composition.cell_refinement import TabledLoss
-from accounting.pairs.pair import Pair
-from accounting.pairs.shift import Shift
-from accounting.pld.cell_table import LossTable, Tables
-from accounting.privacy_curves.choose_composition_method import ComposedLoss, Law
-from accounting.privacy_curves.connect_the_dots import dominating
+from accounting.numerical_composition.contour_integral import ContourIntegral
+from accounting.numerical_composition.factor import LossPart
+from accounting.numerical_composition.few_large_losses import FewLargeLosses
+from accounting.numerical_composition.few_outcomes import MANY_OUTCOMES, MOST_OUTCOMES, Enumeration
+from accounting.numerical_composition.gaussian_factor import LEAST_VARIANCE, GaussianPart
+from accounting.pairs.enclose_curve import (
+    MOST_BITS,
+    better,
+    narrowed,
+)
+from accounting.pairs.pair import ClosedPair, Pair, largest_known
+from accounting.pld.integer_cells import table_of
+from accounting.pld.noise_density import NormalDensity, NormalLoss
+from accounting.pld.pessimistic_discretisation import LossTable, Tables
+from accounting.pld.real_cells import RealPair
+from accounting.privacy_curves.connect_the_dots import dominating, revealing_or_nothing
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise
-from dpcore.numbers.enclosure import Enclosure, End
+from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
+
+_HIDDEN_BITS: Final = 128
+_MOST_EXACT: Final = 1 << 20
+_FEWEST_BITS: Final = 64
+_WIDE: Final = 4  # an integral may be this much wider than requested before outcomes are enumerated
+
+_MUCH: Final = 30  # a width less than this factor larger than the requested one is not tried
+_ROUGHER: Final = tuple(Fraction(1, each) for each in (2, 100, 10**4, 10**6, 10**8, 10**10))
+
+_FEW_ROUNDS: Final = 16
+_MOST_MERGED: Final = 4096  # rounds
+_ROUGH: Final = Fraction(1, 10**4)
+_NARROW: Final = 10**4
+_UNSEEN: Final = 1e-30  # outcomes of less mass are not enumerated
+
+_Counted = TypeVar("_Counted")
+
+_Engine: TypeAlias = "Enumeration | ContourIntegral | FewLargeLosses"
+
+Law: TypeAlias = Pair | NormalLoss | LossPart
+"""An independent part of a round: a pair of laws, or a loss that bounds it from one side."""
 
 _MOST_SIGNS: Final = 16
 _ROOT: Final = 1e-9
@@ -37,6 +83,277 @@ _MAXIMA: Final = "one pair that dominates every possible pair (Doroshenko et al.
 
 Laws: TypeAlias = tuple[tuple[Law, int], ...]
 """The independent laws of one round, with their counts."""
+
+
+def loss_of(law: Law, *, above: bool, closed: bool = False) -> LossPart:
+    r"""The loss of a law as a factor of a contour integral, bounded from one side.
+
+    It is exact if ``closed`` and a closed form exists.
+    """
+    table: LossTable
+    match law:
+        case GaussianPair(noise=noise) if closed and float(noise.sigma_squared) >= LEAST_VARIANCE:
+            return GaussianPart(variance=noise.sigma_squared, shift=law.shift)
+        case NormalLoss():
+            table = RealPair.sampled(NormalDensity(1 / law.variance), Fraction(1))
+        case RevealingPair():
+            table = revealing_or_nothing(law, above=above)
+        case Pair():
+            table = table_of(law)
+        case _:
+            return law
+    return TabledLoss.of(table, above=above)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComposedLoss:
+    r"""``parts`` are laws with counts >= 1, ``lost`` are pairs (delta_i, count) of claims.
+
+    With listings, the total is an upper bound if ``above``, otherwise a lower bound.
+
+    >>> from accounting.law_pairs.discrete_laplace import LaplacePair
+    >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
+    >>> part = LaplacePair(noise=DiscreteLaplace(scale=20), shift=1)
+    >>> ComposedLoss(parts=((part, 100),)).epsilon(Fraction(1, 10**6))
+    Enclosure([2.20753270..., 2.20753270...])
+    """
+
+    parts: tuple[tuple[Law, int], ...]
+    lost: tuple[tuple[Fraction, int], ...] = ()
+    above: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        parts: Iterable[tuple[Law, int]],
+        lost: Iterable[tuple[Fraction, int]] = (),
+        *,
+        above: bool = True,
+    ) -> ComposedLoss:
+        r"""Merge equal laws and add their counts."""
+        return cls(parts=_merged(parts), lost=_merged(lost), above=above)
+
+    @property
+    def exact(self) -> bool:
+        r"""Whether the bounds are computed without discretising the privacy loss."""
+        engine = self._engine()
+        if not isinstance(engine, ContourIntegral):
+            return True
+        return all(part.above is None for part, _ in engine.parts)
+
+    @property
+    def method(self) -> str:
+        r"""The name of the engine: "direct" or "contour"."""
+        return "contour" if isinstance(self._engine(), ContourIntegral) else "direct"
+
+    def delta(self, epsilon: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
+        r"""The least delta at ``epsilon`` >= 0, to about this relative width."""
+        found = self._delta_of_finite(epsilon, relative)
+        if not self.lost:
+            return found
+        # h + (1 - h) delta', which increases in both.
+        hidden = narrow(self._hidden, _HIDDEN_BITS) if self._known() else Enclosure.exactly(1)
+        low, high = (
+            share + (1 - share) * end
+            for share, end in ((hidden.lower, found.lower), (hidden.upper, found.upper))
+        )
+        return Enclosure(low, min(high, 1))
+
+    def epsilon(self, delta: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
+        r"""The least epsilon at ``delta`` in [0, 1], to about this relative width."""
+        if delta >= 1:
+            return Enclosure.exactly(0)
+        if not self.lost:
+            return self._epsilon_of_finite(delta, relative)
+        share = self._share(delta) if self._known() else Enclosure.exactly(-1)
+        if share.upper < 0:
+            return Enclosure.infinite()
+        # epsilon decreases in the remaining share of delta.
+        low = self._epsilon_of_finite(Fraction(share.upper), relative).lower
+        if share.lower < 0:
+            return Enclosure(low, math.inf)
+        return Enclosure(low, self._epsilon_of_finite(Fraction(share.lower), relative).upper)
+
+    def _delta_of_finite(self, epsilon: Fraction, relative: Fraction) -> Enclosure:
+        if epsilon >= self.largest().upper:
+            return Enclosure.exactly(0)
+        match self._engine():
+            case None:
+                return Enclosure.exactly(0)
+            case ContourIntegral() as line:
+                return self._composed(
+                    lambda each, width: each.delta(epsilon, width),
+                    line,
+                    relative,
+                    lambda best: (float(epsilon), float(best.upper)),
+                )
+            case NormalLoss() as normal:
+                return normal.delta(epsilon, _bits(relative))
+            case pair:
+                try:
+                    return pair.enclose_delta(epsilon, _bits(relative))
+                except NotDerived:
+                    # The pair does not determine losses this far in the tail, so a listing bounds
+                    # delta, on one side only.
+                    found = self._line().delta(epsilon, relative)
+                    if self.above:
+                        return Enclosure(Fraction(0), found.upper)
+                    return Enclosure(found.lower, Fraction(1))
+
+    def _epsilon_of_finite(self, delta: Fraction, relative: Fraction) -> Enclosure:
+        if delta == 0:
+            return self.largest()
+        match self._engine():
+            case None:
+                return Enclosure.exactly(0)
+            case ContourIntegral() as line:
+                found = self._composed(
+                    lambda each, width: each.epsilon(delta, width),
+                    line,
+                    relative,
+                    lambda best: (float(best.upper), float(delta)),
+                )
+                largest = self.largest().upper
+                return Enclosure(min(found.lower, largest), min(found.upper, largest))
+            case NormalLoss() as normal:
+                return normal.epsilon(delta, _bits(relative))
+            case pair:
+                found = pair.enclose_epsilon(delta, _bits(relative))
+                return Enclosure(found.lower, min(found.upper, self.largest().upper))
+
+    def _composed(
+        self,
+        ask: Callable[[_Engine, Fraction], Enclosure | None],
+        line: ContourIntegral,
+        relative: Fraction,
+        point: Callable[[Enclosure], tuple[float, float]],
+    ) -> Enclosure:
+        # Few outcomes are enumerated immediately, more of them if the integral is too wide. Merged
+        # outcomes show where rounds with rare large losses are to be divided. Slow engines are
+        # tried only if the bounds are rough.
+        few, many = (Enumeration(parts=line.parts, most=k) for k in (MOST_OUTCOMES, MANY_OUTCOMES))
+        first = replace(line, patient=len(line.parts) > 1)
+        merged, wide = (replace(each, coarse=True) for each in (few, many))
+        engines: list[_Engine] = [few, first]
+        best, located = Enclosure(Fraction(0), math.inf), engines[1]
+        for engine in engines:
+            slow = engine is line or engine is wide
+            found = None if slow and _width(best) <= _ROUGH else ask(engine, relative)
+            best = best if found is None else better(best, found, line.side, relative)
+            if best.lower == math.inf or _width(best) <= _WIDE * relative:
+                return best
+            if engine is first and _listed(line):
+                engines.append(located := merged)
+            if engine is located:
+                divided = FewLargeLosses.of(line, *point(best))
+                engines += [many, *([] if divided is None else [divided])]
+                engines += [wide] if located is merged else []
+                engines += [] if divided is None else [line]
+        for rough in _ROUGHER:
+            # An integral of a larger requested width may still be narrower.
+            found = ask(line, rough) if _MUCH * relative < rough < _width(best) else None
+            if found is not None:
+                before, best = best, better(best, found, line.side, relative)
+                if best == before:
+                    break
+        return best
+
+    def tradeoff(self, alpha: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
+        r"""The least type II error of a test with type I error ``alpha``.
+
+        Raises :class:`NotDerived` if there are too many outcomes to list.
+        """
+        engine = self._engine()
+        if isinstance(engine, ClosedPair):
+            return narrowed(partial(engine.tradeoff, alpha), _bits(relative))
+        ends = []
+        for above in (True, False):
+            parts = tuple((loss_of(law, above=above), count) for law, count in self.parts)
+            named = Enumeration(parts=parts, most=MANY_OUTCOMES).listing(_UNSEEN)
+            if named is None:
+                reason = "they have too many outcomes: use delta(epsilon)"
+                raise NotDerived(f"the tests of {self!r}", reason)
+            ends.append(Fraction(named.tradeoff(alpha)[0 if above else 1]))
+        return Enclosure(*ends)
+
+    def largest(self) -> Enclosure:
+        r"""The largest total loss: the sum of the largest losses, possibly infinite."""
+        low: End = Fraction(0)
+        high: End = Fraction(0)
+        for law, count in self.parts:
+            found = largest_known(law)
+            low, high = low + count * found.lower, high + count * found.upper
+        return Enclosure(low, high)
+
+    def _known(self) -> bool:
+        return all(delta < 1 for delta, _ in self.lost)
+
+    def _hidden(self) -> arb:
+        # h = 1 - prod (1 - d)^k, without cancellation.
+        return -self._log_kept().expm1()
+
+    def _log_kept(self) -> arb:
+        return sum((count * (-ball(delta)).log1p() for delta, count in self.lost), arb(0))
+
+    def _share(self, delta: Fraction) -> Enclosure:
+        # (delta - h)/(1 - h), the remaining share of delta. Whether it is 0 is decided exactly.
+        bits = sum(count * (1 - d).denominator.bit_length() for d, count in self.lost)
+        if bits <= _MOST_EXACT and 1 - delta == math.prod((1 - d) ** k for d, k in self.lost):
+            return Enclosure.exactly(0)
+        return narrow(lambda: -((-ball(delta)).log1p() - self._log_kept()).expm1(), _HIDDEN_BITS)
+
+    def _engine(self) -> ClosedPair | NormalLoss | ContourIntegral | None:
+        match self.parts:
+            case ():
+                return None
+            case ((ClosedPair() as pair, 1),):
+                return pair
+            case ((GaussianPair(noise=noise, shift=step), count),) if (
+                noise.sigma_squared >= NEARLY_REAL
+            ):
+                # The loss of the sum of all outputs is the total loss of all rounds.
+                whole = DiscreteGaussianSum(count=count, sigma_squared=noise.sigma_squared)
+                return GaussianSumPair(noise=whole, shift=count * step)
+        normal = [count * law.variance for law, count in self.parts if isinstance(law, NormalLoss)]
+        if len(normal) == len(self.parts):
+            return NormalLoss(variance=sum(normal, Fraction(0)))
+        return self._line()
+
+    def _line(self) -> ContourIntegral:
+        # A few narrow Gaussians have few outcomes.
+        few = sum(count for _, count in self.parts) <= _FEW_ROUNDS and all(
+            law.noise.sigma_squared <= _NARROW
+            for law, _ in self.parts
+            if isinstance(law, GaussianPair)
+        )
+        losses = (loss_of(law, above=self.above, closed=not few) for law, _ in self.parts)
+        counts = (count for _, count in self.parts)
+        return ContourIntegral(parts=tuple(zip(losses, counts, strict=True)))
+
+
+def _listed(line: ContourIntegral) -> bool:
+    # Whether merging the outcomes of these rounds takes at most seconds.
+    short = sum(count for _, count in line.parts) <= _MOST_MERGED
+    return short and all(law.few_atoms(_UNSEEN) is not None for law, _ in line.parts)
+
+
+def _merged(parts: Iterable[tuple[_Counted, int]]) -> tuple[tuple[_Counted, int], ...]:
+    counts: dict[_Counted, int] = {}
+    for law, count in parts:
+        counts[law] = counts.get(law, 0) + count
+    # The order of the parts is canonical, so that a total has the same digits for any input order.
+    return tuple(sorted(counts.items(), key=repr))
+
+
+def _width(found: Enclosure) -> End:
+    # Relative to the upper end.
+    return found.width / found.upper if 0 < found.upper < math.inf else found.width
+
+
+def _bits(relative: Fraction) -> int:
+    # A width of 2^-bits or less is within `relative`; pairs are computed at least to float width.
+    ratio = relative.denominator // relative.numerator
+    return min(max(ratio.bit_length() + 1, _FEWEST_BITS), MOST_BITS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import order_above_one
 from accounting.matrix.participation import Participation, SquaredSensitivity, squared_sensitivity
 from accounting.matrix.strategy import Strategy
-from accounting.pld.real_gaussian_loss import NormalLoss
+from accounting.pld.noise_density import NormalLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs
 from accounting.privacy_curves.release_curve import ByOrder, OneRelease
 from dpcore.errors import InvalidParameter
@@ -125,7 +125,6 @@ class _OneMatrix(OneRelease):
         return self.mechanism.scope
 
     def to_json(self) -> dict[str, Any]:
-        r"""The mechanism as JSON, with numbers as text."""
         return {"claim": "matrix", **self.mechanism.to_json()}
 
 
@@ -160,7 +159,6 @@ class MatrixCurve(_OneMatrix):
         return Enclosure(*(loss.renyi(at) for loss in self.losses()))
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""The zCDP parameter D^2/2 sigma^2."""
         del relative
         return self._both(Enclosure(*(loss.variance / 2 for loss in self.losses())))
 
@@ -179,7 +177,6 @@ class MatrixOrders(ByOrder, _OneMatrix):
     )
 
     def most_renyi(self, order: Fraction) -> End:
-        r"""The bound alpha D^2/2 sigma^2 on D_alpha."""
         return order * self.mechanism.variances[1] / 2
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:

@@ -17,11 +17,9 @@ from accounting.descriptions.real_noise import Gaussian, Laplace, RealNoise
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import order_above_one, probability
-from accounting.pairs.enclose_curve import narrowed, within
-from accounting.pairs.renyi_supremum import supremum_over_orders
-from accounting.pld.noise_density import Density, LaplaceDensity, NormalDensity
+from accounting.pairs.enclose_curve import narrowed, supremum_over_orders, within
+from accounting.pld.noise_density import Density, LaplaceDensity, NormalDensity, NormalLoss
 from accounting.pld.real_cells import RealPair
-from accounting.pld.real_gaussian_loss import NormalLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs
 from accounting.privacy_curves.release_curve import OneRelease
 from dpcore.errors import InvalidParameter

@@ -25,11 +25,14 @@ from accounting.guarantees.guarantee import Guarantee, order_above_one, probabil
 from accounting.guarantees.renyi_to_epsilon import approx_from_renyi, delta_from_renyi
 from accounting.guarantees.stated_guarantees import Pure, ZCdp
 from accounting.law_pairs.registry import Coordinates, candidates, worst
-from accounting.pairs.ball_arithmetic import as_ball
-from accounting.pairs.enclose_curve import MOST_BITS, largest, narrowed, within
+from accounting.pairs.enclose_curve import MOST_BITS, as_ball, largest, narrowed, within
 from accounting.pairs.pair import Loss, Pair
-from accounting.privacy_curves.choose_composition_method import ComposedLoss
-from accounting.privacy_curves.dominating_pairs import DominatingPairs, of_noise, over_totals
+from accounting.privacy_curves.dominating_pairs import (
+    ComposedLoss,
+    DominatingPairs,
+    of_noise,
+    over_totals,
+)
 from dpcore.mechanism import InScope, Mechanism, Relation, Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End

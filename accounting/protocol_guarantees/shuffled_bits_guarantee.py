@@ -22,8 +22,12 @@ from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import Guarantee, order_above_one, probability
 from accounting.law_pairs.registry import pair_of
-from accounting.privacy_curves.choose_composition_method import ComposedLoss
-from accounting.privacy_curves.dominating_pairs import DominatingPairs, Laws, over_totals
+from accounting.privacy_curves.dominating_pairs import (
+    ComposedLoss,
+    DominatingPairs,
+    Laws,
+    over_totals,
+)
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.poisson_and_binomial import Binomial

@@ -27,7 +27,7 @@ import numpy as np
 
 from accounting.errors import NotDerived
 from accounting.guarantees.renyi_to_epsilon import rho_within
-from accounting.pairs.shift import heaviest
+from accounting.law_pairs.registry import heaviest
 from accounting.queries.table import Table, TableScope
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv, ndtri
 
-from accounting.pld.real_gaussian_loss import NormalLoss
+from accounting.pld.noise_density import NormalLoss
 from audit.claims.verdicts import level
 from audit.outputs.reading import Integers, read, read_worlds
 from audit.statistical_tests.event import Floats

@@ -13,8 +13,7 @@ from scipy.integrate import quad
 
 from accounting import compose
 from accounting.pld import allocation_loss
-from accounting.pld.allocation_loss import Side, allocated
-from accounting.pld.allocation_renyi import renyi_of_allocation
+from accounting.pld.allocation_loss import Side, allocated, renyi_of_allocation
 from accounting.pld.noise_density import NormalDensity
 from dpcore.mechanism import Sensitivity
 from tests.day_and_nightly import by_day
@@ -61,12 +60,11 @@ def test_orders_of_both_directions(sigma: str, rounds: int) -> None:
 
 def test_the_direction_of_a_removed_unit_can_be_the_worse_one() -> None:
     r"""Wide noise and small orders: the direction without the unit is slightly larger."""
-    from accounting.pld import allocation_renyi as by_orders
     from dpcore.numbers.enclosure import precision
 
     with precision(128):
-        there = float(by_orders._rising(Fraction(16), 1000, 4).log())
-        gone = float(by_orders._falling(Fraction(16), 1000, 3).log())
+        there = float(allocation_loss._rising(Fraction(16), 1000, 4).log())
+        gone = float(allocation_loss._falling(Fraction(16), 1000, 3).log())
     assert gone == pytest.approx(there, rel=1e-3)
     found = float(renyi_of_allocation(Fraction(16), 1000, 4)) * 3
     assert found == pytest.approx(max(there, gone), rel=1e-9)

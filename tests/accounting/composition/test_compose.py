@@ -23,8 +23,8 @@ from accounting import (
 from accounting.composition.compose import Composition
 from accounting.composition.guarantee_from_json import guarantee_from_json
 from accounting.guarantees.stated_guarantees import BoundedRange
-from accounting.law_pairs import bounded_range
 from accounting.ledger.charge_request import for_user
+from accounting.pairs import finite
 from dpcore import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -251,7 +251,7 @@ def covers(listed: Any, length: float) -> bool:
 
 @pytest.mark.parametrize("length", [0.5, 1.0, 4.0])
 def test_the_curve_of_bounded_range_covers_every_choice_and_mutants_do_not(length: float) -> None:
-    listed = bounded_range._listed
+    listed = finite._of_chords
     assert covers(listed, length)
     for old, new in (
         ("expm1() ** 2", "expm1() ** 3"),

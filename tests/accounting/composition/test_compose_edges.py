@@ -33,8 +33,8 @@ from accounting.law_pairs.registry import pair_of
 from accounting.ledger.charge_request import for_user
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.numerical_composition.contour_integral import ContourIntegral
-from accounting.pld.cell_table import Focus
 from accounting.pld.integer_cells import IntegerPair
+from accounting.pld.pessimistic_discretisation import Focus
 from accounting.published_bounds import real_gaussian_delta
 from dpcore import (
     Binomial,
@@ -54,6 +54,7 @@ from dpcore.continual import TreeSum
 from dpcore.laws.poisson_and_binomial import Poisson as PoissonNoise
 from dpcore.local import RandomisedResponse
 from dpcore.selection import NoisyMax
+from tests.day_and_nightly import by_day
 from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import (
     binomial,
@@ -319,7 +320,8 @@ def test_a_narrower_request_gives_no_wider_bounds() -> None:
     assert ends(mixed.delta(5, "1e-6")).lower > ends(mixed.delta(5, "1/2")).lower > 0.99
 
 
-@pytest.mark.parametrize("width", ["1/2", "1e-6"])
+@by_day(1)
+@pytest.mark.parametrize("width", ["1e-6", "1/2"])
 def test_a_delta_close_to_one_is_at_most_one(width: str) -> None:
     r"""The mass of losses counted as infinite is known only from above; the sum exceeded 1."""
     parts = (Gaussian(sigma=Fraction(1000, 3)), 16), (Gaussian(sigma=1000), 2000)
@@ -341,6 +343,7 @@ def test_rare_outcomes_are_not_counted_as_infinite_losses(rounds: int) -> None:
     assert max(one.lower, found.lower) <= min(one.upper, found.upper)
 
 
+@by_day(2)
 @pytest.mark.parametrize("sigma", [1000, 10000])
 @pytest.mark.parametrize("relation", list(Relation))
 def test_few_samples_of_wide_noise_have_narrow_bounds(sigma: int, relation: Relation) -> None:

@@ -32,7 +32,7 @@ from accounting.numerical_composition.few_outcomes import Enumeration
 from accounting.pld import discretised_pld
 from accounting.pld.discretised_pld import Listing
 from accounting.privacy_curves import dominating_pairs as ways
-from accounting.privacy_curves.choose_composition_method import ComposedLoss, loss_of
+from accounting.privacy_curves.dominating_pairs import ComposedLoss, loss_of
 from dpcore import (
     Binomial,
     DiscreteGaussian,
@@ -238,7 +238,7 @@ def test_a_fixed_list_agrees_with_enumeration(name: str) -> None:
 
 @seed(20)
 @settings(
-    max_examples=effort(25, 60), deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
+    max_examples=effort(15, 60), deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
 )
 @given(LISTS.filter(lambda listed: size(listed) < MOST_OUTCOMES), EPSILONS, DELTAS)
 def test_random_lists_agree_with_enumeration(
@@ -272,7 +272,7 @@ ROUGH = Fraction(1, 10**4)
 
 
 @seed(21)
-@settings(max_examples=effort(8, 40), deadline=None)
+@settings(max_examples=effort(5, 40), deadline=None)
 @given(
     st.one_of(st.tuples(st.just("laplace"), LAPLACES), st.tuples(st.just("gaussian"), GAUSSIANS)),
     EPSILONS,
@@ -313,7 +313,7 @@ PARTS = st.one_of(
 
 
 @seed(22)
-@settings(max_examples=effort(6, 30), deadline=None)
+@settings(max_examples=effort(3, 30), deadline=None)
 @given(st.lists(st.tuples(PARTS, st.integers(1, 6)), min_size=1, max_size=3))
 def test_delta_falls_in_epsilon_rises_with_rounds_and_ignores_order(
     parts: list[tuple[Any, int]],

@@ -16,16 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import NotDerived, PrivacyCurve, compose
-from accounting.law_pairs.discrete_gaussian import GaussianPair
-from accounting.law_pairs.discrete_gaussian_sum import GaussianSumPair
+from accounting.law_pairs.discrete_gaussian import GaussianPair, GaussianSumPair
 from accounting.law_pairs.discrete_laplace import LaplacePair
-from accounting.law_pairs.poisson_binomial_polya import BinomialPair, PoissonPair
-from accounting.law_pairs.polya import RevealingPair
+from accounting.law_pairs.one_sided import BinomialPair, PoissonPair
 from accounting.law_pairs.registry import candidates, pair_of
-from accounting.pairs.ball_arithmetic import as_ball
-from accounting.pairs.enclose_curve import narrowed
-from accounting.pairs.log_concave import ShiftedPair
-from accounting.pairs.monotone import Cell
+from accounting.law_pairs.skellam_and_polya import RevealingPair
+from accounting.pairs.enclose_curve import as_ball, narrowed
+from accounting.pairs.pair import Cell, ShiftedPair
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, Sensitivity, Staircase
 from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.laws.poisson_and_binomial import Binomial, Poisson
@@ -313,6 +310,7 @@ def test_a_quantity_that_cannot_be_derived_is_refused_with_the_reason(
         getattr(ours, "enclose_delta" if question == "box" else question)(*asked)
 
 
+@by_day(3)
 @pytest.mark.parametrize(
     ("noise", "variance", "shift", "delta"),
     [

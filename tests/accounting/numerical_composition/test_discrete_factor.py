@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import mpmath
@@ -16,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from accounting.numerical_composition import contour_sum, discrete_factor, nonuniform_fft
+from accounting.numerical_composition import contour_sum, discrete_factor
 from accounting.numerical_composition.complex_intervals import (
     CIRCLE,
     PRODUCT,
@@ -31,20 +30,17 @@ from accounting.numerical_composition.complex_intervals import (
 from accounting.numerical_composition.contour_sum import Window
 from accounting.numerical_composition.discrete_factor import (
     DiscreteFactor,
-    DiscreteOnGrid,
     tilted,
     turns,
 )
 from accounting.numerical_composition.factor import Grid
-from accounting.pld.cell_table import Focus
 from accounting.pld.discretised_pld import Listing
 from accounting.pld.noise_density import NormalDensity
-from accounting.pld.pessimistic_discretisation import listed_above, listed_below
+from accounting.pld.pessimistic_discretisation import Focus, listed_above, listed_below
 from accounting.pld.real_cells import RealPair
 from dpcore.numbers.enclosure import precision
 from tests.day_and_nightly import by_day
 from tests.support.accounting.brute_force import real
-from tests.support.accounting.small_laws import listed
 from tests.support.dpcore.mutants import mutated
 
 PAIR = RealPair.sampled(NormalDensity(Fraction(1)), Fraction(1, 20))
@@ -81,7 +77,7 @@ def worst(law: Listing, grid: Grid) -> float:
     r"""Return the largest error of some values, over the radius."""
     rng, found = np.random.default_rng(1), tilted(law, TILT)
     blocks = np.unique(np.concatenate(([0, 1], rng.integers(0, grid.blocks, 6))))
-    discs, places = found.on(grid).values(blocks), grid.frequencies(blocks)
+    discs, places = found.values(grid, blocks), grid.frequencies(blocks)
     errors = []
     with mp.workdps(40):
         for i in rng.integers(0, len(places), 5).tolist():
@@ -110,26 +106,27 @@ def test_values_lie_in_their_discs(grid: Grid) -> None:
 
 
 def test_error_radii_are_small() -> None:
-    discs = factor().on(GRIDS[0]).values(np.arange(20))
+    discs = factor().values(GRIDS[0], np.arange(20))
     assert discs.radii.max() < 1e-12
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "old", "new"),
+    ("name", "old", "new"),
     [
-        (discrete_factor, "turns", "np.where(negative, ~above, above)", "above"),
-        (discrete_factor, "turns", "low = low + below", "low = below"),
-        (nonuniform_fft, "_kernels", "found[_SIDE - i] * fall", "found[_SIDE - i]"),
-        (nonuniform_fft, "_kernels", "found[_SIDE - 2 + i] * rise", "found[_SIDE - 2 + i] * fall"),
-        (nonuniform_fft, "_kernel", "2 * arb.pi() ** 2", "arb.pi() ** 2"),
-        (nonuniform_fft, "_dft", "found *= _twiddles(radix, rest)", "pass"),
-        (nonuniform_fft, "summed_by_label", "within % 4 == 0", "within % 4 == 1"),
+        ("turns", "np.where(negative, ~above, above)", "above"),
+        ("turns", "low = low + below", "low = below"),
+        ("_kernels", "found[_SIDE - i] * fall", "found[_SIDE - i]"),
+        ("_kernels", "found[_SIDE - 2 + i] * rise", "found[_SIDE - 2 + i] * fall"),
+        ("_kernel", "2 * arb.pi() ** 2", "arb.pi() ** 2"),
+        ("_dft", "found *= _twiddles(radix, rest)", "pass"),
+        ("summed_by_label", "within % 4 == 0", "within % 4 == 1"),
     ],
 )
 def test_broken_values_are_detected(
-    module: ModuleType, name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+    name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, name, mutated(getattr(module, name), old, new))
+    broken = mutated(getattr(discrete_factor, name), old, new)
+    monkeypatch.setattr(discrete_factor, name, broken)
     try:
         assert any(worst(listing(), grid) > 1 for grid in GRIDS)
     except (IndexError, ValueError):
@@ -140,15 +137,15 @@ def test_broken_values_are_detected(
 def test_covers_bound_the_values_on_whole_blocks(grid: Grid) -> None:
     found = factor()
     blocks = np.unique(np.random.default_rng(3).integers(0, grid.blocks, 12))
-    bounds = found.on(grid).cover(blocks)
+    bounds = found.cover(grid, blocks)
     places = (blocks[:, None] + np.linspace(0, 1, 17)) * grid.length
     sums = np.exp(1j * places[..., None] * found.losses) @ found.weights
     assert (np.abs(sums).max(axis=1) <= bounds + 1e-9).all()
 
 
 def test_a_cover_computed_only_at_middles_is_not_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = mutated(DiscreteOnGrid.cover, "+ 0.5 * self", "+ 0.0 * self")
-    monkeypatch.setattr(DiscreteOnGrid, "cover", broken)
+    broken = mutated(DiscreteFactor.cover, "+ 0.5 * grid", "+ 0.0 * grid")
+    monkeypatch.setattr(DiscreteFactor, "cover", broken)
     with pytest.raises(AssertionError):
         test_covers_bound_the_values_on_whole_blocks(GRIDS[0])
 
@@ -174,13 +171,6 @@ def test_turns_are_exact_for_losses_of_either_sign() -> None:
             found = (mpf(int(a)) + mpf(int(b)) / mpf(2) ** 64) / mpf(2) ** 64
             apart = (found - exact) % 1
             assert min(apart, 1 - apart) < mpf(2) ** -120
-
-
-def test_the_transform_of_one_atom_is_a_pure_phase() -> None:
-    one = Listing(np.array([0.25]), np.array([1.0]), 0.0)
-    discs = tilted(one, Fraction(3)).on(GRIDS[1]).values(np.array([0, 7]))
-    exact = np.exp(0.25j * GRIDS[1].frequencies(np.array([0, 7])))
-    assert np.abs(discs.centres - exact).max() < 1e-12
 
 
 # -- floats with error bounds ----------------------------------------------------------------------
@@ -290,24 +280,3 @@ def test_the_error_of_a_product_is_needed() -> None:
             for v, c in zip(values, found.centres, strict=True)
         )
     assert UNIT < worst <= found.radii.max() <= 1.01 * PRODUCT
-
-
-def test_values_and_covers_of_atoms_are_valid() -> None:
-    law = listed(("1/2", "1/4"), ("1/3", "-2/7"), ("1/6", "5/3"))
-    tilt = Fraction(3, 2)
-    grid = Grid(step=0.3125, depth=4, blocks=3000)
-    with precision(128):
-        factor = law.factor(tilt)
-        sampled = factor.on(grid)
-    blocks = np.array([0, 1, 130, 2999])
-    values, cover = sampled.values(blocks), sampled.cover(np.arange(3000))[blocks]
-    with mpmath.workdps(40), precision(128):
-        scale = mpmath.mpf(str(factor.log_scale.exp().mid().str(40, radius=False)))
-        for at, y in enumerate(grid.frequencies(blocks).tolist()):
-            truth = sum(
-                real(mass) * mpmath.exp(real(loss) * mpmath.mpc(1.5, y)) for mass, loss in law.pairs
-            )
-            truth /= scale
-            assert abs(mpmath.mpc(complex(values.centres[at])) - truth) <= values.radii[at]
-            assert abs(truth) <= cover[at // 16]
-    assert values.radii.max() < 1e-12

@@ -21,12 +21,12 @@ from accounting.numerical_composition.few_large_losses import FewLargeLosses, Sp
 from accounting.pld.discretised_pld import Listing
 from accounting.pld.noise_density import NormalDensity
 from accounting.pld.real_cells import RealPair
+from tests.day_and_nightly import by_day
 from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import two_samples
 from tests.support.dpcore.mutants import mutated
 
 RATE, NARROW = Fraction(3, 10000), Fraction(1, 10**6)
-POINTS = ("0.01", "0.019")
 
 
 @cache
@@ -51,8 +51,8 @@ def wrong_bounds(epsilon: str, *, above: bool) -> bool:
     return False
 
 
+@pytest.mark.parametrize("epsilon", ["0.019", pytest.param("0.01", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("above", [True, False])
-@pytest.mark.parametrize("epsilon", POINTS)
 def test_two_samples_agree_with_quadrature(epsilon: str, above: bool) -> None:
     assert not wrong_bounds(epsilon, above=above)
 
@@ -98,6 +98,7 @@ WIDE = [
 ]
 
 
+@by_day(1)
 @pytest.mark.parametrize(("sigma", "rate", "rounds", "delta"), WIDE)
 def test_samples_at_a_small_rate_have_narrow_bounds(
     sigma: str, rate: str, rounds: int, delta: str, monkeypatch: pytest.MonkeyPatch
@@ -128,6 +129,7 @@ def test_a_small_delta_of_samples_has_narrow_bounds(
     assert found.width <= found.upper / 10**5
 
 
+@by_day(1)
 @pytest.mark.parametrize(("delta", "rounds"), [("1e-400", 3), ("1e-320", 3), ("1e-305", 20)])
 def test_a_delta_below_all_floats_has_bounds(delta: str, rounds: int) -> None:
     noise = Description(noise=Gaussian(sigma="1.5"), sensitivity=1, scheme=Poisson(rate="1/1000"))

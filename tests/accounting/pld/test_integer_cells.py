@@ -15,10 +15,17 @@ import accounting.pld.integer_cells as module
 from accounting import PrivacyCurve, compose
 from accounting.law_pairs.registry import pair_of
 from accounting.pairs.pair import Pair
-from accounting.pld import cell_table
-from accounting.pld.cell_table import Focus, LossTable, Sampled
+from accounting.pld import pessimistic_discretisation
 from accounting.pld.integer_cells import IntegerPair
-from accounting.pld.pessimistic_discretisation import Cells, Ratios, listed_above, listed_below
+from accounting.pld.pessimistic_discretisation import (
+    Cells,
+    Focus,
+    LossTable,
+    Ratios,
+    Sampled,
+    listed_above,
+    listed_below,
+)
 from accounting.published_bounds import real_gaussian_delta
 from dpcore.errors import PrecisionExhausted
 from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
@@ -70,14 +77,14 @@ def forget() -> None:
     for name in ("_window", "_in_floats", "_masses", "_single", "_listed", "_ranges", "_sketch"):
         getattr(module, name).cache_clear()
     module._tail.cache_clear()
-    cell_table._infinite.cache_clear()
+    pessimistic_discretisation._infinite.cache_clear()
 
 
 def cut(monkeypatch: pytest.MonkeyPatch, *, listed: bool, ranges: int = 40) -> None:
     """Use ranges of integers, by masses or by tails, in place of single integers."""
     forget()
     monkeypatch.setattr(module, "_MOST_SINGLE", 4)
-    monkeypatch.setattr(cell_table, "_RANGES", ranges)
+    monkeypatch.setattr(pessimistic_discretisation, "_RANGES", ranges)
     if not listed:
         monkeypatch.setattr(module, "_MOST_LISTED", 2)
 
@@ -129,7 +136,7 @@ def between(table: LossTable, world: World, gap: str, count: int = 40) -> bool:
         return bool(table.infinite(above=False) <= hidden <= table.infinite(above=True) + 1e-35)
 
 
-@by_day(6)
+@by_day(5)
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_cells_of_single_integers_are_exact_up_to_rounding(case: Case) -> None:
     for pair, world in directions(*case):
@@ -139,7 +146,7 @@ def test_cells_of_single_integers_are_exact_up_to_rounding(case: Case) -> None:
 
 
 @changes
-@by_day(9)
+@by_day(7)
 @pytest.mark.parametrize("listed", [True, False], ids=["masses", "tails"])
 @pytest.mark.parametrize("case", [*CASES[:2], *CASES[3:]], ids=name_of)
 def test_ranges_of_integers_enclose_the_curve(
@@ -169,7 +176,7 @@ def test_close_tilts_share_cells_if_masses_are_slow(
     assert not np.array_equal(near, far)
 
 
-@by_day(8)
+@by_day(6)
 @pytest.mark.parametrize("present", [True, False], ids=["present", "absent"])
 @pytest.mark.parametrize("rate", ["1/100", "2/3"])
 @pytest.mark.parametrize("case", [CASES[i] for i in (0, 3, 6, 7, 8)], ids=name_of)

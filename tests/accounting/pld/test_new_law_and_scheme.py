@@ -21,13 +21,12 @@ from accounting.composition.compose import compose
 from accounting.descriptions.description import Description
 from accounting.descriptions.real_noise import Gaussian
 from accounting.descriptions.sampling_schemes import Scheme
-from accounting.pld.cell_table import Tables
 from accounting.pld.discretised_pld import Floats
 from accounting.pld.noise_density import Density, NormalDensity
+from accounting.pld.pessimistic_discretisation import Tables
 from accounting.pld.real_cells import RealPair
 from accounting.pld.renyi_divergence import renyi
-from accounting.privacy_curves.choose_composition_method import ComposedLoss
-from accounting.privacy_curves.dominating_pairs import DominatingPairs
+from accounting.privacy_curves.dominating_pairs import ComposedLoss, DominatingPairs
 from dpcore.mechanism import Relation
 from dpcore.numbers.enclosure import ball
 from tests.support.accounting.bound_ends import ends

@@ -11,14 +11,13 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting.law_pairs.registry import candidates
-from accounting.pld.cell_table import Focus
 from accounting.pld.discretised_pld import Listing
 from accounting.pld.integer_cells import IntegerPair
-from accounting.pld.pessimistic_discretisation import listed_above
+from accounting.pld.pessimistic_discretisation import Focus, listed_above
 from accounting.privacy_curves import connect_the_dots as dots
 from accounting.privacy_curves.connect_the_dots import (
     ConnectTheDotsPair,
@@ -33,7 +32,7 @@ from dpcore.laws.polya import Polya, PolyaDifference
 from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort
 from tests.support.accounting.brute_force import Brute, Worlds, excess, product, real
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.refusals import refusal
@@ -76,6 +75,7 @@ def test_a_pair_through_dots_above_a_curve_dominates_it(
     assert excess(product([law, two]), x) >= excess(product([one, two]), x)
 
 
+@settings(max_examples=effort(25, 1000))
 @given(worlds(), worlds(), st.lists(places, min_size=2, max_size=12), places)
 def test_the_pair_of_the_maximum_dominates_both(
     one: World, two: World, chosen: list[Fraction], x: Fraction

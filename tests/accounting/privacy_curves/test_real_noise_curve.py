@@ -12,8 +12,8 @@ from accounting.composition.compose import Composition
 from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.numerical_composition.contour_integral import ContourIntegral
-from accounting.pld.real_gaussian_loss import NormalLoss
-from accounting.privacy_curves.choose_composition_method import ComposedLoss
+from accounting.pld.noise_density import NormalLoss
+from accounting.privacy_curves.dominating_pairs import ComposedLoss
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter

@@ -12,8 +12,7 @@ from accounting import NotDerived, PrivacyCurve, guarantee
 from accounting.convert_guarantees import as_pure
 from accounting.guarantees.stated_guarantees import PureBound
 from accounting.law_pairs.registry import pair_of
-from accounting.pairs.log_concave import ShiftedPair
-from accounting.pairs.pair import ClosedPair
+from accounting.pairs.pair import ClosedPair, ShiftedPair
 from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Noise, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.day_and_nightly import by_day
@@ -153,12 +152,8 @@ def test_a_curve_is_a_value_with_a_round_trip_repr() -> None:
     curve = PrivacyCurve(
         noise=DiscreteGaussian(sigma_squared="1/3"), sensitivity=Sensitivity(2), scope=scope
     )
-    names: dict[str, object] = {
-        "Scope": Scope,
-        "PrivacyCurve": PrivacyCurve,
-        "DiscreteGaussian": DiscreteGaussian,
-    }
-    names["Sensitivity"] = Sensitivity
+    classes = (Scope, PrivacyCurve, DiscreteGaussian, Sensitivity)
+    names: dict[str, object] = {each.__name__: each for each in classes}
     assert eval(repr(curve), names) == curve  # noqa: S307 - our own repr
     assert curve.to_json()["scope"] == {"unit": "user", "relation": "replace"}
     assert hash(curve) == hash(eval(repr(curve), names))  # noqa: S307 - as above

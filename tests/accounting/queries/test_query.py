@@ -88,7 +88,7 @@ def reached(query: Query, relation: Relation) -> tuple[int, int, int]:
 
 
 def said(sensitivity: Sensitivity) -> tuple[int, int]:
-    from accounting.pairs.shift import heaviest
+    from accounting.law_pairs.registry import heaviest
 
     steps = heaviest(sensitivity)
     return sum(s * n for s, n in steps), sum(s * s * n for s, n in steps)

@@ -1,4 +1,4 @@
-"""Tests of `accounting.pairs.shift`: the worst integer vector and its exact curve."""
+"""Tests of `accounting.law_pairs.registry`: the worst integer vector and its exact curve."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from flint import arb
 from accounting import NotDerived, PrivacyCurve
 from accounting.convert_guarantees import as_pure
 from accounting.guarantees.stated_guarantees import PureBound
-from accounting.law_pairs.registry import Coordinates, candidates, coordinates_of, worst
-from accounting.pairs.ball_arithmetic import as_ball
-from accounting.pairs.shift import Shift, heaviest, maximal
-from accounting.privacy_curves.choose_composition_method import ComposedLoss
+from accounting.law_pairs.registry import (
+    Coordinates,
+    Shift,
+    candidates,
+    coordinates_of,
+    heaviest,
+    maximal,
+    worst,
+)
+from accounting.pairs.enclose_curve import as_ball
+from accounting.privacy_curves.dominating_pairs import ComposedLoss
 from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, PolyaDifference, Sensitivity, Staircase
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.day_and_nightly import by_day
@@ -65,18 +72,8 @@ def test_the_maximal_vectors_dominate_every_vector(amount: int) -> None:
 
 
 def test_every_partition_is_found_once() -> None:
-    assert [len(maximal(Sensitivity.l1(n))) for n in range(1, 11)] == [
-        1,
-        2,
-        3,
-        5,
-        7,
-        11,
-        15,
-        22,
-        30,
-        42,
-    ]
+    partitions = [len(maximal(Sensitivity.l1(n))) for n in range(1, 11)]
+    assert partitions == [1, 2, 3, 5, 7, 11, 15, 22, 30, 42]
     # Partitions into squares (OEIS A001156).
     squares = [len(maximal(Sensitivity.l2_squared(n))) for n in range(1, 17)]
     assert squares == [1, 1, 1, 2, 2, 2, 2, 3, 4, 4, 4, 5, 6, 6, 6, 8]

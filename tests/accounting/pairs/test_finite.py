@@ -1,4 +1,4 @@
-"""Tests of `accounting.law_pairs.staircase`: losses from outputs, and optimality by an LP."""
+"""Tests of `accounting.pairs.finite`: losses from outputs, and optimality by an LP."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from scipy.optimize import linprog
 
 from accounting import NotDerived, PrivacyCurve
-from accounting.law_pairs import staircase
-from accounting.law_pairs.staircase import StaircasePair
+from accounting.pairs import finite
+from accounting.pairs.finite import StaircasePair
 from dpcore import DiscreteLaplace, Sensitivity, Staircase
 from dpcore.numbers.enclosure import narrow, precision
 from tests.support.accounting.brute_force import mass_of
@@ -45,7 +45,7 @@ MUTANTS = {
 
 @pytest.mark.parametrize("name", ["", *MUTANTS])
 def test_losses_equal_those_computed_from_outputs(name: str) -> None:
-    code = staircase._listed.__wrapped__
+    code = finite._of_steps.__wrapped__
     code = mutated(code, *MUTANTS[name]) if name else code
     seen = False
     for epsilon, sensitivity, plateau, shift in CASES:

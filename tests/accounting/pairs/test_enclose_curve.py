@@ -1,4 +1,4 @@
-"""Tests of `accounting.pairs.renyi_supremum`: closed forms against sums, a theorem."""
+"""Tests of `accounting.pairs.enclose_curve`: closed forms against sums, a theorem."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from flint import arb
 
 from accounting.law_pairs.discrete_laplace import LaplacePair
-from accounting.pairs import renyi_supremum
+from accounting.pairs import enclose_curve
+from accounting.pairs.enclose_curve import supremum_over_orders
 from accounting.pairs.pair import Pair
-from accounting.pairs.renyi_supremum import supremum_over_orders
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from tests.support.accounting.brute_force import Worlds, close
@@ -76,7 +76,7 @@ def test_a_supremum_at_an_inner_order_is_found(peak: Fraction) -> None:
 def test_a_search_that_is_stopped_early_gives_a_wide_valid_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(renyi_supremum, "_EVALUATIONS", 3)
+    monkeypatch.setattr(enclose_curve, "_EVALUATIONS", 3)
     pair = LaplacePair(noise=DiscreteLaplace(scale=10), shift=1)
     with precision(128):
         truth = Enclosure.of(pair.zcdp())
