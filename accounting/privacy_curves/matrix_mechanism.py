@@ -15,8 +15,7 @@ from typing import Any, ClassVar, Final
 from accounting.descriptions.real_noise import Gaussian
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import order_above_one
-from accounting.matrix.participation import Participation, SquaredSensitivity, squared_sensitivity
-from accounting.matrix.strategy import Strategy
+from accounting.matrix import Participation, SquaredSensitivity, Strategy, squared_sensitivity
 from accounting.pld.real_gaussian_loss import NormalLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs
 from accounting.privacy_curves.release_curve import ByOrder, OneRelease
@@ -42,7 +41,7 @@ class MatrixMechanism:
     takes part in the same rounds; under ``add-remove`` the rounds stay the same without the unit.
     Inputs may depend on earlier releases, and so may the rounds of a unit.
 
-    >>> from accounting.matrix.strategy import Banded
+    >>> from accounting.matrix import Banded
     >>> from accounting.derive_guarantee import guarantee
     >>> training = MatrixMechanism(
     ...     strategy=Banded(rounds=2052, bands=342),

@@ -21,8 +21,12 @@ from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
 from accounting.protocol_guarantees.paper_parameters import lzj_vector, paper_sum, tkms_bits
 from accounting.protocol_guarantees.pure_shuffle_guarantee import plan_pure_shuffle, purity
-from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits, least_probability
-from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox, box_of
+from accounting.protocol_guarantees.shuffled_bits_guarantee import (
+    BinomialBox,
+    box_of,
+    fewest_bits,
+    least_probability,
+)
 from accounting.published_bounds import real_gaussian_ratio
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
@@ -49,9 +53,8 @@ from dpcore.protocols.noisy_sums import (
     ShuffledPure,
     size_protocol,
 )
-from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run_protocol import Protocol
-from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
+from dpcore.protocols.shuffled_bits import BinaryShuffle, PureShuffle, VectorShuffle
 from dpcore.spec_syntax import word
 
 Instance: TypeAlias = Literal[

@@ -20,14 +20,16 @@ from accounting.protocol_guarantees.plan_protocol import Plan, protocol_guarante
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_up
 from dpcore.numbers.parameter import integer
-from dpcore.protocols.ideal_aggregation import (
+from dpcore.protocols.noisy_sums import ModularSum, ShuffledPure
+from dpcore.protocols.run_protocol import (
     Aggregation,
     IdealAggregation,
+    Protocol,
     RelaxedAggregation,
+    RunOutcome,
     Shuffler,
+    run,
 )
-from dpcore.protocols.noisy_sums import ModularSum, ShuffledPure
-from dpcore.protocols.run_protocol import Protocol, RunOutcome, run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step

@@ -26,7 +26,7 @@ import numpy as np
 from flint import arb
 
 from dpcore.analysis.laplace_sums import quick_tail
-from dpcore.continual.continual_sum import variance
+from dpcore.continual import variance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.polya_difference import PolyaDifference

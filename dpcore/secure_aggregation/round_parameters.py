@@ -25,10 +25,10 @@ from typing import Final
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, Whole, check_fields, integer, rational_in
 from dpcore.sampling.rng import Rng, permutation
-from dpcore.secure_aggregation.pseudorandom_vector import LARGEST_MODULUS
 
 SERVER: Final = ""
 ROUND_BYTES: Final = 32
+LARGEST_MODULUS: Final = 1 << 62  # the sum of two residues fits int64
 MOST_NEIGHBOURS = 1 << 10
 
 

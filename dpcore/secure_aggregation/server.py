@@ -10,8 +10,8 @@ r"""The server of masked aggregation: it receives messages one by one and closes
 state unchanged. The caller decides when to close a step: this returns the next state and a message
 for each remaining user, or raises if fewer than n - t users or too few neighbours of a user remain.
 **Each step must be closed only once**, which
-:class:`dpcore.secure_aggregation.network_round.AggregationServer` ensures. A semi-honest server
-learns only the sum of the inputs: docs/proofs/masked_aggregation.md.
+:class:`~dpcore.secure_aggregation.masked_aggregation.AggregationServer` ensures. A semi-honest
+server learns only the sum of the inputs: docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.secure_aggregation.keys import (
     Channel,
     KeyPair,
+    add,
+    add_pair_masks,
     agreements,
     commitment,
     is_usable,
-    mask_key,
+    mask,
     public_of,
     self_mask_key,
+    subtract,
 )
 from dpcore.secure_aggregation.messages import (
     KEY_BYTES,
@@ -50,7 +53,6 @@ from dpcore.secure_aggregation.messages import (
     UnmaskRequest,
     read_header,
 )
-from dpcore.secure_aggregation.pseudorandom_vector import add, mask, subtract
 from dpcore.secure_aggregation.round_parameters import SERVER, Round, check_identity, neighbours_of
 from dpcore.secure_aggregation.shamir import interpolate, weights
 
@@ -256,7 +258,9 @@ def finish(state: Unmasking) -> Total:
         private = _recombined(state, name, "keys")
         if public_of(private) != state.keys[name].masking:
             _refuse_step(UnmaskReply, f"the shares do not reconstruct the mask key of {name!r}")
-        total = without_pair_masks(total, state, name, private)
+        # The masks of the dropped user, added in its place, cancel those of the survivors with it.
+        public = {other: state.keys[other].masking for other in _near(state, name, state.inputs)}
+        total = add_pair_masks(total, agreements(private, public), terms, name)
     return Total(sum=total, participants=tuple(survivors))
 
 
@@ -274,17 +278,6 @@ def _recombined(state: Unmasking, name: str, half: str) -> bytes:
 
 # Over the complete graph all users have the same points, and computing weights costs the most.
 _lagrange = lru_cache(maxsize=1 << 6)(weights)
-
-
-def without_pair_masks(total: Integers, state: Unmasking, name: str, private: bytes) -> Integers:
-    r"""Remove from ``total`` the pairwise masks between survivors and the dropped user ``name``."""
-    terms = state.terms
-    public = {other: state.keys[other].masking for other in _near(state, name, state.inputs)}
-    for other, secret in agreements(private, public).items():
-        key = mask_key(secret, terms, name, other)
-        pair = mask(key, count=terms.coordinates, modulus=terms.modulus)
-        total = (subtract if other < name else add)(total, pair, terms.modulus)
-    return total
 
 
 def _check_keys(keys: PublicKeys, name: str, state: Advertising) -> None:

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,10 +36,11 @@ from dpcore.numbers.floating import Floats, exp_neg
 from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields
 from dpcore.sampling.bernoulli import bernoulli_exp
 from dpcore.sampling.rng import SYSTEM, Rng, below
+from dpcore.spec_syntax import parameter_names
 
-_ZERO: Final = "with epsilon 0 the choice would not depend on the scores"
+NO_CHOICE: Final = "with epsilon 0 the choice would not depend on the scores"
 A_TRUTH: Final = "must be True or False"
-_LARGEST: Final = 1 << 52
+LARGEST: Final = 1 << 52
 _MOST_TRIES: Final = 1 << 16
 _BITS: Final = 53
 # exp_neg has error below 2^-48, and an exponent below 700 error below 2^-41 after two roundings.
@@ -58,8 +59,28 @@ class Rule(Enum):
     EXPONENTIAL = "exponential"
 
 
+class ScoreMechanism:
+    r"""The common base class, for validation and JSON; each subclass is a dataclass."""
+
+    __slots__ = ()
+
+    name: ClassVar[str]
+    scope: Any
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields as a JSON object, exact numbers as text."""
+        plain = {name: getattr(self, name) for name in parameter_names(type(self))}
+        for name, value in plain.items():
+            if isinstance(value, (Enum, Fraction)):
+                plain[name] = value.value if isinstance(value, Enum) else str(value)
+        return {"mechanism": self.name, **plain, "scope": self.scope.to_json()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(ScoreMechanism):
     r"""Release the indices of ``count`` candidates with high scores, in sequence.
 
     With ``count`` rows of scores, one candidate of each row is chosen instead. ``sensitivity``
@@ -77,15 +98,14 @@ class Selection:
     is not an integer >= 1.
     """
 
-    epsilon: Exact = Exact(zero=_ZERO)
-    sensitivity: Whole = Whole(at_most=_LARGEST)
+    name: ClassVar[str] = "selection"
+
+    epsilon: Exact = Exact(zero=NO_CHOICE)
+    sensitivity: Whole = Whole(at_most=LARGEST)
     count: Whole = Whole(1, at_most=1 << 20)
     rule: Choice[Rule] = Choice(Rule, Rule.PERMUTE_AND_FLIP)
     monotonic: Of[bool] = Of(bool, A_TRUTH, default=False)
     scope: InScope = InScope()
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def unit(self) -> Fraction:
@@ -164,15 +184,10 @@ class Selection:
             tries = min(2 * tries, _MOST_TRIES)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields as a JSON object, exact numbers as text."""
-        return {
-            "mechanism": self.rule.value,
-            "epsilon": str(self.epsilon),
-            "sensitivity": self.sensitivity,
-            "count": self.count,
-            "monotonic": self.monotonic,
-            "scope": self.scope.to_json(),
-        }
+        r"""The fields as a JSON object, exact numbers as text; the rule is the mechanism."""
+        found = ScoreMechanism.to_json(self)
+        found["mechanism"] = found.pop("rule")
+        return found
 
 
 def checked_scores(value: Any, count: int) -> Integers:
@@ -181,8 +196,8 @@ def checked_scores(value: Any, count: int) -> Integers:
     if scores.ndim != 1 or scores.dtype.kind not in "iu" or len(scores) < count:
         reason = f"must be a one-dimensional array of at least {count} integer scores"
         raise InvalidParameter("value", value, reason)
-    if not -_LARGEST <= int(scores.min()) <= int(scores.max()) <= _LARGEST:
-        raise InvalidParameter("value", value, f"must have scores of absolute value <= {_LARGEST}")
+    if not -LARGEST <= int(scores.min()) <= int(scores.max()) <= LARGEST:
+        raise InvalidParameter("value", value, f"must have scores of absolute value <= {LARGEST}")
     return scores.astype(np.int64)
 
 

@@ -16,8 +16,11 @@ import pytest
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.protocol_guarantees.paper_parameters import tkms_bits
-from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits, least_probability
-from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
+from accounting.protocol_guarantees.shuffled_bits_guarantee import (
+    BinomialBox,
+    fewest_bits,
+    least_probability,
+)
 from accounting.published_bounds import real_gaussian_ratio
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
