@@ -86,7 +86,6 @@ class Filter(ABC):
     """
 
     kind: ClassVar[str]
-    theorem: ClassVar[str]
 
     budget: Word
     counters: tuple[str, ...] = field(init=False)
@@ -227,14 +226,13 @@ def _short(rho: Fraction) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureFilter(Filter):
-    r"""A pure-DP budget: the sum of epsilon <= budget for adaptively chosen charges.
+    r"""A pure-DP budget: the sum of epsilon <= budget (Rogers, Roth, Ullman and Vadhan 2016).
 
     >>> PureFilter(budget=Pure(2)).counters
     ('epsilon',)
     """
 
     kind: ClassVar[str] = "pure"
-    theorem: ClassVar[str] = "sum of epsilon (Rogers, Roth, Ullman and Vadhan 2016)"
 
     budget: Pure
 
@@ -261,7 +259,7 @@ class PureFilter(Filter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZCdpFilter(Filter):
-    r"""A zCDP budget: the sum of rho <= budget.
+    r"""A zCDP budget: sum of rho <= budget (Feldman and Zrnic 2021; Whitehouse et al. 2023).
 
     >>> opened = ZCdpFilter(budget=ZCdp("1/2"))
     >>> opened.price(ZCdp("1/800")).amounts[0] * 400 == SHARES
@@ -269,7 +267,6 @@ class ZCdpFilter(Filter):
     """
 
     kind: ClassVar[str] = "zcdp"
-    theorem: ClassVar[str] = "sum of rho (Feldman and Zrnic 2021; Whitehouse et al. 2023)"
 
     budget: ZCdp
 
@@ -289,14 +286,15 @@ class ZCdpFilter(Filter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdpFilter(Filter):
-    r"""A Renyi budget at fixed orders: at each order, sum of epsilon(order) <= budget(order).
+    r"""A Renyi budget at orders fixed beforehand: at each, sum of epsilon(order) <= budget(order).
+
+    Source: Feldman and Zrnic 2021.
 
     >>> RdpFilter(budget=Rdp({2: 1, 8: 3})).counters
     ('order 2', 'order 8')
     """
 
     kind: ClassVar[str] = "rdp"
-    theorem: ClassVar[str] = "sums at orders fixed beforehand (Feldman and Zrnic 2021)"
 
     budget: Rdp
 
@@ -323,6 +321,9 @@ class RdpFilter(Filter):
 class ApproxFilter(Filter):
     r"""An (epsilon, delta) budget: charges add rho and delta, and both are limited.
 
+    Sources: Whitehouse, Ramdas, Rogers and Wu 2023; for epsilon at slack Canonne, Kamath and
+    Steinke 2020, Proposition 12.
+
     The sum of rho is limited to a value that implies (epsilon, slack), the sum of delta to delta -
     slack. An (epsilon, delta) charge costs rho = min(epsilon^2/2, epsilon) and delta; a zCDP charge
     costs its rho. ``slack`` is half of delta by default. A guarantee without a rho is converted at
@@ -339,11 +340,6 @@ class ApproxFilter(Filter):
     """
 
     kind: ClassVar[str] = "approx"
-    theorem: ClassVar[str] = (
-        "sums of rho and delta (Whitehouse, Ramdas, Rogers and Wu 2023); epsilon at slack by "
-        "Canonne, Kamath and Steinke 2020, Proposition 12"
-    )
-
     budget: Approx
     slack: RationalLike | None = None
     charge_delta: RationalLike | None = None
@@ -510,25 +506,19 @@ class Odometer:
 
         Raises :class:`InvalidParameter` for counters beyond the limits of an Approx filter.
         """
-        held = self.filter.held(total)
-        if isinstance(self.filter, ApproxFilter) and any(
-            n > most for n, most in zip(total, self.filter.limits, strict=True)
-        ):
-            # The delta of charges beyond the limits is not accounted for.
-            raise InvalidParameter("total", total, "must lie within the limits of the filter")
-        match self.filter:
-            case PureFilter():
-                return AtAllTimes(
-                    epsilon=held[0],
-                    delta=Fraction(0),
-                    theorem="the loss is at most the sum of the epsilons (Rogers et al. 2016)",
-                )
-            case RdpFilter():
-                epsilon, rest = self._orders(self.filter, held), Fraction(0)
-            case ApproxFilter():
-                epsilon, rest = self._lines(held[0]), self.filter.budgets[1]
-            case _:
-                epsilon, rest = self._lines(held[0]), Fraction(0)
+        opened, held, rest = self.filter, self.filter.held(total), Fraction(0)
+        if isinstance(opened, PureFilter):
+            theorem = "the loss is at most the sum of the epsilons (Rogers et al. 2016)"
+            return AtAllTimes(epsilon=held[0], delta=rest, theorem=theorem)
+        if isinstance(opened, ApproxFilter):
+            if any(n > most for n, most in zip(total, opened.limits, strict=True)):
+                # The delta of charges beyond the limits is not accounted for.
+                raise InvalidParameter("total", total, "must lie within the limits of the filter")
+            rest = opened.budgets[1]
+        if isinstance(opened, RdpFilter):
+            epsilon = self._orders(opened, held)
+        else:
+            epsilon = self._lines(held[0])
         return AtAllTimes(
             epsilon=epsilon,
             delta=min(self._slack + rest, Fraction(1)),

@@ -148,37 +148,37 @@ def receive(state: S, data: bytes) -> S:
     return replace(state, arrived=arrived)
 
 
+# For each step the expected message, and the field with the users who take part in the step.
+_EXPECTED: dict[type, tuple[type[Body], str]] = {
+    Advertising: (KeyAdvertisement, "channels"),
+    Sharing: (SealedShares, "keys"),
+    Masking: (MaskedInput, "commitments"),
+    Unmasking: (UnmaskReply, "inputs"),
+}
+
+
 def _checked(state: AnyStep, name: str, data: bytes) -> Body:
-    channel = state.channels[name]
-    match state:
-        case Advertising():
-            advertised = channel.receive(data, KeyAdvertisement)
-            _check_keys(advertised.keys, name, state)
-            return advertised
-        case Sharing():
-            shares = channel.receive(data, SealedShares)
-            _check_part(name, state.keys, shares)
-            if set(shares.sealed) != set(_near(state, name, state.keys)) - {name}:
-                _refuse(
-                    SealedShares, name, "must be addressed to every other user who advertised keys"
-                )
-            return shares
-        case Masking():
-            masked = channel.receive(data, MaskedInput)
-            _check_part(name, state.commitments, masked)
-            return masked
-        case Unmasking():
-            reply = channel.receive(data, UnmaskReply)
-            _check_part(name, state.inputs, reply)
-            survivors, dropped = _required(state, name, state.inputs)
-            if set(reply.seeds) != set(survivors) or set(reply.keys) != set(dropped):
-                _refuse(UnmaskReply, name, "must have exactly the requested shares")
-            return reply
+    expected, part = _EXPECTED[type(state)]
+    body = state.channels[name].receive(data, expected)
+    if name not in getattr(state, part):
+        _refuse(expected, name, "comes from a user who dropped out in an earlier step")
+    match state, body:
+        case Advertising(), KeyAdvertisement(keys=keys):
+            _check_keys(keys, name, state)
+        case Sharing(keys=keys), SealedShares(sealed=sealed):
+            if set(sealed) != set(_near(state, name, keys)) - {name}:
+                reason = "must be addressed to every other user who advertised keys"
+                _refuse(expected, name, reason)
+        case Unmasking(inputs=inputs), UnmaskReply(seeds=seeds, keys=shares):
+            survivors, dropped = _required(state, name, inputs)
+            if set(seeds) != set(survivors) or set(shares) != set(dropped):
+                _refuse(expected, name, "must have exactly the requested shares")
+    return body
 
 
 def close_keys(state: Advertising) -> tuple[Sharing, Outbox]:
     r"""End step 1: send each user who advertised (U1) the keys of its neighbours who did."""
-    _check_enough(state, KeyAdvertisement, state.arrived)
+    _check_enough(state, state.arrived)
     keys = {name: state.arrived[name].keys for name in sorted(state.arrived)}
     outbox = {
         name: state.channels[name].send(
@@ -191,7 +191,7 @@ def close_keys(state: Advertising) -> tuple[Sharing, Outbox]:
 
 def close_shares(state: Sharing) -> tuple[Masking, Outbox]:
     r"""End step 2: send each user who shared (U2) the shares that its neighbours sealed for it."""
-    _check_enough(state, SealedShares, state.arrived)
+    _check_enough(state, state.arrived)
     outbox = {
         name: state.channels[name].send(
             ShareDelivery(
@@ -210,7 +210,7 @@ def close_shares(state: Sharing) -> tuple[Masking, Outbox]:
 
 def close_inputs(state: Masking) -> tuple[Unmasking, Outbox]:
     r"""End step 3: ask each user whose input arrived (U3) to unmask their sum."""
-    _check_enough(state, MaskedInput, state.commitments)
+    _check_enough(state, state.commitments)
     outbox = {}
     for name in sorted(state.arrived):
         survivors, dropped = _required(state, name, state.arrived)
@@ -241,7 +241,7 @@ def _required(
 
 def finish(state: Unmasking) -> Total:
     r"""End step 4: return the sum of the inputs that arrived."""
-    _check_enough(state, UnmaskReply, state.commitments)
+    _check_enough(state, state.commitments)
     terms = state.terms
     survivors = sorted(state.inputs)
     total = np.zeros(terms.coordinates, dtype=np.int64)
@@ -289,13 +289,8 @@ def _check_keys(keys: PublicKeys, name: str, state: Advertising) -> None:
         _refuse(KeyAdvertisement, name, "contains a key of low order")
 
 
-def _check_part(name: str, part: Mapping[str, object], body: Body) -> None:
-    if name not in part:
-        _refuse(type(body), name, "comes from a user who dropped out in an earlier step")
-
-
-def _check_enough(state: AnyStep, expected: type[Body], owners: Iterable[str]) -> None:
-    terms, count = state.terms, len(state.arrived)
+def _check_enough(state: AnyStep, owners: Iterable[str]) -> None:
+    terms, count, expected = state.terms, len(state.arrived), _EXPECTED[type(state)][0]
     if count < terms.quorum:
         _refuse_step(
             expected,

@@ -227,29 +227,19 @@ def _flip(gaps: Integers, unit: Fraction, rng: Rng) -> npt.NDArray[np.bool_]:
     uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-_BITS
     # Capping a huge unit changes nothing: only a gap of 0 can show heads.
     exponent: Floats = gaps.astype(np.float64) * float(min(unit, _MOST_UNIT))
-    # The coins of most candidates clearly show tails.
-    near = np.flatnonzero((exponent < _CLEAR) | (uniform < _RARE))
     found = np.zeros(len(gaps), dtype=np.bool_)
-    found[near] = _flip_near(gaps[near], exponent[near], uniform[near], words[near], unit, rng)
-    return found
-
-
-def _flip_near(
-    gaps: Integers,
-    exponent: Floats,
-    uniform: Floats,
-    words: npt.NDArray[np.uint64],
-    unit: Fraction,
-    rng: Rng,
-) -> npt.NDArray[np.bool_]:
+    # The coins of most candidates clearly show tails; only the others are computed.
+    near = np.flatnonzero((exponent < _CLEAR) | (uniform < _RARE))
+    gaps, exponent, uniform = gaps[near], exponent[near], uniform[near]
     chance = exp_neg(np.minimum(exponent, _FAR))
     heads = (uniform + 2.0**-_BITS <= chance * (1 - _ERROR)) & (exponent < _FAR)
-    tails = uniform >= np.where(exponent < _FAR, chance * (1 + _ERROR), _TINY)
     heads |= gaps == 0
+    tails = uniform >= np.where(exponent < _FAR, chance * (1 + _ERROR), _TINY)
     for place in np.flatnonzero(~(heads | tails)):
-        drawn = int(words[place]) >> 11
+        drawn = int(words[near[place]]) >> 11
         heads[place] = _settle(int(gaps[place]) * unit, drawn, rng)
-    return heads
+    found[near] = heads
+    return found
 
 
 def _settle(exponent: Fraction, drawn: int, rng: Rng) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Mechanism, Scope
+from dpcore.mechanism import Mechanism, Scope, Sensitivity
 from dpcore.numbers.parameter import Of, Whole, check_fields, integer
 from dpcore.sampling.rng import SYSTEM, Rng
 
@@ -71,11 +71,10 @@ class NoisyThreshold:
 
     def to_json(self) -> dict[str, Any]:
         r"""The fields as a JSON object."""
-        noise, moves = self.mechanism.noise.to_json(), self.mechanism.sensitivity
         return {
             "mechanism": "noisy-threshold",
-            "noise": noise,
-            "sensitivity": moves.to_json() if not isinstance(moves, int) else moves,
+            "noise": self.mechanism.noise.to_json(),
+            "sensitivity": Sensitivity.of(self.mechanism.sensitivity).to_json(),
             "threshold": self.threshold,
             "rows_per_user": self.rows_per_user,
         }

@@ -78,7 +78,6 @@ def test_a_filter_is_equal_after_a_round_trip_through_json(budget: Word) -> None
     assert opened.budget == budget
     assert len(opened.counters) == len(opened.limits) == len(opened.budgets)
     assert filter_from_json(json.loads(json.dumps(opened.to_json()))) == opened
-    assert opened.theorem
     # A full counter plus one more price fits a signed 64-bit column.
     assert all(limit >= 0 and limit + (SHARES + 1) < 2**63 for limit in opened.limits)
 
