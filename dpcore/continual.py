@@ -71,7 +71,7 @@ class ContinualSum(ABC):
 
     Raises :class:`InvalidParameter` for a horizon that is not an integer >= 1 or is too long, a
     noise that is not a symmetric :class:`Noise`, and a range that has fewer than two items, has
-    bounds that are not multiples of ``unit``, or lacks 0 if the scope needs it.
+    bounds that are not multiples of ``unit``, or lacks 0 although the scope is add-remove.
     """
 
     name: ClassVar[str]
@@ -231,7 +231,8 @@ class RunningSum(OwnedState):
                 reason = f"exceeds the horizon: the guarantee is for {setting.horizon} items"
                 raise InvalidParameter("item", item, reason)
             units = setting._units(item)
-            # No state while noise is drawn: a signal handler or an Rng that calls back finds none.
+            # While noise is drawn the state is None: a signal handler or an Rng that calls back is
+            # refused.
             self._state = None
             try:
                 after, value = setting._next(state, taken, units, self._rng)
@@ -312,7 +313,7 @@ class DoublingSum(_BlockSum):
 
     The blocks are item 1, item 2, items 3-4, items 5-8 and so on. Each item is in one block, so
     ``moves`` is (1,) for every horizon. Between two powers of two the last sum is returned again,
-    with its number ``items`` of items. The error at 2^k items is that of k + 1 draws.
+    with the number ``items`` of items in it. The error at 2^k items is that of k + 1 draws.
 
     >>> from dpcore import DiscreteLaplace, SeededRng
     >>> doubling = DoublingSum(horizon=100, noise=DiscreteLaplace(scale=1))

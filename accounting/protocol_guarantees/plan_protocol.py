@@ -126,7 +126,7 @@ def mechanism_guarantee(mechanism: Mechanism) -> Guarantee:
     return box_of(mechanism) if isinstance(mechanism.noise, Binomial) else guarantee(mechanism)
 
 
-def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an answer
+def choose(  # noqa: PLR0913 - all arguments are keywords, most with a default
     *,
     instance: Instance,
     users: int,

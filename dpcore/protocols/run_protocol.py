@@ -407,8 +407,8 @@ def _sum(
         and isinstance(protocol, AggregatedSum)
         and functionality.exposure(crowd.colluding) > MOST_EXPOSURE
     ):
-        # With that many shares of a secret, the server alone can unmask the user's message.
-        reason = f"must be < n - t = {functionality.threshold}: that many users can unmask all"
+        # So many users hold enough shares of a secret that the server can unmask messages.
+        reason = f"must be < n - t = {functionality.threshold}: n - t users can unmask all"
         if functionality.neighbourhood is not None:
             reason = "must be fewer: the neighbourhoods must fail with probability <= 2^-40"
         raise InvalidParameter("colluding", crowd.colluding, reason)

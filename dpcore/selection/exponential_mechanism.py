@@ -209,7 +209,7 @@ def _array(value: Any) -> npt.NDArray[Any]:
 
 
 def shared(others: Iterable[tuple[ExpRational, ExpRational]]) -> ExpRational | Fraction | int:
-    r"""E[1/(1 + N); A], where N of the ``others`` tie and A is the event that none is ahead.
+    r"""E[1/(1 + N); A], where N of the ``others`` tie and A is the event that no other is ahead.
 
     The pairs in ``others`` are the probabilities of being behind and of a tie, independently.
     """

@@ -53,8 +53,8 @@ class NoisyThreshold:
     def release(self, value: Mapping[str, int], *, rng: Rng = SYSTEM) -> dict[str, int]:
         r"""The keys that reach the threshold, sorted, with their noisy counts.
 
-        Raises :class:`InvalidParameter` for counts that are not integers >= 1: a key without users
-        must be left out.
+        Raises :class:`InvalidParameter` for counts that are not integers >= 1: omit keys without
+        users.
         """
         if not isinstance(value, Mapping):
             raise InvalidParameter("value", value, "must map keys to counts")
