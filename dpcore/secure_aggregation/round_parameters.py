@@ -282,10 +282,8 @@ def _stranded(users: int, dropouts: int, count: int, threshold: int) -> Fraction
 
 def _counts(users: int, dropouts: int, colluding: int) -> tuple[int, int, int]:
     users = integer("users", users, at_least=2)
-    found = []
-    for name, value in (("dropouts", dropouts), ("colluding", colluding)):
-        exact = integer(name, value, at_least=0)
-        if exact >= users:
-            raise InvalidParameter(name, value, f"must be < users = {users}")
-        found.append(exact)
-    return users, found[0], found[1]
+    dropouts, colluding = (
+        integer(name, value, at_least=0, at_most=users - 1, limit="users - 1")
+        for name, value in (("dropouts", dropouts), ("colluding", colluding))
+    )
+    return users, dropouts, colluding
