@@ -120,7 +120,7 @@ class LocalReport(ABC):
     @property
     @abstractmethod
     def other(self) -> Fraction:
-        r"""The probability that a report supports any one other value."""
+        r"""The probability that a report supports any given other value."""
 
     @property
     @abstractmethod

@@ -163,14 +163,14 @@ def _checked(state: AnyStep, name: str, data: bytes) -> Body:
     if name not in getattr(state, part):
         _refuse(expected, name, "comes from a user who dropped out in an earlier step")
     match state, body:
-        case Advertising(), KeyAdvertisement(keys=keys):
-            _check_keys(keys, name, state)
+        case Advertising() as opened, KeyAdvertisement(keys=own):
+            _check_keys(own, name, opened)
         case Sharing(keys=keys), SealedShares(sealed=sealed):
             if set(sealed) != set(_near(state, name, keys)) - {name}:
                 reason = "must be addressed to every other user who advertised keys"
                 _refuse(expected, name, reason)
-        case Unmasking(inputs=inputs), UnmaskReply(seeds=seeds, keys=shares):
-            survivors, dropped = _required(state, name, inputs)
+        case Unmasking(inputs=inputs) as last, UnmaskReply(seeds=seeds, keys=shares):
+            survivors, dropped = _required(last, name, inputs)
             if set(seeds) != set(survivors) or set(shares) != set(dropped):
                 _refuse(expected, name, "must have exactly the requested shares")
     return body
