@@ -187,10 +187,10 @@ class _Target:
     epsilon: Exact = Exact(zero="epsilon 0 needs infinite noise")
     delta: Exact = Exact(within="[0, 1)")
     honest_fraction: Exact = Exact(within="(0, 1]")
-    failure: Exact = Exact(within="(0, 1)")
-    precision: Whole = Whole(at_least=0)  # 0: the default of the instance
-    scaling: Exact = Exact(zero="it multiplies the precision")
-    coordinates: Whole = Whole()
+    failure: Exact = Exact("1e-6", within="(0, 1)")
+    precision: Whole = Whole(0, at_least=0)  # 0: the default of the instance
+    scaling: Exact = Exact(1, zero="it multiplies the precision")
+    coordinates: Whole = Whole(1)
 
     def __post_init__(self) -> None:
         epsilon, scaling = self.epsilon, self.scaling  # as given, for the messages

@@ -112,8 +112,8 @@ MUTANTS: dict[str, tuple[Any, str, str, str]] = {
     "wrong sign for dropped users": (
         masked_server,
         "add_pair_masks",
-        "own < other",
-        "own > other",
+        "(add if own < other",
+        "(add if own > other",
     ),
     "masks of dropped users kept": (
         masked_server,
