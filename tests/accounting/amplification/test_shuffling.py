@@ -87,7 +87,7 @@ def between(
                 assert real(Fraction(bound.upper)) <= exact * (1 + 1 / mpmath.mpf(500))
 
 
-@by_day(14)
+@by_day(10)
 @pytest.mark.parametrize("users", [1, 2, 3])
 @pytest.mark.parametrize(
     ("family", "values", "epsilon"),
