@@ -134,8 +134,11 @@ class BinomialBox(Guarantee):
 
     def enclose_delta(self, epsilon: RationalLike, relative: RationalLike = _WIDTH) -> Enclosure:
         r"""The enclosure of :meth:`delta`."""
-        found = self.delta(epsilon, relative)
-        return Enclosure(Fraction(0) if found.lower is None else found.lower, found.upper)
+        return _ends(self.delta(epsilon, relative))
+
+    def enclose_epsilon(self, delta: RationalLike, relative: RationalLike = _WIDTH) -> Enclosure:
+        r"""The enclosure of :meth:`epsilon`."""
+        return _ends(self.epsilon(delta, relative))
 
     def to_json(self) -> dict[str, Any]:
         r"""Bits, their probability, the bounds and the scope, as JSON."""
@@ -225,6 +228,10 @@ serve(Binomial, _several)
 
 def _infinite() -> Bound:
     return Bound.of(Enclosure.infinite(), "unbounded", _APART)
+
+
+def _ends(found: Bound) -> Enclosure:
+    return Enclosure(Fraction(0) if found.lower is None else found.lower, found.upper)
 
 
 def _width(relative: RationalLike | None) -> Fraction:
