@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
-    from accounting.adaptive_composition.privacy_filter import (
+    from accounting.adaptive_composition import (
         ApproxFilter,
         Filter,
+        Odometer,
         PureFilter,
         RdpFilter,
         ZCdpFilter,
         filter_for,
     )
-    from accounting.adaptive_composition.privacy_odometer import Odometer
     from accounting.amplification.shuffling import ShuffledCurve
     from accounting.calibration.calibrate import Calibration, calibrate
     from accounting.certificates.certificate_format import Malformed

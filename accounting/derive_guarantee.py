@@ -19,9 +19,9 @@ from accounting.amplification.subsampling import (
     MixedSample,
     PoissonSample,
     ReplacedSample,
+    TruncatedSample,
     curve_of,
 )
-from accounting.amplification.truncated_poisson import TruncatedSample
 from accounting.descriptions.description import Description
 from accounting.descriptions.real_noise import RealNoise
 from accounting.descriptions.sampling_schemes import (
@@ -41,7 +41,7 @@ from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.matrix_mechanism import MatrixCurve, MatrixMechanism, MatrixOrders
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import OneRelease, PrivacyCurve
-from dpcore.continual.continual_sum import ContinualSum
+from dpcore.continual import ContinualSum
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.local import LocalReport, ShuffledReports

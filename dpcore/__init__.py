@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dpcore.numbers.enclosure import Enclosure
     from dpcore.parse_noise import read_noise, write_noise
     from dpcore.protocols.encoding import FixedPoint
-    from dpcore.protocols.ideal_aggregation import IdealAggregation, Shuffler
     from dpcore.protocols.noisy_sums import (
         AggregatedSum,
         CentralSum,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
         ShuffledPure,
         size_protocol,
     )
-    from dpcore.protocols.run_protocol import run
+    from dpcore.protocols.run_protocol import IdealAggregation, Shuffler, run
     from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
     from dpcore.sampling.rng import Rng, SeededRng, SystemRng
     from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation

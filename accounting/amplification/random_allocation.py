@@ -18,14 +18,13 @@ from accounting.numerical_composition.cell_refinement import AllocatedLoss
 from accounting.pairs.enclose_curve import within
 from accounting.pld.allocation_loss import MOST_ORDER, Side, renyi_of_allocation
 from accounting.pld.noise_density import NormalDensity
-from accounting.privacy_curves.dominating_pairs import DominatingPairs
+from accounting.privacy_curves.dominating_pairs import DominatingPairs, Laws
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import ByOrder, OneRelease
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike
 
 _BITS: Final = 64
-_SIDES: Final = (True, False)
 _NARROWEST: Final = 0.2
 _WIDEST: Final = 2.0**20
 _MOST_LISTED: Final = 10**5
@@ -87,33 +86,30 @@ class AllocatedSample(ByOrder, DescribedSample):
         r"""The discretised pairs of an epoch with one pick; raises for several picks."""
         if not self.listed:
             return ByOrder.dominating_pairs(self)
-        sides = {end: [Side(above=end, present=at) for at in _SIDES] for end in _SIDES}
         density, rounds = self.density, self.scheme.rounds
-        above, below = (
-            tuple(
-                ((AllocatedLoss(density=density, rounds=rounds, side=side), 1),)
-                for side in sides[end]
-            )
-            for end in _SIDES
-        )
-        return DominatingPairs(above=above, attained=below, aligned=True)
+
+        def laws(*, above: bool) -> tuple[Laws, ...]:
+            sides = (Side(above=above, present=at) for at in (True, False))
+            made = (AllocatedLoss(density=density, rounds=rounds, side=side) for side in sides)
+            return tuple(((law, 1),) for law in made)
+
+        return DominatingPairs(above=laws(above=True), attained=laws(above=False), aligned=True)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Bounds on delta from both discretisations, the best order, and without sampling."""
-        found = ByOrder.enclose_delta(self, epsilon, bits)
-        found = within(found, found.lower, self.unsampled.enclose_delta(epsilon, bits).upper)
-        if not self.listed:
-            return found
-        listed = OneRelease.enclose_delta(self, epsilon, _LISTED_BITS)
-        return within(listed, found.lower, found.upper)
+        return self._narrowed("enclose_delta", epsilon, bits)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""Bounds on epsilon from both discretisations, the best order, and without sampling."""
-        found = ByOrder.enclose_epsilon(self, delta, bits)
-        found = within(found, found.lower, self.unsampled.enclose_epsilon(delta, bits).upper)
+        return self._narrowed("enclose_epsilon", delta, bits)
+
+    def _narrowed(self, question: str, at: RationalLike, bits: int) -> Enclosure:
+        by_order: Enclosure = getattr(ByOrder, question)(self, at, bits)
+        unsampled: Enclosure = getattr(self.unsampled, question)(at, bits)
+        found = within(by_order, by_order.lower, unsampled.upper)
         if not self.listed:
             return found
-        listed = OneRelease.enclose_epsilon(self, delta, _LISTED_BITS)
+        listed: Enclosure = getattr(OneRelease, question)(self, at, _LISTED_BITS)
         return within(listed, found.lower, found.upper)
 
     def _both(self, found: Enclosure) -> Bound:
@@ -126,9 +122,9 @@ def _between(variance: Fraction, rounds: int, order: Fraction) -> End:
     share = order - low
 
     def at(whole: int) -> End:
-        return (
-            (whole - 1) * renyi_of_allocation(variance, rounds, whole) if whole > 1 else Fraction(0)
-        )
+        if whole == 1:
+            return Fraction(0)
+        return (whole - 1) * renyi_of_allocation(variance, rounds, whole)
 
     found = at(low) if not share else (1 - share) * at(low) + share * at(low + 1)
     return found / (order - 1)

@@ -20,7 +20,7 @@ from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import ZCdp
 from accounting.protocol_guarantees.pure_shuffle_guarantee import purity
 from dpcore.errors import DpcoreError
-from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.shuffled_bits import PureShuffle
 
 _MOST_BITS: Final = 1280
 _FARTHEST: Final = 1000

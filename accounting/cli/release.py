@@ -31,7 +31,7 @@ from dpcore.numbers.rounding import down, exactly, up
 from dpcore.sampling.rng import SYSTEM, SeededRng
 
 if TYPE_CHECKING:
-    from accounting.adaptive_composition.privacy_filter import Filter
+    from accounting.adaptive_composition import Filter
     from accounting.ledger import Ledger
     from accounting.queries.query import Query
     from accounting.queries.release_answer import Released

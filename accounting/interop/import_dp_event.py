@@ -8,8 +8,7 @@ from fractions import Fraction
 from math import gcd, lcm
 from typing import Any, Final, cast
 
-from accounting.amplification.subsampling import MOST_MEMBERS
-from accounting.amplification.truncated_poisson import TruncatedSample
+from accounting.amplification.subsampling import MOST_MEMBERS, TruncatedSample
 from accounting.composition.compose import Composition, compose
 from accounting.derive_guarantee import guarantee
 from accounting.descriptions.description import Description

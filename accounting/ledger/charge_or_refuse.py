@@ -16,7 +16,7 @@ from uuid import uuid4
 import numpy as np
 from sqlalchemy import Connection, Table, delete, exists, func, insert, select, update
 
-from accounting.adaptive_composition.privacy_filter import Filter, Price, filter_from_json
+from accounting.adaptive_composition import Filter, Price, filter_from_json
 from accounting.ledger import hash_chain as history
 from accounting.ledger.charge_request import CheckedRequest
 from accounting.ledger.database.database_url import HOMELESS

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Self, TypeAlias, cast
 
-from accounting.adaptive_composition.privacy_filter import ApproxFilter, Filter, Price
+from accounting.adaptive_composition import ApproxFilter, Filter, Price
 from accounting.composition.compose import Composition, Source, compose
 from accounting.composition.partition_selection_guarantee import threshold_guarantee
 from accounting.convert_guarantees import as_zcdp

@@ -18,7 +18,7 @@ from typing import Any, Final, Self, TypeAlias, cast, overload
 import numpy as np
 from sqlalchemy import Connection, Table
 
-from accounting.adaptive_composition.privacy_filter import Filter, Price, filter_for
+from accounting.adaptive_composition import Filter, Price, filter_for
 from accounting.composition.compose import Source
 from accounting.guarantees.stated_guarantees import Assumed, Word, read_claim
 from accounting.ledger.charge_or_refuse import Book, Charged, Head, charged, text_of
@@ -364,7 +364,7 @@ class Ledger:
         r"""The budget that ``user`` spent in the present period, as a claim, from the counters.
 
         The claim need not hold at all times simultaneously; the budget does, and so does an
-        odometer (``accounting.adaptive_composition.privacy_odometer``). Assumptions are listed with
+        odometer (``accounting.adaptive_composition``). Assumptions are listed with
         their reasons.
         """
         named = name("user", user)

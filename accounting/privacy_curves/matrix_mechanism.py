@@ -42,7 +42,7 @@ class MatrixMechanism:
     takes part in the same rounds; under ``add-remove`` the rounds stay the same without the unit.
     Inputs may depend on earlier releases, and so may the rounds of a unit.
 
-    >>> from accounting.matrix.strategy import Banded
+    >>> from accounting.matrix import Banded
     >>> from accounting.derive_guarantee import guarantee
     >>> training = MatrixMechanism(
     ...     strategy=Banded(rounds=2052, bands=342),

@@ -16,8 +16,7 @@ from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import down, exactly, up
 from dpcore.parse_noise import write_noise
 from dpcore.protocols.noisy_sums import CentralSum, LocalSum
-from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
+from dpcore.protocols.shuffled_bits import BinaryShuffle, PureShuffle, VectorShuffle
 
 _MARGIN: Final = 14
 _MEASURED: Final = (

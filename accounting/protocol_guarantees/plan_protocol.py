@@ -21,8 +21,12 @@ from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
 from accounting.protocol_guarantees.paper_parameters import lzj_vector, paper_sum, tkms_bits
 from accounting.protocol_guarantees.pure_shuffle_guarantee import plan_pure_shuffle, purity
-from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits, least_probability
-from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox, box_of
+from accounting.protocol_guarantees.shuffled_bits_guarantee import (
+    BinomialBox,
+    box_of,
+    fewest_bits,
+    least_probability,
+)
 from accounting.published_bounds import real_gaussian_ratio
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -39,8 +43,6 @@ from dpcore.numbers.parameter import (
     Whole,
     check_fields,
     integer,
-    positive_rational,
-    rational_in,
 )
 from dpcore.protocols.noisy_sums import (
     AggregatedSum,
@@ -49,9 +51,8 @@ from dpcore.protocols.noisy_sums import (
     ShuffledPure,
     size_protocol,
 )
-from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run_protocol import Protocol
-from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
+from dpcore.protocols.shuffled_bits import BinaryShuffle, PureShuffle, VectorShuffle
 from dpcore.spec_syntax import word
 
 Instance: TypeAlias = Literal[
@@ -73,6 +74,7 @@ GRID: Final = 1024
 SCALED: Final = ("renyi", "concentrated")
 """The instances whose precision has a scaling, and whose noise is searched by its variance."""
 
+_BITS: Final = ("binary-shuffle", "vector-shuffle")
 _PROBABILITY_GRID: Final = 1 << 16
 _MOST_EPSILON: Final = 1000
 
@@ -124,7 +126,7 @@ def mechanism_guarantee(mechanism: Mechanism) -> Guarantee:
     return box_of(mechanism) if isinstance(mechanism.noise, Binomial) else guarantee(mechanism)
 
 
-def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an answer
+def choose(  # noqa: PLR0913 - all arguments are keywords, most with a default
     *,
     instance: Instance,
     users: int,
@@ -167,23 +169,14 @@ def choose(  # noqa: PLR0913 - a planner's questions, by keyword, most with an a
         epsilon=epsilon,
         delta=delta,
         honest_fraction=honest_fraction,
+        failure=failure,
+        precision=0 if precision is None else integer("precision", precision, at_least=1),
+        scaling=scaling,
+        coordinates=coordinates,
     )
-    if parameters == "paper" and precision is not None:
-        raise InvalidParameter("precision", precision, "must be omitted: the paper has its own")
-    steps = None if precision is None else integer("precision", precision, at_least=1)
-    rational_in("failure", failure, "(0, 1)")  # checked before the search starts
-    scale = positive_rational("scaling", scaling, "it multiplies the precision")
-    if scale != 1 and instance not in SCALED:
-        reason = "only renyi and concentrated noise have a scaling"
-        raise InvalidParameter("scaling", scaling, reason)
-    if instance in ("binary-shuffle", "vector-shuffle"):
-        return _bits(target, steps, integer("coordinates", coordinates, at_least=1))
-    if coordinates != 1:
-        reason = "only the instance vector-shuffle takes vectors"
-        raise InvalidParameter("coordinates", coordinates, reason)
-    if instance == "pure-shuffle":
-        return _pure_shuffle(target, steps or 1, failure)
-    return _sum(target, steps, scale, failure)
+    if instance in _BITS:
+        return _bits(target)
+    return _pure_shuffle(target) if instance == "pure-shuffle" else _sum(target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,16 +187,29 @@ class _Target:
     epsilon: Exact = Exact(zero="epsilon 0 needs infinite noise")
     delta: Exact = Exact(within="[0, 1)")
     honest_fraction: Exact = Exact(within="(0, 1]")
+    failure: Exact = Exact("1e-6", within="(0, 1)")
+    precision: Whole = Whole(0, at_least=0)  # 0: the default of the instance
+    scaling: Exact = Exact(1, zero="it multiplies the precision")
+    coordinates: Whole = Whole(1)
 
     def __post_init__(self) -> None:
-        epsilon = self.epsilon  # as given, for the message
+        epsilon, scaling = self.epsilon, self.scaling  # as given, for the messages
         check_fields(self)
         if self.epsilon > _MOST_EPSILON:
             reason = f"must be <= {_MOST_EPSILON}: a larger epsilon protects nothing"
             raise InvalidParameter("epsilon", epsilon, reason)
-        if not self.delta and self.instance in (*SCALED, "binary-shuffle", "vector-shuffle"):
+        if not self.delta and self.instance in (*SCALED, *_BITS):
             reason = f"must be > 0: the loss of {self.instance} is unbounded"
             raise InvalidParameter("delta", self.delta, reason)
+        if self.parameters == "paper" and self.precision:
+            reason = "must be omitted: the paper has its own"
+            raise InvalidParameter("precision", self.precision, reason)
+        if self.scaling != 1 and self.instance not in SCALED:
+            reason = "only renyi and concentrated noise have a scaling"
+            raise InvalidParameter("scaling", scaling, reason)
+        if self.coordinates != 1 and self.instance not in _BITS:
+            reason = "only the instance vector-shuffle takes vectors"
+            raise InvalidParameter("coordinates", self.coordinates, reason)
 
     @property
     def honest(self) -> int:
@@ -239,14 +245,15 @@ def _meets(curve: Guarantee, epsilon: Fraction, delta: Fraction) -> bool:
 # -- sums mod m -------------------------------------------------------------------------------
 
 
-def _sum(target: _Target, precision: int | None, scaling: Fraction, failure: RationalLike) -> Plan:
+def _sum(target: _Target) -> Plan:
+    scaling, failure = target.scaling, target.failure
     if target.parameters == "paper":
         paper = paper_sum(target.instance, target.users, target.epsilon, failure, scaling)
         return target.plan(paper, paper.planned_noise.enclose_tail(paper.threshold))
     # The scaling is 1, except for the two instances that have one.
     n, half = target.users, target.instance == "shuffled-pure"
     e = target.epsilon / 2 if half else target.epsilon
-    g = precision or ceil_sqrt((scaling * e) ** 2 * n)
+    g = target.precision or ceil_sqrt((scaling * e) ** 2 * n)
     make = partial(user_noise, target.instance, users=n)
     start = g / e
     if target.instance in SCALED:
@@ -298,15 +305,15 @@ def sum_protocol(
 # -- pure shuffling ---------------------------------------------------------------------------
 
 
-def _pure_shuffle(target: _Target, precision: int, failure: RationalLike) -> Plan:
+def _pure_shuffle(target: _Target) -> Plan:
     if target.parameters == "paper":
         raise InvalidParameter("parameters", "paper", "pure-shuffle has no published parameters")
     protocol = plan_pure_shuffle(
         users=target.users,
         honest=target.honest,
         epsilon=target.epsilon,
-        precision=precision,
-        failure=failure,
+        precision=target.precision or 1,
+        failure=target.failure,
     )
     plan = target.plan(protocol)
     if not plan.meets:
@@ -318,14 +325,15 @@ def _pure_shuffle(target: _Target, precision: int, failure: RationalLike) -> Pla
 # -- bits -------------------------------------------------------------------------------------
 
 
-def _bits(target: _Target, precision: int | None, coordinates: int) -> Plan:
-    n, e, d = target.users, target.epsilon, target.delta
+def _bits(target: _Target) -> Plan:
+    n, e, d, coordinates = target.users, target.epsilon, target.delta, target.coordinates
     binary = target.instance == "binary-shuffle"
-    for name, given in (("coordinates", coordinates), ("precision", precision)):
-        if binary and given not in (None, 1):
-            raise InvalidParameter(name, given, "binary-shuffle sums one bit per user")
+    for name in ("coordinates", "precision"):
+        if binary and getattr(target, name) > 1:
+            reason = "binary-shuffle sums one bit per user"
+            raise InvalidParameter(name, getattr(target, name), reason)
     paper = tkms_bits(n, e, d) if binary else lzj_vector(n, coordinates, e, d)
-    g = precision or paper.precision
+    g = target.precision or paper.precision
     if target.parameters == "paper":
         bits, p = paper.bits, paper.rounded_up
     else:

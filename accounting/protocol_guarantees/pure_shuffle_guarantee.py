@@ -29,7 +29,7 @@ from dpcore.laws.polya import PolyaDifference
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational_in
-from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.shuffled_bits import PureShuffle
 
 MOST_WIDTH: Final = 1 << 12
 """The longest message that is certified; the time of a certificate grows faster than its square."""

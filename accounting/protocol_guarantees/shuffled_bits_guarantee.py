@@ -1,10 +1,15 @@
-r"""The privacy of shuffled bits: binomial noise on coordinates that may all change together.
+r"""The privacy of shuffled bits, and the least binomial noise for a target.
 
 The coordinates of X are independent binomial variables; neighbouring data move coordinate i by at
 most d_i in either direction. As p(x)/p(x-d) decreases in x, every optimal test is a ray, and its
 payoff increases with d, so the full shift dominates every smaller one of the same sign. It remains
 to maximise over the signs of the coordinates; for p = 1/2 one choice suffices. The losses of the
-coordinates add, like those of rounds. Proofs: docs/proofs/shuffle.md.
+coordinates add, like those of rounds.
+
+Calibration: Binomial(b, p) plus an independent Binomial(1, p) is Binomial(b + 1, p), so more bits
+are post-processing and delta is non-increasing in b: bisection finds the least b, and both b and b
+- 1 are certified. For the probability no such monotonicity is proven, so two grid points are
+certified. Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations
@@ -29,11 +34,21 @@ from accounting.privacy_curves.dominating_pairs import (
     over_totals,
 )
 from accounting.privacy_curves.release_curve import PrivacyCurve
+from accounting.published_bounds import real_gaussian_ratio
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.mechanism import Mechanism, Norm, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
-from dpcore.numbers.parameter import Exact, RationalLike, at_least_zero, integer, positive_rational
+from dpcore.numbers.integer_search import least
+from dpcore.numbers.parameter import (
+    Exact,
+    RationalLike,
+    at_least_zero,
+    integer,
+    positive_rational,
+    rational,
+    rational_in,
+)
 
 # Measured: a total takes about the same time at every width down to 1e-4, and adjacent values in a
 # search for the fewest bits differ by about that much. These widths only affect speed.
@@ -227,3 +242,65 @@ def _width(relative: RationalLike | None) -> Fraction:
     if relative is None:
         return _WIDTH
     return positive_rational("relative", relative, "an enclosure cannot have width 0")
+
+
+def fewest_bits(
+    *,
+    epsilon: RationalLike,
+    delta: RationalLike,
+    bounds: tuple[int, ...] = (1,),
+    users: int = 1,
+    probability: RationalLike = Fraction(1, 2),
+) -> BinomialBox:
+    r"""The least number of noise bits per honest user that meets the target.
+
+    The ``trials`` of the result are ``users`` times this number; one bit less per user does not
+    meet the target. ``bounds[i]`` is the largest change of the sum of coordinate i by one user, in
+    steps: (1,) for the sum of bits of TKMS, (g,) * s for a vector of s coordinates in g steps.
+    """
+    e, d = _target(epsilon, delta)
+    n, p = integer("users", users, at_least=1), rational("probability", probability)
+
+    def box(bits: int) -> BinomialBox:
+        return BinomialBox(trials=n * bits, bounds=bounds, probability=p)
+
+    box(1)  # raises for invalid bounds and probabilities before the search starts
+    # The search starts where real Gaussian noise of the same variance would suffice.
+    variance = real_gaussian_ratio(e, d).upper ** 2 * sum(bound * bound for bound in bounds)
+    near = math.ceil(Fraction(variance) / (p * (1 - p) * n))
+    bits = least(lambda b: b >= 1 and box(b).meets(e, d), near)
+    return box(bits)
+
+
+def least_probability(
+    *,
+    trials: int,
+    epsilon: RationalLike,
+    delta: RationalLike,
+    bounds: tuple[int, ...] = (1,),
+    grid: int = 1 << 16,
+) -> BinomialBox:
+    r"""A probability j/``grid`` <= 1/2 of ``trials`` noise bits that meets the target, where
+    (j - 1)/``grid`` does not, found by bisection.
+    """
+    e, d = _target(epsilon, delta)
+    steps = integer("grid", grid, at_least=2)
+    if steps % 2:
+        raise InvalidParameter("grid", grid, "must be even, so that the grid contains 1/2")
+
+    def box(step: int) -> BinomialBox:
+        return BinomialBox(trials=trials, bounds=bounds, probability=Fraction(step, steps))
+
+    low, high = 0, steps // 2
+    if not box(high).meets(e, d):
+        reason = f"fair bits do not satisfy (epsilon, delta) = ({e}, {d})"
+        raise InvalidParameter("trials", trials, reason)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if box(middle).meets(e, d) else (middle, high)
+    return box(high)
+
+
+def _target(epsilon: RationalLike, delta: RationalLike) -> tuple[Fraction, Fraction]:
+    e = positive_rational("epsilon", epsilon, "epsilon 0 needs infinite noise with delta < 1")
+    return e, rational_in("delta", delta, "(0, 1)", "the loss is unbounded")

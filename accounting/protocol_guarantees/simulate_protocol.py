@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -20,14 +19,15 @@ from accounting.protocol_guarantees.plan_protocol import Plan, protocol_guarante
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import round_up
 from dpcore.numbers.parameter import integer
-from dpcore.protocols.ideal_aggregation import (
+from dpcore.protocols.noisy_sums import ModularSum, ShuffledPure
+from dpcore.protocols.run_protocol import (
     Aggregation,
     IdealAggregation,
+    Protocol,
     RelaxedAggregation,
     Shuffler,
+    run,
 )
-from dpcore.protocols.noisy_sums import ModularSum, ShuffledPure
-from dpcore.protocols.run_protocol import Protocol, RunOutcome, run
 from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
@@ -35,7 +35,6 @@ from dpcore.secure_aggregation.round_parameters import size_neighbourhood
 from dpcore.spec_syntax import check_word
 
 Kind: TypeAlias = Literal["ideal", "ideal-per-user", "masked", "masked-neighbours"]
-Play: TypeAlias = Callable[..., RunOutcome]
 
 _BATCH: Final = "simulation"
 _MOST_VALUES: Final = 1 << 24
@@ -90,14 +89,14 @@ def simulate(
         reason = f"must be below {users}: at least one user must remain"
         raise InvalidParameter("dropouts", dropouts, reason)
     _check_size(plan.protocol)
-    words, play = _stage(plan, gone, aggregation)
+    words, functionality = _functionality(plan, gone, aggregation)
     errors = []
     for number in range(runs):
         values = _values(plan.protocol, world)
         away = {str(user): Step.INPUT for user in world.choice(users, gone, replace=False)}
-        estimate = play(values=values, vanish=away, rng=rng).estimate
+        outcome = run(plan.protocol, values, functionality, batch=_BATCH, vanish=away, rng=rng)
         stayed = [user for user in range(users) if str(user) not in away]
-        errors.append(np.array(estimate, dtype=np.float64) - values[stayed].sum(axis=0))
+        errors.append(np.array(outcome.estimate, dtype=np.float64) - values[stayed].sum(axis=0))
         if progress is not None:
             progress(number + 1)
     error = np.array(errors)
@@ -124,31 +123,23 @@ def _check_size(protocol: Protocol) -> None:
         raise InvalidParameter("users", protocol.users, reason)
 
 
-def _stage(plan: Plan, gone: int, aggregation: Kind) -> tuple[str, Play]:
-    # The aggregation in words, and the function that runs the protocol once.
-    protocol = plan.protocol
+def _functionality(
+    plan: Plan, gone: int, aggregation: Kind
+) -> tuple[str, Aggregation | RelaxedAggregation | Shuffler]:
+    # The functionality in words, and itself.
+    protocol, users = plan.protocol, plan.protocol.users
     check_word("aggregation", aggregation, Kind)
-    shuffled = not isinstance(protocol, ModularSum)
-    if (shuffled or isinstance(protocol, ShuffledPure)) and aggregation != "ideal":
+    shuffled = not isinstance(protocol, ModularSum) or isinstance(protocol, ShuffledPure)
+    if shuffled and aggregation != "ideal":
         reason = "must be ideal for shuffle protocols"
         raise InvalidParameter("aggregation", aggregation, reason)
-    functionality: Aggregation | RelaxedAggregation | Shuffler
     if not isinstance(protocol, ModularSum):
-        words, functionality = "a shuffler of bits", Shuffler()
-    elif isinstance(protocol, ShuffledPure):
+        return "a shuffler of bits", Shuffler()
+    modulus = protocol.modulus
+    if isinstance(protocol, ShuffledPure):
         # The aggregation is only assumed: its two numbers do not affect the draws.
-        functionality = RelaxedAggregation(modulus=protocol.modulus, epsilon_hat=0, q_hat=0)
-        words = "a relaxed aggregation, assumed"
-    else:
-        colluding = max(0, protocol.users - plan.honest - gone)
-        words, functionality = _functionality(protocol, gone, colluding, aggregation)
-    return words, partial(run, protocol, functionality=functionality, batch=_BATCH)
-
-
-def _functionality(
-    protocol: ModularSum, gone: int, colluding: int, aggregation: Kind
-) -> tuple[str, Aggregation]:
-    users, modulus = protocol.users, protocol.modulus
+        relaxed = RelaxedAggregation(modulus=modulus, epsilon_hat=0, q_hat=0)
+        return "a relaxed aggregation, assumed", relaxed
     if aggregation == "ideal":
         return "ideal: the noise of the sum is one draw", IdealAggregation(modulus=modulus)
     if aggregation == "ideal-per-user":
@@ -158,6 +149,7 @@ def _functionality(
     if aggregation == "masked":
         masked = MaskedAggregation(**size, dropouts=max(gone, (users - 1) // 3))
         return f"masked, up to {masked.dropouts} dropouts", masked
+    colluding = max(0, users - plan.honest - gone)
     near = size_neighbourhood(users=users, dropouts=gone, colluding=colluding)
     others = users - 1 if near is None else near.neighbours
     words = f"masked by {others} neighbours each, up to {gone} dropouts and {colluding} colluding"

@@ -2,7 +2,7 @@ r"""A session: one budget over several adaptively chosen queries on one table.
 
 The cost of each query is computed before any data are read, and the query is refused if it exceeds
 the budget: the filter for this kind of budget decides
-(``accounting.adaptive_composition.privacy_filter``), so queries may depend on earlier answers. With
+(``accounting.adaptive_composition``), so queries may depend on earlier answers. With
 a ledger the users' budgets hold as well, and answers are stored.
 """
 
@@ -13,8 +13,7 @@ from fractions import Fraction
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
-from accounting.adaptive_composition.privacy_filter import Price, filter_for
-from accounting.adaptive_composition.privacy_odometer import AtAllTimes, Odometer
+from accounting.adaptive_composition import AtAllTimes, Odometer, Price, filter_for
 from accounting.composition.compose import Composition, compose
 from accounting.guarantees.stated_guarantees import Word, read_claim
 from accounting.ledger.charge_request import cost

@@ -26,10 +26,9 @@ from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, narrow
-from dpcore.protocols.ideal_aggregation import Shuffler
 from dpcore.protocols.noisy_sums import AggregatedSum
-from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.shuffled_bits import BinaryShuffle, BitMessages, Bits
+from dpcore.protocols.run_protocol import Shuffler
+from dpcore.protocols.shuffled_bits import BinaryShuffle, BitMessages, Bits, PureShuffle
 
 # -- protocols ------------------------------------------------------------------------------------
 

@@ -27,12 +27,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import rational, whole_number
-from dpcore.protocols.ideal_aggregation import (
-    Aggregation,
-    IdealAggregation,
-    RelaxedAggregation,
-    Shuffler,
-)
 from dpcore.protocols.noisy_sums import (
     AggregatedSum,
     CentralSum,
@@ -40,9 +34,15 @@ from dpcore.protocols.noisy_sums import (
     ModularSum,
     ShuffledPure,
 )
-from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run_protocol import Protocol, run
-from dpcore.protocols.shuffled_bits import BinaryShuffle, VectorShuffle
+from dpcore.protocols.run_protocol import (
+    Aggregation,
+    IdealAggregation,
+    Protocol,
+    RelaxedAggregation,
+    Shuffler,
+    run,
+)
+from dpcore.protocols.shuffled_bits import BinaryShuffle, PureShuffle, VectorShuffle
 from dpcore.sampling.rng import Rng
 from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
 from dpcore.spec_syntax import check_word

@@ -41,11 +41,10 @@ from bandits.worlds.arm_environments import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.numbers.arrays import Integers
-from dpcore.protocols.ideal_aggregation import IdealAggregation, Shuffler
 from dpcore.protocols.noisy_sums import LocalSum, ShuffledPure
-from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.run_protocol import IdealAggregation, Shuffler
 from dpcore.protocols.run_protocol import run as run_protocol
-from dpcore.protocols.shuffled_bits import BinaryShuffle
+from dpcore.protocols.shuffled_bits import BinaryShuffle, PureShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.secure_aggregation.masked_aggregation import Step
 from dpcore.secure_aggregation.server import Total

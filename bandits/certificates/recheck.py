@@ -48,7 +48,7 @@ from bandits.privatizers.vector_averages import AveragePrivatizer, Averages
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya import PolyaDifference
 from dpcore.mechanism import Scope
-from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.shuffled_bits import PureShuffle
 
 _MOST_TEXT: Final = 1 << 22
 _MOST_VALUES: Final = 1 << 22

@@ -23,7 +23,7 @@ from accounting.protocol_guarantees.paper_parameters import (
     log_of,
     lzj_vector,
 )
-from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits
+from accounting.protocol_guarantees.shuffled_bits_guarantee import fewest_bits
 from accounting.published_bounds import real_gaussian_delta, real_gaussian_ratio
 from bandits.papers.statement import Claim, Found, LaterRow, along, decimals
 from bandits.papers.tenenbaum_et_al import bits_box

@@ -38,8 +38,7 @@ from dpcore.laws.polya import PolyaDifference
 from dpcore.numbers.integer_search import ceil_sqrt, least
 from dpcore.numbers.parameter import Exact, Of, check_fields, integer
 from dpcore.protocols.noisy_sums import AggregatedSum, LocalSum, size_protocol
-from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.shuffled_bits import BinaryShuffle
+from dpcore.protocols.shuffled_bits import BinaryShuffle, PureShuffle
 from dpcore.spec_syntax import word
 
 Trust: TypeAlias = Literal["central", "local", "pure", "renyi", "concentrated", "shuffled-pure"]

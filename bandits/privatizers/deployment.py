@@ -25,9 +25,8 @@ from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import Exact, check_fields, integer
 from dpcore.protocols.noisy_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
-from dpcore.protocols.pure_shuffle import PureShuffle
 from dpcore.protocols.run_protocol import run
-from dpcore.protocols.shuffled_bits import BinaryShuffle
+from dpcore.protocols.shuffled_bits import BinaryShuffle, PureShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
 from dpcore.secure_aggregation.round_parameters import size_neighbourhood

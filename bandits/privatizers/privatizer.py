@@ -49,8 +49,7 @@ from dpcore.protocols.noisy_sums import (
     LocalSum,
     ShuffledPure,
 )
-from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.shuffled_bits import BinaryShuffle
+from dpcore.protocols.shuffled_bits import BinaryShuffle, PureShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
 
 Size = TypeVar("Size")

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from accounting.adaptive_composition.privacy_filter import SHARES
+from accounting.adaptive_composition import SHARES
 from accounting.composition.returning_users import per_user
 from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Pure, Rdp, Word
@@ -31,7 +31,7 @@ from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.batch import Plays, Pulls
 from bandits.privatizers.batch_sums import Planned
 from bandits.privatizers.privatizer import POOLED, Releasing, RunGuarantee, Users
-from dpcore.continual.continual_sum import variance
+from dpcore.continual import variance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace

@@ -26,7 +26,7 @@ from bandits.privatizers.deployment import NO_NOISE, TRUSTED
 from bandits.privatizers.privatizer import NEW
 from bandits.privatizers.vector_averages import least_gaussian
 from bandits.super_arms import Bools
-from dpcore.continual.square_root import column, series
+from dpcore.continual import column, series
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Sensitivity

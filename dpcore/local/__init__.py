@@ -1,12 +1,10 @@
 r"""Frequency oracles in the local model: users randomise their values, the server estimates counts.
 
-``local_report`` defines the common base class, ``randomizers`` the mechanisms and their samplers,
-``frequency_estimates`` the estimates with their intervals, and ``shuffled`` the release of reports
-in a random order.
+``local_report`` defines the common base class, the estimates with their intervals and the release
+of reports in a random order, ``randomizers`` the mechanisms and their samplers.
 """
 
-from dpcore.local.frequency_estimates import Frequencies
-from dpcore.local.local_report import LocalReport
+from dpcore.local.local_report import Frequencies, LocalReport, ShuffledReports
 from dpcore.local.randomizers import (
     FAMILIES,
     Encoding,
@@ -17,7 +15,6 @@ from dpcore.local.randomizers import (
     UnaryEncoding,
     report_from_json,
 )
-from dpcore.local.shuffled import ShuffledReports
 
 __all__ = [
     "FAMILIES",

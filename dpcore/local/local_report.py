@@ -1,9 +1,9 @@
-r"""The base class of local reports: a report supports the user's value more often than others.
+r"""Local reports: the common base class, estimated counts, and reports in a random order.
 
 A report supports the user's value with probability ``own`` and each other value with probability
-``other``, for all values (the pure protocols of Wang, Blocki, Li and Jha 2017). If c of n
-users have a value, the number of reports that support it is a sum of c coins of probability ``own``
-and n - c coins of probability ``other``; estimates, variances and intervals follow from these two
+``other``, for all values (the pure protocols of Wang, Blocki, Li and Jha 2017). If c of n users
+have a value, the number of reports that support it is a sum of c coins of probability ``own`` and
+n - c coins of probability ``other``; estimates, variances and intervals follow from these two
 probabilities. Both, and the largest likelihood ratio, are exact rationals. Proofs:
 docs/proofs/local.md.
 """
@@ -21,18 +21,75 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter
-from dpcore.local.frequency_estimates import Frequencies
-from dpcore.mechanism import InScope
+from dpcore.mechanism import InScope, Scope
 from dpcore.numbers.arrays import Integers
+from dpcore.numbers.clopper_pearson import proven_upper_end
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
-from dpcore.numbers.parameter import Exact, Whole, check_fields
-from dpcore.sampling.rng import SYSTEM, Rng
+from dpcore.numbers.floating import Floats
+from dpcore.numbers.parameter import (
+    Exact,
+    Of,
+    RationalLike,
+    Whole,
+    check_fields,
+    integer,
+    rational_in,
+)
+from dpcore.sampling.rng import SYSTEM, Rng, permutation
 from dpcore.spec_syntax import parameter_names
 
 Reports: TypeAlias = npt.NDArray[Any]
 Outcome: TypeAlias = int | tuple[int, ...]
 
 _CELLS: Final = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Frequencies:
+    r"""Estimated counts of all values; ``supports`` counts the reports that support each value.
+
+    >>> found = Frequencies(
+    ...     users=100, supports=np.array([60, 40]), own=Fraction(3, 4), other=Fraction(1, 4)
+    ... )
+    >>> found.counts.tolist(), found.count(0)
+    ([70.0, 30.0], Fraction(70, 1))
+    >>> [float(round(end, 2)) for end in found.interval(0)]
+    [49.44, 89.34]
+    """
+
+    users: int
+    supports: Integers
+    own: Fraction
+    other: Fraction
+
+    @property
+    def counts(self) -> Floats:
+        r"""The unbiased estimates (S - n other)/(own - other), S = ``supports``, n = ``users``."""
+        supports = self.supports.astype(np.float64)
+        return (supports - float(self.users * self.other)) / float(self.own - self.other)
+
+    def count(self, value: int) -> Fraction:
+        r"""The exact estimate of the count of one value."""
+        place = self._place(value)
+        return (int(self.supports[place]) - self.users * self.other) / (self.own - self.other)
+
+    def interval(self, value: int, confidence: RationalLike = "0.95") -> tuple[Fraction, Fraction]:
+        r"""A confidence interval for the true count of ``value``, with proven coverage.
+
+        The number of supporting reports is a sum of independent coins, so its tails are at most
+        those of a binomial with the same mean (Hoeffding 1956). The interval is that of Clopper and
+        Pearson, widened so that each end is at least one report away from the observed number.
+        """
+        level = (1 - rational_in("confidence", confidence, "(0, 1)")) / 2
+        seen, n = int(self.supports[self._place(value)]), self.users
+        high = Fraction(n) if seen >= n - 1 else n * proven_upper_end(seen, n, level)
+        low = Fraction(0) if seen <= 1 else n - n * proven_upper_end(n - seen, n, level)
+        ends = (min(low, Fraction(seen - 1)), max(high, Fraction(seen + 1)))
+        first, last = ((end - n * self.other) / (self.own - self.other) for end in ends)
+        return min(max(first, Fraction(0)), Fraction(n)), max(min(last, Fraction(n)), Fraction(0))
+
+    def _place(self, value: int) -> int:
+        return integer("value", value, at_least=0, at_most=len(self.supports) - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +120,7 @@ class LocalReport(ABC):
     @property
     @abstractmethod
     def other(self) -> Fraction:
-        r"""The probability that a report supports any one other value."""
+        r"""The probability that a report supports any given other value."""
 
     @property
     @abstractmethod
@@ -207,3 +264,49 @@ def spread(own: Fraction, other: Fraction, users: int, count: Fraction) -> Fract
     r"""The variance (c own (1 - own) + (n - c) other (1 - other))/(own - other)^2, c of n users."""
     coins = count * own * (1 - own) + (users - count) * other * (1 - other)
     return coins / (own - other) ** 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShuffledReports:
+    r"""Reports drawn by ``report`` for ``users`` or more users, one each, in uniform random order.
+
+    ``users`` counts those who follow the protocol, including the protected user: only their reports
+    hide one another.
+
+    >>> from dpcore import SeededRng
+    >>> from dpcore.local import RandomisedResponse
+    >>> votes = ShuffledReports(report=RandomisedResponse(epsilon=1, values=3), users=6)
+    >>> votes.release([0, 0, 0, 1, 1, 2], rng=SeededRng(1)).tolist()
+    [...]
+
+    Raises :class:`InvalidParameter` for a mechanism that is not a :class:`LocalReport`, and users
+    < 1.
+    """
+
+    report: Of[LocalReport] = Of(LocalReport, "must be a mechanism of dpcore.local")
+    users: Whole = Whole(at_least=1, at_most=1 << 40)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def scope(self) -> Scope:
+        r"""The scope of a report."""
+        return self.report.scope
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The mechanism and the number of users as a JSON object."""
+        return {"report": self.report.to_json(), "users": self.users}
+
+    def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> Reports:
+        r"""Draw the reports of all users' values and shuffle them; ``report.estimate`` reads them.
+
+        Raises :class:`InvalidParameter` for fewer than ``users`` values, and the errors of
+        :meth:`LocalReport.report`.
+        """
+        if np.size(value) < self.users:
+            reason = f"must have the values of at least {self.users} users"
+            raise InvalidParameter("value", value, reason)
+        found = self.report.report(value, rng=rng)
+        shuffled: Reports = found[permutation(len(found), rng)]
+        return shuffled

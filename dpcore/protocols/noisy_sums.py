@@ -180,6 +180,10 @@ class ModularSum(ABC):
     def observed_noise(self, honest: int) -> Noise:
         r"""The law of the noise that protects one honest user when ``honest`` are present."""
 
+    def sum_mechanism(self, honest: int) -> Mechanism:
+        r"""The mechanism that protects a contribution of at most g steps by the observed noise."""
+        return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
+
     def _check_honest(self, honest: int) -> int:
         return integer("honest", honest, at_least=1, at_most=self.users, limit="users")
 
@@ -213,9 +217,7 @@ class _Whole(ModularSum):
         self._check_honest(honest)
         return self.noise
 
-    def mechanism(self, honest: int) -> Mechanism:
-        r"""The mechanism that protects one contribution in the message or estimate."""
-        return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
+    mechanism = ModularSum.sum_mechanism
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,9 +245,7 @@ class AggregatedSum(_Shared):
         ModularSum.__post_init__(self)
         _check_noise("share", self.share)
 
-    def mechanism(self, honest: int) -> Mechanism:
-        r"""The mechanism that protects a contribution of at most g steps from the server."""
-        return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
+    mechanism = ModularSum.sum_mechanism
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,10 +323,6 @@ class ShuffledPure(_Shared):
                 "Zhou (arXiv 2206.05772) needs pure-DP noise"
             )
             raise InvalidParameter("share", self.share, reason)
-
-    def sum_mechanism(self, honest: int) -> Mechanism:
-        r"""The mechanism that protects one contribution in the sum; the server sees more."""
-        return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
 
 
 def _check_noise(argument: str, noise: Noise) -> None:

@@ -1,5 +1,9 @@
 r"""Run a protocol once in this process: the users, the functionality and the analyzer.
 
+The functionality is between the users and the server. :class:`IdealAggregation` and
+:class:`Shuffler` do what a trusted third party would do, for simulation and accounting;
+``secure_aggregation.MaskedAggregation`` is a real aggregation with the same interface.
+
 A run includes dropouts and collusion: users who drop out add no noise, the server knows the noise
 of colluding users, and the record of the run has only the remaining noise. Proofs:
 docs/proofs/protocol.md.
@@ -7,6 +11,7 @@ docs/proofs/protocol.md.
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,27 +23,159 @@ import numpy.typing as npt
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
 from dpcore.numbers.arrays import Integers
+from dpcore.numbers.parameter import Exact, Of, Whole, check_fields
 from dpcore.protocols.encoding import RealsLike
-from dpcore.protocols.ideal_aggregation import (
-    Aggregation,
-    IdealAggregation,
-    RelaxedAggregation,
-    Shuffler,
-    staying,
-)
 from dpcore.protocols.noisy_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
-from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.shuffled_bits import BinaryShuffle, Bits, VectorShuffle
-from dpcore.sampling.rng import SYSTEM, Rng
-from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
+from dpcore.protocols.shuffled_bits import (
+    BinaryShuffle,
+    BitMessages,
+    Bits,
+    PureShuffle,
+    VectorShuffle,
+)
+from dpcore.sampling.rng import SYSTEM, Rng, permutation
+from dpcore.secure_aggregation.masked_aggregation import NOBODY, MaskedAggregation, Step
 from dpcore.secure_aggregation.messages import AggregationRefused
-from dpcore.secure_aggregation.round_parameters import MOST_EXPOSURE
+from dpcore.secure_aggregation.round_parameters import LARGEST_MODULUS, MOST_EXPOSURE
+from dpcore.secure_aggregation.server import Total
+
+
+class Aggregation(typing.Protocol):
+    r"""Secure aggregation of vectors mod m: the sum of the received inputs, and their senders."""
+
+    @property
+    def modulus(self) -> int:
+        r"""The modulus m."""
+        ...
+
+    def total(
+        self, messages: Mapping[str, Integers], vanish: Mapping[str, Step] = ..., *, rng: Rng = ...
+    ) -> Total:
+        r"""Return the sum mod m over the users who do not drop out before the input step."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdealAggregation:
+    r"""Secure aggregation by a trusted party that only outputs the sum mod m and the participants.
+
+    With ``per_user``, ``run`` draws the noise of every user; otherwise it draws the sum of the
+    noise at once, which has the same distribution.
+
+    >>> ideal = IdealAggregation(modulus=10)
+    >>> total = ideal.total({"ann": np.array([7]), "bob": np.array([8])})
+    >>> total.sum.tolist(), total.participants
+    ([5], ('ann', 'bob'))
+    """
+
+    modulus: Whole = Whole(at_least=2, at_most=LARGEST_MODULUS)
+    per_user: Of[bool] = Of(bool, "must be True or False", default=False)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def total(
+        self,
+        messages: Mapping[str, Integers],
+        vanish: Mapping[str, Step] = NOBODY,
+        *,
+        rng: Rng = SYSTEM,  # noqa: ARG002 - an ideal party needs none; a real aggregation does
+    ) -> Total:
+        r"""Return the sum over the users who do not drop out before the input step.
+
+        Raises :class:`InvalidParameter` for a message that is not a vector of integers in [0, m),
+        for messages of different lengths, for a dropout who is not a user in this run, and if no
+        user remains.
+        """
+        rows = _stacked(messages, self.modulus)
+        names = tuple(messages)
+        places = staying(names, vanish)
+        participants = tuple(names[place] for place in places)
+        return Total(sum=_sum_modulo(rows[list(places)], self.modulus), participants=participants)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelaxedAggregation:
+    r"""An assumption: an (epsilon_hat, q_hat)-relaxed secure aggregation (Cheu and Yan 2021).
+
+    The server's view is within a factor e^epsilon_hat of a simulation from the sum mod m alone, and
+    its post-processing equals the sum up to statistical distance q_hat (Chowdhury and Zhou 2023,
+    Definition 9). No such protocol is implemented: the simulation outputs the sum itself, which
+    satisfies the definition. The class is not an :class:`Aggregation`: ``run`` accepts it only for
+    a ``ShuffledPure``.
+    """
+
+    modulus: Whole = Whole(at_least=2, at_most=LARGEST_MODULUS)
+    epsilon_hat: Exact = Exact(within="[0, oo)")
+    q_hat: Exact = Exact(within="[0, 1]")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffler:
+    r"""A trusted party that outputs all bits in a uniformly random order, and nothing else.
+
+    It accepts :class:`BitMessages` only. One integer per user would not be private: at n = 1024 and
+    epsilon = 1 a Polya share is 0 with probability .993, so the shuffled list of noisy values
+    reveals most of the values.
+
+    >>> messages = BitMessages(np.array([[[1, 0]], [[1, 1]]], dtype=np.uint8))
+    >>> int(Shuffler().shuffle(messages).sum())
+    3
+    """
+
+    def shuffle(self, messages: BitMessages, *, rng: Rng = SYSTEM) -> Bits:
+        r"""Permute the bits of each coordinate independently: an array (coordinates, all bits).
+
+        Raises :class:`InvalidParameter` for anything but :class:`BitMessages`.
+        """
+        if not isinstance(messages, BitMessages):
+            reason = "must be BitMessages: shuffled noisy integers still reveal the integers"
+            raise InvalidParameter("messages", messages, reason)
+        rows = messages.bits.transpose(1, 0, 2).reshape(messages.bits.shape[1], -1)
+        return np.stack([row[permutation(len(row), rng)] for row in rows])
+
+
+def staying(names: tuple[str, ...], vanish: Mapping[str, Step]) -> tuple[int, ...]:
+    r"""The indices of the users who do not drop out before their input arrives."""
+    if not isinstance(vanish, Mapping) or not set(vanish) <= set(names):
+        raise InvalidParameter("vanish", vanish, "must name users in this run")
+    if not all(isinstance(step, Step) for step in vanish.values()):
+        raise InvalidParameter("vanish", vanish, "must map each name to a Step")
+    gone = {name for name, step in vanish.items() if step <= Step.INPUT}
+    here = tuple(place for place, name in enumerate(names) if name not in gone)
+    if not here:
+        raise InvalidParameter("vanish", vanish, "must leave at least one user")
+    return here
+
+
+def _stacked(messages: Mapping[str, Integers], modulus: int) -> Integers:
+    if not isinstance(messages, Mapping) or not messages:
+        raise InvalidParameter("messages", messages, "must contain a vector for each name")
+    for name, vector in messages.items():
+        if not isinstance(vector, np.ndarray) or vector.dtype.kind not in "iu" or vector.ndim != 1:
+            raise InvalidParameter("messages", vector, f"must be a vector of integers ({name})")
+        if vector.size and not 0 <= vector.min() <= vector.max() < modulus:
+            raise InvalidParameter("messages", vector, f"must lie in [0, {modulus}) ({name})")
+    if len({len(vector) for vector in messages.values()}) > 1:
+        raise InvalidParameter("messages", messages, "must be vectors of equal length")
+    # Converted one by one, because stacking signed and unsigned arrays would give floats.
+    return np.stack([vector.astype(np.int64) for vector in messages.values()])
+
+
+def _sum_modulo(rows: Integers, modulus: int) -> Integers:
+    # Summed in halves, so that neither sum exceeds int64 with fewer than 2^31 users.
+    low = (rows & ((1 << 31) - 1)).sum(axis=0)
+    high = (rows >> 31).sum(axis=0)
+    exact = [((int(h) << 31) + int(l)) % modulus for h, l in zip(high, low, strict=True)]
+    return np.array(exact, dtype=np.int64)
+
 
 Values: TypeAlias = Mapping[str, Any] | RealsLike
 """The users' values: a mapping from names to numbers (also exact rationals), or an array whose
 users are named "0", "1" and so on."""
-
-_NOBODY: Final[Mapping[str, Step]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +239,7 @@ def run(
     functionality: Aggregation | RelaxedAggregation | Shuffler,
     *,
     batch: str,
-    vanish: Mapping[str, Step] = _NOBODY,
+    vanish: Mapping[str, Step] = NOBODY,
     colluding: Collection[str] = (),
     rng: Rng = SYSTEM,
 ) -> RunOutcome:
@@ -161,7 +298,10 @@ def run(
         )
     estimate: Fraction | tuple[Fraction, ...]
     if isinstance(protocol, (BinaryShuffle, VectorShuffle, PureShuffle)):
-        estimate = protocol.analyze(_bits(protocol, crowd, functionality, rng))
+        if not isinstance(functionality, Shuffler):
+            raise InvalidParameter("functionality", functionality, "must be a Shuffler")
+        sent = protocol.randomize(crowd.held[crowd.places], rng=rng)
+        estimate = protocol.analyze(functionality.shuffle(sent, rng=rng))
     else:
         try:
             total = _sum(protocol, crowd, functionality, vanish, rng)
@@ -179,28 +319,23 @@ def run(
     )
 
 
+_SHUFFLES: Final = (BinaryShuffle, VectorShuffle, PureShuffle)
 _ASSUMED: Final[dict[type, tuple[str, ...]]] = {
     AggregatedSum: ("the aggregation reveals to the server only the sum and the participants",),
     LocalSum: (),
     ShuffledPure: ("the relaxed aggregation is an assumption; dpcore does not implement one",),
     CentralSum: ("the analyzer is trusted with the sum and publishes only the estimate",),
-    BinaryShuffle: ("the shuffler reveals to the server only the shuffled bits",),
-    VectorShuffle: ("the shuffler reveals to the server only the shuffled bits",),
-    PureShuffle: ("the shuffler reveals to the server only the shuffled bits",),
+    **dict.fromkeys(_SHUFFLES, ("the shuffler reveals to the server only the shuffled bits",)),
 }
 
 
 def _of_the_graph(protocol: object, functionality: object, colluding: int) -> tuple[str, ...]:
-    if (
-        not isinstance(protocol, AggregatedSum)
-        or not isinstance(functionality, MaskedAggregation)
-        or functionality.neighbourhood is None
-    ):
+    if not isinstance(protocol, AggregatedSum) or not isinstance(functionality, MaskedAggregation):
         return ()
-    chance = functionality.exposure(colluding)
-    # Rounded up to a power of two.
-    fails = "never fails"
-    if chance:
+    if functionality.neighbourhood is None:
+        return ()
+    fails, chance = "never fails", functionality.exposure(colluding)
+    if chance:  # rounded up to a power of two
         power = (chance.denominator // chance.numerator).bit_length() - 1
         fails = f"fails with probability <= 2^-{power}, to be added to delta"
     return (f"collusion and dropouts do not depend on the graph; the graph {fails}",)
@@ -237,25 +372,12 @@ def _crowd(
     listed = isinstance(colluding, Collection) and not isinstance(colluding, str)
     if not listed or not all(isinstance(name, str) for name in colluding):
         raise InvalidParameter("colluding", colluding, "must be names of users")
-    hidden = set(colluding)
-    if not hidden <= set(names):
+    if not (hidden := set(colluding)) <= set(names):
         raise InvalidParameter("colluding", colluding, "must be names of users in this run")
     honest = len(present) - len(hidden.intersection(present))
     if not honest:
         raise InvalidParameter("colluding", colluding, "must leave at least one honest user")
     return _Participants(held, names, np.array(places), present, honest, len(hidden))
-
-
-def _bits(
-    protocol: BinaryShuffle | VectorShuffle | PureShuffle,
-    crowd: _Participants,
-    functionality: object,
-    rng: Rng,
-) -> Bits:
-    if not isinstance(functionality, Shuffler):
-        raise InvalidParameter("functionality", functionality, "must be a Shuffler")
-    messages = protocol.randomize(crowd.held[crowd.places], rng=rng)
-    return functionality.shuffle(messages, rng=rng)
 
 
 def _sum(
@@ -285,8 +407,8 @@ def _sum(
         and isinstance(protocol, AggregatedSum)
         and functionality.exposure(crowd.colluding) > MOST_EXPOSURE
     ):
-        # With that many shares of a secret, the server alone can unmask the user's message.
-        reason = f"must be < n - t = {functionality.threshold}: that many users can unmask all"
+        # So many users hold enough shares of a secret that the server can unmask messages.
+        reason = f"must be < n - t = {functionality.threshold}: n - t users can unmask all"
         if functionality.neighbourhood is not None:
             reason = "must be fewer: the neighbourhoods must fail with probability <= 2^-40"
         raise InvalidParameter("colluding", crowd.colluding, reason)

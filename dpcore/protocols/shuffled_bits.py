@@ -5,35 +5,41 @@ in a uniformly random order, so it learns only their sum, and the random bits ar
 binomial noise on that sum. :class:`BinaryShuffle` is Algorithm 3 of Tenenbaum, Kaplan, Mansour and
 Stemmer (arXiv 2106.02900), :class:`VectorShuffle` Algorithms 2 and 4 of Li, Zhou and Ji (arXiv
 2207.05827) after Cheu et al. (arXiv 2106.09805). Both papers use far more noise than an exact
-calibration needs; here the numbers of bits are parameters. Proofs: docs/proofs/protocol.md.
+calibration needs; here the numbers of bits are parameters. :class:`PureShuffle` gives pure DP.
+Proofs: docs/proofs/protocol.md.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter
-from dpcore.laws.poisson_and_binomial import Binomial
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import Exact, Whole, check_fields, integer
 from dpcore.protocols.encoding import MOST_STEPS, FixedPoint, RealsLike, as_array
+from dpcore.sampling.inversion import BLOCK
 from dpcore.sampling.rng import SYSTEM, Rng
 
 Bits: TypeAlias = npt.NDArray[np.uint8]
+
+_ONE: Final = 1 << 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BitMessages:
     r"""The messages of all users as bits: a uint8 array of shape (users, coordinates, bits).
 
-    A :class:`~dpcore.protocols.ideal_aggregation.Shuffler` accepts only this type. All messages
+    A :class:`~dpcore.protocols.run_protocol.Shuffler` accepts only this type. All messages
     have the same length, so the number of bits reveals nothing; bits of different coordinates are
     never mixed.
     """
@@ -54,38 +60,18 @@ class BitMessages:
         object.__setattr__(self, "bits", own)
 
 
-def users_of(shuffled: Bits, *, rows: int, width: int, most: int) -> int:
-    r"""The number of users who sent these bits, ``width`` bits per user in each of ``rows``."""
-    wide = isinstance(shuffled, np.ndarray) and shuffled.dtype == np.uint8
-    if not wide or shuffled.ndim != 2 or len(shuffled) != rows:
-        reason = f"must be a uint8 array with one row per coordinate ({rows})"
-        raise InvalidParameter("shuffled", shuffled, reason)
-    present, rest = divmod(int(shuffled.shape[1]), width)
-    if rest or not 1 <= present <= most:
-        reason = f"must have {width} bits for each of 1 to {most} users"
-        raise InvalidParameter("shuffled", shuffled, reason)
-    if shuffled.max() > 1:
-        raise InvalidParameter("shuffled", shuffled, "must be 0 or 1")
-    return present
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BitSum(ABC):
-    r"""The common base class: randomizer and analyzer over shuffled bits.
+class ShuffledSum(ABC):
+    r"""The common base class: the unary code of a noisy number per user, and the number of ones.
 
-    Let n = ``users``, g = ``precision`` steps per unit, and b = ``noise_bits`` per user and
-    coordinate, each 1 with probability p = ``probability``. The randomizer sends g + b bits per
-    coordinate, of which E(x) + Binomial(b, p) are 1. For k messages the analyzer returns (number of
-    ones - k b p)/g. The noise of the sum is Binomial(k b, p) for all data.
+    Each of n = ``users`` users sends ``width`` bits per coordinate; the number of ones is a noisy
+    encoding. For k messages the analyzer returns (number of ones - ``bias(k)``)/g, where g =
+    ``precision`` is the number of steps per unit.
     """
 
     name: ClassVar[str]
-    local_noise: ClassVar[None] = None
-    r"""A user adds random bits, which are noise on the sum only."""
 
     users: Whole = Whole()
-    noise_bits: Whole = Whole()
-    probability: Exact = Exact(within="(0, 1)", reason="a constant bit adds no noise")
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -101,14 +87,73 @@ class BitSum(ABC):
         return 1
 
     @property
+    @abstractmethod
     def width(self) -> int:
-        r"""The number g + b of bits per user and coordinate."""
-        return self.precision + self.noise_bits
+        r"""The number of bits per user and coordinate."""
 
     @property
     def bits_per_user(self) -> int:
         r"""The number of bits that a user sends, over all coordinates."""
         return self.width * self.coordinates
+
+    @abstractmethod
+    def bias(self, present: int) -> Fraction:
+        r"""The mean number of ones of ``present`` users beyond encodings, per coordinate."""
+
+    @abstractmethod
+    def _ones(self, x: RealsLike, rng: Rng) -> Integers:
+        r"""Check x, and draw the number of ones of each user (rows) and coordinate."""
+
+    def randomize(self, x: RealsLike, *, rng: Rng = SYSTEM) -> BitMessages:
+        r"""R: draw the messages of users with values x, a value or a row of coordinates each."""
+        ones = self._ones(x, rng)
+        # The order within a message reveals nothing: the shuffler permutes all bits.
+        return BitMessages((np.arange(self.width) < ones[..., None]).astype(np.uint8))
+
+    def estimate(self, ones: int, present: int) -> Fraction:
+        r"""Estimate a coordinate's sum over ``present`` users from its number of ones."""
+        return (int(ones) - self.bias(present)) / self.precision
+
+    def estimates(self, ones: Integers, present: int) -> tuple[Fraction, ...]:
+        r"""Estimate each coordinate's sum over ``present`` users from its number of ones."""
+        return tuple(self.estimate(count, present) for count in ones)
+
+    def _read(self, shuffled: Bits) -> tuple[Fraction, ...]:
+        wide = isinstance(shuffled, np.ndarray) and shuffled.dtype == np.uint8
+        if not wide or shuffled.ndim != 2 or len(shuffled) != self.coordinates:
+            reason = f"must be a uint8 array with one row per coordinate ({self.coordinates})"
+            raise InvalidParameter("shuffled", shuffled, reason)
+        present, rest = divmod(int(shuffled.shape[1]), self.width)
+        if rest or not 1 <= present <= self.users:
+            reason = f"must have {self.width} bits for each of 1 to {self.users} users"
+            raise InvalidParameter("shuffled", shuffled, reason)
+        if shuffled.max() > 1:
+            raise InvalidParameter("shuffled", shuffled, "must be 0 or 1")
+        return self.estimates(shuffled.sum(axis=1, dtype=np.int64), present)
+
+    def _check_honest(self, honest: int) -> int:
+        return integer("honest", honest, at_least=1, at_most=self.users, limit="users")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BitSum(ShuffledSum):
+    r"""Sums with binomial noise: ``noise_bits`` random bits per user and coordinate.
+
+    Each of the b = ``noise_bits`` random bits is 1 with probability p = ``probability``. The
+    randomizer sends g + b bits per coordinate, of which E(x) + Binomial(b, p) are 1. The noise of
+    the sum of k messages is Binomial(k b, p) for all data, and the bias is k b p.
+    """
+
+    local_noise: ClassVar[None] = None
+    r"""A user adds random bits, which are noise on the sum only."""
+
+    noise_bits: Whole = Whole()
+    probability: Exact = Exact(within="(0, 1)", reason="a constant bit adds no noise")
+
+    @property
+    def width(self) -> int:
+        r"""The number g + b of bits per user and coordinate."""
+        return self.precision + self.noise_bits
 
     @property
     def planned_noise(self) -> Binomial:
@@ -117,8 +162,8 @@ class BitSum(ABC):
 
     def observed_noise(self, honest: int) -> Binomial:
         r"""The law of the noise that ``honest`` users actually added to a coordinate's sum."""
-        honest = integer("honest", honest, at_least=1, at_most=self.users, limit="users")
-        return Binomial(trials=honest * self.noise_bits, probability=self.probability)
+        trials = self._check_honest(honest) * self.noise_bits
+        return Binomial(trials=trials, probability=self.probability)
 
     total_noise = observed_noise
 
@@ -140,22 +185,10 @@ class BitSum(ABC):
     def _encoded(self, x: RealsLike, rng: Rng) -> Integers:
         r"""Check and encode x: the integers E(x), of shape (users present, coordinates)."""
 
-    def randomize(self, x: RealsLike, *, rng: Rng = SYSTEM) -> BitMessages:
-        r"""R: draw the messages of users with values x, a value or a row of coordinates each."""
+    def _ones(self, x: RealsLike, rng: Rng) -> Integers:
         steps = self._encoded(x, rng)
         noise = Binomial(trials=self.noise_bits, probability=self.probability)
-        ones = steps + noise.sample(steps.shape, rng=rng)
-        # The order within a message reveals nothing: the shuffler permutes all bits.
-        return BitMessages((np.arange(self.width) < ones[..., None]).astype(np.uint8))
-
-    def estimates(self, ones: Integers, present: int) -> tuple[Fraction, ...]:
-        r"""Estimate each coordinate's sum over ``present`` users, without bias, from its ones."""
-        bias = self.bias(present)
-        return tuple((int(count) - bias) / self.precision for count in ones)
-
-    def _read(self, shuffled: Bits) -> tuple[Fraction, ...]:
-        present = users_of(shuffled, rows=self.coordinates, width=self.width, most=self.users)
-        return self.estimates(shuffled.sum(axis=1, dtype=np.int64), present)
+        return steps + noise.sample(steps.shape, rng=rng)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,3 +252,127 @@ class VectorShuffle(BitSum):
     def analyze(self, shuffled: Bits) -> tuple[Fraction, ...]:
         r"""A: estimate each coordinate's sum, without bias, from its row of shuffled bits."""
         return self._read(shuffled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PureShuffle(ShuffledSum):
+    r"""Sum values in [0, 1] from shuffled bits under pure DP: the loss is bounded at every output.
+
+    Bounded messages that always depend on their input cannot give pure DP: an extreme value of the
+    sum reveals every message. Here a message is x plus a share of discrete Laplace noise or, rarely
+    and whenever the noise would not fit, a cover: a number drawn from the whole range of messages,
+    independently of x. Covers are so rare that the noise of the sum is nearly discrete Laplace, and
+    they bound the loss at the extreme outputs.
+
+    Randomizer: x is encoded as E(x) in {0, ..., g}, g = ``precision`` steps, and Z is a draw of
+    ``share``. With probability c = ``cover``, and whenever \|Z\| > J = ``reach``, the message is a
+    cover: Y uniform on {0, ..., 2J + g}. Otherwise Y = J + E(x) + Z. The user sends 2J + g bits, of
+    which Y are 1. Analyzer: for k users the estimate is (number of ones - k J)/g. Without covers,
+    it is the sum of the encodings plus the noise of k shares within the reach. :meth:`missed`
+    bounds the probability of a cover; covers bias the estimate by at most half of that bound.
+
+    ``accounting.protocol_guarantees.pure_shuffle_guarantee.purity`` derives the guarantee. The
+    noise is that of Goryczka and Xiong (2017); the idea follows the pure protocols of Ghazi,
+    Golowich, Kumar, Manurangsi, Pagh and Velingker (2020) and of Ghazi, Kumar and Manurangsi
+    (2023). Proofs: docs/proofs/shuffle.md.
+    """
+
+    name: ClassVar[str] = "pure-shuffle"
+
+    reach: Whole = Whole()
+    share: PolyaDifference
+    cover: Exact = Exact(
+        within="(0, 1)",
+        reason="without covers the extreme outputs reveal a user's value",
+    )
+    precision: Whole = Whole(1, at_most=MOST_STEPS)
+
+    def __post_init__(self) -> None:
+        ShuffledSum.__post_init__(self)
+        if not isinstance(self.share, PolyaDifference) or self.share.shape > 1:
+            reason = "must be a PolyaDifference of shape <= 1"
+            raise InvalidParameter("share", self.share, reason)
+
+    @property
+    def width(self) -> int:
+        r"""The number 2J + g of bits of one message."""
+        return 2 * self.reach + self.precision
+
+    @property
+    def planned_noise(self) -> PolyaDifference:
+        r"""The law of the total noise, in steps, except with probability :meth:`missed`."""
+        return self.observed_noise(self.users)
+
+    def observed_noise(self, honest: int) -> PolyaDifference:
+        r"""The law of the total noise of ``honest`` users, without covers."""
+        shape = self._check_honest(honest) * self.share.shape
+        return PolyaDifference(shape=shape, scale=self.share.scale)
+
+    total_noise = observed_noise
+
+    @property
+    def local_noise(self) -> PolyaDifference:
+        r"""The law of a user's noise, without covers."""
+        return self.share
+
+    def bias(self, present: int) -> Fraction:
+        r"""The number of ones of ``present`` users beyond encodings and noise, without covers."""
+        return Fraction(present * self.reach)
+
+    def missed(self, present: int) -> Fraction:
+        r"""Bound the probability that ``present`` users deviate from their noise law from above."""
+        # Rounded up, because for a large epsilon the exact number has thousands of digits.
+        beyond = 2 * Fraction(self.share.enclose_sf(self.reach, 32).upper)
+        beyond = Fraction(math.ceil(beyond * _ONE), _ONE)
+        return min(Fraction(1), integer("present", present, at_least=1) * (self.cover + beyond))
+
+    def square_error(self, present: int) -> Fraction:
+        r"""An upper bound on E[(estimate - sum of the encodings)^2] with ``present`` users."""
+        count, g = integer("present", present, at_least=1), self.precision
+        covered = self.missed(count)
+        spread = count * Fraction(self.share.variance.upper) + covered * (self.reach + g) ** 2
+        return (spread + (covered * g / 2) ** 2) / g**2
+
+    def _ones(self, x: RealsLike, rng: Rng) -> Integers:
+        return self.values(x, rng=rng)[:, None]
+
+    def values(self, x: RealsLike, *, rng: Rng = SYSTEM) -> Integers:
+        r"""Draw the number of ones of each user's message, with the errors of :meth:`randomize`."""
+        held = as_array(x)
+        if held.ndim != 1 or not 1 <= len(held) <= self.users:
+            reason = f"must be an array with one number for each of 1 to {self.users} users"
+            raise InvalidParameter("x", x, reason)
+        steps = FixedPoint(precision=self.precision).encode(held, rng=rng)
+        noise, covered = self.noise_and_covers(len(steps), rng=rng)
+        ones = self.reach + steps + noise
+        for place in np.flatnonzero(covered):
+            ones[place] = rng.below(self.width + 1)
+        return ones
+
+    def noise_and_covers(self, count: int, *, rng: Rng = SYSTEM) -> tuple[Integers, Integers]:
+        r"""Draw the noise of ``count`` users, and a 1 for each user whose message is a cover."""
+        noise = self.share.sample(count, rng=rng)
+        covered = Binomial(trials=1, probability=self.cover).sample(count, rng=rng)
+        return noise, covered | (np.abs(noise) > self.reach)
+
+    def ones_of_bits(self, total: int, present: int, *, rng: Rng = SYSTEM) -> int:
+        r"""Draw the number of ones sent by ``present`` users whose bits sum to ``total``."""
+        if self.precision != 1:
+            raise InvalidParameter("precision", self.precision, "must be 1 for a sum of bits")
+        count = integer("present", present, at_least=1, at_most=self.users)
+        left = integer("total", total, at_least=0, at_most=count)
+        ones, covers = left + self.reach * count, 0
+        for start in range(0, count, BLOCK):
+            noise, covered = self.noise_and_covers(min(BLOCK, count - start), rng=rng)
+            ones += int(noise[covered == 0].sum())
+            covers += int(covered.sum())
+        for out in range(covers):
+            # The bit that the next cover replaces: a random one of those not yet replaced.
+            held = int(rng.below(count - out) < left)
+            left -= held
+            ones += rng.below(self.width + 1) - self.reach - held
+        return ones
+
+    def analyze(self, shuffled: Bits) -> Fraction:
+        r"""A: estimate the sum from the shuffled bits (one row)."""
+        return self._read(shuffled)[0]

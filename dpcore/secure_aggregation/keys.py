@@ -1,4 +1,4 @@
-r"""The keys of masked aggregation: the secret from which each is derived, and its use.
+r"""The keys and masks of masked aggregation: the secret from which each is derived, and its use.
 
     channel  X25519(enrolled user and server key)  tags every message, one key per direction
     sharing  X25519(c_u, c_v)                      seals the shares that u sends to v
@@ -7,7 +7,11 @@ r"""The keys of masked aggregation: the secret from which each is derived, and i
 
 Every key is HKDF-SHA256 (RFC 5869) of one of these secrets, with the round and its parameters as
 salt and a label with the identities as info; so no two purposes, pairs or rounds share a key. Seals
-are ChaCha20-Poly1305 (RFC 8439), tags HMAC-SHA256. No custom cryptography is used.
+are ChaCha20-Poly1305 (RFC 8439), tags HMAC-SHA256. A mask expands its key to a vector of integers
+mod m: the stream is AES-256-CTR over zeros from counter 0 (NIST SP 800-38A), read as little-endian
+64-bit words. A word below the largest multiple of m that is at most 2^64 gives its residue; other
+words are skipped, so residues are exactly uniform if the words are. No custom cryptography is used.
+Proof: docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations
@@ -17,13 +21,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar, cast
 
+import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dpcore.errors import InvalidParameter
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.secure_aggregation.messages import (
     KEY_BYTES,
@@ -36,7 +44,7 @@ from dpcore.secure_aggregation.messages import (
     most_bytes,
     read_header,
 )
-from dpcore.secure_aggregation.round_parameters import Round
+from dpcore.secure_aggregation.round_parameters import LARGEST_MODULUS, Round
 from dpcore.secure_aggregation.shamir import ELEMENT_BYTES, read_element, write_element
 
 _NONCE_BYTES: Final = 12
@@ -231,3 +239,51 @@ def _refusal_of(channel: Channel, identifier: bytes, sender: str, receiver: str)
 
 def _tag(key: bytes, data: bytes) -> bytes:
     return hmac.digest(key, data, "sha256")
+
+
+def mask(key: bytes, *, count: int, modulus: int) -> Integers:
+    r"""Expand ``key`` to ``count`` int64 residues mod ``modulus``, uniform if the stream is.
+
+    Use each key for only one vector.
+    """
+    modulus = integer("modulus", modulus, at_least=2, at_most=LARGEST_MODULUS)
+    count = integer("count", count, at_least=0)
+    if len(key) != KEY_BYTES:
+        raise InvalidParameter("key", "(not shown)", "must have 32 bytes")
+    stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    # This is the last accepted word, because the bound itself may be 2^64.
+    last = np.uint64((1 << 64) - 1 - (1 << 64) % modulus)
+    words = np.zeros(0, dtype=np.uint64)
+    while words.size < count:
+        drawn = np.frombuffer(stream.update(bytes(8 * (count - words.size))), dtype="<u8")
+        kept = drawn[drawn <= last]
+        words = np.concatenate([words, kept]) if words.size else kept
+    return (words % np.uint64(modulus)).astype(np.int64)
+
+
+def add(left: Integers, right: Integers, modulus: int) -> Integers:
+    r"""The sum left + right mod m of vectors of residues; m <= 2^62 keeps it below 2^63."""
+    total = left + right
+    total -= (total >= modulus) * modulus
+    return total
+
+
+def subtract(left: Integers, right: Integers, modulus: int) -> Integers:
+    r"""The difference left - right mod m of vectors of residues."""
+    total = left - right
+    total += (total < 0) * modulus
+    return total
+
+
+def add_pair_masks(
+    total: Integers, secrets: Mapping[str, bytes], terms: Round, own: str
+) -> Integers:
+    r"""Add the masks of ``own`` with other users, by their secrets: + if own < other, otherwise -.
+
+    The masks of two users with each other cancel.
+    """
+    for other, secret in secrets.items():
+        key = mask_key(secret, terms, own, other)
+        pair = mask(key, count=terms.coordinates, modulus=terms.modulus)
+        total = (add if own < other else subtract)(total, pair, terms.modulus)
+    return total

@@ -5,7 +5,7 @@ r"""The messages of masked aggregation: immutable values with a canonical encodi
 An identity is a length byte and 1 to 255 bytes of UTF-8; length 0 is the server. Numbers are
 big-endian and of fixed width; lists are sorted by identity. So each value has exactly one encoding,
 and :func:`decode` rejects every other byte string. The tag (see
-:mod:`dpcore.secure_aggregation.keys`) covers everything before it.
+:mod:`dpcore.secure_aggregation.keys`) covers all bytes before the tag.
 """
 
 from __future__ import annotations

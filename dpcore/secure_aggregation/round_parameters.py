@@ -25,10 +25,10 @@ from typing import Final
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, Whole, check_fields, integer, rational_in
 from dpcore.sampling.rng import Rng, permutation
-from dpcore.secure_aggregation.pseudorandom_vector import LARGEST_MODULUS
 
 SERVER: Final = ""
 ROUND_BYTES: Final = 32
+LARGEST_MODULUS: Final = 1 << 62  # the sum of two residues fits int64
 MOST_NEIGHBOURS = 1 << 10
 
 
@@ -282,10 +282,8 @@ def _stranded(users: int, dropouts: int, count: int, threshold: int) -> Fraction
 
 def _counts(users: int, dropouts: int, colluding: int) -> tuple[int, int, int]:
     users = integer("users", users, at_least=2)
-    found = []
-    for name, value in (("dropouts", dropouts), ("colluding", colluding)):
-        exact = integer(name, value, at_least=0)
-        if exact >= users:
-            raise InvalidParameter(name, value, f"must be < users = {users}")
-        found.append(exact)
-    return users, found[0], found[1]
+    dropouts, colluding = (
+        integer(name, value, at_least=0, at_most=users - 1, limit="users - 1")
+        for name, value in (("dropouts", dropouts), ("colluding", colluding))
+    )
+    return users, dropouts, colluding

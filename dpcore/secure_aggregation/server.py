@@ -10,8 +10,8 @@ r"""The server of masked aggregation: it receives messages one by one and closes
 state unchanged. The caller decides when to close a step: this returns the next state and a message
 for each remaining user, or raises if fewer than n - t users or too few neighbours of a user remain.
 **Each step must be closed only once**, which
-:class:`dpcore.secure_aggregation.network_round.AggregationServer` ensures. A semi-honest server
-learns only the sum of the inputs: docs/proofs/masked_aggregation.md.
+:class:`~dpcore.secure_aggregation.masked_aggregation.AggregationServer` ensures. A semi-honest
+server learns only the sum of the inputs: docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.secure_aggregation.keys import (
     Channel,
     KeyPair,
+    add,
+    add_pair_masks,
     agreements,
     commitment,
     is_usable,
-    mask_key,
+    mask,
     public_of,
     self_mask_key,
+    subtract,
 )
 from dpcore.secure_aggregation.messages import (
     KEY_BYTES,
@@ -50,7 +53,6 @@ from dpcore.secure_aggregation.messages import (
     UnmaskRequest,
     read_header,
 )
-from dpcore.secure_aggregation.pseudorandom_vector import add, mask, subtract
 from dpcore.secure_aggregation.round_parameters import SERVER, Round, check_identity, neighbours_of
 from dpcore.secure_aggregation.shamir import interpolate, weights
 
@@ -146,37 +148,37 @@ def receive(state: S, data: bytes) -> S:
     return replace(state, arrived=arrived)
 
 
+# For each step the expected message, and the field with the users who take part in the step.
+_EXPECTED: dict[type, tuple[type[Body], str]] = {
+    Advertising: (KeyAdvertisement, "channels"),
+    Sharing: (SealedShares, "keys"),
+    Masking: (MaskedInput, "commitments"),
+    Unmasking: (UnmaskReply, "inputs"),
+}
+
+
 def _checked(state: AnyStep, name: str, data: bytes) -> Body:
-    channel = state.channels[name]
-    match state:
-        case Advertising():
-            advertised = channel.receive(data, KeyAdvertisement)
-            _check_keys(advertised.keys, name, state)
-            return advertised
-        case Sharing():
-            shares = channel.receive(data, SealedShares)
-            _check_part(name, state.keys, shares)
-            if set(shares.sealed) != set(_near(state, name, state.keys)) - {name}:
-                _refuse(
-                    SealedShares, name, "must be addressed to every other user who advertised keys"
-                )
-            return shares
-        case Masking():
-            masked = channel.receive(data, MaskedInput)
-            _check_part(name, state.commitments, masked)
-            return masked
-        case Unmasking():
-            reply = channel.receive(data, UnmaskReply)
-            _check_part(name, state.inputs, reply)
-            survivors, dropped = _required(state, name, state.inputs)
-            if set(reply.seeds) != set(survivors) or set(reply.keys) != set(dropped):
-                _refuse(UnmaskReply, name, "must have exactly the requested shares")
-            return reply
+    expected, part = _EXPECTED[type(state)]
+    body = state.channels[name].receive(data, expected)
+    if name not in getattr(state, part):
+        _refuse(expected, name, "comes from a user who dropped out in an earlier step")
+    match state, body:
+        case Advertising() as opened, KeyAdvertisement(keys=own):
+            _check_keys(own, name, opened)
+        case Sharing(keys=keys), SealedShares(sealed=sealed):
+            if set(sealed) != set(_near(state, name, keys)) - {name}:
+                reason = "must be addressed to every other user who advertised keys"
+                _refuse(expected, name, reason)
+        case Unmasking(inputs=inputs) as last, UnmaskReply(seeds=seeds, keys=shares):
+            survivors, dropped = _required(last, name, inputs)
+            if set(seeds) != set(survivors) or set(shares) != set(dropped):
+                _refuse(expected, name, "must have exactly the requested shares")
+    return body
 
 
 def close_keys(state: Advertising) -> tuple[Sharing, Outbox]:
     r"""End step 1: send each user who advertised (U1) the keys of its neighbours who did."""
-    _check_enough(state, KeyAdvertisement, state.arrived)
+    _check_enough(state, state.arrived)
     keys = {name: state.arrived[name].keys for name in sorted(state.arrived)}
     outbox = {
         name: state.channels[name].send(
@@ -189,7 +191,7 @@ def close_keys(state: Advertising) -> tuple[Sharing, Outbox]:
 
 def close_shares(state: Sharing) -> tuple[Masking, Outbox]:
     r"""End step 2: send each user who shared (U2) the shares that its neighbours sealed for it."""
-    _check_enough(state, SealedShares, state.arrived)
+    _check_enough(state, state.arrived)
     outbox = {
         name: state.channels[name].send(
             ShareDelivery(
@@ -208,7 +210,7 @@ def close_shares(state: Sharing) -> tuple[Masking, Outbox]:
 
 def close_inputs(state: Masking) -> tuple[Unmasking, Outbox]:
     r"""End step 3: ask each user whose input arrived (U3) to unmask their sum."""
-    _check_enough(state, MaskedInput, state.commitments)
+    _check_enough(state, state.commitments)
     outbox = {}
     for name in sorted(state.arrived):
         survivors, dropped = _required(state, name, state.arrived)
@@ -239,7 +241,7 @@ def _required(
 
 def finish(state: Unmasking) -> Total:
     r"""End step 4: return the sum of the inputs that arrived."""
-    _check_enough(state, UnmaskReply, state.commitments)
+    _check_enough(state, state.commitments)
     terms = state.terms
     survivors = sorted(state.inputs)
     total = np.zeros(terms.coordinates, dtype=np.int64)
@@ -256,7 +258,9 @@ def finish(state: Unmasking) -> Total:
         private = _recombined(state, name, "keys")
         if public_of(private) != state.keys[name].masking:
             _refuse_step(UnmaskReply, f"the shares do not reconstruct the mask key of {name!r}")
-        total = without_pair_masks(total, state, name, private)
+        # The masks of the dropped user, added in its place, cancel those of the survivors with it.
+        public = {other: state.keys[other].masking for other in _near(state, name, state.inputs)}
+        total = add_pair_masks(total, agreements(private, public), terms, name)
     return Total(sum=total, participants=tuple(survivors))
 
 
@@ -276,17 +280,6 @@ def _recombined(state: Unmasking, name: str, half: str) -> bytes:
 _lagrange = lru_cache(maxsize=1 << 6)(weights)
 
 
-def without_pair_masks(total: Integers, state: Unmasking, name: str, private: bytes) -> Integers:
-    r"""Remove from ``total`` the pairwise masks between survivors and the dropped user ``name``."""
-    terms = state.terms
-    public = {other: state.keys[other].masking for other in _near(state, name, state.inputs)}
-    for other, secret in agreements(private, public).items():
-        key = mask_key(secret, terms, name, other)
-        pair = mask(key, count=terms.coordinates, modulus=terms.modulus)
-        total = (subtract if other < name else add)(total, pair, terms.modulus)
-    return total
-
-
 def _check_keys(keys: PublicKeys, name: str, state: Advertising) -> None:
     others = [body.keys for other, body in state.arrived.items() if other != name]
     taken = {key for pair in others for key in (pair.sharing, pair.masking)}
@@ -296,13 +289,8 @@ def _check_keys(keys: PublicKeys, name: str, state: Advertising) -> None:
         _refuse(KeyAdvertisement, name, "contains a key of low order")
 
 
-def _check_part(name: str, part: Mapping[str, object], body: Body) -> None:
-    if name not in part:
-        _refuse(type(body), name, "comes from a user who dropped out in an earlier step")
-
-
-def _check_enough(state: AnyStep, expected: type[Body], owners: Iterable[str]) -> None:
-    terms, count = state.terms, len(state.arrived)
+def _check_enough(state: AnyStep, owners: Iterable[str]) -> None:
+    terms, count, expected = state.terms, len(state.arrived), _EXPECTED[type(state)][0]
     if count < terms.quorum:
         _refuse_step(
             expected,

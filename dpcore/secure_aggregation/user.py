@@ -5,8 +5,8 @@ r"""The user's side of masked aggregation: four steps from (state, bytes) to (st
 Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017,
 Figure 4 without its consistency round: the semi-honest protocol. The adversary is described in
 docs/proofs/masked_aggregation.md. **Use each state for one step only**, which a
-:class:`dpcore.secure_aggregation.network_round.Device` ensures: two replies from one state would
-reveal the input. Secrets are drawn from ``rng``; with a seeded generator nothing is private.
+:class:`~dpcore.secure_aggregation.masked_aggregation.Device` ensures: two replies from one state
+would reveal the input. Secrets are drawn from ``rng``; with a seeded generator nothing is private.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from dpcore.secure_aggregation.keys import (
     Channel,
     KeyPair,
     SharePair,
+    add,
+    add_pair_masks,
     agreements,
     commitment,
-    mask_key,
+    mask,
     new_secret,
     open_shares,
     seal_shares,
@@ -43,7 +45,6 @@ from dpcore.secure_aggregation.messages import (
     UnmaskReply,
     UnmaskRequest,
 )
-from dpcore.secure_aggregation.pseudorandom_vector import add, mask, subtract
 from dpcore.secure_aggregation.round_parameters import SERVER, Round, Terms, check_identity
 from dpcore.secure_aggregation.shamir import share
 
@@ -170,14 +171,11 @@ def mask_input(state: Shared, received: bytes, values: IntegersLike) -> tuple[Ma
 def masked(inputs: Integers, state: Shared, others: list[str]) -> Integers:
     r"""Add the user's own mask and one mask for each of ``others`` to the input."""
     terms, own = state.channel.terms, state.channel.own
-    count, modulus = terms.coordinates, terms.modulus
     key = self_mask_key(state.seed, terms, own)
-    total = add(inputs, mask(key, count=count, modulus=modulus), modulus)
+    alone = mask(key, count=terms.coordinates, modulus=terms.modulus)
     public = {other: state.keys[other].masking for other in others}
-    for other, secret in _agreements(state.masking, public).items():
-        pair = mask(mask_key(secret, terms, own, other), count=count, modulus=modulus)
-        total = add(total, pair, modulus) if own < other else subtract(total, pair, modulus)
-    return total
+    total = add(inputs, alone, terms.modulus)
+    return add_pair_masks(total, _agreements(state.masking, public), terms, own)
 
 
 def unmask(state: Masked, received: bytes) -> tuple[Answered, bytes]:

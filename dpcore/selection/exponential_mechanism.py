@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -35,10 +35,11 @@ from dpcore.numbers.exp_field import ExpRational
 from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields
 from dpcore.sampling.bernoulli import bernoulli_exp
 from dpcore.sampling.rng import SYSTEM, Rng, below
+from dpcore.spec_syntax import parameter_names
 
-_ZERO: Final = "with epsilon 0 the choice would not depend on the scores"
+NO_CHOICE: Final = "with epsilon 0 the choice would not depend on the scores"
 A_TRUTH: Final = "must be True or False"
-_LARGEST: Final = 1 << 52
+LARGEST: Final = 1 << 52
 _MOST_TRIES: Final = 1 << 16
 _BITS: Final = 53
 # exp_neg has error below 2^-48, and an exponent below 700 error below 2^-41 after two roundings.
@@ -57,8 +58,28 @@ class Rule(Enum):
     EXPONENTIAL = "exponential"
 
 
+class ScoreMechanism:
+    r"""The common base class, for validation and JSON; each subclass is a dataclass."""
+
+    __slots__ = ()
+
+    name: ClassVar[str]
+    scope: Any
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def to_json(self) -> dict[str, Any]:
+        r"""The fields as a JSON object, exact numbers as text."""
+        plain = {name: getattr(self, name) for name in parameter_names(type(self))}
+        for name, value in plain.items():
+            if isinstance(value, (Enum, Fraction)):
+                plain[name] = value.value if isinstance(value, Enum) else str(value)
+        return {"mechanism": self.name, **plain, "scope": self.scope.to_json()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(ScoreMechanism):
     r"""Release the indices of ``count`` candidates with high scores, in sequence.
 
     With ``count`` rows of scores, one candidate of each row is chosen instead. ``sensitivity``
@@ -76,15 +97,14 @@ class Selection:
     is not an integer >= 1.
     """
 
-    epsilon: Exact = Exact(zero=_ZERO)
-    sensitivity: Whole = Whole(at_most=_LARGEST)
+    name: ClassVar[str] = "selection"
+
+    epsilon: Exact = Exact(zero=NO_CHOICE)
+    sensitivity: Whole = Whole(at_most=LARGEST)
     count: Whole = Whole(1, at_most=1 << 20)
     rule: Choice[Rule] = Choice(Rule, Rule.PERMUTE_AND_FLIP)
     monotonic: Of[bool] = Of(bool, A_TRUTH, default=False)
     scope: InScope = InScope()
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def unit(self) -> Fraction:
@@ -163,15 +183,10 @@ class Selection:
             tries = min(2 * tries, _MOST_TRIES)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields as a JSON object, exact numbers as text."""
-        return {
-            "mechanism": self.rule.value,
-            "epsilon": str(self.epsilon),
-            "sensitivity": self.sensitivity,
-            "count": self.count,
-            "monotonic": self.monotonic,
-            "scope": self.scope.to_json(),
-        }
+        r"""The fields as a JSON object, exact numbers as text; the rule is the mechanism."""
+        found = ScoreMechanism.to_json(self)
+        found["mechanism"] = found.pop("rule")
+        return found
 
 
 def checked_scores(value: Any, count: int) -> Integers:
@@ -180,8 +195,8 @@ def checked_scores(value: Any, count: int) -> Integers:
     if scores.ndim != 1 or scores.dtype.kind not in "iu" or len(scores) < count:
         reason = f"must be a one-dimensional array of at least {count} integer scores"
         raise InvalidParameter("value", value, reason)
-    if not -_LARGEST <= int(scores.min()) <= int(scores.max()) <= _LARGEST:
-        raise InvalidParameter("value", value, f"must have scores of absolute value <= {_LARGEST}")
+    if not -LARGEST <= int(scores.min()) <= int(scores.max()) <= LARGEST:
+        raise InvalidParameter("value", value, f"must have scores of absolute value <= {LARGEST}")
     return scores.astype(np.int64)
 
 
@@ -193,7 +208,7 @@ def _array(value: Any) -> npt.NDArray[Any]:
 
 
 def shared(others: Iterable[tuple[ExpRational, ExpRational]]) -> ExpRational | Fraction | int:
-    r"""E[1/(1 + N); A], where N of the ``others`` tie and A is the event that none is ahead.
+    r"""E[1/(1 + N); A], where N of the ``others`` tie and A is the event that no other is ahead.
 
     The pairs in ``others`` are the probabilities of being behind and of a tie, independently.
     """
@@ -211,29 +226,19 @@ def _flip(gaps: Integers, unit: Fraction, rng: Rng) -> npt.NDArray[np.bool_]:
     uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-_BITS
     # Capping a huge unit changes nothing: only a gap of 0 can show heads.
     exponent: Floats = gaps.astype(np.float64) * float(min(unit, _MOST_UNIT))
-    # The coins of most candidates clearly show tails.
-    near = np.flatnonzero((exponent < _CLEAR) | (uniform < _RARE))
     found = np.zeros(len(gaps), dtype=np.bool_)
-    found[near] = _flip_near(gaps[near], exponent[near], uniform[near], words[near], unit, rng)
-    return found
-
-
-def _flip_near(
-    gaps: Integers,
-    exponent: Floats,
-    uniform: Floats,
-    words: npt.NDArray[np.uint64],
-    unit: Fraction,
-    rng: Rng,
-) -> npt.NDArray[np.bool_]:
+    # The coins of most candidates clearly show tails; only the others are computed.
+    near = np.flatnonzero((exponent < _CLEAR) | (uniform < _RARE))
+    gaps, exponent, uniform = gaps[near], exponent[near], uniform[near]
     chance = exp_neg(np.minimum(exponent, _FAR))
     heads = (uniform + 2.0**-_BITS <= chance * (1 - _ERROR)) & (exponent < _FAR)
-    tails = uniform >= np.where(exponent < _FAR, chance * (1 + _ERROR), _TINY)
     heads |= gaps == 0
+    tails = uniform >= np.where(exponent < _FAR, chance * (1 + _ERROR), _TINY)
     for place in np.flatnonzero(~(heads | tails)):
-        drawn = int(words[place]) >> 11
+        drawn = int(words[near[place]]) >> 11
         heads[place] = _settle(int(gaps[place]) * unit, drawn, rng)
-    return heads
+    found[near] = heads
+    return found
 
 
 def _settle(exponent: Fraction, drawn: int, rng: Rng) -> bool:

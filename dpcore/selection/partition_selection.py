@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Mechanism, Scope
+from dpcore.mechanism import Mechanism, Scope, Sensitivity
 from dpcore.numbers.parameter import Of, Whole, check_fields, integer
 from dpcore.sampling.rng import SYSTEM, Rng
 
@@ -53,8 +53,8 @@ class NoisyThreshold:
     def release(self, value: Mapping[str, int], *, rng: Rng = SYSTEM) -> dict[str, int]:
         r"""The keys that reach the threshold, sorted, with their noisy counts.
 
-        Raises :class:`InvalidParameter` for counts that are not integers >= 1: a key without users
-        must be left out.
+        Raises :class:`InvalidParameter` for counts that are not integers >= 1: omit keys without
+        users.
         """
         if not isinstance(value, Mapping):
             raise InvalidParameter("value", value, "must map keys to counts")
@@ -71,11 +71,10 @@ class NoisyThreshold:
 
     def to_json(self) -> dict[str, Any]:
         r"""The fields as a JSON object."""
-        noise, moves = self.mechanism.noise.to_json(), self.mechanism.sensitivity
         return {
             "mechanism": "noisy-threshold",
-            "noise": noise,
-            "sensitivity": moves.to_json() if not isinstance(moves, int) else moves,
+            "noise": self.mechanism.noise.to_json(),
+            "sensitivity": Sensitivity.of(self.mechanism.sensitivity).to_json(),
             "threshold": self.threshold,
             "rows_per_user": self.rows_per_user,
         }

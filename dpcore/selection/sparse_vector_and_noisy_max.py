@@ -14,7 +14,7 @@ from enum import Enum
 from fractions import Fraction
 from functools import cache, partial
 from math import prod
-from typing import Any, ClassVar, Final, final
+from typing import ClassVar, Final, final
 
 import numpy as np
 
@@ -24,18 +24,23 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import InScope
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.exp_field import ExpRational
-from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields, integer
+from dpcore.numbers.parameter import Choice, Exact, Of, Whole, integer
 from dpcore.sampling.rng import SYSTEM, Rng
-from dpcore.selection.exponential_mechanism import A_TRUTH, checked_scores, shared
+from dpcore.selection.exponential_mechanism import (
+    A_TRUTH,
+    LARGEST,
+    NO_CHOICE,
+    ScoreMechanism,
+    checked_scores,
+    shared,
+)
 
-_ZERO: Final = "with epsilon 0 the choice would not depend on the scores"
-_LARGEST: Final = 1 << 52
 MOST_GAP: Final = 8
 r"""``law`` merges all larger gaps into this outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AboveThreshold:
+class AboveThreshold(ScoreMechanism):
     r"""Report for each answer in turn whether it reaches ``threshold``, until ``count`` answers do.
 
     The sparse vector technique (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Algorithm
@@ -59,16 +64,15 @@ class AboveThreshold:
     integers in range.
     """
 
-    epsilon: Exact = Exact(zero=_ZERO)
-    sensitivity: Whole = Whole(at_most=_LARGEST)
-    threshold: Whole = Whole(at_least=-_LARGEST, at_most=_LARGEST)
+    name: ClassVar[str] = "above-threshold"
+
+    epsilon: Exact = Exact(zero=NO_CHOICE)
+    sensitivity: Whole = Whole(at_most=LARGEST)
+    threshold: Whole = Whole(at_least=-LARGEST, at_most=LARGEST)
     count: Whole = Whole(1, at_most=1 << 20)
     gap: Of[bool] = Of(bool, A_TRUTH, default=False)
     monotonic: Of[bool] = Of(bool, A_TRUTH, default=False)
     scope: InScope = InScope()
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def scales(self) -> tuple[Fraction, Fraction]:
@@ -169,19 +173,6 @@ class AboveThreshold:
             found = [row for row in going if len(row) - row.count(below) < self.count]
         return [*ended, *found]
 
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields as a JSON object, exact numbers as text."""
-        return {
-            "mechanism": "above-threshold",
-            "epsilon": str(self.epsilon),
-            "sensitivity": self.sensitivity,
-            "threshold": self.threshold,
-            "count": self.count,
-            "gap": self.gap,
-            "monotonic": self.monotonic,
-            "scope": self.scope.to_json(),
-        }
-
 
 @final
 class _NoisyBar(OwnedState):
@@ -210,7 +201,7 @@ class MaxNoise(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoisyMax:
+class NoisyMax(ScoreMechanism):
     r"""Release the index of the largest noisy score; ties are broken uniformly.
 
     Each score gets independent noise of scale 2 Delta/epsilon, discrete Laplace or, with less
@@ -231,15 +222,17 @@ class NoisyMax:
     Raises :class:`InvalidParameter` for the same values as :class:`Selection`.
     """
 
-    epsilon: Exact = Exact(zero=_ZERO)
-    sensitivity: Whole = Whole(at_most=_LARGEST)
+    name: ClassVar[str] = "noisy-max"
+
+    epsilon: Exact = Exact(zero=NO_CHOICE)
+    sensitivity: Whole = Whole(at_most=LARGEST)
     noise: Choice[MaxNoise] = Choice(MaxNoise, MaxNoise.EXPONENTIAL)
     gap: Of[bool] = Of(bool, A_TRUTH, default=False)
     monotonic: Of[bool] = Of(bool, A_TRUTH, default=False)
     scope: InScope = InScope()
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        ScoreMechanism.__post_init__(self)
         if self.gap and self.noise is MaxNoise.EXPONENTIAL:
             raise InvalidParameter(
                 "gap", self.gap, "needs noise='laplace', with which the gap is proven to be free"
@@ -325,18 +318,6 @@ class NoisyMax:
         if not self.gap:
             return {index: chance(index, 0) for index in places}
         return {(i, lead): chance(i, lead) for i in places for lead in range(MOST_GAP + 1)}
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The fields as a JSON object, exact numbers as text."""
-        return {
-            "mechanism": "noisy-max",
-            "noise": self.noise.value,
-            "epsilon": str(self.epsilon),
-            "sensitivity": self.sensitivity,
-            "gap": self.gap,
-            "monotonic": self.monotonic,
-            "scope": self.scope.to_json(),
-        }
 
 
 def _least(reported: int | None) -> int:

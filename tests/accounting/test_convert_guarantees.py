@@ -24,7 +24,7 @@ from accounting import (
     claim_from_json,
     compose,
 )
-from accounting.adaptive_composition.privacy_filter import SHARES, ApproxFilter, PureFilter
+from accounting.adaptive_composition import SHARES, ApproxFilter, PureFilter
 from accounting.convert_guarantees import as_approx, as_approx_at, as_pure, as_rdp, as_zcdp
 from accounting.guarantees import renyi_to_epsilon
 from accounting.guarantees import stated_guarantees as stated

@@ -140,7 +140,7 @@ def test_epochs_compose_by_their_orders() -> None:
     epoch = epoch_of("1", 100)
     total = compose((epoch, 100))
     assert total.renyi(3).upper == 100 * epoch.renyi(3).upper
-    found = total.epsilon("1e-6")
+    found = total.epsilon("1e-6", "1/500")
     # Poisson sampling of the same rate: 6.907384.
     assert 6.5 < found.upper < 7.3
     assert found.lower is not None

@@ -14,8 +14,7 @@ from accounting import NotDerived, Status, certify, verify
 from accounting.composition.compose import compose
 from accounting.derive_guarantee import PoissonSampled, guarantee
 from accounting.descriptions.real_noise import Gaussian, Laplace
-from accounting.matrix.participation import Participation
-from accounting.matrix.strategy import Banded, Dense, Strategy, Tree
+from accounting.matrix import Banded, Dense, Participation, Strategy, Tree
 from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.proof_kernel import worst_case_neighbours

@@ -25,8 +25,7 @@ from accounting.composition.compose import compose
 from accounting.derive_guarantee import PoissonSampled
 from accounting.descriptions.real_noise import REAL_LAWS
 from accounting.errors import NotDerived
-from accounting.matrix.participation import Participation
-from accounting.matrix.strategy import Toeplitz
+from accounting.matrix import Participation, Toeplitz
 from accounting.privacy_curves.matrix_mechanism import MatrixCurve, MatrixMechanism
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import PrivacyCurve

@@ -42,8 +42,7 @@ from accounting.descriptions.sampling_schemes import (
     read_scheme,
 )
 from accounting.ledger.charge_request import cost, for_user
-from accounting.matrix.participation import Participation
-from accounting.matrix.strategy import Banded, Dense, Strategy, Toeplitz, Tree
+from accounting.matrix import Banded, Dense, Participation, Strategy, Toeplitz, Tree
 from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import PrivacyCurve, described

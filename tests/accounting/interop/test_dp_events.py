@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 
 from accounting import Approx, Assumed, NotDerived, PrivacyCurve, Pure, Rdp, ZCdp
-from accounting.amplification.subsampling import FixedSizeSample, PoissonSample
-from accounting.amplification.truncated_poisson import TruncatedSample
+from accounting.amplification.subsampling import FixedSizeSample, PoissonSample, TruncatedSample
 from accounting.composition.compose import Composition, compose
 from accounting.derive_guarantee import FixedSizeSampled, PoissonSampled
 from accounting.descriptions.real_noise import Gaussian, Laplace

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from accounting.adaptive_composition.privacy_filter import SHARES, ApproxFilter
+from accounting.adaptive_composition import SHARES, ApproxFilter
 from accounting.composition.compose import compose
 from accounting.derive_guarantee import PoissonSampled
 from accounting.errors import NotDerived

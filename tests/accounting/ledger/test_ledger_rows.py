@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from accounting.adaptive_composition.privacy_filter import filter_for
+from accounting.adaptive_composition import filter_for
 from accounting.composition.compose import Composition, compose
 from accounting.composition.partition_selection_guarantee import appearance
 from accounting.derive_guarantee import PoissonSampled, guarantee

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from accounting.adaptive_composition.privacy_filter import ApproxFilter
+from accounting.adaptive_composition import ApproxFilter
 from accounting.guarantees.stated_guarantees import Approx, Pure, PureBound, Rdp, Word, ZCdp
 from accounting.ledger import (
     BudgetExhausted,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert, select, text
 
-from accounting.adaptive_composition.privacy_filter import SHARES
+from accounting.adaptive_composition import SHARES
 from accounting.guarantees.stated_guarantees import Assumed
 from accounting.ledger import Ledger, LedgerDamaged
 from accounting.ledger.database.transactions import Store

@@ -12,7 +12,7 @@ import mpmath
 import pytest
 
 from accounting import Bound, Pure, ZCdp, compose, guarantee
-from accounting.adaptive_composition.privacy_filter import filter_for
+from accounting.adaptive_composition import filter_for
 from accounting.composition.guarantee_from_json import guarantee_from_json
 from accounting.ledger.charge_request import cost
 from accounting.privacy_curves.local_report_curve import ReportCurve, ReportPair

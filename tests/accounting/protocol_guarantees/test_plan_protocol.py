@@ -27,9 +27,9 @@ def polya_loss(shape: Fraction, scale: Fraction, shift: int) -> Any:
         return mpmath.log(mass(0) / mass(shift))
 
 
-@pytest.mark.parametrize("fraction", ["1", "9/10", "1/2"])
+@pytest.mark.parametrize("fraction", ["1", "1/2"])
 def test_honest_users_alone_have_the_pure_guarantee(fraction: str) -> None:
-    plan = choose(instance="pure", users=100, epsilon=1, honest_fraction=fraction)
+    plan = choose(instance="pure", users=36, epsilon=1, honest_fraction=fraction)
     assert isinstance(plan.protocol, AggregatedSum)
     share = plan.protocol.share
     assert isinstance(share, PolyaDifference)
@@ -90,7 +90,7 @@ def test_a_plan_that_counts_all_users_is_detected() -> None:
     }
     target = distributed._Target(**arguments, parameters="exact")
     mutant = mutated(distributed._bits, "users=target.honest)", "users=target.users)")
-    plan = mutant(target, None, 1)
+    plan = mutant(target)
     # 3 bits of each of 100 users would be enough; the 80 honest ones have 240: not `meets`.
     assert not plan.meets
     assert choose(**arguments).meets

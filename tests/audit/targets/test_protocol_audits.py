@@ -29,8 +29,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya import PolyaDifference
 from dpcore.protocols.noisy_sums import AggregatedSum
-from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.shuffled_bits import VectorShuffle
+from dpcore.protocols.shuffled_bits import PureShuffle, VectorShuffle
 from tests.alpha_budget import buy_alpha
 from tests.audit.targets.test_mechanisms_by_text import PROTOCOLS
 from tests.day_and_nightly import by_day

@@ -47,7 +47,7 @@ from bandits.worlds import preset_of
 from bandits.worlds.arm_environments import Bernoulli
 from bandits.worlds.combinatorial import BitWorld
 from bandits.worlds.linear import sphere_instance
-from dpcore.continual.square_root import SquareRootSum
+from dpcore.continual import SquareRootSum
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Release, Sensitivity

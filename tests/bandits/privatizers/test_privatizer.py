@@ -34,10 +34,9 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya import PolyaDifference
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
-from dpcore.protocols.ideal_aggregation import IdealAggregation, RelaxedAggregation, Shuffler
 from dpcore.protocols.noisy_sums import AggregatedSum, ShuffledPure
-from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.run_protocol import run
+from dpcore.protocols.run_protocol import IdealAggregation, RelaxedAggregation, Shuffler, run
+from dpcore.protocols.shuffled_bits import PureShuffle
 from dpcore.sampling.rng import Rng, SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day

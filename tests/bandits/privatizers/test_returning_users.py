@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from accounting.adaptive_composition.privacy_filter import filter_for
+from accounting.adaptive_composition import filter_for
 from accounting.composition.returning_users import per_user
 from accounting.convert_guarantees import as_pure
 from accounting.errors import NotDerived

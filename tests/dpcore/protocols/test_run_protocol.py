@@ -17,15 +17,6 @@ from scipy.stats import binomtest
 from dpcore import DiscreteLaplace, SeededRng
 from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.skellam import Skellam
-from dpcore.protocols.ideal_aggregation import (
-    Aggregation,
-    IdealAggregation,
-    RelaxedAggregation,
-    Shuffler,
-    _stacked,
-    _sum_modulo,
-    staying,
-)
 from dpcore.protocols.noisy_sums import (
     AggregatedSum,
     CentralSum,
@@ -33,7 +24,19 @@ from dpcore.protocols.noisy_sums import (
     ModularSum,
     ShuffledPure,
 )
-from dpcore.protocols.run_protocol import RoundRefused, _crowd, _sum, run
+from dpcore.protocols.run_protocol import (
+    Aggregation,
+    IdealAggregation,
+    RelaxedAggregation,
+    RoundRefused,
+    Shuffler,
+    _crowd,
+    _stacked,
+    _sum,
+    _sum_modulo,
+    run,
+    staying,
+)
 from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
 from dpcore.secure_aggregation.messages import AggregationRefused
 from dpcore.secure_aggregation.round_parameters import MOST_EXPOSURE, size_neighbourhood

@@ -6,19 +6,28 @@ import itertools
 import math
 from collections import Counter
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 from dpcore import DiscreteLaplace, SeededRng, Sensitivity
-from dpcore.laws.poisson_and_binomial import Binomial
-from dpcore.protocols.ideal_aggregation import IdealAggregation, Shuffler
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.protocols.noisy_sums import AggregatedSum
-from dpcore.protocols.run_protocol import run
-from dpcore.protocols.shuffled_bits import BinaryShuffle, BitMessages, BitSum, VectorShuffle
+from dpcore.protocols.run_protocol import IdealAggregation, Shuffler, run
+from dpcore.protocols.shuffled_bits import (
+    BinaryShuffle,
+    BitMessages,
+    BitSum,
+    PureShuffle,
+    VectorShuffle,
+)
 from dpcore.sampling.rng import permutation
 from tests.alpha_budget import buy_alpha
+from tests.support.accounting.shuffled_views import message_laws
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal
 from tests.support.dpcore.scripted_rng import Dealt, NeverAsked
@@ -107,11 +116,11 @@ def test_observed_noise_is_that_of_the_honest_users() -> None:
     assert (BINARY.bits_per_user, VECTOR.bits_per_user) == (3, 14)
 
 
-def bias(protocol: BitSum, truth: Fraction, present: int, estimates: Any = BitSum.estimates) -> Any:
+def bias(protocol: Any, truth: Fraction, present: int, estimate: Any = BitSum.estimate) -> Any:
     r"""E[estimate] - truth, for the mean number of ones: estimates are affine in the ones."""
     mean = present * protocol.noise_bits * Fraction(protocol.probability) + truth * 1
     low, high = math.floor(mean), math.floor(mean) + 1
-    at = [estimates(protocol, np.array([k]), present)[0] for k in (low, high)]
+    at = [estimate(protocol, k, present) for k in (low, high)]
     return at[0] + (at[1] - at[0]) * (mean - low) - truth / protocol.precision
 
 
@@ -120,23 +129,24 @@ def test_estimates_are_unbiased_with_dropouts() -> None:
     for present in range(1, 7):
         assert bias(BINARY, Fraction(present), present) == 0
         assert bias(wide, Fraction(2 * present), present) == 0
-    planned = mutated(BitSum.estimates, "bias(present)", "bias(self.users)")
+    planned = mutated(BitSum.estimate, "bias(present)", "bias(self.users)")
     assert bias(wide, Fraction(4), 2, planned) != 0
 
 
-def test_the_bits_have_the_law_of_their_noise() -> None:
+def test_the_bits_have_the_law_of_their_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     alpha = buy_alpha("binary shuffle: ones of three users", "1e-9")
     from scipy.stats import binom, binomtest  # imported here: only this test needs it
 
-    def least_p(randomize: Any) -> float:
+    def least_p() -> float:
         rng, runs = SeededRng(21), 1500
-        found = Counter(int(randomize(BINARY, [1, 0, 1], rng=rng).bits.sum()) for _ in range(runs))
+        found = Counter(int(BINARY.randomize([1, 0, 1], rng=rng).bits.sum()) for _ in range(runs))
         cells = [binomtest(found[k + 2], runs, binom.pmf(k, 6, 0.5)).pvalue for k in range(7)]
         return float(min(cells)) * 7
 
-    assert least_p(BitSum.randomize) > alpha
+    assert least_p() > alpha
     # The mutant: each user adds one more noise bit.
-    assert least_p(mutated(BitSum.randomize, "trials=self", "trials=1 + self")) < alpha
+    monkeypatch.setattr(BitSum, "_ones", mutated(BitSum._ones, "trials=self", "trials=1 + self"))
+    assert least_p() < alpha
 
 
 def test_an_analysis_decodes_the_bits() -> None:
@@ -196,3 +206,134 @@ def test_invalid_rows_of_bits_are_refused(x: Any) -> None:
 )
 def test_an_impossible_number_of_messages_is_refused(shuffled: Any) -> None:
     assert names(refusal(lambda: BINARY.analyze(shuffled)), "shuffled")
+
+
+SHARE = PolyaDifference(shape="1/2", scale=2)
+SMALL = PureShuffle(users=3, precision=2, reach=3, cover="1/8", share=SHARE)
+BITS = PureShuffle(users=3, precision=1, reach=2, cover="1/8", share=SHARE)
+DRAWS = 60_000
+ALPHA = "1e-10"
+RUNS = 1200
+
+
+def p_value(drawn: Any, law: dict[int, float]) -> float:
+    r"""Pearson's test of draws against a law, with cells of fewer than ten merged."""
+    counts, total = Counter(np.asarray(drawn).tolist()), len(drawn)
+    if not set(counts) <= set(law):
+        return 0.0
+    cells = [(counts[k], total * mass) for k, mass in law.items()]
+    cells.sort(key=lambda cell: cell[1])
+    rare = [cell for cell in cells if cell[1] < 10]
+    kept = [cell for cell in cells if cell[1] >= 10]
+    if rare:
+        kept.append((sum(c for c, _ in rare), sum(e for _, e in rare)))
+    square = sum((c - e) ** 2 / e for c, e in kept)
+    return float(chi2.sf(square, len(kept) - 1))
+
+
+def of_one(protocol: PureShuffle, x: int) -> dict[int, float]:
+    return {y: mass / 2**256 for y, mass in enumerate(message_laws(protocol)[x])}
+
+
+def of_all(protocol: PureShuffle, held: list[int]) -> dict[int, float]:
+    laws = [np.array([mass / 2**256 for mass in law]) for law in message_laws(protocol)]
+    found = np.ones(1)
+    for x in held:
+        found = np.convolve(found, laws[x])
+    return dict(enumerate(found.tolist()))
+
+
+@pytest.mark.parametrize("x", [0, 1, 2])
+def test_a_message_has_its_stated_law(x: int) -> None:
+    alpha = buy_alpha(f"a message of a pure shuffle, x = {x}", ALPHA)
+    many = PureShuffle(users=DRAWS, precision=2, reach=3, cover="1/8", share=SHARE)
+    drawn = many.values([x / 2] * DRAWS, rng=SeededRng(11 + x))
+    assert p_value(drawn, of_one(SMALL, x)) > alpha
+    assert p_value(drawn, of_one(SMALL, (x + 1) % 3)) < alpha
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("rng.below(self.width + 1)", "rng.below(self.width)"),  # the last number is never a cover
+        ("self.reach + steps", "steps"),
+        ("np.flatnonzero(covered)", "np.flatnonzero(np.abs(noise) > self.reach)"),
+    ],
+)
+def test_a_mutant_message_is_refuted(old: str, new: str) -> None:
+    alpha = buy_alpha(f"a mutant message of a pure shuffle: {new}", ALPHA)
+    many = PureShuffle(users=DRAWS, precision=2, reach=3, cover="1/8", share=SHARE)
+    drawn = mutated(PureShuffle.values, old, new)(many, [0] * DRAWS, rng=SeededRng(3))
+    assert p_value(drawn, of_one(SMALL, 0)) < alpha
+
+
+def test_bits_drawn_at_once_have_the_law_of_the_messages() -> None:
+    alpha = buy_alpha("a pure shuffle of bits at once", ALPHA)
+    law, rng = of_all(BITS, [0, 1, 1]), SeededRng(5)
+
+    def drawn(draw: Any) -> list[int]:
+        return [draw(BITS, 2, 3, rng=rng) for _ in range(RUNS)]
+
+    assert p_value(drawn(PureShuffle.ones_of_bits), law) > alpha
+    for old, new in ((" - held", ""), ("noise[covered == 0]", "noise")):
+        assert p_value(drawn(mutated(PureShuffle.ones_of_bits, old, new)), law) < alpha
+
+
+def test_shuffled_messages_give_the_sum() -> None:
+    share = PolyaDifference(shape="1/50", scale="1/2")
+    protocol = PureShuffle(users=50, precision=4, reach=200, cover=Fraction(1, 2**40), share=share)
+    values = {f"user {i}": Fraction(i, 49) for i in range(50)}
+    found = run(protocol, values, Shuffler(), batch="b", colluding=["user 3"], rng=SeededRng(2))
+    assert found.record is None
+    assert isinstance(found.estimate, Fraction)
+    assert abs(found.estimate - 25) < 5
+    assert (len(found.participants), found.honest) == (50, 49)
+    assert protocol.observed_noise(50).pmf(3) == DiscreteLaplace(scale="1/2").pmf(3)
+
+
+def test_the_error_and_the_probability_of_covers_are_bounds() -> None:
+    law = np.array([mass / 2**256 for mass in message_laws(SMALL)[0]])
+    off = np.arange(len(law)) - SMALL.reach
+    mean, square = float(law @ off), float(law @ off**2)
+    exact = (3 * (square - mean**2) + (3 * mean) ** 2) / SMALL.precision**2
+    assert exact < float(SMALL.square_error(3)) < 4 * exact
+    tau = law[-1] * (SMALL.width + 1)  # only a cover is at the far end for x = 0
+    assert 3 * tau <= float(SMALL.missed(3)) < 3.3 * tau
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("users", 0),
+        ("reach", 0),
+        ("cover", 0),
+        ("cover", float("nan")),
+        ("share", DiscreteLaplace(scale=1)),
+        ("share", PolyaDifference(shape="3/2", scale=1)),
+    ],
+)
+def test_bad_parameters_are_refused(argument: str, value: Any) -> None:
+    given = {"users": 3, "precision": 1, "reach": 3, "cover": "1/8", "share": SHARE}
+    assert names(refusal(lambda: PureShuffle(**{**given, argument: value})), argument)
+
+
+@pytest.mark.parametrize("x", [[], [0.5] * 4, [2], [float("nan")], [[0.5]], "x", [1, -1]])
+def test_bad_values_are_refused(x: Any) -> None:
+    assert names(refusal(lambda: SMALL.randomize(x)), "x")
+
+
+def test_a_server_refuses_an_impossible_number_of_ones() -> None:
+    row = np.zeros((1, SMALL.width), dtype=np.uint8)
+    assert SMALL.analyze(row) == Fraction(-3, 2)
+    bad: Any
+    for bad in (row[0], row.astype(int), row[:, 1:], row + 2, np.repeat(row, 4, 1), "bits"):
+        assert names(refusal(partial(SMALL.analyze, bad)), "shuffled")
+    for total in (4, -1):
+        assert names(refusal(partial(BITS.ones_of_bits, total, 3)), "total")
+    assert names(refusal(lambda: SMALL.ones_of_bits(1, 3)), "precision")
+    assert names(refusal(lambda: BITS.observed_noise(4)), "honest")
+
+
+def test_a_pure_shuffle_runs_only_over_a_shuffler() -> None:
+    ideal = IdealAggregation(modulus=8)
+    assert names(refusal(lambda: run(SMALL, [0, 0, 0], ideal, batch="b")), "functionality")

@@ -102,23 +102,23 @@ def test_too_few_users_are_refused_at_the_step_of_their_dropout(step: Step, name
 
 
 MUTANTS: dict[str, tuple[Any, str, str, str]] = {
-    "same sign for both users": (masked_user, "masked", "if own < other else", "if own else"),
-    "no self mask": (
+    "same sign for both users": (
         masked_user,
-        "masked",
-        "add(inputs, mask(key, count=count, modulus=modulus), modulus)",
-        "inputs",
+        "add_pair_masks",
+        "add if own < other else subtract",
+        "add",
     ),
+    "no self mask": (masked_user, "masked", "add(inputs, alone, terms.modulus)", "inputs"),
     "wrong sign for dropped users": (
         masked_server,
-        "without_pair_masks",
-        "if other < name",
-        "if other > name",
+        "add_pair_masks",
+        "(add if own < other",
+        "(add if own > other",
     ),
     "masks of dropped users kept": (
         masked_server,
         "finish",
-        "total = without_pair_masks(total, state, name, private)",
+        "total = add_pair_masks(total, agreements(private, public), terms, name)",
         "pass",
     ),
     "self masks kept": (

@@ -1,9 +1,10 @@
-r"""Tests of `network_round`: each step is taken once: not again, concurrently or from a copy."""
+r"""Tests of devices and servers: each step is taken once, not again, concurrently or by a copy."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import os
 import pickle
 import threading
 from collections.abc import Callable
@@ -13,16 +14,23 @@ import pytest
 
 from dpcore.errors import DpcoreError
 from dpcore.sampling.rng import Rng, SeededRng, Words
+from dpcore.secure_aggregation import server as masked_server
 from dpcore.secure_aggregation import user as masked_user
-from dpcore.secure_aggregation.masked_aggregation import Step
+from dpcore.secure_aggregation.masked_aggregation import AggregationServer, Device, Step, _SingleUse
 from dpcore.secure_aggregation.messages import AggregationRefused
-from dpcore.secure_aggregation.network_round import AggregationServer, Device
+from tests.dpcore.test_forks import Fork, in_child, native_fork
 from tests.support.dpcore.mutants import mutated
-from tests.support.secure_aggregation.recorded_round import over_each_graph, refusal, rehearsed
+from tests.support.secure_aggregation.recorded_round import (
+    over_each_graph,
+    plain_sum,
+    refusal,
+    rehearsed,
+)
 
 PLAY = rehearsed()
 ANN = PLAY.users[Step.KEYS]["ann"]
 STEPS = ("advertise_keys", "share_keys", "mask_input", "unmask")
+CLOSERS = ("close_keys", "close_shares", "close_inputs", "finish")
 
 
 over_graph = over_each_graph(
@@ -247,3 +255,126 @@ def test_the_repr_of_a_device_contains_no_secret() -> None:
     ann = Ann(Step.UNMASK)
     ann.ask(Step.UNMASK)
     assert repr(ann.device) == "<Device of 'ann': nothing is due>"
+
+
+def child_answers(act: Callable[[], object], fork: Fork = os.fork) -> bool:
+    r"""Whether ``act`` replies in a forked child; another refusal than for a lost state fails."""
+
+    def answered() -> list[int]:
+        refused = refusal(act)
+        assert refused is None or refused.reason.startswith("has no state")
+        return [refused is None]
+
+    return bool(in_child(answered, fork=fork)[0])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_the_child_of_a_fork_has_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    ann, desk = Ann(Step.UNMASK), AggregationServer(PLAY.server[Step.KEYS])
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with ann.device._lock.here():
+            inside.set()
+            leave.wait(10)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    assert inside.wait(10)
+    assert not child_answers(lambda: ann.ask(Step.UNMASK))
+    assert not child_answers(lambda: ann.ask(Step.UNMASK), native_fork)
+    assert not child_answers(lambda: desk.receive(PLAY.sent[Step.KEYS]["ann"]))
+    assert not child_answers(lambda: desk.receive(PLAY.sent[Step.KEYS]["ann"]), native_fork)
+    leave.set()
+    other.join(10)
+    assert ann.ask(Step.UNMASK) == PLAY.sent[Step.UNMASK]["ann"]
+    monkeypatch.setattr(_SingleUse, "forget", lambda self: None)
+    forgetful = Ann(Step.UNMASK)
+    assert child_answers(lambda: forgetful.ask(Step.UNMASK))
+
+
+def closed(desk: AggregationServer, step: Step) -> Any:
+    return getattr(desk, CLOSERS[step - 1])()
+
+
+def played(until: Step) -> AggregationServer:
+    desk = AggregationServer(PLAY.server[Step.KEYS])
+    for step in Step:
+        if step > until:
+            break
+        for message in PLAY.sent[step].values():
+            desk.receive(message)
+        if step < until:
+            assert closed(desk, step) == PLAY.given[Step(step + 1)]
+    return desk
+
+
+@pytest.mark.parametrize("step", Step)
+def test_a_server_closes_each_step_once(step: Step) -> None:
+    desk = played(step)
+    for later in Step:
+        if later > step:
+            refused = refusal(closed, desk, later)
+            assert refused is not None
+            assert refused.reason == f"comes too early: {CLOSERS[step - 1]} is due"
+    again = refusal(desk.receive, PLAY.sent[step]["ann"])
+    assert again is not None
+    assert again.reason == "was already received in this round"
+    closed(desk, step)
+    refused = refusal(closed, desk, step)
+    assert str(refused) == f"the step {CLOSERS[step - 1]} of the server: was taken already"
+
+
+def test_a_server_returns_the_sum_and_ends() -> None:
+    desk = played(Step.UNMASK)
+    total = desk.finish()
+    assert total.sum.tolist() == plain_sum(PLAY.inputs, total.participants, 1000)
+    assert desk.due == ""
+    refused = refusal(desk.receive, PLAY.sent[Step.UNMASK]["ann"])
+    assert str(refused) == "the step receive of the server: comes after the last step"
+
+
+def test_a_step_with_too_few_messages_stays_open() -> None:
+    desk = AggregationServer(PLAY.server[Step.KEYS])
+    assert refusal(desk.close_keys) is not None
+    for message in PLAY.sent[Step.KEYS].values():
+        assert refusal(desk.receive, message + b"x") is not None
+        desk.receive(message)
+    assert desk.close_keys() == PLAY.given[Step.SHARES]
+
+
+class Unheld:
+    def here(self) -> Unheld:
+        return self
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+def test_no_message_of_concurrent_threads_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, arrived = masked_server.receive, threading.Barrier(len(PLAY.sent[Step.KEYS]))
+
+    def slowly(state: Any, data: bytes) -> Any:
+        after = plain(state, data)
+        threading.Event().wait(0.02)
+        return after
+
+    monkeypatch.setattr(masked_server, "receive", slowly)
+
+    def brought(lock: Any = None) -> int:
+        desk = AggregationServer(PLAY.server[Step.KEYS])
+        desk._lock = lock or desk._lock
+
+        def bring(message: bytes) -> None:
+            arrived.wait(10)
+            refusal(desk.receive, message)
+
+        threads = [threading.Thread(target=bring, args=(m,)) for m in PLAY.sent[Step.KEYS].values()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        return len(desk._state.arrived)
+
+    assert brought() == len(PLAY.inputs)
+    assert brought(Unheld()) < len(PLAY.inputs)

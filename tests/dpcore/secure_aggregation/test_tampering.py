@@ -1,4 +1,4 @@
-r"""Tests of changed messages: all are refused by name, and the state does not change."""
+r"""Tests of changed messages and of requests for both halves of a user: all are refused by name."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
 from dpcore.secure_aggregation import keys as masked_keys
 from dpcore.secure_aggregation import server as masked_server
+from dpcore.secure_aggregation import user as masked_user
 from dpcore.secure_aggregation.keys import Channel, KeyPair
 from dpcore.secure_aggregation.masked_aggregation import Step
 from dpcore.secure_aggregation.messages import (
@@ -21,6 +22,7 @@ from dpcore.secure_aggregation.messages import (
     SealedShares,
     ShareDelivery,
     UnmaskReply,
+    UnmaskRequest,
 )
 from tests.day_and_nightly import spread
 from tests.support.dpcore.mutants import mutated
@@ -38,10 +40,14 @@ from tests.support.secure_aggregation.recorded_round import (
 EVE: dict[str, Any] = {"vanish": {"eve": Step.INPUT}}
 PLAY, OTHER, GRAPH = rehearsed(), rehearsed(name="another round"), GRAPHS["everyone"]
 LATER = [step for step in Step if step > Step.KEYS]
+STATE = PLAY.users[Step.UNMASK]["ann"]
 
 
 over_graph = over_each_graph(
-    __name__, OTHER=lambda graph: rehearsed(graph, "another round"), GRAPH=GRAPHS.__getitem__
+    __name__,
+    OTHER=lambda graph: rehearsed(graph, "another round"),
+    GRAPH=GRAPHS.__getitem__,
+    STATE=lambda graph: rehearsed(graph).users[Step.UNMASK]["ann"],
 )
 
 
@@ -358,3 +364,91 @@ def test_an_impossible_list_of_keys_is_refused() -> None:
     ):
         message = ways.send(KeyList(keys=listed))
         assert said in reason(PLAY.step, Step.SHARES, "ann", message)
+
+
+REQUESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
+    "both": (("ann", "bob", "eve", "joe", "zoë"), ("eve",), "'eve' both as surviving"),
+    "all both": (
+        ("ann", "bob", "eve", "joe", "zoë"),
+        ("ann", "bob", "eve", "joe", "zoë"),
+        "both as surviving",
+    ),
+    "not everyone": (("ann", "bob", "joe", "zoë"), (), "must name exactly"),
+    "a stranger survives": (("ann", "bob", "joe", "mal", "zoë"), ("eve",), "must name exactly"),
+    "a stranger dropped": (("ann", "bob", "joe", "zoë"), ("eve", "mal"), "must name exactly"),
+    "its receiver dropped": (("bob", "eve", "joe", "zoë"), ("ann",), "lists its receiver"),
+    "too many dropped": (("ann", "bob", "joe"), ("eve", "zoë"), "fewer than 4 survivors"),
+}
+
+
+def ask(survivors: tuple[str, ...], dropped: tuple[str, ...]) -> bytes:
+    ways: Channel = PLAY.server[Step.KEYS].channels["ann"]
+    return ways.send(UnmaskRequest(survivors=survivors, dropped=dropped))
+
+
+def reply(act: Any, survivors: tuple[str, ...], dropped: tuple[str, ...]) -> UnmaskReply:
+    _, data = act(STATE, ask(survivors, dropped))
+    body = PLAY.server[Step.KEYS].channels["ann"].receive(data, UnmaskReply)
+    assert isinstance(body, UnmaskReply)
+    return body
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_request_for_both_halves_is_refused(name: str) -> None:
+    survivors, dropped, reason = REQUESTS[name]
+    refused = refusal(masked_user.unmask, STATE, ask(survivors, dropped))
+    assert refused is not None
+    assert reason in refused.reason
+    assert (refused.message, refused.sender) == ("UnmaskRequest", "")
+
+
+MUTANTS = {
+    "both": ("if survivors & dropped:", "if False:"),
+    "not everyone": ("if survivors | dropped != set(state.shares):", "if False:"),
+    "its receiver dropped": ("if state.channel.own in dropped:", "if False:"),
+    "too many dropped": ("if len(survivors) < state.channel.terms.threshold:", "if False:"),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_user_without_one_check_reveals_both_halves(name: str) -> None:
+    mutant = mutated(masked_user.unmask, *MUTANTS[name])
+    survivors, dropped, _ = REQUESTS[name]
+    assert refusal(mutant, STATE, ask(survivors, dropped)) is None
+
+
+def reveals_both(act: Any) -> bool:
+    body = reply(act, ("ann", "bob", "joe", "zoë"), ("eve",))
+    held = STATE.shares
+    right = body.seeds == {n: held[n].seed for n in ("ann", "bob", "joe", "zoë")}
+    right = right and body.keys == {"eve": held["eve"].key}
+    return not right or bool(set(body.seeds) & set(body.keys))
+
+
+def test_a_reply_contains_one_half_for_each_user() -> None:
+    assert not reveals_both(masked_user.unmask)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("for name in request.dropped}", "for name in state.shares}"),
+        ("for name in request.survivors}", "for name in state.shares}"),
+    ],
+    ids=["keys of all", "seeds of all"],
+)
+def test_a_user_that_reveals_both_halves_is_detected(edit: tuple[str, str]) -> None:
+    assert reveals_both(mutated(masked_user.unmask, *edit))
+
+
+def test_secrets_are_not_in_the_repr() -> None:
+    private = [pair.private for pair in (PLAY.own, *PLAY.enrolled.values())]
+    shared = PLAY.after[Step.SHARES]["ann"]
+    private += [shared.seed, shared.masking.private, *shared.secrets.values()]
+    shares = [share for pair in STATE.shares.values() for share in (pair.key, pair.seed)]
+    states = [
+        states[n] for table in (PLAY.users, PLAY.after) for states in table.values() for n in states
+    ]
+    shown = " ".join(map(repr, [*states, PLAY.server[Step.KEYS], PLAY.own]))
+    assert not any(repr(secret) in shown for secret in private)
+    assert not any(str(share) in shown for share in shares)

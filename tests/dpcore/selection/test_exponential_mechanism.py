@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from audit.targets.local_and_selection import law_of
 from dpcore import DiscreteLaplace, Mechanism, SeededRng, Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import Rng, Words
-from dpcore.selection import NoisyThreshold, Rule, Selection
+from dpcore.selection import AboveThreshold, MaxNoise, NoisyMax, NoisyThreshold, Rule, Selection
 from dpcore.selection.exponential_mechanism import _flip
 from tests.alpha_budget import buy_alpha
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort
 from tests.support.enumerate_random_choices import exp_neg, unroll
 
 SCORES = ([0, 1, 3], [5, 5, 5, 2], [7], [-2, 0])
@@ -208,3 +212,53 @@ def test_a_threshold_releases_the_counts_that_reach_it() -> None:
     for wrong in ({"a": 0}, {"a": 1.5}, [3]):
         with pytest.raises(InvalidParameter, match="value"):
             release.release(wrong)  # type: ignore[arg-type]  # deliberately of the wrong type
+
+
+ONE: dict[str, Any] = {"epsilon": 1, "sensitivity": 1, "monotonic": True}
+# Each with the number of scores, for which all changes are tried.
+MECHANISMS: dict[str, tuple[Any, int]] = {
+    "flip": (Selection(**ONE), 3),
+    "flip-two": (Selection(**ONE, count=2), 3),
+    "exponential": (Selection(**ONE, rule=Rule.EXPONENTIAL), 3),
+    "exponential-noise": (NoisyMax(**ONE), 2),
+    "laplace": (NoisyMax(**ONE, noise=MaxNoise.LAPLACE), 2),
+    "lead": (NoisyMax(**ONE, noise=MaxNoise.LAPLACE, gap=True), 2),
+    "above": (AboveThreshold(**ONE, threshold=1), 3),
+    "above-two": (AboveThreshold(**ONE, threshold=1, count=2), effort(2, 3)),
+    "gap": (AboveThreshold(**ONE, threshold=1, gap=True), 2),
+}
+WITH, AGAINST = (0, 1), (-1, 0, 1)
+
+
+@cache
+def law(mechanism: Any, scores: tuple[int, ...]) -> dict[Any, Fraction]:
+    found = law_of(mechanism, [*scores], scores)
+    return {outcome: Fraction(mass.enclose(96).upper) for outcome, mass in found.items()}
+
+
+def largest_loss(mechanism: Any, size: int, steps: Sequence[int]) -> float:
+    """The largest privacy loss over small scores, and all changes of each by one of ``steps``."""
+    ratios = [Fraction(1)]
+    for scores, move in product(product((0, 2), repeat=size), product(steps, repeat=size)):
+        p, q = (
+            law(mechanism, scores),
+            law(mechanism, tuple(map(sum, zip(scores, move, strict=True)))),
+        )
+        ratios += [p[x] / q[x] for x in p] + [q[x] / p[x] for x in p]
+    return math.log(max(ratios))
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_half_of_the_noise_suffices_only_for_monotonic_scores(name: str) -> None:
+    found, against = (largest_loss(*MECHANISMS[name], steps) for steps in (WITH, AGAINST))
+    assert 0.25 < found <= 1 + 1e-12
+    assert against > 1.2 * found
+    assert against > 1 or name in ("above-two", "gap")  # with more answers they exceed it
+
+
+def test_the_noise_of_monotonic_scores_is_half_as_wide() -> None:
+    assert Selection(**ONE, count=3).unit == Fraction(1, 3)
+    assert NoisyMax(**ONE).scale == 1
+    assert [*AboveThreshold(**ONE, threshold=0, count=3).scales] == [Fraction(5, 2), 5]
+    with pytest.raises(InvalidParameter, match="monotonic"):
+        Selection(epsilon=1, sensitivity=1, monotonic=1)  # type: ignore[arg-type]  # no truth value

@@ -303,7 +303,7 @@ def test_the_lead_is_relative_to_the_least_winning_score(monkeypatch: pytest.Mon
 
 def test_the_lead_has_its_exact_law_and_costs_nothing() -> None:
     leading = NoisyMax(epsilon=4, sensitivity=1, noise=MaxNoise.LAPLACE, gap=True)
-    noise = {z: m for z, m in masses(leading.scale, one_sided=False).items() if abs(z) <= 12}
+    noise = {z: float(m) for z, m in masses(leading.scale, one_sided=False).items() if abs(z) <= 12}
     listed = lead_listed([0, 1], noise)
     found: dict[Any, Any] = dict(leading.law([0, 1]).items())
     for key in product(range(2), range(MOST_GAP)):

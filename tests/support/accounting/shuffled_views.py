@@ -11,7 +11,7 @@ from itertools import combinations_with_replacement, permutations
 import mpmath
 from flint import fmpz_poly
 
-from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.shuffled_bits import PureShuffle
 from tests.support.laws import second
 
 _BITS = 256

@@ -25,8 +25,7 @@ from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.protocols.noisy_sums import ModularSum
-from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.shuffled_bits import BinaryShuffle
+from dpcore.protocols.shuffled_bits import BinaryShuffle, PureShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
 
 SUMS = ("cdp-se", "ldp-se", "dist-dp-se", "dist-rdp-se", "dist-cdp-se", "shuffled-se", "dp-se")

@@ -1,4 +1,4 @@
-r"""Tests of `accounting.matrix.participation`: sensitivities by all patterns of small cases."""
+r"""Tests of `accounting.matrix`: sensitivities by all patterns of small cases."""
 
 from __future__ import annotations
 
@@ -13,8 +13,17 @@ import numpy as np
 import pytest
 
 from accounting import NotDerived
-from accounting.matrix.participation import Participation, best_pattern, squared_sensitivity
-from accounting.matrix.strategy import Banded, Dense, Strategy, Toeplitz, Tree, read_strategy
+from accounting.matrix import (
+    Banded,
+    Dense,
+    Participation,
+    Strategy,
+    Toeplitz,
+    Tree,
+    best_pattern,
+    read_strategy,
+    squared_sensitivity,
+)
 from dpcore import DiscreteLaplace, SeededRng
 from dpcore.continual import TreeSum
 from tests.support.dpcore.refusals import refusal

@@ -1,9 +1,19 @@
-r"""Privacy filters: budgets for adaptively chosen charges.
+r"""Adaptive composition: privacy filters and odometers for adaptively chosen charges.
 
 A filter has a budget and one integer counter for each additive quantity. A charge is admitted iff
 every counter stays within its limit; then, whenever the releases stop and however the charges are
 chosen, all releases together stay within the budget. Only sums have this property: loss
-distributions of an adaptively chosen list do not give a filter. Proofs: docs/proofs/composition.md.
+distributions of an adaptively chosen list do not give a filter.
+
+An odometer gives more: a loss that grows with the counters and may be read at any time, even a time
+chosen depending on earlier readings. For pure charges the sum is such a loss. For other charges a
+supermartingale gives a bound for each lambda,
+
+    loss <= (lambda + 1) (sum of rho) + log(1/delta_j)/lambda for all times, except with probability
+    delta_j.
+
+A geometric grid of lambdas, fixed when the odometer opens, shares one delta (Whitehouse, Ramdas,
+Rogers and Wu 2023; Rogers, Roth, Ullman and Vadhan 2016). Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -18,7 +28,7 @@ from typing import Any, ClassVar, Final, cast
 from accounting.convert_guarantees import as_approx, as_pure, as_rdp, as_zcdp
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
-from accounting.guarantees.renyi_to_epsilon import approx_from_renyi, rho_within
+from accounting.guarantees.renyi_to_epsilon import approx_from_renyi, rho_within, rounded_up
 from accounting.guarantees.stated_guarantees import (
     Approx,
     ApproxBound,
@@ -34,8 +44,8 @@ from accounting.guarantees.stated_guarantees import (
 )
 from accounting.privacy_curves.release_curve import PairCurve
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.enclosure import End
-from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational
+from dpcore.numbers.enclosure import Enclosure, End, ball, precision
+from dpcore.numbers.parameter import RationalLike, integer, positive_rational, rational, rational_in
 from dpcore.numbers.rounding import brief, up
 
 SHARES: Final = 2**20 * 3**4 * 5**12 * 7 * 11
@@ -46,6 +56,9 @@ many small factors, so that ten charges of a tenth use the budget exactly.
 """
 
 _KEPT: Final = 40
+_BITS: Final = 128
+_LINES: Final = 64
+_ROOT: Final = 64
 _NOTHING: Final = "a budget of 0 admits no charge"
 _OTHER_BUDGETS: Final = "open a ledger with a budget such as rho=1 or epsilon=1,delta=1e-6"
 
@@ -73,7 +86,6 @@ class Filter(ABC):
     """
 
     kind: ClassVar[str]
-    theorem: ClassVar[str]
 
     budget: Word
     counters: tuple[str, ...] = field(init=False)
@@ -168,8 +180,7 @@ class Filter(ABC):
         r"""The guarantee implied by the counters at ``total``; a filter is not an odometer.
 
         It is a guarantee only for a list of releases that was fixed in advance. For adaptively
-        chosen releases the guarantee is the budget; see also
-        ``accounting.adaptive_composition.privacy_odometer``.
+        chosen releases the guarantee is the budget; see also :class:`Odometer`.
 
         >>> half = PureFilter(budget=Pure(1))
         >>> half.spent((SHARES // 2,))
@@ -215,14 +226,13 @@ def _short(rho: Fraction) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureFilter(Filter):
-    r"""A pure-DP budget: the sum of epsilon <= budget for adaptively chosen charges.
+    r"""A pure-DP budget: the sum of epsilon <= budget (Rogers, Roth, Ullman and Vadhan 2016).
 
     >>> PureFilter(budget=Pure(2)).counters
     ('epsilon',)
     """
 
     kind: ClassVar[str] = "pure"
-    theorem: ClassVar[str] = "sum of epsilon (Rogers, Roth, Ullman and Vadhan 2016)"
 
     budget: Pure
 
@@ -249,7 +259,7 @@ class PureFilter(Filter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZCdpFilter(Filter):
-    r"""A zCDP budget: the sum of rho <= budget.
+    r"""A zCDP budget: sum of rho <= budget (Feldman and Zrnic 2021; Whitehouse et al. 2023).
 
     >>> opened = ZCdpFilter(budget=ZCdp("1/2"))
     >>> opened.price(ZCdp("1/800")).amounts[0] * 400 == SHARES
@@ -257,7 +267,6 @@ class ZCdpFilter(Filter):
     """
 
     kind: ClassVar[str] = "zcdp"
-    theorem: ClassVar[str] = "sum of rho (Feldman and Zrnic 2021; Whitehouse et al. 2023)"
 
     budget: ZCdp
 
@@ -277,14 +286,15 @@ class ZCdpFilter(Filter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdpFilter(Filter):
-    r"""A Renyi budget at fixed orders: at each order, sum of epsilon(order) <= budget(order).
+    r"""A Renyi budget at orders fixed beforehand: at each, sum of epsilon(order) <= budget(order).
+
+    Source: Feldman and Zrnic 2021.
 
     >>> RdpFilter(budget=Rdp({2: 1, 8: 3})).counters
     ('order 2', 'order 8')
     """
 
     kind: ClassVar[str] = "rdp"
-    theorem: ClassVar[str] = "sums at orders fixed beforehand (Feldman and Zrnic 2021)"
 
     budget: Rdp
 
@@ -311,6 +321,9 @@ class RdpFilter(Filter):
 class ApproxFilter(Filter):
     r"""An (epsilon, delta) budget: charges add rho and delta, and both are limited.
 
+    Sources: Whitehouse, Ramdas, Rogers and Wu 2023; for epsilon at slack Canonne, Kamath and
+    Steinke 2020, Proposition 12.
+
     The sum of rho is limited to a value that implies (epsilon, slack), the sum of delta to delta -
     slack. An (epsilon, delta) charge costs rho = min(epsilon^2/2, epsilon) and delta; a zCDP charge
     costs its rho. ``slack`` is half of delta by default. A guarantee without a rho is converted at
@@ -327,11 +340,6 @@ class ApproxFilter(Filter):
     """
 
     kind: ClassVar[str] = "approx"
-    theorem: ClassVar[str] = (
-        "sums of rho and delta (Whitehouse, Ramdas, Rogers and Wu 2023); epsilon at slack by "
-        "Canonne, Kamath and Steinke 2020, Proposition 12"
-    )
-
     budget: Approx
     slack: RationalLike | None = None
     charge_delta: RationalLike | None = None
@@ -445,3 +453,113 @@ def filter_from_json(data: Mapping[str, Any]) -> Filter:
     if found.kind != kind:
         raise InvalidParameter("filter", kind, f"must be {found.kind}, like the budget")
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtAllTimes:
+    r"""P(S) <= E_Q[e^epsilon; S] + delta for every event S of the outputs up to any time.
+
+    P and Q are the laws under two neighbouring datasets; ``epsilon`` is the reading of the odometer
+    at that time, which may depend on all earlier releases. If epsilon never exceeds e, this is
+    (e, delta)-DP.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    theorem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odometer:
+    r"""The privacy spent so far, valid simultaneously at all times, except with probability
+    ``slack``.
+
+    >>> from accounting.guarantees.stated_guarantees import Pure, ZCdp
+    >>> from accounting.adaptive_composition import SHARES
+    >>> Odometer(filter=PureFilter(budget=Pure(2))).read((SHARES // 2,)).epsilon
+    Fraction(1, 1)
+    >>> opened = Odometer(filter=ZCdpFilter(budget=ZCdp("1/2")), slack="1e-6")
+    >>> float(opened.read((SHARES,)).epsilon), float(opened.read((SHARES // 1000,)).epsilon)
+    (5.88..., 0.19...)
+
+    Raises :class:`InvalidParameter` for a slack outside (0, 1), or a slack for a pure filter.
+    """
+
+    filter: Filter
+    slack: RationalLike | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.filter, (PureFilter, ZCdpFilter, RdpFilter, ApproxFilter)):
+            raise InvalidParameter(
+                "filter", self.filter, "must be a PureFilter, ZCdpFilter, RdpFilter or ApproxFilter"
+            )
+        if isinstance(self.filter, PureFilter):
+            if self.slack is not None:
+                raise InvalidParameter(
+                    "slack", self.slack, "must be None: a pure-DP sum needs no slack"
+                )
+            return
+        object.__setattr__(self, "slack", rational_in("slack", self.slack, "(0, 1)"))
+
+    def read(self, total: Sequence[int]) -> AtAllTimes:
+        r"""The guarantee of the counters at ``total``, rounded up.
+
+        Raises :class:`InvalidParameter` for counters beyond the limits of an Approx filter.
+        """
+        opened, held, rest = self.filter, self.filter.held(total), Fraction(0)
+        if isinstance(opened, PureFilter):
+            theorem = "the loss is at most the sum of the epsilons (Rogers et al. 2016)"
+            return AtAllTimes(epsilon=held[0], delta=rest, theorem=theorem)
+        if isinstance(opened, ApproxFilter):
+            if any(n > most for n, most in zip(total, opened.limits, strict=True)):
+                # The delta of charges beyond the limits is not accounted for.
+                raise InvalidParameter("total", total, "must lie within the limits of the filter")
+            rest = opened.budgets[1]
+        if isinstance(opened, RdpFilter):
+            epsilon = self._orders(opened, held)
+        else:
+            epsilon = self._lines(held[0])
+        return AtAllTimes(
+            epsilon=epsilon,
+            delta=min(self._slack + rest, Fraction(1)),
+            theorem="Ville's inequality on a fixed grid (Whitehouse et al. 2023)",
+        )
+
+    @property
+    def _slack(self) -> Fraction:
+        return rational("slack", self.slack)
+
+    def _lines(self, rho: Fraction) -> Fraction:
+        if rho == 0:
+            return Fraction(0)
+        most = self.filter.budgets[0]
+        return min(
+            _line((rate + 1) * rho, rate, share * self._slack)
+            for rate, share in (_rate(most, self._slack, j) for j in range(1, _LINES + 1))
+        )
+
+    def _orders(self, opened: RdpFilter, held: tuple[Fraction, ...]) -> Fraction:
+        orders = [order for order, _ in points_of(opened.budget)]
+        share = self._slack / len(orders)
+        return min(
+            Fraction(0) if sum_of == 0 else _line(sum_of, order - 1, share)
+            for order, sum_of in zip(orders, held, strict=True)
+        )
+
+
+def _rate(most: Fraction, slack: Fraction, j: int) -> tuple[Fraction, Fraction]:
+    # The lambda of line j, approximately the best one if the sum of rho is most/2^(j-1), and its
+    # share of the slack, 1/(j(j+1)), which adds up to less than 1. Only integers are used, so that
+    # a line is the same at every time and on every machine.
+    share = Fraction(1, j * (j + 1))
+    log = Fraction(693, 1000) * math.ceil(1 / (share * slack)).bit_length()
+    square = log / (most / 2 ** (j - 1))
+    # The shift keeps 64 bits of the root, whatever its size.
+    shift = _ROOT + max(square.denominator.bit_length() - square.numerator.bit_length(), 0)
+    return Fraction(math.isqrt(math.floor(square * 4**shift)), 2**shift), share
+
+
+def _line(sum_of: Fraction, rate: Fraction, delta: Fraction) -> Fraction:
+    with precision(_BITS):
+        found = Enclosure.of(ball(sum_of) - ball(delta).log() / ball(rate)).upper
+    return Fraction(rounded_up(found))

@@ -1,1 +1,0 @@
-r"""Adaptive composition: privacy filters and odometers."""

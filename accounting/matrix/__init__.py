@@ -1,1 +1,0 @@
-r"""Correlated noise: strategy matrices, participation patterns, and sensitivities."""

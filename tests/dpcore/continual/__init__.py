@@ -1,1 +1,0 @@
-r"""Tests of running sums of a stream: trees, doubling blocks, the square root."""
