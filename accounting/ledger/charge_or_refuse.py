@@ -18,8 +18,7 @@ from sqlalchemy import Connection, Table, delete, exists, func, insert, select, 
 
 from accounting.adaptive_composition.privacy_filter import Filter, Price, filter_from_json
 from accounting.ledger import hash_chain as history
-from accounting.ledger.charge_request import CheckedRequest
-from accounting.ledger.database.database_url import HOMELESS
+from accounting.ledger.charge_request import CheckedRequest, without
 from accounting.ledger.errors import (
     BudgetExhausted,
     LedgerDamaged,
@@ -39,8 +38,8 @@ from accounting.ledger.hash_chain import (
     names_digest,
     value_digest,
 )
+from accounting.ledger.sqlite_file import HOMELESS
 from accounting.ledger.tables import FORMAT, LOCKED, Tables, put, run, those
-from accounting.ledger.user_names import without
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.rounding import down
 from dpcore.spec_syntax import find_name

@@ -1,4 +1,4 @@
-r"""Charge requests: the users, the batch, and the cost to each user.
+r"""Charge requests: the names of the users, the batch, and the cost to each user.
 
 A guarantee for one contribution becomes one for a user who has several rows in a batch by group
 privacy: k rows of one user change together. Proofs: docs/proofs/ledger.md.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, Final, Self, TypeAlias, cast
 
 from accounting.adaptive_composition.privacy_filter import ApproxFilter, Filter, Price
@@ -25,17 +27,17 @@ from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.renyi_to_epsilon import rounded_up
 from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.ledger.hash_chain import canonical
-from accounting.ledger.user_names import sorted_names
 from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.release_curve import OneRelease, PrivacyCurve, described
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
-from dpcore.names import name
+from dpcore.names import PLAIN, name
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 from dpcore.numbers.parameter import integer, write_rational
 from dpcore.selection import AboveThreshold, NoisyMax, NoisyThreshold, Selection
 
 _BITS: Final = 192
+_PLAIN_LINES: Final = re.compile(rf"(?:{PLAIN.pattern}\n)*+")
 _NO_DELTA: Final = (
     "has no delta for unknown keys: name the keys (--keys), or open a ledger with a budget "
     "such as epsilon=1,delta=1e-6"
@@ -139,6 +141,29 @@ class CheckedRequest:
         }
         data = {"batch": self.batch, "names": self.names, "price": price, "record": self.record}
         return {**data, "skip_exhausted": self.skip_exhausted}
+
+
+def sorted_names(users: object) -> tuple[str, ...]:
+    r"""Distinct names, sorted by code point."""
+    if isinstance(users, (str, bytes)) or not isinstance(users, Iterable):
+        raise InvalidParameter("users", users, "must be a collection of names, e.g. a list")
+    names = [*users]
+    lines = "\n".join([*names, ""]) if {*map(type, names)} == {str} else ""
+    if lines.count("\n") != len(names) or not _PLAIN_LINES.fullmatch(lines):
+        names = [name("users", user) for user in names]
+    names.sort()
+    if not names:
+        raise InvalidParameter("users", names, "must contain at least one user")
+    for one, following in pairwise(names):
+        if one == following:
+            raise InvalidParameter("users", one, "appears twice: list each user once per batch")
+    return tuple(names)
+
+
+def without(names: tuple[str, ...], left_out: tuple[str, ...]) -> tuple[str, ...]:
+    r"""Return the ``names`` that are not in ``left_out``, in order."""
+    out = frozenset(left_out)
+    return tuple(name for name in names if name not in out) if out else names
 
 
 def cost(

@@ -21,10 +21,10 @@ from uuid import uuid4
 
 from accounting.ledger.charge_or_refuse import Book, Charged
 from accounting.ledger.charge_request import CheckedRequest
-from accounting.ledger.database.database_url import PRIVATE
-from accounting.ledger.database.transactions import Store
 from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable, Receipt
 from accounting.ledger.hash_chain import canonical
+from accounting.ledger.sqlite_file import PRIVATE
+from accounting.ledger.transactions import Store
 from dpcore.errors import DpcoreError, InvalidParameter
 
 Work: TypeAlias = Callable[[Sequence[CheckedRequest]], list[Charged]]

@@ -22,12 +22,18 @@ from accounting.adaptive_composition.privacy_filter import Filter, Price, filter
 from accounting.composition.compose import Source
 from accounting.guarantees.stated_guarantees import Assumed, Word, read_claim
 from accounting.ledger.charge_or_refuse import Book, Charged, Head, charged, text_of
-from accounting.ledger.charge_request import CheckedRequest, Drawable, Priceable, Request, cost
-from accounting.ledger.database.transactions import Store
+from accounting.ledger.charge_request import (
+    CheckedRequest,
+    Drawable,
+    Priceable,
+    Request,
+    cost,
+    sorted_names,
+)
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
 from accounting.ledger.group_commit import Queue
 from accounting.ledger.hash_chain import HISTORY, MECHANISM, QUESTION, Charge, canonical
-from accounting.ledger.user_names import sorted_names
+from accounting.ledger.transactions import Store
 from accounting.ledger.verify_ledger import Damage, damages
 from dpcore.errors import InvalidParameter
 from dpcore.local import LocalReport, ShuffledReports

@@ -31,7 +31,7 @@ from accounting.ledger import (
 )
 from accounting.ledger import charge_or_refuse as book
 from accounting.ledger.charge_or_refuse import Book, Charged
-from accounting.ledger.user_names import sorted_names
+from accounting.ledger.charge_request import sorted_names
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter

@@ -25,9 +25,9 @@ from accounting.ledger import (
     Receipt,
     Request,
     group_commit,
+    transactions,
 )
 from accounting.ledger.charge_or_refuse import Charged
-from accounting.ledger.database import transactions
 from accounting.ledger.group_commit import Queue
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated

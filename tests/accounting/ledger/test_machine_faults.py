@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from accounting.ledger import Ledger, LedgerUnavailable
+from accounting.ledger import Ledger, LedgerUnavailable, transactions
 from accounting.ledger.charge_or_refuse import Book
-from accounting.ledger.database import transactions
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal

@@ -17,8 +17,8 @@ from sqlalchemy import text
 from accounting.guarantees.stated_guarantees import ZCdp
 from accounting.ledger import BudgetExhausted, Ledger, LedgerDamaged, LedgerUnavailable
 from accounting.ledger.charge_or_refuse import Book
-from accounting.ledger.database.forks import FileConnection
-from accounting.ledger.database.transactions import Store, _write_ahead
+from accounting.ledger.sqlite_file import FileConnection
+from accounting.ledger.transactions import Store, _write_ahead
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.refusals import refusal
 from tests.support.ledger.budget import BUDGET, PER_USER, per_user

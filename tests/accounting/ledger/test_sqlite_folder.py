@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from accounting.ledger import Ledger, LedgerDamaged, LedgerUnavailable, adopt, backup
-from accounting.ledger.database import database_url
+from accounting.ledger import Ledger, LedgerDamaged, LedgerUnavailable, adopt, backup, sqlite_file
 from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import rewired
@@ -36,12 +35,12 @@ TWO_PATHS = """
 import subprocess, sys
 from accounting.guarantees.stated_guarantees import ZCdp
 from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable
-from accounting.ledger.database import database_url
+from accounting.ledger import sqlite_file
 from accounting.ledger.charge_or_refuse import Book
 from tests.support.ledger.budget import per_user
 script, path, *rest = sys.argv[1:]
 if "no mounts told" in rest:
-    database_url._mount_of = lambda path: None
+    sqlite_file._mount_of = lambda path: None
 if "no homes" in rest:
     Book._must_be_home = lambda self, connection: None
 try:
@@ -108,7 +107,7 @@ def renamed(file: Path) -> Path:
 
 
 def without_its_home(file: Path) -> Path:
-    database_url.home_path(file).unlink()
+    file.with_name(f"{file.name}-home").unlink()
     return file
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.nightly
 OPENED = """
 import ctypes, os, sys, threading
 from accounting.ledger import Ledger, LedgerUnavailable, group_commit
-from accounting.ledger.database import forks
+from accounting.ledger import sqlite_file
 from tests.support.ledger.budget import per_user
 ledger, price = Ledger.open(sys.argv[1]), per_user("1/50")
 """
@@ -26,8 +26,8 @@ CLOSED = (
     + """
 ledger.charge(["ada"], price, batch="parent")
 if sys.argv[2] == "kept open":
-    forks._ENGINES.clear()
-    forks._OPEN.clear()
+    sqlite_file._ENGINES.clear()
+    sqlite_file._OPEN.clear()
 elif sys.argv[2] == "forgotten":
     forgotten = Ledger.open(sys.argv[1])
     forgotten.charge(["ada"], price, batch="forgotten")
@@ -92,7 +92,7 @@ NATIVE = (
     + """
 ledger.charge(["ada"], price, batch=f"parent, {sys.argv[2]}")
 if sys.argv[2] == "hooks alone":
-    forks.HERE = True
+    sqlite_file.HERE = True
 child = ctypes.PyDLL(None).fork()
 if child == 0:
     try:
