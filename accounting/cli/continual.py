@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 from flint import arb
 
 from accounting.cli import answers
-from accounting.cli.composition_options import CertificateFile, relation_option
+from accounting.cli.composition_options import CertificateFile, exactly_one, relation_option
 from dpcore.cli.input_file import read_text
 from dpcore.cli.options import AsJson, named, option, read_law
 from dpcore.cli.progress import progress_bar
 from dpcore.cli.terminal import aligned, show
 from dpcore.cli.time_limit import with_time_limit
-from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_up
 from dpcore.numbers.parameter import rational, whole_number
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 
 _COLUMNS = ("mechanism", "noise", "epsilon", "delta", "error", "largest", "items behind")
+_LEGEND: Final = (
+    "error: root mean squared error over all sums; largest: that of the worst sum",
+    "items behind: the largest number of items not yet in a sum (its error excludes them)",
+)
 _MOST_TEXT: Final = 1 << 24
 _BITS: Final = 128
 _DIGITS: Final = 9
@@ -45,9 +49,7 @@ _SAID: Final = {
 @with_time_limit
 def continual(
     *,
-    horizon: str = option(
-        "T", "The largest number of items in the stream, up to 16384.", default=...
-    ),
+    horizon: str = option("T", "The number of items in the stream, at most 16384.", default=...),
     epsilon: str = option("EPSILON", "The epsilon for all released sums together.", default=...),
     delta: str = option("DELTA", "The delta of the guarantee; 0 for pure DP.", default="0"),
     low: str = option("X", "The smallest item.", default="0"),
@@ -65,26 +67,18 @@ def continual(
 
     Example: dpcore budget continual --horizon 1024 --epsilon 1 --delta 1e-6
     """
-    from accounting.calibration.calibrate_running_sums import (
-        MECHANISMS,
-        MOST_COMPARED,
-        compare_sums,
-    )
+    from accounting.calibration import calibrate_running_sums as sums
 
-    items = whole_number("--horizon", horizon, at_least=1, at_most=MOST_COMPARED)
+    items = whole_number("--horizon", horizon, at_least=1, at_most=sums.MOST_COMPARED)
     target, most = rational("--epsilon", epsilon), rational("--delta", delta)
     scope = Scope(relation=relation)
-    names = ("epsilon", "delta", "low", "high", "unit")
+    given = {"low": low, "high": high, "unit": unit}
+    ends = {name: rational(f"--{name}", text) for name, text in given.items()}
     found: list[CalibratedSum] = []
-    with progress_bar("mechanisms", len(MECHANISMS)) as advance, named(*names):
-        for row in compare_sums(
-            horizon=items,
-            epsilon=target,
-            delta=most,
-            low=rational("--low", low),
-            high=rational("--high", high),
-            unit=rational("--unit", unit),
-            scope=scope,
+    options = named("epsilon", "delta", *ends)
+    with progress_bar("mechanisms", len(sums.MECHANISMS)) as advance, options:
+        for row in sums.compare_sums(
+            horizon=items, epsilon=target, delta=most, scope=scope, **ends
         ):
             found.append(row)
             advance(len(found))
@@ -95,14 +89,7 @@ def continual(
         show({**head, "continual": rows})
         return
     table = aligned([_COLUMNS, *map(_cells, found)], right=range(2, len(_COLUMNS)))
-    show(
-        [
-            *table,
-            "",
-            "error: root mean squared error over all sums; largest: that of the worst sum",
-            "items behind: the largest number of items not yet in a sum (its error excludes them)",
-        ]
-    )
+    show([*table, "", *_LEGEND])
 
 
 def _cells(row: CalibratedSum) -> tuple[str, ...]:
@@ -173,9 +160,7 @@ def matrix(
         apart=whole_number("--apart", apart, at_least=1),
     )
     at = rational("--delta", delta)
-    if (noise is None) == (epsilon is None):
-        reason = "give exactly one of --noise and --epsilon"
-        raise InvalidParameter("--noise", noise or ABSENT, reason)
+    exactly_one("--noise", noise, "--epsilon", epsilon)
     with named("noise", "strategy", "sensitivity", "epsilon", "delta"):
         mechanism = MatrixMechanism(
             strategy=_strategy(strategy, count),
@@ -193,8 +178,8 @@ def matrix(
     moved = mechanism.moved
     ends: tuple[Any, Any] = (moved.squared.lower, moved.squared.upper)
     with precision(_BITS):
-        roots = [Enclosure.of(ball(end).sqrt() if end else arb(0)) for end in ends]
-    size = Enclosure(roots[0].lower, roots[1].upper)
+        low, high = (Enclosure.of(ball(end).sqrt() if end else arb(0)) for end in ends)
+    size = Enclosure(low.lower, high.upper)
     if as_json:
         answer = {
             "epsilon": found.to_json(),
@@ -240,9 +225,8 @@ def _strategy(text: str, rounds: int) -> Strategy:
     written = read_text("--strategy", Path(path), most=_MOST_TEXT)
     try:
         rows = json.loads(written, parse_float=str, parse_constant=str)
-    except (ValueError, RecursionError):
-        raise InvalidParameter("--strategy", text, "must contain rows of numbers as JSON") from None
-    try:
         return Dense(rounds=rounds, rows=rows)
     except InvalidParameter as error:
         raise InvalidParameter("--strategy", text, f"{error.argument} {error.reason}") from None
+    except (ValueError, RecursionError):
+        raise InvalidParameter("--strategy", text, "must contain rows of numbers as JSON") from None

@@ -1,4 +1,4 @@
-r"""Tests of `accounting.cli.plot`: figure files are complete or absent, and show proven bounds."""
+r"""Tests of the plots of ``dpcore budget``: figure files are complete or absent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from accounting.cli.plot import Training, draw, draw_epochs, over_epochs
+from accounting.cli.training import Training, draw, draw_epochs, over_epochs
 from accounting.composition.training_run import TrainingRun
 from accounting.guarantees.bound import Bound
 from dpcore import InvalidParameter

@@ -16,7 +16,7 @@ import pytest
 import accounting
 from accounting import TrainingRun, verify
 from accounting.composition.training_run import Sampling
-from accounting.interop.event_json import event_from_json, event_to_json
+from accounting.interop.from_dp_accounting import event_from_json, event_to_json
 from dpcore.errors import InvalidParameter
 from tests.support.run_command import Command
 

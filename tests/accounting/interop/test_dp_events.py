@@ -24,10 +24,13 @@ from accounting.composition.compose import Composition, compose
 from accounting.derive_guarantee import FixedSizeSampled, PoissonSampled
 from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.guarantees.stated_guarantees import BoundedRange
-from accounting.interop.event_json import _EVENTS, event_from_json, event_to_json
-from accounting.interop.export_dp_event import accountant, to_dp_event
-from accounting.interop.export_pld import MissingExtra, nodes, to_pld
-from accounting.interop.import_dp_event import from_dp_event
+from accounting.interop.from_dp_accounting import (
+    _EVENTS,
+    event_from_json,
+    event_to_json,
+    from_dp_event,
+)
+from accounting.interop.to_dp_accounting import MissingExtra, accountant, nodes, to_dp_event, to_pld
 from accounting.pld.discretised_pld import Listing
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from accounting.ledger import Ledger, LedgerDamaged, LedgerUnavailable, adopt, backup, sqlite_file
+from accounting.ledger import Ledger, LedgerDamaged, LedgerUnavailable, adopt, backup
 from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import rewired
