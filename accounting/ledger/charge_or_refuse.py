@@ -27,19 +27,24 @@ from accounting.ledger.errors import (
     ValueLost,
 )
 from accounting.ledger.hash_chain import (
+    FORMAT,
+    LOCKED,
     MECHANISM,
     QUESTION,
     RELEASED,
     RENEWALS,
     Account,
     Charge,
+    Tables,
     canonical,
     genesis,
     names_digest,
+    put,
+    run,
+    those,
     value_digest,
 )
 from accounting.ledger.sqlite_file import HOMELESS
-from accounting.ledger.tables import FORMAT, LOCKED, Tables, put, run, those
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.rounding import down
 from dpcore.spec_syntax import find_name

@@ -38,9 +38,8 @@ from sqlalchemy.pool import NullPool
 
 from accounting.ledger.charge_or_refuse import Book
 from accounting.ledger.errors import LedgerDamaged
-from accounting.ledger.hash_chain import Account, Charge, names_digest, value_digest
+from accounting.ledger.hash_chain import FORMAT, Account, Charge, Tables, names_digest, value_digest
 from accounting.ledger.sqlite_file import PRIVATE, bring_to_disk
-from accounting.ledger.tables import FORMAT, Tables
 from accounting.ledger.transactions import Store, as_stored
 from dpcore.errors import InvalidParameter
 

@@ -16,8 +16,7 @@ from accounting.adaptive_composition.privacy_filter import SHARES
 from accounting.guarantees.stated_guarantees import Assumed
 from accounting.ledger import Ledger, LedgerDamaged
 from accounting.ledger.errors import Receipt
-from accounting.ledger.hash_chain import Charge
-from accounting.ledger.tables import Tables
+from accounting.ledger.hash_chain import Charge, Tables
 from accounting.ledger.transactions import Store
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
