@@ -469,11 +469,8 @@ def _again(entry: Entry, request: CheckedRequest) -> Charged:
     ):
         otherwise = "for other users"
     elif spared and not request.skip_exhausted:
-        reason = (
-            "was charged before, with exhausted users left out: repeat it with skip_exhausted "
-            "(--skip-exhausted)"
-        )
-        return InvalidParameter("batch", made.batch, reason)
+        reason = "was charged before, with exhausted users left out: repeat it with skip_exhausted"
+        return InvalidParameter("batch", made.batch, f"{reason} (--skip-exhausted)")
     elif made.released is None and request.draw is not None:
         otherwise = "and its value is not in the ledger"
     elif made.released is not None and request.draw is None:

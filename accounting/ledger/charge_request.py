@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Final, Self, TypeAlias, cast
@@ -41,6 +41,10 @@ _PLAIN_LINES: Final = re.compile(rf"(?:{PLAIN.pattern}\n)*+")
 _NO_DELTA: Final = (
     "has no delta for unknown keys: name the keys (--keys), or open a ledger with a budget "
     "such as epsilon=1,delta=1e-6"
+)
+_NO_ROWS: Final = (
+    "must be given: the guarantee is for one contribution, the budget for a user. Give the largest "
+    "number of rows of one user in the batch, e.g. 1, or a guarantee with Scope(unit='user')"
 )
 
 Releasable: TypeAlias = Mechanism | Selection | NoisyThreshold
@@ -116,29 +120,20 @@ class CheckedRequest:
         amounts = tuple(integer("amounts", each, at_least=0) for each in price["amounts"])
         costs = tuple(Fraction(each) for each in price["costs"])
         if not len(amounts) == len(costs) == counters or not isinstance(record, dict):
-            raise InvalidParameter(
-                "amounts",
-                amounts,
-                f"a request needs {counters} amounts, {counters} costs and a record (an object)",
-            )
+            must = f"a request needs {counters} amounts, {counters} costs and a record (an object)"
+            raise InvalidParameter("amounts", amounts, must)
+        assumptions = tuple(map(str, price["assumptions"]))
         return cls(
             batch=name("batch", data["batch"]),
             names=sorted_names(data["names"]),
-            price=Price(
-                amounts=amounts, assumptions=tuple(map(str, price["assumptions"])), costs=costs
-            ),
+            price=Price(amounts=amounts, assumptions=assumptions, costs=costs),
             record=record,
             skip_exhausted=bool(data["skip_exhausted"]),
         )
 
     def to_json(self) -> dict[str, Any]:
         r"""All fields except ``draw``, which no other process may run."""
-        costs = [write_rational(each) for each in self.price.costs]
-        price = {
-            "amounts": self.price.amounts,
-            "assumptions": self.price.assumptions,
-            "costs": costs,
-        }
+        price = {**asdict(self.price), "costs": [*map(write_rational, self.price.costs)]}
         data = {"batch": self.batch, "names": self.names, "price": price, "record": self.record}
         return {**data, "skip_exhausted": self.skip_exhausted}
 
@@ -189,10 +184,8 @@ def cost(
     scope = keeper.budget.scope
     own = guarantee.scope
     if own.relation is not scope.relation or (own.unit is Unit.USER and own != scope):
-        must = (
-            f"must be the budget's scope, {scope!r}, or the scope of one contribution with the "
-            "same relation: mixed scopes never compose"
-        )
+        other = "the scope of one contribution with the same relation"
+        must = f"must be the budget's scope, {scope!r}, or {other}: mixed scopes never compose"
         raise InvalidParameter("scope", own, must)
     found = for_user(guarantee, rows_per_user)
     if isinstance(found, Composition):
@@ -296,13 +289,7 @@ def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
             raise InvalidParameter("rows_per_user", rows_per_user, must)
         return guarantee
     if rows_per_user is None:
-        raise InvalidParameter(
-            "rows_per_user",
-            ABSENT,
-            "must be given: the guarantee is for one contribution, the budget for a user. Give the "
-            "largest number of rows of one user in the batch, e.g. 1, or a guarantee with "
-            "Scope(unit='user')",
-        )
+        raise InvalidParameter("rows_per_user", ABSENT, _NO_ROWS)
     rows = integer("rows_per_user", rows_per_user, at_least=1)
     scope = Scope(unit=Unit.USER, relation=guarantee.scope.relation)
     if isinstance(guarantee, Assumed):

@@ -246,13 +246,8 @@ class Ledger:
             given: tuple[Any, Any] = (first, second) if users is None else (users, first)
             if users is not None and second is not None:
                 raise InvalidParameter("users", users, "is given twice")
-            request = Request(
-                users=given[0],
-                guarantee=given[1],
-                batch=cast("str", batch),
-                rows_per_user=rows_per_user,
-                skip_exhausted=skip_exhausted,
-            )
+            more: Any = {"rows_per_user": rows_per_user, "skip_exhausted": skip_exhausted}
+            request = Request(users=given[0], guarantee=given[1], batch=cast("str", batch), **more)
         (outcome,) = self.charge_many([request], repeat_ok=repeat_ok)
         if isinstance(outcome, Receipt):
             return outcome
@@ -297,9 +292,7 @@ class Ledger:
         value the ledger does not have; and :class:`ValueLost`, with the users charged, for a value
         that was drawn and cannot be stored.
         """
-        request = Request(
-            users=users, guarantee=mechanism, batch=batch, rows_per_user=rows_per_user
-        )
+        request = Request(users=users, guarantee=mechanism, batch=batch)
         checked = CheckedRequest.of(request, *self._cost(mechanism, rows_per_user))
         if question is not None:
             text("question", question, "must be text")
@@ -344,11 +337,11 @@ class Ledger:
             for each in map(Request.of, requests)
         ]
         outcomes = self._take(checked) if checked else []
+        if repeat_ok:
+            return tuple(outcomes)
         return tuple(
-            AlreadyCharged(outcome)
-            if isinstance(outcome, Receipt) and outcome.repeated and not repeat_ok
-            else outcome
-            for outcome in outcomes
+            AlreadyCharged(each) if isinstance(each, Receipt) and each.repeated else each
+            for each in outcomes
         )
 
     def _charged(self, requests: Sequence[CheckedRequest]) -> list[Charged]:

@@ -15,7 +15,6 @@ from contextlib import closing, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from uuid import uuid4
 
 from sqlalchemy import (
     BigInteger,
@@ -104,9 +103,8 @@ def _chain(
             yield Damage(_named(row), "differs from the charge in its receipt")
         previous = row["digest"]
     if (head["charges"], head["head"]) != (number, previous):
-        yield Damage(
-            "ledger", f"its last charge differs: {head['charges']} is recorded, {number} was found"
-        )
+        what = f"its last charge differs: {head['charges']} is recorded, {number} was found"
+        yield Damage("ledger", what)
     for lost in sorted(receipts):
         yield Damage(f"charge {lost}", "is missing, but has a receipt")
 
@@ -150,14 +148,11 @@ def _members(connection: Connection, tables: Tables, kind: str) -> Iterator[Dama
 
 
 def _fits(row: RowMapping, kind: str, names: list[Any]) -> Iterator[Damage]:
+    texts = all(isinstance(name, str) for name in names)
     if len(names) != row[kind]:
-        yield Damage(
-            _named(row), f"has {len(names)} rows in ledger_{kind}, but was made with {row[kind]}"
-        )
-    elif (
-        not all(isinstance(name, str) for name in names)
-        or names_digest(names) != row[f"{kind}_digest"]
-    ):
+        what = f"has {len(names)} rows in ledger_{kind}, but was made with {row[kind]}"
+        yield Damage(_named(row), what)
+    elif not texts or names_digest(names) != row[f"{kind}_digest"]:
         yield Damage(_named(row), f"its rows in ledger_{kind} were edited")
 
 
@@ -174,19 +169,10 @@ def _counters(connection: Connection, book: Book) -> Iterator[Damage]:
     newest = select(charges.c.made).order_by(charges.c.id.desc()).limit(1)
     last = book.period(str(connection.execute(newest).scalar() or ""))
     period = func.substr(charges.c.made, 1, len(last))
-    both = union_all(
-        select(
-            users.c.name,
-            literal(last).label("period"),
-            one.label("rows"),
-            none.label("times"),
-            *held,
-            *zero,
-        ),
-        select(paid.c.name, period, none, one, *zero, *owed).join(
-            charges, charges.c.id == paid.c.charge
-        ),
-    ).subquery()
+    rows = literal(last).label("period"), one.label("rows"), none.label("times"), *held, *zero
+    joined = select(paid.c.name, period, none, one, *zero, *owed)
+    joined = joined.join(charges, charges.c.id == paid.c.charge)
+    both = union_all(select(users.c.name, *rows), joined).subquery()
     keys = both.c.name, both.c.period
     sums = {c.name: func.sum(c).label(c.name) for c in both.c if c.name not in ("name", "period")}
     differ = [sums[f"held_{i}"] != sums[f"owed_{i}"] for i in range(len(pairs))]
@@ -209,11 +195,10 @@ def _counters(connection: Connection, book: Book) -> Iterator[Damage]:
             if row[f"held_{i}"] != row[f"owed_{i}"]
         ]
         if row["rows"] == 0:
-            yield Damage(where, "was charged, but has no counters")
+            what = ["was charged, but has no counters"]
         elif row["rows"] > 1:
-            yield Damage(where, "has more than one row of counters")
-        else:
-            yield Damage(where, "; ".join(what or ["has counters, but was never charged"]))
+            what = ["has more than one row of counters"]
+        yield Damage(where, "; ".join(what or ["has counters, but was never charged"]))
 
 
 def _marks(connection: Connection, book: Book) -> Iterator[Damage]:
@@ -252,16 +237,12 @@ def adopt(url: str) -> int:
     """
     with closing(Store(url)) as store, store.writing() as connection:
         store.must_hold_tables(connection)
-        return _adopted(store, connection)
-
-
-def _adopted(store: Store, connection: Connection) -> int:
-    before = Book.stored(connection, at_home=False)
-    _must_be_intact(connection, before, "nothing was changed")
-    after = Book(before.filter, before.renews, uuid4().hex)
-    store.settle_here(after.identity)
-    after.remark(connection)
-    return after.count(connection, after.tables.charges)
+        before = Book.stored(connection, at_home=False)
+        _must_be_intact(connection, before, "nothing was changed")
+        after = Book(before.filter, before.renews)
+        store.settle_here(after.identity)
+        after.remark(connection)
+        return after.count(connection, after.tables.charges)
 
 
 def backup(url: str, destination: Path) -> int:

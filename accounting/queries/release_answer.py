@@ -121,30 +121,21 @@ class Released:
         For a noisy threshold, rho is that of the noisy counts, and delta that of revealing a key.
         """
         whole: Any = self.guarantee
-        delta = Fraction(self.target.delta)
-        found: dict[str, Any]
-        if self.target.rho is None and delta and isinstance(self.mechanism, Mechanism):
-            found = {"epsilon": epsilon_at(whole, delta), "delta": delta}
-        elif isinstance(self.mechanism, NoisyThreshold):
-            (inner, _), (appears, _) = whole.parts
-            first = inner.pure().upper if self.target.rho is None else inner.zcdp().upper
-            word = "epsilon" if self.target.rho is None else "rho"
-            found = {word: first, "delta": appears.delta(0).upper}
-        elif self.target.rho is None:
-            found = {"epsilon": whole.pure().upper}
-        else:
-            found = {"rho": whole.zcdp().upper}
-        return {word: Fraction(number) for word, number in found.items()}
+        delta, pure = Fraction(self.target.delta), self.target.rho is None
+        more: dict[str, Any] = {}
+        if pure and delta and isinstance(self.mechanism, Mechanism):
+            return {"epsilon": epsilon_at(whole, delta), "delta": delta}
+        if isinstance(self.mechanism, NoisyThreshold):
+            (whole, _), (appears, _) = whole.parts
+            more = {"delta": Fraction(appears.delta(0).upper)}
+        found = whole.pure() if pure else whole.zcdp()
+        return {"epsilon" if pure else "rho": Fraction(found.upper), **more}
 
     def __repr__(self) -> str:
-        parameters = ", ".join(
-            f"{word}={up(n, 6)}" for word, n in self.privacy_parameters().items()
-        )
-        return f"Released({self.query.name}: {_format(self.value)}, {parameters})"
-
-
-def _format(value: Any) -> str:
-    return f"{float(value):.12g}" if isinstance(value, Fraction) else repr(value)
+        value = self.value
+        text = f"{float(value):.12g}" if isinstance(value, Fraction) else repr(value)
+        found = [f"{word}={up(n, 6)}" for word, n in self.privacy_parameters().items()]
+        return f"Released({self.query.name}: {text}, {', '.join(found)})"
 
 
 def guarantee_of(mechanism: Releasable) -> Guarantee:
@@ -275,10 +266,8 @@ def _paid(
             poor = ledger.exhausted(charged, mechanism)
             if poor:
                 left = {name: ledger.left(name) for name in poor[:3]}
-                price, _ = cost(ledger.filter, mechanism)
-                raise BudgetExhausted(
-                    batch, poor, len(charged), left, ledger.filter.format_cost(price)
-                )
+                price = ledger.filter.format_cost(cost(ledger.filter, mechanism)[0])
+                raise BudgetExhausted(batch, poor, len(charged), left, price)
             value = planned.query.encode(table, scope, rng)
     question = f"{planned.query!r} for {scope!r}"
     if len(question) > _LONGEST:

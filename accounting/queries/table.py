@@ -298,11 +298,8 @@ class Table:
             raise InvalidParameter("column", column, reason)
         text = polars.col(column)
         # The cast of a time omits its nanoseconds.
-        return (
-            text.dt.to_string("iso")
-            if kind == polars.Time
-            else text.cast(polars.String, strict=False)
-        )
+        iso = kind == polars.Time
+        return text.dt.to_string("iso") if iso else text.cast(polars.String, strict=False)
 
     def _number(self, column: str) -> Any:
         polars, kind = _polars(), self._kind(column)

@@ -26,11 +26,12 @@ from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.guarantees.stated_guarantees import BoundedRange
 from accounting.interop.from_dp_accounting import (
     _EVENTS,
+    MissingExtra,
     event_from_json,
     event_to_json,
     from_dp_event,
 )
-from accounting.interop.to_dp_accounting import MissingExtra, accountant, nodes, to_dp_event, to_pld
+from accounting.interop.to_dp_accounting import accountant, nodes, to_dp_event, to_pld
 from accounting.pld.discretised_pld import Listing
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace
