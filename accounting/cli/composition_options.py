@@ -71,30 +71,46 @@ class Batch:
         "The noise of the release, e.g. skellam:variance=400; repeat for further queries of "
         "the same batch, charged together.",
     )
-    sensitivity: list[str] | None = option(
-        "D",
-        "The largest change that one person can cause in the answer (1 for a count); for vectors "
-        "l1=3, l2-squared=4 or box=1x2 (a bound on each entry). Give it once, or once per --noise. "
-        "(default: 1)",
-    )
-    rounds: list[str] | None = option(
-        "K",
-        "The number of releases, e.g. 1000 or 1e3. Give it once, or once per --noise. (default: 1)",
-    )
-    poisson: list[str] | None = option(
-        "RATE",
-        "Poisson subsampling: the probability that a person takes part in a round, e.g. 1% or "
-        "256/60000, drawn again each round and kept secret. --sensitivity then refers to "
-        "adding a person. Give it once, or once per --noise. (default: 100%)",
-    )
-    scheme: list[str] | None = option(
-        "SCHEME",
-        "Another sampling scheme: fixed-size:sample=10,population=1000, allocated:rounds=100 "
-        "(one random round per epoch; --rounds counts epochs) or "
-        "truncated:rate=1/9,examples=90,most=20 (Poisson samples truncated to a largest size); "
-        "for local reports shuffled:users=1000 (the number of honest users, whose reports arrive "
-        "in a random order). Give it once, or once per --noise.",
-    )
+    sensitivity: Annotated[
+        list[str] | None,
+        option(
+            "D",
+            "The largest change that one person can cause in the answer (1 for a count); for "
+            "vectors l1=3, l2-squared=4 or box=1x2 (a bound on each entry). Give it once, or once "
+            "per --noise. (default: 1)",
+            default=...,
+        ),
+    ] = None
+    rounds: Annotated[
+        list[str] | None,
+        option(
+            "K",
+            "The number of releases, e.g. 1e3. Give it once, or once per --noise. (default: 1)",
+            default=...,
+        ),
+    ] = None
+    poisson: Annotated[
+        list[str] | None,
+        option(
+            "RATE",
+            "Poisson subsampling: the probability that a person takes part in a round, e.g. 1% or "
+            "256/60000, drawn again each round and kept secret. --sensitivity then refers to "
+            "adding a person. Give it once, or once per --noise. (default: 100%)",
+            default=...,
+        ),
+    ] = None
+    scheme: Annotated[
+        list[str] | None,
+        option(
+            "SCHEME",
+            "Another sampling scheme: fixed-size:sample=10,population=1000, allocated:rounds=100 "
+            "(one random round per epoch; --rounds counts epochs) or "
+            "truncated:rate=1/9,examples=90,most=20 (Poisson samples truncated to a largest size); "
+            "for local reports shuffled:users=1000 (the number of honest users, whose reports "
+            "arrive in a random order). Give it once, or once per --noise.",
+            default=...,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

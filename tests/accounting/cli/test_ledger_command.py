@@ -254,7 +254,7 @@ CLAIM = [*CHARGE, "--users", "ada", "--claim", "rho=1/100", "--reason", "r"]
         (["open", "--budget", "rho=1/2", "--relation", "add-remove"], "rho=1/2 (add-remove): is"),
         (["open", "--budget", "rho=1/2", "--relation", "remove"], "--relation"),
         (["open"], "--budget"),
-        ([*CHARGE, "--users", "ada"], "--noise: give either --noise, or --claim with"),
+        ([*CHARGE, "--users", "ada"], "--noise: give exactly one of --noise and --claim"),
         ([*CHARGE, *GAUSSIAN], "--users: give exactly one of --users and --users-file"),
         ([*CHARGE, "--users", "ada", "--users-file", "-", *GAUSSIAN], "--users"),
         ([*CHARGE, "--users", "ada,ada", *GAUSSIAN], "--users"),
