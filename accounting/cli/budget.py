@@ -226,6 +226,7 @@ def _table(table: Sequence[tuple[int, Sequence[Route]]], title: str) -> list[str
 # -- calibration ------------------------------------------------------------------------------
 
 _MOST: Final = "most"
+_SET: Final = "must be omitted: the training options set it"
 _Answer: TypeAlias = tuple[dict[str, Any], list[answers.Fact]]
 # The JSON document and the lines of text.
 
@@ -242,20 +243,11 @@ class CalibrationOptions:
     )
     epsilon: str = option("EPSILON", "The target epsilon, e.g. 2.", default=...)
     delta: Delta = "0"
-    sensitivity: str = option(
-        "D",
-        "The largest change that one person can cause in the answer (1 for a count).",
-        default="1",
-    )
-    rounds: str = option(
-        "K",
-        "The number of releases of the query, or 'most' to find the largest number.",
-        default="1",
-    )
+    sensitivity: str = option("D", "The largest change that one person can cause.", default="1")
+    rounds: str = option("K", "The number of releases, or 'most' for the largest.", default="1")
     poisson: str = option(
         "RATE",
-        "The probability that a person is sampled in a round, e.g. 256/60000, or 'most' to find "
-        "the largest.",
+        "The sampling probability of a person in a round, e.g. 1/60, or 'most' for the largest.",
         default="100%",
     )
     scheme: str | None = option(
@@ -285,12 +277,10 @@ def _of_training(wanted: CalibrationOptions) -> CalibrationOptions:
     for name, value in given.items():
         if value is None:
             raise InvalidParameter(name, ABSENT, "use --batch-size and --examples together")
-    for name, value, default in (
-        ("--poisson", wanted.poisson, "100%"),
-        ("--rounds", wanted.rounds, "1" if wanted.epochs else wanted.rounds),
-    ):
-        if value != default:
-            raise InvalidParameter(name, value, "must be omitted: the training options set it")
+    if wanted.poisson != "100%":
+        raise InvalidParameter("--poisson", wanted.poisson, _SET)
+    if wanted.epochs and wanted.rounds != "1":
+        raise InvalidParameter("--rounds", wanted.rounds, _SET)
     with named("batch_size", "examples", "epochs"):
         run = TrainingRun(
             noise_multiplier=1,

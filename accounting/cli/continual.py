@@ -19,7 +19,7 @@ from dpcore.cli.terminal import aligned, show
 from dpcore.cli.time_limit import with_time_limit
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
-from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_up
+from dpcore.numbers.enclosure import Enclosure, ball, precision, round_up
 from dpcore.numbers.parameter import rational, whole_number
 from dpcore.numbers.rounding import down, up
 from dpcore.parse_noise import read_sensitivity
@@ -93,19 +93,11 @@ def continual(
 
 
 def _cells(row: CalibratedSum) -> tuple[str, ...]:
-    return (
-        row.setting.name,
-        row.noise,
-        up(row.calibration.epsilon_at_delta().upper),
-        up(row.calibration.delta),
-        _root(row.mean.upper),
-        _root(row.largest.upper),
-        str(row.behind),
-    )
-
-
-def _root(squared: End) -> str:
-    return up(math.nextafter(math.sqrt(round_up(squared)), math.inf))
+    found = row.calibration
+    errors = (math.sqrt(round_up(each.upper)) for each in (row.mean, row.largest))
+    roots = (up(math.nextafter(each, math.inf)) for each in errors)
+    spent = up(found.epsilon_at_delta().upper), up(found.delta)
+    return row.setting.name, row.noise, *spent, *roots, str(row.behind)
 
 
 @with_time_limit

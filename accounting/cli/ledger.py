@@ -57,16 +57,8 @@ ledger = command_group(
     no_args_is_help=True,
 )
 
-Database = Annotated[
-    str,
-    option(
-        "URL",
-        "The ledger: a file, sqlite:///file or postgresql://user@host/database.",
-        "--db",
-        "--ledger",
-        default=...,
-    ),
-]
+_URL: Final = "The ledger: a file, sqlite:///file or postgresql://user@host/database."
+Database = Annotated[str, option("URL", _URL, "--db", "--ledger", default=...)]
 
 
 @ledger.command("open")
@@ -267,11 +259,8 @@ def _describe(book: Ledger, *, as_json: bool, damages: list[str] | None = None) 
         found |= {} if damages is None else {"damages": damages}
         show({"schema": _SCHEMA, "filter": book.filter.to_json(), **found})
         return
-    rows = {
-        "budget": _claim_text(book.budget),
-        "neighbours": book.budget.scope.relation.value,
-        **found,
-    }
+    budget, relation = _claim_text(book.budget), book.budget.scope.relation.value
+    rows = {"budget": budget, "neighbours": relation, **found}
     if book.renews is not None:
         rows["budget"] += f" for each {book.renews} (UTC)"
         ends = " to ".join(dict.fromkeys((periods[0], periods[-1]))) if periods else ""
@@ -321,10 +310,9 @@ def _claim_text(word: Word | Assumed, write: Callable[[Fraction], str] = str) ->
     from accounting.guarantees.stated_guarantees import Assumed
 
     claim = word.guarantee if isinstance(word, Assumed) else word
-    text = ",".join(
-        f"{key}={write(Fraction(each)) if isinstance(each, str) else each}"
-        for key, each in claim.parameters().items()
-    )
+    each = claim.parameters().items()
+    exact = {key: write(Fraction(n)) if isinstance(n, str) else n for key, n in each}
+    text = ",".join(f"{key}={value}" for key, value in exact.items())
     return f"{text}, assumed: {word.reason}" if isinstance(word, Assumed) else text
 
 

@@ -44,8 +44,7 @@ class PlanOptions:
     users: str = option("N", "The number of users; each has a value in [0, 1].", default=...)
     epsilon: str = option("EPSILON", "The epsilon of each user, e.g. 1 or 1/2.", default=...)
     delta: str | None = option(
-        "DELTA",
-        "The delta of each user. (default: 0 if the protocol gives pure DP, else 1e-6)",
+        "DELTA", "The delta of each user. (default: 0 if the protocol gives pure DP, else 1e-6)"
     )
     honest: str = option(
         "SHARE", "The fraction of users who follow the protocol and stay, e.g. 90%.", default="100%"

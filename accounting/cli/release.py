@@ -258,22 +258,14 @@ def _run(file: str, options: ReleaseOptions, *, as_json: bool, dry: bool) -> Non
             charge = None if book is None else _planned_charge(found, book, users)
         else:
             rng = SYSTEM if seed is None else SeededRng(whole("--seed", seed))
+            paid: Any = {"ledger": book, "batch": options.batch, "users": users}
+            sure = share("--confidence", options.confidence)
             with progress_bar("reading the table", None):
-                found = releasing(
-                    query,
-                    table,
-                    scope,
-                    target,
-                    ledger=book,
-                    batch=options.batch,
-                    users=users,
-                    confidence=share("--confidence", options.confidence),
-                    rng=rng,
-                )
+                found = releasing(query, table, scope, target, confidence=sure, rng=rng, **paid)
             if found.receipt is not None:
-                number, paid = found.receipt.number, found.receipt.paid
-                lines = [("charged", f"{paid} users, as charge number {number}")]
-                charge = {"charge": number, "users": paid}, lines
+                number, count = found.receipt.number, found.receipt.paid
+                lines = [("charged", f"{count} users, as charge number {number}")]
+                charge = {"charge": number, "users": count}, lines
         _show(found, charge, as_json=as_json)
         if charge is not None and not charge[0].get("fits", True):
             raise typer.Exit(BudgetExhausted.exit_code)

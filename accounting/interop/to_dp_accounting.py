@@ -32,12 +32,7 @@ from accounting.descriptions.sampling_schemes import (
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import Assumed, BoundedRange, Pure, ZCdp
-from accounting.interop.from_dp_accounting import (
-    from_dp_event,
-    library,
-    refused_part,
-    reveals_all,
-)
+from accounting.interop.from_dp_accounting import from_dp_event, library, refused_part, reveals_all
 from accounting.numerical_composition.cell_refinement import AllocatedLoss, TabledLoss
 from accounting.pld.discretised_pld import Listing
 from accounting.privacy_curves.choose_composition_method import Law, loss_of
@@ -309,12 +304,11 @@ def accountants_of_dp_accounting(
         "RDP of dp-accounting": library("dp_accounting.rdp").RdpAccountant,
         "PLD of dp-accounting": library("dp_accounting.pld").PLDAccountant,
     }
-    return {
-        tool: tuple(
-            float(made().compose(event, count).get_epsilon(float(delta))) for count in rounds
-        )
-        for tool, made in kinds.items()
-    }
+
+    def epsilon(kind: Any, count: int) -> float:
+        return float(kind().compose(event, count).get_epsilon(float(delta)))
+
+    return {tool: tuple(epsilon(kind, n) for n in rounds) for tool, kind in kinds.items()}
 
 
 # -- an accountant ----------------------------------------------------------------------------
@@ -329,10 +323,8 @@ def accountant(neighboring_relation: Any = None) -> Any:
     """
     relations = library().NeighboringRelation
     relation = relations.ADD_OR_REMOVE_ONE if neighboring_relation is None else neighboring_relation
-    scopes = {
-        relations.ADD_OR_REMOVE_ONE: Relation.ADD_REMOVE,
-        relations.REPLACE_ONE: Relation.REPLACE,
-    }
+    scopes = {relations.ADD_OR_REMOVE_ONE: Relation.ADD_REMOVE}
+    scopes[relations.REPLACE_ONE] = Relation.REPLACE
     if relation not in scopes:
         reason = "must be ADD_OR_REMOVE_ONE or REPLACE_ONE"
         raise InvalidParameter("neighboring_relation", relation, reason)

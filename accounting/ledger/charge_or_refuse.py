@@ -51,6 +51,10 @@ from dpcore.spec_syntax import find_name
 
 _RENEWS: Final = "renews"
 _HEAD: Final = "SELECT format, filter, charges, head, identity FROM ledger"
+_MISMATCH: Final = (
+    "its counters do not match the checksum of their row: they were edited or corrupted; nobody "
+    "was charged: run dpcore ledger show"
+)
 _MOVED: Final = "UPDATE ledger SET charges = :number, head = :digest"
 
 
@@ -255,11 +259,7 @@ class Book:
 
     def mismatch(self, user: str) -> LedgerDamaged:
         r"""The error for a user whose counters do not match the digest of the row."""
-        return LedgerDamaged(
-            f"user {user!r}",
-            "its counters do not match the checksum of their row: they were edited or corrupted; "
-            "nobody was charged: run dpcore ledger show",
-        )
+        return LedgerDamaged(f"user {user!r}", _MISMATCH)
 
     def count(self, connection: Connection, table: Table) -> int:
         r"""The number of rows of a table."""
@@ -274,11 +274,8 @@ class Book:
         if not self.filter.admits(self.untouched.totals, price):
             return names
         most = [limit - a for limit, a in zip(self.filter.limits, price.amounts, strict=True)]
-        out = {
-            account
-            for account in {*accounts.values()}
-            if any(held > m for held, m in zip(account.totals, most, strict=True))
-        }
+        kinds = {*accounts.values()}
+        out = {a for a in kinds if any(held > m for held, m in zip(a.totals, most, strict=True))}
         return tuple(name for name in names if accounts.get(name) in out) if out else ()
 
     def pay(self, accounts: dict[str, Account], names: tuple[str, ...], price: Price) -> None:

@@ -89,10 +89,8 @@ class AlreadyCharged(DpcoreError):
     receipt: Receipt
 
     def __str__(self) -> str:
-        return (
-            f"batch {self.receipt.batch!r}: already charged, so nothing was charged again: publish "
-            f"the earlier release, and do not draw new noise"
-        )
+        again = "already charged, so nothing was charged again: publish the earlier release"
+        return f"batch {self.receipt.batch!r}: {again}, and do not draw new noise"
 
 
 @dataclass(eq=False, repr=False)

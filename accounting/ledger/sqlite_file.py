@@ -209,11 +209,8 @@ def using(path: Path) -> Iterator[None]:
     r"""A context for a transaction on the file ``path``, including its connection."""
     with _GATE:
         if path in _TORN:
-            raise LedgerUnavailable(
-                str(path),
-                "was in use when this process was forked: start it by spawn or forkserver, or "
-                "fork while no thread uses the ledger",
-            )
+            reason = "was in use when this process was forked: start it by spawn or forkserver"
+            raise LedgerUnavailable(str(path), f"{reason}, or fork while no thread uses the ledger")
         _USED[path] += 1
     try:
         yield

@@ -429,14 +429,8 @@ def _chosen(
         squared = 8 * count * Fraction(target.rho or 0)
         epsilon = Fraction(math.isqrt(math.floor(squared * _ROOT**2)), _ROOT)
         rule = Rule.EXPONENTIAL
-    return Selection(
-        epsilon=epsilon,
-        sensitivity=moved,
-        count=count,
-        rule=rule,
-        monotonic=monotonic,
-        scope=scope.scope,
-    )
+    given: Any = {"count": count, "rule": rule, "monotonic": monotonic}
+    return Selection(epsilon=epsilon, sensitivity=moved, scope=scope.scope, **given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -479,8 +473,7 @@ class Quantile(Clipped):
         r"""Factors that make the effects of a row on all scores about equal, and their maximum."""
         replaced = relation is Relation.REPLACE
         moves = [
-            q.denominator if replaced else max(q.numerator, q.denominator - q.numerator)
-            for q in self.all
+            s if replaced else max(p, s - p) for p, s in map(Fraction.as_integer_ratio, self.all)
         ]
         most = max(moves) * (_FINE if len(moves) > 1 else 1)
         factors = tuple(most // each for each in moves)

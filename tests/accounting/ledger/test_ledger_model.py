@@ -20,12 +20,7 @@ import accounting.adaptive_composition.privacy_filter
 import accounting.ledger.charge_or_refuse
 import accounting.ledger.ledger
 from accounting.adaptive_composition.privacy_filter import SHARES
-from accounting.ledger import (
-    BudgetExhausted,
-    Ledger,
-    LedgerUnavailable,
-    hash_chain,
-)
+from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable, hash_chain
 from accounting.ledger.charge_or_refuse import Book
 from tests.day_and_nightly import by_day, effort
 from tests.support.dpcore.mutants import mutated
@@ -213,7 +208,7 @@ def broken(
         yield
 
 
-@by_day(8)
+@by_day(5)
 @pytest.mark.parametrize(
     ("owner", "name", "old", "new"),
     [

@@ -27,13 +27,7 @@ from accounting.ledger import (
 from accounting.ledger.charge_or_refuse import Book
 from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Sensitivity
 from dpcore.errors import InvalidParameter
-from dpcore.local import (
-    FAMILIES,
-    LocalHashing,
-    LocalReport,
-    RandomisedResponse,
-    ShuffledReports,
-)
+from dpcore.local import FAMILIES, LocalHashing, LocalReport, RandomisedResponse, ShuffledReports
 from dpcore.mechanism import Scope, Unit
 from dpcore.selection import AboveThreshold, NoisyMax, NoisyThreshold, Selection
 from tests.day_and_nightly import effort

@@ -13,14 +13,7 @@ import pytest
 
 from accounting.adaptive_composition.privacy_filter import ApproxFilter
 from accounting.guarantees.stated_guarantees import Approx, Pure, PureBound, Rdp, Word, ZCdp
-from accounting.ledger import (
-    BudgetExhausted,
-    Ledger,
-    LedgerUnavailable,
-    adopt,
-    backup,
-    hash_chain,
-)
+from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable, adopt, backup, hash_chain
 from accounting.ledger.charge_or_refuse import Book, charged
 from dpcore import DiscreteLaplace, Mechanism
 from dpcore.errors import InvalidParameter
