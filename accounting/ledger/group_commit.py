@@ -56,8 +56,8 @@ class Queue:
     records which lines it takes before its transaction, and the outcomes after it. A process that
     is killed releases its lock. If it took a request and left no outcome, the process that made the
     request executes it; if the batch is charged by then, it is unknown which request charged it,
-    and the outcome is :class:`LedgerUnavailable`. Nothing in the file is needed after the waiting
-    processes end, or must be on the disk. A process that cannot use the file charges without it.
+    and the outcome is :class:`LedgerUnavailable`. The file need not reach the disk, and is not
+    needed after the waiting processes end. A process that cannot use the file charges without it.
     """
 
     def __init__(self, store: Store, book: Book, work: Work) -> None:

@@ -412,9 +412,10 @@ class Histogram(Additive):
     def answer(self, drawn: Any, mechanism: Any, confidence: Fraction) -> Answer:
         noise = (mechanism.mechanism if self.keys is None else mechanism).noise
         error, reach = spread(noise, confidence)
-        value, note = drawn, f"keys with noisy counts below {mechanism.threshold} are left out"
         if self.keys is not None:
             value, note = dict(zip(self.keys, map(int, drawn), strict=True)), ""
+        else:
+            value, note = drawn, f"keys with noisy counts below {mechanism.threshold} are left out"
         return Answer(value, error, {k: (n - reach, n + reach) for k, n in value.items()}, note)
 
 

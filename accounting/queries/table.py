@@ -335,7 +335,7 @@ class Table:
 
 
 def _valid_names(users: Any) -> Any:
-    # Which texts of a series are valid names; null is none.
+    # Which texts of a series are valid names; null is not a name.
     plain = users.str.contains(f"^(?:{PLAIN.pattern})$").fill_null(value=False)
     return plain | users.is_in([each for each in users.filter(~plain).unique() if _valid(each)])
 
