@@ -294,12 +294,12 @@ class Ledger:
         """
         request = Request(users=users, guarantee=mechanism, batch=batch)
         checked = CheckedRequest.of(request, *self._cost(mechanism, rows_per_user))
+        more: dict[str, Any] = {}
         if question is not None:
-            text("question", question, "must be text")
-            checked = replace(checked, record={**checked.record, QUESTION: question})
+            more[QUESTION] = text("question", question, "must be text")
         if not isinstance(mechanism, Mechanism):
             # Mechanisms with the same guarantee may answer differently: the record names this one.
-            checked = replace(checked, record={**checked.record, MECHANISM: mechanism.to_json()})
+            more[MECHANISM] = mechanism.to_json()
         act: Any = mechanism.report if isinstance(mechanism, LocalReport) else mechanism.release
         if isinstance(mechanism, LocalReport | ShuffledReports) and (
             rows_per_user not in (None, 1) or np.shape(value) != (len(checked.names),)
@@ -312,8 +312,8 @@ class Ledger:
             except (TypeError, ValueError) as error:
                 reason = f"has a key that a ledger cannot store: {error}"
                 raise InvalidParameter("value", "(not shown)", reason) from None
-        draw = partial(act, value, rng=rng)
-        (outcome,) = self._take([replace(checked, draw=draw)])
+        draw, record = partial(act, value, rng=rng), {**checked.record, **more}
+        (outcome,) = self._take([replace(checked, draw=draw, record=record)])
         if not isinstance(outcome, Receipt):
             raise outcome
         if isinstance(mechanism, AboveThreshold) and isinstance(outcome.value, np.ndarray):

@@ -84,9 +84,8 @@ def test_budgets_that_renew(command: Command, monkeypatch: pytest.MonkeyPatch) -
     assert wrong.code == 2
     assert "--renews = week: must be one of year, month, day" in wrong.err
     assert command("open", "--budget", "rho=1/2", "--renews", "year").code == 0
-    assert command("show").out.splitlines()[::4] == [
-        "budget     rho=1/2 for each year (UTC)", "periods    none"
-    ]  # fmt: skip
+    first = ["budget     rho=1/2 for each year (UTC)", "periods    none"]
+    assert command("show").out.splitlines()[::4] == first
     for number, (year, code) in enumerate(((2026, 0), (2026, 0), (2027, 0), (2026, 2))):
         monkeypatch.setattr(hash_chain, "now", lambda at=year: f"{at}-06-01T00:00:00+00:00")
         found = command("charge", "--batch", number, "--users", "ada", *GAUSSIAN)

@@ -48,10 +48,8 @@ DOCUMENT = {
 
 def test_printed_numbers_are_rounded_to_the_safe_side(shell: Shell) -> None:
     for epsilon in ("1/3", "2/3", "1/7"):
-        lines = dict(
-            line.split(maxsplit=1)
-            for line in shell("plan count", "--epsilon", epsilon).out.splitlines()
-        )
+        text = shell("plan count", "--epsilon", epsilon).out
+        lines = dict(line.split(maxsplit=1) for line in text.splitlines())
         assert Fraction(lines["guarantee"].split()[0].removeprefix("epsilon=")) >= Fraction(epsilon)
         found = shell("plan count", "--epsilon", epsilon, "--json").json["standard_error"]
         assert float(lines["standard"].removeprefix("error").strip()) >= found

@@ -310,12 +310,9 @@ def test_calibration_accepts_batch_size_examples_and_epochs(command: Command) ->
 
 
 def test_one_call_in_python_gives_the_same_epsilon(command: Command) -> None:
-    script: dict[str, Any] = {
-        "noise_multiplier": "1.1", "batch_size": 10, "examples": 1000, "epochs": 2
-    }  # fmt: skip
-    words = [
-        word for key, value in script.items() for word in (f"--{key.replace('_', '-')}", value)
-    ]
+    script: dict[str, Any] = {"noise_multiplier": "1.1", "batch_size": 10, "examples": 1000}
+    script["epochs"] = 2
+    words = [f"--{key.replace('_', '-')}={value}" for key, value in script.items()]
     for sampling in ("poisson", "shuffled"):
         found = accounting.dpsgd(**script, delta=1e-5, sampling=sampling)
         asked = command("dpsgd", *words, "--delta", "1e-5", "--sampling", sampling, "--json").json

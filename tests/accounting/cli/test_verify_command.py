@@ -215,10 +215,8 @@ def test_an_installed_package_reads_its_own_schema(
 ) -> None:
     reading(monkeypatch, "alien/1", f"{__name__}:sound")
     answer = command(ALIEN)
-    assert (answer.code, answer.out) == (
-        0,
-        "21: holds: read\ndecided by the integer kernel\nevery claim holds\n",
-    )
+    assert answer.code == 0
+    assert answer.out == "21: holds: read\ndecided by the integer kernel\nevery claim holds\n"
 
 
 def test_no_other_package_can_read_the_schema_of_dpcore(
@@ -264,9 +262,8 @@ def test_a_reader_that_fails_is_named(
 def test_a_text_beyond_every_limit_names_the_largest(command: Command, text: bytes) -> None:
     answer = command(text.ljust(certificate_command.MOST_TEXT + 1))
     assert answer.code == 1
-    assert answer.out.startswith(
-        f"certificate: fails: must be at most {certificate_command.MOST_TEXT} bytes\n"
-    )
+    most = certificate_command.MOST_TEXT
+    assert answer.out.startswith(f"certificate: fails: must be at most {most} bytes\n")
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no device of this kind here")

@@ -207,19 +207,16 @@ def test_exported_events_state_no_less_loss(events: Any) -> None:
     skellam = curve(Skellam(variance=4))
     assert Fraction(to_dp_event(skellam).rho) >= skellam.zcdp().upper
     listed = to_dp_event(compose((laplace, 7), curve(GAUSSIAN)))
-    assert listed == events.ComposedDpEvent(
-        [events.SelfComposedDpEvent(to_dp_event(laplace), 7), events.ZCDpEvent(0.00125)]
-    )
+    seven = events.SelfComposedDpEvent(to_dp_event(laplace), 7)
+    assert listed == events.ComposedDpEvent([seven, events.ZCDpEvent(0.00125)])
     sampled = PoissonSampled(curve=laplace, rate="1/3")
     event = to_dp_event(sampled)
     assert event.event == events.DiscreteLaplaceDpEvent(0.05, 3)
     assert Fraction(event.sampling_probability) >= Fraction(1, 3)
-    fixed = FixedSizeSampled(
-        curve=curve(DiscreteLaplace(scale=20), scope=Scope()), sample=3, population=10
-    )
-    assert to_dp_event(fixed) == events.SampledWithoutReplacementDpEvent(
-        10, 3, events.DiscreteLaplaceDpEvent(0.05, 1)
-    )
+    replaced = curve(DiscreteLaplace(scale=20), scope=Scope())
+    fixed = FixedSizeSampled(curve=replaced, sample=3, population=10)
+    inner = events.DiscreteLaplaceDpEvent(0.05, 1)
+    assert to_dp_event(fixed) == events.SampledWithoutReplacementDpEvent(10, 3, inner)
     for refused in (
         Approx(1, "1e-6"),
         Rdp({2: 1}),
@@ -295,10 +292,8 @@ def test_imported_lists_and_samples_keep_their_structure(events: Any) -> None:
     assert isinstance(sampled.parts[0][0], PoissonSample)
     fixed = from_dp_event(events.SampledWithoutReplacementDpEvent(10, 3, laplace), Scope())
     assert isinstance(fixed.parts[0][0], FixedSizeSample)
-    assert from_dp_event(events.PoissonSampledDpEvent(0.0, laplace)).parts[0][0] == Pure(
-        0, scope=ADD_REMOVE
-    )
-    assert from_dp_event(events.ComposedDpEvent([])).parts[0][0] == Pure(0, scope=ADD_REMOVE)
+    for nothing in (events.PoissonSampledDpEvent(0.0, laplace), events.ComposedDpEvent([])):
+        assert from_dp_event(nothing).parts[0][0] == Pure(0, scope=ADD_REMOVE)
     for refused in (
         events.UnsupportedDpEvent(),
         events.PoissonSampledDpEvent(0.25, events.SelfComposedDpEvent(laplace, 2)),
@@ -388,9 +383,8 @@ def test_randomised_response_is_not_exported(dp: Any, events: Any) -> None:
 
 def test_sampled_gaussian_events_agree_with_dp_accounting(dp: Any, events: Any) -> None:
     """The commonest event: dp-accounting's upper bound at a grid of 1e-4 is slightly larger."""
-    event = events.SelfComposedDpEvent(
-        events.PoissonSampledDpEvent(0.01, events.GaussianDpEvent(1.0)), 1000
-    )
+    sampled = events.PoissonSampledDpEvent(0.01, events.GaussianDpEvent(1.0))
+    event = events.SelfComposedDpEvent(sampled, 1000)
     ours = ends(from_dp_event(event).epsilon("1e-6"))
     theirs = dp.pld.PLDAccountant().compose(event).get_epsilon(1e-6)
     assert ours.lower <= theirs <= float(ours.upper) * (1 + 1e-3)
@@ -489,9 +483,8 @@ def test_imported_mixtures_of_gaussians_agree_with_published_values(dp: Any, eve
     nearly = from_dp_event(mixture(1.0, [0.0, 1.0], [0.3, 0.6999999999]))
     assert nearly.parts == from_dp_event(mixture(1.0, [0.0, 1.0], [0.3, 0.7])).parts
     assert from_dp_event(mixture(1.0, [0.0], [1.0])).epsilon(0).upper == 0
-    assert from_dp_event(mixture(0.0, [0.0, 2.0], [0.75, 0.25])).parts == (
-        (Approx(0, "1/4", scope=ADD_REMOVE), 1),
-    )
+    seen = from_dp_event(mixture(0.0, [0.0, 2.0], [0.75, 0.25]))
+    assert seen.parts == ((Approx(0, "1/4", scope=ADD_REMOVE), 1),)
 
 
 @pytest.mark.parametrize(

@@ -429,9 +429,8 @@ def test_a_sample_costs_at_most_the_release_without_sampling(tmp_path: Any) -> N
 
 
 def test_the_assumptions_of_a_composition_are_stored_with_the_charge(ledger: Ledger) -> None:
-    ledger.charge(
-        compose(GAUSSIAN, Assumed(per_user("1/8"), "a data sheet")), users=["ada"], batch="one"
-    )
+    assumed = Assumed(per_user("1/8"), "a data sheet")
+    ledger.charge(compose(GAUSSIAN, assumed), users=["ada"], batch="one")
     spent = ledger.spent("ada")
     assert isinstance(spent, Assumed)
     assert "a data sheet" in spent.reason

@@ -24,11 +24,8 @@ def test_concurrent_processes_overspend_nobody_and_lose_no_charge(url: str, tmp_
     new = [word[1:] for word in words if word[0] == "new"]
     assert len(new) == ROUNDS
     assert all(word[1:] in new for word in words if word[0] == "again")
-    receipts = [
-        Receipt(batch="", number=int(word[-2]), digest=word[-1], paid=2)
-        for word in words
-        if word[0] != "refused"
-    ]
+    told = [word[-2:] for word in words if word[0] != "refused"]
+    receipts = [Receipt(batch="", number=int(n), digest=digest, paid=2) for n, digest in told]
     with Ledger.open(url) as ledger:
         assert ledger.check(*receipts) == ()
         assert ledger.charges() == AFFORDED + ROUNDS

@@ -191,9 +191,8 @@ def test_every_file_of_a_ledger_is_private_for_any_umask(tmp_path: Path, made_be
         (folder / "ledger.db").touch(0o666)
     with opened(folder / "ledger.db") as ledger:
         ledger.charge(["ada"], PRICE, batch="one")
-        assert modes(folder) == dict.fromkeys(
-            [f"ledger.db{end}" for end in ("", "-wal", "-shm", "-home", "-queue")], 0o600
-        )
+        files = [f"ledger.db{end}" for end in ("", "-wal", "-shm", "-home", "-queue")]
+        assert modes(folder) == dict.fromkeys(files, 0o600)
         backup(str(folder / "ledger.db"), folder / "copy.db")
         assert modes(folder)["copy.db"] == 0o600
 
@@ -282,10 +281,8 @@ def test_the_command_explains_how_to_open_a_copy(
         f"to use it  dpcore ledger adopt --db '{copy}'",
     ]
     again = typed(capsys, "ledger", "backup", file, copy)
-    assert (again.code, again.err) == (
-        2,
-        f"error: DEST = {copy}: already exists: choose a new file name\n",
-    )
+    assert again.code == 2
+    assert again.err == f"error: DEST = {copy}: already exists: choose a new file name\n"
     refused = typed(capsys, "ledger", "show", "--db", copy)
     assert refused.code == 2
     assert "dpcore ledger adopt" in refused.err

@@ -401,9 +401,8 @@ def test_a_session_charges_drawn_answers_and_not_refused_ones(tmp_path: Path) ->
         session = Session(pl.DataFrame(DATA), REPLACE, "epsilon=1", lost)
         refusal(lambda: session.ask(Count(), epsilon=1, batch="lost"), LedgerUnavailable)
         lost.release = ledger.release
-        assert session.ask(
-            Count(), epsilon=1, batch="lost"
-        ).repeated  # the stored answer, which was paid for
+        # The stored answer was paid for.
+        assert session.ask(Count(), epsilon=1, batch="lost").repeated
         assert session.remaining == {"epsilon": 0}
 
 
