@@ -70,12 +70,12 @@ def test_a_sampled_release_and_shuffled_reports_are_charged(command: Command) ->
         for user in ("all", "some")
     ]
     assert 0 < 3 * spent[1] < spent[0]
-    for given, option in (
+    for words, option in (
         ("--noise gaussian:sigma=4 --scheme fixed-size:sample=1,population=9", "relation"),
         ("--noise local-hashing:epsilon=1,values=9 --scheme shuffled:users=9", "relation"),
         ("--claim rho=1/9 --reason x --poisson 1%", "--poisson"),
     ):
-        refused = command("charge", "--batch", "other", "--users", "all", *given.split())
+        refused = command("charge", "--batch", "other", "--users", "all", *words.split())
         assert (refused.code, option in refused.err) == (2, True)
 
 
