@@ -297,7 +297,7 @@ class Training:
 
 def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
     r"""Epsilon after each tenth of a run, and dp-accounting's values for Poisson batches."""
-    from accounting.interop.to_dp_accounting import accountants_of_dp_accounting
+    from accounting.interop.from_dp_accounting import library
 
     counts = sorted({max(run.rounds * i // _TENTHS, 1) for i in range(1, _TENTHS + 1)})
     points = []
@@ -310,9 +310,14 @@ def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
     others: dict[str, tuple[tuple[float, float], ...]] = {}
     sampled = run.sampling is Sampling.POISSON and run.relation is not Relation.REPLACE
     if sampled and run.group == 1 and find_spec("dp_accounting"):
-        curves = accountants_of_dp_accounting(run.noise_multiplier, run.rate, counts, delta)
-        epochs = [x for x, _ in points]
-        others = {tool: tuple(zip(epochs, found, strict=True)) for tool, found in curves.items()}
+        dp, at = library(), float(delta)
+        noise = dp.GaussianDpEvent(float(run.noise_multiplier))
+        event = dp.PoissonSampledDpEvent(float(run.rate), noise)
+        rdp, pld = library("dp_accounting.rdp"), library("dp_accounting.pld")
+        for tool, kind in (("RDP", rdp.RdpAccountant), ("PLD", pld.PLDAccountant)):
+            epsilons = (float(kind().compose(event, n).get_epsilon(at)) for n in counts)
+            epochs = (x for x, _ in points)
+            others[f"{tool} of dp-accounting"] = tuple(zip(epochs, epsilons, strict=True))
     label = f"noise multiplier {exactly(run.noise_multiplier)}"
     return Training(label=label, points=tuple(points), others=others)
 

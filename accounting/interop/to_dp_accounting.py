@@ -10,7 +10,7 @@ reason. Proofs: docs/proofs/composition.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, reduce
@@ -289,26 +289,6 @@ def _padded(mass: arb) -> float:
     # 2^20 float additions lose less than 2^-32 of a sum of non-negative terms.
     upper = max(Fraction(Enclosure.of(mass).upper), Fraction(0))
     return round_up(upper * (1 + _PADDING))
-
-
-def accountants_of_dp_accounting(
-    sigma: Fraction, rate: Fraction, rounds: Sequence[int], delta: Fraction
-) -> dict[str, tuple[float, ...]]:
-    r"""Epsilon of sampled Gaussian noise after each number of ``rounds`` by accountant, add-remove.
-
-    These are the results of dp-accounting's RDP accountant and PLD accountant at the default grid.
-    """
-    dp = library("dp_accounting")
-    event = dp.PoissonSampledDpEvent(float(rate), dp.GaussianDpEvent(float(sigma)))
-    kinds = {
-        "RDP of dp-accounting": library("dp_accounting.rdp").RdpAccountant,
-        "PLD of dp-accounting": library("dp_accounting.pld").PLDAccountant,
-    }
-
-    def epsilon(kind: Any, count: int) -> float:
-        return float(kind().compose(event, count).get_epsilon(float(delta)))
-
-    return {tool: tuple(epsilon(kind, n) for n in rounds) for tool, kind in kinds.items()}
 
 
 # -- an accountant ----------------------------------------------------------------------------
