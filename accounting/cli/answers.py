@@ -94,9 +94,9 @@ def assumed(total: Composition) -> list[Fact]:
     return [("assumes", reason) for reason in total.assumptions]
 
 
-def lines(facts: Iterable[Fact]) -> list[str]:
-    r"""Format each label and its text as a line."""
-    return [fact(name, value, margin=MARGIN) for name, value in facts]
+def lines(facts: Iterable[Fact], margin: int = MARGIN) -> list[str]:
+    r"""Format each label and its text as a line; texts start at column ``margin``."""
+    return [fact(name, value, margin=margin) for name, value in facts]
 
 
 def show_answer(

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from accounting.certificates.canonical_text import SCHEMA
+from accounting.cli import answers
 from accounting.cli.composition_options import Releases, whole
 from dpcore.cli.input_file import read_bytes
 from dpcore.cli.options import AsJson, argument, command_group, flag, named, option, with_fields
 from dpcore.cli.output_file import check_writable, write_whole
 from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import fact, show
+from dpcore.cli.terminal import show
 from dpcore.errors import InvalidParameter
 from dpcore.exit_codes import NEGATIVE_ANSWER
 from dpcore.numbers.parameter import rational
@@ -171,7 +172,7 @@ def _exported(name: str, text: bytes, verdict: Verdict, form: Form) -> list[str]
         raise InvalidParameter("FILE", name, what) from None
     if form is Form.REGISTRY:
         return list(yaml_lines(registry_entry(document, verdict)))
-    return [fact(key, value, margin=_MARGIN) for key, value in nist_lines(document, verdict)]
+    return answers.lines(nist_lines(document, verdict), _MARGIN)
 
 
 @contextmanager

@@ -2,7 +2,7 @@ r"""The ``dpcore ledger`` commands: the spent budget of each user, in an SQL dat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from fractions import Fraction
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from accounting.cli import answers
 from accounting.cli.composition_options import (
     Batch,
     Releases,
@@ -23,7 +24,7 @@ from accounting.cli.composition_options import (
 )
 from dpcore.cli.options import AsJson, argument, command_group, flag, named, option, with_fields
 from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import fact, show
+from dpcore.cli.terminal import show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.numbers.parameter import write_rational
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _SCHEMA: Final = "dpcore-ledger/1"
 _MARGIN: Final = 11
+_INTACT: Final = ("history", "intact")
 _CHECKING: Final = "checking the history"
 _UP: Final = partial(brief, rounded=up)
 
@@ -178,13 +180,13 @@ def show_command(
         if user is None:
             _describe(book, as_json=as_json, damages=damages)
             if not (as_json or damages) and book.users():
-                show([_line("one user", "dpcore ledger show --user NAME: budget spent and left")])
+                _print([("one user", "dpcore ledger show --user NAME: budget spent and left")])
         elif not damages:
             _show_user(book, user, as_json=as_json)
         else:
             # The entries of a user in a damaged ledger cannot be trusted.
             found = {"schema": _SCHEMA, "user": user, "damages": damages}
-            show(found if as_json else _history(damages))
+            show(found) if as_json else _print(_history(damages))
     if damages:
         raise typer.Exit(LedgerDamaged.exit_code)
 
@@ -217,9 +219,8 @@ def backup(
     names = named(url="SOURCE", source="SOURCE", destination="DEST")
     with names, progress_bar(_CHECKING, None):
         charges = backup(source, destination)
-    copied = _line("copied", f"{destination}, {_counted(charges)}")
-    use = _line("to use it", f"dpcore ledger adopt --db {quote(str(destination))}")
-    show([copied, *_history([]), use])
+    use = f"dpcore ledger adopt --db {quote(str(destination))}"
+    _print([("copied", f"{destination}, {_counted(charges)}"), _INTACT, ("to use it", use)])
 
 
 @ledger.command()
@@ -235,7 +236,11 @@ def adopt(*, db: Database) -> None:
 
     with _with_option_names(), progress_bar(_CHECKING, None):
         charges = adopt(db)
-    show([_line("adopted", _counted(charges)), *_history([])])
+    _print([("adopted", _counted(charges)), _INTACT])
+
+
+def _print(facts: Iterable[answers.Fact]) -> None:
+    show(answers.lines(facts, _MARGIN))
 
 
 def _counted(number: int, what: str = "charge") -> str:
@@ -268,12 +273,12 @@ def _describe(book: Ledger, *, as_json: bool, damages: list[str] | None = None) 
     if together is not None:
         total = _claim_text(together, _UP)
         rows["together"] = f"{total}; each further {book.renews} adds a budget"
-    lines = [_line(name, str(value)) for name, value in rows.items()]
-    show(lines + ([] if damages is None else _history(damages)))
+    facts = [(name, str(value)) for name, value in rows.items()]
+    _print(facts + ([] if damages is None else _history(damages)))
 
 
-def _history(damages: list[str]) -> list[str]:
-    return [_line("damaged", damage) for damage in damages] or [_line("history", "intact")]
+def _history(damages: list[str]) -> list[answers.Fact]:
+    return [("damaged", damage) for damage in damages] or [_INTACT]
 
 
 def _show_user(book: Ledger, user: str, *, as_json: bool) -> None:
@@ -293,16 +298,17 @@ def _show_user(book: Ledger, user: str, *, as_json: bool) -> None:
         charges = [each.to_json() for each in history]
         show({"schema": _SCHEMA, **found, "history": charges, "damages": []})
         return
-    lines = [_line("user", user if history else f"{user}, never charged")]
     now = "" if book.renews is None else f" this {book.renews}"
-    lines.append(_line("spent", f"{_claim_text(spent, _UP)}{now}"))
-    lines += [_line("left", f"{name}={brief(value, down)}{now}") for name, value in left.items()]
-    lines += [_line(f"in {period}", _claim_text(each, _UP)) for period, each in periods.items()]
+    facts = [
+        ("user", user if history else f"{user}, never charged"),
+        ("spent", f"{_claim_text(spent, _UP)}{now}"),
+        *(("left", f"{name}={brief(value, down)}{now}") for name, value in left.items()),
+        *((f"in {period}", _claim_text(each, _UP)) for period, each in periods.items()),
+    ]
     if periods:
         whole = book.filter.spent(tuple(map(sum, zip(*totals.values(), strict=True))))
-        lines.append(_line("together", _claim_text(whole, _UP)))
-    lines += [_line(each.made[:10], each.batch) for each in history]
-    show(lines + _history([]))
+        facts.append(("together", _claim_text(whole, _UP)))
+    _print([*facts, *((each.made[:10], each.batch) for each in history), _INTACT])
 
 
 def _claim_text(word: Word | Assumed, write: Callable[[Fraction], str] = str) -> str:
@@ -336,7 +342,3 @@ def _cost(queries: Batch, claim: str | None, reason: str | None, relation: Relat
         raise InvalidParameter("--reason", ABSENT, must)
     with named("reason"):
         return Assumed(read_claim("--claim", str(claim), Scope(relation=relation)), reason)
-
-
-def _line(name: str, value: str) -> str:
-    return fact(name, value, margin=_MARGIN)

@@ -23,7 +23,7 @@ from dpcore.cli.options import (
     with_fields,
 )
 from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import fact, show
+from dpcore.cli.terminal import show
 from dpcore.mechanism import Relation
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import write_rational
@@ -312,7 +312,7 @@ def _show(found: Released, charge: _Charge | None, *, as_json: bool) -> None:
         lines.append(("repeated", "released before: nothing was charged or drawn"))
     if not found.private:
         lines.append(("not private", "the noise was drawn from a seed: never publish this"))
-    show([fact(name, text, margin=_MARGIN) for name, text in lines])
+    show(answers.lines(lines, _MARGIN))
 
 
 def _values(found: Released) -> list[tuple[str, str]]:
