@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
@@ -219,16 +219,8 @@ def release(  # noqa: PLR0913 - one release, by keyword
     else:
         receipt = _paid(planned, rows, ledger, batch, users, rng)
         drawn = receipt.value
-    return Released(
-        query=query,
-        scope=scope,
-        target=target,
-        mechanism=mechanism,
-        answer=query.answer(drawn, mechanism, sure),
-        confidence=sure,
-        receipt=receipt,
-        private=not isinstance(rng, SeededRng),
-    )
+    answer, private = query.answer(drawn, mechanism, sure), not isinstance(rng, SeededRng)
+    return replace(planned, answer=answer, confidence=sure, receipt=receipt, private=private)
 
 
 def _paid(
@@ -306,8 +298,8 @@ class Session:
         self._table.require(scope.user, argument="user")
         self._filter = filter_for(read_claim("budget", budget, scope.scope))
         self._total = (0,) * len(self._filter.limits)
-        self._users = None if users is None else tuple(users)
-        self._rng = rng
+        people = None if users is None else tuple(users)
+        self._given: dict[str, Any] = {"ledger": ledger, "users": people, "rng": rng}
         self._lock = RLock()
         self.answers: list[Released] = []
         r"""All released answers, in order."""
@@ -339,17 +331,9 @@ class Session:
         if not stored:
             self._pay(named, price)
         try:
-            found = release(
-                query,
-                self._table,
-                self._scope,
-                target,
-                ledger=self._ledger,
-                batch=named if self._ledger is not None else None,
-                users=self._users,
-                confidence=confidence,
-                rng=self._rng,
-            )
+            name = None if self._ledger is None else named
+            asked = {"batch": name, "confidence": confidence, **self._given}
+            found = release(query, self._table, self._scope, target, **asked)
         except (LedgerUnavailable, ValueLost):
             raise  # The cost stays spent: the answer was drawn, or may have been stored.
         except DpcoreError:
