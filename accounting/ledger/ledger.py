@@ -363,9 +363,9 @@ class Ledger:
     def spent(self, user: str) -> Word | Assumed:
         r"""The budget that ``user`` spent in the present period, as a claim, from the counters.
 
-        The claim need not hold at all times simultaneously; the budget does, and so does an
-        odometer (``accounting.adaptive_composition.privacy_odometer``). Assumptions are listed with
-        their reasons.
+        Unlike the budget and an odometer (``accounting.adaptive_composition.privacy_odometer``),
+        the claim need not hold at all times simultaneously. Assumptions are listed with their
+        reasons.
         """
         named = name("user", user)
         with self._reading() as (connection, head):
