@@ -239,11 +239,12 @@ def _between(argument: str, text: str, before: list[int], last: int) -> list[int
     first, second, third = before
     if not first < second < third < last:
         raise InvalidParameter(argument, text, "the numbers around '...' must increase")
-    ratio, step = Fraction(third, second), third - second
+    ratio: Fraction | int = Fraction(third, second)
+    step = third - second
     if Fraction(second, first) == ratio:
         step = 0
     elif second - first == step:
-        ratio = Fraction(1)
+        ratio = 1
     else:
         reason = "the numbers before '...' must have equal steps or equal ratios"
         raise InvalidParameter(argument, text, reason)

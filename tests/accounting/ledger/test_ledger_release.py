@@ -292,6 +292,7 @@ def test_a_ledger_created_before_stored_values_accepts_them(url: str, tmp_path: 
                 "SELECT count(*) FROM sqlite_master WHERE name = 'ledger_released'"
                 if ledger._store.is_file
                 else "SELECT count(*) FROM pg_tables WHERE tablename = 'ledger_released'"
+                " AND schemaname = current_schema()"
             ).scalar_one()
         assert found == 0
         value = ledger.release(NOISY, 3, users=["ada"], batch="new").value
