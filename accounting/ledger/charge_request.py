@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Final, Self, TypeAlias, cast
@@ -133,7 +133,8 @@ class CheckedRequest:
 
     def to_json(self) -> dict[str, Any]:
         r"""All fields except ``draw``, which no other process may run."""
-        price = {**asdict(self.price), "costs": [*map(write_rational, self.price.costs)]}
+        kept, costs = self.price, [*map(write_rational, self.price.costs)]
+        price = {"amounts": kept.amounts, "assumptions": kept.assumptions, "costs": costs}
         data = {"batch": self.batch, "names": self.names, "price": price, "record": self.record}
         return {**data, "skip_exhausted": self.skip_exhausted}
 
