@@ -34,10 +34,10 @@ def of_least(what: str, least: Edge | None) -> list[Fact]:
     if least is None:
         return []
     words = f"the least {what} is" if least.proven else f"this {what} suffices:"
-    facts = [(what.rpartition(" ")[2], f"{words} {exactly(least.value)}")]
-    if least.beyond is not None:
-        facts.append(beyond_fact("less noise", exactly(least.beyond), least, "delta"))
-    return facts
+    found = (what.rpartition(" ")[2], f"{words} {exactly(least.value)}")
+    if least.beyond is None:
+        return [found]
+    return [found, beyond_fact("less noise", exactly(least.beyond), least, "delta")]
 
 
 def beyond_fact(name: str, beyond: str, edge: Edge, quantity: str) -> Fact:
@@ -51,7 +51,7 @@ def beyond_fact(name: str, beyond: str, edge: Edge, quantity: str) -> Fact:
 
 def write_certificate(
     path: Path | None, total: Composition, delta: Fraction, *, evidence: bool = False
-) -> list[tuple[str, str]]:
+) -> list[Fact]:
     r"""Write a certificate of epsilon at ``delta`` to a file atomically, if a path is given.
 
     Return a fact to print: the size of a certificate with evidence.
@@ -84,9 +84,8 @@ def document(answer: dict[str, Any], total: Composition, found: Bound) -> dict[s
 
 def lines_of(total: Composition, found: Bound) -> list[str]:
     r"""The lines of text for the components, the method, and the assumptions."""
-    facts = [("rounds", f"{count} x {source.text}") for source, count in total.parts]
-    facts += [("method", computed_by(found)), *assumed(total)]
-    return lines(facts)
+    rounds = [("rounds", f"{count} x {source.text}") for source, count in total.parts]
+    return lines([*rounds, ("method", computed_by(found)), *assumed(total)])
 
 
 def assumed(total: Composition) -> list[Fact]:
@@ -94,9 +93,9 @@ def assumed(total: Composition) -> list[Fact]:
     return [("assumes", reason) for reason in total.assumptions]
 
 
-def lines(facts: Iterable[Fact]) -> list[str]:
-    r"""Format each label and its text as a line."""
-    return [fact(name, value, margin=MARGIN) for name, value in facts]
+def lines(facts: Iterable[Fact], margin: int = MARGIN) -> list[str]:
+    r"""Format each label and its text as a line; texts start at column ``margin``."""
+    return [fact(name, value, margin=margin) for name, value in facts]
 
 
 def show_answer(

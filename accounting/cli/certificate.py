@@ -1,28 +1,48 @@
-r"""``dpcore certify`` and ``dpcore verify``: write a privacy certificate, and check one."""
+r"""``dpcore certify`` and ``dpcore verify``: write a privacy certificate, and check one.
+
+A sibling package registers its reader in the group ``dpcore.certificates`` as ``schema =
+"module:function"``: a function of the text that returns a ``Verdict`` and never raises. So ``dpcore
+verify`` checks the certificates of a sibling without importing it directly. The schema of
+accounting cannot be replaced, and two readers of one schema raise an error.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from accounting.certificates.canonical_text import SCHEMA
+from accounting.cli import answers
 from accounting.cli.composition_options import Releases, whole
-from dpcore.cli.files import check_writable, read_bytes, write_whole
+from dpcore.cli.input_file import read_bytes
 from dpcore.cli.options import AsJson, argument, command_group, flag, named, option, with_fields
-from dpcore.cli.terminal import fact, progress_bar, show
-from dpcore.errors import NEGATIVE_ANSWER, InvalidParameter
+from dpcore.cli.output_file import check_writable, write_whole
+from dpcore.cli.progress import progress_bar
+from dpcore.cli.terminal import show
+from dpcore.errors import InvalidParameter
+from dpcore.exit_codes import NEGATIVE_ANSWER
 from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:
     from accounting.certificates.verify_certificate import Verdict
 
 
+GROUP: Final = "dpcore.certificates"
+r"""The name of the group of entry points."""
+
+MOST_TEXT: Final = 1 << 22
+r"""The largest size of a certificate of any schema, in bytes."""
+
+_OURS: Final = "dpcore-"
 _LONGEST: Final = 10**6
 _DECIDED: Final = {
     "kernel": "decided by the integer kernel",
@@ -76,7 +96,7 @@ def certify_command(
 
     Example: dpcore certify --noise skellam:variance=400 --rounds 1000 --delta 1e-6 > c.json
     """
-    from accounting.certificates.certify import certify as made
+    from accounting.certificates.certify import certify as write
     from accounting.composition.returning_users import per_user
 
     check_writable("--output", output)
@@ -87,7 +107,7 @@ def certify_command(
         total = per_user(visit, max_visits=whole("--visits", visits, 1))
     names = ("delta", "epsilon", "order", "digits")
     with _in_time(deadline), named(*names, count="--rounds"):
-        certificate = made(
+        certificate = write(
             total,
             deltas=delta or ([] if epsilon or order else ["1e-6"]),
             epsilons=epsilon or [],
@@ -95,10 +115,10 @@ def certify_command(
             digits=whole("--digits", digits, 1),
             evidence=evidence,
         )
+    text = certificate.text()
     if output is None:
-        sys.stdout.write(certificate.text())
+        sys.stdout.write(text)
     else:
-        text = certificate.text()
         write_whole("--output", output, text)
         show([f"{output}: {len(text)} bytes"])
 
@@ -127,8 +147,6 @@ def verify_command(
 
     Example: dpcore verify c.json
     """
-    from accounting.cli.certificate_readers import MOST_TEXT, verdict_of
-
     # Reading one byte beyond the limit detects a text that is too long or never ends.
     with _in_time(deadline):
         text = read_bytes("FILE", certificate, most=MOST_TEXT + 1, stdin=True)
@@ -154,7 +172,7 @@ def _exported(name: str, text: bytes, verdict: Verdict, form: Form) -> list[str]
         raise InvalidParameter("FILE", name, what) from None
     if form is Form.REGISTRY:
         return list(yaml_lines(registry_entry(document, verdict)))
-    return [fact(key, value, margin=_MARGIN) for key, value in nist_lines(document, verdict)]
+    return answers.lines(nist_lines(document, verdict), _MARGIN)
 
 
 @contextmanager
@@ -164,13 +182,11 @@ def _in_time(seconds: str) -> Iterator[None]:
     limit = rational("--deadline", seconds)
     if not 0 < limit <= _LONGEST:
         raise InvalidParameter("--deadline", seconds, f"must lie in (0, {_LONGEST}] seconds")
-    with progress_bar(f"at most {seconds} s", math.ceil(limit * _TENTHS)) as advance:
-
-        def watch(past: float) -> None:
-            advance(math.ceil(past * _TENTHS))
-
-        with deadline(float(limit), watch):
-            yield
+    with (
+        progress_bar(f"at most {seconds} s", math.ceil(limit * _TENTHS)) as advance,
+        deadline(float(limit), lambda past: advance(math.ceil(past * _TENTHS))),
+    ):
+        yield
 
 
 def _word(verdict: Verdict) -> str:
@@ -185,3 +201,86 @@ def _word(verdict: Verdict) -> str:
     }
     words = (word for status, word in worst_first.items() if status in found)
     return next(words, "every claim holds")
+
+
+# -- readers of certificates ------------------------------------------------------------------
+
+
+def verdict_of(text: bytes, file: str = "-") -> Verdict:
+    r"""The verdict of the verifier that is registered for the schema of the text of ``file``.
+
+    Raises :class:`InvalidParameter` if the text is not a certificate, or if no package, several
+    packages or a faulty package read its schema.
+    """
+    from accounting.certificates.verify_certificate import Finding, Status, Verdict, verify
+
+    if len(text) > MOST_TEXT:
+        reason = f"must be at most {MOST_TEXT} bytes"
+        found = Finding(where="certificate", status=Status.FAILS, reason=reason)
+        return Verdict(findings=(found,))
+    schema = _schema_of(text, file)
+    if schema == SCHEMA:
+        return verify(text)
+    entries = tuple(entry_points(group=GROUP, name=schema))
+    if not entries:
+        raise InvalidParameter("FILE", file, _unread(schema))
+    if len(entries) > 1:
+        both = ", ".join(sorted(f"{each.value} of {_package(each)}" for each in entries))
+        reason = f"has {len(entries)} readers ({both}): uninstall all but one"
+        raise InvalidParameter("schema", schema, reason)
+    return _read(entries[0], text)
+
+
+def _schema_of(text: bytes, file: str) -> str:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidParameter("FILE", file, "is not a certificate: it is not JSON") from None
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if not isinstance(schema, str):
+        raise InvalidParameter("FILE", file, 'is not a certificate: it has no "schema"')
+    return schema
+
+
+def _unread(schema: str) -> str:
+    # The reason why no installed package verifies a document of this schema.
+    schema_text = f"{schema[:80]!a}"
+    if not schema.startswith(_OURS):
+        return f"no installed package reads certificates of the schema {schema_text}"
+    if "certificate" in schema:
+        return f"is a certificate with schema {schema_text}: this version of dpcore reads {SCHEMA}"
+    return (
+        f"is a result ({schema_text}), not a certificate: use the certificate written with it; "
+        "for a bandit run, certificate-*.json in the folder of --output"
+    )
+
+
+def _read(entry: EntryPoint, text: bytes) -> Verdict:
+    from accounting.certificates.verify_certificate import Verdict
+
+    try:
+        reader: object = entry.load()
+    except Exception as error:
+        raise _broken(entry, f"cannot be imported: {_named(error)}") from error
+    if not callable(reader):
+        raise _broken(entry, "is not callable")
+    try:
+        answer: object = reader(text)
+    except Exception as error:
+        raise _broken(entry, f"raised {_named(error)}") from error
+    if not isinstance(answer, Verdict):
+        raise _broken(entry, f"returned {type(answer).__name__} instead of a Verdict")
+    return answer
+
+
+def _broken(entry: EntryPoint, what: str) -> InvalidParameter:
+    reason = f"its reader {entry.value} of {_package(entry)} {what}"
+    return InvalidParameter("schema", entry.name, reason)
+
+
+def _package(entry: EntryPoint) -> str:
+    return "an unnamed package" if entry.dist is None else str(entry.dist.name)
+
+
+def _named(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -2,16 +2,15 @@ r"""Options that several commands share, and lists of releases that they describ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from dpcore.cli.files import read_text
 from dpcore.cli.options import named, option, read_law, share
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import whole_number
 from dpcore.parse_noise import read_sensitivity
@@ -23,57 +22,17 @@ if TYPE_CHECKING:
     from accounting.guarantees.guarantee import Guarantee
     from dpcore.local import LocalReport
 
-WIDTH: Final = "The relative width of the two bounds."
-
-Sensitivities = Annotated[
-    list[str] | None,
-    option(
-        "D",
-        "The largest change that one person can cause in the answer (1 for a count); for vectors "
-        "l1=3, l2-squared=4 or box=1x2 (a bound on each entry). Give it once, or once per --noise. "
-        "(default: 1)",
-        default=...,
-    ),
-]
-Rounds = Annotated[
-    list[str] | None,
-    option(
-        "K",
-        "The number of releases, e.g. 1000 or 1e3. Give it once, or once per --noise. (default: 1)",
-        default=...,
-    ),
-]
-Rates = Annotated[
-    list[str] | None,
-    option(
-        "RATE",
-        "Poisson subsampling: the probability that a person takes part in a round, e.g. 1% or "
-        "256/60000, drawn again each round and kept secret. --sensitivity then refers to "
-        "adding a person. Give it once, or once per --noise. (default: 100%)",
-        default=...,
-    ),
-]
-Schemes = Annotated[
-    list[str] | None,
-    option(
-        "SCHEME",
-        "Another sampling scheme: fixed-size:sample=10,population=1000, allocated:rounds=100 "
-        "(one random round per epoch; --rounds counts epochs) or "
-        "truncated:rate=1/9,examples=90,most=20 (Poisson samples truncated to a largest size); "
-        "for local reports shuffled:users=1000 (the number of honest users, whose reports arrive "
-        "in a random order). Give it once, or once per --noise.",
-        default=...,
-    ),
-]
+NOT_BOTH: Final = "cannot be combined with --poisson: write poisson:rate=1/100"
+"""The reason against ``--scheme`` beside ``--poisson``."""
 
 Delta = Annotated[
     str, option("DELTA", "The delta of the guarantee, e.g. 1e-6; 0 for pure DP.", default=...)
 ]
+Relative = Annotated[str, option("WIDTH", "The relative width of the two bounds.", default=...)]
 CertificateFile = Annotated[
     Path | None,
     option("FILE", "Also write a certificate of this epsilon, for dpcore verify.", default=...),
 ]
-
 Group = Annotated[
     str,
     option(
@@ -104,8 +63,59 @@ Neighbours = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Releases:
-    r"""Options, as text, that describe a list of releases: one group of values per --noise."""
+class Batch:
+    r"""Options, as text, for the releases of one batch: one group of values per --noise."""
+
+    noise: list[str] | None = option(
+        "NOISE",
+        "The noise of the release, e.g. skellam:variance=400; repeat for further queries of "
+        "the same batch, charged together.",
+    )
+    sensitivity: Annotated[
+        list[str] | None,
+        option(
+            "D",
+            "The largest change that one person can cause in the answer (1 for a count); for "
+            "vectors l1=3, l2-squared=4 or box=1x2 (a bound on each entry). Give it once, or once "
+            "per --noise. (default: 1)",
+            default=...,
+        ),
+    ] = None
+    rounds: Annotated[
+        list[str] | None,
+        option(
+            "K",
+            "The number of releases, e.g. 1e3. Give it once, or once per --noise. (default: 1)",
+            default=...,
+        ),
+    ] = None
+    poisson: Annotated[
+        list[str] | None,
+        option(
+            "RATE",
+            "Poisson subsampling: the probability that a person takes part in a round, e.g. 1% or "
+            "256/60000, drawn again each round and kept secret. --sensitivity then refers to "
+            "adding a person. Give it once, or once per --noise. (default: 100%)",
+            default=...,
+        ),
+    ] = None
+    scheme: Annotated[
+        list[str] | None,
+        option(
+            "SCHEME",
+            "Another sampling scheme: fixed-size:sample=10,population=1000, allocated:rounds=100 "
+            "(one random round per epoch; --rounds counts epochs) or "
+            "truncated:rate=1/9,examples=90,most=20 (Poisson samples truncated to a largest size); "
+            "for local reports shuffled:users=1000 (the number of honest users, whose reports "
+            "arrive in a random order). Give it once, or once per --noise.",
+            default=...,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Releases(Batch):
+    r"""Options, as text, that describe a list of releases."""
 
     noise: list[str] = option(
         "NOISE",
@@ -114,10 +124,6 @@ class Releases:
         "randomised-response:epsilon=1,values=10. Repeat it for further releases.",
         default=...,
     )
-    sensitivity: Sensitivities = None
-    rounds: Rounds = None
-    poisson: Rates = None
-    scheme: Schemes = None
     relation: Neighbours = None
     group: Group = "1"
 
@@ -131,23 +137,20 @@ class Releases:
         from accounting.descriptions.sampling_schemes import EVERYONE, Poisson, read_scheme
         from dpcore.local import FAMILIES
 
-        count = len(self.noise)
+        count, people = len(self.noise), whole("--group", self.group, 1)
         if self.poisson and self.scheme:
-            reason = "cannot be combined with --poisson: write poisson:rate=1/100"
-            raise InvalidParameter("--scheme", " ".join(self.scheme), reason)
+            raise InvalidParameter("--scheme", " ".join(self.scheme), NOT_BOTH)
         option = "--poisson" if self.poisson else "--scheme"
-        people = whole("--group", self.group, 1)
         kinds: dict[str, type[RealNoise | LocalReport]] = {**REAL_LAWS, **FAMILIES}
         found: list[tuple[Description, int]] = []
         for text, move, time, scheme in zip(
             self.noise,
-            each("--sensitivity", self.sensitivity or [], count, "1"),
-            each("--rounds", self.rounds or [], count, "1"),
-            each(option, self.poisson or self.scheme or [], count, EVERYONE.text),
+            _each("--sensitivity", self.sensitivity or [], count, "1"),
+            _each("--rounds", self.rounds or [], count, "1"),
+            _each(option, self.poisson or self.scheme or [], count, EVERYONE.text),
             strict=True,
         ):
-            rounds = whole("--rounds", time, 1)
-            noise = read_law("--noise", text, kinds)
+            rounds, noise = whole("--rounds", time, 1), read_law("--noise", text, kinds)
             how = Poisson(rate=rate_of(scheme)) if self.poisson else read_scheme(option, scheme)
             try:
                 with _named():
@@ -190,17 +193,21 @@ _named: Final = partial(
 
 def rate_of(text: str) -> Fraction:
     r"""Parse a sampling rate: 1%, 0.01 or 256/60000."""
-    rate = share("--poisson", text)
-    if not rate:
+    if not (rate := share("--poisson", text)):
         raise InvalidParameter("--poisson", text, "must be above 0%: otherwise no unit is sampled")
     return rate
+
+
+def exactly_one(first: str, value: object, second: str, other: object) -> None:
+    r"""Raise :class:`InvalidParameter` unless exactly one of two options is given."""
+    if (value in (None, [])) == (other in (None, [])):
+        text = " ".join(value) if isinstance(value, list) else value
+        raise InvalidParameter(first, text or ABSENT, f"give exactly one of {first} and {second}")
 
 
 _MOST: Final = 1 << 62
 _LONGEST: Final = 1 << 16
 _MOST_NAMES: Final = 1 << 28  # the largest size of a file of keys or users, in bytes
-
-_T = TypeVar("_T")
 
 
 def whole(argument: str, text: str, at_least: int = 0) -> int:
@@ -215,9 +222,8 @@ def counts(argument: str, text: str) -> list[int]:
     for part in (piece.strip() for piece in text.split(",")):
         if part in ("...", "\N{HORIZONTAL ELLIPSIS}"):
             if dots or len(found) < 3:
-                raise InvalidParameter(
-                    argument, text, "'...' must come after at least three numbers"
-                )
+                must = "'...' must come after at least three numbers"
+                raise InvalidParameter(argument, text, must)
             dots = True
             continue
         last = whole(argument, part, 1)
@@ -228,28 +234,29 @@ def counts(argument: str, text: str) -> list[int]:
     return found
 
 
-def _between(argument: str, text: str, before: list[int], last: int) -> Iterator[int]:
+def _between(argument: str, text: str, before: list[int], last: int) -> list[int]:
+    # The terms between those `before` and the last one; the next term is ratio x term + step.
     first, second, third = before
     if not first < second < third < last:
         raise InvalidParameter(argument, text, "the numbers around '...' must increase")
-    times, plus = Fraction(third, second), third - second
-    if Fraction(second, first) == times:
-        following: Callable[[Fraction], Fraction] = lambda at: at * times  # noqa: E731  # equal ratios
-    elif second - first == plus:
-        following = lambda at: at + plus  # noqa: E731  # equal steps
+    ratio: Fraction | int = Fraction(third, second)
+    step = third - second
+    if Fraction(second, first) == ratio:
+        step = 0
+    elif second - first == step:
+        ratio = 1
     else:
         reason = "the numbers before '...' must have equal steps or equal ratios"
         raise InvalidParameter(argument, text, reason)
-    at = following(Fraction(third))
-    for _ in range(_LONGEST):
-        if at >= last:
-            break
-        yield int(at)
-        at = following(at)
+    found: list[int] = []
+    at = third * ratio + step
+    while at < last and len(found) < _LONGEST:
+        found.append(int(at))
+        at = at * ratio + step
     if at != last:
-        raise InvalidParameter(
-            argument, text, f"the sequence does not contain {last}: end with one of its terms"
-        )
+        reason = f"the sequence does not contain {last}: end with one of its terms"
+        raise InvalidParameter(argument, text, reason)
+    return found
 
 
 def read_names(argument: str, path: str, what: str) -> list[str]:
@@ -270,11 +277,10 @@ def read_names(argument: str, path: str, what: str) -> list[str]:
     return names
 
 
-def each(argument: str, given: Sequence[_T], count: int, otherwise: _T) -> list[_T]:
+def _each(argument: str, given: list[str], count: int, otherwise: str) -> list[str]:
     r"""Broadcast one value to ``count`` groups, or check that there is one value per group."""
-    if len(given) == count:
-        return list(given)
-    if len(given) <= 1:
-        return [given[0] if given else otherwise] * count
-    reason = f"must be given once, or once per --noise (here {count})"
-    raise InvalidParameter(argument, " ".join(map(str, given)), reason)
+    values = given if len(given) > 1 else [*(given or [otherwise])] * count
+    if len(values) != count:
+        reason = f"must be given once, or once per --noise (here {count})"
+        raise InvalidParameter(argument, " ".join(given), reason)
+    return values

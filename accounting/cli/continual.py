@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 from flint import arb
 
 from accounting.cli import answers
-from accounting.cli.composition_options import CertificateFile, relation_option
-from dpcore.cli.files import read_text
-from dpcore.cli.options import AsJson, named, option, read_law, with_time_limit
-from dpcore.cli.terminal import aligned, progress_bar, show
-from dpcore.errors import ABSENT, InvalidParameter
+from accounting.cli.composition_options import CertificateFile, exactly_one, relation_option
+from dpcore.cli.input_file import read_text
+from dpcore.cli.options import AsJson, named, option, read_law
+from dpcore.cli.progress import progress_bar
+from dpcore.cli.terminal import aligned, show
+from dpcore.cli.time_limit import with_time_limit
+from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
-from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_up
+from dpcore.numbers.enclosure import Enclosure, ball, precision, round_up
 from dpcore.numbers.parameter import rational, whole_number
 from dpcore.numbers.rounding import down, up
 from dpcore.parse_noise import read_sensitivity
@@ -26,11 +28,15 @@ from dpcore.spec_syntax import split_name
 if TYPE_CHECKING:
     from accounting.calibration.calibrate_running_sums import CalibratedSum
     from accounting.descriptions.real_noise import Gaussian
-    from accounting.matrix import Strategy
+    from accounting.matrix.strategy import Strategy
     from dpcore.laws.discrete_gaussian import DiscreteGaussian
 
 
 _COLUMNS = ("mechanism", "noise", "epsilon", "delta", "error", "largest", "items behind")
+_LEGEND: Final = (
+    "error: root mean squared error over all sums; largest: that of the worst sum",
+    "items behind: the largest number of items not yet in a sum (its error excludes them)",
+)
 _MOST_TEXT: Final = 1 << 24
 _BITS: Final = 128
 _DIGITS: Final = 9
@@ -43,9 +49,7 @@ _SAID: Final = {
 @with_time_limit
 def continual(
     *,
-    horizon: str = option(
-        "T", "The largest number of items in the stream, up to 16384.", default=...
-    ),
+    horizon: str = option("T", "The number of items in the stream, at most 16384.", default=...),
     epsilon: str = option("EPSILON", "The epsilon for all released sums together.", default=...),
     delta: str = option("DELTA", "The delta of the guarantee; 0 for pure DP.", default="0"),
     low: str = option("X", "The smallest item.", default="0"),
@@ -63,26 +67,18 @@ def continual(
 
     Example: dpcore budget continual --horizon 1024 --epsilon 1 --delta 1e-6
     """
-    from accounting.calibration.calibrate_running_sums import (
-        MECHANISMS,
-        MOST_COMPARED,
-        compare_sums,
-    )
+    from accounting.calibration import calibrate_running_sums as sums
 
-    items = whole_number("--horizon", horizon, at_least=1, at_most=MOST_COMPARED)
+    items = whole_number("--horizon", horizon, at_least=1, at_most=sums.MOST_COMPARED)
     target, most = rational("--epsilon", epsilon), rational("--delta", delta)
     scope = Scope(relation=relation)
-    names = ("epsilon", "delta", "low", "high", "unit")
+    given = {"low": low, "high": high, "unit": unit}
+    ends = {name: rational(f"--{name}", text) for name, text in given.items()}
     found: list[CalibratedSum] = []
-    with progress_bar("mechanisms", len(MECHANISMS)) as advance, named(*names):
-        for row in compare_sums(
-            horizon=items,
-            epsilon=target,
-            delta=most,
-            low=rational("--low", low),
-            high=rational("--high", high),
-            unit=rational("--unit", unit),
-            scope=scope,
+    options = named("epsilon", "delta", *ends)
+    with progress_bar("mechanisms", len(sums.MECHANISMS)) as advance, options:
+        for row in sums.compare_sums(
+            horizon=items, epsilon=target, delta=most, scope=scope, **ends
         ):
             found.append(row)
             advance(len(found))
@@ -93,30 +89,15 @@ def continual(
         show({**head, "continual": rows})
         return
     table = aligned([_COLUMNS, *map(_cells, found)], right=range(2, len(_COLUMNS)))
-    show(
-        [
-            *table,
-            "",
-            "error: root mean squared error over all sums; largest: that of the worst sum",
-            "items behind: the largest number of items not yet in a sum (its error excludes them)",
-        ]
-    )
+    show([*table, "", *_LEGEND])
 
 
 def _cells(row: CalibratedSum) -> tuple[str, ...]:
-    return (
-        row.setting.name,
-        row.noise,
-        up(row.calibration.epsilon_at_delta().upper),
-        up(row.calibration.delta),
-        _root(row.mean.upper),
-        _root(row.largest.upper),
-        str(row.behind),
-    )
-
-
-def _root(squared: End) -> str:
-    return up(math.nextafter(math.sqrt(round_up(squared)), math.inf))
+    found = row.calibration
+    errors = (math.sqrt(round_up(each.upper)) for each in (row.mean, row.largest))
+    roots = (up(math.nextafter(each, math.inf)) for each in errors)
+    spent = up(found.epsilon_at_delta().upper), up(found.delta)
+    return row.setting.name, row.noise, *spent, *roots, str(row.behind)
 
 
 @with_time_limit
@@ -161,7 +142,8 @@ def matrix(
     from accounting.calibration.calibrate import least_sigma
     from accounting.composition.compose import compose
     from accounting.descriptions.real_noise import Gaussian
-    from accounting.matrix import MOST_ROUNDS, Participation
+    from accounting.matrix.participation import Participation
+    from accounting.matrix.strategy import MOST_ROUNDS
     from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
 
     count = whole_number("--rounds", rounds, at_least=1, at_most=MOST_ROUNDS)
@@ -170,9 +152,7 @@ def matrix(
         apart=whole_number("--apart", apart, at_least=1),
     )
     at = rational("--delta", delta)
-    if (noise is None) == (epsilon is None):
-        reason = "give exactly one of --noise and --epsilon"
-        raise InvalidParameter("--noise", noise or ABSENT, reason)
+    exactly_one("--noise", noise, "--epsilon", epsilon)
     with named("noise", "strategy", "sensitivity", "epsilon", "delta"):
         mechanism = MatrixMechanism(
             strategy=_strategy(strategy, count),
@@ -190,8 +170,8 @@ def matrix(
     moved = mechanism.moved
     ends: tuple[Any, Any] = (moved.squared.lower, moved.squared.upper)
     with precision(_BITS):
-        roots = [Enclosure.of(ball(end).sqrt() if end else arb(0)) for end in ends]
-    size = Enclosure(roots[0].lower, roots[1].upper)
+        low, high = (Enclosure.of(ball(end).sqrt() if end else arb(0)) for end in ends)
+    size = Enclosure(low.lower, high.upper)
     if as_json:
         answer = {
             "epsilon": found.to_json(),
@@ -229,7 +209,7 @@ def _noise(written: str) -> Gaussian | DiscreteGaussian:
 
 
 def _strategy(text: str, rounds: int) -> Strategy:
-    from accounting.matrix import Dense, read_strategy
+    from accounting.matrix.strategy import Dense, read_strategy
 
     name, path = split_name(text)
     if name != "file":
@@ -237,9 +217,8 @@ def _strategy(text: str, rounds: int) -> Strategy:
     written = read_text("--strategy", Path(path), most=_MOST_TEXT)
     try:
         rows = json.loads(written, parse_float=str, parse_constant=str)
-    except (ValueError, RecursionError):
-        raise InvalidParameter("--strategy", text, "must contain rows of numbers as JSON") from None
-    try:
         return Dense(rounds=rounds, rows=rows)
     except InvalidParameter as error:
         raise InvalidParameter("--strategy", text, f"{error.argument} {error.reason}") from None
+    except (ValueError, RecursionError):
+        raise InvalidParameter("--strategy", text, "must contain rows of numbers as JSON") from None

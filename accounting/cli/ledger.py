@@ -2,7 +2,7 @@ r"""The ``dpcore ledger`` commands: the spent budget of each user, in an SQL dat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from fractions import Fraction
@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from accounting.cli import answers
 from accounting.cli.composition_options import (
-    Rates,
+    Batch,
     Releases,
-    Rounds,
-    Schemes,
-    Sensitivities,
+    exactly_one,
     read_names,
     relation_option,
     whole,
 )
-from dpcore.cli.options import AsJson, argument, command_group, flag, named, option
-from dpcore.cli.terminal import fact, progress_bar, show
+from dpcore.cli.options import AsJson, argument, command_group, flag, named, option, with_fields
+from dpcore.cli.progress import progress_bar
+from dpcore.cli.terminal import show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.numbers.parameter import write_rational
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _SCHEMA: Final = "dpcore-ledger/1"
 _MARGIN: Final = 11
+_INTACT: Final = ("history", "intact")
 _CHECKING: Final = "checking the history"
 _UP: Final = partial(brief, rounded=up)
 
@@ -58,16 +59,8 @@ ledger = command_group(
     no_args_is_help=True,
 )
 
-Database = Annotated[
-    str,
-    option(
-        "URL",
-        "The ledger: a file, sqlite:///file or postgresql://user@host/database.",
-        "--db",
-        "--ledger",
-        default=...,
-    ),
-]
+_URL: Final = "The ledger: a file, sqlite:///file or postgresql://user@host/database."
+Database = Annotated[str, option("URL", _URL, "--db", "--ledger", default=...)]
 
 
 @ledger.command("open")
@@ -99,6 +92,7 @@ def open_command(
 
 
 @ledger.command()
+@with_fields
 def charge(
     *,
     db: Database,
@@ -111,15 +105,7 @@ def charge(
     users_file: str | None = option(
         "FILE", "The users to charge, one per line; - reads standard input."
     ),
-    noise: list[str] | None = option(
-        "NOISE",
-        "The noise of the release, e.g. skellam:variance=400; repeat for further queries of "
-        "the same batch, charged together.",
-    ),
-    sensitivity: Sensitivities = None,
-    rounds: Rounds = None,
-    poisson: Rates = None,
-    scheme: Schemes = None,
+    queries: Batch,
     rows_per_user: str = option(
         "K",
         "The largest number of rows of one user in the batch: --sensitivity and --claim are "
@@ -130,9 +116,7 @@ def charge(
         "CLAIM", "Instead of --noise: epsilon=1 or rho=1/2; needs --reason."
     ),
     reason: str | None = option("TEXT", "The reason for the claim; stored with the charge."),
-    skip_exhausted: bool = flag(
-        "Omit users with too little budget, and print them.", "--skip-exhausted"
-    ),
+    skip_exhausted: bool = flag("Omit and print users with too little budget.", "--skip-exhausted"),
     repeat_ok: bool = flag(
         "Exit with 0, not 4, if the batch was already charged. Use this only to retry after a "
         "crash that came before any release.",
@@ -147,14 +131,14 @@ def charge(
     """
     from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger
 
-    people = _names(users, users_file)
-    typed = "--users" if users is not None else "--users-file"
-    of = {"sensitivity": sensitivity, "rounds": rounds, "poisson": poisson, "scheme": scheme}
+    exactly_one("--users", users, "--users-file", users_file)
+    people, typed = [name.strip() for name in (users or "").split(",")], "--users"
+    if users_file is not None:
+        people, typed = read_names("--users-file", users_file, "user"), "--users-file"
     with _with_option_names(typed), Ledger.open(db) as book:
-        relation = book.budget.scope.relation
         receipt = book.charge(
             people,
-            _cost(noise, of, claim, reason, relation),
+            _cost(queries, claim, reason, book.budget.scope.relation),
             batch=batch,
             rows_per_user=whole("--rows-per-user", rows_per_user, 1),
             skip_exhausted=skip_exhausted,
@@ -165,14 +149,12 @@ def charge(
         del found["value"]  # a charge without a release has no value
         show({"schema": _SCHEMA, **found})
     else:
-        who = _counted(receipt.paid, "user")
-        sentence = f"charged {who} for {receipt.batch}, charge {receipt.number}"
+        who, number = _counted(receipt.paid, "user"), f"charge {receipt.number}"
+        sentence = f"charged {who} for {receipt.batch}, {number}"
         if receipt.repeated:
-            sentence = (
-                f"already charged, so nothing was charged again: charge {receipt.number}, "
-                f"{receipt.batch}, covered {who}"
-            )
-        show([sentence] + [f"left out: {user}" for user in receipt.left_out])
+            again = "already charged, so nothing was charged again"
+            sentence = f"{again}: {number}, {receipt.batch}, covered {who}"
+        show([sentence, *(f"left out: {user}" for user in receipt.left_out)])
     if not receipt.paid:
         raise typer.Exit(BudgetExhausted.exit_code)
     if receipt.repeated and not repeat_ok:
@@ -198,13 +180,13 @@ def show_command(
         if user is None:
             _describe(book, as_json=as_json, damages=damages)
             if not (as_json or damages) and book.users():
-                show([_line("one user", "dpcore ledger show --user NAME: budget spent and left")])
+                _print([("one user", "dpcore ledger show --user NAME: budget spent and left")])
         elif not damages:
             _show_user(book, user, as_json=as_json)
         else:
             # The entries of a user in a damaged ledger cannot be trusted.
             found = {"schema": _SCHEMA, "user": user, "damages": damages}
-            show(found if as_json else _history(damages))
+            show(found) if as_json else _print(_history(damages))
     if damages:
         raise typer.Exit(LedgerDamaged.exit_code)
 
@@ -237,12 +219,8 @@ def backup(
     names = named(url="SOURCE", source="SOURCE", destination="DEST")
     with names, progress_bar(_CHECKING, None):
         charges = backup(source, destination)
-    lines = [
-        _line("copied", f"{destination}, {_counted(charges)}"),
-        _line("history", "intact"),
-        _line("to use it", f"dpcore ledger adopt --db {quote(str(destination))}"),
-    ]
-    show(lines)
+    use = f"dpcore ledger adopt --db {quote(str(destination))}"
+    _print([("copied", f"{destination}, {_counted(charges)}"), _INTACT, ("to use it", use)])
 
 
 @ledger.command()
@@ -258,7 +236,11 @@ def adopt(*, db: Database) -> None:
 
     with _with_option_names(), progress_bar(_CHECKING, None):
         charges = adopt(db)
-    show([_line("adopted", _counted(charges)), _line("history", "intact")])
+    _print([("adopted", _counted(charges)), _INTACT])
+
+
+def _print(facts: Iterable[answers.Fact]) -> None:
+    show(answers.lines(facts, _MARGIN))
 
 
 def _counted(number: int, what: str = "charge") -> str:
@@ -276,17 +258,14 @@ def _describe(book: Ledger, *, as_json: bool, damages: list[str] | None = None) 
     periods = [] if book.renews is None or damages else [*book.periods()]
     together = book.together(len(periods)) if periods else None
     if as_json:
-        checked = {} if damages is None else {"damages": damages}
-        renewed = None if together is None else together.to_json()
-        more = {"renews": book.renews, "periods": periods, "together": renewed}
-        found |= {} if book.renews is None else more
-        show({"schema": _SCHEMA, "filter": book.filter.to_json(), **found, **checked})
+        if book.renews is not None:
+            renewed = None if together is None else together.to_json()
+            found |= {"renews": book.renews, "periods": periods, "together": renewed}
+        found |= {} if damages is None else {"damages": damages}
+        show({"schema": _SCHEMA, "filter": book.filter.to_json(), **found})
         return
-    rows = {
-        "budget": _claim_text(book.budget),
-        "neighbours": book.budget.scope.relation.value,
-        **found,
-    }
+    budget, relation = _claim_text(book.budget), book.budget.scope.relation.value
+    rows = {"budget": budget, "neighbours": relation, **found}
     if book.renews is not None:
         rows["budget"] += f" for each {book.renews} (UTC)"
         ends = " to ".join(dict.fromkeys((periods[0], periods[-1]))) if periods else ""
@@ -294,12 +273,12 @@ def _describe(book: Ledger, *, as_json: bool, damages: list[str] | None = None) 
     if together is not None:
         total = _claim_text(together, _UP)
         rows["together"] = f"{total}; each further {book.renews} adds a budget"
-    lines = [_line(name, str(value)) for name, value in rows.items()]
-    show(lines + ([] if damages is None else _history(damages)))
+    facts = [(name, str(value)) for name, value in rows.items()]
+    _print(facts + ([] if damages is None else _history(damages)))
 
 
-def _history(damages: list[str]) -> list[str]:
-    return [_line("damaged", damage) for damage in damages] or [_line("history", "intact")]
+def _history(damages: list[str]) -> list[answers.Fact]:
+    return [("damaged", damage) for damage in damages] or [_INTACT]
 
 
 def _show_user(book: Ledger, user: str, *, as_json: bool) -> None:
@@ -319,16 +298,17 @@ def _show_user(book: Ledger, user: str, *, as_json: bool) -> None:
         charges = [each.to_json() for each in history]
         show({"schema": _SCHEMA, **found, "history": charges, "damages": []})
         return
-    lines = [_line("user", user if history else f"{user}, never charged")]
     now = "" if book.renews is None else f" this {book.renews}"
-    lines.append(_line("spent", f"{_claim_text(spent, _UP)}{now}"))
-    lines += [_line("left", f"{name}={brief(value, down)}{now}") for name, value in left.items()]
-    lines += [_line(f"in {period}", _claim_text(each, _UP)) for period, each in periods.items()]
+    facts = [
+        ("user", user if history else f"{user}, never charged"),
+        ("spent", f"{_claim_text(spent, _UP)}{now}"),
+        *(("left", f"{name}={brief(value, down)}{now}") for name, value in left.items()),
+        *((f"in {period}", _claim_text(each, _UP)) for period, each in periods.items()),
+    ]
     if periods:
         whole = book.filter.spent(tuple(map(sum, zip(*totals.values(), strict=True))))
-        lines.append(_line("together", _claim_text(whole, _UP)))
-    lines += [_line(each.made[:10], each.batch) for each in history]
-    show(lines + _history([]))
+        facts.append(("together", _claim_text(whole, _UP)))
+    _print([*facts, *((each.made[:10], each.batch) for each in history), _INTACT])
 
 
 def _claim_text(word: Word | Assumed, write: Callable[[Fraction], str] = str) -> str:
@@ -336,51 +316,29 @@ def _claim_text(word: Word | Assumed, write: Callable[[Fraction], str] = str) ->
     from accounting.guarantees.stated_guarantees import Assumed
 
     claim = word.guarantee if isinstance(word, Assumed) else word
-    text = ",".join(
-        f"{key}={write(Fraction(each)) if isinstance(each, str) else each}"
-        for key, each in claim.parameters().items()
-    )
+    each = claim.parameters().items()
+    exact = {key: write(Fraction(n)) if isinstance(n, str) else n for key, n in each}
+    text = ",".join(f"{key}={value}" for key, value in exact.items())
     return f"{text}, assumed: {word.reason}" if isinstance(word, Assumed) else text
 
 
-def _names(users: str | None, users_file: str | None) -> list[str]:
-    if (users is None) == (users_file is None):
-        raise InvalidParameter(
-            "--users", users or ABSENT, "give exactly one of --users and --users-file"
-        )
-    if users is not None:
-        return [name.strip() for name in users.split(",")]
-    return read_names("--users-file", str(users_file), "user")
-
-
-def _cost(
-    noise: list[str] | None,
-    of: Mapping[str, Any],
-    claim: str | None,
-    reason: str | None,
-    relation: Relation,
-) -> Source:
+def _cost(queries: Batch, claim: str | None, reason: str | None, relation: Relation) -> Source:
     from accounting.guarantees.stated_guarantees import Assumed, read_claim
     from accounting.privacy_curves.release_curve import PrivacyCurve
 
-    if (not noise) == (claim is None):
-        must = "give either --noise, or --claim with --reason"
-        raise InvalidParameter("--noise", " ".join(noise or ()) or ABSENT, must)
-    if noise:
+    exactly_one("--noise", queries.noise, "--claim", claim)
+    given = asdict(queries)
+    if queries.noise:
         if reason is not None:
             raise InvalidParameter("--reason", reason, "is valid only with --claim")
-        whole = Releases(noise=noise, relation=relation, **of).composed()
+        whole = Releases(**given, relation=relation).composed()
         (part, times), *more = whole.parts
         return part if isinstance(part, PrivacyCurve) and times == 1 and not more else whole
-    for name, given in of.items():
-        if given:
-            raise InvalidParameter(f"--{name}", " ".join(given), "is valid only with --noise")
+    for name, values in given.items():
+        if values:
+            raise InvalidParameter(f"--{name}", " ".join(values), "is valid only with --noise")
     if reason is None:
         must = "must be given with --claim: the reason for the claim"
         raise InvalidParameter("--reason", ABSENT, must)
     with named("reason"):
         return Assumed(read_claim("--claim", str(claim), Scope(relation=relation)), reason)
-
-
-def _line(name: str, value: str) -> str:
-    return fact(name, value, margin=_MARGIN)

@@ -3,8 +3,8 @@ r"""The ``dpcore protocol`` commands; the entry point is ``protocol``."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from accounting.cli.composition_options import whole
 from dpcore.cli.options import (
@@ -50,56 +50,40 @@ class PlanOptions:
     users: str = option("N", "The number of users; each has a value in [0, 1].", default=...)
     epsilon: str = option("EPSILON", "The epsilon of each user, e.g. 1 or 1/2.", default=...)
     delta: str | None = option(
-        "DELTA",
-        "The delta of each user. (default: 0 if the protocol gives pure DP, else 1e-6)",
+        "DELTA", "The delta of each user. (default: 0 if the protocol gives pure DP, else 1e-6)"
     )
     honest: str = option(
         "SHARE", "The fraction of users who follow the protocol and stay, e.g. 90%.", default="100%"
     )
     parameters: str = option(
-        "WORD",
-        "exact: the least noise for the guarantee; paper: the paper's formula.",
-        default="exact",
+        "WORD", "exact: the least noise; paper: the formula of the paper.", default="exact"
     )
-    precision: str | None = option(
-        "N", "Values are rounded to multiples of 1/N. (default: the paper's N)"
-    )
+    precision: str | None = option("N", "Round values to multiples of 1/N. (default: the paper's)")
     scaling: str = option(
         "S",
         "The scale of the encoding (renyi and concentrated): larger values give a smaller rounding "
         "error and longer messages.",
         default="1",
     )
-    coordinates: str = option(
-        "N", "The number of entries in each user's vector (vector-shuffle).", default="1"
-    )
-    failure: str = option(
-        "P", "A bound on the probability that a sum overflows its modulus.", default="1e-6"
-    )
+    coordinates: str = option("N", "The length of a user's vector (vector-shuffle).", default="1")
+    failure: str = option("P", "The largest probability that a sum overflows.", default="1e-6")
 
     def plan(self) -> Plan:
         r"""Build the plan from the options; errors name the option."""
         from accounting.protocol_guarantees.plan_protocol import choose
 
         unbounded = ("renyi", "concentrated", "binary-shuffle", "vector-shuffle")
-        usual = "1e-6" if self.instance in unbounded else 0
-        honest = share("--honest", self.honest)
-        if not honest:
+        given: dict[str, Any] = asdict(self)
+        if self.delta is None:
+            given["delta"] = "1e-6" if self.instance in unbounded else 0
+        given["honest_fraction"] = share("--honest", given.pop("honest"))
+        if not given["honest_fraction"]:
             reason = "must be above 0%: at least one user must remain"
             raise InvalidParameter("--honest", self.honest, reason)
+        for name in ("users", "precision", "coordinates"):
+            given[name] = None if given[name] is None else whole(f"--{name}", given[name])
         with named(*_NAMES, honest_fraction="--honest"):
-            return choose(
-                instance=self.instance,  # type: ignore[arg-type]  # any text: the plan validates it
-                users=whole("--users", self.users),
-                epsilon=self.epsilon,
-                delta=usual if self.delta is None else self.delta,
-                honest_fraction=honest,
-                failure=self.failure,
-                parameters=self.parameters,  # type: ignore[arg-type]  # like instance
-                precision=None if self.precision is None else whole("--precision", self.precision),
-                scaling=self.scaling,
-                coordinates=whole("--coordinates", self.coordinates),
-            )
+            return choose(**given)
 
 
 @protocol.command()

@@ -2,16 +2,16 @@ r"""The ``dpcore release`` commands: a private statistic of a CSV or Parquet fil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import typer
 
 from accounting.cli import answers
-from accounting.cli.composition_options import read_names, relation_option, whole
+from accounting.cli.composition_options import exactly_one, read_names, relation_option, whole
 from dpcore.cli.options import (
     AsJson,
     argument,
@@ -22,8 +22,8 @@ from dpcore.cli.options import (
     share,
     with_fields,
 )
-from dpcore.cli.terminal import fact, progress_bar, show
-from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.cli.progress import progress_bar
+from dpcore.cli.terminal import show
 from dpcore.mechanism import Relation
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import write_rational
@@ -31,7 +31,6 @@ from dpcore.numbers.rounding import down, exactly, up
 from dpcore.sampling.rng import SYSTEM, SeededRng
 
 if TYPE_CHECKING:
-    from accounting.adaptive_composition import Filter
     from accounting.ledger import Ledger
     from accounting.queries.query import Query
     from accounting.queries.release_answer import Released
@@ -74,25 +73,19 @@ class ReleaseOptions:
 
     user: str = option("COLUMN", "The column with the user of each row.", default=...)
     rows_per_user: str = option(
-        "K", "Maximum number of rows used per user, chosen uniformly.", default="1"
+        "K", "At most K rows per user count, chosen uniformly.", default="1"
     )
     relation: Relation | None = relation_option("the relation of the ledger, or add-remove")
     epsilon: str | None = option("EPSILON", "The cost of the release: a pure epsilon, e.g. 1/2.")
     rho: str | None = option("RHO", "Instead of --epsilon: zero-concentrated DP, e.g. 0.01.")
     delta: str = option("DELTA", "With --epsilon: the delta of the guarantee.", default="0")
-    ledger: str | None = option(
-        "URL", "The ledger that charges the users, e.g. year.db.", "--ledger", "--db"
-    )
-    batch: str | None = option(
-        "NAME", "The name of the release in the ledger; required with --ledger."
-    )
+    ledger: str | None = option("URL", "The ledger to charge, e.g. year.db.", "--ledger", "--db")
+    batch: str | None = option("NAME", "With --ledger: the name of the release.")
     users_file: str | None = option(
         "FILE",
         "File of users to charge, one name per line; under add-remove, list all invited users.",
     )
-    confidence: str = option(
-        "LEVEL", "The confidence of intervals, e.g. 0.9 or 90%.", default="0.95"
-    )
+    confidence: str = option("LEVEL", "The level of intervals, e.g. 0.9 or 90%.", default="0.95")
     seed: str | None = option("N", "Seed: equal seeds give equal noise, which is NOT PRIVATE.")
     dry_run: bool = flag("Read only the header, and print the noise and the cost.", "--dry-run")
 
@@ -121,7 +114,7 @@ class Sum(ReleaseOptions):
 
     column: str = option("COLUMN", "The column of numbers.", default=...)
     clip: tuple[str, str] = option(
-        "LOW HIGH", "Numbers are clipped to this range, which is public.", default=...
+        "LOW HIGH", "Numbers are clipped to this public range.", default=...
     )
     step: str = option("STEP", "Numbers are rounded to multiples of this step.", default="1")
 
@@ -177,11 +170,7 @@ class Histogram(ReleaseOptions):
     )
 
     def query(self, queries: Any) -> Any:
-        if (self.keys is None) != self.unknown_keys:
-            given = self.keys or ABSENT
-            raise InvalidParameter(
-                "--keys", given, "give exactly one of --keys FILE and --unknown-keys"
-            )
+        exactly_one("--keys", self.keys, "--unknown-keys", self.unknown_keys or None)
         keys = None if self.keys is None else tuple(read_names("--keys", self.keys, "key"))
         return queries.Histogram(column=self.column, keys=keys)
 
@@ -248,65 +237,48 @@ def _run(file: str, options: ReleaseOptions, *, as_json: bool, dry: bool) -> Non
     from accounting.queries.release_answer import release as releasing
     from accounting.queries.table import Table, TableScope
 
+    path, url, seed = options.users_file, options.ledger, options.seed
     with named(*_SAME, **_OPTIONS), ExitStack() as stack:
         query = options.query(queries)
         target = queries.Target(epsilon=options.epsilon, rho=options.rho, delta=options.delta)
-        path = options.users_file
         users = None if path is None else read_names("--users-file", path, "user")
-        book = (
-            None
-            if options.ledger is None
-            else stack.enter_context(ledger.Ledger.open(options.ledger))
-        )
+        book = None if url is None else stack.enter_context(ledger.Ledger.open(url))
         table = Table.open(file)
+        usual = Relation.ADD_REMOVE if book is None else book.budget.scope.relation
         scope = TableScope(
             user=options.user,
             rows_per_user=whole("--rows-per-user", options.rows_per_user, 1),
-            relation=options.relation
-            or (Relation.ADD_REMOVE if book is None else book.budget.scope.relation),
+            relation=options.relation or usual,
         )
         table.require(scope.user, argument="user")
         table.require(*query.columns)
-        charge = None
+        charge: _Charge | None = None
         if dry:
             found = planning(query, scope, target)
             charge = None if book is None else _planned_charge(found, book, users)
         else:
-            seed = options.seed
             rng = SYSTEM if seed is None else SeededRng(whole("--seed", seed))
+            paid: Any = {"ledger": book, "batch": options.batch, "users": users}
+            sure = share("--confidence", options.confidence)
             with progress_bar("reading the table", None):
-                found = releasing(
-                    query,
-                    table,
-                    scope,
-                    target,
-                    ledger=book,
-                    batch=options.batch,
-                    users=users,
-                    confidence=share("--confidence", options.confidence),
-                    rng=rng,
-                )
+                found = releasing(query, table, scope, target, confidence=sure, rng=rng, **paid)
             if found.receipt is not None:
-                paid = {"charge": found.receipt.number, "users": found.receipt.paid}
-                payment = f"{found.receipt.paid} users, as charge number {found.receipt.number}"
-                charge = _Charge(paid, [("charged", payment)])
+                number, count = found.receipt.number, found.receipt.paid
+                lines = [("charged", f"{count} users, as charge number {number}")]
+                charge = {"charge": number, "users": count}, lines
         _show(found, charge, as_json=as_json)
-        if charge is not None and not charge.document.get("fits", True):
+        if charge is not None and not charge[0].get("fits", True):
             raise typer.Exit(BudgetExhausted.exit_code)
 
 
-class _Charge(NamedTuple):
-    r"""The cost of a release in a ledger: the JSON document and the lines of text."""
-
-    document: dict[str, Any]
-    lines: list[tuple[str, str]]
+_Charge: TypeAlias = tuple[dict[str, Any], list[answers.Fact]]
+"""The cost of a release in a ledger: the JSON document and the lines of text."""
 
 
 def _show(found: Released, charge: _Charge | None, *, as_json: bool) -> None:
-    parameters = found.privacy_parameters()
+    parameters, scope = found.privacy_parameters(), found.scope.scope
     if as_json:
-        many = isinstance(found.value, dict)
-        ends = found.interval
+        many, ends = isinstance(found.value, dict), found.interval
         interval = {k: _ends(e) for k, e in ends.items()} if many else _ends(ends)
         guarantee = {word: answers.exact(number) for word, number in parameters.items()}
         document = {
@@ -317,31 +289,30 @@ def _show(found: Released, charge: _Charge | None, *, as_json: bool) -> None:
             "interval": interval,
             "confidence": answers.exact(found.confidence),
             "noise": found.noise,
-            "guarantee": {**guarantee, **found.scope.scope.to_json()},
+            "guarantee": {**guarantee, **scope.to_json()},
             "rows_per_user": found.scope.rows_per_user,
-            "charge": None if charge is None else charge.document,
+            "charge": None if charge is None else charge[0],
             "repeated": found.repeated,
             "private": found.private,
             "note": found.note,
         }
         show(document)
         return
-    relation = found.scope.scope.relation.value
     limits = ", ".join(f"{word}={_decimal(number, up)}" for word, number in parameters.items())
     lines = [
         *_values(found),
         ("noise", found.noise + _steps(found.query)),
-        ("guarantee", f"{limits} ({relation} a user)"),
+        ("guarantee", f"{limits} ({scope.relation.value} a user)"),
     ]
     if found.standard_error is not None:
         lines.append(("standard error", up(Fraction(found.standard_error), 6)))
     lines += [("note", found.note)] if found.note else []
-    lines += [] if charge is None else charge.lines
+    lines += [] if charge is None else charge[1]
     if found.repeated:
         lines.append(("repeated", "released before: nothing was charged or drawn"))
     if not found.private:
         lines.append(("not private", "the noise was drawn from a seed: never publish this"))
-    show([fact(name, text, margin=_MARGIN) for name, text in lines])
+    show(answers.lines(lines, _MARGIN))
 
 
 def _values(found: Released) -> list[tuple[str, str]]:
@@ -395,27 +366,25 @@ def _ends(ends: Any) -> Any:
 
 
 def _planned_charge(planned: Released, book: Ledger, users: list[str] | None) -> _Charge:
-    r"""The cost to each user; without ``users``, only for a user without earlier charges."""
+    # The cost to each user; without `users`, only for a user without earlier charges.
     from accounting.ledger.charge_request import cost
+
+    def exact(amounts: Iterable[Fraction]) -> dict[str, str]:
+        return dict(zip(keeper.counters, map(write_rational, amounts), strict=True))
 
     keeper = book.filter
     price, _ = cost(keeper, planned.mechanism)
     fits = keeper.admits((0,) * len(keeper.limits), price)
-    document = {"costs": _exact(keeper, price.costs)}
-    lines = [("costs", keeper.format_cost(price))]
+    document, lines = {"costs": exact(price.costs)}, [("costs", keeper.format_cost(price))]
     if users is None:
         lines.append(("budget", f"{keeper.format(keeper.budgets, down)} before any charge"))
     else:
         left = zip(*(book.remaining(user).values() for user in users), strict=True)
         least = tuple(map(min, left))
-        document["least_left"] = _exact(keeper, least)
+        document["least_left"] = exact(least)
         lines.append(("least left", keeper.format(least, down)))
         fits = fits and not book.exhausted(users, planned.mechanism)
     if not fits:
         who = "every user" if users is None else "a user"
         lines.append(("does not fit", f"{who} has too little budget: the release would be refused"))
-    return _Charge({**document, "fits": fits}, lines)
-
-
-def _exact(keeper: Filter, amounts: Sequence[Fraction]) -> dict[str, str]:
-    return dict(zip(keeper.counters, map(write_rational, amounts), strict=True))
+    return {**document, "fits": fits}, lines

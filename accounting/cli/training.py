@@ -3,24 +3,36 @@ r"""``dpcore budget dpsgd`` and ``check``: the privacy of training, and checks o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from importlib.util import find_spec
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from accounting.cli import answers
-from accounting.cli.composition_options import WIDTH, CertificateFile, Group, relation_option, whole
+from accounting.cli.composition_options import (
+    CertificateFile,
+    Group,
+    Relative,
+    exactly_one,
+    relation_option,
+    whole,
+)
 from accounting.composition.training_run import Sampling, TrainingRun
 from accounting.errors import NotDerived
-from dpcore.cli.figure_file import check_picture
-from dpcore.cli.files import read_text
-from dpcore.cli.options import AsJson, flag, named, option, with_fields, with_time_limit
-from dpcore.cli.terminal import progress_bar, show
-from dpcore.errors import ABSENT, ANSWER, NEGATIVE_ANSWER, NO_ANSWER, InvalidParameter
+from dpcore.cli.figure_file import check_picture, curve_picture
+from dpcore.cli.input_file import read_text
+from dpcore.cli.options import AsJson, flag, named, option, with_fields
+from dpcore.cli.progress import progress_bar
+from dpcore.cli.terminal import show
+from dpcore.cli.time_limit import with_time_limit
+from dpcore.errors import InvalidParameter
+from dpcore.exit_codes import ANSWER, NEGATIVE_ANSWER, NO_ANSWER
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import rational, rational_in
@@ -38,24 +50,18 @@ _MOST_TEXT: Final = 1 << 20
 _DIGITS: Final = 9
 _NEAR: Final = "1e-6"
 
-
-_REPLACED: Final = (
-    "each example is in each batch with the same probability, independently; neighbours differ by "
-    "replacing one example, which may then move the sum the opposite way"
-)
+_INDEPENDENT: Final = "each example is in each batch with the same probability, independently"
+_ADDED: Final = "neighbours differ by adding or removing one example"
+_REPLACED: Final = "neighbours differ by replacing one example, which"
+_TWICE: Final = f"{_REPLACED} moves the sum by up to twice the clipping norm"
 _EXPLANATIONS: Final = {
-    Sampling.POISSON: (
-        "each example is in each batch with the same probability, independently; neighbours "
-        "differ by adding or removing one example"
-    ),
-    Sampling.FIXED: "each batch is a new uniformly random subset of this size; neighbours "
-    "differ by replacing one example, which moves the sum by up to twice the clipping norm",
+    Sampling.POISSON: f"{_INDEPENDENT}; {_ADDED}",
+    Sampling.FIXED: f"each batch is a new uniformly random subset of this size; {_TWICE}",
     Sampling.SHUFFLED: "each example is in one batch of each epoch; no amplification is claimed, "
-    "so this is an upper bound for every order of the examples; neighbours differ by replacing one "
-    "example, which moves the sum by up to twice the clipping norm",
+    f"so this is an upper bound for every order of the examples; {_TWICE}",
     Sampling.ALLOCATED: "each example is in one batch of each epoch, uniformly random and chosen "
     "independently of all other examples, so that batches differ in size (shuffling does not do "
-    "this); neighbours differ by adding or removing one example",
+    f"this); {_ADDED}",
 }
 _CHANCE: Final = {
     Sampling.POISSON: "each example in a batch with probability {rate}",
@@ -94,12 +100,8 @@ class RunOptions:
 
     def run(self) -> TrainingRun:
         r"""The training run; its noise multiplier is 1 if the command solves for it."""
-        if (self.noise_multiplier is None) == (self.epsilon is None):
-            reason = "give exactly one of --noise-multiplier and --epsilon"
-            raise InvalidParameter("--noise-multiplier", self.noise_multiplier or ABSENT, reason)
-        if (self.epochs is None) == (self.rounds is None):
-            reason = "give exactly one of --epochs and --rounds"
-            raise InvalidParameter("--epochs", self.epochs or ABSENT, reason)
+        exactly_one("--noise-multiplier", self.noise_multiplier, "--epsilon", self.epsilon)
+        exactly_one("--epochs", self.epochs, "--rounds", self.rounds)
         with named(*_PARAMETERS):
             return TrainingRun(
                 noise_multiplier=self.noise_multiplier or 1,
@@ -125,7 +127,7 @@ def dpsgd(
     truncate: str | None = option(
         "MOST", "With poisson: larger batches are truncated to this size, at random."
     ),
-    relative: str = option("WIDTH", WIDTH, default=_NEAR),
+    relative: Relative = _NEAR,
     certificate: CertificateFile = None,
     evidence: bool = flag(
         "Write the bounds that the integer kernel proves, and its precision; for 14,000 batches "
@@ -150,7 +152,7 @@ def dpsgd(
     _check(truncate, script, {"--certificate": certificate, "--plot": plot}, evidence=evidence)
     explanation = _EXPLANATIONS[sampling]
     if sampling is Sampling.POISSON and run.relation is Relation.REPLACE:
-        explanation = _REPLACED
+        explanation = f"{_INDEPENDENT}; {_REPLACED} may then move the sum the opposite way"
     at = rational_in("--delta", delta, "(0, 1)")
     if plot is not None:
         check_picture("--plot", plot)
@@ -167,8 +169,6 @@ def dpsgd(
     found = run.bounded(found)
     written = answers.write_certificate(certificate, total, at, evidence=evidence)
     if plot is not None:
-        from accounting.cli.plot import draw_epochs, over_epochs
-
         batch = f"{run.batch_size} of {run.examples} examples per batch"
         title = f"{batch}, delta = {delta}, {sampling.value}"
         draw_epochs(plot, [over_epochs(run, at)], title=title)
@@ -188,16 +188,14 @@ def dpsgd(
         ("epsilon", f"{answers.between(found)} at delta = {delta}"),
         ("derived", f"{run.rounds} batch{'es' * (run.rounds != 1)}, {drawn}"),
         ("sampling", f"{sampling.value}: {explanation}"),
+        *written,
     ]
-    facts += written
     if sampling is Sampling.SHUFFLED:
         facts += _if_poisson(run, at, relative)
     if cut is not None:
         derived |= {"truncate": cut.most, "cut_at_all": cut.cut_at_all.upper_float}
-        eta = up(cut.cut_at_all.upper, _DIGITS)
-        facts.append(
-            ("truncated", f"to {cut.most}, with probability {eta} that any batch is truncated")
-        )
+        eta = f"probability {up(cut.cut_at_all.upper, _DIGITS)} that any batch is truncated"
+        facts.append(("truncated", f"to {cut.most}, with {eta}"))
     if as_json:
         answer = {"epsilon": found.to_json(), "delta": answers.exact(at), "derived": derived}
         show({**answers.document(answer, total, found), "command": command})
@@ -209,9 +207,8 @@ def dpsgd(
 def _least_multiplier(run: TrainingRun, epsilon: str, delta: Fraction) -> Edge:
     from accounting.calibration.calibrate import noise_multiplier
 
-    options = named("epsilon", "delta", "relation", "group")
-    with progress_bar("noise multipliers tried", None) as advance, options:
-        wanted = rational("--epsilon", epsilon)
+    wanted, options = rational("--epsilon", epsilon), ("epsilon", "delta", "relation", "group")
+    with progress_bar("noise multipliers tried", None) as advance, named(*options):
         return noise_multiplier(run, epsilon=wanted, delta=delta, watch=advance)
 
 
@@ -242,22 +239,6 @@ def _check(
             raise InvalidParameter(name, str(file), reason)
 
 
-@contextmanager
-def _of_file(event: Path) -> Iterator[None]:
-    # Report any error in the event under the option --event, with the name of its file.
-    try:
-        yield
-    except InvalidParameter as error:
-        reason = error.reason if str(error.value) == "..." else f"{error.value}: {error.reason}"
-        if error.argument != "event":
-            reason = f"{error.argument} = {reason}"
-        raise InvalidParameter("--event", str(event), reason) from None
-    except NotDerived as error:
-        raise InvalidParameter("--event", str(event), str(error)) from None
-    except RecursionError:
-        raise InvalidParameter("--event", str(event), "is nested too deeply") from None
-
-
 def _truncated(total: Composition, run: TrainingRun, most: str) -> Truncated:
     from accounting.composition.truncated_batches_delta import Truncated
 
@@ -280,6 +261,90 @@ def _at_random(cut: Truncated, step: Description, delta: Fraction, relative: str
     scheme = TruncatedPoisson(rate=step.scheme.rate, examples=cut.examples, most=cut.most)
     random = guarantee(replace(step, scheme=scheme))
     return narrower(found, compose((random, cut.total.rounds)).epsilon(delta, relative))
+
+
+# -- plots ------------------------------------------------------------------------------------
+
+_COLOURS: Final = ("black", "tab:red", "tab:blue", "tab:green", "tab:purple")
+# Rings around the dots mark a curve that coincides with another one.
+_STYLES: Final[tuple[dict[str, Any], ...]] = (
+    {"linestyle": "--"},
+    {"linestyle": "", "marker": "o", "markersize": 8, "fillstyle": "none"},
+)
+
+_TENTHS: Final = 10
+
+
+def draw(path: Path, points: Sequence[tuple[float, Bound]], *, title: str) -> None:
+    r"""Plot ``points`` (delta, bound on epsilon) with a logarithmic delta axis."""
+    from accounting.guarantees.plot_curve import draw_curve
+
+    with curve_picture("--plot", path, title=title) as axes:
+        draw_curve(axes, points)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    r"""One line of a plot: epsilon by number of epochs, and the values of other tools.
+
+    ``points``: (epochs, bound on epsilon). ``others``: (epochs, epsilon) for each tool.
+    """
+
+    label: str
+    points: tuple[tuple[float, Bound], ...]
+    others: dict[str, tuple[tuple[float, float], ...]]
+
+
+def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
+    r"""Epsilon after each tenth of a run, and dp-accounting's values for Poisson batches."""
+    from accounting.interop.from_dp_accounting import library
+
+    counts = sorted({max(run.rounds * i // _TENTHS, 1) for i in range(1, _TENTHS + 1)})
+    points = []
+    with progress_bar("epochs", len(counts)) as advance:
+        for count in counts:
+            shorter = run.first(count)
+            found = shorter.bounded(shorter.composition().epsilon(delta, _NEAR))
+            points.append((float(shorter.epochs), found))
+            advance(len(points))
+    others: dict[str, tuple[tuple[float, float], ...]] = {}
+    sampled = run.sampling is Sampling.POISSON and run.relation is not Relation.REPLACE
+    if sampled and run.group == 1 and find_spec("dp_accounting"):
+        dp, at = library(), float(delta)
+        noise = dp.GaussianDpEvent(float(run.noise_multiplier))
+        event = dp.PoissonSampledDpEvent(float(run.rate), noise)
+        rdp, pld = library("dp_accounting.rdp"), library("dp_accounting.pld")
+        for tool, kind in (("RDP", rdp.RdpAccountant), ("PLD", pld.PLDAccountant)):
+            epsilons = (float(kind().compose(event, n).get_epsilon(at)) for n in counts)
+            epochs = (x for x, _ in points)
+            others[f"{tool} of dp-accounting"] = tuple(zip(epochs, epsilons, strict=True))
+    label = f"noise multiplier {exactly(run.noise_multiplier)}"
+    return Training(label=label, points=tuple(points), others=others)
+
+
+def draw_epochs(path: Path, lines: Sequence[Training], *, title: str) -> None:
+    r"""Plot epsilon against epochs: both proven bounds, and other tools as dashed lines."""
+    if not any(bound.upper < math.inf for line in lines for _, bound in line.points):
+        reason = "every epsilon is infinite: there is nothing to plot"
+        raise InvalidParameter("--plot", str(path), reason)
+    labels = {"x_label": "epochs", "y_label": "epsilon"}
+    with curve_picture("--plot", path, title=title, y_scale="linear", **labels) as axes:
+        for line, colour in zip(lines, cycle(_COLOURS), strict=False):
+            finite = [(x, bound) for x, bound in line.points if bound.upper < math.inf]
+            known = [(x, b.lower_float) for x, b in finite if b.lower_float is not None]
+            ends = "both proven bounds" if len(known) == len(finite) else "proven upper bound"
+            marks: dict[str, Any] = {"color": colour, "linewidth": 1.0}
+            dots = {**marks, "marker": "o", "markersize": 2.5}
+            epochs, above = [x for x, _ in finite], [b.upper_float for _, b in finite]
+            axes.plot(epochs, above, label=f"{line.label}: {ends}", **dots)
+            if known:
+                axes.plot(*zip(*known, strict=True), **dots)
+            for (tool, found), style in zip(line.others.items(), _STYLES, strict=False):
+                title = f"{line.label}: {tool}"
+                axes.plot(*zip(*found, strict=True), label=title, **{**marks, **style})
+
+
+# -- checks of other tools --------------------------------------------------------------------
 
 
 @with_time_limit
@@ -306,8 +371,7 @@ def check(
     """
     from accounting.composition.compose import compose
     from accounting.composition.guarantee_from_json import guarantee_from_json
-    from accounting.interop.event_json import document_of, event_from_json
-    from accounting.interop.import_dp_event import from_dp_event
+    from accounting.interop.from_dp_accounting import document_of, event_from_json, from_dp_event
 
     claimed, at = rational("--says", says), rational("--delta", delta)
     if claimed < 0:
@@ -345,15 +409,32 @@ def check(
     by = None if gap is None else down(gap, _DIGITS)
     distance = "" if by is None else f", by at least {by}"
     distance = ", which is infinite" if gap == math.inf else distance
-    answer: dict[str, Any] = {
+    answer = {
         "epsilon": found.to_json(),
         "delta": answers.exact(at),
         "says": answers.exact(claimed),
+        "verdict": verdict,
+        "by_at_least": by,
     }
-    answer |= {"verdict": verdict, "by_at_least": by}
     facts = [
         ("says", f"{says} at delta = {delta}: {verdict}{distance}"),
         ("epsilon", answers.between(found)),
     ]
     answers.show_answer(answer, facts, total, found, as_json=as_json)
     raise typer.Exit(code)
+
+
+@contextmanager
+def _of_file(event: Path) -> Iterator[None]:
+    # Report any error in the event under the option --event, with the name of its file.
+    try:
+        yield
+    except InvalidParameter as error:
+        reason = error.reason if str(error.value) == "..." else f"{error.value}: {error.reason}"
+        if error.argument != "event":
+            reason = f"{error.argument} = {reason}"
+        raise InvalidParameter("--event", str(event), reason) from None
+    except NotDerived as error:
+        raise InvalidParameter("--event", str(event), str(error)) from None
+    except RecursionError:
+        raise InvalidParameter("--event", str(event), "is nested too deeply") from None

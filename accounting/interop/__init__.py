@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING
 from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
-    from accounting.interop.event_json import event_from_json, event_to_json
-    from accounting.interop.export_dp_event import accountant, to_dp_event
-    from accounting.interop.export_pld import to_pld
-    from accounting.interop.import_dp_event import from_dp_event
+    from accounting.interop.from_dp_accounting import event_from_json, event_to_json, from_dp_event
+    from accounting.interop.to_dp_accounting import accountant, to_dp_event, to_pld
 
 __all__ = [
     "accountant",

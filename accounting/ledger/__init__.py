@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from accounting.ledger.charge_request import Request
     from accounting.ledger.hash_chain import Charge
     from accounting.ledger.ledger import Ledger
-    from accounting.ledger.ledger_copies import adopt, backup
-    from accounting.ledger.verify_ledger import Damage
+    from accounting.ledger.verify_ledger import Damage, adopt, backup
 
 __all__ = [
     "AlreadyCharged",

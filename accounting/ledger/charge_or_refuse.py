@@ -18,8 +18,7 @@ from sqlalchemy import Connection, Table, delete, exists, func, insert, select, 
 
 from accounting.adaptive_composition import Filter, Price, filter_from_json
 from accounting.ledger import hash_chain as history
-from accounting.ledger.charge_request import CheckedRequest
-from accounting.ledger.database.database_url import HOMELESS
+from accounting.ledger.charge_request import CheckedRequest, without
 from accounting.ledger.errors import (
     BudgetExhausted,
     LedgerDamaged,
@@ -28,25 +27,34 @@ from accounting.ledger.errors import (
     ValueLost,
 )
 from accounting.ledger.hash_chain import (
+    FORMAT,
+    LOCKED,
     MECHANISM,
     QUESTION,
     RELEASED,
     RENEWALS,
     Account,
     Charge,
+    Tables,
     canonical,
     genesis,
     names_digest,
+    put,
+    run,
+    those,
     value_digest,
 )
-from accounting.ledger.tables import FORMAT, LOCKED, Tables, put, run, those
-from accounting.ledger.user_names import without
+from accounting.ledger.sqlite_file import HOMELESS
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.rounding import down
 from dpcore.spec_syntax import find_name
 
 _RENEWS: Final = "renews"
 _HEAD: Final = "SELECT format, filter, charges, head, identity FROM ledger"
+_MISMATCH: Final = (
+    "its counters do not match the checksum of their row: they were edited or corrupted; nobody "
+    "was charged: run dpcore ledger show"
+)
 _MOVED: Final = "UPDATE ledger SET charges = :number, head = :digest"
 
 
@@ -251,11 +259,7 @@ class Book:
 
     def mismatch(self, user: str) -> LedgerDamaged:
         r"""The error for a user whose counters do not match the digest of the row."""
-        return LedgerDamaged(
-            f"user {user!r}",
-            "its counters do not match the checksum of their row: they were edited or corrupted; "
-            "nobody was charged: run dpcore ledger show",
-        )
+        return LedgerDamaged(f"user {user!r}", _MISMATCH)
 
     def count(self, connection: Connection, table: Table) -> int:
         r"""The number of rows of a table."""
@@ -270,11 +274,8 @@ class Book:
         if not self.filter.admits(self.untouched.totals, price):
             return names
         most = [limit - a for limit, a in zip(self.filter.limits, price.amounts, strict=True)]
-        out = {
-            account
-            for account in {*accounts.values()}
-            if any(held > m for held, m in zip(account.totals, most, strict=True))
-        }
+        kinds = {*accounts.values()}
+        out = {a for a in kinds if any(held > m for held, m in zip(a.totals, most, strict=True))}
         return tuple(name for name in names if accounts.get(name) in out) if out else ()
 
     def pay(self, accounts: dict[str, Account], names: tuple[str, ...], price: Price) -> None:
@@ -465,11 +466,8 @@ def _again(entry: Entry, request: CheckedRequest) -> Charged:
     ):
         otherwise = "for other users"
     elif spared and not request.skip_exhausted:
-        reason = (
-            "was charged before, with exhausted users left out: repeat it with skip_exhausted "
-            "(--skip-exhausted)"
-        )
-        return InvalidParameter("batch", made.batch, reason)
+        reason = "was charged before, with exhausted users left out: repeat it with skip_exhausted"
+        return InvalidParameter("batch", made.batch, f"{reason} (--skip-exhausted)")
     elif made.released is None and request.draw is not None:
         otherwise = "and its value is not in the ledger"
     elif made.released is not None and request.draw is None:

@@ -1,4 +1,4 @@
-r"""Charge requests: the users, the batch, and the cost to each user.
+r"""Charge requests: the names of the users, the batch, and the cost to each user.
 
 A guarantee for one contribution becomes one for a user who has several rows in a batch by group
 privacy: k rows of one user change together. Proofs: docs/proofs/ledger.md.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, Final, Self, TypeAlias, cast
 
-from accounting.adaptive_composition import ApproxFilter, Filter, Price
+from accounting.adaptive_composition.privacy_filter import ApproxFilter, Filter, Price
 from accounting.composition.compose import Composition, Source, compose
 from accounting.composition.partition_selection_guarantee import threshold_guarantee
 from accounting.convert_guarantees import as_zcdp
@@ -25,19 +27,24 @@ from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.renyi_to_epsilon import rounded_up
 from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.ledger.hash_chain import canonical
-from accounting.ledger.user_names import sorted_names
 from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.release_curve import OneRelease, PrivacyCurve, described
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
+from dpcore.names import PLAIN, name
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
-from dpcore.numbers.parameter import integer, name, write_rational
+from dpcore.numbers.parameter import integer, write_rational
 from dpcore.selection import AboveThreshold, NoisyMax, NoisyThreshold, Selection
 
 _BITS: Final = 192
+_PLAIN_LINES: Final = re.compile(rf"(?:{PLAIN.pattern}\n)*+")
 _NO_DELTA: Final = (
     "has no delta for unknown keys: name the keys (--keys), or open a ledger with a budget "
     "such as epsilon=1,delta=1e-6"
+)
+_NO_ROWS: Final = (
+    "must be given: the guarantee is for one contribution, the budget for a user. Give the largest "
+    "number of rows of one user in the batch, e.g. 1, or a guarantee with Scope(unit='user')"
 )
 
 Releasable: TypeAlias = Mechanism | Selection | NoisyThreshold
@@ -113,31 +120,46 @@ class CheckedRequest:
         amounts = tuple(integer("amounts", each, at_least=0) for each in price["amounts"])
         costs = tuple(Fraction(each) for each in price["costs"])
         if not len(amounts) == len(costs) == counters or not isinstance(record, dict):
-            raise InvalidParameter(
-                "amounts",
-                amounts,
-                f"a request needs {counters} amounts, {counters} costs and a record (an object)",
-            )
+            must = f"a request needs {counters} amounts, {counters} costs and a record (an object)"
+            raise InvalidParameter("amounts", amounts, must)
+        assumptions = tuple(map(str, price["assumptions"]))
         return cls(
             batch=name("batch", data["batch"]),
             names=sorted_names(data["names"]),
-            price=Price(
-                amounts=amounts, assumptions=tuple(map(str, price["assumptions"])), costs=costs
-            ),
+            price=Price(amounts=amounts, assumptions=assumptions, costs=costs),
             record=record,
             skip_exhausted=bool(data["skip_exhausted"]),
         )
 
     def to_json(self) -> dict[str, Any]:
         r"""All fields except ``draw``, which no other process may run."""
-        costs = [write_rational(each) for each in self.price.costs]
-        price = {
-            "amounts": self.price.amounts,
-            "assumptions": self.price.assumptions,
-            "costs": costs,
-        }
+        kept, costs = self.price, [*map(write_rational, self.price.costs)]
+        price = {"amounts": kept.amounts, "assumptions": kept.assumptions, "costs": costs}
         data = {"batch": self.batch, "names": self.names, "price": price, "record": self.record}
         return {**data, "skip_exhausted": self.skip_exhausted}
+
+
+def sorted_names(users: object) -> tuple[str, ...]:
+    r"""Distinct names, sorted by code point."""
+    if isinstance(users, (str, bytes)) or not isinstance(users, Iterable):
+        raise InvalidParameter("users", users, "must be a collection of names, e.g. a list")
+    names = [*users]
+    lines = "\n".join([*names, ""]) if {*map(type, names)} == {str} else ""
+    if lines.count("\n") != len(names) or not _PLAIN_LINES.fullmatch(lines):
+        names = [name("users", user) for user in names]
+    names.sort()
+    if not names:
+        raise InvalidParameter("users", names, "must contain at least one user")
+    for one, following in pairwise(names):
+        if one == following:
+            raise InvalidParameter("users", one, "appears twice: list each user once per batch")
+    return tuple(names)
+
+
+def without(names: tuple[str, ...], left_out: tuple[str, ...]) -> tuple[str, ...]:
+    r"""Return the ``names`` that are not in ``left_out``, in order."""
+    out = frozenset(left_out)
+    return tuple(name for name in names if name not in out) if out else names
 
 
 def cost(
@@ -163,10 +185,8 @@ def cost(
     scope = keeper.budget.scope
     own = guarantee.scope
     if own.relation is not scope.relation or (own.unit is Unit.USER and own != scope):
-        must = (
-            f"must be the budget's scope, {scope!r}, or the scope of one contribution with the "
-            "same relation: mixed scopes never compose"
-        )
+        other = "the scope of one contribution with the same relation"
+        must = f"must be the budget's scope, {scope!r}, or {other}: mixed scopes never compose"
         raise InvalidParameter("scope", own, must)
     found = for_user(guarantee, rows_per_user)
     if isinstance(found, Composition):
@@ -270,13 +290,7 @@ def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
             raise InvalidParameter("rows_per_user", rows_per_user, must)
         return guarantee
     if rows_per_user is None:
-        raise InvalidParameter(
-            "rows_per_user",
-            ABSENT,
-            "must be given: the guarantee is for one contribution, the budget for a user. Give the "
-            "largest number of rows of one user in the batch, e.g. 1, or a guarantee with "
-            "Scope(unit='user')",
-        )
+        raise InvalidParameter("rows_per_user", ABSENT, _NO_ROWS)
     rows = integer("rows_per_user", rows_per_user, at_least=1)
     scope = Scope(unit=Unit.USER, relation=guarantee.scope.relation)
     if isinstance(guarantee, Assumed):

@@ -61,12 +61,12 @@ class BudgetExhausted(DpcoreError):
 
     def __str__(self) -> str:
         named = [f"{user} ({left})" for user, left in list(self.left.items())[:_NAMED]]
-        more = ["..."] if len(self.users) > len(named) else []
+        named += ["..."] if len(self.users) > len(named) else []
         have = "has" if len(self.users) == 1 else "have"
         cost = f"the batch costs {self.cost}; " if self.cost else ""
         return (
             f"batch {self.batch!r}: {len(self.users)} of {self.asked} users {have} too little "
-            f"budget left: {', '.join(named + more)}; {cost}nobody was charged: do not release"
+            f"budget left: {', '.join(named)}; {cost}nobody was charged: do not release"
         )
 
 
@@ -88,10 +88,8 @@ class AlreadyCharged(DpcoreError):
     receipt: Receipt
 
     def __str__(self) -> str:
-        return (
-            f"batch {self.receipt.batch!r}: already charged, so nothing was charged again: publish "
-            f"the earlier release, and do not draw new noise"
-        )
+        again = "already charged, so nothing was charged again: publish the earlier release"
+        return f"batch {self.receipt.batch!r}: {again}, and do not draw new noise"
 
 
 @dataclass(eq=False, repr=False)

@@ -21,10 +21,10 @@ from uuid import uuid4
 
 from accounting.ledger.charge_or_refuse import Book, Charged
 from accounting.ledger.charge_request import CheckedRequest
-from accounting.ledger.database.database_url import PRIVATE
-from accounting.ledger.database.transactions import Store
 from accounting.ledger.errors import BudgetExhausted, LedgerDamaged, LedgerUnavailable, Receipt
 from accounting.ledger.hash_chain import canonical
+from accounting.ledger.sqlite_file import PRIVATE
+from accounting.ledger.transactions import Store
 from dpcore.errors import DpcoreError, InvalidParameter
 
 Work: TypeAlias = Callable[[Sequence[CheckedRequest]], list[Charged]]
@@ -56,8 +56,8 @@ class Queue:
     records which lines it takes before its transaction, and the outcomes after it. A process that
     is killed releases its lock. If it took a request and left no outcome, the process that made the
     request executes it; if the batch is charged by then, it is unknown which request charged it,
-    and the outcome is :class:`LedgerUnavailable`. Nothing in the file is needed after the waiting
-    processes end, or must be on the disk. A process that cannot use the file charges without it.
+    and the outcome is :class:`LedgerUnavailable`. The file need not reach the disk, and is not
+    needed after the waiting processes end. A process that cannot use the file charges without it.
     """
 
     def __init__(self, store: Store, book: Book, work: Work) -> None:

@@ -18,21 +18,28 @@ from typing import Any, Final, Self, TypeAlias, cast, overload
 import numpy as np
 from sqlalchemy import Connection, Table
 
-from accounting.adaptive_composition import Filter, Price, filter_for
+from accounting.adaptive_composition.privacy_filter import Filter, Price, filter_for
 from accounting.composition.compose import Source
 from accounting.guarantees.stated_guarantees import Assumed, Word, read_claim
 from accounting.ledger.charge_or_refuse import Book, Charged, Head, charged, text_of
-from accounting.ledger.charge_request import CheckedRequest, Drawable, Priceable, Request, cost
-from accounting.ledger.database.transactions import Store
+from accounting.ledger.charge_request import (
+    CheckedRequest,
+    Drawable,
+    Priceable,
+    Request,
+    cost,
+    sorted_names,
+)
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
 from accounting.ledger.group_commit import Queue
 from accounting.ledger.hash_chain import HISTORY, MECHANISM, QUESTION, Charge, canonical
-from accounting.ledger.user_names import sorted_names
+from accounting.ledger.transactions import Store
 from accounting.ledger.verify_ledger import Damage, damages
 from dpcore.errors import InvalidParameter
 from dpcore.local import LocalReport, ShuffledReports
 from dpcore.mechanism import Mechanism, Release, Scope, Unit
-from dpcore.numbers.parameter import integer, name, text
+from dpcore.names import name
+from dpcore.numbers.parameter import integer, text
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.selection import AboveThreshold
 
@@ -239,13 +246,8 @@ class Ledger:
             given: tuple[Any, Any] = (first, second) if users is None else (users, first)
             if users is not None and second is not None:
                 raise InvalidParameter("users", users, "is given twice")
-            request = Request(
-                users=given[0],
-                guarantee=given[1],
-                batch=cast("str", batch),
-                rows_per_user=rows_per_user,
-                skip_exhausted=skip_exhausted,
-            )
+            more: Any = {"rows_per_user": rows_per_user, "skip_exhausted": skip_exhausted}
+            request = Request(users=given[0], guarantee=given[1], batch=cast("str", batch), **more)
         (outcome,) = self.charge_many([request], repeat_ok=repeat_ok)
         if isinstance(outcome, Receipt):
             return outcome
@@ -290,16 +292,14 @@ class Ledger:
         value the ledger does not have; and :class:`ValueLost`, with the users charged, for a value
         that was drawn and cannot be stored.
         """
-        request = Request(
-            users=users, guarantee=mechanism, batch=batch, rows_per_user=rows_per_user
-        )
+        request = Request(users=users, guarantee=mechanism, batch=batch)
         checked = CheckedRequest.of(request, *self._cost(mechanism, rows_per_user))
+        more: dict[str, Any] = {}
         if question is not None:
-            text("question", question, "must be text")
-            checked = replace(checked, record={**checked.record, QUESTION: question})
+            more[QUESTION] = text("question", question, "must be text")
         if not isinstance(mechanism, Mechanism):
             # Mechanisms with the same guarantee may answer differently: the record names this one.
-            checked = replace(checked, record={**checked.record, MECHANISM: mechanism.to_json()})
+            more[MECHANISM] = mechanism.to_json()
         act: Any = mechanism.report if isinstance(mechanism, LocalReport) else mechanism.release
         if isinstance(mechanism, LocalReport | ShuffledReports) and (
             rows_per_user not in (None, 1) or np.shape(value) != (len(checked.names),)
@@ -312,8 +312,8 @@ class Ledger:
             except (TypeError, ValueError) as error:
                 reason = f"has a key that a ledger cannot store: {error}"
                 raise InvalidParameter("value", "(not shown)", reason) from None
-        draw = partial(act, value, rng=rng)
-        (outcome,) = self._take([replace(checked, draw=draw)])
+        draw, record = partial(act, value, rng=rng), {**checked.record, **more}
+        (outcome,) = self._take([replace(checked, draw=draw, record=record)])
         if not isinstance(outcome, Receipt):
             raise outcome
         if isinstance(mechanism, AboveThreshold) and isinstance(outcome.value, np.ndarray):
@@ -337,11 +337,11 @@ class Ledger:
             for each in map(Request.of, requests)
         ]
         outcomes = self._take(checked) if checked else []
+        if repeat_ok:
+            return tuple(outcomes)
         return tuple(
-            AlreadyCharged(outcome)
-            if isinstance(outcome, Receipt) and outcome.repeated and not repeat_ok
-            else outcome
-            for outcome in outcomes
+            AlreadyCharged(each) if isinstance(each, Receipt) and each.repeated else each
+            for each in outcomes
         )
 
     def _charged(self, requests: Sequence[CheckedRequest]) -> list[Charged]:
@@ -363,9 +363,9 @@ class Ledger:
     def spent(self, user: str) -> Word | Assumed:
         r"""The budget that ``user`` spent in the present period, as a claim, from the counters.
 
-        The claim need not hold at all times simultaneously; the budget does, and so does an
-        odometer (``accounting.adaptive_composition``). Assumptions are listed with
-        their reasons.
+        Unlike the budget and an odometer (``accounting.adaptive_composition.privacy_odometer``),
+        the claim need not hold at all times simultaneously. Assumptions are listed with their
+        reasons.
         """
         named = name("user", user)
         with self._reading() as (connection, head):

@@ -1,23 +1,30 @@
-r"""Verify a ledger: the hash chain, the charged users, and the totals.
+r"""Verify a ledger: the hash chain, the charged users, and the totals; and copy verified ledgers.
 
 A changed, deleted or inserted row breaks the chain at its position, and the counters of each user
-must equal the sums over the history. Proofs: docs/proofs/ledger.md.
+must equal the sums over the history. A copy is another file, so a ledger that is charged in two
+places spends twice. A copy therefore accepts no charge at its location until it is adopted there:
+its owner states that it is the only one in use. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
 
+import os
+import sqlite3
 from collections.abc import Collection, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
     Connection,
+    Engine,
     Integer,
     RowMapping,
     Table,
     and_,
+    create_engine,
     func,
     inspect,
     literal,
@@ -26,11 +33,14 @@ from sqlalchemy import (
     select,
     union_all,
 )
+from sqlalchemy.pool import NullPool
 
 from accounting.ledger.charge_or_refuse import Book
 from accounting.ledger.errors import LedgerDamaged
-from accounting.ledger.hash_chain import Account, Charge, names_digest, value_digest
-from accounting.ledger.tables import FORMAT, Tables
+from accounting.ledger.hash_chain import FORMAT, Account, Charge, Tables, names_digest, value_digest
+from accounting.ledger.sqlite_file import PRIVATE, bring_to_disk
+from accounting.ledger.transactions import Store, as_stored
+from dpcore.errors import InvalidParameter
 
 _ROWS: Final = 10_000
 
@@ -93,9 +103,8 @@ def _chain(
             yield Damage(_named(row), "differs from the charge in its receipt")
         previous = row["digest"]
     if (head["charges"], head["head"]) != (number, previous):
-        yield Damage(
-            "ledger", f"its last charge differs: {head['charges']} is recorded, {number} was found"
-        )
+        what = f"its last charge differs: {head['charges']} is recorded, {number} was found"
+        yield Damage("ledger", what)
     for lost in sorted(receipts):
         yield Damage(f"charge {lost}", "is missing, but has a receipt")
 
@@ -139,14 +148,11 @@ def _members(connection: Connection, tables: Tables, kind: str) -> Iterator[Dama
 
 
 def _fits(row: RowMapping, kind: str, names: list[Any]) -> Iterator[Damage]:
+    texts = all(isinstance(name, str) for name in names)
     if len(names) != row[kind]:
-        yield Damage(
-            _named(row), f"has {len(names)} rows in ledger_{kind}, but was made with {row[kind]}"
-        )
-    elif (
-        not all(isinstance(name, str) for name in names)
-        or names_digest(names) != row[f"{kind}_digest"]
-    ):
+        what = f"has {len(names)} rows in ledger_{kind}, but was made with {row[kind]}"
+        yield Damage(_named(row), what)
+    elif not texts or names_digest(names) != row[f"{kind}_digest"]:
         yield Damage(_named(row), f"its rows in ledger_{kind} were edited")
 
 
@@ -163,19 +169,10 @@ def _counters(connection: Connection, book: Book) -> Iterator[Damage]:
     newest = select(charges.c.made).order_by(charges.c.id.desc()).limit(1)
     last = book.period(str(connection.execute(newest).scalar() or ""))
     period = func.substr(charges.c.made, 1, len(last))
-    both = union_all(
-        select(
-            users.c.name,
-            literal(last).label("period"),
-            one.label("rows"),
-            none.label("times"),
-            *held,
-            *zero,
-        ),
-        select(paid.c.name, period, none, one, *zero, *owed).join(
-            charges, charges.c.id == paid.c.charge
-        ),
-    ).subquery()
+    rows = literal(last).label("period"), one.label("rows"), none.label("times"), *held, *zero
+    joined = select(paid.c.name, period, none, one, *zero, *owed)
+    joined = joined.join(charges, charges.c.id == paid.c.charge)
+    both = union_all(select(users.c.name, *rows), joined).subquery()
     keys = both.c.name, both.c.period
     sums = {c.name: func.sum(c).label(c.name) for c in both.c if c.name not in ("name", "period")}
     differ = [sums[f"held_{i}"] != sums[f"owed_{i}"] for i in range(len(pairs))]
@@ -198,11 +195,10 @@ def _counters(connection: Connection, book: Book) -> Iterator[Damage]:
             if row[f"held_{i}"] != row[f"owed_{i}"]
         ]
         if row["rows"] == 0:
-            yield Damage(where, "was charged, but has no counters")
+            what = ["was charged, but has no counters"]
         elif row["rows"] > 1:
-            yield Damage(where, "has more than one row of counters")
-        else:
-            yield Damage(where, "; ".join(what or ["has counters, but was never charged"]))
+            what = ["has more than one row of counters"]
+        yield Damage(where, "; ".join(what or ["has counters, but was never charged"]))
 
 
 def _marks(connection: Connection, book: Book) -> Iterator[Damage]:
@@ -227,3 +223,87 @@ def _streamed(connection: Connection, statement: Any) -> Iterator[RowMapping]:
     options = {"yield_per": _ROWS}
     with closing(connection.execute(statement, execution_options=options)) as rows:
         yield from rows.mappings()
+
+
+# -- copies -----------------------------------------------------------------------------------
+
+
+def adopt(url: str) -> int:
+    r"""Adopt the ledger in ``url`` at its current location, and return its number of charges.
+
+    Use it for a file that was moved, copied or restored. The caller states that no other copy will
+    be charged again. The whole history is checked first: raises :class:`LedgerDamaged`, and changes
+    nothing, if it is inconsistent; :class:`LedgerUnavailable` if there is no ledger.
+    """
+    with closing(Store(url)) as store, store.writing() as connection:
+        store.must_hold_tables(connection)
+        before = Book.stored(connection, at_home=False)
+        _must_be_intact(connection, before, "nothing was changed")
+        after = Book(before.filter, before.renews)
+        store.settle_here(after.identity)
+        after.remark(connection)
+        return after.count(connection, after.tables.charges)
+
+
+def backup(url: str, destination: Path) -> int:
+    r"""Write a consistent copy of an SQLite ledger, and return its number of charges.
+
+    The copy is one file without a log, with a verified history, private to its owner, and on the
+    disk when this returns. It cannot be opened at its location before it is adopted. Others may
+    charge meanwhile. Raises :class:`InvalidParameter` for a destination that exists (it is never
+    overwritten) or cannot be written, and for a ledger on a server; :class:`LedgerDamaged`, and
+    leaves no copy, for an inconsistent history.
+    """
+    with closing(Store(url)) as store:
+        if not store.is_file:
+            raise InvalidParameter("source", store.where, "is on a server: copy it with pg_dump")
+        if os.path.lexists(destination):
+            must = "already exists: choose a new file name"
+            raise InvalidParameter("destination", str(destination), must)
+        partial = destination.with_name(f".{destination.name}.{os.getpid()}")
+        try:
+            handle = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+            os.close(handle)
+            try:
+                charges = _copied(store, partial)
+                bring_to_disk(partial)
+                # Unlike a rename, this fails if the destination exists by now.
+                os.link(partial, destination)
+            finally:
+                with suppress(FileNotFoundError):
+                    partial.unlink()
+            bring_to_disk(destination.parent)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise InvalidParameter("destination", str(destination), reason) from error
+    return charges
+
+
+def _copied(store: Store, partial: Path) -> int:
+    with store.reading() as connection:
+        # A file outside its recorded folder is refused: it may not be the ledger in use.
+        store.must_hold_tables(connection)
+        Book.stored(connection)
+        driver: Any = connection.connection.driver_connection
+        with closing(sqlite3.connect(partial)) as copy:
+            driver.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE").fetchall()
+        with _engine_of(partial).connect() as copied:
+            book = Book.stored(copied, at_home=False)
+            _must_be_intact(copied, book, "no copy was made")
+            return book.count(copied, book.tables.charges)
+
+
+def _must_be_intact(connection: Connection, book: Book, outcome: str) -> None:
+    for damage in damages(connection, book, ()):
+        raise LedgerDamaged(damage.where, f"{damage.what}; {outcome}: run dpcore ledger show")
+
+
+def _engine_of(partial: Path) -> Engine:
+    # A Store would keep a log next to the copy.
+    def connected() -> sqlite3.Connection:
+        connection = sqlite3.connect(partial)
+        connection.text_factory = as_stored
+        return connection
+
+    return create_engine("sqlite://", creator=connected, poolclass=NullPool)

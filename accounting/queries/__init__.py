@@ -1,8 +1,8 @@
 r"""Queries on tables whose rows belong to users, and their private answers.
 
 ``query`` defines counts, sums, means, histograms, quantiles and top k, ``table`` reads tables,
-``release_answer`` joins both with a target and a ledger, ``session`` has one budget for several
-queries. Proofs: docs/proofs/selection.md.
+``release_answer`` releases their answers: with a ledger, or in a session with one budget.
+Proofs: docs/proofs/selection.md.
 """
 
 from typing import TYPE_CHECKING
@@ -11,8 +11,7 @@ from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from accounting.queries.query import Count, Histogram, Mean, Quantile, Sum, Target, TopK
-    from accounting.queries.release_answer import Released, release
-    from accounting.queries.session import Session
+    from accounting.queries.release_answer import Released, Session, release
     from accounting.queries.table import Table, TableScope
 
 __all__ = [

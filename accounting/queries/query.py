@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -95,9 +96,8 @@ class Target:
     def without_delta(self, query: str) -> None:
         r"""Raise :class:`InvalidParameter` for a delta, which ``query`` does not use."""
         if self.delta:
-            raise InvalidParameter(
-                "delta", self.delta, f"must not be given: {query} does not use delta"
-            )
+            must = f"must not be given: {query} does not use delta"
+            raise InvalidParameter("delta", self.delta, must)
 
 
 class Moves(NamedTuple):
@@ -378,11 +378,9 @@ class Histogram(Additive):
         if isinstance(self.keys, str) or not self.keys:
             raise InvalidParameter("keys", self.keys, "must be a non-empty sequence of strings")
         keys = tuple(str(key) for key in self.keys)
-        seen = set[str]()
-        for key in keys:
-            if key in seen:
-                raise InvalidParameter("keys", key, "appears twice")
-            seen.add(key)
+        twice = next((key for key, times in Counter(keys).items() if times > 1), None)
+        if twice is not None:
+            raise InvalidParameter("keys", twice, "appears twice")
         object.__setattr__(self, "keys", keys)
 
     def moves(self, scope: TableScope) -> Moves:
@@ -414,12 +412,10 @@ class Histogram(Additive):
     def answer(self, drawn: Any, mechanism: Any, confidence: Fraction) -> Answer:
         noise = (mechanism.mechanism if self.keys is None else mechanism).noise
         error, reach = spread(noise, confidence)
-        if self.keys is None:
-            value = drawn
-            note = f"keys with noisy counts below {mechanism.threshold} are left out"
+        if self.keys is not None:
+            value, note = dict(zip(self.keys, map(int, drawn), strict=True)), ""
         else:
-            value = dict(zip(self.keys, map(int, drawn), strict=True))
-            note = ""
+            value, note = drawn, f"keys with noisy counts below {mechanism.threshold} are left out"
         return Answer(value, error, {k: (n - reach, n + reach) for k, n in value.items()}, note)
 
 
@@ -434,14 +430,8 @@ def _chosen(
         squared = 8 * count * Fraction(target.rho or 0)
         epsilon = Fraction(math.isqrt(math.floor(squared * _ROOT**2)), _ROOT)
         rule = Rule.EXPONENTIAL
-    return Selection(
-        epsilon=epsilon,
-        sensitivity=moved,
-        count=count,
-        rule=rule,
-        monotonic=monotonic,
-        scope=scope.scope,
-    )
+    given: Any = {"count": count, "rule": rule, "monotonic": monotonic}
+    return Selection(epsilon=epsilon, sensitivity=moved, scope=scope.scope, **given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -484,8 +474,7 @@ class Quantile(Clipped):
         r"""Factors that make the effects of a row on all scores about equal, and their maximum."""
         replaced = relation is Relation.REPLACE
         moves = [
-            q.denominator if replaced else max(q.numerator, q.denominator - q.numerator)
-            for q in self.all
+            s if replaced else max(p, s - p) for p, s in map(Fraction.as_integer_ratio, self.all)
         ]
         most = max(moves) * (_FINE if len(moves) > 1 else 1)
         factors = tuple(most // each for each in moves)
@@ -543,9 +532,8 @@ class TopK(Query):
         check_fields(self)
         object.__setattr__(self, "keys", Histogram(column=self.column, keys=self.keys).keys)
         if self.count > len(self.keys):
-            raise InvalidParameter(
-                "count", self.count, f"must be at most the number of keys, {len(self.keys)}"
-            )
+            must = f"must be at most the number of keys, {len(self.keys)}"
+            raise InvalidParameter("count", self.count, must)
 
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:
         # A user who is added or removed changes no two counts in opposite directions.

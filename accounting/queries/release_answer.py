@@ -1,29 +1,39 @@
-r"""Release the answer of a query: charged to a ledger if given, and stored with the charge.
+r"""Release the answer of a query, or of several in a session with one budget.
 
-Every printed number follows from the released integers, the query and the mechanism. The target,
-the mechanism and the users' budgets are checked before any column is read.
+With a ledger a release is charged to its users, and stored with the charge. Every printed number
+follows from the released integers, the query and the mechanism. The target, the mechanism and the
+users' budgets are checked before any column is read.
+
+In a session the cost of each query is computed before any data are read, and the query is refused
+if it exceeds the budget: the filter for this kind of budget decides
+(``accounting.adaptive_composition.privacy_filter``), so queries may depend on earlier answers.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
+from accounting.adaptive_composition.privacy_filter import Price, filter_for
+from accounting.adaptive_composition.privacy_odometer import AtAllTimes, Odometer
+from accounting.composition.compose import Composition, compose
 from accounting.derive_guarantee import guarantee
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
-from accounting.guarantees.stated_guarantees import ZCdp
+from accounting.guarantees.stated_guarantees import Word, ZCdp, read_claim
 from accounting.ledger.charge_request import cost
-from accounting.ledger.errors import BudgetExhausted, Receipt
+from accounting.ledger.errors import BudgetExhausted, LedgerUnavailable, Receipt, ValueLost
 from accounting.queries.query import Additive, Answer, Mean, Query, Target, scaled, spread
 from accounting.queries.table import Table, TableScope
-from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.cli.terminal import html_table
+from dpcore.errors import ABSENT, DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Relation
 from dpcore.numbers.parameter import RationalLike, rational_in
-from dpcore.numbers.rounding import up
+from dpcore.numbers.rounding import down, up
 from dpcore.parse_noise import write_noise
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from dpcore.selection import NoisyThreshold, Selection
@@ -34,6 +44,7 @@ if TYPE_CHECKING:
 
 CONFIDENCE: Final = Fraction(95, 100)
 _LONGEST: Final = 1000
+_EVERYBODY: Final = "everybody"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,30 +121,21 @@ class Released:
         For a noisy threshold, rho is that of the noisy counts, and delta that of revealing a key.
         """
         whole: Any = self.guarantee
-        delta = Fraction(self.target.delta)
-        found: dict[str, Any]
-        if self.target.rho is None and delta and isinstance(self.mechanism, Mechanism):
-            found = {"epsilon": epsilon_at(whole, delta), "delta": delta}
-        elif isinstance(self.mechanism, NoisyThreshold):
-            (inner, _), (appears, _) = whole.parts
-            first = inner.pure().upper if self.target.rho is None else inner.zcdp().upper
-            word = "epsilon" if self.target.rho is None else "rho"
-            found = {word: first, "delta": appears.delta(0).upper}
-        elif self.target.rho is None:
-            found = {"epsilon": whole.pure().upper}
-        else:
-            found = {"rho": whole.zcdp().upper}
-        return {word: Fraction(number) for word, number in found.items()}
+        delta, pure = Fraction(self.target.delta), self.target.rho is None
+        more: dict[str, Any] = {}
+        if pure and delta and isinstance(self.mechanism, Mechanism):
+            return {"epsilon": epsilon_at(whole, delta), "delta": delta}
+        if isinstance(self.mechanism, NoisyThreshold):
+            (whole, _), (appears, _) = whole.parts
+            more = {"delta": Fraction(appears.delta(0).upper)}
+        found = whole.pure() if pure else whole.zcdp()
+        return {"epsilon" if pure else "rho": Fraction(found.upper), **more}
 
     def __repr__(self) -> str:
-        parameters = ", ".join(
-            f"{word}={up(n, 6)}" for word, n in self.privacy_parameters().items()
-        )
-        return f"Released({self.query.name}: {_format(self.value)}, {parameters})"
-
-
-def _format(value: Any) -> str:
-    return f"{float(value):.12g}" if isinstance(value, Fraction) else repr(value)
+        value = self.value
+        text = f"{float(value):.12g}" if isinstance(value, Fraction) else repr(value)
+        found = [f"{word}={up(n, 6)}" for word, n in self.privacy_parameters().items()]
+        return f"Released({self.query.name}: {text}, {', '.join(found)})"
 
 
 def guarantee_of(mechanism: Releasable) -> Guarantee:
@@ -217,16 +219,8 @@ def release(  # noqa: PLR0913 - one release, by keyword
     else:
         receipt = _paid(planned, rows, ledger, batch, users, rng)
         drawn = receipt.value
-    return Released(
-        query=query,
-        scope=scope,
-        target=target,
-        mechanism=mechanism,
-        answer=query.answer(drawn, mechanism, sure),
-        confidence=sure,
-        receipt=receipt,
-        private=not isinstance(rng, SeededRng),
-    )
+    answer, private = query.answer(drawn, mechanism, sure), not isinstance(rng, SeededRng)
+    return replace(planned, answer=answer, confidence=sure, receipt=receipt, private=private)
 
 
 def _paid(
@@ -264,13 +258,139 @@ def _paid(
             poor = ledger.exhausted(charged, mechanism)
             if poor:
                 left = {name: ledger.left(name) for name in poor[:3]}
-                price, _ = cost(ledger.filter, mechanism)
-                raise BudgetExhausted(
-                    batch, poor, len(charged), left, ledger.filter.format_cost(price)
-                )
+                price = ledger.filter.format_cost(cost(ledger.filter, mechanism)[0])
+                raise BudgetExhausted(batch, poor, len(charged), left, price)
             value = planned.query.encode(table, scope, rng)
     question = f"{planned.query!r} for {scope!r}"
     if len(question) > _LONGEST:
         digest = hashlib.sha256(question.encode()).hexdigest()
         question = f"{question[: _LONGEST - len(digest)]}{digest}"
     return ledger.release(mechanism, value, users=charged, batch=batch, question=question, rng=rng)
+
+
+class Session:
+    r"""Query ``table`` until ``budget`` is spent: ``budget`` is text such as ``"epsilon=1"``.
+
+    >>> import polars
+    >>> from accounting.queries import Count
+    >>> table = polars.DataFrame({"user": ["ada", "bob", "bob"]})
+    >>> session = Session(table, TableScope(user="user"), budget="epsilon=1")
+    >>> found = session.ask(Count(), epsilon="3/4")
+    >>> session
+    Session(spent epsilon=3/4, left epsilon=1/4)
+    >>> session.ask(Count(), epsilon="1/2")
+    Traceback (most recent call last):
+    ...
+    accounting.ledger.errors.BudgetExhausted: batch 'count 2': 1 of 1 users has too little ...
+    """
+
+    def __init__(
+        self,
+        table: Any,
+        scope: TableScope,
+        budget: str,
+        ledger: Ledger | None = None,
+        *,
+        users: Iterable[str] | None = None,
+        rng: Rng = SYSTEM,
+    ) -> None:
+        self._table, self._scope, self._ledger = Table.of(table), scope, ledger
+        self._table.require(scope.user, argument="user")
+        self._filter = filter_for(read_claim("budget", budget, scope.scope))
+        self._total = (0,) * len(self._filter.limits)
+        people = None if users is None else tuple(users)
+        self._given: dict[str, Any] = {"ledger": ledger, "users": people, "rng": rng}
+        self._lock = RLock()
+        self.answers: list[Released] = []
+        r"""All released answers, in order."""
+
+    def ask(
+        self,
+        query: Query,
+        *,
+        epsilon: RationalLike | None = None,
+        rho: RationalLike | None = None,
+        delta: RationalLike = 0,
+        batch: str | None = None,
+        confidence: RationalLike = CONFIDENCE,
+    ) -> Released:
+        r"""Answer ``query`` with this part of the budget.
+
+        ``batch`` names the release in the ledger, and must be given if there is one. An answer that
+        the ledger has stored under this name costs the session nothing.
+
+        Raises :class:`BudgetExhausted` if the cost exceeds the remaining budget; no data are read.
+        """
+        target = Target(epsilon=epsilon, rho=rho, delta=delta)
+        if self._ledger is not None and batch is None:
+            reason = "must name this release: a ledger returns the stored answer for a known name"
+            raise InvalidParameter("batch", batch, reason)
+        named = batch or f"{query.name} {len(self.answers) + 1}"
+        price, _ = cost(self._filter, plan(query, self._scope, target).mechanism)
+        stored = self._ledger is not None and self._ledger.has(named)
+        if not stored:
+            self._pay(named, price)
+        try:
+            name = None if self._ledger is None else named
+            asked = {"batch": name, "confidence": confidence, **self._given}
+            found = release(query, self._table, self._scope, target, **asked)
+        except (LedgerUnavailable, ValueLost):
+            raise  # The cost stays spent: the answer was drawn, or may have been stored.
+        except DpcoreError:
+            if not stored:
+                self._add(price, -1)  # Refused before anything was drawn.
+            raise
+        if found.repeated and not stored:
+            self._add(price, -1)
+        self.answers.append(found)
+        return found
+
+    def _pay(self, named: str, price: Price) -> None:
+        # Charge before the release: other threads may ask, and an interrupt may follow the draw.
+        with self._lock:
+            if not self._filter.admits(self._total, price):
+                left = {_EVERYBODY: self._left()}
+                charge = self._filter.format_cost(price)
+                raise BudgetExhausted(named, (_EVERYBODY,), 1, left, charge)
+            self._add(price, 1)
+
+    def _add(self, price: Price, times: int) -> None:
+        with self._lock:
+            pairs = zip(self._total, price.amounts, strict=True)
+            self._total = tuple(held + times * amount for held, amount in pairs)
+
+    @property
+    def spent(self) -> Word:
+        r"""The guarantee spent so far, by the counters of the budget."""
+        return self._filter.spent(self._total)
+
+    @property
+    def remaining(self) -> dict[str, Fraction]:
+        r"""The exact remaining budget, by counter name."""
+        return dict(zip(self._filter.counters, self._filter.remaining(self._total), strict=True))
+
+    def odometer(self, slack: RationalLike | None = None) -> AtAllTimes:
+        r"""A bound on the privacy spent so far that holds at all times; see :class:`Odometer`.
+
+        ``slack`` is its delta, in (0, 1); a pure budget needs none.
+        """
+        return Odometer(filter=self._filter, slack=slack).read(self._total)
+
+    @property
+    def total(self) -> Composition:
+        r"""The composition of all answers, e.g. for :func:`accounting.certify`.
+
+        It holds if the noise of each answer was chosen beforehand; queries may be adaptive. Raises
+        :class:`InvalidParameter` before the first answer.
+        """
+        return compose(*(each.guarantee for each in self.answers))
+
+    def _left(self) -> str:
+        return self._filter.format(self._filter.remaining(self._total), down)
+
+    def __repr__(self) -> str:
+        return f"Session(spent {self.spent.text}, left {self._left()})"
+
+    def _repr_html_(self) -> str:
+        rows = [(each.query.name, each.value, each.target.text) for each in self.answers]
+        return html_table(repr(self), rows)

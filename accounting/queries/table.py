@@ -297,11 +297,8 @@ class Table:
             raise InvalidParameter("column", column, reason)
         text = polars.col(column)
         # The cast of a time omits its nanoseconds.
-        return (
-            text.dt.to_string("iso")
-            if kind == polars.Time
-            else text.cast(polars.String, strict=False)
-        )
+        iso = kind == polars.Time
+        return text.dt.to_string("iso") if iso else text.cast(polars.String, strict=False)
 
     def _number(self, column: str) -> Any:
         polars, kind = _polars(), self._kind(column)
@@ -337,7 +334,7 @@ class Table:
 
 
 def _valid_names(users: Any) -> Any:
-    # Which texts of a series are valid names; null is none.
+    # Which texts of a series are valid names; null is not a name.
     plain = users.str.contains(f"^(?:{PLAIN.pattern})$").fill_null(value=False)
     return plain | users.is_in([each for each in users.filter(~plain).unique() if _valid(each)])
 

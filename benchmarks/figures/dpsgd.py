@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from accounting.cli.plot import draw_epochs, over_epochs
+from accounting.cli.training import draw_epochs, over_epochs
 from accounting.composition.training_run import TrainingRun
 
 __all__ = ["NAME", "draw_dpsgd"]

@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.textpath import text_to_path
 
-from accounting.cli.plot import Training, draw, draw_epochs
+from accounting.cli.training import Training, draw, draw_epochs
 from accounting.guarantees.bound import Bound
 from audit.known_laws.known_laws_report import curve_points, draw_curve
 from audit.report.figures import tradeoff_figure

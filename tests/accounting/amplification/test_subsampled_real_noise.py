@@ -368,7 +368,7 @@ def test_no_other_pair_of_replaced_units_is_worse() -> None:
 def test_many_rounds_against_another_tool() -> None:
     r"""dp-accounting's PLD under REPLACE_ONE is an upper bound, at its grid slightly above."""
     dp: Any = pytest.importorskip("dp_accounting", reason="the extra 'interop' is not installed")
-    from accounting.interop.import_dp_event import from_dp_event
+    from accounting.interop.from_dp_accounting import from_dp_event
 
     event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.01, dp.GaussianDpEvent(1.0)), 1000)
     relation = dp.NeighboringRelation.REPLACE_ONE

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from accounting import Finding, Status, Verdict, verify
+from accounting.certificates import verify_certificate
 from accounting.certificates.canonical_text import digest_of
 from accounting.certificates.certify import certify
-from accounting.cli import certificate_readers
+from accounting.cli import certificate as certificate_command
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
 from bandits.certificates.certificate import certificate_of
@@ -27,7 +28,7 @@ from tests.accounting.certificates.conftest import clear
 from tests.support.accounting.handwritten_certificates import certificate, enclosed, noise
 from tests.support.run_command import Answer, Command, typed
 
-READER = EntryPoint(SCHEMA, "bandits.certificates.recheck:recheck", certificate_readers.GROUP)
+READER = EntryPoint(SCHEMA, "bandits.certificates.recheck:recheck", certificate_command.GROUP)
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def command(
     def found(*, group: str, name: str) -> list[EntryPoint]:
         return [READER] if (group, name) == (READER.group, READER.name) else []
 
-    monkeypatch.setattr(certificate_readers, "entry_points", found)
+    monkeypatch.setattr(certificate_command, "entry_points", found)
 
     def run(text: str | bytes, *words: object) -> Answer:
         place = tmp_path / "c.json"
@@ -148,7 +149,8 @@ def test_a_false_claim_beside_an_undecided_one_is_reported(
 ) -> None:
     late = Finding(where="x", status=Status.UNDECIDED, reason="late")
     wrong = Finding(where="y", status=Status.FAILS, reason="wrong")
-    monkeypatch.setattr(certificate_readers, "verify", lambda text: Verdict(findings=(late, wrong)))
+    found = Verdict(findings=(late, wrong))
+    monkeypatch.setattr(verify_certificate, "verify", lambda text: found)
     assert command(of_one_gaussian()).out.splitlines()[-1] == "DOES NOT HOLD"
 
 
@@ -200,12 +202,12 @@ def rude(text: bytes) -> Verdict:
 
 
 def reading(monkeypatch: pytest.MonkeyPatch, schema: str, *values: str) -> None:
-    points = [EntryPoint(schema, value, certificate_readers.GROUP) for value in values]
+    points = [EntryPoint(schema, value, certificate_command.GROUP) for value in values]
 
     def found(*, group: str, name: str) -> list[EntryPoint]:
-        return points if (group, name) == (certificate_readers.GROUP, schema) else []
+        return points if (group, name) == (certificate_command.GROUP, schema) else []
 
-    monkeypatch.setattr(certificate_readers, "entry_points", found)
+    monkeypatch.setattr(certificate_command, "entry_points", found)
 
 
 def test_an_installed_package_reads_its_own_schema(
@@ -213,10 +215,8 @@ def test_an_installed_package_reads_its_own_schema(
 ) -> None:
     reading(monkeypatch, "alien/1", f"{__name__}:sound")
     answer = command(ALIEN)
-    assert (answer.code, answer.out) == (
-        0,
-        "21: holds: read\ndecided by the integer kernel\nevery claim holds\n",
-    )
+    assert answer.code == 0
+    assert answer.out == "21: holds: read\ndecided by the integer kernel\nevery claim holds\n"
 
 
 def test_no_other_package_can_read_the_schema_of_dpcore(
@@ -224,7 +224,7 @@ def test_no_other_package_can_read_the_schema_of_dpcore(
 ) -> None:
     reading(monkeypatch, "dpcore-certificate/1", f"{__name__}:sound")
     text = of_one_gaussian().encode()
-    assert certificate_readers.verdict_of(text) == verify(text)
+    assert certificate_command.verdict_of(text) == verify(text)
     changed = command(of_one_gaussian().replace("0.1892073", "0.1892072"))
     assert changed.out.splitlines()[-1] == "DOES NOT HOLD"
 
@@ -260,11 +260,10 @@ def test_a_reader_that_fails_is_named(
     "text", [b"\0", of_one_gaussian().encode() + b" ", b'{"schema": "alien/1"}']
 )
 def test_a_text_beyond_every_limit_names_the_largest(command: Command, text: bytes) -> None:
-    answer = command(text.ljust(certificate_readers.MOST_TEXT + 1))
+    answer = command(text.ljust(certificate_command.MOST_TEXT + 1))
     assert answer.code == 1
-    assert answer.out.startswith(
-        f"certificate: fails: must be at most {certificate_readers.MOST_TEXT} bytes\n"
-    )
+    most = certificate_command.MOST_TEXT
+    assert answer.out.startswith(f"certificate: fails: must be at most {most} bytes\n")
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no device of this kind here")
@@ -275,7 +274,7 @@ def test_an_endless_file_is_not_read_to_its_end(
         monkeypatch.setattr("sys.stdin", endless)
         answer = typed(capsys, "verify", "-")
     assert answer.code == 1
-    assert f"at most {certificate_readers.MOST_TEXT} bytes" in answer.out
+    assert f"at most {certificate_command.MOST_TEXT} bytes" in answer.out
     by_name = typed(capsys, "verify", "/dev/zero")
     assert (by_name.code, by_name.out) == (2, "")
     assert "FILE = /dev/zero: is not a regular file" in by_name.err

@@ -28,7 +28,7 @@ from accounting import (
     routes,
 )
 from accounting.descriptions.sampling_schemes import Poisson
-from accounting.interop.import_dp_event import from_dp_event
+from accounting.interop.from_dp_accounting import from_dp_event
 from accounting.law_pairs.registry import pair_of
 from accounting.ledger.charge_request import for_user
 from accounting.numerical_composition.cell_refinement import TabledLoss

@@ -27,7 +27,7 @@ WRITER = """
 import os, sys
 from accounting.guarantees.stated_guarantees import ZCdp
 from accounting.ledger import Ledger, Request
-from accounting.ledger.database import transactions
+from accounting.ledger import transactions
 from tests.support.ledger.budget import BUDGET
 from tests.support.ledger.budget import per_user
 folder, careless = sys.argv[1], sys.argv[2] == "careless"

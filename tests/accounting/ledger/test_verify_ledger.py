@@ -15,10 +15,8 @@ from sqlalchemy import delete, insert, select, text
 from accounting.adaptive_composition import SHARES
 from accounting.guarantees.stated_guarantees import Assumed
 from accounting.ledger import Ledger, LedgerDamaged
-from accounting.ledger.database.transactions import Store
 from accounting.ledger.errors import Receipt
-from accounting.ledger.hash_chain import Charge
-from accounting.ledger.tables import Tables
+from accounting.ledger.hash_chain import Charge, Tables
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
@@ -68,6 +66,12 @@ EDITS = [
 ]  # fmt: skip
 
 
+# The table of released values is created with the first release: test_ledger_release.py.
+TABLES = [
+    kept for kept in Tables((SHARES,)).metadata.sorted_tables if kept.name != "ledger_released"
+]
+
+
 def three_charges(ledger: Ledger) -> list[Receipt]:
     return [
         ledger.charge(["ada", "bob"], per_user("1/2"), batch="one"),
@@ -76,8 +80,8 @@ def three_charges(ledger: Ledger) -> list[Receipt]:
     ]
 
 
-def edit(url: str, *statements: str, **values: object) -> None:
-    with closing(Store(url)) as store, store.writing() as connection:
+def edit(ledger: Ledger, *statements: str, **values: object) -> None:
+    with ledger._store.writing() as connection:
         for statement in statements:
             connection.execute(text(statement), values)
 
@@ -91,11 +95,15 @@ def test_every_edit_is_detected_at_its_place(url: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         receipts = three_charges(ledger)
         assert ledger.check(*receipts) == ()
-        whole = dump(url)
+        with ledger._store.reading() as connection:
+            whole = [(kept, connection.execute(select(kept)).mappings().all()) for kept in TABLES]
         for statement, expected in EDITS:
-            edit(url, statement)
+            edit(ledger, statement)
             assert expected in said(ledger), statement
-            restore(url, whole)
+            with ledger._store.writing() as connection:
+                for kept, rows in whole:
+                    connection.execute(delete(kept))
+                    connection.execute(insert(kept), [*map(dict, rows)])
         assert ledger.check(*receipts) == ()
 
 
@@ -110,7 +118,7 @@ def test_every_edit_is_detected_at_its_place(url: str) -> None:
 def test_no_charge_is_appended_to_a_damaged_history(url: str, statement: str, match: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         three_charges(ledger)
-        edit(url, statement)
+        edit(ledger, statement)
         with pytest.raises(LedgerDamaged, match=match):
             ledger.charge(["eve"], per_user("1/4"), batch="four")
         with Ledger.open(url) as again:
@@ -121,7 +129,7 @@ def test_edited_entries_are_not_shown_as_history(url: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         ledger.charge(["ada"], Assumed(per_user("1/4"), "a data sheet"), batch="zero")
         three_charges(ledger)
-        edit(url, "UPDATE ledger_charges SET guarantee = '{}' WHERE id = 1")
+        edit(ledger, "UPDATE ledger_charges SET guarantee = '{}' WHERE id = 1")
         for look in (
             lambda: ledger.spent("ada"),
             ledger.history,
@@ -136,7 +144,7 @@ def test_edited_entries_are_not_shown_as_history(url: str) -> None:
 def test_a_missing_table_is_reported_as_damage(url: str, table: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         three_charges(ledger)
-        edit(url, f"DROP TABLE {table}")
+        edit(ledger, f"DROP TABLE {table}")
         assert "its tables differ from those of a ledger" in said(ledger)
         for method in (Ledger.open, Ledger.create):
             with pytest.raises(LedgerDamaged, match="some of the tables of a ledger"):
@@ -179,8 +187,8 @@ def test_a_change_of_any_cell_is_detected(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_filter_is_reported_as_damage(url: str) -> None:
-    Ledger.create(url, budget=BUDGET).close()
-    edit(url, "UPDATE ledger SET filter = '{}'")
+    with Ledger.create(url, budget=BUDGET) as ledger:
+        edit(ledger, "UPDATE ledger SET filter = '{}'")
     assert "ledger: its filter was edited" in refusal(lambda: Ledger.open(url), LedgerDamaged)
 
 
@@ -198,12 +206,12 @@ def content(connection: sqlite3.Connection, table: str, column: str) -> list[tup
     return connection.execute(look).fetchall()
 
 
-def rewrite(url: str, ledger: Ledger, forget: int) -> None:
+def rewrite(ledger: Ledger, forget: int) -> None:
     """Remove the last ``forget`` charges, as an attacker who knows the format would."""
     last = ledger.charges() - forget
     kept = ledger.history()[last - 1]
     edit(
-        url,
+        ledger,
         "DELETE FROM ledger_paid WHERE charge > :last",
         "DELETE FROM ledger_spared WHERE charge > :last",
         "DELETE FROM ledger_charges WHERE id > :last",
@@ -219,7 +227,7 @@ def rewrite(url: str, ledger: Ledger, forget: int) -> None:
 def test_a_completely_rewritten_history_is_detected_by_receipts(url: str) -> None:
     with Ledger.create(url, budget=BUDGET) as ledger:
         receipts = three_charges(ledger)
-        rewrite(url, ledger, forget=1)
+        rewrite(ledger, forget=1)
         assert ledger.check() == ()  # the file is consistent, but has another history
         assert said(ledger, *receipts) == "charge 3: is missing, but has a receipt"
         ledger.charge(["eve"], per_user("1/4"), batch="three")
@@ -237,11 +245,11 @@ def receipts_of(ledger: Ledger) -> list[Receipt]:
     ]
 
 
-def relabel(url: str, ledger: Ledger) -> None:
+def relabel(ledger: Ledger) -> None:
     """Change the second charge and the places that name its digest, but no later digest."""
     changed = replace(ledger.history()[1], batch="renamed")
     edit(
-        url,
+        ledger,
         "UPDATE ledger_charges SET batch = 'renamed', digest = :digest WHERE id = 2",
         "UPDATE ledger_charges SET previous = :digest WHERE id = 3",
         digest=changed.digest,
@@ -258,7 +266,7 @@ def test_without_chained_digests_an_edit_would_be_missed(
             monkeypatch.setattr(Charge, "digest", mutant)
         with Ledger.create(str(tmp_path / name), budget=BUDGET) as ledger:
             three_charges(ledger)
-            relabel(str(tmp_path / name), ledger)
+            relabel(ledger)
             assert bool(ledger.check()) == chained
 
 
@@ -279,24 +287,3 @@ def test_overwritten_bytes_are_reported_as_damage(tmp_path: Path) -> None:
     file.write_bytes(content)
     with Ledger.open(str(file)) as ledger:
         assert ledger.check()
-
-
-# The table of released values is created with the first release: test_ledger_release.py.
-TABLES = [
-    kept for kept in Tables((SHARES,)).metadata.sorted_tables if kept.name != "ledger_released"
-]
-
-
-def dump(url: str) -> dict[str, list[dict[str, Any]]]:
-    with closing(Store(url)) as store, store.reading() as connection:
-        return {
-            kept.name: [dict(row) for row in connection.execute(select(kept)).mappings()]
-            for kept in TABLES
-        }
-
-
-def restore(url: str, rows: dict[str, list[dict[str, Any]]]) -> None:
-    with closing(Store(url)) as store, store.writing() as connection:
-        for kept in TABLES:
-            connection.execute(delete(kept))
-            connection.execute(insert(kept), rows[kept.name])

@@ -18,7 +18,7 @@ from accounting import Status
 from accounting.certificates.canonical_text import digest_of
 from accounting.certificates.canonical_text import required_assumptions as ordinary
 from accounting.certificates.certify import certify
-from accounting.cli.certificate_readers import verdict_of
+from accounting.cli.certificate import verdict_of
 from accounting.composition.compose import compose
 from accounting.guarantees.stated_guarantees import Pure
 from accounting.privacy_curves.release_curve import PrivacyCurve

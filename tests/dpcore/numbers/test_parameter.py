@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accounting.ledger.user_names import sorted_names
+from accounting.ledger.charge_request import sorted_names
 from dpcore import (
     DiscreteGaussian,
     DiscreteLaplace,

@@ -1,4 +1,4 @@
-r"""The database of a ledger, an SQLite file or PostgreSQL, and its transactions.
+r"""The database of a ledger, an SQLite file or PostgreSQL: its address, and its transactions.
 
 A writing transaction has the ledger to itself; a reading one sees a single snapshot of it. Errors
 of the database are raised as :class:`LedgerUnavailable` or :class:`LedgerDamaged`.
@@ -11,18 +11,25 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
-from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError, MultipleResultsFound, NoResultFound, SQLAlchemyError
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    MultipleResultsFound,
+    NoResultFound,
+    SQLAlchemyError,
+)
 from sqlalchemy.pool import Pool
 
-from accounting.ledger.database import database_url
-from accounting.ledger.database.forks import FileConnection, closed_before_forks, using
-from accounting.ledger.database.lock_holder import waited_for_process, waited_for_session
+from accounting.ledger import sqlite_file
 from accounting.ledger.errors import LedgerDamaged, LedgerUnavailable
+from accounting.ledger.sqlite_file import FileConnection, closed_before_forks, using
+from dpcore.errors import InvalidParameter
 
 _PATIENCE: Final = 60  # the time in seconds for which a charge waits for others
 _CREATION: Final = 0x64_70_63_6F_72_65  # the advisory lock under which tables are created
@@ -33,14 +40,65 @@ _CORRUPT: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 # function, a wrong type, a sum out of range.
 _OTHER_TABLES: Final = frozenset({"42P01", "42703", "42883", "42804", "22003"})
 _LOCK_TIMEOUT: Final = "55P03"
+_LOCKS: Final = Path("/proc/locks")
+_WRITE_LOCK: Final = 120  # SQLite's WAL_WRITE_LOCK: the number of a byte of the file -shm
+# A charging session locks the row of the ledger; the one that is not waiting for a lock holds it.
+_HOLDERS: Final = text(
+    "SELECT a.pid, a.state, extract(epoch FROM now() - a.xact_start)::int AS since"
+    " FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
+    " WHERE l.relation = 'ledger'::regclass AND l.mode IN ('RowShareLock', 'AccessExclusiveLock')"
+    " AND l.granted AND a.pid <> pg_backend_pid() AND a.wait_event_type IS DISTINCT FROM 'Lock'"
+    " ORDER BY a.xact_start LIMIT 1"
+)
+_KINDS: Final = "must be a path, sqlite:///path or postgresql://user@host/database"
+_WAIT: Final = "wait for it to finish"
+
+
+def address_of(url: object) -> URL:
+    r"""Parse a path or a URL."""
+    if isinstance(url, os.PathLike):
+        url = os.fspath(url)
+    if not isinstance(url, str):
+        raise InvalidParameter("url", url, _KINDS)
+    scheme, split, rest = url.partition("://")
+    printed = f"{scheme}://..." if rest else url
+    if not url.strip() or not url.isprintable():
+        raise InvalidParameter("url", ascii(printed), _KINDS)
+    try:
+        address = make_url(url) if split else URL.create("sqlite", database=url)
+    except (ArgumentError, ValueError):
+        raise InvalidParameter("url", printed, _KINDS) from None
+    if address.drivername in ("sqlite", "sqlite+pysqlite"):
+        if address.database in (None, "", ":memory:"):
+            raise InvalidParameter("url", printed, "must be a file, not in memory")
+        if address.host or address.username or address.query:
+            # For example, nolock=1 would let two processes charge simultaneously.
+            raise InvalidParameter("url", printed, f"{_KINDS}, without options")
+        return address
+    if address.drivername in ("postgresql", "postgresql+psycopg"):
+        if find_spec("psycopg") is None:
+            raise InvalidParameter(
+                "url", printed, "needs psycopg: pip install 'dpcore[postgresql]'"
+            )
+        return address.set(drivername="postgresql+psycopg")
+    raise InvalidParameter("url", printed, _KINDS)
+
+
+def where_of(address: URL) -> str:
+    r"""The database's name for messages, without secrets."""
+    if address.get_backend_name() == "sqlite":
+        return address.database or ""
+    hosts = address.query.get("host", "")
+    host = address.host or (hosts if isinstance(hosts, str) else ",".join(hosts))
+    return f"postgresql://{host}/{address.database or ''}"
 
 
 class Store:
     r"""One database. Connections are pooled and reused, but never across a fork."""
 
     def __init__(self, url: str) -> None:
-        address = database_url.address_of(url)
-        self.where, self.is_file = database_url.where_of(address), database_url.is_file(address)
+        address = address_of(url)
+        self.where, self.is_file = where_of(address), address.get_backend_name() == "sqlite"
         # Resolved now, as by the driver, so that a later chdir has no effect.
         self._path = Path(os.path.abspath(self.where))  # noqa: PTH100 - resolve() follows links
         # If links lead to another file later, that file is not the open one, and is refused.
@@ -77,10 +135,9 @@ class Store:
         ``create`` the tables, or the file, need not exist yet.
         """
         if create and self.is_file:
-            database_url.identity(
-                self._path, self.where
-            )  # refuses a device, whose mode must not change
-            database_url.made_private(self._real)
+            # This refuses a device, whose mode must not change.
+            sqlite_file.identity(self._path, self.where)
+            sqlite_file.made_private(self._real)
         with self._transaction(reads=False, create=create) as connection:
             if not self.is_file:
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_PATIENCE}s'")
@@ -102,7 +159,7 @@ class Store:
         Call it inside a writing transaction.
         """
         if self.is_file:
-            database_url.settle_in(self._path, ledger)
+            sqlite_file.settle_in(self._path, ledger)
 
     def must_hold_tables(self, connection: Connection) -> None:
         r"""Raise :class:`LedgerUnavailable` for a database without a ledger."""
@@ -127,13 +184,13 @@ class Store:
         if self.is_file:
             for path, how in ((self._log, os.O_RDWR), (self._log.parent, os.O_RDONLY)):
                 with suppress(FileNotFoundError):  # without a log all data are in the file
-                    database_url.bring_to_disk(path, how)
+                    sqlite_file.bring_to_disk(path, how)
 
     def waited(self) -> LedgerUnavailable:
         r"""The error for a charge that timed out, naming the blocking process."""
-        if self.is_file:
-            return LedgerUnavailable(self.where, waited_for_process(self._path, _PATIENCE))
-        return LedgerUnavailable(self.where, waited_for_session(self._engine, _PATIENCE))
+        who, end = _writing_process(self._path) if self.is_file else _writing_session(self._engine)
+        reason = f"waited {_PATIENCE:g} s for {who}: {end}; then charge again: the same batch is"
+        return LedgerUnavailable(self.where, f"{reason} charged once")
 
     def close(self) -> None:
         r"""Close the connections."""
@@ -142,7 +199,7 @@ class Store:
 
     @contextmanager
     def _transaction(self, *, reads: bool, create: bool = False) -> Iterator[Connection]:
-        if self.is_file and not create and database_url.identity(self._path, self.where) is None:
+        if self.is_file and not create and sqlite_file.identity(self._path, self.where) is None:
             # Opening a missing file would create an empty one.
             reason = "there is no such file: create a ledger with dpcore ledger open"
             raise LedgerUnavailable(self.where, reason)
@@ -159,14 +216,14 @@ class Store:
                     yield connection
                 return
             with using(self._real):
-                database_url.refuse_mounted(self._real, self.where)
+                sqlite_file.refuse_mounted(self._real, self.where)
                 if not reads:
                     self._shorten_log()
                 with engine.begin() as connection:
                     _begin(connection, reads=reads)
                     file = connection.info["file"]
                     self._must_be(file)
-                    connection.info["home"] = database_url.home_of(self._real)
+                    connection.info["home"] = sqlite_file.home_of(self._real)
                     yield connection
             # A write to a file that has been moved or removed must not be acknowledged.
             self._must_be(file)
@@ -187,7 +244,7 @@ class Store:
 
     def _must_be(self, opened: tuple[int, int]) -> None:
         self.file = self.file or opened
-        if not self.file == opened == database_url.identity(self._path, self.where):
+        if not self.file == opened == sqlite_file.identity(self._path, self.where):
             reason = "was moved, removed or replaced while it was open: open it again"
             raise LedgerUnavailable(self.where, reason)
 
@@ -222,7 +279,7 @@ class Store:
 
 
 def _engine(address: URL) -> Engine:
-    if not database_url.is_file(address):
+    if address.get_backend_name() != "sqlite":
         return create_engine(address, pool_pre_ping=True, pool_timeout=_PATIENCE)
     named = {"timeout": _PATIENCE, "factory": FileConnection}
     engine = create_engine(address, connect_args=named, pool_timeout=_PATIENCE)
@@ -275,3 +332,45 @@ def _begin(connection: Connection, *, reads: bool) -> None:
     # each charge.
     driver: Any = connection.connection.driver_connection
     driver.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+# -- who holds the lock -----------------------------------------------------------------------
+
+
+def _writing_session(engine: Engine) -> tuple[str, str]:
+    # The session of a PostgreSQL server that is writing, and what to do about it.
+    with suppress(SQLAlchemyError), engine.connect() as connection:
+        found = connection.execute(_HOLDERS).one_or_none()
+        if found is not None:
+            state = f"{found.state}, its transaction began {found.since} s ago"
+            stop = f"or stop it (SELECT pg_terminate_backend({found.pid}))"
+            return f"server process {found.pid} ({state})", f"{_WAIT}, {stop}"
+    return "another session that is writing", _WAIT
+
+
+def _writing_process(path: Path) -> tuple[str, str]:
+    # The process that is writing to a file, if it is known, and what to do about it.
+    holder, end = _holder(path), f"{_WAIT}, or stop it"
+    if holder is None:
+        return "another process that is writing, which this system cannot identify", end
+    if holder == os.getpid():
+        return f"another thread of this process ({holder}), which is writing", end
+    name = ""
+    with suppress(OSError):
+        # The arguments of the process are not shown: they may contain a password.
+        command = Path(f"/proc/{holder}/comm").read_text(encoding="utf-8", errors="replace")
+        name = f" ({ascii(command.strip())[1:-1]})"
+    return f"process {holder}{name} that is writing", end
+
+
+def _holder(path: Path) -> int | None:
+    # The lock is not read from the open file: closing it would drop the locks of SQLite.
+    with suppress(OSError, ValueError):
+        index = Path(f"{path.resolve()}-shm").stat()
+        device = f"{os.major(index.st_dev):02x}:{os.minor(index.st_dev):02x}:{index.st_ino}"
+        for line in _LOCKS.read_text(encoding="ascii").splitlines():
+            match line.split():
+                case [_, "POSIX", _, "WRITE", pid, at, first, last] if at == device:
+                    if int(first) <= _WRITE_LOCK <= (_WRITE_LOCK if last == "EOF" else int(last)):
+                        return int(pid) if int(pid) > 0 else None
+    return None

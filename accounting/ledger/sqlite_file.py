@@ -1,26 +1,36 @@
-r"""The database address of a ledger, and the location of an SQLite file in one private folder.
+r"""The SQLite file of a ledger: its location in one private folder, and processes that fork.
 
 SQLite names the log and the locks of a file after its path. A file that is reached through two
 folders would have two of each, and two processes would both spend the whole budget. So a file that
 is mounted without its folder is refused, and so is a file in another folder than the one in which
 it was created or adopted: the file ``<name>-home`` next to it records which ledger lives here, and
-in which folder. Proofs: docs/proofs/ledger.md.
+in which folder.
+
+SQLite also keeps the locks of a file in the memory of the process. A child inherits that memory but
+not the locks: it believes that it holds the locks of its parent, and when the parent closes the
+file, data written by the child are lost, also through a connection that the child opened itself.
+So every idle connection is closed before a fork. A connection in a transaction cannot be closed:
+the child must not touch its file. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
 
+import gc
 import os
+import sqlite3
 import stat
-from contextlib import suppress
-from importlib.util import find_spec
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import RLock
 from typing import Final
+from weakref import WeakSet
 
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import Engine
 
 from accounting.ledger.errors import LedgerUnavailable
-from dpcore.errors import InvalidParameter
+from dpcore.forks import HERE, forget_after_fork, forget_inherited
 
 PRIVATE: Final = 0o600
 """The mode of every file of a ledger: only its owner may read and write it."""
@@ -30,51 +40,9 @@ HOMELESS: Final = (
     "without its folder; use it there, or, if nobody still uses it there, run dpcore ledger "
     "adopt --db FILE"
 )
-_KINDS: Final = "must be a path, sqlite:///path or postgresql://user@host/database"
 
 
-def address_of(url: object) -> URL:
-    r"""Parse a path or a URL."""
-    if isinstance(url, os.PathLike):
-        url = os.fspath(url)
-    if not isinstance(url, str):
-        raise InvalidParameter("url", url, _KINDS)
-    scheme, split, rest = url.partition("://")
-    printed = f"{scheme}://..." if rest else url
-    if not url.strip() or not url.isprintable():
-        raise InvalidParameter("url", ascii(printed), _KINDS)
-    try:
-        address = make_url(url) if split else URL.create("sqlite", database=url)
-    except (ArgumentError, ValueError):
-        raise InvalidParameter("url", printed, _KINDS) from None
-    if address.drivername in ("sqlite", "sqlite+pysqlite"):
-        if address.database in (None, "", ":memory:"):
-            raise InvalidParameter("url", printed, "must be a file, not in memory")
-        if address.host or address.username or address.query:
-            # For example, nolock=1 would let two processes charge simultaneously.
-            raise InvalidParameter("url", printed, f"{_KINDS}, without options")
-        return address
-    if address.drivername in ("postgresql", "postgresql+psycopg"):
-        if find_spec("psycopg") is None:
-            raise InvalidParameter(
-                "url", printed, "needs psycopg: pip install 'dpcore[postgresql]'"
-            )
-        return address.set(drivername="postgresql+psycopg")
-    raise InvalidParameter("url", printed, _KINDS)
-
-
-def where_of(address: URL) -> str:
-    r"""The database's name for messages, without secrets."""
-    if is_file(address):
-        return address.database or ""
-    hosts = address.query.get("host", "")
-    host = address.host or (hosts if isinstance(hosts, str) else ",".join(hosts))
-    return f"postgresql://{host}/{address.database or ''}"
-
-
-def is_file(address: URL) -> bool:
-    r"""Whether the address is an SQLite file."""
-    return address.get_backend_name() == "sqlite"
+# -- location ---------------------------------------------------------------------------------
 
 
 def identity(path: Path, where: str) -> tuple[int, int] | None:
@@ -130,12 +98,6 @@ def _read(path: str) -> bytes:
         os.close(handle)
 
 
-def home_path(path: Path) -> Path:
-    r"""The marker file that records which ledger is at this location."""
-    real = path.resolve()
-    return real.with_name(f"{real.name}-home")
-
-
 def home_of(path: Path) -> str:
     r"""The identity of the ledger recorded at this location; "" if there is none.
 
@@ -151,7 +113,7 @@ def home_of(path: Path) -> str:
 
 def settle_in(path: Path, ledger: str) -> None:
     r"""Record durably that the ledger of this identity is at this location."""
-    home = home_path(path)
+    home = Path(f"{path.resolve()}-home")
     partial = home.with_name(f"{home.name}.new")
     partial.unlink(missing_ok=True)
     partial.touch(PRIVATE, exist_ok=False)
@@ -189,3 +151,81 @@ def made_private(path: Path) -> None:
                 path.chmod(PRIVATE)
     except (OSError, ValueError):
         return
+
+
+# -- processes that fork ----------------------------------------------------------------------
+
+_GATE: Final = RLock()
+_ENGINES: Final[WeakSet[Engine]] = WeakSet()
+_OPEN: Final[WeakSet[FileConnection]] = WeakSet()
+_USED: Final[Counter[Path]] = Counter()
+
+
+class _Torn:
+    # The files that a parent was using at a fork: this process must not touch them.
+    def __init__(self) -> None:
+        self.files: set[Path] = set()
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        self.files.update(path for path, times in _USED.items() if times > 0)
+        self.files.update(connection.path for connection in _OPEN if connection.rests_open())
+
+    def __contains__(self, path: Path) -> bool:
+        if not HERE:
+            forget_inherited()
+        return path in self.files
+
+
+_TORN: Final = _Torn()
+
+
+class FileConnection(sqlite3.Connection):
+    r"""A connection that is closed before a fork."""
+
+    def __init__(self, database: str, *given: object, **named: object) -> None:
+        super().__init__(database, *given, **named)  # type: ignore[arg-type]  # passed through
+        self.path = Path(database).resolve()
+        with _GATE:
+            _OPEN.add(self)
+
+    def rests_open(self) -> bool:
+        r"""Whether an idle connection is still open."""
+        try:
+            return self.total_changes >= 0
+        except sqlite3.ProgrammingError:
+            return False
+
+
+def closed_before_forks(engine: Engine) -> Engine:
+    r"""Return ``engine``, whose idle connections will be closed before every fork."""
+    with _GATE:
+        _ENGINES.add(engine)
+    return engine
+
+
+@contextmanager
+def using(path: Path) -> Iterator[None]:
+    r"""A context for a transaction on the file ``path``, including its connection."""
+    with _GATE:
+        if path in _TORN:
+            reason = "was in use when this process was forked: start it by spawn or forkserver"
+            raise LedgerUnavailable(str(path), f"{reason}, or fork while no thread uses the ledger")
+        _USED[path] += 1
+    try:
+        yield
+    finally:
+        with _GATE:
+            _USED[path] -= 1
+
+
+def _before() -> None:
+    _GATE.acquire()
+    for engine in [*_ENGINES]:
+        engine.pool.dispose()
+    if any(connection.rests_open() for connection in _OPEN):
+        gc.collect()  # closes connections of ledgers that were dropped without close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_GATE.release, after_in_child=_GATE.release)

@@ -1,4 +1,4 @@
-"""Tests of the folder of an SQLite ledger: one folder, one log, one owner; moving and copying."""
+"""Tests of the SQLite file: one folder, one log, one owner; moving, copying, and forks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from accounting.ledger import Ledger, LedgerDamaged, LedgerUnavailable, adopt, backup
-from accounting.ledger.database import database_url
 from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import rewired
@@ -36,12 +35,12 @@ TWO_PATHS = """
 import subprocess, sys
 from accounting.guarantees.stated_guarantees import ZCdp
 from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable
-from accounting.ledger.database import database_url
+from accounting.ledger import sqlite_file
 from accounting.ledger.charge_or_refuse import Book
 from tests.support.ledger.budget import per_user
 script, path, *rest = sys.argv[1:]
 if "no mounts told" in rest:
-    database_url._mount_of = lambda path: None
+    sqlite_file._mount_of = lambda path: None
 if "no homes" in rest:
     Book._must_be_home = lambda self, connection: None
 try:
@@ -108,7 +107,7 @@ def renamed(file: Path) -> Path:
 
 
 def without_its_home(file: Path) -> Path:
-    database_url.home_path(file).unlink()
+    file.with_name(f"{file.name}-home").unlink()
     return file
 
 
@@ -192,9 +191,8 @@ def test_every_file_of_a_ledger_is_private_for_any_umask(tmp_path: Path, made_be
         (folder / "ledger.db").touch(0o666)
     with opened(folder / "ledger.db") as ledger:
         ledger.charge(["ada"], PRICE, batch="one")
-        assert modes(folder) == dict.fromkeys(
-            [f"ledger.db{end}" for end in ("", "-wal", "-shm", "-home", "-queue")], 0o600
-        )
+        files = [f"ledger.db{end}" for end in ("", "-wal", "-shm", "-home", "-queue")]
+        assert modes(folder) == dict.fromkeys(files, 0o600)
         backup(str(folder / "ledger.db"), folder / "copy.db")
         assert modes(folder)["copy.db"] == 0o600
 
@@ -283,13 +281,139 @@ def test_the_command_explains_how_to_open_a_copy(
         f"to use it  dpcore ledger adopt --db '{copy}'",
     ]
     again = typed(capsys, "ledger", "backup", file, copy)
-    assert (again.code, again.err) == (
-        2,
-        f"error: DEST = {copy}: already exists: choose a new file name\n",
-    )
+    assert again.code == 2
+    assert again.err == f"error: DEST = {copy}: already exists: choose a new file name\n"
     refused = typed(capsys, "ledger", "show", "--db", copy)
     assert refused.code == 2
     assert "dpcore ledger adopt" in refused.err
     adopted = typed(capsys, "ledger", "adopt", "--db", copy)
     assert adopted.out.splitlines() == ["adopted    1 charge", "history    intact"]
     assert typed(capsys, "ledger", "show", "--db", copy).code == 0
+
+
+# -- forks: no charge that is acknowledged to a child is lost ----------------------------------
+
+OPENED = """
+import ctypes, os, sys, threading
+from accounting.ledger import Ledger, LedgerUnavailable, group_commit
+from accounting.ledger import sqlite_file
+from tests.support.ledger.budget import per_user
+ledger, price = Ledger.open(sys.argv[1]), per_user("1/50")
+"""
+
+# The child charges, the parent closes its ledger, the child charges again.
+CLOSED = (
+    OPENED
+    + """
+ledger.charge(["ada"], price, batch="parent")
+if sys.argv[2] == "kept open":
+    sqlite_file._ENGINES.clear()
+    sqlite_file._OPEN.clear()
+elif sys.argv[2] == "forgotten":
+    forgotten = Ledger.open(sys.argv[1])
+    forgotten.charge(["ada"], price, batch="forgotten")
+    del forgotten
+(here, there), (back, forth) = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    mine = Ledger.open(sys.argv[1]) if sys.argv[2] == "its own" else ledger
+    mine.charge(["ada"], price, batch="child")
+    os.write(there, b"1")
+    os.read(back, 1)
+    print(mine.charge(["ada"], price, batch="child again").batch, flush=True)
+    os._exit(0)
+os.read(here, 1)
+ledger.close()
+os.write(forth, b"1")
+assert os.waitpid(child, 0)[1] == 0
+print(*(charge.batch for charge in ledger.history()), sep=", ")
+assert ledger.check() == ()
+"""
+)
+
+# The fork happens while a thread of the parent is inside a transaction.
+DURING = (
+    OPENED
+    + """
+inside, done = threading.Event(), threading.Event()
+def hold():
+    with ledger._store.writing() as connection:
+        inside.set()
+        done.wait()
+thread = threading.Thread(target=hold)
+thread.start()
+inside.wait()
+child = os.fork()
+if child == 0:
+    for mine in (ledger, None):
+        try:
+            (mine or Ledger.open(sys.argv[1])).charge(["ada"], price, batch="child")
+        except LedgerUnavailable as error:
+            assert "was in use when this process was forked" in str(error)
+        else:
+            os._exit(1)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+done.set()
+thread.join()
+assert ledger.charge(["ada"], price, batch="parent").number == 1
+# Now nobody is inside.
+child = os.fork()
+if child == 0:
+    ledger.charge(["ada"], price, batch="child")
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert ledger.charges() == 2 and ledger.check() == ()
+"""
+)
+
+# Native code forks: no hook closes the idle connection.
+NATIVE = (
+    OPENED
+    + """
+ledger.charge(["ada"], price, batch=f"parent, {sys.argv[2]}")
+if sys.argv[2] == "hooks alone":
+    sqlite_file.HERE = True
+child = ctypes.PyDLL(None).fork()
+if child == 0:
+    try:
+        ledger.charge(["ada"], price, batch=f"child, {sys.argv[2]}")
+    except LedgerUnavailable as error:
+        print(error, flush=True)
+    else:
+        print("charged", flush=True)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    opened(tmp_path / "ledger.db").close()
+    return str(tmp_path / "ledger.db")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("how", ["forgotten", "the same", "its own"])
+def test_charges_acknowledged_to_a_child_survive_its_parent(url: str, how: str) -> None:
+    Ledger.create(url, budget=BUDGET).close()
+    told, kept = script(CLOSED, url, how).splitlines()
+    assert told == "child again"
+    assert kept.endswith("child, child again")
+
+
+@pytest.mark.nightly
+def test_connections_left_open_over_a_fork_would_lose_a_charge(file: str) -> None:
+    assert script(CLOSED, file, "kept open").splitlines() == ["child again", "parent, child"]
+
+
+@pytest.mark.nightly
+def test_a_child_forked_by_native_code_does_not_touch_an_open_file(file: str) -> None:
+    assert "was in use when this process was forked" in script(NATIVE, file, "as it is")
+    assert script(NATIVE, file, "hooks alone") == "charged\n"
+
+
+@pytest.mark.nightly
+def test_a_child_forked_during_a_transaction_does_not_touch_the_file(file: str) -> None:
+    script(DURING, file)
