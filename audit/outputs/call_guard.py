@@ -1,4 +1,4 @@
-r"""Guard a call of audited code: a time limit, and standard output kept clean."""
+r"""Load audited code, and guard a call of it: a time limit, and standard output kept clean."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from types import FrameType
 from typing import Any, Final, Self, TypeVar
 
 from audit.errors import TargetFailed, Unreadable
+from dpcore.cli.packages import clash_of
+from dpcore.cli.user_code import UserCode
 from dpcore.errors import DpcoreError
 
 T = TypeVar("T")
@@ -329,3 +331,17 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def load(spelling: str) -> Any:
+    r"""Import the object given by ``module:name`` or ``file.py:name``."""
+
+    def failed(error: BaseException, folder: Path) -> TargetFailed:
+        reason = f"{failure(spelling, error).reason} while it was imported"
+        if isinstance(error, (ImportError, AttributeError)) and (clash := clash_of(folder)):
+            named = f"{folder / clash} has the name of one of dpcore's packages"
+            reason += f" ({named}, which is used instead)"
+        return TargetFailed(spelling, reason)
+
+    code = UserCode(argument="target", spelling=spelling, prefix="audited", failed=failed)
+    return code.load(spelling)

@@ -22,9 +22,8 @@ from audit.claims.verdicts import (
 )
 from audit.errors import TargetFailed
 from audit.formats.result import Result, computed, fact, format_enclosure
-from audit.statistical_tests.coverage import unresolved
 from audit.statistical_tests.event import Witness
-from audit.statistical_tests.sample_outcome import Outcome
+from audit.statistical_tests.sample_outcome import Outcome, unresolved
 from dpcore import exit_codes
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from audit.report.figure_data import Histogram, TradeoffBand
     from audit.search.search import SearchResult
     from audit.statistical_tests.clopper_pearson_baselines import BaselineFinding
-    from audit.statistical_tests.coverage import Coverage
+    from audit.statistical_tests.sample_outcome import Coverage
     from audit.statistical_tests.trace import Trace
 
 SCHEMA: Final = "dpcore-audit/2"

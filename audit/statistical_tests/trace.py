@@ -14,8 +14,13 @@ from audit.claims.curve_claim import CurveClaim
 from audit.claims.tested_claim import Claim
 from audit.claims.verdicts import LOOKS
 from audit.formats.result import fact
-from audit.statistical_tests.feature_view import View
-from audit.statistical_tests.multiple_testing import gather_views, parts_of, view_seeds, watch_views
+from audit.statistical_tests.multiple_testing import (
+    View,
+    gather_views,
+    parts_of,
+    view_seeds,
+    watch_views,
+)
 from audit.statistical_tests.sample_outcome import capped
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, rational, write_rational

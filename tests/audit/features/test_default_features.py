@@ -1,4 +1,4 @@
-r"""Tests of `audit.features.default_features`: the features fit the outputs; shares sum to 1."""
+r"""Tests of `audit.features.parse_feature`: the features fit the outputs; shares sum to 1."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from audit.features import numbers
-from audit.features.default_features import default_family, default_features
-from audit.features.numbers import step_of
-from audit.features.parse_feature import read_feature
+from audit.features import columns
+from audit.features.columns import step_of
+from audit.features.parse_feature import default_family, default_features, read_feature
 from audit.run_audit import audit
 from dpcore import DiscreteLaplace, SeededRng
 from tests.day_and_nightly import by_day
@@ -336,7 +335,7 @@ def test_steps_shared_by_all_outputs_are_omitted() -> None:
         # A mutant that ignores chance variation on a finer lattice reports false steps.
         careless = rewired(
             step_of,
-            _more_than_chance=mutated(numbers._more_than_chance, "if not part:", "if part >= 0:"),
+            _more_than_chance=mutated(columns._more_than_chance, "if not part:", "if part >= 0:"),
         )
         rng = np.random.default_rng(0)
         assert careless(a + noise(rng)) is not None

@@ -18,10 +18,9 @@ from scipy import stats
 from audit.claims.tested_claim import Claim
 from audit.features import additive_classifier as additive
 from audit.features import learned_score
-from audit.features.additive_classifier import CANDIDATES, learn_parts
+from audit.features.additive_classifier import CANDIDATES, Stretches, learn_linear, learn_parts
 from audit.features.columns import learn_reader
 from audit.features.learned_score import OnlineLearner, learned_scores
-from audit.features.linear import Stretches, learn_linear
 from audit.features.parse_feature import read_feature
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.rows import Schema

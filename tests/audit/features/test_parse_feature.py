@@ -22,7 +22,7 @@ from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
-from audit.features.apply_feature import Map
+from audit.features.feature_maps import Map
 from audit.features.parse_feature import FEATURES, Feature, read_feature, require_fixed
 from audit.outputs.output_parser import Outputs
 from audit.outputs.reading import read

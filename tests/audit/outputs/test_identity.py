@@ -401,7 +401,7 @@ def test_a_mutant_that_compares_outputs_by_python_equality_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("audit.outputs.reading.identity", tuple)
-    monkeypatch.setattr("audit.features.default_features.default_family", lambda _: {})
+    monkeypatch.setattr("audit.features.parse_feature.default_family", lambda _: {})
     assert verdict([1], [1.0]) != "refuted"
     assert verdict([1], [2]) == "refuted"
 

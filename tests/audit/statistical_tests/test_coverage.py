@@ -1,4 +1,4 @@
-"""Tests of `audit.statistical_tests.coverage`: the verdict nothing_measured, and resolution."""
+"""Tests of `audit.statistical_tests.sample_outcome`: coverage, nothing_measured, resolution."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.statistical_tests import sample_outcome
 from audit.statistical_tests.anytime_valid_test import watch
-from audit.statistical_tests.coverage import Coverage, unmeasured_pairs, unseen
 from audit.statistical_tests.event import Tally
-from audit.statistical_tests.feature_view import View
 from audit.statistical_tests.fixed_sample_test import WEIGHTS, gather, resolution
-from audit.statistical_tests.multiple_testing import watch_views, weigh, weigh_views
+from audit.statistical_tests.multiple_testing import View, watch_views, weigh, weigh_views
+from audit.statistical_tests.sample_outcome import Coverage, unmeasured_pairs, unseen
 from audit.targets.target import Catalogued, Target, Vectorised
 from audit.testing.assertions import NothingMeasured, Refuted, assert_private
 from dpcore.errors import InvalidParameter

@@ -22,11 +22,11 @@ from audit.outputs.reading import read
 from audit.statistical_tests import multiple_testing
 from audit.statistical_tests.anytime_valid_test import watch, watch_curve
 from audit.statistical_tests.event import Tally, Witness
-from audit.statistical_tests.feature_view import View
 from audit.statistical_tests.fixed_sample_test import Evidence, gather, resolution
 from audit.statistical_tests.multiple_testing import (
     LEADER,
     FamilyProcess,
+    View,
     by_averages,
     holm,
     view_seeds,
