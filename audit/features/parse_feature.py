@@ -35,7 +35,7 @@ import numpy as np
 
 from audit.claims.verdicts import cause_of
 from audit.errors import TargetFailed
-from audit.features.columns import MOST_WIDE
+from audit.features.columns import MOST_WIDE, step_of
 from audit.features.feature_maps import (
     ARGMAX,
     DISTINCT,
@@ -56,7 +56,6 @@ from audit.features.feature_maps import (
     last_bits,
     modulo,
     rounded,
-    step_of,
 )
 from audit.outputs.call_guard import current, load
 from audit.outputs.copies import captured
@@ -69,6 +68,15 @@ from dpcore.spec_syntax import did_you_mean
 
 _BITS: Final = frozenset({"lowest-bit", "last-bits", "precision", "modulo", "grid"})
 _PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
+
+# The shares of the level of the default features.
+_REPEATED: Final = {"identity": 60, "coordinates": 10, "learned": 30}
+_VECTORS: Final = {"identity": 5, "coordinates": 25, "learned": 70}
+_FLOAT_VECTORS: Final = {"identity": 5, "coordinates": 25, "learned": 50, "grid": 20}
+_STRUCTURE: Final = {"structure": 20}
+_OTHERS: Final = {"coordinates": 8, "learned": 8}
+
+_OFTEN: Final = Fraction(3, 4)  # with a smaller fraction of distinct outputs, they are repeated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,16 +110,16 @@ class Feature:
         return found if self.as_it_is else by_value(found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Builtin:
-    r"""A built-in feature: its description and its map.
+    r"""A built-in feature.
 
     With ``limits`` it takes a number within them, of the same type, written ``name:number``; with
-    ``text`` it takes any text; in both cases ``make`` returns the map for this argument. A
-    ``learned`` feature must be the last of a chain, and learns from the steps before it.
+    ``text`` it takes any text; in both cases ``make`` returns the map for this argument, otherwise
+    ``make`` is the map. A ``learned`` feature must be the last of a chain, and learns from the
+    steps before it.
     """
 
-    says: str
     make: Callable[[Any], Any]
     limits: tuple[int, int] | tuple[float, float] | None = None
     text: bool = False
@@ -124,82 +132,35 @@ def _itself(outputs: Outputs) -> Outputs:
 
 FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
     {
-        "identity": Builtin(says="the output itself", make=_itself),
-        "sign": Builtin(says='the sign: -1, 0 or 1; negative zero is the label "-0"', make=SIGN),
-        "exponent": Builtin(says="the exponent floor(log2 |x|) of a number", make=EXPONENT),
-        "lowest-bit": Builtin(
-            says="the largest e for which a number is a multiple of 2^e: the grid it lies on",
-            make=LOWEST_BIT,
-        ),
-        "precision": Builtin(
-            says="the binary places that a number needs, then its sign and exponent", make=PRECISION
-        ),
-        "modulo": Builtin(
-            says="the remainder modulo K, as a fraction of K, in 64ths",
-            make=modulo,
-            limits=(1e-300, 1e300),
-        ),
-        "last-bits": Builtin(
-            says="the lowest K bits of a float's significand, or of an integer",
-            make=last_bits,
-            limits=(1, 52),
-        ),
-        "round": Builtin(
-            says="the output with numbers rounded to K decimals, also within sequences",
-            make=rounded,
-            limits=(-300, 300),
-        ),
-        "kind": Builtin(says="the type and shape", make=KIND),
-        "length": Builtin(says="the number of items", make=LENGTH),
-        "coordinate": Builtin(
-            says="the item at index K, 0 for the first, -1 for the last",
-            make=coordinate,
-            limits=(-(10**9), 10**9),
-        ),
-        "structure": Builtin(
-            says="types, keys and their order, nesting and lengths", make=STRUCTURE
-        ),
-        "column": Builtin(
-            says="the number or label at path K, such as counts.Rome, rows[3].mean or text[2]",
-            make=column,
-            text=True,
-        ),
-        "argmax": Builtin(says="the index of the largest number", make=ARGMAX),
-        "sum": Builtin(says="the sum of all numbers in a sequence", make=SUM),
-        "sorted": Builtin(says="the items in sorted order", make=SORTED),
-        "distinct": Builtin(says="the number of different items", make=DISTINCT),
-        "time": Builtin(
-            says="the duration of the call in nanoseconds, for targets that are called once per "
-            "run",
-            make=coordinate(1),
-        ),
-        "hash": Builtin(
-            says="a fixed hash of the whole output into K cells", make=hashed, limits=(2, 1 << 20)
-        ),
-        "coordinates": Builtin(
-            says=(
-                "the most informative coordinate, difference, sum or maximum, found during the runs"
-            ),
-            make=_itself,
-            learned=True,
-        ),
-        "learned": Builtin(
-            says="a score of the whole output, learned during the runs",
-            make=_itself,
-            learned=True,
-        ),
-        "grid": Builtin(
-            says="the lowest bits of all floats in an output, with weights learned during the runs",
-            make=_itself,
-            learned=True,
-        ),
+        "identity": Builtin(_itself),
+        "sign": Builtin(SIGN),
+        "exponent": Builtin(EXPONENT),
+        "lowest-bit": Builtin(LOWEST_BIT),
+        "precision": Builtin(PRECISION),
+        "modulo": Builtin(modulo, (1e-300, 1e300)),
+        "last-bits": Builtin(last_bits, (1, 52)),
+        "round": Builtin(rounded, (-300, 300)),
+        "kind": Builtin(KIND),
+        "length": Builtin(LENGTH),
+        "coordinate": Builtin(coordinate, (-(10**9), 10**9)),
+        "structure": Builtin(STRUCTURE),
+        "column": Builtin(column, text=True),
+        "argmax": Builtin(ARGMAX),
+        "sum": Builtin(SUM),
+        "sorted": Builtin(SORTED),
+        "distinct": Builtin(DISTINCT),
+        # The duration of the call in nanoseconds, for targets that are called once per run.
+        "time": Builtin(coordinate(1)),
+        "hash": Builtin(hashed, (2, 1 << 20)),
+        # The most informative coordinate, difference, sum or maximum, found during the runs.
+        "coordinates": Builtin(_itself, learned=True),
+        # A score of the whole output, learned during the runs.
+        "learned": Builtin(_itself, learned=True),
+        # The lowest bits of all floats in an output, with weights learned during the runs.
+        "grid": Builtin(_itself, learned=True),
     }
 )
-r"""The features by name.
-
->>> print(FEATURES["lowest-bit"].says)
-the largest e for which a number is a multiple of 2^e: the grid it lies on
-"""
+r"""The features by name; each map is described in :mod:`audit.features.feature_maps`."""
 
 
 def read_feature(
@@ -332,17 +293,12 @@ def with_time(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
     r"""Adapt features to timed runs: if one reads the duration of a call, each run gives (output,
     nanoseconds), and the other features are changed to read the output.
     """
-    if not any(feature.of_time for feature in features):
-        return features
-    return tuple(feature if feature.of_time else _after_output(feature) for feature in features)
-
-
-def _after_output(feature: Feature) -> Feature:
-    apply = feature.apply
-    steps = apply.steps if isinstance(apply, _Chain) else (apply,)
-    if steps[0] is _OUTPUT:
-        return feature
-    return replace(feature, apply=_Chain(steps=(_OUTPUT, *steps)))
+    found = list(features)
+    for i, feature in enumerate(features if any(f.of_time for f in features) else ()):
+        steps = feature.apply.steps if isinstance(feature.apply, _Chain) else (feature.apply,)
+        if not feature.of_time and steps[0] is not _OUTPUT:
+            found[i] = replace(feature, apply=_Chain(steps=(_OUTPUT, *steps)))
+    return tuple(found)
 
 
 def require_fixed(feature: Feature, outputs: Outputs) -> None:
@@ -361,16 +317,6 @@ def require_fixed(feature: Feature, outputs: Outputs) -> None:
             "deterministic function of one output"
         )
         raise InvalidParameter("feature", feature.name, reason)
-
-
-_OFTEN: Final = Fraction(3, 4)
-
-
-_REPEATED: Final = {"identity": 60, "coordinates": 10, "learned": 30}
-_VECTORS: Final = {"identity": 5, "coordinates": 25, "learned": 70}
-_FLOAT_VECTORS: Final = {"identity": 5, "coordinates": 25, "learned": 50, "grid": 20}
-_STRUCTURE: Final = {"structure": 20}
-_OTHERS: Final = {"coordinates": 8, "learned": 8}
 
 
 def default_family(outputs: Outputs) -> dict[str, int]:
