@@ -217,7 +217,7 @@ def test_the_bound_is_valid_and_a_plug_in_ratio_is_not() -> None:
     def ours(outputs: np.ndarray, worlds: np.ndarray, seed: int) -> float:
         return gather(outputs, worlds, seed=seed).epsilon_lower()
 
-    repeats = effort(40, 300)
+    repeats = effort(30, 300)
     assert stats.binom.sf(over_claims(ours, repeats) - 1, repeats, 0.05) > alpha
     assert stats.binom.sf(over_claims(plug_in, repeats) - 1, repeats, 0.05) < alpha
 
