@@ -394,7 +394,7 @@ _WRITERS[Table] = lambda value, objects: _dict(
 )
 
 
-# What an object of Python's own classes holds that it does not pickle.
+# The state of objects of Python's own classes that their pickled form omits.
 _STATES: Final[dict[type, Callable[[Any], dict[str, Any]]]] = {
     re.Match: lambda value: {
         name: getattr(value, name) for name in ("string", "re", "regs", "pos", "endpos")

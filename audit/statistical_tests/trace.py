@@ -40,7 +40,8 @@ class Trace:
 
     claim: Claim = fact("the point that was tested")
     alpha: RationalLike = fact(
-        "the point, exact, as text", write=lambda alpha: write_rational(rational("alpha", alpha))
+        "the error probability, exact, as text",
+        write=lambda alpha: write_rational(rational("alpha", alpha)),
     )
     holds: Literal["each", "together"] = fact("whether the points hold together or each by itself")
     points: tuple[tuple[int, float], ...] = fact(
@@ -60,7 +61,7 @@ def trace(
     point: Claim | None = None,
 ) -> Trace:
     r"""The bound of one ``test`` (pair, feature) of a family of ``views`` about one ``point`` of a
-    claim, by default the first ones, at about 16 numbers of the first runs of its pair.
+    claim, by default the first test and point, after about 16 numbers of runs of its pair.
 
     With a number of runs fixed beforehand, each point is the bound of an audit of that many runs,
     and holds separately: the largest bound, chosen afterwards, does not have this confidence.
