@@ -15,6 +15,7 @@ of all coordinates, which requires no learning.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -172,33 +173,22 @@ class Parts:
         r"""Combine candidates with the weights ``mixture``, rounded to multiples of ``unit``."""
         weights, slopes = mixture @ self.weights, mixture @ self.slopes
         sides = mixture @ self.sides
-        names = [*self.reader.names]
-        names += [column.name for column in self.reader.columns]
-        moves = np.concatenate(
-            (
-                np.abs(slopes) * np.where(np.isfinite(self.scale), self.scale, 0.0) + np.abs(sides),
-                np.abs(weights) * self.spread,
-            )
-        )
-        by_name: dict[str, float] = {}
-        for name, move in zip(names, moves.tolist(), strict=True):
-            by_name[name] = by_name.get(name, 0.0) + move
+        names = [*self.reader.names, *(column.name for column in self.reader.columns)]
+        scale = np.where(np.isfinite(self.scale), self.scale, 0.0)
+        moves = (np.abs(slopes) * scale + np.abs(sides), np.abs(weights) * self.spread)
+        by_name: dict[str, float] = defaultdict(float)
+        for name, move in zip(names, np.concatenate(moves).tolist(), strict=True):
+            by_name[name] += move
         total = sum(by_name.values()) or 1.0
         ranked = sorted(by_name.items(), key=lambda each: -each[1])
+        columns = [*zip(self.reader.columns, weights.tolist(), self.steps, strict=True)]
+        columns += [
+            (self.reader.number(place), weight, _step(self.middle[place]))
+            for place, weight in enumerate(sides.tolist())
+        ]
         return Score(
             reader=self.reader,
-            columns=tuple(
-                (column, weight, steps)
-                for column, weight, steps in zip(
-                    self.reader.columns, weights.tolist(), self.steps, strict=True
-                )
-                if weight
-            )
-            + tuple(
-                (self.reader.number(place), weight, _step(self.middle[place]))
-                for place, weight in enumerate(sides.tolist())
-                if weight
-            ),
+            columns=tuple(each for each in columns if each[1]),
             center=self.center,
             slope=slopes,
             most=tuple((name, move / total) for name, move in ranked[:_NAMED] if move),

@@ -35,28 +35,9 @@ import numpy as np
 
 from audit.claims.verdicts import cause_of
 from audit.errors import TargetFailed
+from audit.features import feature_maps as maps
 from audit.features.columns import MOST_WIDE, step_of
-from audit.features.feature_maps import (
-    ARGMAX,
-    DISTINCT,
-    EXPONENT,
-    KIND,
-    LENGTH,
-    LOWEST_BIT,
-    PRECISION,
-    SIGN,
-    SORTED,
-    STRUCTURE,
-    SUM,
-    by_value,
-    column,
-    coordinate,
-    each,
-    hashed,
-    last_bits,
-    modulo,
-    rounded,
-)
+from audit.features.feature_maps import by_value, each
 from audit.outputs.call_guard import current, load
 from audit.outputs.copies import captured
 from audit.outputs.identity import identity, number_in
@@ -133,25 +114,25 @@ def _itself(outputs: Outputs) -> Outputs:
 FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
     {
         "identity": Builtin(_itself),
-        "sign": Builtin(SIGN),
-        "exponent": Builtin(EXPONENT),
-        "lowest-bit": Builtin(LOWEST_BIT),
-        "precision": Builtin(PRECISION),
-        "modulo": Builtin(modulo, (1e-300, 1e300)),
-        "last-bits": Builtin(last_bits, (1, 52)),
-        "round": Builtin(rounded, (-300, 300)),
-        "kind": Builtin(KIND),
-        "length": Builtin(LENGTH),
-        "coordinate": Builtin(coordinate, (-(10**9), 10**9)),
-        "structure": Builtin(STRUCTURE),
-        "column": Builtin(column, text=True),
-        "argmax": Builtin(ARGMAX),
-        "sum": Builtin(SUM),
-        "sorted": Builtin(SORTED),
-        "distinct": Builtin(DISTINCT),
+        "sign": Builtin(maps.SIGN),
+        "exponent": Builtin(maps.EXPONENT),
+        "lowest-bit": Builtin(maps.LOWEST_BIT),
+        "precision": Builtin(maps.PRECISION),
+        "modulo": Builtin(maps.modulo, (1e-300, 1e300)),
+        "last-bits": Builtin(maps.last_bits, (1, 52)),
+        "round": Builtin(maps.rounded, (-300, 300)),
+        "kind": Builtin(maps.KIND),
+        "length": Builtin(maps.LENGTH),
+        "coordinate": Builtin(maps.coordinate, (-(10**9), 10**9)),
+        "structure": Builtin(maps.STRUCTURE),
+        "column": Builtin(maps.column, text=True),
+        "argmax": Builtin(maps.ARGMAX),
+        "sum": Builtin(maps.SUM),
+        "sorted": Builtin(maps.SORTED),
+        "distinct": Builtin(maps.DISTINCT),
         # The duration of the call in nanoseconds, for targets that are called once per run.
-        "time": Builtin(coordinate(1)),
-        "hash": Builtin(hashed, (2, 1 << 20)),
+        "time": Builtin(maps.coordinate(1)),
+        "hash": Builtin(maps.hashed, (2, 1 << 20)),
         # The most informative coordinate, difference, sum or maximum, found during the runs.
         "coordinates": Builtin(_itself, learned=True),
         # A score of the whole output, learned during the runs.
@@ -286,7 +267,7 @@ def _copied(output: object) -> object:
         return output
 
 
-_OUTPUT: Final = coordinate(0)
+_OUTPUT: Final = maps.coordinate(0)
 
 
 def with_time(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
