@@ -208,7 +208,8 @@ SHAPES: Final[dict[str, Shape]] = {
 
 
 def runs_of(name: str) -> int:
-    return 300 if name == "many" else 1000 if name.startswith("frame") else 3000
+    runs = {"many": 300, "missing": 3000, "not a number": 3000}
+    return runs.get(name, 400 if name.startswith(("frame", "series")) else 1000)
 
 
 @cache
