@@ -49,21 +49,17 @@ class Column:
     @property
     def name(self) -> str:
         r"""The column's display name."""
-        match self.what:
-            case "column":
-                return display_path(self.path)
-            case "difference":
-                return f"difference of {display_path(self.path)} and the number before it"
-            case "number" | "lowest-bit":
-                return f"{self.what} of {display_path(self.path)}"
-            case "modulo":
-                return f"{display_path(self.path)} modulo {self.value!r}"
-            case "count":
-                return f"count of {self.value:g}"
-            case "zero":
-                return f"sign of the zero {display_path(self.path)}"
-            case _:
-                return self.what
+        path = display_path(self.path)
+        names = {
+            "column": path,
+            "difference": f"difference of {path} and the number before it",
+            "number": f"number of {path}",
+            "lowest-bit": f"lowest-bit of {path}",
+            "modulo": f"{path} modulo {self.value!r}",
+            "count": f"count of {self.value:g}",
+            "zero": f"sign of the zero {path}",
+        }
+        return names.get(self.what, self.what)
 
     def label(self, code: int) -> str:
         r"""The label of a code of :meth:`own`."""

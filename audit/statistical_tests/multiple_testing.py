@@ -352,7 +352,6 @@ def _leader(views: Sequence[Evidence], seed: int) -> Evidence:
         trials=views[0].trials,
         beside=tuple(each.trials for each in views[1:]),
         uniforms=np.tile(1.0 - coins[:, None], len(EXPERTS)),  # in (0, 1], as for a view
-        runs=views[0].runs,
         weights=LEADING,
     )
 

@@ -135,13 +135,12 @@ class Coverage:
 
     @property
     def _missed(self) -> str:
-        parts = []
-        if self.once:
-            parts.append(f"{self.once:,} of {self.runs:,} outputs occurred once and have no order")
-        if self.unread:
-            unread = f"{self.unread:,} of {self.runs:,} outputs could not be read by"
-            parts.append(f"{unread} {self.feature}")
-        return " and ".join(parts)
+        counts = {
+            "occurred once and have no order": self.once,
+            f"could not be read by {self.feature}": self.unread,
+        }
+        of = f"of {self.runs:,} outputs"
+        return " and ".join(f"{many:,} {of} {words}" for words, many in counts.items() if many)
 
 
 def _unread(tally: Tally, feature: str | None) -> int:
@@ -211,13 +210,12 @@ def unseen(coverage: Sequence[Coverage]) -> str:
     missing = len(views) - len(kept)
     once = sum(each.once for each in kept if each.in_part)
     unread = sum(each.unread for each in kept if each.in_part)
-    parts = []
-    if missing:
-        parts.append(f"for {missing:,} of {len(views):,} combinations of pair and feature")
-    if once:
-        parts.append(f"for {once:,} outputs that occurred only once")
-    if unread:
-        parts.append(f"for {unread:,} outputs that a feature could not read")
+    counts = {
+        f"for {missing:,} of {len(views):,} combinations of pair and feature": missing,
+        f"for {once:,} outputs that occurred only once": once,
+        f"for {unread:,} outputs that a feature could not read": unread,
+    }
+    parts = [words for words, count in counts.items() if count]
     return f" (nothing was measured {' and '.join(parts)})" if parts else ""
 
 
