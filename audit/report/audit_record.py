@@ -122,7 +122,7 @@ class AuditRecord(Result):
         "the event that best separates the datasets, or null. Of the sample layer: "
         '{"event", "world", "inside_a", "runs_a", "inside_b", "runs_b": counts, "feature": the '
         'feature of the event, null for the output itself, "score": null unless the feature is '
-        "learned, else its definition (see audit.features.additive_classifier) with "
+        "learned, else its definition (see audit.features.learned_score) with "
         '"learned_from": the number of earlier runs, "threshold", "side", "accuracy": the '
         'fraction of right guesses on later runs, "most": the columns with most influence, '
         '"words": the event in terms of its '

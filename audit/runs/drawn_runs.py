@@ -20,8 +20,7 @@ from audit.statistical_tests.multiple_testing import FamilyProcess, View, watch_
 from audit.targets.target import Target
 
 if TYPE_CHECKING:
-    from audit.features.additive_classifier import Score
-    from audit.features.learned_score import OnlineLearner
+    from audit.features.learned_score import OnlineLearner, Score
 
 _LOOKED_AT: Final = 64
 _PLAIN: Final = OutputParser(lines=False, as_json=False, by_kind=False)

@@ -59,7 +59,7 @@ from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
 if TYPE_CHECKING:
-    from audit.features.additive_classifier import Score
+    from audit.features.learned_score import Score
 
 
 _DIGITS: Final = 3
