@@ -232,6 +232,8 @@ def _fine(some: Table, plain: NDArray[np.bool_], paths: list[str]) -> list[Colum
     return found
 
 
+# -- step functions of a column --------------------------------------------------------------------
+
 Places: TypeAlias = NDArray[np.int16]
 
 _MOST: Final = 64
@@ -353,6 +355,8 @@ def shrunk(
     shrink = np.where(departs, 1.0, 1.0 / np.maximum(spread, _LEAST)[..., None])
     return (counts[..., 1, :] + shrink * rate) / (total + shrink), departs
 
+
+# -- the step between the numbers of a column ------------------------------------------------------
 
 _TRIPLES: Final = 96
 _SURE: Final = 64.0  # the factor by which a remainder must drop to count as 0

@@ -159,6 +159,8 @@ def number_of(output: object) -> int | float:
             raise Misread("no number")
 
 
+# -- numbers ---------------------------------------------------------------------------------------
+
 _FORMATS: Final = {2: ("<e", "<H", 10), 4: ("<f", "<I", 23), 8: ("<d", "<Q", 52)}
 _DIGITS: Final = 53
 _PART: Final = 10_000
@@ -406,6 +408,8 @@ def rounded(digits: int) -> Map:
     """
     return Map.with_number("round", digits, _round_of, _round)
 
+
+# -- sequences, and outputs of any kind ------------------------------------------------------------
 
 _MIX: Final = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _WORD: Final = 1 << 64

@@ -300,6 +300,9 @@ def require_fixed(feature: Feature, outputs: Outputs) -> None:
         raise InvalidParameter("feature", feature.name, reason)
 
 
+# -- the default features --------------------------------------------------------------------------
+
+
 def default_family(outputs: Outputs) -> dict[str, int]:
     r"""Default features with their shares of the level; empty to test only the outputs."""
     values = each(outputs)
