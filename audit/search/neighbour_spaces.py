@@ -251,8 +251,8 @@ class Vectors(_Grid):
         return tuple(move)
 
     def _may(self, move: _Point) -> bool:
-        joined = max if self.norm is Norm.BOX else sum
-        return joined(map(self._cost, move)) <= self.amount
+        costs = list(map(self._cost, move))
+        return (max(costs) if self.norm is Norm.BOX else sum(costs)) <= self.amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -421,19 +421,16 @@ class Streams(Space):
         if not self._is_stream(one) or not self._is_stream(other) or one == other:
             return False
         differ = [(x, y) for x, y in zip(one, other, strict=True) if x != y]
-        if self.unit is Unit.CONTRIBUTION and len(differ) > 1:
+        who = {entry[0] for step in differ for entry in step if entry is not None}
+        single = self.unit is Unit.CONTRIBUTION
+        if len(who) > 1 or (single and len(differ) > 1):
             return False
-        if len({entry[0] for step in differ for entry in step if entry is not None}) > 1:
-            return False
+        replaced = [x is not None and y is not None for x, y in differ]
         if self.relation is Relation.REPLACE:
-            return all(x is not None and y is not None for x, y in differ)
+            return all(replaced)
         without = [one, other][all(y is None for _, y in differ)]
-        if any(x is not None and y is not None for x, y in differ):
-            return False
-        if self.unit is Unit.CONTRIBUTION:
-            return True
-        who = next(entry[0] for step in differ for entry in step if entry is not None)
-        return all(entry is None or entry[0] != who for entry in without)
+        gone = all(entry is None or entry[0] not in who for entry in without)
+        return not any(replaced) and (single or gone)
 
     def _pair(self, one: list[_Entry], places: list[int]) -> DatasetPair:
         # The events at these steps are replaced by the farthest ones, or removed.
