@@ -335,6 +335,7 @@ class Parts:
         columns += [
             (self.reader.number(place), weight, _step(self.middle[place]))
             for place, weight in enumerate(sides.tolist())
+            if weight
         ]
         return Score(
             reader=self.reader,
