@@ -29,6 +29,15 @@ _MOST_FLAGS: Final = 12
 _LOOKED_AT: Final = 4096
 _MOST_LABELS: Final = 1000
 _STEPPED: Final = 48
+_NAMES: Final = {
+    "column": "{path}",
+    "difference": "difference of {path} and the number before it",
+    "number": "number of {path}",
+    "lowest-bit": "lowest-bit of {path}",
+    "modulo": "{path} modulo {value!r}",
+    "count": "count of {value:g}",
+    "zero": "sign of the zero {path}",
+}
 MOST_WIDE: Final = 64
 r"""Outputs with more columns than this are read only by their columns and summaries."""
 
@@ -49,17 +58,8 @@ class Column:
     @property
     def name(self) -> str:
         r"""The column's display name."""
-        path = display_path(self.path)
-        names = {
-            "column": path,
-            "difference": f"difference of {path} and the number before it",
-            "number": f"number of {path}",
-            "lowest-bit": f"lowest-bit of {path}",
-            "modulo": f"{path} modulo {self.value!r}",
-            "count": f"count of {self.value:g}",
-            "zero": f"sign of the zero {path}",
-        }
-        return names.get(self.what, self.what)
+        words = _NAMES.get(self.what, self.what)
+        return words.format(path=display_path(self.path), value=self.value)
 
     def label(self, code: int) -> str:
         r"""The label of a code of :meth:`own`."""
