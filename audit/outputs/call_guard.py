@@ -19,8 +19,6 @@ from types import FrameType
 from typing import Any, Final, Self, TypeVar
 
 from audit.errors import TargetFailed, Unreadable
-from dpcore.cli.packages import clash_of
-from dpcore.cli.user_code import UserCode
 from dpcore.errors import DpcoreError
 
 T = TypeVar("T")
@@ -334,7 +332,13 @@ def signal_name(number: int) -> str:
 
 
 def load(spelling: str) -> Any:
-    r"""Import the object given by ``module:name`` or ``file.py:name``."""
+    r"""Import the object given by ``module:name`` or ``file.py:name``.
+
+    Importing runs the user's code: an exception it raises is a failure of the target.
+    """
+    # Slow imports that a guarded call does not need.
+    from dpcore.cli.packages import clash_of
+    from dpcore.cli.user_code import UserCode
 
     def failed(error: BaseException, folder: Path) -> TargetFailed:
         reason = f"{failure(spelling, error).reason} while it was imported"
