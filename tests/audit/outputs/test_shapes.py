@@ -208,7 +208,8 @@ SHAPES: Final[dict[str, Shape]] = {
 
 
 def runs_of(name: str) -> int:
-    runs = {"many": 300, "missing": 3000, "not a number": 3000}
+    subtle = ("missing", "not a number", "sentence", "structured")
+    runs = {"many": 300, **dict.fromkeys(subtle, 3000)}
     return runs.get(name, 400 if name.startswith(("frame", "series")) else 1000)
 
 
@@ -245,9 +246,9 @@ def test_a_column_has_no_resolution_and_no_warning_about_the_whole_output() -> N
         ("keys", "output has no key 'Rome'|output has key 'Rome'"),
         ("order", "the order of keys in output is 'a', 'b'|.*'b', 'a'"),
         ("veiled class", "output.mean < .*|output.mean >= .*"),
-        ("negative zero", r".*sign of the zero output\[0\].*"),
+        ("negative zero", r".*sign of the zero output\[0\].*|output\[0\] exact is absent"),
         ("data class", "output.mean < .*|output.mean >= .*"),
-        ("sentence", r"output.text\[0\] < .*|output.text\[0\] >= .*"),
+        ("sentence", r"output.text\[0\] < .*|.* <= output.text\[0\]"),
         ("sentences", r"output.text is (average|mean) = #.# kg"),
         ("structured", r"output\[0\].mean < .*|.* <= output\[0\].mean"),
         ("missing", r"output\[0\] is None|.* is absent"),
