@@ -30,10 +30,9 @@ from audit.report.audit_report import AuditReport
 from audit.runs.draw_plan import Drawing, Plan, Planned, Stream, block_of, probe_of, stream
 from audit.runs.drawn_runs import DrawnRuns
 from audit.sandbox.parallel_jobs import Drawer, check_reveals, drawer
-from audit.statistical_tests.coverage import unmeasured
 from audit.statistical_tests.event import Witness
 from audit.statistical_tests.multiple_testing import weigh, weigh_views
-from audit.statistical_tests.sample_outcome import Weighed, versions
+from audit.statistical_tests.sample_outcome import Weighed, unmeasured, versions
 from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational

@@ -38,8 +38,7 @@ from audit.claims.verdicts import level_upper
 from audit.errors import TargetFailed
 from audit.formats.junit_and_sarif import Case, Outcome
 from audit.formats.result import Result, Statement, computed, fact, format_share, members
-from audit.statistical_tests.coverage import unmeasured_pairs
-from audit.statistical_tests.sample_outcome import versions
+from audit.statistical_tests.sample_outcome import unmeasured_pairs, versions
 from audit.targets.target import Catalogued
 from dpcore.cli.terminal import aligned
 from dpcore.cli.workers import in_processes

@@ -1,20 +1,27 @@
-r"""The columns that a learner reads from outputs: values, differences, grids and summaries.
+r"""The columns that a learner reads from outputs, and step functions of them.
 
-Flags are numbers that are frequent in a column of floats (-1000 for "below", -1 for "ended"): sums,
-maxima and differences omit them, and if outputs consist only of flags, their counts are used
-instead. Flags, the repeated labels of each column, and the grid of its numbers are learned from
-earlier runs.
+A column is a value, a difference, a remainder or a summary of each output. Flags are numbers that
+are frequent in a column of floats (-1000 for "below", -1 for "ended"): sums, maxima and differences
+omit them, and if outputs consist only of flags, their counts are used instead. Flags, the repeated
+labels of each column, and the grid of its numbers are learned from earlier runs.
+
+A step function has the learned log-likelihood ratio of the two datasets in each cell of a column.
+Cells of numbers are intervals of equal count, and a separate cell for each frequent number; a cell
+borrows from its neighbours through a binary tree, so that a smooth ratio is learned from few runs
+and jumps are kept. Each code of a non-number has its own cell.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.features.numbers import LOWEST_BIT, parts_of_step, step_of
+from audit.features.feature_maps import LOWEST_BIT, parts_of_step
 from audit.outputs.rows import ABSENT, CODES, OTHER, Codes, Floats, Schema, Table, display_path
 
 _FLAG: Final = 0.01
@@ -22,6 +29,15 @@ _MOST_FLAGS: Final = 12
 _LOOKED_AT: Final = 4096
 _MOST_LABELS: Final = 1000
 _STEPPED: Final = 48
+_NAMES: Final = {
+    "column": "{path}",
+    "difference": "difference of {path} and the number before it",
+    "number": "number of {path}",
+    "lowest-bit": "lowest-bit of {path}",
+    "modulo": "{path} modulo {value!r}",
+    "count": "count of {value:g}",
+    "zero": "sign of the zero {path}",
+}
 MOST_WIDE: Final = 64
 r"""Outputs with more columns than this are read only by their columns and summaries."""
 
@@ -42,21 +58,8 @@ class Column:
     @property
     def name(self) -> str:
         r"""The column's display name."""
-        match self.what:
-            case "column":
-                return display_path(self.path)
-            case "difference":
-                return f"difference of {display_path(self.path)} and the number before it"
-            case "number" | "lowest-bit":
-                return f"{self.what} of {display_path(self.path)}"
-            case "modulo":
-                return f"{display_path(self.path)} modulo {self.value!r}"
-            case "count":
-                return f"count of {self.value:g}"
-            case "zero":
-                return f"sign of the zero {display_path(self.path)}"
-            case _:
-                return self.what
+        words = _NAMES.get(self.what, self.what)
+        return words.format(path=display_path(self.path), value=self.value)
 
     def label(self, code: int) -> str:
         r"""The label of a code of :meth:`own`."""
@@ -227,3 +230,214 @@ def _fine(some: Table, plain: NDArray[np.bool_], paths: list[str]) -> list[Colum
         if step := step_of(numbers[-_STEPPED:]):
             found.append(Column(what="modulo", place=place, path=path, value=step))
     return found
+
+
+# -- step functions of a column --------------------------------------------------------------------
+
+Places: TypeAlias = NDArray[np.int16]
+
+_MOST: Final = 64
+_DEPARTS: Final = 9.0  # three standard deviations, squared
+_LEAST: Final = 1e-9
+_MOST_NATS: Final = 12.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    r"""A step function of a column: ``heights[k]`` if cuts[k-1] <= x < cuts[k], and
+    ``others[code]`` for a non-number.
+    """
+
+    cuts: Floats
+    heights: Floats
+    others: Floats
+
+    def __call__(self, numbers: Floats, codes: Codes) -> Floats:
+        places = cell_places(self.cuts, numbers, codes, len(self.heights))
+        found: Floats = np.concatenate((self.heights, self.others))[places]
+        return found
+
+
+def cuts_of(numbers: Floats) -> Floats:
+    r"""The boundaries of a column's cells, from a sample of its numbers: at most about 64 cells."""
+    values, counts = np.unique(numbers, return_counts=True)
+    if len(values) <= _MOST:
+        return values[1:]
+    total = int(counts.sum())
+    heavy = counts >= max(4, 2 * total // _MOST)
+    # Quantiles, finer in the tails, because a revealing tail may have few runs.
+    ends = 0.5 ** np.arange(6, max(7, int(np.log2(total)) - 2))[: _MOST // 8]
+    shares = np.concatenate((np.arange(1, _MOST // 2) / (_MOST // 2), ends, 1.0 - ends))
+    starts = np.searchsorted(np.cumsum(counts), np.unique(shares) * total)
+    starts = starts[(starts > 0) & (starts < len(values))]
+    cuts = np.concatenate((values[starts], values[heavy], np.nextafter(values[heavy], np.inf)))
+    return np.unique(cuts[cuts > values[0]])
+
+
+def cell_places(cuts: Floats, numbers: Floats, codes: Codes, cells: int) -> Places:
+    r"""The index of each value's cell; the ``cells`` cells of numbers precede those of codes."""
+    place = np.searchsorted(cuts, numbers, side="right")
+    return np.where(codes > 0, cells + codes, place).astype(np.int16)
+
+
+def cell_counts(cells: int, places: Places, groups: NDArray[Any], many: int) -> Floats:
+    r"""The number of runs in each cell, one row per group of runs."""
+    flat = np.bincount(places + cells * groups.astype(np.int64), minlength=many * cells)
+    return flat.reshape(many, cells).astype(np.float64)
+
+
+def heights_of(counts: Floats, codes: int) -> tuple[Floats, Floats]:
+    r"""The log-likelihood ratio of B to A in each cell, and the information of each column in nats
+    per run, from counts of shape (columns, 2, cells and ``codes``).
+    """
+    cells = counts.shape[2] - codes
+    sides = np.maximum(counts[0].sum(axis=1), 1.0)
+    total, base = counts.sum(axis=1), float(sides[1] / sides.sum())
+    inner = _smooth(counts[:, :, :cells], base)
+    outer = (counts[:, 1, cells:] + base) / (total[:, cells:] + 1.0)
+    rate = np.concatenate((inner, outer), axis=1)
+    ratio = np.log(rate / (1.0 - rate)) - np.log(base / (1.0 - base))
+    seen = total > 0
+    heights = np.where(seen, np.clip(ratio, -_MOST_NATS, _MOST_NATS), 0.0)
+    # The gain in mean log-likelihood from the rates, minus the expected gain by chance: 1/2 per
+    # cell.
+    share = counts[:, 1] / np.maximum(total, 1.0)
+    gained = share * np.log(rate / base) + (1.0 - share) * np.log((1.0 - rate) / (1.0 - base))
+    spent = 0.5 * (np.count_nonzero(seen, axis=1) - 1)
+    gains = ((total * gained).sum(axis=1) - spent) / np.maximum(total.sum(axis=1), 1.0)
+    return heights, gains
+
+
+def _smooth(leaves: Floats, base: float) -> Floats:
+    # The rate of dataset B in each cell, shrunk to its parent's according to the siblings' spread.
+    rate = np.full((len(leaves), 1), base)
+    for counts in binary_tree(leaves):
+        rate = np.repeat(rate, counts.shape[2] // rate.shape[1], axis=1)
+        rate, _ = shrunk(counts, rate, part=SIBLINGS)
+    found: Floats = np.clip(rate[:, : leaves.shape[2]], _LEAST, 1.0 - _LEAST)
+    return found
+
+
+def binary_tree(leaves: NDArray[Any]) -> list[NDArray[Any]]:
+    r"""The sums of pairs of adjacent cells (the last axis), of pairs of these, ..., the total
+    first; the leaves are padded with zeros to a power of two.
+    """
+    more = (1 << (leaves.shape[-1] - 1).bit_length()) - leaves.shape[-1]
+    levels = [np.pad(leaves, (*[(0, 0)] * (leaves.ndim - 1), (0, more)))]
+    while levels[0].shape[-1] > 1:
+        levels.insert(0, levels[0].reshape(*leaves.shape[:-1], -1, 2).sum(axis=-1))
+    return levels
+
+
+SIBLINGS: Final = 0.5
+r"""The expected surprise (squared standardised deviation) per cell by chance in a pair of siblings,
+to which the rate of their parent is fitted.
+"""
+
+
+def shrunk(
+    counts: NDArray[Any], rate: Floats, *, part: float, forced: NDArray[Any] | tuple[()] = ()
+) -> tuple[Floats, NDArray[np.bool_]]:
+    r"""The rates of dataset B, shrunk towards ``rate``, and whether each departs from it. The
+    shrinkage decreases with the spread of the rates beyond chance; ``part`` is the expected
+    surprise per cell by chance. A rate departs, and is hardly shrunk, if it is more than three
+    standard deviations away or its index is ``forced``.
+
+    The last two axes of ``counts`` are the datasets and the cells.
+    """
+    total = counts.sum(axis=-2)
+    variance = np.maximum(total * rate * (1.0 - rate), _LEAST)
+    surprise = (counts[..., 1, :] - total * rate) ** 2 / variance
+    noise = np.count_nonzero(total, axis=-1) * part
+    spread = (surprise.sum(axis=-1) - noise) / np.maximum(total.sum(axis=-1) * part, 1.0)
+    departs = surprise > _DEPARTS
+    departs[..., np.asarray(forced, dtype=np.int64)] = True
+    shrink = np.where(departs, 1.0, 1.0 / np.maximum(spread, _LEAST)[..., None])
+    return (counts[..., 1, :] + shrink * rate) / (total + shrink), departs
+
+
+# -- the step between the numbers of a column ------------------------------------------------------
+
+_TRIPLES: Final = 96
+_SURE: Final = 64.0  # the factor by which a remainder must drop to count as 0
+_SLACK: Final = 4.0  # in units of rounding errors
+_APART: Final = 2.0**-7  # in steps: the largest deviation of a distance that counts as whole steps
+_NATS: Final = 7.0
+
+
+def step_of(numbers: Sequence[float] | NDArray[np.floating[Any]]) -> float | None:
+    r"""The coarsest step such that a third of the numbers differ by multiples of it; None if there
+    is no such step, or if all numbers look random on a finer lattice.
+    """
+    x = np.asarray(numbers, dtype=np.float64)
+    if len(x) < 3 or not bool(np.isfinite(x).all()):
+        return None
+    on = {step: _two_largest(x, step) for step in _steps(x)}
+    finest = max((step for step, (first, _) in on.items() if first == len(x)), default=0.0)
+    found = [
+        step
+        for step, (first, second) in on.items()
+        if 3 * first >= len(x) and _more_than_chance(first + second, len(x), finest / step)
+    ]
+    return max(found, default=None)
+
+
+def _steps(x: NDArray[np.float64]) -> set[float]:
+    rng, unit = np.random.default_rng(len(x)), float(np.spacing(np.abs(x).max()))
+    found = set()
+    for _ in range(_TRIPLES):
+        a, b, c = x[rng.permutation(len(x))[:3]].tolist()
+        if step := _common(abs(a - b), abs(a - c), unit):
+            found.add(_refined(x - a, step))
+    return found
+
+
+def _common(one: float, other: float, unit: float) -> float:
+    # The common divisor of two numbers known up to a few ``unit``; 0 if it cannot be determined.
+    whole, high, low = max(one, other), max(one, other), min(one, other)
+    while low > _SLACK * unit * whole / max(high, unit):
+        high, low = low, abs(high - round(high / low) * low)
+    return high if high * high > _SURE * _SLACK * unit * whole else 0.0
+
+
+def _refined(moved: NDArray[np.float64], step: float) -> float:
+    # Refit the step by least squares over the numbers that are whole steps away, and round it to
+    # the fewest digits that change no multiple noticeably.
+    times = np.rint(moved / step)
+    near = np.abs(moved / step - times) < _APART
+    if bool(times[near].any()):
+        step = float(times[near] @ moved[near] / (times[near] @ times[near]))
+    if step > 0.5 and not bool((moved != np.rint(moved)).any()):
+        return float(np.rint(step))
+    for digits in range(1, 17):
+        short = float(f"{step:.{digits}g}")
+        if abs(short - step) * float(np.ptp(moved)) < _APART * step * step / 16.0:
+            return short
+    return step
+
+
+def _two_largest(x: NDArray[np.float64], step: float) -> tuple[int, int]:
+    # The sizes of the two largest classes of numbers that are whole steps apart.
+    counts = [0, 0]
+    rest = (x - x[0]) / step % 1.0
+    apart = _APART if bool((x != np.rint(x)).any()) else min(_APART, 0.5 / step)
+    for place in (0, 1):
+        if len(rest):
+            near = np.abs((rest[:, None] - rest + 0.5) % 1.0 - 0.5) < apart
+            best = int(near.sum(axis=1).argmax())
+            counts[place] = int(near[best].sum())
+            rest = rest[~near[best]]
+    return counts[0], counts[1]
+
+
+def _more_than_chance(many: int, of: int, part: float) -> bool:
+    # On a finer lattice, two classes contain a fraction ``2 part`` by chance (Chernoff's bound and
+    # a union bound over all pairs of classes).
+    if not part:
+        return True
+    share, by_chance = many / of, 2.0 * part
+    if share <= by_chance:
+        return False
+    left = (1.0 - share) * math.log((1.0 - share) / (1.0 - by_chance)) if share < 1.0 else 0.0
+    information = share * math.log(share / by_chance) + left
+    return of * information > _NATS + 2.0 * math.log(1.0 / part)

@@ -1,4 +1,4 @@
-r"""Parse features: maps of an output, for outputs that are too complex to be tested directly.
+r"""Features: maps of an output, for outputs that are too complex to be tested directly.
 
 Post-processing: if M is (epsilon, delta)-DP, so is f(M) for every map f that is fixed before the
 runs and reads one output at a time, because {f(X) in S} = {X in f^-1(S)} is one of the events of
@@ -8,51 +8,56 @@ converse is false: a feature may hide all information in M.
 A feature is written as its name, with a number if it takes one; ``a+b`` applies a, then b. A user's
 function is written ``module:callable`` or ``file.py:callable`` and called with one output. An
 output to which a feature does not apply becomes a label ("no sign: str"), never an error.
+
+The default features fit the outputs of a training block, which is not tested. Repeated numbers, and
+labels, are tested directly. Numbers that are rarely repeated are also tested modulo a grid, if they
+lie on one, and floats by their precision, which reveals noise added in floating point. Any other
+output is a row of a table (``audit.outputs.rows``), tested by its structure if that varies, and by
+its columns. A single column of numbers is tested by thresholds, and the best column and a learned
+score also read the other columns, which may vary later; several columns are tested by these two
+and, up to 64 of them, by their grids. The outputs themselves keep a share of the level, a large one
+if they are repeated.
 """
 
 from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
+from urllib.parse import quote
 
+import numpy as np
+
+from audit.claims.verdicts import cause_of
 from audit.errors import TargetFailed
-from audit.features.apply_feature import by_value, each
-from audit.features.numbers import (
-    EXPONENT,
-    LOWEST_BIT,
-    PRECISION,
-    SIGN,
-    last_bits,
-    modulo,
-    rounded,
-)
-from audit.features.shapes import (
-    ARGMAX,
-    DISTINCT,
-    KIND,
-    LENGTH,
-    SORTED,
-    STRUCTURE,
-    SUM,
-    column,
-    coordinate,
-    hashed,
-)
-from audit.outputs.call_guard import current
+from audit.features import feature_maps as maps
+from audit.features.columns import MOST_WIDE, step_of
+from audit.features.feature_maps import by_value, each
+from audit.outputs.call_guard import current, load
 from audit.outputs.copies import captured
-from audit.outputs.loading import load
+from audit.outputs.identity import identity, number_in
 from audit.outputs.output_parser import Outputs, require_readable, same
+from audit.outputs.reading import as_float
+from audit.outputs.rows import Floats, Schema, Table
 from dpcore.errors import InvalidParameter
 from dpcore.spec_syntax import did_you_mean
 
 _BITS: Final = frozenset({"lowest-bit", "last-bits", "precision", "modulo", "grid"})
 _PLAIN: Final = frozenset({int, float, bool, str, bytes, type(None)})
+
+# The shares of the level of the default features.
+_REPEATED: Final = {"identity": 60, "coordinates": 10, "learned": 30}
+_VECTORS: Final = {"identity": 5, "coordinates": 25, "learned": 70}
+_FLOAT_VECTORS: Final = {"identity": 5, "coordinates": 25, "learned": 50, "grid": 20}
+_STRUCTURE: Final = {"structure": 20}
+_OTHERS: Final = {"coordinates": 8, "learned": 8}
+
+_OFTEN: Final = Fraction(3, 4)  # with a smaller fraction of distinct outputs, they are repeated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,16 +91,16 @@ class Feature:
         return found if self.as_it_is else by_value(found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Builtin:
-    r"""A built-in feature: its description and its map.
+    r"""A built-in feature.
 
     With ``limits`` it takes a number within them, of the same type, written ``name:number``; with
-    ``text`` it takes any text; in both cases ``make`` returns the map for this argument. A
-    ``learned`` feature must be the last of a chain, and learns from the steps before it.
+    ``text`` it takes any text; in both cases ``make`` returns the map for this argument, otherwise
+    ``make`` is the map. A ``learned`` feature must be the last of a chain, and learns from the
+    steps before it.
     """
 
-    says: str
     make: Callable[[Any], Any]
     limits: tuple[int, int] | tuple[float, float] | None = None
     text: bool = False
@@ -108,82 +113,35 @@ def _itself(outputs: Outputs) -> Outputs:
 
 FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
     {
-        "identity": Builtin(says="the output itself", make=_itself),
-        "sign": Builtin(says='the sign: -1, 0 or 1; negative zero is the label "-0"', make=SIGN),
-        "exponent": Builtin(says="the exponent floor(log2 |x|) of a number", make=EXPONENT),
-        "lowest-bit": Builtin(
-            says="the largest e for which a number is a multiple of 2^e: the grid it lies on",
-            make=LOWEST_BIT,
-        ),
-        "precision": Builtin(
-            says="the binary places that a number needs, then its sign and exponent", make=PRECISION
-        ),
-        "modulo": Builtin(
-            says="the remainder modulo K, as a fraction of K, in 64ths",
-            make=modulo,
-            limits=(1e-300, 1e300),
-        ),
-        "last-bits": Builtin(
-            says="the lowest K bits of a float's significand, or of an integer",
-            make=last_bits,
-            limits=(1, 52),
-        ),
-        "round": Builtin(
-            says="the output with numbers rounded to K decimals, also within sequences",
-            make=rounded,
-            limits=(-300, 300),
-        ),
-        "kind": Builtin(says="the type and shape", make=KIND),
-        "length": Builtin(says="the number of items", make=LENGTH),
-        "coordinate": Builtin(
-            says="the item at index K, 0 for the first, -1 for the last",
-            make=coordinate,
-            limits=(-(10**9), 10**9),
-        ),
-        "structure": Builtin(
-            says="types, keys and their order, nesting and lengths", make=STRUCTURE
-        ),
-        "column": Builtin(
-            says="the number or label at path K, such as counts.Rome, rows[3].mean or text[2]",
-            make=column,
-            text=True,
-        ),
-        "argmax": Builtin(says="the index of the largest number", make=ARGMAX),
-        "sum": Builtin(says="the sum of all numbers in a sequence", make=SUM),
-        "sorted": Builtin(says="the items in sorted order", make=SORTED),
-        "distinct": Builtin(says="the number of different items", make=DISTINCT),
-        "time": Builtin(
-            says="the duration of the call in nanoseconds, for targets that are called once per "
-            "run",
-            make=coordinate(1),
-        ),
-        "hash": Builtin(
-            says="a fixed hash of the whole output into K cells", make=hashed, limits=(2, 1 << 20)
-        ),
-        "coordinates": Builtin(
-            says=(
-                "the most informative coordinate, difference, sum or maximum, found during the runs"
-            ),
-            make=_itself,
-            learned=True,
-        ),
-        "learned": Builtin(
-            says="a score of the whole output, learned during the runs",
-            make=_itself,
-            learned=True,
-        ),
-        "grid": Builtin(
-            says="the lowest bits of all floats in an output, with weights learned during the runs",
-            make=_itself,
-            learned=True,
-        ),
+        "identity": Builtin(_itself),
+        "sign": Builtin(maps.SIGN),
+        "exponent": Builtin(maps.EXPONENT),
+        "lowest-bit": Builtin(maps.LOWEST_BIT),
+        "precision": Builtin(maps.PRECISION),
+        "modulo": Builtin(maps.modulo, (1e-300, 1e300)),
+        "last-bits": Builtin(maps.last_bits, (1, 52)),
+        "round": Builtin(maps.rounded, (-300, 300)),
+        "kind": Builtin(maps.KIND),
+        "length": Builtin(maps.LENGTH),
+        "coordinate": Builtin(maps.coordinate, (-(10**9), 10**9)),
+        "structure": Builtin(maps.STRUCTURE),
+        "column": Builtin(maps.column, text=True),
+        "argmax": Builtin(maps.ARGMAX),
+        "sum": Builtin(maps.SUM),
+        "sorted": Builtin(maps.SORTED),
+        "distinct": Builtin(maps.DISTINCT),
+        # The duration of the call in nanoseconds, for targets that are called once per run.
+        "time": Builtin(maps.coordinate(1)),
+        "hash": Builtin(maps.hashed, (2, 1 << 20)),
+        # The most informative coordinate, difference, sum or maximum, found during the runs.
+        "coordinates": Builtin(_itself, learned=True),
+        # A score of the whole output, learned during the runs.
+        "learned": Builtin(_itself, learned=True),
+        # The lowest bits of all floats in an output, with weights learned during the runs.
+        "grid": Builtin(_itself, learned=True),
     }
 )
-r"""The features by name.
-
->>> print(FEATURES["lowest-bit"].says)
-the largest e for which a number is a multiple of 2^e: the grid it lies on
-"""
+r"""The features by name; each map is described in :mod:`audit.features.feature_maps`."""
 
 
 def read_feature(
@@ -309,24 +267,19 @@ def _copied(output: object) -> object:
         return output
 
 
-_OUTPUT: Final = coordinate(0)
+_OUTPUT: Final = maps.coordinate(0)
 
 
 def with_time(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
     r"""Adapt features to timed runs: if one reads the duration of a call, each run gives (output,
     nanoseconds), and the other features are changed to read the output.
     """
-    if not any(feature.of_time for feature in features):
-        return features
-    return tuple(feature if feature.of_time else _after_output(feature) for feature in features)
-
-
-def _after_output(feature: Feature) -> Feature:
-    apply = feature.apply
-    steps = apply.steps if isinstance(apply, _Chain) else (apply,)
-    if steps[0] is _OUTPUT:
-        return feature
-    return replace(feature, apply=_Chain(steps=(_OUTPUT, *steps)))
+    found = list(features)
+    for i, feature in enumerate(features if any(f.of_time for f in features) else ()):
+        steps = feature.apply.steps if isinstance(feature.apply, _Chain) else (feature.apply,)
+        if not feature.of_time and steps[0] is not _OUTPUT:
+            found[i] = replace(feature, apply=_Chain(steps=(_OUTPUT, *steps)))
+    return tuple(found)
 
 
 def require_fixed(feature: Feature, outputs: Outputs) -> None:
@@ -345,3 +298,76 @@ def require_fixed(feature: Feature, outputs: Outputs) -> None:
             "deterministic function of one output"
         )
         raise InvalidParameter("feature", feature.name, reason)
+
+
+# -- the default features --------------------------------------------------------------------------
+
+
+def default_family(outputs: Outputs) -> dict[str, int]:
+    r"""Default features with their shares of the level; empty to test only the outputs."""
+    values = each(outputs)
+    came = len(set(map(identity, values)))
+    if came < 2 or all(isinstance(value, bool | np.bool_) for value in values):
+        return {}  # a threshold adds nothing for two values
+    again = came < _OFTEN * len(values)
+    numbers = [number for value in values if (number := number_in(value)) is not None]
+    if 2 * len(numbers) > len(values):
+        # A clamped number may be an int among floats.
+        for kind in (float, int):
+            mine = [number.value for number in numbers if isinstance(number.value, kind)]
+            if not again and 2 * len(mine) > len(values):
+                parts = _number_family(np.array([as_float(value) for value in mine]))
+                return parts if len(parts) > 1 else {}
+        return {}
+    schema = Schema()
+    table = schema.read(outputs)
+    return _table_family(table, schema.paths, again=again)
+
+
+def default_features(outputs: Outputs, *, floats: bool) -> tuple[Feature, ...]:
+    r"""The default features with their shares; without ``floats``, those of the floating-point
+    representation are omitted.
+    """
+    parts = default_family(outputs)
+    return tuple(
+        replace(read_feature(name), share=Fraction(part, sum(parts.values())))
+        for name, part in parts.items()
+        if floats or cause_of(name) != "floating-point"
+    )
+
+
+def _number_family(numbers: Floats, path: str | None = None) -> dict[str, int]:
+    # The features of a number that is hardly ever repeated; ``path`` is its path in the output.
+    name, chain = ("identity", "") if path is None else (f"column:{path}", f"column:{path}+")
+    rest = ["precision"] if 2 * np.count_nonzero(numbers != np.rint(numbers)) > len(numbers) else []
+    if step := step_of(numbers):
+        rest.append(f"modulo:{step!r}")
+    return {name: 80} | {chain + each: 20 // len(rest) for each in rest}
+
+
+def _table_family(table: Table, paths: Sequence[str], *, again: bool) -> dict[str, int]:
+    known = table.known()
+    columns = [table.column(place) for place in range(table.width)]
+    varying = [
+        place
+        for place, (numbers, codes) in enumerate(columns)
+        if len(np.unique(codes)) > 1 or len(np.unique(numbers[codes == 0])) > 1
+    ]
+    structures = len(np.unique(table.structures))
+    several = 1 < structures < _OFTEN * len(table)
+    if not several and not known[:, varying].any() and len(varying) < 2:
+        return {}  # a single label is tested directly
+    repeated = (len(np.unique(columns[i][1])) < _OFTEN * len(table) for i in varying)
+    if not several and not known[:, varying].any() and not any(repeated):
+        return {}  # unrepeated labels are useless
+    structure = _STRUCTURE if several else {}
+    if len(varying) == 1 and known[:, (place := varying[0])].all():
+        path = quote(paths[place].removeprefix("."), safe="[]{}'(), ./:;=\"")
+        parts = {"identity": 40 if again else 5} | _number_family(table.numbers[:, place], path)
+        return parts | _OTHERS | structure
+    if again:
+        return _REPEATED | structure
+    numbers = table.numbers[known]
+    fine = numbers[numbers != np.rint(numbers)]  # few if most numbers are flags
+    gridded = len(varying) <= MOST_WIDE and 4 * len(fine) > len(table)
+    return (_FLOAT_VECTORS if gridded else _VECTORS) | structure

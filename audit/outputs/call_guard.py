@@ -1,4 +1,4 @@
-r"""Guard a call of audited code: a time limit, and standard output kept clean."""
+r"""Load audited code, and guard a call of it: a time limit, and standard output kept clean."""
 
 from __future__ import annotations
 
@@ -329,3 +329,23 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def load(spelling: str) -> Any:
+    r"""Import the object given by ``module:name`` or ``file.py:name``.
+
+    Importing runs the user's code: an exception it raises is a failure of the target.
+    """
+    # Slow imports that a guarded call does not need.
+    from dpcore.cli.packages import clash_of
+    from dpcore.cli.user_code import UserCode
+
+    def failed(error: BaseException, folder: Path) -> TargetFailed:
+        reason = f"{failure(spelling, error).reason} while it was imported"
+        if isinstance(error, (ImportError, AttributeError)) and (clash := clash_of(folder)):
+            named = f"{folder / clash} has the name of one of dpcore's packages"
+            reason += f" ({named}, which is used instead)"
+        return TargetFailed(spelling, reason)
+
+    code = UserCode(argument="target", spelling=spelling, prefix="audited", failed=failed)
+    return code.load(spelling)

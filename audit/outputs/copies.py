@@ -9,30 +9,24 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import datetime as dt
 import gc
 import pickle
 import random
 import types
 from collections.abc import Callable
 from contextlib import suppress
-from decimal import Decimal
 from enum import Enum
-from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
 
 from audit.errors import Unreadable
-from audit.outputs.identity import identity
+from audit.outputs.identity import BY_REPR, identity
 from audit.outputs.tables import LIBRARIES, columns_of, is_arrow, is_table
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng
 
-_FIXED: Final[frozenset[type]] = frozenset(
-    {type(None), bool, int, float, complex, str, bytes, range, type(...), Decimal, Fraction}
-    | {dt.date, dt.datetime, dt.time, dt.timedelta, dt.timezone}
-)
+_FIXED: Final[frozenset[type]] = BY_REPR - {bytearray}
 # Objects that every copy shares, because they are not part of a dataset's state.
 _SHARED: Final = (
     type,

@@ -39,18 +39,13 @@ TEXTS: Final = {"U": "str", "S": "bytes"}
 r"""Type names of text without the width, which depends on the other texts of a batch."""
 
 _PLAIN: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
-_BY_REPR: Final = _PLAIN | {
-    bytearray,
-    range,
-    type(...),
-    Decimal,
-    Fraction,
-    dt.date,
-    dt.datetime,
-    dt.time,
-    dt.timedelta,
-    dt.timezone,
-}
+BY_REPR: Final = (
+    _PLAIN
+    | {bytearray, range, type(...), Decimal, Fraction}
+    | {dt.date, dt.datetime, dt.time, dt.timedelta, dt.timezone}
+)
+r"""The types whose repr is the value; all except bytearray are immutable."""
+
 _BARE: Final = frozenset({"int64", "float64", "bool"})
 _JSON_NUMBER: Final = re.compile(r"\s*-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*")
 _WRAPPED: Final = re.compile(r"np\.(?:int64|float64|bool|str|bytes)\((.*)\)", re.DOTALL)
@@ -252,7 +247,7 @@ def written(line: str) -> object:
 
 def _text(value: Any, objects: list[Hashable]) -> str:
     kind = type(value)
-    if kind in _BY_REPR:
+    if kind in BY_REPR:
         return repr(value)
     writer = _WRITERS.get(kind)
     if writer is not None:
@@ -399,7 +394,7 @@ _WRITERS[Table] = lambda value, objects: _dict(
 )
 
 
-# What an object of Python's own classes holds that it does not pickle.
+# The state of objects of Python's own classes that their pickled form omits.
 _STATES: Final[dict[type, Callable[[Any], dict[str, Any]]]] = {
     re.Match: lambda value: {
         name: getattr(value, name) for name in ("string", "re", "regs", "pos", "endpos")
@@ -523,7 +518,7 @@ def _own_attributes(value: Any) -> dict[str, Any]:
     # it.
     if error or str(kind.__module__).partition(".")[0] not in _PICKLED:
         found |= _joined(object.__getstate__(value))
-    if not found and kind not in _BY_REPR and not isinstance(value, _WITH_VALUE):
+    if not found and kind not in BY_REPR and not isinstance(value, _WITH_VALUE):
         found = _of_state(value)
     return _of_local_classes(kind) | found
 
@@ -643,7 +638,7 @@ def _is_data(value: Any, depth: int) -> bool:
     if isinstance(value, np.ndarray | np.generic):
         return not value.dtype.hasobject
     if kind not in _CONTAINERS or not depth:
-        return kind in _BY_REPR
+        return kind in BY_REPR
     items = chain(value.keys(), value.values()) if kind is dict else value
     return all(_is_data(item, depth - 1) for item in items)
 

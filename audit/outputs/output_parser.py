@@ -109,7 +109,7 @@ def _require_code(item: object) -> None:
     try:
         if _has_hash(item):
             tried = "=="
-            bool(item == item)  # noqa: PLR0124  # whether it can be asked at all
+            bool(item == item)  # noqa: PLR0124  # whether == works at all
         tried = "repr"
         repr(item)
     except Exception as error:

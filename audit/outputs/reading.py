@@ -75,8 +75,9 @@ class NumberLine:
     floats: bool = False
 
     @classmethod
-    def empty(cls) -> NumberLine:
-        return cls(places=np.zeros(0, dtype=np.int64), form="")
+    def empty(cls, runs: int = 0) -> NumberLine:
+        r"""Zeros without a form, for runs without a number."""
+        return cls(places=np.zeros(runs, dtype=np.int64), form="")
 
     @classmethod
     def of_floats(cls, numbers: NDArray[np.floating[Any]], form: str) -> NumberLine:
@@ -256,7 +257,7 @@ def read(outputs: object) -> Reading:
     if len(types) == 1:
         (kind,) = types
         if kind is int:
-            return _plain(NumberLine.of_int(outputs), len(outputs))
+            return _plain(NumberLine.of_int(outputs))
         if kind is float:
             return _read_floats(np.array(outputs, dtype=np.float64), "float")
         if issubclass(kind, np.number) and kind.__module__ == "numpy" and kind not in _LARGE:
@@ -273,25 +274,24 @@ def _read_array(array: NDArray[Any]) -> Reading:
     if rest == (1,) * len(rest):
         flat = array.reshape(len(array))
         if dtype.kind in "iu":
-            return _plain(NumberLine.of_int(flat, form), len(flat))
+            return _plain(NumberLine.of_int(flat, form))
         if dtype.kind == "f" and dtype.itemsize <= 8:
             return _read_floats(flat, form, rest)
     if array.ndim == 1 and dtype.kind == "b":
         names = (identity(np.False_), identity(np.True_))
-        return Reading(numbers=_fill(len(array)), codes=array.astype(np.int64), names=names)
+        return _labelled(array.astype(np.int64), names)
     plain = dtype.kind in "biuf" and dtype.itemsize <= 8
     if plain and len(array) and math.prod(rest) > 1:
-        codes, apart = distinct_rows(array)
-        return Reading(numbers=_fill(len(array)), codes=codes, names=apart)
+        return _labelled(*distinct_rows(array))
     return _read_objects(list(array))
 
 
-def _plain(numbers: NumberLine, runs: int) -> Reading:
-    return Reading(numbers=numbers, codes=np.full(runs, -1, dtype=np.int64), names=())
+def _labelled(codes: Integers, names: Sequence[str | Name]) -> Reading:
+    return Reading(numbers=NumberLine.empty(len(codes)), codes=codes, names=names)
 
 
-def _fill(runs: int) -> NumberLine:
-    return NumberLine(places=np.zeros(runs, dtype=np.int64), form="")
+def _plain(numbers: NumberLine) -> Reading:
+    return Reading(numbers=numbers, codes=np.full(len(numbers), -1, dtype=np.int64), names=())
 
 
 def _read_floats(numbers: NDArray[Any], form: str, shape: tuple[int, ...] = ()) -> Reading:
@@ -318,7 +318,7 @@ def _read_objects(outputs: Sequence[object]) -> Reading:
         else:
             numbers[i] = number
     if known and bool((codes >= 0).all()):
-        return Reading(numbers=_fill(len(codes)), codes=codes, names=tuple(known))
+        return _labelled(codes, tuple(known))
     return Reading(numbers=NumberLine.of_numbers(numbers), codes=codes, names=tuple(known))
 
 

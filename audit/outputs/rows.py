@@ -62,8 +62,8 @@ MOST: Final = 2048
 r"""The number of separate columns; further columns are summed by the hash of their path."""
 
 EXACT: Final = " exact"
-r"""The end of the path of a label with what the number at that path does not represent: the rest of
-a number of more than 53 bits, the sign of a zero, or a written form.
+r"""The end of the path of a label that states what a float cannot represent: the rest of a number
+of more than 53 bits, the sign of a zero, or a written form.
 """
 
 _FIRST: Final = 8
@@ -154,7 +154,7 @@ def _number(value: float, path: str, cells: Cells) -> None:
 
 
 def _exact(text: str, path: str, cells: Cells) -> None:
-    # A label of what the number at a path does not represent, if there is anything.
+    # Add a label for the part of an item that the number at its path does not represent.
     if text:
         cells.append((path + EXACT, text))
 
@@ -425,7 +425,7 @@ def path_of(text: str) -> str:
 
 
 def table_parts(text: str) -> dict[str, str]:
-    r"""The parts of a table except its values, in its identity or structure; empty if it is none.
+    r"""The parts of a table except its values, from its identity or structure; empty for others.
 
     >>> import pandas as pd
     >>> table_parts(identity(pd.DataFrame({"n": [1]})))["the type of column n"]

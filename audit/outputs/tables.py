@@ -34,8 +34,8 @@ class Table:
 
     ``fixed`` has the other parts of the structure by their descriptions: names, types, the labels
     of rows, the class, type, names, frequency and range of each index of pandas, and the lengths of
-    the chunks of Arrow. ``more`` has what the values need not contain: categories, levels, flags
-    and attributes.
+    the chunks of Arrow. ``more`` has properties that the values do not determine: categories,
+    levels, flags and attributes.
     """
 
     columns: tuple[Hashable, ...]
@@ -71,7 +71,7 @@ def _of_libraries(kind: type) -> bool:
 
 
 def read_table(output: Any) -> Table:
-    r"""Read all that a recipient of a table, a Series, an index or an array sees."""
+    r"""Read every part of a table, a Series, an index or an array that its recipient sees."""
     if is_arrow(type(output)):
         return _read_arrow(output)
     if _has(output, "_from_sequence"):

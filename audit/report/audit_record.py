@@ -22,7 +22,6 @@ from audit.claims.verdicts import (
 )
 from audit.errors import TargetFailed
 from audit.formats.result import Result, computed, fact, format_enclosure
-from audit.statistical_tests.coverage import unresolved
 from audit.statistical_tests.event import Witness
 from audit.statistical_tests.sample_outcome import Outcome
 from dpcore.errors import INTERRUPTED, NEGATIVE_ANSWER
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from audit.report.figure_data import Histogram, TradeoffBand
     from audit.search.search import SearchResult
     from audit.statistical_tests.clopper_pearson_baselines import BaselineFinding
-    from audit.statistical_tests.coverage import Coverage
+    from audit.statistical_tests.sample_outcome import Coverage
     from audit.statistical_tests.trace import Trace
 
 SCHEMA: Final = "dpcore-audit/2"
@@ -123,7 +122,7 @@ class AuditRecord(Result):
         "the event that best separates the datasets, or null. Of the sample layer: "
         '{"event", "world", "inside_a", "runs_a", "inside_b", "runs_b": counts, "feature": the '
         'feature of the event, null for the output itself, "score": null unless the feature is '
-        "learned, else its definition (see audit.features.additive_classifier) with "
+        "learned, else its definition (see audit.features.learned_score) with "
         '"learned_from": the number of earlier runs, "threshold", "side", "accuracy": the '
         'fraction of right guesses on later runs, "most": the columns with most influence, '
         '"words": the event in terms of its '

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from audit.claims.tested_claim import format_rational
 from audit.claims.verdicts import VerdictWord, cause_of, format_p_value
 from audit.formats.result import format_share
-from audit.statistical_tests.coverage import unmeasured_pairs, unseen
+from audit.statistical_tests.sample_outcome import unmeasured_pairs, unseen
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from audit.errors import TargetFailed
     from audit.fit.fit import FitReport
     from audit.statistical_tests.clopper_pearson_baselines import BaselineFinding
-    from audit.statistical_tests.coverage import Coverage
-    from audit.statistical_tests.sample_outcome import Outcome
+    from audit.statistical_tests.sample_outcome import Coverage, Outcome
 
 FAULTS: Final = "FAULTS FOUND"
 r"""The headline if the claim is not refuted but the code has a fault."""

@@ -11,19 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
-from audit.features.default_features import default_features
-from audit.features.parse_feature import Feature, require_fixed
+from audit.features.parse_feature import Feature, default_features, require_fixed
 from audit.outputs.call_guard import Watchdog, reading, stdout_to_stderr
 from audit.outputs.output_parser import OutputParser, Outputs, concatenate
 from audit.runs.draw_plan import Plan, Planned, worlds_of
-from audit.statistical_tests.feature_view import View
 from audit.statistical_tests.fixed_sample_test import block_ends
-from audit.statistical_tests.multiple_testing import FamilyProcess, watch_views
+from audit.statistical_tests.multiple_testing import FamilyProcess, View, watch_views
 from audit.targets.target import Target
 
 if TYPE_CHECKING:
-    from audit.features.additive_classifier import Score
-    from audit.features.learned_score import OnlineLearner
+    from audit.features.learned_score import OnlineLearner, Score
 
 _LOOKED_AT: Final = 64
 _PLAIN: Final = OutputParser(lines=False, as_json=False, by_kind=False)

@@ -205,18 +205,11 @@ class _Grid(Space):
 
 
 def _signs(size: int) -> Iterator[_Point]:
-    one_first = (1, *(0,) * (size - 1))
-    one_last = one_first[::-1]
+    zeros, minus = (0,) * (size - 1), (-1,) * (size - 1)
     halves = tuple(1 if i < size // 2 else -1 for i in range(size))
-    for signs in (
-        (1,) * size,
-        one_last,
-        one_first,
-        (*(-1,) * (size - 1), 1),
-        (1, *(-1,) * (size - 1)),
-        halves,
-        tuple(1 if i % 2 else -1 for i in range(size)),
-    ):
+    turns = tuple(1 if i % 2 else -1 for i in range(size))
+    ends = ((*zeros, 1), (1, *zeros), (*minus, 1), (1, *minus))
+    for signs in ((1,) * size, *ends, halves, turns):
         yield signs
         yield tuple(-sign for sign in signs)
 
@@ -230,17 +223,13 @@ class Vectors(_Grid):
 
     def _moves(self) -> Iterator[_Point]:
         for signs in _signs(self.size):
-            changed = sum(map(abs, signs))
-            match self.norm:
-                case Norm.BOX:
-                    step = self.amount
-                case Norm.L1:
-                    step = self.amount // changed
-                case _:
-                    step = math.isqrt(self.amount // changed)
-            step = min(step, self.high - self.low)
-            if step:
+            shared = 1 if self.norm is Norm.BOX else sum(map(abs, signs))
+            if step := self._room(self.amount // shared):
                 yield tuple(step * sign for sign in signs)
+
+    def _cost(self, step: int) -> int:
+        # The part of the amount that the move of one coordinate takes.
+        return step**2 if self.norm is Norm.L2_SQUARED else abs(step)
 
     def _room(self, left: int) -> int:
         # The largest move of one coordinate if ``left`` of the amount remains.
@@ -258,19 +247,12 @@ class Vectors(_Grid):
             far = rng.random() < _OFTEN
             step = room if far else int(rng.integers(0 if place else 1, room + 1))
             move[i] = step if rng.random() < 0.5 else -step
-            if self.norm is not Norm.BOX:
-                left -= step**2 if self.norm is Norm.L2_SQUARED else step
+            left -= 0 if self.norm is Norm.BOX else self._cost(step)
         return tuple(move)
 
     def _may(self, move: _Point) -> bool:
-        match self.norm:
-            case Norm.BOX:
-                moved = max(map(abs, move))
-            case Norm.L1:
-                moved = sum(map(abs, move))
-            case _:
-                moved = sum(step * step for step in move)
-        return moved <= self.amount
+        costs = list(map(self._cost, move))
+        return (max(costs) if self.norm is Norm.BOX else sum(costs)) <= self.amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -439,19 +421,16 @@ class Streams(Space):
         if not self._is_stream(one) or not self._is_stream(other) or one == other:
             return False
         differ = [(x, y) for x, y in zip(one, other, strict=True) if x != y]
-        if self.unit is Unit.CONTRIBUTION and len(differ) > 1:
+        who = {entry[0] for step in differ for entry in step if entry is not None}
+        single = self.unit is Unit.CONTRIBUTION
+        if len(who) > 1 or (single and len(differ) > 1):
             return False
-        if len({entry[0] for step in differ for entry in step if entry is not None}) > 1:
-            return False
+        replaced = [x is not None and y is not None for x, y in differ]
         if self.relation is Relation.REPLACE:
-            return all(x is not None and y is not None for x, y in differ)
+            return all(replaced)
         without = [one, other][all(y is None for _, y in differ)]
-        if any(x is not None and y is not None for x, y in differ):
-            return False
-        if self.unit is Unit.CONTRIBUTION:
-            return True
-        who = next(entry[0] for step in differ for entry in step if entry is not None)
-        return all(entry is None or entry[0] != who for entry in without)
+        gone = all(entry is None or entry[0] not in who for entry in without)
+        return not any(replaced) and (single or gone)
 
     def _pair(self, one: list[_Entry], places: list[int]) -> DatasetPair:
         # The events at these steps are replaced by the farthest ones, or removed.

@@ -27,8 +27,8 @@ from scipy.special import betaincc, expit
 from audit.claims.tested_claim import Claim
 from audit.claims.verdicts import TRAINING
 from audit.errors import TargetFailed
-from audit.features.default_features import default_features
 from audit.features.learned_score import learned_scores
+from audit.features.parse_feature import default_features
 from audit.formats.result import Facts
 from audit.formats.shorten import cut
 from audit.outputs.call_guard import stdout_to_stderr

@@ -358,7 +358,7 @@ class Witness(Facts):
     in ``event``; ``world`` is the dataset to which the event points. The ratio of the two
     frequencies is not a bound; ``epsilon_lower`` of the report is. ``feature`` is the feature to
     which the event applies, None for the output itself; ``where`` is the event as data, and
-    ``score`` has the definition of a learned feature (``audit.statistical_tests.feature_view``).
+    ``score`` is the definition of a learned feature.
 
     >>> print(
     ...     Witness(event="output <= -1", world="A", inside_a=41, runs_a=100, inside_b=3, runs_b=97)

@@ -95,7 +95,6 @@ class Evidence:
 
     trials: tuple[Trial, ...]
     uniforms: Floats
-    runs: int
     tally: Tally = field(default_factory=Tally.empty)
     weights: tuple[float, ...] = WEIGHTS
     beside: tuple[tuple[Trial, ...], ...] = ()
@@ -263,7 +262,7 @@ def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False
     uniforms = 1.0 - np.random.default_rng(integer("seed", seed, at_least=0)).random(
         (len(trials), len(EXPERTS))
     )
-    return Evidence(trials=tuple(trials), uniforms=uniforms, runs=len(reading), tally=tally)
+    return Evidence(trials=tuple(trials), uniforms=uniforms, tally=tally)
 
 
 def block_ends(runs: int) -> list[int]:

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 from flint import arb
 
@@ -113,8 +112,7 @@ def largest_rejected(rejected: Callable[[float], bool], *, most: float = LARGEST
 # -- a whole curve ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossLine:
+class LossLine(NamedTuple):
     r"""The inequality w >= slope R + offset for the probability of any event without (w) and with
     (R) the canary.
 
@@ -140,8 +138,7 @@ def lines_of(points: Iterable[tuple[RationalLike, RationalLike]]) -> tuple[LossL
 
 
 def _line(slope: arb, offset: arb) -> LossLine:
-    low = (round_down(Enclosure.of(value).lower) for value in (slope, offset))
-    return LossLine(slope=next(low), offset=next(low))
+    return LossLine(*(round_down(Enclosure.of(value).lower) for value in (slope, offset)))
 
 
 def curve_refuted(

@@ -14,8 +14,13 @@ from audit.claims.curve_claim import CurveClaim
 from audit.claims.tested_claim import Claim
 from audit.claims.verdicts import LOOKS
 from audit.formats.result import fact
-from audit.statistical_tests.feature_view import View
-from audit.statistical_tests.multiple_testing import gather_views, parts_of, view_seeds, watch_views
+from audit.statistical_tests.multiple_testing import (
+    View,
+    gather_views,
+    parts_of,
+    view_seeds,
+    watch_views,
+)
 from audit.statistical_tests.sample_outcome import capped
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, rational, write_rational
@@ -35,7 +40,8 @@ class Trace:
 
     claim: Claim = fact("the point that was tested")
     alpha: RationalLike = fact(
-        "the point, exact, as text", write=lambda alpha: write_rational(rational("alpha", alpha))
+        "the error probability, exact, as text",
+        write=lambda alpha: write_rational(rational("alpha", alpha)),
     )
     holds: Literal["each", "together"] = fact("whether the points hold together or each by itself")
     points: tuple[tuple[int, float], ...] = fact(
@@ -55,7 +61,7 @@ def trace(
     point: Claim | None = None,
 ) -> Trace:
     r"""The bound of one ``test`` (pair, feature) of a family of ``views`` about one ``point`` of a
-    claim, by default the first ones, at about 16 numbers of the first runs of its pair.
+    claim, by default the first test and point, after about 16 numbers of runs of its pair.
 
     With a number of runs fixed beforehand, each point is the bound of an audit of that many runs,
     and holds separately: the largest bound, chosen afterwards, does not have this confidence.

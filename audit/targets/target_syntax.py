@@ -35,7 +35,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from audit.outputs.loading import load
+from audit.outputs.call_guard import load
 from audit.targets.target import (
     FORMS,
     Catalogued,

@@ -32,8 +32,8 @@ from audit.outputs.copies import copies
 from audit.report.audit_report import AuditReport
 from audit.report.sentences import leak, values_alone
 from audit.run_audit import Audit
-from audit.statistical_tests.coverage import unmeasured_pairs
 from audit.statistical_tests.event import Witness
+from audit.statistical_tests.sample_outcome import unmeasured_pairs
 from audit.targets.check_neighbours import read_pairs
 from audit.targets.target import KnownLaw
 from audit.targets.target_syntax import Auditable

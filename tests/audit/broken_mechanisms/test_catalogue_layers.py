@@ -22,9 +22,8 @@ from audit.claims.curve_claim import read_claim
 from audit.features.parse_feature import read_feature
 from audit.replay.replay_both import replay
 from audit.replay.replay_report import ReplayReport
-from audit.statistical_tests.feature_view import View
 from audit.statistical_tests.fixed_sample_test import resolution
-from audit.statistical_tests.multiple_testing import weigh_views
+from audit.statistical_tests.multiple_testing import View, weigh_views
 from audit.targets.target import Known
 from audit.targets.target_syntax import read_target
 from dpcore.local import HadamardResponse, LocalHashing

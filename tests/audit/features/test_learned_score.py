@@ -16,12 +16,16 @@ import pytest
 from scipy import stats
 
 from audit.claims.tested_claim import Claim
-from audit.features import additive_classifier as additive
 from audit.features import learned_score
-from audit.features.additive_classifier import CANDIDATES, learn_parts
 from audit.features.columns import learn_reader
-from audit.features.learned_score import OnlineLearner, learned_scores
-from audit.features.linear import Stretches, learn_linear
+from audit.features.learned_score import (
+    CANDIDATES,
+    OnlineLearner,
+    Stretches,
+    learn_linear,
+    learn_parts,
+    learned_scores,
+)
 from audit.features.parse_feature import read_feature
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.rows import Schema
@@ -267,7 +271,7 @@ def test_a_subset_of_many_runs_gives_nearly_the_same_score(
     vectors[:, 1] += worlds
     table = (schema := Schema()).read(vectors)
     columns = len(learn_reader(table, schema).columns)
-    monkeypatch.setattr(additive, "_CELLS", len(table) * columns // step)
+    monkeypatch.setattr(learned_score, "_CELLS", len(table) * columns // step)
     scores = learn_parts(table, worlds, schema).scores(table)
     assert np.isfinite(scores).all()
     right = ((scores[:, 1:3] > np.median(scores[:, 1:3], axis=0)) == worlds[:, None]).mean(axis=0)

@@ -1,4 +1,6 @@
-"""Tests of features: each output is mapped by itself; fast and plain paths agree; none raises."""
+"""Tests of features: each output is mapped by itself; fast and plain paths agree; none raises; the
+default features fit the outputs, and their shares sum to 1.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -22,13 +24,24 @@ from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
-from audit.features.apply_feature import Map
-from audit.features.parse_feature import FEATURES, Feature, read_feature, require_fixed
+from audit.features import columns
+from audit.features.columns import step_of
+from audit.features.feature_maps import Map
+from audit.features.parse_feature import (
+    FEATURES,
+    Feature,
+    default_family,
+    default_features,
+    read_feature,
+    require_fixed,
+)
 from audit.outputs.output_parser import Outputs
 from audit.outputs.reading import read
+from audit.run_audit import audit
+from dpcore import DiscreteLaplace, SeededRng
 from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import by_day
-from tests.support.dpcore.mutants import mutated
+from tests.support.dpcore.mutants import mutated, rewired
 
 ALL = [f"{name}:4" if b.limits or b.text else name for name, b in FEATURES.items()]
 NUMBERS = ["sign", "exponent", "lowest-bit", "precision", "modulo:0.3"]
@@ -299,3 +312,322 @@ def test_a_map_that_changes_its_answers_is_refused(
 ) -> None:
     with pytest.raises(InvalidParameter, match="must be a deterministic"):
         require_fixed(own(name), [5, 6, 7])
+
+
+Floats: TypeAlias = NDArray[np.float64]
+Law: TypeAlias = Callable[[float, int, np.random.Generator], Floats]
+
+_NOISE = np.random.default_rng(1).laplace(size=(32, 5))
+_FLOATS = ["identity", "precision"]
+_FLOAT_VECTORS = ["identity", "coordinates", "learned", "grid"]
+_VECTORS = ["identity", "coordinates", "learned"]
+_OTHERS = ["coordinates", "learned"]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "features"),
+    [
+        pytest.param([], [], id="nothing"),
+        pytest.param([1.5] * 32, [], id="one value"),
+        pytest.param(list(range(32)), [], id="integers"),
+        pytest.param([f"row {'x' * k}" for k in range(32)], [], id="labels"),
+        pytest.param(
+            [f"row {k}" for k in range(32)], ["identity", "column:text[0]", *_OTHERS], id="text"
+        ),
+        pytest.param(
+            [{"counts": {"a+b": k}, "of": 32} for k in range(32)],
+            ["identity", "column:counts['a%2Bb']", *_OTHERS],
+            id="one number of a record",
+        ),
+        pytest.param([[k] * (1 + k % 2) for k in range(32)], [*_VECTORS, "structure"], id="lists"),
+        pytest.param([float(k) for k in range(32)], [], id="floats that are integers"),
+        pytest.param([0.5, 1.5] * 16, [], id="repeated floats"),
+        pytest.param(_NOISE[:, 0].tolist(), _FLOATS, id="floats"),
+        pytest.param(_NOISE[:, 0], _FLOATS, id="an array of floats"),
+        pytest.param([max(min(x, 2), -2) for x in _NOISE[:, 0].tolist()], _FLOATS, id="cut off"),
+        pytest.param([*_NOISE[:30, 0].tolist(), 10**400, None], _FLOATS, id="floats and others"),
+        pytest.param(_NOISE, _FLOAT_VECTORS, id="float vectors"),
+        pytest.param(np.tile(_NOISE, 22)[:, :64], _FLOAT_VECTORS, id="64 floats"),
+        pytest.param(np.tile(_NOISE, 22)[:, :65], _VECTORS, id="65 floats have no grids"),
+        pytest.param(
+            [(float(x), k % 2) for k, x in enumerate(_NOISE[:, 0])], _FLOAT_VECTORS, id="records"
+        ),
+        pytest.param([(k, k % 3) for k in range(32)], _VECTORS, id="integer vectors"),
+        pytest.param([(k % 2, k % 3) for k in range(32)], _VECTORS, id="repeated vectors"),
+    ],
+)
+def test_default_features_depend_on_the_outputs(outputs: Any, features: list[str]) -> None:
+    assert sorted(default_family(outputs)) == sorted(features)
+    shares = [feature.share for feature in default_features(outputs, floats=True)]
+    assert sum(shares) == (1 if features else 0)
+
+
+def test_floats_in_steps_are_tested_by_their_remainder() -> None:
+    steps = 0.3 * np.random.default_rng(1).integers(0, 9999, 32)
+    moved = steps + np.arange(32) % 2 / 7
+    # Features of the outputs themselves do not depend on the grid.
+    family = {each.name: each.share for each in default_features(moved, floats=True)}
+    assert list(family) == ["identity", "precision", "modulo:0.3"]
+    assert (family["identity"], sum(family.values())) == (Fraction(4, 5), 1)
+
+
+def _geometrics(rng: np.random.Generator) -> int:
+    return int(rng.geometric(0.05)) - int(rng.geometric(0.05))
+
+
+def _name(answer: int, named: bool, rng: np.random.Generator) -> Any:
+    return {"count": answer + _geometrics(rng), "user": "ada" if named else "none"}
+
+
+def _key(answer: int, named: bool, rng: np.random.Generator) -> Any:
+    return {"mean": rng.normal(), **({"warning": "ada"} if named else {})}
+
+
+def _suffix(answer: int, named: bool, rng: np.random.Generator) -> Any:
+    return f"mean {rng.normal()}" + (" (ada)" if named else "")
+
+
+def _flag(answer: int, named: bool, rng: np.random.Generator) -> Any:
+    return np.array([rng.normal(), float(named)])
+
+
+def leaking(law: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The law with a leak in 2% of the runs: on dataset B only, and on both datasets."""
+    return (
+        lambda b, rng: law(b, bool(b) and rng.random() < 0.02, rng),
+        lambda b, rng: law(b, rng.random() < 0.02, rng),
+    )
+
+
+@by_day(2)
+@pytest.mark.parametrize("law", [_name, _key, _suffix, _flag])
+def test_a_rare_leak_beside_one_noisy_number_is_refuted(law: Callable[..., Any]) -> None:
+    """The leak is rarely in the first outputs, from which the features are chosen."""
+    broken, correct = leaking(law)
+    options: Any = {"pair": (0, 1), "seed": 1, "runs": 8000, "floats": "ignore"}
+    assert audit(broken, "epsilon=1", **options).verdict == "refuted"
+    assert audit(correct, "epsilon=1", **options).verdict == "not_refuted"
+
+
+def test_a_column_of_labels_is_read_by_its_path() -> None:
+    broken, correct = leaking(_name)
+    options: Any = {"pair": (0, 1), "seed": 1, "runs": 8000, "features": ["column:user"]}
+    found = audit(broken, "epsilon=1", **options)
+    assert (found.verdict, found.coverage[0].unread) == ("refuted", 0)
+    assert audit(correct, "epsilon=1", **options).verdict == "not_refuted"
+    read = read_feature("column:user").apply
+    assert read([{"user": "ada"}, {"user": 7}]) == ["ada", 7]
+    # The text of this column is not a label: its number is the column user.text[0].
+    assert read([{"user": "user 17"}]) == ["no column:user: dict"]
+
+
+def _textbook(scale: float, after: Callable[[Floats], Floats] = lambda y: y) -> Law:
+    def law(answer: float, n: int, rng: np.random.Generator) -> Floats:
+        u = rng.random(n) - 0.5
+        return after(answer - scale * np.sign(u) * np.log1p(-2.0 * np.abs(u)))
+
+    return law
+
+
+@by_day(2)
+@pytest.mark.parametrize(
+    ("law", "pair", "claim"),
+    [
+        pytest.param(_textbook(2.0), (-1.0, 1.0), "1.1", id="added to -1 and 1"),
+        pytest.param(_textbook(10.0), (10.0, 11.0), "0.11", id="added to 10 and 11"),
+        pytest.param(_textbook(1.0, lambda y: 0.3 * y), (0.0, 1.0), "1.1", id="scaled"),
+        pytest.param(_textbook(10.0, lambda y: y / 100), (0.0, 1.0), "0.11", id="divided by 100"),
+    ],
+)
+def test_precision_detects_leaks_that_the_lowest_bits_alone_do_not(
+    law: Law, pair: tuple[float, float], claim: str
+) -> None:
+    options: Any = {"pair": pair, "seed": 1, "runs": 40_000}
+    found = audit(law, f"epsilon={claim}", **options)
+    refuted = {row.feature for row in found.outcomes if row.refuted}
+    assert (found.verdict, refuted) == ("refuted", {"precision"})
+    # The former default features detect no difference here.
+    before = audit(law, f"epsilon={claim}", **options, features=["identity", "lowest-bit"])
+    assert before.verdict == "not_refuted"
+
+
+def _mean(noise: Callable[[int, np.random.Generator], Floats]) -> Callable[..., Floats]:
+    def law(dataset: list[int], n: int, rng: np.random.Generator) -> Floats:
+        return sum(dataset) / len(dataset) + noise(n, rng)
+
+    return law
+
+
+def _geometric(n: int, rng: np.random.Generator) -> Floats:
+    return (rng.geometric(0.02, n) - rng.geometric(0.02, n)).astype(np.float64)
+
+
+def test_a_mean_leaks_through_floats_but_its_sum_does_not() -> None:
+    """150/50 and 151/50: between -2 and -1 only one of them gives 51 binary places. Refuting every
+    epsilon is therefore right, although ideal Laplace noise of scale 1 would give epsilon = 1/50.
+    """
+    pair = [3] * 50, [3] * 49 + [4]
+    options: Any = {"pair": pair, "seed": 1, "runs": 12_000}
+    for noise in np.random.default_rng(1).uniform(-4.9, -4.1, 100).tolist():
+        assert (Fraction(3.0 + noise) * 2**50).denominator == 1
+        assert (Fraction(3.02 + noise) * 2**50).denominator == 2
+    floats = _mean(lambda n, rng: rng.laplace(0, 1, n))
+    found = audit(floats, "epsilon=1", **options)
+    assert {row.feature for row in found.outcomes if row.refuted} == {"precision"}
+    assert audit(floats, "epsilon=1", features=["identity"], **options).verdict == "not_refuted"
+
+    def of_sum(noise: Callable[[int, np.random.Generator], Floats], divisor: int = 1) -> Any:
+        return lambda dataset, n, rng: (sum(dataset) + noise(n, rng)) / divisor
+
+    for kept in (of_sum(lambda n, rng: rng.laplace(0, 50, n)), of_sum(_geometric),
+                 of_sum(_geometric, 50)):  # fmt: skip
+        assert audit(kept, "epsilon=1", **options).verdict == "not_refuted"
+    assert audit(kept, "epsilon=1", **options, sequential=True).verdict == "not_refuted"
+
+
+def _cents(answer: float, n: int, rng: np.random.Generator) -> Floats:
+    # The noise is rounded before it is added; the sum is not rounded.
+    return answer + np.round(_textbook(1000.0)(0.0, n, rng), 2)
+
+
+def _multiples(answer: float, n: int, rng: np.random.Generator) -> Floats:
+    return answer + np.pi * np.rint(_textbook(1e5)(0.0, n, rng))
+
+
+@pytest.mark.parametrize("law", [_cents, _multiples])
+def test_noise_in_steps_reveals_the_value_to_which_it_is_added(law: Law) -> None:
+    def rounded(answer: float, n: int, rng: np.random.Generator) -> Floats:
+        return np.round(law(answer, n, rng))
+
+    options: Any = {"pair": (1 / 3, 2 / 3), "runs": 20_000, "seed": 1}
+    found = audit(law, "epsilon=0.1", **options)
+    (step,) = (name for name in found.features if name.startswith("modulo:"))
+    assert {row.feature for row in found.outcomes if row.refuted} == {step}
+    before = ["identity", "precision"]
+    assert audit(law, "epsilon=0.1", **options, features=before).verdict == "not_refuted"
+    assert audit(rounded, "epsilon=0.1", **options).verdict == "not_refuted"
+
+
+@pytest.mark.parametrize(("order", "sequential"), [(1, False), (-1, True)])
+def test_each_pair_has_features_chosen_from_its_own_outputs(order: int, sequential: bool) -> None:
+    def vectors(d: float, n: int, rng: np.random.Generator) -> Any:
+        noise = rng.laplace(0, 1, (n, 8)) + (d if abs(d) > 1 else 0)
+        return noise if abs(d) > 1 else np.rint(20 * noise[:, 0]).astype(int)
+
+    pairs = [(0, 1), (2, 3)][::order]
+    options: Any = {"seed": 1, "runs": 8000, "sequential": sequential}
+    report = audit(vectors, "epsilon=0.5", pairs=pairs, **options)
+    assert (report.verdict, report.pair) == ("refuted", (2, 3))
+    looked = {pair: {c.feature for c in report.coverage if c.pair == pair} for pair in (0, 1)}
+    assert looked[pairs.index((0, 1))] == {None}
+    assert looked[pairs.index((2, 3))] == set(_FLOAT_VECTORS)
+    assert set(report.features) == set(_FLOAT_VECTORS)
+
+
+def _exact(unit: float) -> Law:
+    # Whole multiples of a unit on both datasets, with the noise of this package.
+    def law(answer: float, n: int, rng: np.random.Generator) -> Floats:
+        own = SeededRng(int(rng.integers(1 << 62)))
+        steps = round(1 / unit)
+        return (round(answer * steps) + DiscreteLaplace(scale=steps).sample(n, rng=own)) / steps
+
+    return law
+
+
+def _rounded(answer: float, n: int, rng: np.random.Generator) -> Floats:
+    return np.rint(_textbook(1.0)(answer, n, rng) * 2.0**30) / 2.0**30
+
+
+@by_day(2)
+@pytest.mark.parametrize(
+    "law",
+    [
+        pytest.param(_exact(2.0**-20), id="exact, binary steps"),
+        pytest.param(_exact(1e-6), id="exact, decimal steps"),
+        pytest.param(_rounded, id="rounded to a grid on both datasets"),
+    ],
+)
+@pytest.mark.parametrize("pair", [(-0.5, 0.5), (10.0, 11.0)])
+def test_floats_on_the_same_grid_for_both_datasets_leak_nothing(
+    law: Law, pair: tuple[float, float]
+) -> None:
+    found = audit(law, "epsilon=1", pair=pair, seed=2, runs=40_000)
+    assert found.features[:2] == ("identity", "precision")
+    assert found.verdict == "not_refuted"
+    # The test can fail: a claim below the true epsilon is refuted.
+    assert audit(law, "epsilon=0.7", pair=pair, seed=2, runs=40_000).verdict == "refuted"
+
+
+Numbers: TypeAlias = NDArray[np.floating[Any]]
+Noise: TypeAlias = Callable[[np.random.Generator], Numbers]
+
+RUNS = 32
+SEEDS = range(20)
+
+
+def cents(rng: np.random.Generator) -> Numbers:
+    found: Numbers = np.round(rng.laplace(scale=100, size=RUNS), 2)
+    return found
+
+
+def of_step(step: float) -> Noise:
+    return lambda rng: step * rng.integers(-9999, 9999, RUNS)
+
+
+def between(noise: Noise, a: float, b: float) -> list[float | None]:
+    """The step that is found for noise added to either of two answers."""
+    found = []
+    for seed in SEEDS:
+        rng = np.random.default_rng(seed)
+        answers = np.where(rng.random(RUNS) < 0.5, a, b)
+        found.append(step_of(answers + noise(rng)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("noise", "step", "pair"),
+    [
+        pytest.param(cents, 0.01, (1 / 3, 2 / 3), id="noise rounded to cents"),
+        pytest.param(cents, 0.01, (100.123, 101.456), id="answers of three decimals"),
+        pytest.param(of_step(0.3), 0.3, (0.0, 1 / 7), id="one answer is a multiple of the step"),
+        pytest.param(of_step(math.pi), math.pi, (1e6, 1e6 + 1), id="a step that is not decimal"),
+        pytest.param(of_step(2.0**-7), 2.0**-7, (0.1, 0.2), id="a binary step"),
+    ],
+)
+def test_the_steps_of_noise_are_found(noise: Noise, step: float, pair: tuple[float, float]) -> None:
+    found = [each for each in between(noise, *pair) if each is not None]
+    assert len(found) >= 0.9 * len(SEEDS)
+    for each in found:
+        # A multiple of a few steps reveals as much. Over 10,000 steps the error is below 1/64 of a
+        # step.
+        times = round(each / step)
+        assert 1 <= times <= 4
+        assert abs(each / (times * step) - 1) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        pytest.param(lambda rng: rng.laplace(size=RUNS), id="Laplace"),
+        pytest.param(lambda rng: 1e6 + rng.normal(size=RUNS), id="Gaussian, far away"),
+        pytest.param(lambda rng: rng.random(RUNS), id="uniform"),
+        pytest.param(lambda rng: np.zeros(RUNS), id="all equal"),
+        pytest.param(lambda rng: rng.random(2), id="two numbers"),
+        pytest.param(lambda rng: np.array([math.nan, 1.0, 2.0]), id="nan"),
+    ],
+)
+def test_no_step_is_found_if_there_is_none(noise: Noise) -> None:
+    assert {step_of(noise(np.random.default_rng(seed))) for seed in SEEDS} == {None}
+
+
+def test_steps_shared_by_all_outputs_are_omitted() -> None:
+    shared: list[tuple[Any, float, float]] = [(of_step(2.0**-9), 0.0, 1.0), (cents, 3.25, 4.5)]
+    for noise, a, b in shared:
+        assert sum(step is not None for step in between(noise, a, b)) <= 0.1 * len(SEEDS)
+        # A mutant that ignores chance variation on a finer lattice reports false steps.
+        careless = rewired(
+            step_of,
+            _more_than_chance=mutated(columns._more_than_chance, "if not part:", "if part >= 0:"),
+        )
+        rng = np.random.default_rng(0)
+        assert careless(a + noise(rng)) is not None

@@ -30,6 +30,7 @@ from audit.outputs.output_parser import UNREAD, Outputs, join
 from audit.outputs.reading import NumberLine, read
 from audit.outputs.rows import row_of
 from audit.outputs.sandbox_encoding import Objects, pack, unpack
+from audit.report.audit_report import AuditReport
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.targets.target import Block, Scalar, Target, Vectorised
@@ -244,6 +245,10 @@ class Elided:
         return "Elided(1, ..., 3)"
 
 
+def measured(function: Any) -> AuditReport:
+    return sample(Scalar(spelling="objects", function=function), replace(PLAN, runs=800))
+
+
 @pytest.mark.parametrize(
     "made",
     [
@@ -259,13 +264,14 @@ class Elided:
     ids=range(8),
 )
 def test_objects_that_hold_no_data_are_named_and_leave_no_blind_spot(made: Any) -> None:
-    plan, function = replace(PLAN, runs=2000), functools.partial(_noisy, made)
-    report = sample(Scalar(spelling="objects", function=function), plan)
+    report = measured(functools.partial(_noisy, made))
     assert (report.verdict, report.resolution) == ("not_refuted", math.inf)
     assert any(each.startswith(UNREAD) for each in report.warnings)
     assert report.blind_spot.startswith("not known: parts of the outputs hold no plain data")
-    twin = Scalar(spelling="noise", function=functools.partial(_noisy, lambda _: Silent(1)))
-    report = sample(twin, plan)
+
+
+def test_objects_that_hold_data_leave_a_resolution() -> None:
+    report = measured(functools.partial(_noisy, lambda _: Silent(1)))
     assert (report.verdict, report.resolution < 1, report.warnings) == ("not_refuted", True, ())
 
 
@@ -401,7 +407,7 @@ def test_a_mutant_that_compares_outputs_by_python_equality_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("audit.outputs.reading.identity", tuple)
-    monkeypatch.setattr("audit.features.default_features.default_family", lambda _: {})
+    monkeypatch.setattr("audit.features.parse_feature.default_family", lambda _: {})
     assert verdict([1], [1.0]) != "refuted"
     assert verdict([1], [2]) == "refuted"
 

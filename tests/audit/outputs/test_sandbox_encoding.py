@@ -201,26 +201,3 @@ def test_composite_outputs_arrive_with_their_parts(output: object) -> None:
     assert str(identity(found)) == str(identity(output))
     assert table.structures[0] == table.structures[1]
     np.testing.assert_array_equal(table.numbers[0], table.numbers[1])
-
-
-def test_the_attributes_of_a_table_are_read() -> None:
-    frames = [pd.DataFrame({"n": [1]}) for _ in range(2)]
-    for rows, frame in enumerate(frames):
-        frame.attrs["rows"] = rows
-    for one, other in (frames, through(frames)):
-        assert identity(one) != identity(other)
-        assert Schema().read([one, other]).numbers.tolist() == [[1.0, 0.0], [1.0, 1.0]]
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (Answer(1, [0.5]), Answer(1, [0.75])),
-        (Holder(np.zeros(5000)), Holder((np.arange(5000) == 2500) * 1.0)),
-    ],
-    ids=["a field", "numbers"],
-)
-def test_several_processes_distinguish_objects_with_equal_repr(one: Any, other: Any) -> None:
-    known = dict[int, Any]()
-    first, second = (unpack(pack([x], Objects(shared=True)), known)[0] for x in (one, other))
-    assert identity(first) != identity(second)

@@ -208,7 +208,9 @@ SHAPES: Final[dict[str, Shape]] = {
 
 
 def runs_of(name: str) -> int:
-    return 300 if name == "many" else 1000 if name.startswith("frame") else 3000
+    subtle = ("missing", "not a number", "sentence", "structured")
+    runs = {"many": 300, **dict.fromkeys(subtle, 3000)}
+    return runs.get(name, 400 if name.startswith(("frame", "series")) else 1000)
 
 
 @cache
@@ -244,9 +246,9 @@ def test_a_column_has_no_resolution_and_no_warning_about_the_whole_output() -> N
         ("keys", "output has no key 'Rome'|output has key 'Rome'"),
         ("order", "the order of keys in output is 'a', 'b'|.*'b', 'a'"),
         ("veiled class", "output.mean < .*|output.mean >= .*"),
-        ("negative zero", r".*sign of the zero output\[0\].*"),
+        ("negative zero", r".*sign of the zero output\[0\].*|output\[0\] exact is absent"),
         ("data class", "output.mean < .*|output.mean >= .*"),
-        ("sentence", r"output.text\[0\] < .*|output.text\[0\] >= .*"),
+        ("sentence", r"output.text\[0\] < .*|.* <= output.text\[0\]"),
         ("sentences", r"output.text is (average|mean) = #.# kg"),
         ("structured", r"output\[0\].mean < .*|.* <= output\[0\].mean"),
         ("missing", r"output\[0\] is None|.* is absent"),
@@ -282,7 +284,7 @@ def test_what_a_float_does_not_represent_is_refuted_next_to_noise(name: str) -> 
     for sizes, verdict in ((values, "refuted"), (values[:1] * 2, "not_refuted")):
         found = audit(
             lambda d, rng, sizes=sizes: [rng.normal(), sizes[d]],
-            "epsilon=1", pair=(0, 1), runs=1500, seed=2, floats="ignore",
+            "epsilon=1", pair=(0, 1), runs=500, seed=2, floats="ignore",
         )  # fmt: skip
         assert found.verdict == verdict
 

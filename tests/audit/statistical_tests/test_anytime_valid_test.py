@@ -132,7 +132,7 @@ def test_a_revealing_output_that_delta_allows_is_not_refuted() -> None:
     assert str(refuted.witness()).startswith("output in {'B'}: 0 of ")
 
 
-@settings(max_examples=effort(5, 20))
+@settings(max_examples=effort(3, 20))
 @given(st.integers(0, 10), st.lists(st.integers(0, 90), max_size=6), st.booleans())
 def test_the_division_of_runs_into_updates_has_no_effect(
     seed: int, cuts: list[int], mixed: bool
@@ -154,20 +154,20 @@ def test_the_division_of_runs_into_updates_has_no_effect(
 
 def test_the_bound_agrees_with_a_plain_scan() -> None:
     rng = np.random.default_rng(4)
-    worlds = draw_worlds(3000, rng)
-    outputs = np.where(rng.random(3000) < 0.03, 30 + worlds, worlds + laplace(3000, 1, rng))
+    worlds = draw_worlds(2000, rng)
+    outputs = np.where(rng.random(2000) < 0.04, 30 + worlds, worlds + laplace(2000, 1, rng))
     state = watch(1).update(outputs, worlds)
     lower = state.epsilon_lower()
     bar = -math.log(0.05)
 
     def at_looks(epsilon: float) -> float:
         path = watch(epsilon).update(outputs, worlds).path
-        return max(float(path[look - 1]) for look in (*LOOKS, 3000) if look <= 3000)
+        return max(float(path[look - 1]) for look in (*LOOKS, 2000) if look <= 2000)
 
     grid = sequential._COARSE
     place = int(np.searchsorted(grid, lower))
     assert 1.0 < lower == grid[place]
-    assert all(at_looks(float(epsilon)) >= bar for epsilon in (*grid[:place:40], lower))
+    assert all(at_looks(float(epsilon)) >= bar for epsilon in (*grid[:place:100], lower))
     assert at_looks(float(grid[place + 1])) < bar
 
 

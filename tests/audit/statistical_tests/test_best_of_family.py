@@ -17,10 +17,15 @@ from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read
 from audit.statistical_tests import fixed_sample_test as fixed
 from audit.statistical_tests.event import Tally
-from audit.statistical_tests.feature_view import View
 from audit.statistical_tests.fixed_sample_test import GRID, LED, Evidence, gather
 from audit.statistical_tests.learn_event import Trial, follow, learn_rule
-from audit.statistical_tests.multiple_testing import LEADER, gather_views, view_seeds, weigh_views
+from audit.statistical_tests.multiple_testing import (
+    LEADER,
+    View,
+    gather_views,
+    view_seeds,
+    weigh_views,
+)
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import effort
 from tests.support.dpcore.mutants import mutated

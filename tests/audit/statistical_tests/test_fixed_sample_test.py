@@ -50,7 +50,7 @@ def one_block(rule: ThresholdFamily, counts: Any, u: float) -> Evidence:
     """Evidence from a single block with a given coin."""
     trial = Trial(rule=rule, counts=np.array(counts), integral=True)
     coins = np.full((1, len(EXPERTS)), u)
-    return Evidence(trials=(trial,), uniforms=coins, runs=trial.runs)
+    return Evidence(trials=(trial,), uniforms=coins)
 
 
 # Uses the production code, with no weight on the other experts.
@@ -124,7 +124,7 @@ def test_a_rule_that_uses_its_own_run_is_detected() -> None:
 
     def p_of(table: Any, u: float) -> float:
         coins = np.full((1, len(EXPERTS)), u)
-        found = Evidence(trials=(trial(tuple(table.ravel())),), uniforms=coins, runs=6)
+        found = Evidence(trials=(trial(tuple(table.ravel())),), uniforms=coins)
         return alone(found, math.log(3))
 
     assert exact_level(6, THIRDS, p_of, 0.2) > 0.22
@@ -173,7 +173,7 @@ def joint_p_values(
             runs = 12 * len(trials)
             ahead = ahead or right - 0.75 * runs > 0.84 * math.sqrt(runs * 0.1875)
         coins = rng.random((5, len(EXPERTS)))
-        found.append(score(Evidence(trials=tuple(trials), uniforms=coins, runs=60), math.log(3)))
+        found.append(score(Evidence(trials=tuple(trials), uniforms=coins), math.log(3)))
     return np.array(found)
 
 
@@ -181,7 +181,7 @@ def forgetful(evidence: Evidence, epsilon: float) -> float:
     """A mutant: it omits from the sum the blocks in which the expert makes no guess."""
     loud = [i for i, t in enumerate(evidence.trials) if t.rule.experts[0].reach.any()]
     kept = tuple(evidence.trials[i] for i in loud)
-    short = Evidence(trials=kept, uniforms=evidence.uniforms[loud], runs=evidence.runs)
+    short = Evidence(trials=kept, uniforms=evidence.uniforms[loud])
     return alone(short, epsilon)
 
 
@@ -217,7 +217,7 @@ def test_the_bound_is_valid_and_a_plug_in_ratio_is_not() -> None:
     def ours(outputs: np.ndarray, worlds: np.ndarray, seed: int) -> float:
         return gather(outputs, worlds, seed=seed).epsilon_lower()
 
-    repeats = effort(40, 300)
+    repeats = effort(30, 300)
     assert stats.binom.sf(over_claims(ours, repeats) - 1, repeats, 0.05) > alpha
     assert stats.binom.sf(over_claims(plug_in, repeats) - 1, repeats, 0.05) < alpha
 

@@ -1,4 +1,4 @@
-"""Tests of `audit.statistical_tests.coverage`: the verdict nothing_measured, and resolution."""
+"""Tests of `audit.statistical_tests.sample_outcome`: coverage, nothing_measured, resolution."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.statistical_tests import sample_outcome
 from audit.statistical_tests.anytime_valid_test import watch
-from audit.statistical_tests.coverage import Coverage, unmeasured_pairs, unseen
 from audit.statistical_tests.event import Tally
-from audit.statistical_tests.feature_view import View
 from audit.statistical_tests.fixed_sample_test import WEIGHTS, gather, resolution
-from audit.statistical_tests.multiple_testing import watch_views, weigh, weigh_views
+from audit.statistical_tests.multiple_testing import View, watch_views, weigh, weigh_views
+from audit.statistical_tests.sample_outcome import Coverage, unmeasured_pairs, unseen
 from audit.targets.target import Catalogued, Target, Vectorised
 from audit.testing.assertions import NothingMeasured, Refuted, assert_private
 from dpcore.errors import InvalidParameter
@@ -240,7 +239,7 @@ def test_more_than_half_unmeasured_is_nothing_measured(
 
 
 def test_unreadable_records_fail_in_python() -> None:
-    options: Any = {"seed": 7, "runs": 5000}
+    options: Any = {"seed": 7, "runs": 2000}
     assert audit(record, "epsilon=1", pair=(0.0, 0.25), **options).exit_code == 0
     assert audit(record, "epsilon=0.5", pair=(0.0, 0.25), **options).exit_code == 1
 
@@ -260,7 +259,7 @@ def test_a_user_defined_feature_reads_a_record_that_sum_cannot(tmp_path: Path) -
     (tmp_path / "own.py").write_text("def mean(output): return output['mean']\n")
     own = f"{tmp_path}/own.py:mean"
     for feature, code in (("sum", 4), ("coordinate:0", 4), ("round:1", 4), (own, 1)):
-        options: Any = {"pair": (0.0, 0.25), "features": [feature], "seed": 7, "runs": 4000}
+        options: Any = {"pair": (0.0, 0.25), "features": [feature], "seed": 7, "runs": 2000}
         report = audit(record, "epsilon=0.5", **options)
         assert report.exit_code == code
         assert ("test a part of each output" in words(report)) == (code == 4)
@@ -276,7 +275,7 @@ def spread_over_labels(q: float, d: int, n: int, rng: np.random.Generator) -> An
 def test_the_resolution_includes_events_of_many_rare_outputs() -> None:
     """Each output with the name is too rare to be noticed, but all of them together are not."""
 
-    def of(q: float, runs: int = 20_000, **options: Any) -> AuditReport:
+    def of(q: float, runs: int = 8000, **options: Any) -> AuditReport:
         law = partial(spread_over_labels, q)
         return audit(law, "epsilon=1", pair=(0, 1), seed=1, runs=runs, **options)
 
@@ -288,7 +287,7 @@ def test_the_resolution_includes_events_of_many_rare_outputs() -> None:
         assert of(0.1, **whole).resolution < 0.1
     # A label that occurs often is noticed: the resolution is that of a single label.
     found = of(0.1, features=["coordinate:1"])
-    assert (found.verdict, found.resolution) == ("refuted", resolution(20_000, 1, "0.001"))
+    assert (found.verdict, found.resolution) == ("refuted", resolution(8000, 1, "0.001"))
     # By default a column reads the name.
     assert (of(0.1).verdict, of(0.0).verdict) == ("refuted", "not_refuted")
     # Nothing is stated if all outputs are rare.
