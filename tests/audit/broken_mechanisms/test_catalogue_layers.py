@@ -15,8 +15,8 @@ from scipy.stats import chisquare, kstest
 
 from audit import audit
 from audit.broken_mechanisms import ENTRIES, Entry, Layer, Subject, find
+from audit.broken_mechanisms.noise import float_laplace, grid
 from audit.broken_mechanisms.randomised_response import SubsetAsTwoAnswers
-from audit.broken_mechanisms.randomness import float_laplace, grid
 from audit.broken_mechanisms.selection import MEDIAN, median_scores
 from audit.claims.curve_claim import read_claim
 from audit.features.parse_feature import read_feature

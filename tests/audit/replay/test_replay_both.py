@@ -20,10 +20,10 @@ import pytest
 import audit.replay.replay_both
 import audit.replay.rng_hooks
 from audit.errors import TargetFailed
-from audit.replay.declare_sensitivity import declare
+from audit.replay.replay_both import MOST_HANGS
 from audit.replay.replay_report import Finding, ReplayReport
 from audit.replay.rng_hooks import hooked_rngs
-from audit.replay.run_once_on_tape import MOST_HANGS
+from audit.replay.sensitivity import declare
 from audit.replay.tape import EXTREMES, Tape
 from audit.targets.target_syntax import read_target
 from dpcore import DiscreteLaplace

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-import audit.bench.run_bench as module
-from audit.bench.run_bench import TRIES, Answer, Bench, BenchRow, bench
+import audit.bench as module
+from audit.bench import TRIES, Answer, Bench, BenchRow, bench
 from audit.broken_mechanisms import ENTRIES, Entry, Layer, Subject, find
 from audit.fit.fit import fit
 from audit.known_laws.law_file import read_law
