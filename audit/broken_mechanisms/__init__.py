@@ -7,6 +7,7 @@ the law that proves its epsilon (tests/audit/broken_mechanisms/test_catalogue.py
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -150,8 +151,14 @@ _SHARED: Final = ("run", "pair", "epsilon", "delta", "relation", "curve")
 
 def _fields(table: dict[str, Any]) -> dict[str, Any]:
     found = {key: _READ.get(key, lambda value: value)(value) for key, value in table.items()}
-    arguments, run = found.pop("arguments", None), _function(found["run"])
-    return {**found, "run": partial(run, **arguments) if arguments else run}
+    return {**found, "run": _run(found["run"], json.dumps(found.pop("arguments", {})))}
+
+
+@cache
+def _run(name: str, arguments: str) -> Runnable:
+    # Cached, because two partial functions are never equal.
+    given, function = json.loads(arguments), _function(name)
+    return partial(function, **given) if given else function
 
 
 def _true_epsilon(written: Any) -> Enclosure:

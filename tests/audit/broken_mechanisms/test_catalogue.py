@@ -19,8 +19,10 @@ from scipy.stats import binom
 
 from audit.broken_mechanisms import ENTRIES, Entry, Layer, Subject, Twin, find, find_subject
 from audit.features.parse_feature import read_feature
+from audit.known_laws.law_file import read_law
 from audit.outputs.output_parser import draw_worlds, interleave
 from audit.statistical_tests.fixed_sample_test import Evidence, gather
+from audit.targets.target import Shifted
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day
 from tests.support.audit.catalogue_laws import (
@@ -199,6 +201,21 @@ def test_the_fit_distinguishes_an_entry_from_its_twin(entry: Entry, fit_alpha: f
     dataset = entry.pair[1]
     law = law_of(entry.twin.name, json.dumps(dataset))
     assert surprise(entry, dataset, law, seed=3, runs=TELLING_RUNS) < fit_alpha
+
+
+@pytest.mark.parametrize(
+    "subject", [one for one in SUBJECTS if one.laws is not None], ids=lambda subject: subject.name
+)
+def test_the_stated_laws_are_those_of_the_outputs(subject: Subject) -> None:
+    for dataset, text in zip(subject.pair, subject.laws or (), strict=True):
+        stated = read_law("law", text).law
+        assert isinstance(stated, Shifted)
+        law = law_of(subject.name, json.dumps(dataset))
+        outcomes = np.array([*law])
+        masses = np.array([float(mass) for mass in law.values()])
+        for off, same in ((0, True), (1, False)):  # the mutant is shifted by one
+            found = stated.noise.pmf(outcomes - stated.shift - off)
+            assert np.allclose(found, masses, rtol=1e-9, atol=1e-15) is same
 
 
 # -- the audit refutes the broken mechanism and not its twin -------------------------------------
