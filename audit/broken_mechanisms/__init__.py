@@ -151,7 +151,8 @@ _SHARED: Final = ("run", "pair", "epsilon", "delta", "relation", "curve")
 
 def _fields(table: dict[str, Any]) -> dict[str, Any]:
     found = {key: _READ.get(key, lambda value: value)(value) for key, value in table.items()}
-    return {**found, "run": _run(found["run"], json.dumps(found.pop("arguments", {})))}
+    arguments = json.dumps(found.pop("arguments", {}))
+    return {**found, "run": _run(found["run"], arguments)}
 
 
 @cache
