@@ -194,15 +194,16 @@ def sources(runs: Sequence[Execution]) -> Iterator[Finding]:
         yield Finding(
             kind="not-cryptographic",
             severity="warning",
-            statement=f"draws from {', '.join(sorted(met))}: its state, and all noise, can be "
-            "computed from outputs; use SystemRng, secrets or os.urandom",
+            statement=f"the target draws from {', '.join(sorted(met))}, not from a cryptographic "
+            "source: outputs reveal the state of the generator, and so all noise; use SystemRng, "
+            "secrets or os.urandom",
         )
     made = sorted({s for run in runs for s in run.tape.draws if EARLY in s})
     if made:
         yield Finding(
             kind="made-early",
             severity="warning",
-            statement=f"draws from {'; '.join(made)}: it is unknown whether its seed is a constant",
+            statement=f"the target draws from {'; '.join(made)}: its seed may be a constant",
         )
 
 

@@ -35,6 +35,7 @@ from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.numbers.rounding import up
 
 LIBRARIES: Final = {
     "jax-privacy": ("audit.training.library_steps", "JaxPrivacyStep"),
@@ -419,15 +420,9 @@ def _each_update(updates: Iterable[Floats], level: float, alpha: float) -> Check
     statement = (
         f"the noise of {name} has {spread:.4g} times the stated standard deviation, the largest "
         f"deviation of {calls:,} updates; noise that is missing in fewer than "
-        f"{_two_digits(missed)}% of the steps could have gone unnoticed"
+        f"{up(missed, 2)}% of the steps could have gone unnoticed"
     )
     return _tested("each update", statement, p_value, refuted=p_value <= level)
-
-
-def _two_digits(value: float) -> str:
-    # Rounded up.
-    decimals = max(1 - math.floor(math.log10(value)), 0)
-    return f"{math.ceil(value * 10**decimals) / 10**decimals:.{decimals}f}"
 
 
 def _most_extreme(sums: Sequence[float] | Floats, freedom: int) -> tuple[int, float, float]:
