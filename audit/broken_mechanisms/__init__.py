@@ -146,7 +146,7 @@ _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "features": tuple, "laws": tuple, "call": _function, "layer": Layer,
 }  # fmt: skip
 # The parts of an entry that its twin has by default.
-_SHARED: Final = ("run", "pair", "epsilon", "delta", "relation", "curve")
+_SHARED: Final[tuple[str, ...]] = ("run", "pair", "epsilon", "delta", "relation", "curve")
 
 
 def _fields(table: dict[str, Any]) -> dict[str, Any]:
@@ -168,8 +168,9 @@ def _true_epsilon(written: Any) -> Enclosure:
             return Enclosure.infinite()
         case [lower, upper]:
             return Enclosure(Fraction(lower), Fraction(upper))
-        case {"of": name, **arguments}:
-            return narrow(partial(_function(name), **arguments), _BITS)
+        case dict():
+            arguments = dict(written)
+            return narrow(partial(_function(arguments.pop("of")), **arguments), _BITS)
         case _:
             return Enclosure.exactly(Fraction(written))
 

@@ -175,7 +175,8 @@ def running_sums(
     r"""Noisy sums of the first k of four events for each k in ``ends``: each costs 1/scale and
     contains event 1. The sums of the first 1, 2 and 4 are the left nodes of a tree of three levels.
     """
-    return np.cumsum(stream)[np.array(ends) - 1] + laplace(scale, (n, len(ends)), rng)
+    sums: Integers = np.cumsum(stream)[np.array(ends) - 1]
+    return sums + laplace(scale, (n, len(ends)), rng)
 
 
 def sampled(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
