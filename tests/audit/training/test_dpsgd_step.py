@@ -146,47 +146,28 @@ def test_a_bad_parameter_is_named(given: dict[str, Any], named: str) -> None:
         dpsgd(Right, **{**STATED, **given})
 
 
-class Failing(Right):
-    def update(self, gradients: Any, rng: Any) -> Any:
-        raise ValueError("no gradients today")
+def like_right(**methods: Any) -> type[Right]:
+    return type("Step", (Right,), methods)
 
 
-class Fails(Right):
-    def __init__(self) -> None:
-        raise OSError("no disk")
+def raising(error: Exception) -> Any:
+    def method(*_: Any) -> Any:
+        raise error
 
-
-class Needs(Right):
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
-
-class Outside(Right):
-    def sample(self, rng: Any) -> Any:
-        return np.array([RECORDS])
-
-
-class Scalar(Right):
-    def update(self, gradients: Any, rng: Any) -> Any:
-        return 1.0
-
-
-class Named(Right):
-    def update(self, gradients: Any, rng: Any) -> Any:
-        return {"weights": gradients.sum(axis=0)}
+    return method
 
 
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        (Failing, "no gradients today"),
-        (Fails, r"no disk at test_dpsgd_step.py:\d+$"),
+        (like_right(update=raising(ValueError("no gradients today"))), "no gradients today"),
+        (like_right(__init__=raising(OSError("no disk"))), r"no disk at test_dpsgd_step.py:\d+$"),
         # A call that fails before it begins has no line in the step, and must not name a line of
         # ours.
-        (Needs, "argument: 'model'$"),
-        (Outside, "0..1999"),
-        (Scalar, "shape"),
-        (Named, "array of numbers, not of type object"),
+        (like_right(__init__=lambda self, model: None), "argument: 'model'$"),
+        (like_right(sample=lambda *_: np.array([RECORDS])), "0..1999"),
+        (like_right(update=lambda *_: 1.0), "shape"),
+        (like_right(update=lambda *_: {"weights": 1.0}), "array of numbers, not of type object"),
     ],
 )
 def test_a_failing_step_is_reported(step: type[Right], said: str) -> None:
