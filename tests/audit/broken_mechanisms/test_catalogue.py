@@ -181,7 +181,7 @@ def fit_alpha() -> float:
     return buy_alpha("catalogue: the code draws from its law", "1e-8") / (2 * len(SUBJECTS))
 
 
-@by_day(4)
+@by_day(9)
 @each_subject
 @pytest.mark.parametrize("world", [0, 1])
 def test_the_code_of_an_entry_draws_from_its_law(
