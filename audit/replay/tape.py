@@ -16,6 +16,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -52,7 +53,6 @@ r"""The reals that are set, each to a name in :data:`EXTREMES` or to its first 6
 
 _MOST_LOGGED: Final = 1 << 17
 _CHUNK: Final = 256
-_NONE: Final[Words] = np.zeros(0, dtype=np.uint64)
 
 # The originals, from before anything is patched.
 _PCG64: Final = np.random.PCG64
@@ -165,24 +165,41 @@ class Tape:
         return index
 
     def _reals(self, source: str, first: int, count: int) -> Words:
-        dealt = self._dealt.get(source, _NONE)
+        dealt = self._dealt.get(source)
+        if dealt is None:
+            dealt = self._dealt[source] = self._changed(source, 0, _first_reals(self.seed, source))
         have = len(dealt)
         if have < first + count:
             maker = self._makers.get(source)
             if maker is None:
-                maker = self._makers[source] = _maker(self.seed, source)
-            more = maker.random_raw(max(first + count - have, have, _CHUNK))
-            for index, head in self._heads.get(source, {}).items():
-                if have <= index < have + len(more):
-                    more[index - have] = head
+                maker = self._makers[source] = _maker(self.seed, source).advance(have)
+            more = self._changed(source, have, maker.random_raw(max(first + count - have, have)))
             dealt = self._dealt[source] = np.concatenate([dealt, more])
         return dealt[first : first + count]
+
+    def _changed(self, source: str, start: int, reals: Words) -> Words:
+        # These reals, of which the first has this index, with those that were set.
+        heads = self._heads.get(source)
+        if heads:
+            reals = reals.copy()
+            for index, head in heads.items():
+                if start <= index < start + len(reals):
+                    reals[index - start] = head
+        return reals
 
     def _tail(self, source: str, index: int, count: int) -> bytes:
         fill = self._tails.get((source, index))
         if fill is not None:
             return bytes([fill]) * count
         return hashlib.shake_256(f"{self.seed} {index} {source}".encode()).digest(count)
+
+
+@lru_cache(maxsize=4096)
+def _first_reals(seed: int, source: str) -> Words:
+    # Cached, because a replay reads the same tape with many changes.
+    found = _maker(seed, source).random_raw(_CHUNK)
+    found.flags.writeable = False
+    return found
 
 
 def _maker(seed: int, source: str) -> np.random.PCG64:
