@@ -134,9 +134,9 @@ def test_a_curve_test_that_omits_delta_over_claims() -> None:
     def without(scores: Scores, coins: Coins, claim: str, **given: Any) -> CanaryReport:
         return canaries(scores, coins, claim.partition(",")[0], **given)
 
-    kept = repeated(all_or_nothing, "epsilon=1,delta=0.1", canaries, repeats=40, total=100)
+    kept = repeated(all_or_nothing, "epsilon=1,delta=0.1", canaries, repeats=20, total=100)
     lost = repeated(revealing, "epsilon=1,delta=0.02", without, repeats=25, total=2000)
-    assert p_value(sum(report.refuted for report in kept), 40) > 1e-10
+    assert p_value(sum(report.refuted for report in kept), 20) > 1e-10
     assert p_value(sum(report.refuted for report in lost), 25) < 1e-10
 
 
