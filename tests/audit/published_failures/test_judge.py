@@ -270,13 +270,3 @@ def test_the_exit_code_distinguishes_wrong_verdicts_from_failures(
     wrong = command("corpus", "run", "leaky-misjudged", *options)
     assert wrong.code == 1
     assert "NOT REFUTED" in wrong.out
-
-
-@pytest.mark.parametrize(
-    "words",
-    [("run",), ("run", "leaky-count", "--all"), ("run", "no-such"), ("show", "no-such"), ("show",)],
-)
-def test_bad_arguments_are_refused(command: Shell, words: tuple[str, ...]) -> None:
-    answer = command("corpus", *words)
-    assert answer.code == 2
-    assert answer.out == ""
