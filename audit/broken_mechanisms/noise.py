@@ -221,7 +221,7 @@ def leaking(amount: float, n: int, rng: np.random.Generator, *, rate: float) -> 
     return np.where(rng.random(n) < rate, amount, noisy)
 
 
-def fixed_seed(value: int, n: int, rng: np.random.Generator) -> Integers:  # noqa: ARG001 - the slip
+def fixed_seed(value: int, n: int, rng: np.random.Generator) -> Integers:  # noqa: ARG001 - the bug
     r"""A count plus noise from a generator with the same seed in every call."""
     noise = DiscreteLaplace(scale=1).sample(rng=SeededRng(_SEED))
     return np.full(n, value + noise, dtype=np.int64)

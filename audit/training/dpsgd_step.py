@@ -25,8 +25,14 @@ from scipy import stats
 
 from audit.claims.verdicts import level
 from audit.errors import TargetFailed
-from audit.fit.fit import cells_of, resolution, witness
-from audit.fit.statistics import fit_p_values, joined, most_extreme
+from audit.fit.statistics import (
+    cells_of,
+    fit_p_values,
+    joined,
+    most_extreme,
+    resolution,
+    witness,
+)
 from audit.outputs.call_guard import RAISED, Watchdog, failure, stdout_to_stderr
 from audit.statistical_tests.sample_outcome import versions
 from audit.training.step_report import Check, CheckVerdict, Sampling, Stated, StepReport
