@@ -162,15 +162,15 @@ def told(mu: float, total: int = 10_000) -> tuple[Scores, Coins]:
 
 def test_a_training_with_half_the_noise_is_refuted_as_a_curve_and_at_a_point() -> None:
     scores, coins = told(2.0)
-    for claim in ("gdp=1", "epsilon=3,delta=1e-5"):
-        report = canaries(scores, coins, claim, confidence="0.95")
-        assert report.refuted, claim
-        assert report.exit_code == 1
+    curve, point = (
+        canaries(scores, coins, claim, confidence="0.95")
+        for claim in ("gdp=1", "epsilon=3,delta=1e-5")
+    )
+    assert [(each.refuted, each.exit_code) for each in (curve, point)] == [(True, 1)] * 2
     # The upper limit is the true curve: 9.997 at delta = 1e-5.
-    assert 4.0 < report.epsilon_lower < 9.997
-    mu = canaries(scores, coins, "gdp=1", confidence="0.95").mu_lower
-    assert mu is not None
-    assert 1.2 < mu < 2.0
+    assert 4.0 < point.epsilon_lower < 9.997
+    assert curve.mu_lower is not None
+    assert 1.2 < curve.mu_lower < 2.0
     assert canaries(scores, coins, "gdp=2").verdict == "not_refuted"
 
 
