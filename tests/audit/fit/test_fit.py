@@ -18,7 +18,14 @@ from scipy.special import logsumexp
 from audit.claims.verdicts import LOOKS, log_bar
 from audit.fit import statistics
 from audit.fit.fit import fit
-from audit.fit.statistics import CellCounts, FitCells, fit_p_values, joined, log_wealth
+from audit.fit.statistics import (
+    CellCounts,
+    FitCells,
+    fit_p_values,
+    joined,
+    log_wealth,
+    resolution,
+)
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -234,26 +241,30 @@ def test_correct_samplers_are_not_refuted(noise: Noise, sequential: bool) -> Non
 
 # -- power --------------------------------------------------------------------------------------
 
-FIGURES = [(10**4, Fraction(1, 20), 40), (10**5, Fraction(1, 50), 20), (10**6, Fraction(1, 200), 5)]
+OF_SCALE: dict[str, Callable[[Any], Noise]] = {
+    "laplace": lambda scale: DiscreteLaplace(scale=scale),
+    "gaussian": lambda scale: DiscreteGaussian(sigma_squared=scale**2),
+}
 
 
 @pytest.mark.nightly
-@by_day(1)
-@pytest.mark.parametrize(("draws", "off", "repeats"), FIGURES)
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
-def test_a_scale_slightly_off_is_refuted(law: str, draws: int, off: Fraction, repeats: int) -> None:
-    alpha = buy_alpha(f"fit: power, {law}, {draws}", "1e-10")
+@pytest.mark.parametrize(
+    ("draws", "most", "repeats"),
+    [(4000, 0.1, 30), (10**4, 0.05, 40), (10**5, 0.02, 20), (10**6, 0.005, 5)],
+)
+@pytest.mark.parametrize("law", OF_SCALE)
+def test_a_scale_that_is_off_by_the_resolution_is_refuted(
+    law: str, draws: int, most: float, repeats: int
+) -> None:
+    bought = buy_alpha(f"fit: power, {law}, {draws}", "1e-10")
+    claimed, alpha = OF_SCALE[law](10), Fraction(1, 20)
+    off = resolution(FitCells.of(claimed, draws), draws, alpha, sequential=False)
+    assert off < most
     found = 0
     for i in range(repeats):
-        scale = 10 * (1 + (off if i % 2 else -off))
-        if law == "laplace":
-            claimed: Noise = DiscreteLaplace(scale=10)
-            sampler: Noise = DiscreteLaplace(scale=scale)
-        else:
-            claimed, sampler = (DiscreteGaussian(sigma_squared=s**2) for s in (10, scale))
-        report = fit(sampler, claimed, runs=draws, alpha="0.05", seed=i)
-        found += report.verdict == "refuted"
-    assert stats.binom.cdf(found, repeats, 0.95) > alpha
+        wrong = OF_SCALE[law](10 * (1 + Fraction(off if i % 2 else -off)))
+        found += fit(wrong, claimed, runs=draws, alpha=alpha, seed=i).verdict == "refuted"
+    assert stats.binom.cdf(found, repeats, 0.9) > bought
 
 
 TEN = DiscreteLaplace(scale=10)
@@ -329,18 +340,6 @@ def test_one_impossible_value_refutes(
     assert report.witness is not None
     assert (report.witness.event, report.witness.probability) == (event, (0.0, 0.0))
     assert report.to_json()["e_value"] == ("inf" if sequential else None)
-
-
-@pytest.mark.nightly
-def test_a_deviation_of_the_stated_resolution_is_detected() -> None:
-    claimed = DiscreteLaplace(scale=10)
-    alpha = buy_alpha("fit: the resolution is reached", "1e-10")
-    off = fit(claimed, claimed, runs=4000, alpha="0.05").resolution
-    assert 0.05 < off < 0.1
-    wrong = DiscreteLaplace(scale=10 * (1 + Fraction(off)))
-    reports = [fit(wrong, claimed, runs=4000, alpha="0.05", seed=i) for i in range(30)]
-    found = sum(report.verdict == "refuted" for report in reports)
-    assert stats.binom.cdf(found, 30, 0.9) > alpha
 
 
 # -- sequential ---------------------------------------------------------------------------------
