@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from audit.claims.tested_claim import Claim
     from audit.errors import TargetFailed
     from audit.fit.fit import FitReport
-    from audit.replay.declare_sensitivity import declare
     from audit.replay.replay_report import Finding
+    from audit.replay.sensitivity import declare
     from audit.report.audit_record import ExactWitness
     from audit.report.audit_report import AuditReport
     from audit.run_audit import Audit, audit

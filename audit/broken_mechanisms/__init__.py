@@ -1,41 +1,194 @@
 r"""Broken mechanisms, each with a correct twin: an audit must refute the one and not the other.
 
-Every entry is a realistic error. To add an entry, write it in the module of its topic, with its
-twin and the law that proves its epsilon (tests/audit/broken_mechanisms/test_catalogue.py requires
-both). Each entry has a fixed number.
+``catalogue.toml`` describes the entries: the bug, its cost, its source and the twin. The mechanisms
+are functions of the modules beside it. Each entry has a fixed number. A new entry needs a twin, and
+the law that proves its epsilon (tests/audit/broken_mechanisms/test_catalogue.py requires both).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
+import json
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from functools import cache, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from audit.broken_mechanisms.catalogue_entry import Entry, Layer, Runnable, Subject, Twin
+import numpy as np
+from numpy.typing import NDArray
+
+from audit.claims.curve_claim import CurveClaim
+from audit.claims.tested_claim import Claim
+from dpcore import DiscreteLaplace, Enclosure, Relation, SeededRng
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.enclosure import narrow
+from dpcore.numbers.parameter import RationalLike
 
 if TYPE_CHECKING:
     ENTRIES: tuple[Entry, ...]
 
 __all__ = ["ENTRIES", "Entry", "Layer", "Runnable", "Subject", "Twin", "find", "find_subject"]
 
-_MODULES: Final = (
-    "noise", "randomness", "selection", "randomised_response", "composition", "protocols",
-    "false_paper_claims",
-)  # fmt: skip
+Runnable: TypeAlias = Callable[[Any, int, np.random.Generator], NDArray[Any]]
+r"""The type of ``run(dataset, n, rng)``: n independent outputs along the first axis."""
+
+Call: TypeAlias = Callable[[Any, np.random.Generator], object]
+r"""The type of ``call(dataset, rng)``, which returns one output."""
+
+_CATALOGUE: Final = Path(__file__).with_name("catalogue.toml")
+_SEEDS: Final = 1 << 63
+_BITS: Final = 64
 
 
-def _each() -> Iterator[Entry]:
-    # Import each module on demand, because audits of users' code need none of them.
-    for name in _MODULES:
-        yield from import_module(f"audit.broken_mechanisms.{name}").ENTRIES
+class Layer(Enum):
+    r"""The layer of an audit that must detect the bug; a :class:`Subject` has what it needs.
+
+    ``TIME`` samples call durations (``--feature time``); the outputs themselves satisfy the claim.
+    """
+
+    EXACT = "exact"
+    FIT = "fit"
+    REPLAY = "replay"
+    SAMPLE = "sample"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    r"""A mechanism on two neighbouring datasets, and what it claims about them.
+
+    ``pair`` are neighbours under ``relation``, as a command line would give them (JSON values). The
+    claim is (``epsilon``, ``delta``)-DP. By default the datasets are 0 and 1, and the claim is
+    epsilon = 1. ``curve`` is the text of a claimed curve that holds for the mechanism as described
+    (``discrete-gaussian:sigma_squared=4@1``), if there is one. ``features`` are the features that
+    show the error (``lowest-bit``); if empty, the outputs are tested. ``laws`` are the laws of the
+    output on both datasets, in the format of ``dpcore audit exact``, if they have one. ``call``
+    makes one run, with the law of ``run``; it is given if the time of a call can be measured.
+    """
+
+    name: str
+    run: Runnable
+    pair: tuple[Any, Any] = (0, 1)
+    epsilon: Fraction = Fraction(1)
+    delta: Fraction = Fraction(0)
+    relation: Relation = Relation.REPLACE
+    curve: str | None = None
+    features: tuple[str, ...] = ()
+    laws: tuple[str, str] | None = None
+    call: Call | None = None
+
+    def claim(self, relation: Relation | str | None = None) -> Claim | CurveClaim:
+        r"""The claim, its curve if it has one; by default under its own relation."""
+        of = relation or self.relation
+        if self.curve is not None:
+            return CurveClaim(spelling=self.curve, relation=of)
+        return Claim(epsilon=self.epsilon, delta=self.delta, relation=of)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Twin(Subject):
+    r"""The correct implementation. Its claim holds for every pair and is nearly tight on its own
+    pair.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry(Subject):
+    r"""A broken mechanism: the bug, its privacy cost, its source, and the correct twin.
+
+    ``true_epsilon`` encloses the smallest epsilon at which the outputs on ``pair`` are (epsilon,
+    delta)-close in both directions, with the delta of the claim; ``Enclosure.infinite()`` if there
+    is none, and for Skellam and Gaussian noise if there is none at delta = 0; for the layer
+    ``TIME`` it does not exceed the claim. ``number`` is the fixed number of the entry. With
+    ``runs`` runs (both datasets together), 95 of 100 audits at alpha = 0.05 refute the claim; for
+    layers other than the sample layer, ``runs`` is a maximum and need not suffice.
+    """
+
+    number: int
+    sentence: str
+    source: str
+    true_epsilon: Enclosure
+    runs: int
+    twin: Twin
+    layer: Layer = Layer.SAMPLE
+
+
+def seeded(rng: np.random.Generator) -> SeededRng:
+    r"""A seeded stream of dpcore noise for simulations: reproducible, and not private."""
+    return SeededRng(int(rng.integers(_SEEDS)))
+
+
+def laplace(
+    scale: RationalLike, shape: int | tuple[int, ...], rng: np.random.Generator
+) -> Integers:
+    r"""Exact discrete Laplace noise, so that an audit refutes only the deliberate bug."""
+    return DiscreteLaplace(scale=scale).sample(shape, rng=seeded(rng))
+
+
+@cache
+def _tables() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(_CATALOGUE.read_text(encoding="utf-8"))
+
+
+def _function(name: str) -> Callable[..., Any]:
+    # Imported on demand: an audit of one entry needs one module, and other audits need none.
+    module, _, function = name.partition(".")
+    found: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), function)
+    return found
+
+
+_READ: Final[dict[str, Callable[[Any], Any]]] = {
+    "pair": tuple, "epsilon": Fraction, "delta": Fraction, "relation": Relation,
+    "features": tuple, "laws": tuple, "call": _function, "layer": Layer,
+}  # fmt: skip
+# The parts of an entry that its twin has by default.
+_SHARED: Final[tuple[str, ...]] = ("run", "pair", "epsilon", "delta", "relation", "curve")
+
+
+def _fields(table: dict[str, Any]) -> dict[str, Any]:
+    found = {key: _READ.get(key, lambda value: value)(value) for key, value in table.items()}
+    arguments = json.dumps(found.pop("arguments", {}))
+    return {**found, "run": _run(found["run"], arguments)}
+
+
+@cache
+def _run(name: str, arguments: str) -> Runnable:
+    # Cached, because two partial functions are never equal.
+    given, function = json.loads(arguments), _function(name)
+    return partial(function, **given) if given else function
+
+
+def _true_epsilon(written: Any) -> Enclosure:
+    match written:
+        case "infinite":
+            return Enclosure.infinite()
+        case [lower, upper]:
+            return Enclosure(Fraction(lower), Fraction(upper))
+        case dict():
+            arguments = dict(written)
+            return narrow(partial(_function(arguments.pop("of")), **arguments), _BITS)
+        case _:
+            return Enclosure.exactly(Fraction(written))
+
+
+@cache
+def _entry(name: str) -> Entry:
+    table = dict(_tables()[name])
+    shared = {key: table[key] for key in _SHARED if key in table}
+    twin = Twin(**_fields({**shared, **table.pop("twin")}))
+    true_epsilon = _true_epsilon(table.pop("true_epsilon"))
+    return Entry(name=name, twin=twin, true_epsilon=true_epsilon, **_fields(table))
 
 
 @cache
 def __getattr__(name: str) -> Any:
     # ``ENTRIES``: all entries, in the order of their numbers.
     if name == "ENTRIES":
-        return tuple(sorted(_each(), key=lambda entry: entry.number))
+        return tuple(sorted(map(_entry, _tables()), key=lambda entry: entry.number))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -46,7 +199,7 @@ def find(name: str) -> Entry | None:
     >>> entry.epsilon, entry.true_epsilon.lower, find("no-such-slip")
     (Fraction(1, 1), Fraction(2, 1), None)
     """
-    return next((entry for entry in _each() if entry.name == name), None)
+    return _entry(name) if name in _tables() else None
 
 
 def find_subject(name: str) -> Subject | None:
@@ -55,5 +208,6 @@ def find_subject(name: str) -> Subject | None:
     >>> find_subject("count"), find_subject("no-such-slip")
     (Twin(name='count', ...), None)
     """
-    subjects = (subject for entry in _each() for subject in (entry, entry.twin))
-    return next((subject for subject in subjects if subject.name == name), None)
+    twins = (entry for entry, table in _tables().items() if table["twin"]["name"] == name)
+    twin = next(twins, None)
+    return find(name) if twin is None else _entry(twin).twin

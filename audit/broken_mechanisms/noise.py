@@ -1,33 +1,56 @@
-r"""Bugs in additive noise and in clipping."""
+r"""Mechanisms that add noise to a query, with bugs in the noise, the query or the composition.
+
+A mechanism and its twin are often one function with different arguments (``catalogue.toml``). Many
+give Laplace noise of scale b to a query of sensitivity s, which costs epsilon = s/b.
+
+Continual release: Dwork, Naor, Pitassi and Rothblum, "Differential Privacy under Continual
+Observation" (2010); Chan, Shi and Song, "Private and Continual Release of Statistics" (2011). A
+tree over T events has floor(log2 T) + 1 levels, and an event is in one node of each level.
+
+Sampling: a mechanism with cost epsilon on a Poisson sample of rate q costs ln(1 + q (e^epsilon -
+1)) if records are added or removed (Li, Qardaji and Su, "On Sampling, Anonymization, and
+Differential Privacy", 2012).
+
+Rare branches and floats: a branch without noise depends on a draw, so a replay that sets each draw
+to its extremes reaches it, however rare it is. The possible outputs of floating-point noise depend
+on the data: Mironov, "On significance of the least significant bits for differential privacy"
+(2012). The time of a private answer may reveal the data: Haeberlen, Pierce and Narayan,
+"Differential Privacy Under Fire" (2011), on timing channels.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import partial
 from typing import Final
 
 import numpy as np
 from flint import arb
+from numpy.typing import NDArray
 
-from audit.broken_mechanisms.catalogue_entry import Entry, Twin, laplace, seeded
-from dpcore import DiscreteGaussian, Enclosure, Relation, Staircase
+from audit.broken_mechanisms import laplace, seeded
+from dpcore import DiscreteGaussian, DiscreteLaplace, SeededRng, Staircase
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.enclosure import narrow
+from dpcore.numbers.enclosure import ball
 from dpcore.numbers.parameter import RationalLike
 
-# -- scale ----------------------------------------------------------------------------------------
+# -- noise of a wrong scale or shape --------------------------------------------------------------
+
+_CLAMP: Final = 4
+_MOST: Final = 6
+_MODULUS: Final = 8
 
 
 def count(value: int, n: int, rng: np.random.Generator, *, scale: RationalLike = 1) -> Integers:
-    r"""A count that one person changes by at most 1, released at epsilon = 1/scale."""
+    r"""A count that one person changes by at most 1."""
     return value + laplace(scale, n, rng)
 
 
 def histogram(
     records: Sequence[int], n: int, rng: np.random.Generator, *, scale: RationalLike = 2
 ) -> Integers:
-    r"""The numbers of records equal to 0 and to 1, at epsilon = 1/scale."""
+    r"""The numbers of records equal to 0 and to 1."""
     return np.bincount(records, minlength=2) + laplace(scale, (n, 2), rng)
 
 
@@ -36,76 +59,12 @@ def score(value: int, n: int, rng: np.random.Generator, *, moves: int) -> Intege
     return value + Staircase(epsilon=1, sensitivity=moves).sample(n, rng=seeded(rng))
 
 
-COUNT: Final = Twin(name="count", run=count)
-
-_SCALE: Final = (
-    Entry(
-        name="half-scale",
-        number=1,
-        sentence="The noise has half the scale that the claim needs, so epsilon is twice as large.",
-        source="the simplest error: a variance or a width taken for a scale",
-        run=partial(count, scale=Fraction(1, 2)),
-        true_epsilon=Enclosure.exactly(2),
-        runs=300,
-        twin=COUNT,
-    ),
-    Entry(
-        name="ten-percent",
-        number=2,
-        sentence="The scale is 10/11 of the required one, an error that is easy to overlook.",
-        source="the same error, small",
-        run=partial(count, scale=Fraction(10, 11)),
-        true_epsilon=Enclosure.exactly(Fraction(11, 10)),
-        runs=20_000,
-        twin=COUNT,
-    ),
-    Entry(
-        name="five-percent",
-        number=3,
-        sentence="The scale is 20/21 of the required one, which a thousand outputs do not show.",
-        source="the same error, smaller still",
-        run=partial(count, scale=Fraction(20, 21)),
-        true_epsilon=Enclosure.exactly(Fraction(21, 20)),
-        runs=100_000,
-        twin=COUNT,
-    ),
-    Entry(
-        name="staircase-narrow-steps",
-        number=52,
-        sentence="The steps of the staircase noise are 2 wide, so a query that moves by 3 passes "
-        "two of them: epsilon is twice as large.",
-        source="noise made for another query's sensitivity",
-        run=partial(score, moves=2),
-        pair=(0, 3),
-        true_epsilon=Enclosure.exactly(2),
-        runs=2_000,
-        twin=Twin(
-            name="staircase",
-            run=partial(score, moves=3),
-            laws=("staircase:epsilon=1,sensitivity=3@0", "staircase:epsilon=1,sensitivity=3@3"),
-        ),
-        laws=("staircase:epsilon=1,sensitivity=2@0", "staircase:epsilon=1,sensitivity=2@3"),
-    ),
-    Entry(
-        name="inverted-scale",
-        number=8,
-        sentence="The scale is epsilon instead of 1/epsilon: a stricter claim gets less noise.",
-        source="Ding et al. 2018 (arXiv 1805.10559), histogram with the wrong scale",
-        run=partial(histogram, scale=Fraction(1, 2)),
-        pair=([0, 0, 1], [0, 0, 1, 1]),
-        epsilon=Fraction(1, 2),
-        relation=Relation.ADD_REMOVE,
-        true_epsilon=Enclosure.exactly(2),
-        runs=200,
-        twin=Twin(name="histogram", run=histogram),
-    ),
-)
-
-# -- noise shape ----------------------------------------------------------------------------------
-
-MODULUS: Final = 8
-_CLAMP: Final = 4
-_MOST: Final = 6
+def gaussian(
+    value: int, n: int, rng: np.random.Generator, *, sigma_squared: int = 1, step: int = 1
+) -> Integers:
+    r"""A multiple of ``step`` plus discrete Gaussian noise."""
+    noise = DiscreteGaussian(sigma_squared=sigma_squared).sample(n, rng=seeded(rng))
+    return step * value + noise
 
 
 def one_sided(value: int, n: int, rng: np.random.Generator) -> Integers:
@@ -133,100 +92,17 @@ def redrawn_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 def wrapped_sum(value: int, n: int, rng: np.random.Generator) -> Integers:
     r"""The sum of value and noise, mod 8, as in secure aggregation; the wrap is post-processing."""
-    return (value + laplace(1, n, rng)) % MODULUS
+    return (value + laplace(1, n, rng)) % _MODULUS
 
 
 def wrapped_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
     r"""The value plus (noise mod 8): the released number is 0 to 7 above the value."""
-    return value + laplace(1, n, rng) % MODULUS
-
-
-def gaussian(value: int, n: int, rng: np.random.Generator, *, sigma_squared: int = 1) -> Integers:
-    r"""A count plus discrete Gaussian noise; sigma^2 = 4 gives (2.02, 1e-5)."""
-    return value + DiscreteGaussian(sigma_squared=sigma_squared).sample(n, rng=seeded(rng))
-
-
-_NOISE_SHAPE: Final = (
-    Entry(
-        name="one-sided",
-        number=5,
-        sentence="Only positive noise is added, so a released count below 1 reveals a count of 0.",
-        source="counts that were not allowed to fall, e.g. for plausible-looking tables",
-        run=one_sided,
-        true_epsilon=Enclosure.infinite(),
-        runs=200,
-        twin=COUNT,
-    ),
-    Entry(
-        name="clamped-noise",
-        number=6,
-        sentence="The noise is clamped to +-4 before it is added, instead of the sum to a "
-        "public range.",
-        source="outliers cut off so that tables look plausible",
-        run=clamped_noise,
-        true_epsilon=Enclosure.infinite(),
-        runs=10_000,
-        twin=Twin(name="clamped-sum", run=clamped_sum),
-    ),
-    Entry(
-        name="redrawn-noise",
-        number=7,
-        sentence="Noise beyond 6 is drawn again, so an output at distance 7 from a value excludes "
-        "this value.",
-        source="a sampler with a bounded table, or outliers rejected so that tables look plausible",
-        run=redrawn_noise,
-        true_epsilon=Enclosure.infinite(),
-        runs=100_000,
-        twin=COUNT,
-    ),
-    Entry(
-        name="wrapped-noise",
-        number=17,
-        sentence="The noise is reduced modulo 8 before it is added instead of the sum afterwards.",
-        source="secure aggregation that reduces the noise instead of the sum",
-        run=wrapped_noise,
-        true_epsilon=Enclosure.infinite(),
-        runs=200,
-        twin=Twin(name="wrapped-sum", run=wrapped_sum),
-    ),
-    Entry(
-        name="gaussian-as-pure",
-        number=29,
-        sentence="Gaussian noise never gives a pure epsilon: in its tail one dataset is more "
-        "than e^epsilon times as likely.",
-        source="the delta of the Gaussian mechanism left out of the claim",
-        run=gaussian,
-        epsilon=Fraction(2),
-        true_epsilon=Enclosure.infinite(),
-        runs=20_000,
-        # The smallest delta at epsilon = 2 is P(X >= 2) - e^2 P(X >= 3) = 0.0248...
-        twin=Twin(name="gaussian-with-delta", run=gaussian, delta=Fraction("0.025")),
-    ),
-)
-
-# -- gaussian -------------------------------------------------------------------------------------
-
-_GAUSSIAN: Final = (
-    Entry(
-        name="sigma-for-its-square",
-        number=30,
-        sentence="The standard deviation 2 is passed instead of the variance 4: at delta = 1e-5 "
-        "epsilon is 2.942.",
-        source="samplers that take sigma in one library and sigma squared in another",
-        run=partial(gaussian, sigma_squared=2),
-        epsilon=Fraction("2.02"),
-        delta=Fraction("1e-5"),
-        curve="discrete-gaussian:sigma_squared=4@1",
-        # At delta = 1e-5.
-        true_epsilon=Enclosure(Fraction("2.942006"), Fraction("2.942007")),
-        # For the claimed point; for the curve, 10,000 runs suffice.
-        runs=1_000_000,
-        twin=Twin(name="gaussian-of-four", run=partial(gaussian, sigma_squared=4)),
-    ),
-)
+    return value + laplace(1, n, rng) % _MODULUS
 
 
 # -- sensitivity ----------------------------------------------------------------------------------
+
+_LOWER, _UPPER = 0, 2
 
 
 def clipped(value: int, n: int, rng: np.random.Generator, *, most: int) -> Integers:
@@ -253,58 +129,9 @@ def rounded(value: float, n: int, rng: np.random.Generator, *, scale: RationalLi
     return at_random + laplace(scale, n, rng)
 
 
-def _half_rounded() -> arb:
-    # Every output k >= 1 has masses p(k) and (p(k) + p(k - 1))/2 = p(k) (1 + e^2)/2.
+def half_rounded_loss() -> arb:
+    r"""The loss of 1/2 against 0: p(k) against (p(k) + p(k - 1))/2 = p(k) (1 + e^2)/2, k >= 1."""
     return ((1 + arb(2).exp()) / 2).log()
-
-
-_SENSITIVITY: Final = (
-    Entry(
-        name="clipped-to-two",
-        number=4,
-        sentence="Each person may contribute up to 2, but the noise is for a sensitivity of 1.",
-        source="a clipping bound changed in only one of two places",
-        run=partial(clipped, most=2),
-        pair=(0, 2),
-        true_epsilon=Enclosure.exactly(2),
-        runs=300,
-        twin=Twin(name="clipped-to-one", run=partial(clipped, most=1), pair=(0, 1)),
-    ),
-    Entry(
-        name="bounds-from-data",
-        number=18,
-        sentence="Values are clamped to their own minimum and maximum, so no value is ever "
-        "clamped.",
-        source=(
-            "bounds left to the library, which computes them from the data; diffprivlib warns of "
-            "it (PrivacyLeakWarning)"
-        ),
-        run=self_clamped_total,
-        pair=([0, 1, 0, 1], [0, 1, 5, 1]),
-        true_epsilon=Enclosure.exactly(5),
-        runs=100,
-        twin=Twin(name="public-bounds", run=clamped_total),
-    ),
-    Entry(
-        name="rounded-sensitivity",
-        number=19,
-        sentence="Values 1/2 apart are rounded at random to integers 1 apart, but the noise is "
-        "for 1/2.",
-        source="fixed-point encodings; Casacuberta et al. 2022 (arXiv 2207.10635) on the "
-        "sensitivity of sums as computed",
-        run=partial(rounded, scale=Fraction(1, 2)),  # values differ by at most 1/2
-        pair=(0, 0.5),
-        true_epsilon=narrow(_half_rounded, 64),
-        runs=3000,
-        twin=Twin(name="rounded", run=rounded, pair=(0, 1)),
-    ),
-)
-
-# -- bounds ---------------------------------------------------------------------------------------
-
-_LOWER: Final = 0
-_UPPER: Final = 2
-_PAIR: Final = ([1, 0], [1, 6])
 
 
 def clipped_sum(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
@@ -327,35 +154,134 @@ def lower_twice(values: Sequence[int], n: int, rng: np.random.Generator) -> Inte
     return total + (laplace(sensitivity, n, rng) if sensitivity else np.zeros(n, dtype=np.int64))
 
 
-_CLIPPED: Final = Twin(name="clipped-sum", run=clipped_sum)
+# -- several numbers: reused draws, composition, continual release --------------------------------
 
-_BOUNDS: Final = (
-    Entry(
-        name="clipped-copy-unused",
-        number=41,
-        sentence="Values are clipped into a new array, but the old one is summed: one person's "
-        "value is unbounded.",
-        source="array functions that return a copy where the caller expects a change in place",
-        run=unclipped_sum,
-        pair=_PAIR,
-        true_epsilon=Enclosure.exactly(3),
-        runs=200,
-        twin=_CLIPPED,
-    ),
-    Entry(
-        name="lower-bound-twice",
-        number=42,
-        sentence=(
-            "The lower bound is passed twice, also as the upper bound, so the sensitivity is 0 "
-            "and no noise is added."
-        ),
-        source="a pair of bounds unpacked or copied wrongly; scale 0 must be refused, not accepted",
-        run=lower_twice,
-        pair=_PAIR,
-        true_epsilon=Enclosure.infinite(),
-        runs=100,
-        twin=_CLIPPED,
-    ),
-)
 
-ENTRIES: Final = (*_SCALE, *_NOISE_SHAPE, *_GAUSSIAN, *_SENSITIVITY, *_BOUNDS)
+def numbers(
+    values: int | Sequence[int],
+    n: int,
+    rng: np.random.Generator,
+    *,
+    scale: RationalLike,
+    draws: int,
+) -> Integers:
+    r"""Integers with noise: a draw for each, or one draw that cancels in every comparison."""
+    return np.asarray(values) + laplace(scale, (n, draws), rng)
+
+
+def running_sums(
+    stream: Sequence[int], n: int, rng: np.random.Generator, *, ends: list[int], scale: int
+) -> Integers:
+    r"""Noisy sums of the first k of four events for each k in ``ends``: each costs 1/scale and
+    contains event 1. The sums of the first 1, 2 and 4 are the left nodes of a tree of three levels.
+    """
+    sums: Integers = np.cumsum(stream)[np.array(ends) - 1]
+    return sums + laplace(scale, (n, len(ends)), rng)
+
+
+def sampled(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""A sum over a sample of rate 3/8, with noise of scale 1: epsilon = ln(1 + 3/8 (e - 1)) =
+    0.4973...
+    """
+    taken = rng.integers(8, size=(n, len(bits))) < 3
+    return taken @ np.asarray(bits, dtype=np.int64) + laplace(1, n, rng)
+
+
+def everyone(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""Like :func:`sampled`, but over all records, although the claim assumes a sample."""
+    return sum(bits) + laplace(1, n, rng)
+
+
+def noisy_size(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""Noisy number of records and noisy sum, each at epsilon = 1/2."""
+    return np.array([len(bits), sum(bits)]) + laplace(2, (n, 2), rng)
+
+
+def exact_size(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
+    r"""The exact number of records, and a noisy sum: epsilon = 1."""
+    size = np.full(n, len(bits), dtype=np.int64)
+    return np.column_stack((size, sum(bits) + laplace(1, n, rng)))
+
+
+# -- randomness: rare branches, seeds, floating point ---------------------------------------------
+
+_SEED: Final = 20
+_SCALE: Final = 16.0
+_STEPS: Final = 8
+
+
+def rounded_amount(amount: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    r"""An amount in [0, 1] rounded to an integer, plus noise of scale 1."""
+    return math.floor(amount + 0.5) + laplace(1, n, rng).astype(np.float64)
+
+
+def leaking(amount: float, n: int, rng: np.random.Generator, *, rate: float) -> NDArray[np.float64]:
+    r"""Like :func:`rounded_amount`, but a fraction ``rate`` of runs returns the exact amount."""
+    noisy = rounded_amount(amount, n, rng)
+    return np.where(rng.random(n) < rate, amount, noisy)
+
+
+def fixed_seed(value: int, n: int, rng: np.random.Generator) -> Integers:  # noqa: ARG001 - the bug
+    r"""A count plus noise from a generator with the same seed in every call."""
+    noise = DiscreteLaplace(scale=1).sample(rng=SeededRng(_SEED))
+    return np.full(n, value + noise, dtype=np.int64)
+
+
+def grid(amount: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    r"""An amount in [0, 1] in eighths, with exact noise in eighths: epsilon = 1/10. Outputs are
+    integers/8 for all data.
+    """
+    steps = math.floor(amount * _STEPS + 0.5)
+    return (steps + laplace(10 * _STEPS, n, rng)) / _STEPS
+
+
+def float_laplace(amount: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    r"""An amount in [0, 1] plus Laplace noise of scale 16 in double precision; with real numbers
+    this would cost 1/16.
+
+    1 + z is a multiple of 2^-53 for every float z: z itself is such a multiple if \|z\| >= 1/2;
+    otherwise 1 + z is at least 1/2 and is rounded to one. 0 + z is z, and most floats below 1/2 are
+    not multiples of 2^-53.
+    """
+    return amount + rng.laplace(scale=_SCALE, size=n)
+
+
+# -- timing ---------------------------------------------------------------------------------------
+
+_OTHERS: Final = 1000
+_WHOLE: Final = 1000
+_KEPT: Final = 731  # e/(e + 1) = 0.7310...
+
+
+def answers(present: int, n: int, rng: np.random.Generator) -> Integers:
+    r"""Whether a person is in the records, true with probability 0.731; epsilon is ln 2.717..."""
+    kept = rng.integers(_WHOLE, size=n) < _KEPT
+    return np.where(kept, present, 1 - present).astype(np.int64)
+
+
+def answer_loss() -> arb:
+    r"""The loss of :func:`answers`."""
+    return ball(Fraction(_KEPT, _WHOLE - _KEPT)).log()
+
+
+def _records(present: int) -> list[int]:
+    # The requested person comes first if present; all other records are of other people.
+    return [present, *[0] * _OTHERS]
+
+
+def found_early(present: int, rng: np.random.Generator) -> int:
+    r"""Return at the first match, after one comparison or a thousand."""
+    found = 0
+    for record in _records(present):
+        if record == 1:
+            found = 1
+            break
+    return int(answers(found, 1, rng)[0])
+
+
+def looked_at_all(present: int, rng: np.random.Generator) -> int:
+    r"""Compare every record, even after a match."""
+    found = 0
+    for record in _records(present):
+        found |= record
+    return int(answers(found, 1, rng)[0])

@@ -1,11 +1,12 @@
 r"""Bugs in noise that several users add jointly: dropouts, shuffling, wrapped shares.
 
-Each is a protocol of dpcore with one wrong step: noise, encoding, shuffler and analyzer are the
+Most are a protocol of dpcore with one wrong step: noise, encoding, shuffler and analyzer are the
 production code, run for all runs at once. A dataset is the value of one user; the others have 0.
 
 Sums of 1/m-shares of Polya noise, X - Y with X, Y ~ Polya(1/m, beta) from m parties, are discrete
-Laplace of scale 1/ln(1/beta). A share is drawn as a Poisson variable whose mean is Gamma(1/m) times
-the odds beta/(1 - beta), in floating point: this is a simulation, not an exact draw.
+Laplace of scale 1/ln(1/beta). :func:`polya` draws a share as a Poisson variable whose mean is
+Gamma(1/m) times the odds beta/(1 - beta), in floating point: this is a simulation, not an exact
+draw.
 """
 
 from __future__ import annotations
@@ -13,24 +14,24 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from typing import Final
 
 import numpy as np
 from flint import arb
 
-from audit.broken_mechanisms.catalogue_entry import Entry, Twin, seeded
+from audit.broken_mechanisms import seeded
+from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.polya import PolyaDifference
+from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.enclosure import Enclosure, narrow
+from dpcore.numbers.enclosure import ball
+from dpcore.numbers.parameter import RationalLike
+from dpcore.protocols.ideal_aggregation import Shuffler
 from dpcore.protocols.noisy_sums import AggregatedSum
-from dpcore.protocols.run_protocol import Shuffler
-from dpcore.protocols.shuffled_bits import BinaryShuffle, BitMessages, Bits, PureShuffle
-
-# -- protocols ------------------------------------------------------------------------------------
+from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.shuffled_bits import BinaryShuffle, BitMessages, Bits
 
 _STEPS: Final = 10
 
@@ -44,7 +45,6 @@ def _pure(users: int, precision: int, threshold: int) -> AggregatedSum:
 _FOUR: Final = _pure(4, _STEPS, 500)
 _THREE: Final = _pure(3, 4, 500)
 _TWO: Final = _pure(2, 1, 20)
-_HALF: Final = _FOUR.observed_noise(2)
 _COVERED: Final = PureShuffle(
     users=2,
     precision=1,
@@ -154,127 +154,88 @@ def covered(value: int, n: int, rng: np.random.Generator) -> Integers:
     return np.asarray(ones[:n] + ones[n:])
 
 
-def _largest_loss(noise: Noise, steps: int) -> Enclosure:
+def half_vanish_loss() -> arb:
+    r"""The loss of one step of :func:`half_vanish`."""
+    return _largest_loss(_FOUR.observed_noise(2), _STEPS)
+
+
+def shuffled_shares_loss() -> arb:
+    r"""The loss of one step of :func:`shuffled_shares`."""
+    return _largest_loss(_THREE.share, _THREE.precision)
+
+
+def _largest_loss(noise: Noise, steps: int) -> arb:
     # For Polya differences of shape < 1 the largest loss is log p(0)/p(steps), at 0.
-    def loss() -> arb:
-        return (noise.pmf_ball(0) / noise.pmf_ball(steps)).log()
+    return (noise.pmf_ball(0) / noise.pmf_ball(steps)).log()
 
-    return narrow(loss, 64)
-
-
-_PROTOCOLS: Final = (
-    Entry(
-        name="order-kept",
-        number=21,
-        sentence="The bits of a shuffle protocol reach the server in the order of the users.",
-        source="a shuffler that only strips names, or batches or sorts messages by time of arrival",
-        run=in_order,
-        # P(Bin(3, 1/2) = 0) + P(= 1) - e P(= 0) = 0.1602...
-        delta=Fraction("0.161"),
-        true_epsilon=Enclosure.infinite(),
-        runs=500,
-        twin=Twin(name="binary-shuffle", run=shuffled),
-    ),
-    Entry(
-        name="skellam-mean-as-variance",
-        number=37,
-        sentence="The variance of the Skellam noise is set to the mean of one of its Poisson "
-        "parts: half the variance needed.",
-        source="Skellam laws parameterised by two means in one library and a variance in another",
-        run=partial(skellam, variance=8),
-        delta=Fraction("0.13"),
-        true_epsilon=Enclosure.infinite(),
-        runs=3_000,
-        twin=Twin(name="skellam-sum", run=partial(skellam, variance=16)),
-    ),
-    Entry(
-        name="dropout-blind",
-        number=43,
-        sentence="Half of the users drop out of a secure sum with their noise, but the claim is "
-        "unchanged.",
-        source="secure aggregation that tolerates dropouts under accounting that does not",
-        run=half_vanish,
-        true_epsilon=_largest_loss(_HALF, _STEPS),
-        runs=1_000,
-        twin=Twin(name="dropouts-counted", run=half_vanish, epsilon=Fraction("2.35")),
-    ),
-    Entry(
-        name="shuffled-polya",
-        number=44,
-        sentence="Noise shares for a sum go through a shuffler: most of them are 0 and reveal "
-        "the value.",
-        source="a shuffler instead of the secure aggregation that the proof assumes",
-        run=shuffled_shares,
-        true_epsilon=_largest_loss(_THREE.share, 4),
-        runs=2_000,
-        twin=Twin(name="aggregated-polya", run=aggregated_shares),
-    ),
-    Entry(
-        name="wrapped-shares",
-        number=46,
-        sentence=(
-            "Users reduce their noise modulo m but not their message; the messages are added as "
-            "integers."
-        ),
-        source="secure aggregation in which a device reduces its noise instead of its message",
-        run=reduced_noise,
-        true_epsilon=Enclosure.infinite(),
-        runs=200,
-        twin=Twin(name="wrapped-messages", run=reduced_messages),
-    ),
-    Entry(
-        name="uncovered-ends",
-        number=50,
-        sentence=(
-            "Messages of bounded length contain noise that is redrawn until it fits the value: "
-            "the extreme messages reveal the value."
-        ),
-        source=(
-            "noise drawn again until it fits into the message, as if truncated noise kept pure "
-            "epsilon"
-        ),
-        run=uncovered,
-        true_epsilon=Enclosure.infinite(),
-        runs=1_000,
-        twin=Twin(name="covered-ends", run=covered),
-    ),
-)
 
 # -- shares ---------------------------------------------------------------------------------------
 
-PARTIES: Final = 8
+_PARTIES: Final = 8
 _SENSITIVITY: Final = 16
 _BETA: Final = math.exp(-0.5 / _SENSITIVITY)
 
 
-def polya(value: int, n: int, rng: np.random.Generator, *, odds: float) -> Integers:
+def polya(value: int, n: int, rng: np.random.Generator, *, inverted: bool = False) -> Integers:
     r"""A fixed-point sum of sensitivity 16 at epsilon = 1/2: beta = e^(-1/32). With inverted odds
     the noise has scale 1/ln(1/(1 - beta)), 0.29 instead of 32.
     """
-    plus, minus = rng.poisson(rng.gamma(1 / PARTIES, odds, (2, n, PARTIES))).sum(axis=2)
+    odds = (1 - _BETA) / _BETA if inverted else _BETA / (1 - _BETA)
+    plus, minus = rng.poisson(rng.gamma(1 / _PARTIES, odds, (2, n, _PARTIES))).sum(axis=2)
     return np.asarray(value + (plus - minus))
 
 
-def _true_epsilon() -> arb:
-    # Sixteen steps, each worth ln(1/(1 - beta)).
+def inverted_odds_loss() -> arb:
+    r"""Sixteen steps, each with a loss of ln(1/(1 - beta))."""
     beta = (-1 / (2 * arb(_SENSITIVITY))).exp()
     return -_SENSITIVITY * (1 - beta).log()
 
 
-_SHARES: Final = (
-    Entry(
-        name="inverted-odds",
-        number=35,
-        sentence="The odds of the noise shares are inverted: 94 of 100 sums have no noise.",
-        source="the Polya sampler of MABPrivate.py in sayakrc/Differentially-Private-Bandits; "
-        "reimplemented",
-        run=partial(polya, odds=(1 - _BETA) / _BETA),
-        pair=(0, _SENSITIVITY),
-        epsilon=Fraction(1, 2),
-        true_epsilon=narrow(_true_epsilon, 64),
-        runs=100,
-        twin=Twin(name="polya-shares", run=partial(polya, odds=_BETA / (1 - _BETA))),
-    ),
-)
+# -- claims of papers (docs/errata.md) ------------------------------------------------------------
 
-ENTRIES: Final = (*_PROTOCOLS, *_SHARES)
+_USERS: Final = 64
+# A lower bound on e^(1/4) = 1.2840...
+_ODDS: Final = Fraction(1284, 1000)
+
+
+def noisy_bits(value: int, n: int, rng: np.random.Generator, *, chance: RationalLike) -> Integers:
+    r"""A sum in thirds, and two noise bits from each of four users. Fair bits give (70/3,
+    0.145)-DP; the lemma uses probability 0.7265..., and 0.726 is slightly less.
+    """
+    noise = Binomial(trials=8, probability=chance).sample(n, rng=seeded(rng))
+    return 3 * value + noise
+
+
+def relaxed_sum(value: int, n: int, rng: np.random.Generator, *, scale: int) -> Integers:
+    r"""Rows (sum of 64 users' messages, coin), where the first user's value is 0 or 1 steps.
+
+    Noise of scale 2 g/epsilon = 2 spends 1/2 on the sum and 1/4 twice on the coin; Theorem 3 prints
+    g/epsilon = 1.
+
+    The coin depends on the first message: it is 1 with probability c u if the message is 1, and
+    otherwise with probability c/u, where u = 1.284 and c = 1/(1 + u). For every message the coin's
+    log-probabilities are within ln u <= 1/4 of those of a coin with probability c, so this
+    aggregation is (1/4, 0)-relaxed.
+    """
+    source = seeded(rng)
+    share = PolyaDifference(shape=Fraction(1, _USERS), scale=scale)
+    others = PolyaDifference(shape=Fraction(_USERS - 1, _USERS), scale=scale)
+    message = value + share.sample(n, rng=source)
+    up, one = _ODDS.numerator, _ODDS.denominator
+    # The probabilities of 1 with the common denominator u (1 + u): u^2 and 1.
+    likely = np.where(message == 1, up * up, one * one)
+    coin = rng.integers(up * (up + one), size=n) < likely
+    return np.column_stack((message + others.sample(n, rng=source), coin.astype(np.int64)))
+
+
+def relaxed_sum_loss() -> arb:
+    r"""The loss of the event (1, 1) at scale 1: the first message is 1 due to the value under B,
+    due to noise under A. Both probabilities are multiplied by u (1 + u).
+    """
+    share = PolyaDifference(shape=Fraction(1, _USERS), scale=1)
+    rest = PolyaDifference(shape=Fraction(_USERS - 1, _USERS), scale=1).pmf_ball(0)
+    total = PolyaDifference(shape=1, scale=1)
+    more = ball(_ODDS) ** 2 - 1
+    here = total.pmf_ball(0) + more * share.pmf_ball(0) * rest
+    there = total.pmf_ball(1) + more * share.pmf_ball(1) * rest
+    return (here / there).log()

@@ -13,12 +13,12 @@ with probability f/2 and costs 2 h ln((1 - f/2)/(f/2)) for values that differ in
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import partial
 from typing import Final
 
 import numpy as np
+from flint import arb
 
-from audit.broken_mechanisms.catalogue_entry import Entry, Twin, seeded
+from audit.broken_mechanisms import seeded
 from dpcore.local import (
     HadamardResponse,
     LocalHashing,
@@ -28,17 +28,14 @@ from dpcore.local import (
 )
 from dpcore.local.local_report import Reports
 from dpcore.numbers.arrays import Integers
-from dpcore.numbers.enclosure import Enclosure, ball, narrow
-from dpcore.numbers.parameter import RationalLike
+from dpcore.numbers.enclosure import ball
+from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.sampling.rng import Rng
 
 _ANSWERS: Final = 4
 _WHOLE: Final = 1000
-# e/(e + 3) = 0.4753..., e/(e + 1) = 0.7310..., 1/(e^(1/2) + 1) = 0.3775..., 1/(e + 1) = 0.2689...
-_KEPT: Final = 475
-_KEPT_OF_TWO: Final = 731
-_FLIPPED: Final = 378
-_FLIPPED_FOR_ONE_BIT: Final = 269
+_KEPT: Final = 475  # e/(e + 3) = 0.4753...
+_FLIPPED: Final = 378  # 1/(e^(1/2) + 1) = 0.3775...
 _REPORTED_WRONG: Final = 100
 
 
@@ -77,12 +74,6 @@ def one_time_twice(value: int, n: int, rng: np.random.Generator) -> Integers:
     return np.concatenate([permanent(value, n, rng, width=2) for _ in range(2)], axis=1)
 
 
-def reported(value: int, n: int, rng: np.random.Generator, *, by: LocalReport) -> Reports:
-    r"""Reports of n users with this value, by a mechanism of dpcore.local."""
-    # At least one user must report.
-    return by.report(np.full(max(n, 1), value), rng=seeded(rng))[:n]
-
-
 class SubsetAsTwoAnswers(SubsetSelection):
     r"""Subset selection with truth probability e^epsilon/(e^epsilon + 1), which is right only for
     subsets of half of the values.
@@ -102,96 +93,33 @@ class HashingSeededByValue(LocalHashing):
         return np.stack((seeds, response.report(self._hash(seeds, values), rng=rng)), axis=1)
 
 
+_MECHANISMS: Final[dict[str, type[LocalReport]]] = {
+    each.__name__: each
+    for each in (SubsetSelection, SubsetAsTwoAnswers, LocalHashing, HashingSeededByValue)
+}
+
+
+def reported(value: int, n: int, rng: np.random.Generator, *, by: str, values: int) -> Reports:
+    r"""Reports of n users with this value, by a mechanism of dpcore.local at epsilon = 1."""
+    return _reports(value, n, rng, _MECHANISMS[by](epsilon=1, values=values))
+
+
+def _reports(value: int, n: int, rng: np.random.Generator, by: LocalReport) -> Reports:
+    # At least one user must report.
+    return by.report(np.full(max(n, 1), value), rng=seeded(rng))[:n]
+
+
 def two_coefficients(
     value: int, n: int, rng: np.random.Generator, *, each: RationalLike
 ) -> Reports:
     r"""Two Hadamard coefficients of one value, each reported at epsilon = ``each``."""
     one = HadamardResponse(epsilon=each, values=3)
-    return reported(value, 2 * n, rng, by=one).reshape(n, 2)
+    return _reports(value, 2 * n, rng, one).reshape(n, 2)
 
 
-def _cost(true: Fraction, others: int = 1, times: int = 1) -> Enclosure:
-    # Each of ``others`` alternatives to the truth has probability (1 - true)/others.
-    return narrow(lambda: times * ball(others * true / (1 - true)).log(), 64)
-
-
-# e/(e + 1), rounded down.
-_TRUE_OF_TWO: Final = RandomisedResponse(epsilon=1, values=2).own
-
-
-ENTRIES: Final = (
-    Entry(
-        name="four-answers-as-two",
-        number=25,
-        sentence="Four possible answers are randomised with the truth probability that is right "
-        "for two.",
-        source="randomised response generalised by hand from a yes-or-no question",
-        run=partial(four_answers, kept=_KEPT_OF_TWO),  # right for two answers
-        true_epsilon=_cost(Fraction(_KEPT_OF_TWO, _WHOLE), others=3),
-        runs=200,
-        twin=Twin(name="four-answers", run=four_answers),
-    ),
-    Entry(
-        name="rappor-for-one-bit",
-        number=39,
-        sentence="RAPPOR's f is chosen for the one bit that a value sets, but two values differ "
-        "in two bits.",
-        source="the factor 2 of 2 h ln((1 - f/2)/(f/2)) left out; Erlingsson et al. 2014 "
-        "(arXiv 1407.6981)",
-        run=partial(permanent, flipped=_FLIPPED_FOR_ONE_BIT),
-        true_epsilon=_cost(1 - Fraction(_FLIPPED_FOR_ONE_BIT, _WHOLE), times=2),
-        runs=700,
-        twin=Twin(name="rappor", run=permanent),
-    ),
-    Entry(
-        name="one-time-rappor-twice",
-        number=40,
-        sentence="One-time RAPPOR, without memoisation, reports twice: each report has fresh "
-        "noise and costs epsilon.",
-        source="the one-time form of Erlingsson et al. 2014 (arXiv 1407.6981) in a repeated "
-        "collection",
-        run=one_time_twice,
-        true_epsilon=_cost(1 - Fraction(_FLIPPED, _WHOLE), times=4),
-        runs=1500,
-        twin=Twin(name="memoised-rappor", run=memoised),
-    ),
-    Entry(
-        name="subset-as-two-answers",
-        number=57,
-        sentence="A random subset of 2 of 6 values contains the user's value with the truth "
-        "probability that is right for two answers.",
-        source="subset selection (Ye and Barg 2018, arXiv 1702.00610) without the size of the "
-        "subset in its probability",
-        run=partial(reported, by=SubsetAsTwoAnswers(epsilon=1, values=6)),
-        # 4 values outside the subset against 2 inside: 1 + ln 2.
-        true_epsilon=_cost(_TRUE_OF_TWO, others=4 // 2),
-        runs=1000,
-        twin=Twin(
-            name="subset-selection", run=partial(reported, by=SubsetSelection(epsilon=1, values=6))
-        ),
-    ),
-    Entry(
-        name="hashing-seeded-by-value",
-        number=58,
-        sentence="The seed of a local hash is computed from the user's value and reported, so it "
-        "reveals the value.",
-        source="local hashing (Wang et al. 2017) with a reproducible seed instead of a random one",
-        run=partial(reported, by=HashingSeededByValue(epsilon=1, values=9)),
-        true_epsilon=Enclosure.infinite(),
-        runs=100,
-        twin=Twin(
-            name="local-hashing", run=partial(reported, by=LocalHashing(epsilon=1, values=9))
-        ),
-    ),
-    Entry(
-        name="hadamard-two-coefficients",
-        number=59,
-        sentence="Two Hadamard coefficients of a value are reported, each with the noise for one.",
-        source="Hadamard response (Acharya, Sun and Zhang 2019, arXiv 1802.04705), several reports "
-        "of a user for a smaller error",
-        run=partial(two_coefficients, each=1),
-        true_epsilon=_cost(_TRUE_OF_TWO, times=2),
-        runs=2000,
-        twin=Twin(name="hadamard-composed", run=partial(two_coefficients, each=Fraction(1, 2))),
-    ),
-)
+def loss(*, true: RationalLike | None = None, others: int = 1, times: int = 1) -> arb:
+    r"""The loss of ``times`` answers, each true with this probability, by default that of two
+    answers at epsilon = 1; each of ``others`` alternatives has probability (1 - true)/others.
+    """
+    own = RandomisedResponse(epsilon=1, values=2).own if true is None else rational("true", true)
+    return times * ball(others * own / (1 - own)).log()

@@ -52,7 +52,7 @@ def bench_command(
     Exit code: 0 every entry was caught and not too many twins were refuted, 1 otherwise, 2 usage.
     """
     printed, spec = format_of(form, as_json=as_json), spec_of(options)
-    from audit.bench.run_bench import bench
+    from audit.bench import bench
 
     check_writable("--output", output)
     chosen, left_out = _entries(names or [], quick=quick)
@@ -65,7 +65,7 @@ def bench_command(
 
 
 def _entries(names: list[str], *, quick: bool) -> tuple[list[Entry], list[Entry]]:
-    from audit.bench.run_bench import first_runs
+    from audit.bench import first_runs
     from audit.broken_mechanisms import ENTRIES, Layer, find
 
     chosen: dict[str, Entry] = {}

@@ -12,21 +12,30 @@ five tests with fixed weights:
 
 p = min p_i / w_i. A single value of probability 0 refutes the law. ``sequential`` tests during the
 draws, see ``audit.fit.statistics``. Statements and proofs: ``docs/proofs/exact_audits.md``.
+
+A sampler is anything that draws integers:
+
+    f(n, rng)      n integers in one call, rng a numpy Generator (fastest)
+    f(rng), f()    one integer per call
+    a Noise        its own sampler, seeded by the fit
+    a mapping      integers to masses
+    rvs            an object with scipy's rvs(size=, random_state=)
+    a Target       of ``audit.targets.target``, on the dataset 0
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache, partial
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
-from scipy import stats
-from scipy.special import logsumexp, rel_entr
+from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from audit.audit_spec import AuditSpec
 from audit.claims.verdicts import (
@@ -39,29 +48,31 @@ from audit.claims.verdicts import (
     log_bar,
 )
 from audit.errors import TargetFailed
-from audit.fit.sampler import Sampler, sampler_of
 from audit.fit.statistics import (
-    SIMULATIONS,
-    TILTED_WEIGHT,
-    TILTS,
-    WEIGHTS,
     CellCounts,
     FitCells,
+    FitWitness,
     Integers,
+    cells_of,
+    excluded,
     fit_p_values,
     joined,
     log_wealth,
     log_wealths,
+    resolution,
+    witness,
 )
 from audit.formats.result import Result, Statement, computed, fact, format_share
-from audit.outputs.call_guard import stdout_to_stderr
+from audit.outputs.call_guard import Watchdog, stdout_to_stderr
 from audit.statistical_tests.sample_outcome import versions
-from dpcore.errors import InvalidParameter
+from audit.targets.target import Block, Catalogued, Target, seeded_rng
+from dpcore.errors import InvalidParameter, Unrepresentable
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import up
 from dpcore.parse_noise import write_noise
+from dpcore.sampling.rng import SeededRng
 
 FitVerdict: TypeAlias = Literal["refuted", "not_refuted"]
 
@@ -75,27 +86,6 @@ SEQUENTIAL: Final = LayerRun(
     method="mixture of likelihood ratios",
     proves="if draws are independent and follow the law, P(e-value ever >= 1/alpha) <= alpha",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitWitness:
-    r"""The event whose count is furthest from the law.
-
-    ``probability`` encloses the probability of the event; a count outside ``expected`` has
-    probability at most alpha, for this event alone. The event was chosen after the draws, so the
-    evidence is the p-value or e-value of the report, not this interval.
-    """
-
-    event: str = fact("the event, in words")
-    count: int = fact("draws in the event")
-    draws: int
-    expected: tuple[int, int] = fact("[least, most] usual count")
-    probability: tuple[float, float] = fact("[lower, upper] of the probability of the event")
-
-    def __str__(self) -> str:
-        low, high = self.expected
-        usual = f"{low:,} to {high:,}" if low < high else f"{low:,}"
-        return f"{self.event}: {self.count:,} of {self.draws:,} draws, {usual} expected"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,10 +190,6 @@ def _rows(report: FitReport) -> Iterator[tuple[str, str]]:
         yield "repeat", f"--seed {report.seed}"
 
 
-_ROUNDING: Final = 2.0**-40
-_DETECTED: Final = 0.95
-
-
 def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     sampler: Any,
     noise: Noise,
@@ -244,12 +230,6 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     start = _Watched(noise=noise, cells=cells_of(noise, runs), alpha=level, sequential=sequential)
     until = math.inf if deadline is None else time.monotonic() + deadline
     return _report(source, _draw(source, start, runs, until), seed, coins)
-
-
-@lru_cache(maxsize=64)
-def cells_of(noise: Noise, runs: int) -> FitCells:
-    r"""The cells for a law and a number of draws."""
-    return FitCells.of(noise, runs)
 
 
 # -- drawing ------------------------------------------------------------------------------------
@@ -354,7 +334,7 @@ def _report(
         p_value=p_value,
         e_value=e_value,
         evidence=found,
-        witness=_excluded(*impossible, seen) if impossible else witness(cells, seen, alpha),
+        witness=excluded(*impossible, seen) if impossible else witness(cells, seen, alpha),
         resolution=resolution(cells, seen.draws, alpha, sequential=watched.sequential),
     )
 
@@ -378,63 +358,170 @@ def _exp(log_e: float) -> float:
     return math.inf if log_e == math.inf else math.exp(min(log_e, 700.0))
 
 
-def _excluded(event: str, count: int, seen: CellCounts) -> FitWitness:
-    return FitWitness(
-        event=event, count=count, draws=seen.draws, expected=(0, 0), probability=(0.0, 0.0)
-    )
+# -- samplers -----------------------------------------------------------------------------------
+
+_MANY: Final = 1 << 20
+# For one draw per call: small pieces, so that the draws before a failure are kept.
+_FEW: Final = 1 << 10
+_FORMS: Final = (
+    "must be a callable f(n, rng), f(rng) or f(), a Noise, a mapping from outcomes to "
+    "probabilities, or an object with a method rvs"
+)
+_LEAST, _LARGEST = -(1 << 63), (1 << 63) - 1
 
 
-def witness(cells: FitCells, seen: CellCounts, alpha: Fraction) -> FitWitness:
-    r"""The cell, half-line or residue class whose count is furthest from its probability.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampler:
+    r"""A sampler: ``function(n)`` draws n values; at most ``piece`` are requested at a time."""
 
-    The distance is the likelihood ratio of the count. This describes the draws and is not a test.
-    """
-    last = len(cells) - 1
-    inner = range(1, last)
-    spans = [(i, i) for i in range(last + 1)]
-    spans += [span for i in inner for span in ((0, i), (i, last))]
-    first, end = np.array(spans).T
-    sums = (np.append(0, np.cumsum(each)) for each in (seen.counts, cells.lower, cells.upper))
-    count, low, high = (upto[end + 1] - upto[first] for upto in sums)
-    # Sums over cells have rounding errors: round outwards.
-    low, high = np.maximum(low - _ROUNDING, 0.0), np.minimum(high + _ROUNDING, 1.0)
-    low[: last + 1], high[: last + 1] = cells.lower, cells.upper
-    words = [partial(cells.words, *span) for span in spans]
-    for modulus, counts in zip(cells.moduli, seen.residues, strict=True):
-        least, most = cells.residue(modulus)
-        count, low = np.append(count, counts), np.append(low, [least] * modulus)
-        high = np.append(high, [most] * modulus)
-        words += [partial("x mod {} = {}".format, modulus, r) for r in range(modulus)]
-    share = count / seen.draws
-    p = np.clip(share, low, high)
-    best = int(np.argmax(rel_entr(share, p) + rel_entr(1 - share, 1 - p)))
-    tail, least, most = float(alpha) / 2, float(low[best]), float(high[best])
-    fewest = int(stats.binom.ppf(tail, seen.draws, least))
-    largest = int(stats.binom.isf(tail, seen.draws, most))
-    return FitWitness(
-        event=words[best](),
-        count=int(count[best]),
-        draws=seen.draws,
-        expected=(fewest, largest),
-        probability=(least, most),
-    )
+    spelling: str
+    function: Callable[[int], Any]
+    watchdog: Watchdog
+    piece: int = _MANY
+
+    def draw(self, n: int) -> Integers:
+        r"""Draw n values; values beyond int64 are clipped to its range, and so count as the far
+        tail.
+        """
+        returned = self.watchdog.call(lambda: self.function(n), self.spelling)
+        try:
+            draws: NDArray[Any] = np.asarray(returned)
+        except (ValueError, TypeError, OverflowError):
+            raise TargetFailed(self.spelling, "did not return an array of integers") from None
+        if returned is None:
+            raise TargetFailed(self.spelling, "returned nothing")
+        if draws.shape != (n,):
+            reason = f"returned an array of shape {draws.shape} instead of ({n},)"
+            raise TargetFailed(self.spelling, reason)
+        match draws.dtype.kind:
+            case "i":
+                return np.asarray(draws, dtype=np.int64)
+            case "u":
+                return np.asarray(np.minimum(draws, np.uint64(_LARGEST)), dtype=np.int64)
+            case "O":
+                return self._clipped(draws.tolist())
+        reason = f"returned {draws.dtype} values such as {draws[0]!s}: integers are required"
+        raise TargetFailed(self.spelling, reason)
+
+    def _clipped(self, values: list[Any]) -> Integers:
+        for x in values:
+            if isinstance(x, bool) or not isinstance(x, int | np.integer):
+                reason = f"returned {x!r}: integers are required"
+                raise TargetFailed(self.spelling, reason)
+        return np.array([min(max(int(x), _LEAST), _LARGEST) for x in values], dtype=np.int64)
 
 
-def resolution(cells: FitCells, draws: int, alpha: Fraction, *, sequential: bool) -> float:
-    r"""The relative error of the mean absolute deviation that 95 of 100 fits would refute.
-
-    An estimate by the normal approximation, for laws that are wrong by a change of scale; infinite
-    for a law with constant distance from its mean.
-    """
-    if sequential:
-        # Tilts double, so that some tilt is 2/3 to 4/3 of the best one and loses at most a ninth of
-        # the gain.
-        share = TILTED_WEIGHT / (2 * len(cells.scores) * len(TILTS)) if len(cells.scores) else 1.0
-        needed = math.sqrt(2 * (log_bar(alpha) - math.log(share)) * 9 / 8)
+def sampler_of(
+    sampler: Any, seed: np.random.SeedSequence, *, timeout: float | None = None
+) -> Sampler:
+    r"""Convert ``sampler`` to a Sampler; the module lists them."""
+    watchdog = Watchdog(timeout)
+    rng = np.random.default_rng(seed)
+    name, piece = _name(sampler), _MANY
+    function: Callable[[int], Any]
+    if isinstance(sampler, Noise):
+        name, function = repr(sampler), _of_noise(sampler, seeded_rng(seed))
+    elif isinstance(sampler, Target):
+        name, function = sampler.spelling, _of_target(sampler, seed, timeout)
+    elif isinstance(sampler, Mapping):
+        name, function = "a pmf", _of_pmf(sampler, rng)
+    elif callable(rvs := getattr(sampler, "rvs", None)):
+        function = lambda n: rvs(size=n, random_state=rng)  # noqa: E731 - a def would only be longer
+    elif callable(sampler):
+        function, piece = _of_function(sampler, rng, watchdog)
     else:
-        tests = max(1, 2 * len(cells.scores))
-        by_simulation = float(stats.norm.isf(float(alpha) * WEIGHTS["directed"] / tests))
-        by_bound = math.sqrt(2 * (log_bar(alpha) + math.log(tests / WEIGHTS["tilted"])))
-        reached = float(alpha) * WEIGHTS["directed"] >= 2 / (1 + SIMULATIONS)
-        needed = by_simulation if reached else by_bound
-    return (needed + float(stats.norm.ppf(_DETECTED))) * cells.spread / math.sqrt(draws)
+        raise InvalidParameter("sampler", sampler, _FORMS)
+    return Sampler(spelling=name, function=function, watchdog=watchdog, piece=piece)
+
+
+def _name(sampler: Any) -> str:
+    return getattr(sampler, "__qualname__", None) or type(sampler).__qualname__
+
+
+def _of_noise(noise: Noise, rng: SeededRng) -> Callable[[int], Any]:
+    def draw(n: int) -> Any:
+        try:
+            return noise.sample(n, rng=rng)
+        except Unrepresentable:
+            return np.array([noise.sample(rng=rng) for _ in range(n)], dtype=object)
+
+    return draw
+
+
+def _of_pmf(masses: Mapping[Any, Any], rng: np.random.Generator) -> Callable[[int], Any]:
+    exact = {x: rational(f"mass of {x!r}", mass) for x, mass in masses.items()}
+    if any(isinstance(x, bool) or not isinstance(x, int) for x in exact):
+        raise InvalidParameter("sampler", list(exact), "the outcomes of a pmf must be integers")
+    if any(mass < 0 for mass in exact.values()) or sum(exact.values()) != 1:
+        raise InvalidParameter("sampler", masses, "the masses of a pmf must be >= 0 and sum to 1")
+    values = np.array(list(exact), dtype=object)
+    return lambda n: rng.choice(values, size=n, p=[float(mass) for mass in exact.values()])
+
+
+def _of_target(
+    target: Target, seed: np.random.SeedSequence, timeout: float | None
+) -> Callable[[int], Any]:
+    pair = target.subject.pair if isinstance(target, Catalogued) else target.check((0, 0))
+
+    def draw(n: int) -> Any:
+        mixing, *seeds = seed.spawn(3)
+        block = Block(
+            pair=pair,
+            worlds=np.zeros(n, dtype=np.bool_),
+            seeds=(seeds[0], seeds[1]),
+            mixing=mixing,
+            timeout=timeout,
+        )
+        pieces = [list(piece) for piece in target.draw(block)]
+        outputs = [x for piece in pieces for x in piece]
+        if target.lines:
+            # Objects, because numpy would convert integers beyond its types to floats.
+            return np.array([_of_line(target.spelling, line) for line in outputs], dtype=object)
+        return np.array(outputs)
+
+    return draw
+
+
+def _of_line(spelling: str, line: str) -> int:
+    try:
+        return int(line)
+    except ValueError:
+        reason = f"wrote {line[:60]!r}: one integer per line is required"
+        raise TargetFailed(spelling, reason) from None
+
+
+def _of_function(
+    function: Callable[..., Any], rng: np.random.Generator, watchdog: Watchdog
+) -> tuple[Callable[[int], Any], int]:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        raise InvalidParameter("sampler", _name(function), _FORMS) from None
+    if _takes(signature, n=1, rng=rng):
+        return lambda n: function(n=n, rng=rng), _MANY
+    if _takes(signature, 1, rng):
+        return lambda n: function(n, rng), _MANY
+    if _takes(signature, rng=rng):
+        return _one_by_one(lambda: function(rng=rng), watchdog), _FEW
+    if _takes(signature):
+        return _one_by_one(function, watchdog), _FEW
+    raise InvalidParameter("sampler", f"{_name(function)}{signature}", _FORMS)
+
+
+def _takes(signature: inspect.Signature, *args: Any, **kwargs: Any) -> bool:
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def _one_by_one(once: Callable[[], Any], watchdog: Watchdog) -> Callable[[int], Any]:
+    def draw(n: int) -> Any:
+        draws = np.empty(n, dtype=object)
+        for i in range(n):
+            watchdog.restart()
+            draws[i] = once()
+        return draws
+
+    return draw

@@ -15,15 +15,17 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import minimize_scalar
-from scipy.special import gammaln, logsumexp, xlogy
+from scipy.special import gammaln, logsumexp, rel_entr, xlogy
 
+from audit.claims.verdicts import log_bar
+from audit.formats.result import fact
 from dpcore.errors import PrecisionExhausted
 from dpcore.noise import FLOAT_ERROR, Noise
 
@@ -153,6 +155,12 @@ class FitCells:
         return None
 
 
+@lru_cache(maxsize=64)
+def cells_of(noise: Noise, runs: int) -> FitCells:
+    r"""The cells for a law and a number of draws."""
+    return FitCells.of(noise, runs)
+
+
 def _is_zero(noise: Noise, x: int, *, below: bool) -> bool:
     # An enclosure with upper end 0 is a proof; a failed enclosure is not.
     try:
@@ -248,7 +256,7 @@ WEIGHTS: Final = {
     "cells": 0.1,
     "residues": 0.05,
 }
-SIMULATIONS: Final = 1999
+_SIMULATIONS: Final = 1999
 _LEAST: Final = 1e-300
 # Statistics this close count as ties, which make the p-value larger.
 _TIE: Final = 1e-9
@@ -274,7 +282,7 @@ def joined(found: dict[str, float]) -> float:
 def _calibrated(cells: FitCells, counts: Integers, coins: np.random.Generator) -> dict[str, float]:
     draws = int(counts.sum())
     mass = cells.nominal / cells.nominal.sum()
-    tables = np.vstack((counts, coins.multinomial(draws, mass, size=SIMULATIONS)))
+    tables = np.vstack((counts, coins.multinomial(draws, mass, size=_SIMULATIONS)))
     floored = np.maximum(mass, _LEAST)
     found = {
         "directed": np.max(np.abs(tables @ cells.scores.T), axis=1, initial=0.0),
@@ -356,12 +364,12 @@ def _by_residue(cells: FitCells, seen: CellCounts) -> float:
     return best
 
 
-TILTED_WEIGHT: Final = 0.5
+_TILTED_WEIGHT: Final = 0.5
 _URN_WEIGHT: Final = 0.3
 _CELLS_WEIGHT: Final = 0.1
 _RESIDUE_WEIGHT: Final = 0.1
 # The shifts of the tilted laws, in standard deviations of the score per draw.
-TILTS: Final = tuple(2.0**-k for k in range(1, 12))
+_TILTS: Final = tuple(2.0**-k for k in range(1, 12))
 # The total initial counts of the urns, in draws.
 _URNS: Final = tuple(4.0**k for k in range(11))
 _COINS: Final = _URNS[::5]
@@ -376,7 +384,7 @@ def log_wealths(cells: FitCells, seen: CellCounts) -> Iterator[tuple[str, float]
     r"""The logarithm of each weighted part of the wealth, by the name of its family."""
     tilted = _tilted_wealths(cells, seen)
     for value in tilted.tolist():
-        yield "tilted", value + math.log(TILTED_WEIGHT / len(tilted))
+        yield "tilted", value + math.log(_TILTED_WEIGHT / len(tilted))
     for size in _URNS:
         value = float(_urn(seen.counts, size * np.maximum(cells.nominal, _LEAST), cells.upper))
         yield "urn", value + math.log(_URN_WEIGHT / len(_URNS))
@@ -400,7 +408,7 @@ def _tilted_wealths(cells: FitCells, seen: CellCounts) -> Floats:
 
 @lru_cache(maxsize=16)
 def _tilts(cells: FitCells) -> tuple[Floats, Floats]:
-    both = np.array([sign * tilt for tilt in TILTS for sign in (1, -1)])
+    both = np.array([sign * tilt for tilt in _TILTS for sign in (1, -1)])
     exponents = (both[:, None, None] * cells.scores).reshape(-1, len(cells))
     norms: Floats = logsumexp(exponents, b=cells.upper, axis=1)
     return exponents, norms
@@ -425,3 +433,92 @@ def _urn(counts: Integers, opening: Floats, above: Floats) -> Floats:
     size += np.abs(after) + np.abs(before) + draws
     found: Floats = gained.sum(axis=-1) - (after - before) - chance.sum(axis=-1) - _ROUNDING * size
     return found
+
+
+# -- what a report states about the draws -------------------------------------------------------
+
+_DETECTED: Final = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitWitness:
+    r"""The event whose count is furthest from the law.
+
+    ``probability`` encloses the probability of the event; a count outside ``expected`` has
+    probability at most alpha, for this event alone. The event was chosen after the draws, so the
+    evidence is the p-value or e-value of the report, not this interval.
+    """
+
+    event: str = fact("the event, in words")
+    count: int = fact("draws in the event")
+    draws: int
+    expected: tuple[int, int] = fact("[least, most] usual count")
+    probability: tuple[float, float] = fact("[lower, upper] of the probability of the event")
+
+    def __str__(self) -> str:
+        low, high = self.expected
+        usual = f"{low:,} to {high:,}" if low < high else f"{low:,}"
+        return f"{self.event}: {self.count:,} of {self.draws:,} draws, {usual} expected"
+
+
+def excluded(event: str, count: int, seen: CellCounts) -> FitWitness:
+    r"""The witness of an event of probability 0."""
+    return FitWitness(
+        event=event, count=count, draws=seen.draws, expected=(0, 0), probability=(0.0, 0.0)
+    )
+
+
+def witness(cells: FitCells, seen: CellCounts, alpha: Fraction) -> FitWitness:
+    r"""The cell, half-line or residue class whose count is furthest from its probability.
+
+    The distance is the likelihood ratio of the count. This describes the draws and is not a test.
+    """
+    last = len(cells) - 1
+    inner = range(1, last)
+    spans = [(i, i) for i in range(last + 1)]
+    spans += [span for i in inner for span in ((0, i), (i, last))]
+    first, end = np.array(spans).T
+    sums = (np.append(0, np.cumsum(each)) for each in (seen.counts, cells.lower, cells.upper))
+    count, low, high = (upto[end + 1] - upto[first] for upto in sums)
+    # Sums over cells have rounding errors: round outwards.
+    low, high = np.maximum(low - _ROUNDING, 0.0), np.minimum(high + _ROUNDING, 1.0)
+    low[: last + 1], high[: last + 1] = cells.lower, cells.upper
+    words = [partial(cells.words, *span) for span in spans]
+    for modulus, counts in zip(cells.moduli, seen.residues, strict=True):
+        least, most = cells.residue(modulus)
+        count, low = np.append(count, counts), np.append(low, [least] * modulus)
+        high = np.append(high, [most] * modulus)
+        words += [partial("x mod {} = {}".format, modulus, r) for r in range(modulus)]
+    share = count / seen.draws
+    p = np.clip(share, low, high)
+    best = int(np.argmax(rel_entr(share, p) + rel_entr(1 - share, 1 - p)))
+    tail, least, most = float(alpha) / 2, float(low[best]), float(high[best])
+    fewest = int(stats.binom.ppf(tail, seen.draws, least))
+    largest = int(stats.binom.isf(tail, seen.draws, most))
+    return FitWitness(
+        event=words[best](),
+        count=int(count[best]),
+        draws=seen.draws,
+        expected=(fewest, largest),
+        probability=(least, most),
+    )
+
+
+def resolution(cells: FitCells, draws: int, alpha: Fraction, *, sequential: bool) -> float:
+    r"""The relative error of the mean absolute deviation that 95 of 100 fits would refute.
+
+    An estimate by the normal approximation, for laws that are wrong by a change of scale; infinite
+    for a law with constant distance from its mean.
+    """
+    if sequential:
+        # Tilts double, so that some tilt is 2/3 to 4/3 of the best one and loses at most a ninth of
+        # the gain.
+        share = _TILTED_WEIGHT / (2 * len(cells.scores) * len(_TILTS)) if len(cells.scores) else 1.0
+        needed = math.sqrt(2 * (log_bar(alpha) - math.log(share)) * 9 / 8)
+    else:
+        tests = max(1, 2 * len(cells.scores))
+        by_simulation = float(stats.norm.isf(float(alpha) * WEIGHTS["directed"] / tests))
+        by_bound = math.sqrt(2 * (log_bar(alpha) + math.log(tests / WEIGHTS["tilted"])))
+        reached = float(alpha) * WEIGHTS["directed"] >= 2 / (1 + _SIMULATIONS)
+        needed = by_simulation if reached else by_bound
+    return (needed + float(stats.norm.ppf(_DETECTED))) * cells.spread / math.sqrt(draws)

@@ -29,7 +29,7 @@ from audit.targets.target import Block, Target
 from dpcore.errors import FAILED, DpcoreError
 
 _MARKER: Final = "ready"
-_PATIENCE: Final = 1800.0
+_INSTALL_SECONDS: Final = 1800.0
 _SHOWN: Final = 300
 _OFFLINE: Final = "no matching distribution", "connection", "network", "resolution", "retries"
 
@@ -146,12 +146,12 @@ def _run(what: str, command: Sequence[str]) -> None:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_PATIENCE,
+            timeout=_INSTALL_SECONDS,
             check=False,
             env=variables,
         )
     except subprocess.TimeoutExpired:
-        raise EnvironmentFailed(f"{what}: not installed within {_PATIENCE:g} s") from None
+        raise EnvironmentFailed(f"{what}: not installed within {_INSTALL_SECONDS:g} s") from None
     if done.returncode == 0:
         return
     output = [line for line in done.stderr.splitlines() if line.strip()]
@@ -166,7 +166,7 @@ def _run(what: str, command: Sequence[str]) -> None:
 
 
 _SCRIPT: Final = Path(__file__).with_name("worker.py")
-_ANSWERED_WITHIN: Final = 300.0
+_ANSWER_SECONDS: Final = 300.0
 
 
 class Worker:
@@ -203,7 +203,7 @@ class Worker:
 
     def begin(self) -> str | None:
         r"""Run the code; return the claim that the package computes, if the entry defines it."""
-        (line,) = self.ask({"code": self._code}, 1, None, _ANSWERED_WITHIN)
+        (line,) = self.ask({"code": self._code}, 1, None, _ANSWER_SECONDS)
         claimed = json.loads(line)["claimed"]
         return None if claimed is None else str(claimed)
 
@@ -219,7 +219,7 @@ class Worker:
             late.set()
             self._process.kill()
 
-        limit = threading.Timer(_ANSWERED_WITHIN if seconds is None else seconds, end)
+        limit = threading.Timer(_ANSWER_SECONDS if seconds is None else seconds, end)
         limit.start()
         try:
             with suppress(OSError):
@@ -231,9 +231,9 @@ class Worker:
         if found[-1].endswith("\n"):
             return [line.removesuffix("\n") for line in found]
         reason = f"no answer within {seconds:g} s" if late.is_set() and seconds else "ended"
-        raise TargetFailed(self.name, f"{reason}{self._last_words()}", dataset=label)
+        raise TargetFailed(self.name, f"{reason}{self._last_output()}", dataset=label)
 
-    def _last_words(self) -> str:
+    def _last_output(self) -> str:
         self._process.wait()
         self._errors.seek(0)
         words = " ".join(self._errors.read().decode(errors="replace").split())

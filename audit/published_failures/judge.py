@@ -271,7 +271,7 @@ def judge(
     ``done`` is called with the number of finished :func:`steps`.
     """
     exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)
-    tell = done or (lambda _: None)
+    progress = done or (lambda _: None)
     with environments(cache, keep=keep) as make:
         places: dict[Environment, Path | EnvironmentFailed] = {}
         for environment in dict.fromkeys(_environment(e, r) for e in entries for r in e.sides):
@@ -279,7 +279,7 @@ def judge(
                 places[environment] = make(environment)
             except EnvironmentFailed as error:
                 places[environment] = error
-            tell(len(places))
+            progress(len(places))
         tasks = [
             _Task(entry=e, role=role, alpha=exact, seed=seed, place=places[_environment(e, role)])
             for e in entries
@@ -289,7 +289,7 @@ def judge(
         results = in_processes(_Task.run, ((task,) for task in tasks), jobs)
         for task, result in zip(tasks, results, strict=True):
             found[task.entry.name, task.role] = result
-            tell(len(places) + len(found))
+            progress(len(places) + len(found))
     rows = (
         Judged(entry=e, broken=found[e.name, "broken"], twin=found.get((e.name, "twin")))
         for e in entries

@@ -1,4 +1,4 @@
-r"""Findings from pairs of runs on equal tapes: values and other observable behaviour."""
+r"""Findings from pairs of runs on equal tapes."""
 
 from __future__ import annotations
 
@@ -10,95 +10,19 @@ from fractions import Fraction
 from itertools import chain, combinations
 from typing import Any, Final
 
-from audit.audit_spec import SensitivityNorm
-from audit.claims.tested_claim import format_rational as exact_decimal
 from audit.formats.shorten import distinct
-from audit.outputs.rows import display_path
-from audit.replay.distance import Number, difference, numbers_in, root
+from audit.outputs.rows import Cell, display_path
 from audit.replay.replay_report import Finding
 from audit.replay.rng_hooks import EARLY, PLAIN
-from audit.replay.run_once_on_tape import Execution, PairedRuns, is_label
-from audit.replay.tape import Seeded
-from dpcore.numbers.rounding import down, up
+from audit.replay.sensitivity import Number, numbers_in
+from audit.replay.tape import Execution, PairedRuns, Seeded
 
 _MOST_COMPARED: Final = 16
 
 
-# -- the declared sensitivity ----------------------------------------------------------------
-
-
-def moves(
-    pairs: Sequence[PairedRuns], declared: Fraction | None, norm: SensitivityNorm
-) -> Iterator[Finding]:
-    r"""Compare the change of the output under the same draws with the declared sensitivity.
-
-    The declaration is: output = query(dataset) + noise(draws), where the query changes by at most
-    ``declared``. One tape on which both runs make the same draws and the outputs differ by more
-    refutes it. For floats, a rounding error of 2^-20 of their size, as in single precision, is
-    allowed in each coordinate.
-    """
-    found = [(both, *move) for both in pairs if (move := _move(both, norm)) is not None]
-    if not found:
-        if declared is not None:
-            yield Finding(
-                kind="sensitivity-not-compared",
-                severity="warning",
-                statement=(
-                    "no tape gave the same draws and numbers of the same shape on both datasets: "
-                    "the declared sensitivity was not tested"
-                ),
-            )
-        return
-    both, _, most, slack = max(found, key=lambda item: item[2])
-    power = 2 if norm == "l2" else 1
-    low, high = root(most) if norm == "l2" else (most, most)
-    if declared is not None and most > (declared + slack) ** power:
-        yield Finding(
-            kind="sensitivity-exceeded",
-            severity="error",
-            refutes=True,
-            statement=f"with the same draws the outputs differ by {down(low, 6)} ({norm}), more "
-            f"than the declared sensitivity {exact_decimal(declared)}",
-            witness=both.witness(difference=str(most) if power == 1 else f"sqrt({most})"),
-        )
-        return
-    yield Finding(
-        kind="sensitivity",
-        severity="note",
-        statement=f"with the same draws the outputs differ by at most {up(high, 6)} ({norm}) on "
-        f"{len(found):,} tapes",
-    )
-    first = found[0][1]
-    steady = all(
-        len(move) == len(first)
-        and all(abs(p - q) <= 2 * slack for p, q in zip(move, first, strict=True))
-        for _, move, _, slack in found
-    )
-    if declared is not None and not steady:
-        yield Finding(
-            kind="not-additive",
-            severity="warning",
-            statement=(
-                "the difference of the outputs depends on the draws: the noise is not simply "
-                "added, and a sensitivity alone does not bound the privacy loss"
-            ),
-        )
-
-
-def _move(
-    both: PairedRuns, norm: SensitivityNorm
-) -> tuple[tuple[Fraction, ...], Fraction, Fraction] | None:
-    # The exact difference, its norm (for l2, squared) and the possible contribution of rounding.
-    if not both.complete or both.a.flow != both.b.flow:
-        return None
-    of_a, of_b = numbers_in(both.a.output), numbers_in(both.b.output)
-    if of_a is None or of_b is None or not of_a.comparable(of_b):
-        return None
-    found = difference(of_a.values, of_b.values, norm)
-    if found is None:
-        return None
-    move, size, slack = found
-    return move, size, slack + of_a.rounding + of_b.rounding  # of numbers in texts
+def is_label(cell: Cell) -> bool:
+    r"""Whether a cell is a label, or not a finite number."""
+    return isinstance(cell, str) or (isinstance(cell, float) and not math.isfinite(cell))
 
 
 # -- control flow -------------------------------------------------------------------------
@@ -270,15 +194,16 @@ def sources(runs: Sequence[Execution]) -> Iterator[Finding]:
         yield Finding(
             kind="not-cryptographic",
             severity="warning",
-            statement=f"draws from {', '.join(sorted(met))}: its state, and all noise, can be "
-            "computed from outputs; use SystemRng, secrets or os.urandom",
+            statement=f"the target draws from {', '.join(sorted(met))}, not from a cryptographic "
+            "source: outputs reveal the state of the generator, and so all noise; use SystemRng, "
+            "secrets or os.urandom",
         )
     made = sorted({s for run in runs for s in run.tape.draws if EARLY in s})
     if made:
         yield Finding(
             kind="made-early",
             severity="warning",
-            statement=f"draws from {'; '.join(made)}: it is unknown whether its seed is a constant",
+            statement=f"the target draws from {'; '.join(made)}: its seed may be a constant",
         )
 
 

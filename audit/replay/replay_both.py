@@ -16,14 +16,20 @@ from dataclasses import dataclass, field
 from itertools import chain, product
 from typing import Any, Final
 
+import numpy as np
+
 from audit.audit_spec import AuditSpec, SensitivityNorm
-from audit.outputs.call_guard import Watchdog, stdout_to_stderr
-from audit.replay.declare_sensitivity import declarations
+from audit.errors import Unreadable
+from audit.outputs.call_guard import RAISED, TimeUp, Watchdog, failure, stdout_to_stderr
+from audit.outputs.copies import captured, copies
+from audit.outputs.identity import identity, without_address
+from audit.outputs.output_parser import kind, require_readable
+from audit.outputs.rows import EXACT, Cell, Row, row_of
 from audit.replay.findings_from_runs import (
     appearances,
     failures,
     flows,
-    moves,
+    is_label,
     seeds,
     sources,
     unnoised_parts,
@@ -31,12 +37,17 @@ from audit.replay.findings_from_runs import (
     without_end,
 )
 from audit.replay.replay_report import Finding, ReplayReport, Severity
-from audit.replay.rng_hooks import hooked_rngs
-from audit.replay.run_once_on_tape import Execution, PairedRuns, Runner, function_of
-from audit.replay.tape import EXTREMES, Changes, Place, Seeded, Tape
-from audit.targets.target import Target
+from audit.replay.rng_hooks import Session, hooked_rngs
+from audit.replay.sensitivity import declarations, moves
+from audit.replay.tape import EXTREMES, Changes, Execution, PairedRuns, Place, Seeded, Tape
+from audit.targets.target import NoiseAdded, Scalar, Target, Vectorised
 from audit.targets.target_syntax import target_of
 from dpcore.numbers.parameter import RationalLike, rational
+
+MOST_HANGS: Final = 12
+r"""The number of runs that do not end after which the target has failed: each of them takes the
+whole time limit.
+"""
 
 _LEARNING: Final = 4
 _REPEATS: Final = 8
@@ -49,6 +60,7 @@ _TAPES_A_SEED: Final = 1 << 24
 _FEW_HANGS: Final = 4
 _WITH_NOISE: Final = 8
 _REACH: Final = 500
+_MOST_PARTS: Final = 64
 # Another real number near each extreme: it leads to the same branch if the branch is wider than
 # 2^-50, but noise that is computed from the number itself differs.
 _NEAR: Final = {
@@ -169,9 +181,29 @@ class _Replayed:
     replayable: bool = True
     constant: bool = False
 
+    # Whether no draw has an effect beside these; the outputs on many ordinary tapes.
+    _silent: dict[tuple[Place, ...], bool] = field(default_factory=dict)
+    _reached: list[PairedRuns] = field(default_factory=list)
+
     def note(self, finding: Finding) -> None:
         self.findings.append(finding)
         self.replayable = self.replayable and finding.kind not in {"own-entropy", "elsewhere"}
+
+    def silent_beside(self, runner: Runner, places: tuple[Place, ...]) -> bool:
+        # Whether redrawing all other draws never changes the outputs on ordinary tapes.
+        if places not in self._silent:
+            numbers = range(_REDRAWN + 1, _REDRAWN + _CONFIRMED + 1)
+            self._silent[places] = all(
+                _still(runner, both, {p: both.a.tape.head(p) for p in places}, numbers)
+                for both in self.pairs[:_WITH_NOISE]
+                if not both.a.tape.changes
+            )
+        return self._silent[places]
+
+    def reached(self, runner: Runner) -> list[PairedRuns]:
+        if not self._reached:
+            self._reached = [runner.both(number) for number in range(_REACH)]
+        return self._reached
 
 
 def _unsteady(once: Execution, then: Execution, world: int) -> Finding:
@@ -294,7 +326,7 @@ def _change(replayed: _Replayed, runner: Runner, ordinary: list[PairedRuns], mos
             continue
         replayed.pairs.append(both)
         if not faulted and both.a.key != both.b.key and not both.failed:
-            branch = _unnoised_branch(replayed, runner, both, ordinary)
+            branch = _unnoised_branch(replayed, runner, both)
             if branch is not None:
                 replayed.note(branch)
                 faulted = branch.severity == "error"
@@ -319,30 +351,19 @@ def _change(replayed: _Replayed, runner: Runner, ordinary: list[PairedRuns], mos
     )
 
 
-def _unnoised_branch(
-    replayed: _Replayed, runner: Runner, both: PairedRuns, ordinary: list[PairedRuns]
-) -> Finding | None:
+def _unnoised_branch(replayed: _Replayed, runner: Runner, both: PairedRuns) -> Finding | None:
     # If the changed draws are kept and all others redrawn, both outputs stay the same; if the
     # original draws are kept instead, redrawing changes the output. So there is noise, but not in
     # this branch.
     change = both.a.tape.changes
     near: Changes = {p: _NEAR[str(e)] for p, e in change.items()}
-    if not _still(runner, both, change, range(1, _REDRAWN + 1)):
+    if (
+        replayed.silent_beside(runner, tuple(change))
+        or not _still(runner, both, near, range(_REDRAWN))
+        or not _still(runner, both, change, range(1, _REDRAWN + _CONFIRMED + 1))
+    ):
         return None
-    if not _still(runner, both, near, range(_REDRAWN)):
-        return None
-    numbers = range(_REDRAWN + 1, _REDRAWN + _CONFIRMED + 1)
-    usual = (
-        {p: Tape(runner.first + i).head(p) for p in change}
-        for i in range(min(_WITH_NOISE, len(ordinary)))
-    )
-    if all(
-        _still(runner, ordinary[i], kept, numbers) for i, kept in enumerate(usual)
-    ) or not _still(runner, both, change, numbers):
-        return None
-    # The outputs of the other dataset outside this branch: on all tapes so far, and on new ones.
-    more = [runner.both(number) for number in range(_REACH)]
-    others = [o for o in (*replayed.pairs, *more) if not o.failed]
+    others = [o for o in (*replayed.pairs, *replayed.reached(runner)) if not o.failed]
     reached = within_reach(both.a, [o.b for o in others if o.b.key != both.b.key]) and within_reach(
         both.b, [o.a for o in others if o.a.key != both.a.key]
     )
@@ -370,3 +391,110 @@ def _still(runner: Runner, both: PairedRuns, change: Changes, numbers: range) ->
         for number in numbers
         for world, key in ((0, both.a.key), (1, both.b.key))
     )
+
+
+# -- one run --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class Runner:
+    r"""Runs a target on tapes, with RNG hooks and a time limit, and counts the ``runs`` and the
+    ``hangs``.
+
+    Tapes are numbered from 0; ``first`` is the seed of the first one.
+    """
+
+    target: Target
+    pair: tuple[Any, Any]
+    session: Session
+    watchdog: Watchdog
+    first: int
+    runs: int = 0
+    hangs: int = 0
+    _fresh: tuple[Callable[[], Any], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._fresh = tuple(copies(f"dataset {'AB'[i]}", self.pair[i]) for i in (0, 1))
+
+    def on(self, world: int, number: int, changes: Changes | None = None) -> Execution:
+        r"""Run a dataset (0 is A) on the tape with this number, with some draws changed."""
+        return self.run(world, Tape(self.first + number, changes))
+
+    def both(self, number: int, changes: Changes | None = None) -> PairedRuns:
+        return PairedRuns(a=self.on(0, number, changes), b=self.on(1, number, changes))
+
+    def run(self, world: int, tape: Tape) -> Execution:
+        r"""Run dataset A (0) or B (1) on a new tape.
+
+        Raises :class:`TargetFailed` after :data:`MOST_HANGS` runs that did not end.
+        """
+        self.runs += 1
+        dataset = self._fresh[world]()
+
+        def call() -> Any:
+            self.watchdog.restart()
+            output = _call(self.target, dataset, self.session)
+            require_readable(output)
+            return captured(output)
+
+        try:
+            output = self.session.play(tape, call)
+            self.watchdog.stop()
+            row = row_of(output)
+            found = Execution(
+                output=output,
+                key=identity(output),
+                kind=kind(output),
+                tape=tape,
+                structure=row.structure,
+                parts=_parts(row),
+            )
+        except RAISED as error:
+            self.watchdog.stop()
+            failed = failure(self.target.spelling, error, dataset="AB"[world])
+            hangs = isinstance(error, TimeUp)
+            self.hangs += hangs
+            if self.hangs >= MOST_HANGS:
+                raise failed from error
+            name = "hangs" if hangs else f"raises {type(error).__name__}"
+            message = "" if hangs else without_address(str(error))
+            found = Execution(
+                output=name, key=("failed", name, message), kind=name, tape=tape, error=failed
+            )
+        return found
+
+
+def function_of(target: Target) -> Callable[..., Any] | None:
+    r"""The Python function to replay, or None if another process or language draws."""
+    match target:
+        case Scalar() | Vectorised():
+            return target.function
+        case NoiseAdded():
+            return target.noise.sample
+        case _:
+            return None
+
+
+def _call(target: Target, dataset: Any, session: Session) -> Any:
+    match target:
+        case NoiseAdded():
+            return target.check((dataset, dataset))[0] + target.noise.sample()
+        case Vectorised():
+            outputs = target.function(dataset, n=1, rng=session.given(ours=target.ours))
+            if not isinstance(outputs, np.ndarray | list | tuple) or len(outputs) != 1:
+                raise Unreadable("did not return one output along the first axis for n = 1")
+            return outputs[0]
+        case Scalar():
+            if target.seeded:
+                return target.function(dataset, rng=session.given(ours=target.ours))
+            return target.function(dataset)
+        case _:  # function_of returned None
+            raise Unreadable(f"{target.spelling} cannot be replayed")
+
+
+def _parts(row: Row) -> dict[str, Cell]:
+    # Numbers are compared exactly, so labels of what their floats do not represent are left out.
+    cells = [(path, cell) for path, cell in row.cells if not path.endswith(EXACT)]
+    if len(cells) <= _MOST_PARTS:
+        return dict(cells)
+    return {path: cell for path, cell in cells if is_label(cell)}

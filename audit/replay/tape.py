@@ -1,4 +1,4 @@
-r"""A random tape: the predetermined draws of every source of randomness in one run.
+r"""A random tape: the predetermined draws of every source of randomness, and a run on it.
 
 For each source (``SystemRng``, ``random``, ...) a tape holds a sequence U_0, U_1, ... of
 independent uniform reals in [0, 1). A draw of w bits from a source reads the first w bits of its
@@ -15,11 +15,14 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from audit.errors import TargetFailed
+from audit.outputs.rows import Cell
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import Words
@@ -50,7 +53,6 @@ r"""The reals that are set, each to a name in :data:`EXTREMES` or to its first 6
 
 _MOST_LOGGED: Final = 1 << 17
 _CHUNK: Final = 256
-_NONE: Final[Words] = np.zeros(0, dtype=np.uint64)
 
 # The originals, from before anything is patched.
 _PCG64: Final = np.random.PCG64
@@ -163,18 +165,27 @@ class Tape:
         return index
 
     def _reals(self, source: str, first: int, count: int) -> Words:
-        dealt = self._dealt.get(source, _NONE)
+        dealt = self._dealt.get(source)
+        if dealt is None:
+            dealt = self._dealt[source] = self._changed(source, 0, _first_reals(self.seed, source))
         have = len(dealt)
         if have < first + count:
             maker = self._makers.get(source)
             if maker is None:
-                maker = self._makers[source] = _maker(self.seed, source)
-            more = maker.random_raw(max(first + count - have, have, _CHUNK))
-            for index, head in self._heads.get(source, {}).items():
-                if have <= index < have + len(more):
-                    more[index - have] = head
+                maker = self._makers[source] = _maker(self.seed, source).advance(have)
+            more = self._changed(source, have, maker.random_raw(max(first + count - have, have)))
             dealt = self._dealt[source] = np.concatenate([dealt, more])
         return dealt[first : first + count]
+
+    def _changed(self, source: str, start: int, reals: Words) -> Words:
+        # These reals, of which the first has this index, with those that were set.
+        heads = self._heads.get(source)
+        if heads:
+            reals = reals.copy()
+            for index, head in heads.items():
+                if start <= index < start + len(reals):
+                    reals[index - start] = head
+        return reals
 
     def _tail(self, source: str, index: int, count: int) -> bytes:
         fill = self._tails.get((source, index))
@@ -183,7 +194,61 @@ class Tape:
         return hashlib.shake_256(f"{self.seed} {index} {source}".encode()).digest(count)
 
 
+@lru_cache(maxsize=4096)
+def _first_reals(seed: int, source: str) -> Words:
+    # Cached, because a replay reads the same tape with many changes.
+    found = _maker(seed, source).random_raw(_CHUNK)
+    found.flags.writeable = False
+    return found
+
+
 def _maker(seed: int, source: str) -> np.random.PCG64:
     digest = hashlib.sha256(source.encode()).digest()
     words = [int.from_bytes(digest[i : i + 4], "big") for i in range(0, 16, 4)]
     return _PCG64(_SEQUENCE([seed, *words]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    r"""The result of one dataset on one tape: an output, or an error.
+
+    ``key`` is equal for indistinguishable outputs, ``kind`` is the type and shape; ``structure``
+    and ``parts`` (the cells by path) are those of the output's row, but only the labels if it has
+    more than 64 numbers. The ``key`` of an error is its type and text, which are also visible.
+    """
+
+    output: Any
+    key: Hashable
+    kind: str
+    tape: Tape
+    error: TargetFailed | None = None
+    structure: str = ""
+    parts: Mapping[str, Cell] = field(default_factory=dict)
+
+    @property
+    def flow(self) -> tuple[Draw, ...]:
+        r"""The sequence of requests to the tape: the control flow visible in the draws."""
+        return tuple(self.tape.log)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedRuns:
+    r"""The runs of both datasets on one tape."""
+
+    a: Execution
+    b: Execution
+
+    @property
+    def failed(self) -> bool:
+        return self.a.error is not None or self.b.error is not None
+
+    @property
+    def complete(self) -> bool:
+        r"""Whether both runs gave an output, and all their draws are known."""
+        return not (self.failed or self.a.tape.cut or self.b.tape.cut)
+
+    def witness(self, **more: Any) -> dict[str, Any]:
+        r"""The tape and both outputs, for reproduction."""
+        changed = {f"{s}[{i}]": value for (s, i), value in self.a.tape.changes.items()}
+        where: dict[str, Any] = {"tape": self.a.tape.seed, "changed": changed}
+        return {**where, "a": self.a.output, "b": self.b.output, **more}

@@ -272,8 +272,8 @@ class Catalogued(Vectorised):
 
         ``own`` has additional fields of this class, ``about`` those of its subject.
         """
-        from audit.broken_mechanisms.catalogue_entry import Subject
-        from audit.broken_mechanisms.catalogue_entry import seeded as stream
+        from audit.broken_mechanisms import Subject
+        from audit.broken_mechanisms import seeded as stream
 
         def function(dataset: Any, n: int, rng: np.random.Generator) -> NDArray[Any]:
             return np.asarray(run(dataset, n, stream(rng) if seeded else SYSTEM))

@@ -88,7 +88,7 @@ def provided(spelling: str, name: str, rest: str, *, seeded: bool) -> Catalogued
 
 def provided_as(spelling: str, found: Provided, *, seeded: bool = True) -> Catalogued:
     r"""Build a target from its parts."""
-    from audit.broken_mechanisms.catalogue_entry import Subject
+    from audit.broken_mechanisms import Subject
 
     subject = Subject(
         name=spelling,

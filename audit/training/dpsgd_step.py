@@ -25,8 +25,14 @@ from scipy import stats
 
 from audit.claims.verdicts import level
 from audit.errors import TargetFailed
-from audit.fit.fit import cells_of, fit, witness
-from audit.fit.statistics import fit_p_values, joined, most_extreme
+from audit.fit.statistics import (
+    cells_of,
+    fit_p_values,
+    joined,
+    most_extreme,
+    resolution,
+    witness,
+)
 from audit.outputs.call_guard import RAISED, Watchdog, failure, stdout_to_stderr
 from audit.statistical_tests.sample_outcome import versions
 from audit.training.step_report import Check, CheckVerdict, Sampling, Stated, StepReport
@@ -35,6 +41,7 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer
+from dpcore.numbers.rounding import up
 
 LIBRARIES: Final = {
     "jax-privacy": ("audit.training.library_steps", "JaxPrivacyStep"),
@@ -43,6 +50,7 @@ LIBRARIES: Final = {
 r"""The steps of other libraries, by name: the module and class, which takes stated parameters."""
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 _SHARES: Final = 8
 r"""The number of statistical checks: five of sampling, and three of the noise."""
@@ -57,6 +65,7 @@ r"""At least 500 updates of noise are made, unless their gradients have more ent
 _GRID: Final = 1 << 20
 r"""Noise is rounded to sigma/2^20, which is too fine to affect the test."""
 
+_ROUNDING: Final = 1 + 1e-9
 _TOLERANCE: Final = 1e-3
 _LARGE: Final = 1e4
 _PLANTED: Final = (1.0, 1.5, 10.0, _LARGE, 1e8)
@@ -236,15 +245,17 @@ class _Caller:
         yield _each_update(chain(standard, more), round_down(level), round_up(level * _SHARES))
 
     def _law_of(self, standard: Floats, level: Fraction) -> Check:
-        cells = np.rint(np.clip(standard, -1e12, 1e12) * _GRID).astype(np.int64)
-        law = DiscreteGaussian(sigma_squared=_GRID * _GRID)
-        found = fit(_Listed(cells), law, runs=len(cells), alpha=level, seed=self.seed)
+        values = np.rint(np.clip(standard, -1e12, 1e12) * _GRID).astype(np.int64)
+        cells = cells_of(DiscreteGaussian(sigma_squared=_GRID * _GRID), len(values))
+        _, coins = np.random.SeedSequence(self.seed).spawn(2)
+        p_value = joined(fit_p_values(cells, cells.count(values), np.random.default_rng(coins)))
+        missed = resolution(cells, len(values), level, sequential=False)
         spread = float(np.sqrt(np.mean(standard**2)))
         statement = (
-            f"{len(cells):,} coordinates of noise have {spread:.4g} times the stated standard "
-            f"deviation; {100 * found.resolution:.2g}% more or less would be detected"
+            f"{len(values):,} coordinates of noise have {spread:.4g} times the stated standard "
+            f"deviation; {100 * missed:.2g}% more or less would be detected"
         )
-        return _tested("noise", statement, found.p_value, refuted=found.refuted)
+        return _tested("noise", statement, p_value, refuted=p_value <= round_down(level))
 
     def replayed(self, dimension: int) -> Iterator[Check]:
         # With the same noise twice, the difference is the effect of a gradient.
@@ -419,15 +430,9 @@ def _each_update(updates: Iterable[Floats], level: float, alpha: float) -> Check
     statement = (
         f"the noise of {name} has {spread:.4g} times the stated standard deviation, the largest "
         f"deviation of {calls:,} updates; noise that is missing in fewer than "
-        f"{_two_digits(missed)}% of the steps could have gone unnoticed"
+        f"{up(missed, 2)}% of the steps could have gone unnoticed"
     )
     return _tested("each update", statement, p_value, refuted=p_value <= level)
-
-
-def _two_digits(value: float) -> str:
-    # Rounded up.
-    decimals = max(1 - math.floor(math.log10(value)), 0)
-    return f"{math.ceil(value * 10**decimals) / 10**decimals:.{decimals}f}"
 
 
 def _most_extreme(sums: Sequence[float] | Floats, freedom: int) -> tuple[int, float, float]:
@@ -437,23 +442,6 @@ def _most_extreme(sums: Sequence[float] | Floats, freedom: int) -> tuple[int, fl
     worst = int(np.argmin(tails))
     p_value = min(1.0, 2 * len(sums) * float(tails[worst]) * _ROUNDING)
     return worst, math.sqrt(sums[worst] / freedom), p_value
-
-
-class _Listed:
-    # A sampler that returns a list of draws in order.
-
-    def __init__(self, values: NDArray[np.int64]) -> None:
-        self.values, self.at = values, 0
-
-    def rvs(self, size: int, random_state: Any) -> NDArray[np.int64]:
-        del random_state
-        self.at += size
-        return self.values[self.at - size : self.at]
-
-
-Integers = NDArray[np.int64]
-
-_ROUNDING: Final = 1 + 1e-9
 
 
 def batch_checks(

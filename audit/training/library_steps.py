@@ -1,8 +1,8 @@
 r"""The training steps of Opacus and JAX Privacy, as a ``TrainingStep`` of ``dpsgd_step``.
 
 Opacus' ``PrivacyEngine`` makes a linear model, its optimizer and a data loader private, with
-default settings. The gradient of a record is the record itself, so that given gradients are planted
-by using them as records. Each step needs its library (extras ``opacus`` and ``bench``).
+default settings. The gradient of a record is the record itself, so a gradient is planted by using
+it as a record. Each step needs its library (extras ``opacus`` and ``bench``).
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from audit import AuditReport, audit
-from audit.broken_mechanisms import ENTRIES
-from audit.broken_mechanisms.catalogue_entry import Layer
+from audit.broken_mechanisms import ENTRIES, Layer
 
 __all__ = ["compare", "main", "stored"]
 

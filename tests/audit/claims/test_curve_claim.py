@@ -26,7 +26,7 @@ from audit.claims.tested_claim import Claim
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.rounding import down, up
-from tests.audit.known_laws.test_shift_curve import masses
+from tests.audit.known_laws.test_compare_two_laws import masses
 from tests.day_and_nightly import by_day, effort
 from tests.support.accounting.brute_force import normal_delta, real, shifted, worse
 from tests.support.dpcore.mutants import mutated

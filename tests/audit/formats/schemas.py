@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from audit.bench.run_bench import Bench
+from audit.bench import Bench
 from audit.fit.fit import FitReport
 from audit.formats.result import Result, json_schema
 from audit.known_laws.known_laws_report import ExactReport

@@ -15,7 +15,7 @@ import pytest
 import xmlschema
 from jsonschema import Draft202012Validator, ValidationError
 
-from audit.bench.run_bench import bench
+from audit.bench import bench
 from audit.broken_mechanisms import find
 from audit.fit.fit import FitReport
 from audit.formats.junit_and_sarif import Case, formatted

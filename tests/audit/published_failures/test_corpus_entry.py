@@ -137,18 +137,21 @@ def test_every_entry_has_its_expected_verdict(audit: Shell, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "error: NAME: must be given, or --all"),
-        (("--all", "opendp-threshold"), "error: --all: runs every entry"),
-        (("opendp-threshold", "--cache", "a-file"), "error: --cache = a-file: must be a folder"),
-        (("opendp-threshold", "--cache", "a-file/in"), "error: --cache = a-file/in: must be a"),
+        ("run", "error: NAME: must be given, or --all"),
+        ("run no-such", "error: NAME = no-such: must be an entry"),
+        ("show no-such", "error: NAME = no-such: must be an entry"),
+        ("show", "error: Missing argument 'NAME'"),
+        ("run --all opendp-threshold", "error: --all: runs every entry"),
+        ("run opendp-threshold --cache a-file", "error: --cache = a-file: must be a folder"),
+        ("run opendp-threshold --cache a-file/in", "error: --cache = a-file/in: must be a"),
     ],
 )
-def test_a_bad_option_is_named(
-    audit: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+def test_a_bad_argument_is_named(
+    audit: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a-file").touch()
-    answer = audit("corpus", "run", *words)
+    answer = audit("corpus", *words.split())
     assert (answer.code, answer.out, len(answer.err.splitlines())) == (2, "", 1)
     assert answer.err.startswith(said)
 

@@ -20,10 +20,10 @@ import pytest
 import audit.replay.replay_both
 import audit.replay.rng_hooks
 from audit.errors import TargetFailed
-from audit.replay.declare_sensitivity import declare
+from audit.replay.replay_both import MOST_HANGS
 from audit.replay.replay_report import Finding, ReplayReport
 from audit.replay.rng_hooks import hooked_rngs
-from audit.replay.run_once_on_tape import MOST_HANGS
+from audit.replay.sensitivity import declare
 from audit.replay.tape import EXTREMES, Tape
 from audit.targets.target_syntax import read_target
 from dpcore import DiscreteLaplace
@@ -136,10 +136,6 @@ def test_without_extreme_draws_a_branch_without_noise_is_missed(
     assert kinds(replay(function, AMOUNTS, changes=0)) == set()
 
 
-def test_a_harmless_branch_without_noise_is_a_warning() -> None:
-    assert "unnoised-branch" in kinds(replay(correct.randomised_response, (0, 1)), "warning")
-
-
 # -- sensitivity, draws, shape -----------------------------------------------------------------
 
 
@@ -166,15 +162,24 @@ def test_rounding_of_floats_does_not_exceed_the_sensitivity() -> None:
     assert replay(faulty.float_sum, ([0.1], [1.10001]), sensitivity=1).verdict == "refuted"
 
 
-def test_noise_that_depends_on_the_data_is_not_additive() -> None:
-    report = replay(faulty.scaled_noise, (0, 1), sensitivity=200)
-    assert "not-additive" in kinds(report, "warning")
-    assert "not-additive" not in kinds(replay(correct.counter, (0, 1), sensitivity=1), "warning")
-
-
-def test_shifted_draws_are_not_compared() -> None:
-    report = replay(correct.size_and_noise, ([1], [1, 1]), sensitivity=1)
-    assert "sensitivity-not-compared" in kinds(report, "warning")
+@pytest.mark.parametrize(
+    ("function", "pair", "declared", "kind", "found"),
+    [
+        (faulty.scaled_noise, (0, 1), {"sensitivity": 200}, "not-additive", True),
+        (correct.counter, (0, 1), {"sensitivity": 1}, "not-additive", False),
+        # The runs make different draws, so their outputs are not compared.
+        (correct.size_and_noise, ([1], [1, 1]), {"sensitivity": 1}, "sensitivity-not-compared",
+         True),
+        (correct.randomised_response, (0, 1), {}, "unnoised-branch", True),
+        (faulty.partly_fixed, (0, 1), {}, "fixed-seed", True),
+    ],
+)  # fmt: skip
+def test_what_a_review_must_explain_is_a_warning(
+    function: Callable[..., Any], pair: Any, declared: dict[str, Any], kind: str, found: bool
+) -> None:
+    report = replay(function, pair, **declared)
+    assert (kind in kinds(report, "warning")) is found
+    assert report.verdict == "nothing_found"
 
 
 def test_strict_declares_that_draws_do_not_depend_on_data() -> None:
@@ -225,12 +230,6 @@ def test_a_fixed_seed_is_found(function: Callable[..., Any]) -> None:
     assert report.verdict == "found"
     assert kinds(report) >= {"no-noise", "fixed-seed"}
     assert "20" in only(report, "fixed-seed").statement
-
-
-def test_a_fixed_seed_in_addition_to_noise_is_a_warning() -> None:
-    report = replay(faulty.partly_fixed, (0, 1))
-    assert report.verdict == "nothing_found"
-    assert "fixed-seed" in kinds(report, "warning")
 
 
 @by_day(4)

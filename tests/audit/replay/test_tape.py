@@ -137,7 +137,7 @@ def test_extremes_reach_every_kind_of_float() -> None:
                 assert found == value
 
 
-def doors() -> list[Any]:
+def hooked_objects() -> list[Any]:
     """The objects behind every RNG hook, compared by identity."""
     classes = [vars(cls) for cls in (SystemRng, SeededRng, random.Random)]
     modules = [vars(module) for module in (random, secrets, os, np.random, dpcore.noise)]
@@ -150,7 +150,7 @@ def test_all_generators_are_restored_on_every_exit() -> None:
     np.random.seed(5)
     random.gauss(0, 1)
     np.random.normal()
-    before, own, legacy = doors(), random.getstate(), np.random.get_state(legacy=False)
+    before, own, legacy = hooked_objects(), random.getstate(), np.random.get_state(legacy=False)
 
     def breaks() -> None:
         random.seed(1)
@@ -160,13 +160,13 @@ def test_all_generators_are_restored_on_every_exit() -> None:
         raise KeyboardInterrupt
 
     with hooked_rngs(deals_from_imported_names) as session:
-        assert doors() != before
+        assert hooked_objects() != before
         session.play(Tape(7), lambda: np.random.seed(3))
         with pytest.raises(KeyboardInterrupt):
             session.play(Tape(7), breaks)
     with pytest.raises(ZeroDivisionError), hooked_rngs():
         raise ZeroDivisionError
-    assert doors() == before
+    assert hooked_objects() == before
     assert random.getstate() == own
     assert str(np.random.get_state(legacy=False)) == str(legacy)
     assert globals()["imported_random"] is random.random

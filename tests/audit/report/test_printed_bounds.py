@@ -16,8 +16,7 @@ from audit.claims import verdicts as levels
 from audit.claims.tested_claim import Claim
 from audit.fit import fit as fit_report
 from audit.fit.fit import FitReport
-from audit.replay.distance import root
-from audit.replay.findings_from_runs import moves
+from audit.replay.sensitivity import moves, root
 from audit.report import audit_report as model
 from audit.report import figures, html_sections, sentences
 from audit.report.audit_record import ExactFinding

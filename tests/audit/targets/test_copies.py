@@ -18,8 +18,8 @@ import audit.targets.target
 from audit.errors import TargetFailed
 from audit.features.parse_feature import own_map
 from audit.outputs.identity import identity
-from audit.replay.declare_sensitivity import declare
 from audit.replay.replay_both import replay
+from audit.replay.sensitivity import declare
 from audit.targets.target_syntax import as_target
 from audit.training.dpsgd_step import dpsgd
 from dpcore import SeededRng

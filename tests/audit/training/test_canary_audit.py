@@ -134,9 +134,9 @@ def test_a_curve_test_that_omits_delta_over_claims() -> None:
     def without(scores: Scores, coins: Coins, claim: str, **given: Any) -> CanaryReport:
         return canaries(scores, coins, claim.partition(",")[0], **given)
 
-    kept = repeated(all_or_nothing, "epsilon=1,delta=0.1", canaries, repeats=40, total=100)
+    kept = repeated(all_or_nothing, "epsilon=1,delta=0.1", canaries, repeats=20, total=100)
     lost = repeated(revealing, "epsilon=1,delta=0.02", without, repeats=25, total=2000)
-    assert p_value(sum(report.refuted for report in kept), 40) > 1e-10
+    assert p_value(sum(report.refuted for report in kept), 20) > 1e-10
     assert p_value(sum(report.refuted for report in lost), 25) < 1e-10
 
 
@@ -154,23 +154,23 @@ def test_ties_are_not_broken_by_the_order_of_the_file() -> None:
     ).refuted  # fmt: skip
 
 
-def told(mu: float, total: int = 10_000) -> tuple[Scores, Coins]:
+def scored(mu: float, total: int = 10_000) -> tuple[Scores, Coins]:
     rng = np.random.default_rng(3)
     coins = rng.random(total) < 0.5
     return mu * coins + rng.normal(size=total), coins
 
 
 def test_a_training_with_half_the_noise_is_refuted_as_a_curve_and_at_a_point() -> None:
-    scores, coins = told(2.0)
-    for claim in ("gdp=1", "epsilon=3,delta=1e-5"):
-        report = canaries(scores, coins, claim, confidence="0.95")
-        assert report.refuted, claim
-        assert report.exit_code == 1
+    scores, coins = scored(2.0)
+    curve, point = (
+        canaries(scores, coins, claim, confidence="0.95")
+        for claim in ("gdp=1", "epsilon=3,delta=1e-5")
+    )
+    assert [(each.refuted, each.exit_code) for each in (curve, point)] == [(True, 1)] * 2
     # The upper limit is the true curve: 9.997 at delta = 1e-5.
-    assert 4.0 < report.epsilon_lower < 9.997
-    mu = canaries(scores, coins, "gdp=1", confidence="0.95").mu_lower
-    assert mu is not None
-    assert 1.2 < mu < 2.0
+    assert 4.0 < point.epsilon_lower < 9.997
+    assert curve.mu_lower is not None
+    assert 1.2 < curve.mu_lower < 2.0
     assert canaries(scores, coins, "gdp=2").verdict == "not_refuted"
 
 
@@ -186,10 +186,10 @@ def test_the_curve_of_a_training_run_can_be_the_claim(rounds: int) -> None:
     sampled = PoissonSampled(curve=step, rate="1/4")
     training = sampled if rounds == 1 else compose((sampled, rounds))
     point = training.epsilon("1e-5").upper
-    scores, coins = told(4.0)
+    scores, coins = scored(4.0)
     report = canaries(scores, coins, training)
     assert report.refuted
-    assert not canaries(*told(0.3), training).refuted
+    assert not canaries(*scored(0.3), training).refuted
     assert report.epsilon_lower > (point if rounds == 1 else 5)  # the limit of 10,000 canaries
     assert json.loads(report.to_text())["claim"]
 
@@ -206,7 +206,7 @@ def test_guess_included_detects_scores_that_are_informative_at_one_end() -> None
 
 
 def test_too_few_canaries_measure_nothing_and_state_the_required_number() -> None:
-    scores, coins = told(8.0, 1000)
+    scores, coins = scored(8.0, 1000)
     report = canaries(scores, coins, "epsilon=8")
     assert (report.verdict, report.exit_code) == ("nothing_measured", 4)
     # All n guesses are right with probability (1 + e^-8)^-n.
@@ -304,7 +304,7 @@ def test_invalid_scores_are_refused(
 
 
 def test_the_report_has_consistent_numbers() -> None:
-    scores, coins = told(1.0, 2000)
+    scores, coins = scored(1.0, 2000)
     report = canaries(scores, coins, "epsilon=1,delta=1e-5", trace=True)
     found = json.loads(report.to_text())
     assert found["claim"] == Claim(epsilon=1, delta="1e-5", relation="add-remove").to_json()

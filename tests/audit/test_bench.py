@@ -15,12 +15,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-import audit.bench.run_bench as module
-from audit.bench.run_bench import TRIES, Answer, Bench, BenchRow, bench
-from audit.broken_mechanisms import ENTRIES, Entry, Layer, Subject, find
-from audit.fit.fit import fit
-from audit.known_laws.law_file import read_law
-from audit.targets.target import Shifted
+import audit.bench as module
+from audit.bench import TRIES, Answer, Bench, BenchRow, bench
+from audit.broken_mechanisms import Entry, Layer, find
 from tests.alpha_budget import buy_alpha
 from tests.support.audit.command import Shell
 
@@ -173,29 +170,6 @@ def test_a_failing_mechanism_is_reported(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out == ""
 
 
-def subjects() -> list[Subject]:
-    return [s for e in ENTRIES for s in (e, e.twin) if s.laws is not None]
-
-
-@pytest.mark.parametrize("subject", subjects(), ids=lambda subject: subject.name)
-def test_the_code_draws_from_the_stated_laws(subject: Subject) -> None:
-    alpha = buy_alpha(f"bench: the law of {subject.name}", "1e-10")
-    for world, text in enumerate(subject.laws or ()):
-        law = read_law("law", text).law
-        assert isinstance(law, Shifted)
-        shift = law.shift
-
-        def noise(n: int, rng: np.random.Generator, world: int = world, shift: Any = shift) -> Any:
-            return subject.run(subject.pair[world], n, rng) - shift
-
-        assert fit(noise, law.noise, runs=20_000, alpha=alpha, seed=1).verdict == "not_refuted"
-
-        def moved(n: int, rng: np.random.Generator, world: int = world, shift: Any = shift) -> Any:
-            return noise(n, rng, world, shift - 3)
-
-        assert fit(moved, law.noise, runs=20_000, alpha=alpha, seed=1).verdict == "refuted"
-
-
 # -- the command ---------------------------------------------------------------------------------
 
 
@@ -208,16 +182,7 @@ def test_the_command_prints_a_table(shell: Shell, tmp_path: Path) -> None:
     answer = shell("fixed-seed", "half-scale", "--jobs", 1, "-o", "bench.json")
     assert (answer.code, answer.err) == (0, "")
     lines = answer.out.splitlines()
-    assert lines[0].split() == [
-        "broken",
-        "claim",
-        "true",
-        "runs",
-        "verdict",
-        "lower",
-        "layer",
-        "twin",
-    ]
+    assert " ".join(lines[0].split()) == "broken claim true runs verdict lower layer twin"
     words = lines[1].split()
     assert words[:6] == ["1", "half-scale", "1", "2", "300", "caught"]
     assert words[7:] == ["sample", "not", "refuted"]

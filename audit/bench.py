@@ -151,7 +151,7 @@ class Bench(Result):
     left_out: tuple[str, ...] = fact("entries that were not audited (--quick)", default=())
     versions: dict[str, str] = fact('{"dpcore", "python", "numpy"}', default_factory=dict)
 
-    @computed("whether the conditions of audit.bench.run_bench hold", before="alpha")
+    @computed("whether the conditions of audit.bench hold", before="alpha")
     def passed(self) -> bool:
         answered = all(row.twin.refuted is not None for row in self.rows)
         no_fault = not any(row.twin.refuted for row in self.rows if not row.sampled)

@@ -1,10 +1,9 @@
-"""Tests of the step check on Opacus: nightly if it is installed, otherwise on a stand-in."""
+"""Tests of the step check on Opacus and JAX Privacy if installed, and on a stand-in for Opacus."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from fractions import Fraction
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -14,7 +13,7 @@ from scipy import optimize, stats
 
 from audit.run_audit import audit
 from audit.training.dpsgd_step import dpsgd
-from audit.training.library_steps import OpacusStep
+from audit.training.library_steps import JaxPrivacyStep, OpacusStep
 from audit.training.step_report import Stated, StepReport
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
@@ -24,6 +23,7 @@ STATED: dict[str, Any] = {
     "records": 1000, "rate": "0.1", "noise_multiplier": "1.5", "clip": "0.5",
     "dimension": 100, "draws": 4000, "batches": 200,
 }  # fmt: skip
+EXACT = Stated(records=1000, rate="0.1", noise_multiplier="1.5", clip="0.5")
 FEW: dict[str, Any] = {**STATED, "records": 5, "rate": "1/2"}
 # Opacus multiplies an infinite gradient by clip / inf = 0, which gives nan, and keeps nan.
 NOT_FINITE = {"inf and nan"}
@@ -49,15 +49,16 @@ def library() -> None:
 def test_the_step_of_opacus_passes_if_the_expected_batch_size_is_an_integer(library: None) -> None:
     alpha = buy_alpha("the step of Opacus", "1e-9") / 2
     assert failed(audited(alpha)) == NOT_FINITE
-    step = OpacusStep(
-        Stated(
-            records=1000, rate=Fraction(1, 10), noise_multiplier=Fraction(3, 2), clip=Fraction(1, 2)
-        )
-    )
-    assert (
-        failed(dpsgd(step, **{**STATED, "noise_multiplier": 3}, alpha=alpha)) - {"coordinates"}
-        == {"noise"} | NOT_FINITE
-    )
+    report = dpsgd(OpacusStep(EXACT), **{**STATED, "noise_multiplier": 3}, alpha=alpha)
+    assert failed(report) - {"coordinates"} == {"noise"} | NOT_FINITE
+
+
+def test_the_step_of_jax_privacy_passes_and_half_its_noise_does_not() -> None:
+    pytest.importorskip("jax_privacy", reason="the extra bench is not installed")
+    alpha, step = buy_alpha("the step of JAX Privacy", "1e-9"), JaxPrivacyStep(EXACT)
+    for multiplier, expected in (("1.5", set()), ("3", {"noise"})):
+        report = dpsgd(step, **{**STATED, "noise_multiplier": multiplier}, alpha=alpha)
+        assert failed(report) - {"coordinates"} == expected  # may fail, too
 
 
 def test_opacus_divides_by_an_integer_number_of_records(library: None) -> None:
