@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from audit.audit_spec import AuditSpec
-from audit.claims.curve_claim import CurveClaim
-from audit.claims.tested_claim import Claim
+from audit.claims.claim import Claim, CurveClaim
 from audit.claims.verdicts import INTERRUPTED, cause_of, level
 from audit.errors import TargetFailed
 from audit.features.parse_feature import Feature, read_feature

@@ -17,8 +17,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from audit.claims.curve_claim import CurveClaim
-from audit.claims.tested_claim import Claim
+from audit.claims.claim import Claim, CurveClaim
 from audit.claims.verdicts import INTERRUPTED, LayerRun
 from audit.errors import TargetFailed
 from audit.formats.result import plain

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from audit.claims.tested_claim import Claim
+from audit.claims.claim import Claim, CurveClaim
 from audit.claims.verdicts import INTERRUPTED
 from audit.errors import TargetFailed
 from audit.outputs.call_guard import stdout_to_stderr
@@ -39,7 +39,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:
-    from audit.claims.curve_claim import CurveClaim
     from audit.resume.checkpoint import State
 
 Progress = Callable[[int], None]

@@ -11,8 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.claims.curve_claim import CurveClaim
-from audit.claims.tested_claim import Claim
+from audit.claims.claim import Claim, CurveClaim
 from dpcore import DiscreteLaplace, Enclosure, Relation, SeededRng
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import RationalLike

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import typer
 
 from audit.audit_spec import AuditSpec
-from audit.claims.tested_claim import Claim
+from audit.claims.claim import Claim
 from audit.formats.result import Result, Statement, aligned, terminal_width
 from dpcore.cli.figure_file import require_matplotlib
 from dpcore.cli.output_file import check_writable, write_whole

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from audit.claims.tested_claim import Claim, format_rational
+from audit.claims.claim import Claim, format_rational
 from audit.claims.verdicts import VERDICTS, VerdictWord, evidence
 from audit.formats.junit_and_sarif import Case, outcome_of
 from audit.formats.result import Statement, format_enclosure
@@ -50,7 +50,7 @@ class AuditReport(AuditRecord):
     ``witness`` and ``epsilon_lower`` belong to ``pair``; ``pairs`` are all pairs if there are
     several.
 
-    >>> from audit.claims.tested_claim import Claim
+    >>> from audit.claims.claim import Claim
     >>> report = AuditReport(
     ...     target="f.py:f",
     ...     claim=Claim(epsilon=1),

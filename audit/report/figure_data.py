@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln, xlog1py, xlogy
 
-from audit.claims.tested_claim import Claim
+from audit.claims.claim import Claim
 from audit.claims.verdicts import level_upper
 from audit.formats.result import computed
 from audit.formats.shorten import distinct

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup
 
-from audit.claims.tested_claim import Claim, format_rational
+from audit.claims.claim import Claim, format_rational
 from audit.claims.verdicts import format_p_value
 from audit.formats.html_page import Section, as_json, code, copied
 from audit.formats.result import format_enclosure

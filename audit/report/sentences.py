@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from audit.claims.tested_claim import format_rational
+from audit.claims.claim import format_rational
 from audit.claims.verdicts import VerdictWord, cause_of, format_p_value
 from audit.formats.result import format_share
 from audit.statistical_tests.coverage import unmeasured_pairs, unseen
@@ -17,7 +17,7 @@ from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
-    from audit.claims.tested_claim import Claim
+    from audit.claims.claim import Claim
     from audit.errors import TargetFailed
     from audit.fit.fit import FitReport
     from audit.statistical_tests.clopper_pearson_baselines import BaselineFinding

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincc, expit
 
-from audit.claims.tested_claim import Claim
+from audit.claims.claim import Claim
 from audit.claims.verdicts import TRAINING
 from audit.errors import TargetFailed
 from audit.features.default_features import default_features

@@ -29,8 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc
 
 from accounting.guarantees.guarantee import Guarantee
-from audit.claims.curve_claim import CurveClaim, read_claim
-from audit.claims.tested_claim import Claim, format_rational
+from audit.claims.claim import Claim, CurveClaim, format_rational, read_claim
 from audit.claims.verdicts import VERDICTS, evidence, level, level_upper
 from audit.formats.result import Result, Statement, computed, fact, format_share
 from audit.report.sentences import confidence

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import audit
-from audit.claims.tested_claim import Claim
+from audit.claims.claim import Claim
 from dpcore import DiscreteLaplace
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day

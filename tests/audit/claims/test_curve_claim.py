@@ -1,4 +1,4 @@
-"""Tests of `audit.claims.curve_claim`: parsing, and points against independent mpmath curves."""
+"""Tests of `audit.claims.claim`: parsing, and points against independent mpmath curves."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 
 from accounting.descriptions.real_noise import Gaussian
 from accounting.privacy_curves.real_noise_curve import RealCurve
-from audit.claims import curve_claim
-from audit.claims.curve_claim import CurveClaim, read_claim
-from audit.claims.tested_claim import Claim
+from audit.claims import claim as claims
+from audit.claims.claim import Claim, CurveClaim, read_claim
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.rounding import down, up
@@ -102,7 +101,7 @@ def test_a_delta_that_is_rounded_down_is_detected() -> None:
         masses = gaussian(Fraction(4))
 
     true = partial(reached, masses, 1)
-    stated = curve_claim._stated_curve("discrete-gaussian:sigma_squared=4@1")
+    stated = claims._stated_curve("discrete-gaussian:sigma_squared=4@1")
     line = "rounded = Fraction(up(delta(epsilon), _DIGITS))"
     mutant = mutated(type(stated).points, line, line.replace("up(", "down("), down=down)
     assert not below(stated.points(), true)
@@ -256,7 +255,7 @@ def test_a_claim_is_parsed_with_its_relation() -> None:
 
 def test_accounting_is_imported_only_for_a_curve() -> None:
     code = (
-        "import sys; from audit.claims.curve_claim import read_claim; read_claim('epsilon=1');"
+        "import sys; from audit.claims.claim import read_claim; read_claim('epsilon=1');"
         "assert not any(m.startswith('accounting') for m in sys.modules);"
         "read_claim('rho=1'); assert 'accounting.guarantees.renyi_to_epsilon' in sys.modules;"
         "assert not {'accounting.privacy_curves', 'accounting.composition'} & {*sys.modules}"

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from audit.audit_spec import AuditSpec
-from audit.claims.tested_claim import Claim
+from audit.claims.claim import Claim
 from audit.claims.verdicts import LayerRun
 from audit.cli.output import show
 from audit.errors import TargetFailed

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from markupsafe import Markup
 
-from audit.claims.tested_claim import Claim
+from audit.claims.claim import Claim
 from audit.claims.verdicts import VerdictWord
 from audit.errors import TargetFailed
 from audit.formats import html_page

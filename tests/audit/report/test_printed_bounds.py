@@ -13,7 +13,7 @@ import pytest
 from markupsafe import Markup
 
 from audit.claims import verdicts as levels
-from audit.claims.tested_claim import Claim
+from audit.claims.claim import Claim
 from audit.fit import fit as fit_report
 from audit.fit.fit import FitReport
 from audit.replay.distance import root

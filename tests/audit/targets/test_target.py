@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.claims.tested_claim import Claim
+from audit.claims.claim import Claim
 from audit.claims.verdicts import TRAINING
 from audit.errors import TargetFailed
 from audit.outputs.output_parser import OutputParser, concatenate, draw_worlds, join, kind

@@ -1,10 +1,11 @@
-r"""A claimed privacy curve: delta at every epsilon instead of a single point.
+r"""Privacy claims to test: a point (epsilon, delta), or a whole privacy curve.
 
+    epsilon=1,delta=1e-6                     a point
     rho=0.1                                  zero-concentrated DP: D_alpha <= rho alpha, alpha > 1
     gdp=1                                    Gaussian DP: no easier than N(0, 1) against N(1, 1)
     discrete-gaussian:sigma_squared=4@1      the mechanism of this noise and sensitivity
 
-An audit tests a few points (epsilon_j, delta_j) of the curve. Each lies on or above the curve, so
+An audit tests a few points (epsilon_j, delta_j) of a curve. Each lies on or above the curve, so
 the claim implies each point, and refuting a point refutes the claim. The points depend only on the
 claim, and are fixed before anything is drawn. Proof: ``docs/proofs/audit_tests.md``.
 """
@@ -14,23 +15,105 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any, Final, TypeAlias
 
-from audit.claims.tested_claim import ACCEPTED, Claim, format_rational
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Norm, Relation, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_up
-from dpcore.numbers.parameter import RationalLike, at_least_zero, positive_rational, write_rational
+from dpcore.numbers.parameter import (
+    Exact,
+    RationalLike,
+    at_least_zero,
+    check_fields,
+    positive_rational,
+    write_rational,
+)
 from dpcore.numbers.rounding import up
-from dpcore.spec_syntax import did_you_mean, read_keys
+from dpcore.spec_syntax import did_you_mean, pairs_of, read_keys
 
+_MOST_EPSILON: Final = 10**300  # representable as a float, which bounds and statistics need
+_SHORT: Final = 12
+_POINT: Final = "accepted are epsilon=E and epsilon=E,delta=D, e.g. epsilon=1,delta=1e-6"
 _ALL: Final = (
-    f"{ACCEPTED}; rho=R, e.g. rho=0.1; gdp=MU, e.g. gdp=1; and NOISE@SENSITIVITY, "
+    f"{_POINT}; rho=R, e.g. rho=0.1; gdp=MU, e.g. gdp=1; and NOISE@SENSITIVITY, "
     "e.g. discrete-gaussian:sigma_squared=4@1"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    r"""P(M(D) in S) <= e^epsilon P(M(D') in S) + delta for every S and all neighbours D, D'.
+
+    >>> print(Claim.read("epsilon=1/2,delta=1e-6"))
+    epsilon=0.5,delta=1e-6
+
+    Raises :class:`InvalidParameter` for epsilon < 0 and delta outside [0, 1).
+    """
+
+    epsilon: Exact = Exact()
+    delta: Exact = Exact(0, within="[0, 1)")
+    relation: Relation | str = Relation.REPLACE
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not 0 <= self.epsilon <= _MOST_EPSILON:
+            raise InvalidParameter("epsilon", self.epsilon, "must be >= 0 and <= 1e300")
+        object.__setattr__(self, "relation", read_relation("relation", self.relation))
+
+    @classmethod
+    def read(cls, text: str, relation: str | Relation = Relation.REPLACE) -> Claim:
+        r"""Parse a claim: ``epsilon=1`` or ``epsilon=1,delta=1e-6``."""
+        keys, typed = ("epsilon", "delta"), {key for key, _ in pairs_of(text)}
+        if not typed <= {*keys} or "epsilon" not in typed:
+            raise InvalidParameter("claim", text, _POINT)
+        given = read_keys("claim", text, text, keys, owner="a claim", needed=keys[:1])
+        return cls(epsilon=given["epsilon"], delta=given.get("delta", 0), relation=relation)
+
+    @property
+    def exact(self) -> tuple[Fraction, Fraction]:
+        r"""The claimed (epsilon, delta) as fractions."""
+        return self.epsilon, self.delta
+
+    @property
+    def points(self) -> tuple[Claim, ...]:
+        r"""The tested points (epsilon, delta): only this one, but a curve has several."""
+        return (self,)
+
+    def __str__(self) -> str:
+        epsilon, delta = map(format_rational, self.exact)
+        return f"epsilon={epsilon}" + (f",delta={delta}" if self.delta else "")
+
+    def to_json(self) -> dict[str, str]:
+        r"""The exact epsilon, delta and relation as text."""
+        return {
+            "epsilon": write_rational(self.epsilon),
+            "delta": write_rational(self.delta),
+            "relation": Relation(self.relation).value,
+        }
+
+
+def read_relation(name: str, value: object) -> Relation:
+    r"""Parse a neighbouring relation, given as a member or by its value."""
+    try:
+        return Relation(value)
+    except ValueError:
+        choices = " or ".join(relation.value for relation in Relation)
+        raise InvalidParameter(name, value, f"must be {choices}") from None
+
+
+def format_rational(value: Fraction) -> str:
+    r"""The short exact decimal, if there is one, otherwise the fraction."""
+    with localcontext(prec=_SHORT):
+        short = (Decimal(value.numerator) / Decimal(value.denominator)).normalize()
+    if Fraction(short) != value:
+        return write_rational(value)
+    plain = -6 < short.adjusted() < _SHORT
+    return f"{short:f}" if plain else f"{short:e}".replace("e+", "e")
+
 
 _TARGETS: Final = tuple(Fraction(1, 10**k) for k in range(1, 7))
 _A_DECADE: Final = 90
@@ -113,7 +196,7 @@ def read_claim(text: str, relation: str | Relation = Relation.REPLACE) -> Claim 
     try:
         return Claim.read(text, relation)
     except InvalidParameter as error:
-        if error.reason != ACCEPTED:
+        if error.reason != _POINT:
             raise
         word = text.partition("=")[0].strip()
         near = {"delta": "epsilon is missing; ", "epsilon": ""}.get(word)
