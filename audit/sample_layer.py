@@ -39,7 +39,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:
-    from audit.resume.checkpoint import State
+    from audit.resume import State
 
 Progress = Callable[[int], None]
 r"""A function that is called with the number of runs drawn so far."""
@@ -67,7 +67,7 @@ def draw(
 ) -> DrawnRuns:
     r"""Draw the runs of an audit until the plan, a failure, Ctrl-C or the evidence ends it.
 
-    ``state`` is an open file of :func:`audit.resume.checkpoint.resume`: stored blocks are not drawn
+    ``state`` is an open file of :func:`audit.resume.resume`: stored blocks are not drawn
     again, and new ones are stored.
     """
     found = _begun(target, plan)

@@ -52,6 +52,9 @@ def cause_of(feature: str | None) -> Cause:
     return "floating-point" if steps[-1].partition(":")[0] in _REPRESENTATION else "values"
 
 
+FAULTS: Final = "FAULTS FOUND"
+r"""The headline if the claim is not refuted but the code has a fault."""
+
 INTERRUPTED: Final = "interrupted"
 r"""The reason for the end of drawing in a report after Ctrl-C."""
 
@@ -73,6 +76,11 @@ def level(name: str, value: RationalLike, example: str = "0.05") -> Fraction:
 def level_upper(alpha: RationalLike) -> float:
     r"""The float whose shortest decimal form is ``alpha``, or else the least float above it."""
     return decimal_up(rational("alpha", alpha))
+
+
+def confidence(alpha: RationalLike) -> str:
+    r"""The confidence of all bounds together as text, rounded down."""
+    return f"{down(100 * (1 - rational('alpha', alpha)), 6)}%"
 
 
 def log_bar(alpha: RationalLike) -> float:

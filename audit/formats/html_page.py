@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from audit.formats.shorten import printable, shortened
@@ -99,6 +98,8 @@ def page(
 
 @cache
 def _template() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # slow
+
     made = Environment(
         loader=PackageLoader("audit.formats"),
         autoescape=True,

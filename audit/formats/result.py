@@ -21,14 +21,12 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Protocol, TypeVar
 
+from audit.formats.html_page import Section, card, copied, page
 from audit.formats.junit_and_sarif import Case, formatted, outcome_of
 from dpcore.cli.terminal import page as printed
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import down, up
-
-if TYPE_CHECKING:
-    from audit.formats.html_page import Section
 
 
 def json_number(value: float) -> float | str:
@@ -251,8 +249,6 @@ class Result(Facts, ABC):
 
         The pictures of a page need matplotlib.
         """
-        from audit.formats.html_page import Section, copied
-
         repeat = [row for row in self.statement().rows if row[0] == "repeat"]
         last = Section(
             title="To repeat",
@@ -264,8 +260,6 @@ class Result(Facts, ABC):
 
     def _repr_html_(self) -> str:
         # The notebook card.
-        from audit.formats.html_page import card
-
         return card(self._page(self.statement().rows, self.key_sections()))
 
     def _page(
@@ -275,8 +269,6 @@ class Result(Facts, ABC):
         *,
         document: str = "",
     ) -> str:
-        from audit.formats.html_page import page
-
         statement = self.statement()
         return page(
             rows, sections, style=statement.style, document=document, verdict=statement.verdict,

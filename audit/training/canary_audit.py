@@ -30,9 +30,8 @@ from scipy.special import betainc
 
 from accounting.guarantees.guarantee import Guarantee
 from audit.claims.claim import Claim, CurveClaim, format_rational, read_claim
-from audit.claims.verdicts import VERDICTS, evidence, level, level_upper
+from audit.claims.verdicts import VERDICTS, confidence, evidence, level, level_upper
 from audit.formats.result import Result, Statement, computed, fact, format_share
-from audit.report.sentences import confidence
 from audit.statistical_tests.one_run_canaries import (
     LossLine,
     curve_p_value,

@@ -1,4 +1,4 @@
-"""Tests of `audit.run_layers`: one report from several layers, also when one layer fails."""
+"""Tests of `audit.run_audit`: one report from several layers, also when one layer fails."""
 
 from __future__ import annotations
 

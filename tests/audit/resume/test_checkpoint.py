@@ -1,4 +1,4 @@
-"""Tests of `audit.resume.checkpoint`: a resumed audit gives the report of an uninterrupted one."""
+"""Tests of `audit.resume`: a resumed audit gives the report of an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ import pytest
 from audit.claims.claim import Claim
 from audit.features.parse_feature import Feature, read_feature
 from audit.report.audit_report import AuditReport
-from audit.resume import checkpoint
-from audit.resume.checkpoint import SCHEMA, header, resume, stored_search, stored_seed
+from audit.resume import SCHEMA, header, resume, stored_search, stored_seed
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.search.search import Candidate, SearchResult
@@ -208,7 +207,7 @@ def test_outputs_that_cannot_be_stored_later_are_reported(tmp_path: Path) -> Non
 def test_a_block_too_long_to_store_has_its_own_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "MOST", 200)
+    monkeypatch.setattr("audit.resume.MOST", 200)
     with pytest.raises(InvalidParameter, match="384 bytes cannot be stored: the limit is 199"):
         audited(tmp_path / "state", read_target("count"), plan())
 
@@ -263,7 +262,7 @@ SCRIPT = f"""
 import os, random, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
-from audit.resume.checkpoint import resume
+from audit.resume import resume
 from audit.claims.claim import Claim
 from audit.outputs.call_guard import stdout_to_stderr
 from audit.runs.draw_plan import Plan

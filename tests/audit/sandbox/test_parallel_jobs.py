@@ -24,9 +24,8 @@ from audit.features.parse_feature import read_feature
 from audit.runs.draw_plan import block_of
 from audit.sample_layer import sample
 from audit.sandbox.parallel_jobs import dask_cluster
-from audit.targets.source_digest import content_of
 from audit.targets.target import Scalar, Vectorised
-from audit.targets.target_syntax import read_target
+from audit.targets.target_syntax import content_of, read_target
 from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import by_day
 from tests.support.audit import plans

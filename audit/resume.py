@@ -28,8 +28,8 @@ from audit.outputs.output_parser import Outputs
 from audit.outputs.serialise import Unstorable, encode, pack, unpack
 from audit.runs.draw_plan import Plan
 from audit.statistical_tests.sample_outcome import versions
-from audit.targets.source_digest import content_of, files_of
 from audit.targets.target import Target
+from audit.targets.target_syntax import content_of, files_of
 from dpcore.cli.input_file import parse_json, require_plain
 from dpcore.cli.state_file import (
     MOST,
