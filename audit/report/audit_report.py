@@ -344,13 +344,8 @@ def _sampled_witness(found: Witness, why: str | None, *, refutes: bool) -> Secti
         id="witness",
         columns=("dataset", "runs in the event", "runs", "share"),
         rows=[
-            (
-                name,
-                f"{inside:,}",
-                f"{runs:,}",
-                f"{down(Fraction(100 * inside, runs), 3)}%" * (runs > 0),
-            )
-            for name, inside, runs in counts
+            (name, f"{inside:,}", f"{runs:,}", share)
+            for (name, inside, runs), share in zip(counts, shares, strict=True)
         ],
         note=copied(note),
     )

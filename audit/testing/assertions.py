@@ -162,10 +162,9 @@ def _require_power(report: AuditReport) -> None:
 
 def _refutation(report: AuditReport, repeat: str) -> str:
     by = CAUSES[report.refuted_by or "values"]
-    lines = [
-        f"{report.target} violates {report.claim} on the pair {_short(report.pair)}{by}: epsilon "
-        f"is at least {down(report.epsilon_lower)}"
-    ]
+    least = f"epsilon is at least {down(report.epsilon_lower)}"
+    pair = _short(report.pair)
+    lines = [f"{report.target} violates {report.claim} on the pair {pair}{by}: {least}"]
     if report.below_claim is not None:
         lines.append(f"  bound: {report.below_claim}")
     lines += [f"  {name}: {text}" for name, text in report.witness_rows()]
