@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import typer
 
 from audit.audit_spec import AuditSpec
-from audit.claims.claim import Claim
-from audit.formats.result import Result, Statement, aligned, terminal_width
+from audit.formats.result import Result, Statement
 from dpcore.cli.figure_file import require_matplotlib
 from dpcore.cli.output_file import check_writable, write_whole
 from dpcore.cli.terminal import page, printable, say
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from audit.broken_mechanisms import Entry
     from audit.report.audit_report import AuditReport
 
 
@@ -160,13 +158,3 @@ def show(statement: Statement, file: TextIO) -> None:
             statement.style, 0, len(statement.verdict) if line.startswith(statement.verdict) else 0
         )
         console.print(text)
-
-
-def catalogue_table(entries: Sequence[Entry]) -> list[str]:
-    r"""One line per entry: its target, its claim, and its bug."""
-    rows = []
-    for entry in entries:
-        claim = Claim(epsilon=entry.epsilon, delta=entry.delta, relation=entry.relation)
-        rows.append((entry.name, f"{claim}. {entry.sentence} The correct twin: {entry.twin.name}."))
-    title = "dpcore audit TARGET, with TARGET one of"
-    return [title, *aligned(rows, terminal_width(), indent=0)]
