@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from audit.audit_spec import read_seed
 from audit.claims.claim import Claim
 from audit.cli.options import SpecOptions, spec_of, with_spec
-from audit.cli.output import leave, leave_with
+from audit.cli.output import leave_with, print_report
 from audit.formats.junit_and_sarif import format_of
 from audit.formats.result import aligned, members, terminal_width
 from dpcore.cli.options import (
@@ -144,7 +144,7 @@ def list_entries(*, as_json: AsJson = False) -> None:
     from audit.published_failures.corpus_entry import entries
     from audit.published_failures.judge import entries_text, listed
 
-    leave(entries_text(entries()) if as_json else page(listed(entries())), 0)
+    print_report(entries_text(entries()) if as_json else page(listed(entries())))
 
 
 @corpus_commands.command()
@@ -158,7 +158,7 @@ def show(
     from audit.published_failures.judge import entries_text, entry_lines
 
     entry = find(name)
-    leave(entries_text([entry]) if as_json else page(entry_lines(entry)), 0)
+    print_report(entries_text([entry]) if as_json else page(entry_lines(entry)))
 
 
 @corpus_commands.command()

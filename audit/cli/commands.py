@@ -20,7 +20,7 @@ from audit.audit_spec import AuditSpec
 from audit.cli.catalogue import bench_command, catalogue_command, corpus_commands
 from audit.cli.layers import exact_command, fit_command, replay_command
 from audit.cli.options import SpecOptions, named_by_options, read_pair, read_spec, with_spec
-from audit.cli.output import Written, check_files
+from audit.cli.output import Rendered, check_files
 from audit.cli.training import canaries_command, dpsgd_command
 from audit.formats.junit_and_sarif import format_of
 from dpcore.cli.options import FORMAT_HELP, Format, command_group, flag, option
@@ -86,12 +86,12 @@ def run(
                 resume=given.get("resume"), output=output, html=html, pairs=given.get("pairs")
             )
             requested = _read_options(given, spec, scheduler)
-            written = _audited(requested, scheduler, html, printed)
+            report, rendered = _audited(requested, scheduler, html, printed)
     except KeyboardInterrupt:
         print("interrupted: no report", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
-    written.publish(form=printed, output=output, html=html)
-    raise typer.Exit(_exit_code(written.report, requested))
+    rendered.publish(output=output, html=html, statement=printed == "text")
+    raise typer.Exit(_exit_code(report, requested))
 
 
 def _read_options(given: dict[str, Any], spec: Path | None, scheduler: str | None) -> AuditSpec:
@@ -110,7 +110,9 @@ def _read_options(given: dict[str, Any], spec: Path | None, scheduler: str | Non
     return AuditSpec(**given)
 
 
-def _audited(spec: AuditSpec, scheduler: str | None, html: Path | None, form: str) -> Written:
+def _audited(
+    spec: AuditSpec, scheduler: str | None, html: Path | None, form: str
+) -> tuple[AuditReport, Rendered]:
     from audit.outputs.call_guard import stdout_to_stderr
     from audit.run_audit import Audit
     from audit.sandbox.sandboxed_target import Sandbox
@@ -122,7 +124,7 @@ def _audited(spec: AuditSpec, scheduler: str | None, html: Path | None, form: st
         audit = Audit(replace(spec, target=target), feature=sandbox.feature)
         with progress_bar("runs", audit.plan.runs) as progress, _cluster(scheduler):
             report = audit.run(progress, figures=html is not None)
-        return Written.of(report, html=html, form=form)
+        return report, Rendered.of(report, form=form, html=html)
 
 
 @contextmanager

@@ -2,7 +2,6 @@ r"""Write the results of a command: to files, as JSON, and to the terminal."""
 
 from __future__ import annotations
 
-import io
 import shlex
 import sys
 from collections.abc import Callable, Iterable
@@ -21,7 +20,7 @@ from dpcore.cli.terminal import page, printable, say
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from audit.report.audit_report import AuditReport
+    pass
 
 
 def print_report(text: str, warnings: Iterable[str] = ()) -> None:
@@ -32,21 +31,12 @@ def print_report(text: str, warnings: Iterable[str] = ()) -> None:
     sys.stdout.flush()
 
 
-def leave(text: str, exit_code: int, warnings: Iterable[str] = ()) -> NoReturn:
-    r"""Print the result of a command, and exit."""
-    print_report(text, warnings)
-    raise typer.Exit(exit_code)
-
-
-def leave_with(result: Result, form: str, output: Path | None = None) -> NoReturn:
-    r"""Print a result in a format, and exit.
-
-    Its JSON document is written to the file ``output`` first, so it exists even if standard output
-    fails.
-    """
-    if output is not None:
-        write_whole("--output", output, result.to_text())
-    leave(result.to_format(form), result.exit_code, result.warnings)
+def leave_with(
+    result: Result, form: str, output: Path | None = None, html: Path | None = None
+) -> NoReturn:
+    r"""Write a result to the given files, print it, and exit."""
+    Rendered.of(result, form=form, html=html).publish(output=output, html=html)
+    raise typer.Exit(result.exit_code)
 
 
 def leave_isolated(
@@ -66,9 +56,8 @@ def leave_isolated(
             subject = load()
         report = audited(subject)
         error = getattr(report, "error", None)
-        nothing = error is not None and not getattr(report, "runs", 0)
-        text = report.to_format(form, text="" if nothing else None)
         failed = None if error is None else error_fields(error)
+        text = Rendered.of(report, form=form, html=None).formatted
         return report.warnings, text, report.exit_code, failed
 
     with options:
@@ -101,33 +90,40 @@ def check_files(**files: Path | None) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    r"""The report as JSON, as text and as HTML, rendered before anything is printed."""
+class Rendered:
+    r"""A result in a format, as JSON and as HTML, rendered before anything is printed."""
 
-    report: AuditReport
-    text: str
+    result: Result
+    document: str
     formatted: str
     page: str | InvalidParameter
 
     @classmethod
-    def of(cls, report: AuditReport, *, html: Path | None, form: str) -> Written:
+    def of(cls, result: Result, *, form: str, html: Path | None) -> Rendered:
         r"""Render all views first: the code of an output may print while the output is rendered."""
-        table = io.StringIO()
-        if report.error is None or report.runs:
-            show(report.statement(), table)
+        nothing = getattr(result, "error", None) is not None and not getattr(result, "runs", 0)
         page: str | InvalidParameter = ""
         if html is not None:
             try:
-                page = report.to_html(command=shlex.join(["dpcore", *sys.argv[1:]]))
+                page = result.to_html(command=shlex.join(["dpcore", *sys.argv[1:]]))
             except InvalidParameter as error:
                 page = error
-        formatted = report.to_format(form, text=table.getvalue())
-        return cls(report=report, text=report.to_text(), formatted=formatted, page=page)
+        return cls(
+            result=result,
+            document=result.to_text(),
+            formatted=result.to_format(form, text="" if nothing else None),
+            page=page,
+        )
 
-    def publish(self, *, form: str, output: Path | None, html: Path | None) -> None:
-        r"""Write the files and standard output; an error is raised after all of them were tried."""
+    def publish(self, *, output: Path | None, html: Path | None, statement: bool = False) -> None:
+        r"""Write the files, then standard output; an error is raised after all were tried. The
+        text is the ``statement`` of the result, in colour on a terminal, if that is set.
+        """
         unwritten: InvalidParameter | None = None
-        for option, path, text in (("--output", output, self.text), ("--html", html, self.page)):
+        for option, path, text in (
+            ("--output", output, self.document),
+            ("--html", html, self.page),
+        ):
             try:
                 if isinstance(text, InvalidParameter):
                     raise text
@@ -135,10 +131,10 @@ class Written:
                     write_whole(option, path, text)
             except InvalidParameter as error:
                 unwritten = error
-        coloured = form == "text" and sys.stdout.isatty() and self.formatted
-        print_report("" if coloured else self.formatted, self.report.warnings)
+        coloured = statement and sys.stdout.isatty() and self.formatted
+        print_report("" if coloured else self.formatted, self.result.warnings)
         if coloured:
-            show(self.report.statement(), sys.stdout)
+            show(self.result.statement(), sys.stdout)
         if unwritten is not None:
             raise unwritten
 
@@ -154,7 +150,6 @@ def show(statement: Statement, file: TextIO) -> None:
     console = Console(file=file, highlight=False, soft_wrap=True)
     for line in map(printable, statement.lines()):
         text = Text(line)
-        text.stylize(
-            statement.style, 0, len(statement.verdict) if line.startswith(statement.verdict) else 0
-        )
+        if line.startswith(statement.verdict):
+            text.stylize(statement.style, 0, len(statement.verdict))
         console.print(text)

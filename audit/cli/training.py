@@ -2,8 +2,6 @@ r"""The commands that audit training: ``dpcore audit canaries`` and ``dpcore aud
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from audit.cli.output import leave_isolated, leave_with
 from audit.formats.junit_and_sarif import format_of
 from audit.formats.result import Result
 from dpcore.cli.options import AsFormat, AsJson, Format, argument, named, option
-from dpcore.cli.output_file import check_writable, write_whole
+from dpcore.cli.output_file import check_writable
 from dpcore.cli.time_limit import with_optional_time_limit, with_time_limit
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number
@@ -87,10 +85,7 @@ def canaries_command(
             confidence=1 - exact,
             seed=read_seed("--seed", seed),
         )
-    if html is not None:
-        command = shlex.join(["dpcore", *sys.argv[1:]])
-        write_whole("--html", html, report.to_html(command=command))
-    leave_with(report, printed)
+    leave_with(report, printed, html=html)
 
 
 @with_optional_time_limit
