@@ -103,8 +103,9 @@ def test_replay_finds_a_fault_beyond_sampling_without_refuting_the_claim() -> No
     assert (report.verdict, report.exit_code) == ("not_refuted", 1)
     assert report.faults
     moved = audited(
-        read_target("clipped-to-two"), "replay", claim=f"{LAPLACE}@1", pair=(0, 2), runs=None
-    )
+        read_target("clipped-to-two"), "replay", claim=f"{LAPLACE}@1", pair=(0, 2), runs=None,
+        changes=5, tapes=4,
+    )  # fmt: skip
     assert (moved.verdict, moved.runs) == ("not_refuted", 0)
     assert moved.findings[0].kind == "sensitivity-exceeded"
     assert moved.findings[0].refutes
