@@ -49,7 +49,7 @@ from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down, up
 
 if TYPE_CHECKING:
-    from audit.formats.html_page import Section
+    from audit.formats.result import Section
 
 
 LEAST_CHANCE: Final = Fraction(1, 1000)
@@ -224,7 +224,7 @@ class Bench(Result):
         )
 
     def sections(self) -> Iterator[Section]:
-        from audit.formats.html_page import Section
+        from audit.formats.result import Section
 
         yield Section(title="Entries", columns=_HEADINGS, rows=list(map(_cells, self.rows)))
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any, Final, TypeAlias
@@ -32,11 +31,10 @@ from dpcore.numbers.parameter import (
     positive_rational,
     write_rational,
 )
-from dpcore.numbers.rounding import up
+from dpcore.numbers.rounding import exactly, up
 from dpcore.spec_syntax import did_you_mean, pairs_of, read_keys
 
 _MOST_EPSILON: Final = 10**300  # representable as a float, which bounds and statistics need
-_SHORT: Final = 12
 _POINT: Final = "accepted are epsilon=E and epsilon=E,delta=D, e.g. epsilon=1,delta=1e-6"
 _ALL: Final = (
     f"{_POINT}; rho=R, e.g. rho=0.1; gdp=MU, e.g. gdp=1; and NOISE@SENSITIVITY, "
@@ -107,12 +105,7 @@ def read_relation(name: str, value: object) -> Relation:
 
 def format_rational(value: Fraction) -> str:
     r"""The short exact decimal, if there is one, otherwise the fraction."""
-    with localcontext(prec=_SHORT):
-        short = (Decimal(value.numerator) / Decimal(value.denominator)).normalize()
-    if Fraction(short) != value:
-        return write_rational(value)
-    plain = -6 < short.adjusted() < _SHORT
-    return f"{short:f}" if plain else f"{short:e}".replace("e+", "e")
+    return exactly(value).replace("e+", "e")
 
 
 _TARGETS: Final = tuple(Fraction(1, 10**k) for k in range(1, 7))
@@ -153,14 +146,13 @@ class CurveClaim:
     points: tuple[Claim, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        stated = _stated_curve(self.spelling)
-        points = [Claim(epsilon=e, delta=d, relation=self.relation) for e, d in stated.points()]
+        stated, of = _stated_curve(self.spelling), read_relation("relation", self.relation)
+        points = tuple(Claim(epsilon=e, delta=d, relation=of) for e, d in stated.points())
         if not points:
             reason = f"gives no privacy up to epsilon = {_EPSILONS[-1]}, the largest tested"
             raise InvalidParameter("claim", self.spelling, reason)
-        object.__setattr__(self, "spelling", stated.spelling)
-        object.__setattr__(self, "relation", points[0].relation)
-        object.__setattr__(self, "points", tuple(points))
+        for name, value in (("spelling", stated.spelling), ("relation", of), ("points", points)):
+            object.__setattr__(self, name, value)
 
     def delta_upper(self, epsilon: RationalLike) -> float:
         r"""A proven upper bound on the claimed delta at ``epsilon`` >= 0, rounded up."""

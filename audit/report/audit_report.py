@@ -25,9 +25,16 @@ from audit.claims.verdicts import (
     evidence,
     format_p_value,
 )
-from audit.formats.html_page import Section, as_json, code, copied
 from audit.formats.junit_and_sarif import Case, outcome_of
-from audit.formats.result import Statement, format_enclosure, format_share
+from audit.formats.result import (
+    Section,
+    Statement,
+    as_json,
+    code,
+    copied,
+    format_enclosure,
+    format_share,
+)
 from audit.formats.shorten import cut, shortened
 from audit.report.audit_record import AuditRecord, ExactWitness
 from audit.statistical_tests.coverage import unmeasured_pairs, unseen

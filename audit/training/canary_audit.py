@@ -50,7 +50,7 @@ from dpcore.numbers.rounding import down
 from dpcore.spec_syntax import check_word
 
 if TYPE_CHECKING:
-    from audit.formats.html_page import Section
+    from audit.formats.result import Section
 
 
 CanaryVerdict: TypeAlias = Literal["refuted", "not_refuted", "nothing_measured"]
@@ -186,7 +186,7 @@ class CanaryReport(Result):
         return "one training run"
 
     def sections(self) -> Iterator[Section]:
-        from audit.formats.html_page import Section
+        from audit.formats.result import Section
 
         yield Section(
             title="Scores",

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from audit.claims.claim import Claim
 from audit.claims.verdicts import VerdictWord
 from audit.errors import TargetFailed
-from audit.formats import html_page
+from audit.formats import result
 from audit.formats.shorten import distinct, printable
 from audit.report import figures
 from audit.report.audit_report import AuditReport
@@ -133,7 +133,7 @@ def test_text_from_a_target_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "\x00" not in shown
         assert "<script" not in shown
         assert "script" not in Visible.of(shown).tags
-    monkeypatch.setattr(html_page, "code", Markup)  # the mutant escapes nothing
+    monkeypatch.setattr(result, "code", Markup)  # the mutant escapes nothing
     assert "script" in Visible.of(replace(refuted(), target=NASTY).to_html()).tags
 
 
