@@ -36,16 +36,6 @@ from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import down, up
 
 
-def json_number(value: float) -> float | str:
-    r"""A number, or "inf", because JSON has no infinity."""
-    return value + 0.0 if math.isfinite(value) else "inf"
-
-
-def json_ends(value: Enclosure) -> list[float | str]:
-    r"""The list [lower, upper] as floats, rounded outwards."""
-    return [json_number(value.lower_float), json_number(value.upper_float)]
-
-
 def json_text(document: Mapping[str, Any]) -> str:
     r"""The document as JSON with a final newline; values that JSON cannot represent become text."""
     return json.dumps(document, indent=2, default=str, allow_nan=False) + "\n"
@@ -126,11 +116,11 @@ def plain(value: Any) -> Any:
     r"""Convert a value for JSON: fractions and inf to text, intervals to [lower, upper]."""
     match value:
         case float():
-            return json_number(value)
+            return value + 0.0 if math.isfinite(value) else "inf"  # without -0.0
         case Fraction():
             return write_rational(value)
         case Enclosure():
-            return json_ends(value)
+            return [plain(value.lower_float), plain(value.upper_float)]  # rounded outwards
         case Enum():
             return value.value
         case tuple() | list():
