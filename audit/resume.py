@@ -12,7 +12,6 @@ untrusted; its author can still invent outputs. Errors name the argument ``--res
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +28,7 @@ from audit.outputs.serialise import Unstorable, encode, pack, unpack
 from audit.runs.draw_plan import Plan
 from audit.statistical_tests.sample_outcome import versions
 from audit.targets.target import Target
-from audit.targets.target_syntax import content_of, files_of
+from audit.targets.target_syntax import content_of, digest_of, files_of
 from dpcore.cli.input_file import parse_json, require_plain
 from dpcore.cli.state_file import (
     MOST,
@@ -110,15 +109,11 @@ def header(path: Path, target: Target, plan: Plan, search: SearchResult | None) 
 def _content(path: Path, feature: Feature) -> str | None:
     # A digest of the files that define the user's own steps of a feature; None if there are none.
     files = [file for step in feature.name.split("+") for file in files_of(step, feature)]
-    digest = hashlib.sha256()
-    for file in files:
-        try:
-            with Path(file).open("rb") as content:
-                digest.update(hashlib.file_digest(content, "sha256").digest())
-        except OSError as error:
-            reason = f"feature {feature.name}: {file}: {error.strerror or error}"
-            raise refused(path, reason) from None
-    return digest.hexdigest() if files else None
+    try:
+        return digest_of(files)
+    except OSError as error:
+        reason = f"feature {feature.name}: {error.filename}: {error.strerror or error}"
+        raise refused(path, reason) from None
 
 
 def compare(path: Path, payload: bytes, expected: bytes) -> None:

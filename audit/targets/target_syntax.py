@@ -1,4 +1,4 @@
-r"""Parse targets from text.
+r"""Parse targets from text, and find the source files of targets and features.
 
 package.module:callable    path/file.py:callable    f(dataset), f(dataset, rng), or
                            f(dataset, n, rng) -> n outputs along the first axis (faster)
@@ -24,15 +24,14 @@ exec:./program args        any executable, see ``audit.targets.program``
 of (spelling, rest, seeded) that returns plain data, :class:`Provided`. So audit does not import the
 package bandits.
 """
-# DOC r"""Source files of targets and features, and digests of targets."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import inspect
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
@@ -96,14 +95,8 @@ def provided_as(spelling: str, found: Provided, *, seeded: bool = True) -> Catal
     r"""Build a target from its parts."""
     from audit.broken_mechanisms.catalogue_entry import Subject
 
-    subject = Subject(
-        name=spelling,
-        run=found.run,
-        pair=found.pair,
-        epsilon=found.epsilon,
-        delta=found.delta,
-        features=found.features,
-    )
+    parts = {name: getattr(found, name) for name in ("pair", "epsilon", "delta", "features")}
+    subject = Subject(name=spelling, run=found.run, **parts)
     return Catalogued(spelling=spelling, function=found.run, subject=subject, seeded=seeded)
 
 
@@ -268,11 +261,17 @@ def content_of(target: Target) -> str | None:
         own = name if target.named and name.endswith(".py") else None
         source = source_of(getattr(target, "function", None)) or getattr(target, "source", None)
         paths = [path for path in (own or source,) if path is not None]
-    digests: list[bytes] = []
-    for path in paths:
-        with contextlib.suppress(OSError), Path(target.folder, path).open("rb") as file:
-            digests.append(hashlib.file_digest(file, "sha256").digest())
-    return hashlib.sha256(b"".join(digests)).hexdigest() if digests else None
+    found = [Path(target.folder, path) for path in paths]
+    return digest_of([path for path in found if os.access(path, os.R_OK) and path.is_file()])
+
+
+def digest_of(files: Sequence[Path | str]) -> str | None:
+    r"""A digest of the contents of files, None if there are none."""
+    digest = hashlib.sha256()
+    for path in files:
+        with Path(path).open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest() if files else None
 
 
 def files_of(step: str, feature: Feature) -> list[str]:
