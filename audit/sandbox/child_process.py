@@ -210,7 +210,7 @@ class IsolatedProcess:
     _known: dict[int, Any] = field(default_factory=dict)
     _received: bytearray = field(default_factory=bytearray)
     _how: str = ""
-    _late: tuple[int, float] | None = None
+    _overdue: tuple[int, float] | None = None
     _reaper: ctypes.c_int = field(default_factory=ctypes.c_int)
 
     def __enter__(self) -> Self:
@@ -280,15 +280,15 @@ class IsolatedProcess:
     def _look_after(self, *, gone: bool, until: float) -> None:
         status = self._status(_PATIENCE if gone else 0.0)
         now, running = time.monotonic(), self.memory.read()
-        # The two numbers are not read atomically, so the same call must be late twice.
-        late, self._late = self._late, running if now > running[1] + _GRACE else None
+        # The two numbers are not read atomically, so the same call must be overdue twice.
+        overdue, self._overdue = self._overdue, running if now > running[1] + _GRACE else None
         if status is not None and os.WIFSTOPPED(status):
             self.end(f"stopped itself by {signal_name(os.WSTOPSIG(status))}")
         elif status is not None:
             self.end(_exit_reason(os.waitstatus_to_exitcode(status)), reaped=True)
         elif gone:
             self.end(_GAVE_UP)
-        elif late is not None and late == self._late:
+        elif overdue is not None and overdue == self._overdue:
             self.end(
                 f"no answer within {self.seconds:g} s, and its process had to be killed, because "
                 "nothing else interrupts it; a longer limit is set with --timeout"

@@ -203,6 +203,6 @@ def run_isolated(name: str, work: Callable[[], T], *, timeout: float | None) -> 
         for _ in pipe.requests():
             pipe.answer(work)
 
-    with IsolatedProcess(name=name, work=serve, seconds=timeout, forwards_ctrl_c=True) as apart:
-        found: T = _last(apart.ask(None))
+    with IsolatedProcess(name=name, work=serve, seconds=timeout, forwards_ctrl_c=True) as process:
+        found: T = _last(process.ask(None))
     return found

@@ -97,7 +97,7 @@ def doubts(pair: tuple[Any, Any], relation: Relation | str) -> list[str]:
 
 
 def _inside(a: Any, b: Any, where: str = "") -> tuple[str, Any, Any]:
-    # If two tables differ under only one name, the two values there, with their path.
+    # The path and the two values if two tables differ under only one name.
     tables = isinstance(a, dict) and isinstance(b, dict)
     if not tables or (_as_rows(a) and _as_rows(b)):
         return where, a, b
@@ -109,7 +109,7 @@ def _inside(a: Any, b: Any, where: str = "") -> tuple[str, Any, Any]:
 
 
 def _items(dataset: Any) -> Sequence[Any] | None:
-    # The records, or answers, of a dataset in order; None if it has none.
+    # The records, or answers, of a dataset in order; None for other datasets.
     match dataset:
         case list() | tuple():
             return dataset

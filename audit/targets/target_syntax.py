@@ -255,7 +255,7 @@ def content_of(target: Target) -> str | None:
 
     paths: list[str] = []
     if isinstance(target, Program):
-        paths = [word for word in target.command if Path(target.folder, word).is_file()]
+        paths = list(target.command)
     else:
         name, _, _ = target.spelling.rpartition(":")
         own = name if target.named and name.endswith(".py") else None
@@ -266,7 +266,7 @@ def content_of(target: Target) -> str | None:
 
 
 def digest_of(files: Sequence[Path | str]) -> str | None:
-    r"""A digest of the contents of files, None if there are none."""
+    r"""A digest of the contents of files; None without files."""
     digest = hashlib.sha256()
     for path in files:
         with Path(path).open("rb") as file:

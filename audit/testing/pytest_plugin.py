@@ -221,7 +221,7 @@ class Auditor:
 
     @property
     def _again(self) -> str:
-        # Run alone, the test is the only one collected, so its share is all of alpha.
+        # This command collects only the one test, so its share is all of alpha.
         run = self.run
         words = ("pytest", self.nodeid, "--dp-seed", str(run.seed), "--dp-alpha", str(self.share))
         return shlex.join((*words, "--dp-effort", run.effort))
