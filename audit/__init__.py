@@ -15,7 +15,7 @@ from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from audit.audit_spec import AuditSpec
-    from audit.claims.claim import Claim, CurveClaim, read_claim
+    from audit.claims import Claim, CurveClaim, read_claim
     from audit.errors import TargetFailed
     from audit.fit.fit import FitReport
     from audit.replay.declare_sensitivity import declare

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
-from audit.claims.claim import Claim, CurveClaim, read_claim, read_relation
+from audit.claims import Claim, CurveClaim, read_claim, read_relation
 from dpcore.cli.workers import checked_jobs
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation

@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from audit.audit_spec import AuditSpec
-from audit.claims.claim import Claim, CurveClaim
-from audit.claims.verdicts import INTERRUPTED, LayerRun, cause_of, level
+from audit.claims import INTERRUPTED, Claim, CurveClaim, LayerRun, cause_of, level
 from audit.errors import TargetFailed
 from audit.features.parse_feature import Feature, read_feature
 from audit.formats.result import plain

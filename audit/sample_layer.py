@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from audit.claims.claim import Claim, CurveClaim
-from audit.claims.verdicts import INTERRUPTED
+from audit.claims import INTERRUPTED, Claim, CurveClaim
 from audit.errors import TargetFailed
 from audit.outputs.call_guard import stdout_to_stderr
 from audit.outputs.output_parser import UNREAD, oddities

@@ -33,8 +33,7 @@ import numpy as np
 
 from audit.audit_spec import AuditSpec
 from audit.broken_mechanisms import Entry, Layer, Subject
-from audit.claims.claim import format_rational
-from audit.claims.verdicts import level_upper
+from audit.claims import format_rational, level_upper
 from audit.errors import TargetFailed
 from audit.formats.junit_and_sarif import Case, Outcome
 from audit.formats.result import Result, Statement, computed, fact, format_share, members

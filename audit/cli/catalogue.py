@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from audit.audit_spec import read_seed
-from audit.claims.claim import Claim
+from audit.claims import Claim
 from audit.cli.options import SpecOptions, spec_of, with_spec
 from audit.cli.output import leave_with, print_report
 from audit.formats.junit_and_sarif import format_of

@@ -62,7 +62,7 @@ def exact_command(
     to the true one for the highest precision; this never happens with two files.
     """
     printed = format_of(form, as_json=as_json)
-    from audit.claims.claim import read_claim
+    from audit.claims import read_claim
     from audit.known_laws.compare_two_laws import decide
     from audit.known_laws.known_laws_report import ExactReport
     from audit.statistical_tests.sample_outcome import versions

@@ -62,7 +62,7 @@ def canaries_command(
     Exit code: 0 not refuted, 1 refuted, 2 usage, 4 nothing measured.
     """
     printed = format_of(form, as_json=as_json)
-    from audit.claims.verdicts import level
+    from audit.claims import level
     from audit.training.canary_audit import canaries, read_scores
 
     exact = level("--alpha", alpha)

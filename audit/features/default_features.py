@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from audit.claims.verdicts import cause_of
+from audit.claims import cause_of
 from audit.features.apply_feature import each
 from audit.features.columns import MOST_WIDE
 from audit.features.numbers import step_of

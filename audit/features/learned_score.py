@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.claims.verdicts import LOOKS
+from audit.claims import LOOKS
 from audit.features.additive_classifier import CANDIDATES, Parts, Score, learn_parts, rounded
 from audit.outputs.output_parser import Outputs
 from audit.outputs.rows import Floats, Schema, Table, joined

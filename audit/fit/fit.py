@@ -29,7 +29,7 @@ from scipy import stats
 from scipy.special import logsumexp, rel_entr
 
 from audit.audit_spec import AuditSpec
-from audit.claims.verdicts import (
+from audit.claims import (
     INTERRUPTED,
     LOOKS,
     VERDICTS,

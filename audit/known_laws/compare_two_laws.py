@@ -26,7 +26,7 @@ from typing import Final, Literal, TypeAlias
 from flint import arb
 
 from accounting.privacy_curves.release_curve import PairCurve
-from audit.claims.claim import Claim
+from audit.claims import Claim
 from audit.formats.result import computed, fact, members
 from audit.known_laws.shift_curve import Box, NeverWorse, shift_curve, vectors, worst_interval
 from audit.targets.target import Law, Shifted

@@ -11,7 +11,7 @@ from itertools import chain, combinations
 from typing import Any, Final
 
 from audit.audit_spec import SensitivityNorm
-from audit.claims.claim import format_rational as exact_decimal
+from audit.claims import format_rational as exact_decimal
 from audit.formats.shorten import distinct
 from audit.outputs.rows import display_path
 from audit.replay.distance import Number, difference, numbers_in, root

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from audit.claims.claim import Claim, CurveClaim
-from audit.claims.verdicts import (
+from audit.claims import (
     CAUSES,
     VERDICTS,
     Cause,
+    Claim,
+    CurveClaim,
     LayerRun,
     VerdictWord,
     cause_of,

@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup
 
-from audit.claims.claim import Claim, format_rational
-from audit.claims.verdicts import (
+from audit.claims import (
     FAULTS,
     VERDICTS,
+    Claim,
     VerdictWord,
     cause_of,
     confidence,
     evidence,
     format_p_value,
+    format_rational,
 )
 from audit.formats.junit_and_sarif import Case, outcome_of
 from audit.formats.result import (
@@ -68,7 +69,7 @@ class AuditReport(AuditRecord):
     ``witness`` and ``epsilon_lower`` belong to ``pair``; ``pairs`` are all pairs if there are
     several.
 
-    >>> from audit.claims.claim import Claim
+    >>> from audit.claims import Claim
     >>> report = AuditReport(
     ...     target="f.py:f",
     ...     claim=Claim(epsilon=1),

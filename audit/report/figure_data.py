@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln, xlog1py, xlogy
 
-from audit.claims.claim import Claim
-from audit.claims.verdicts import level_upper
+from audit.claims import Claim, level_upper
 from audit.formats.result import computed
 from audit.formats.shorten import distinct
 from audit.outputs.identity import Name, display_name

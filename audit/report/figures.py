@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup
 
-from audit.claims.claim import format_rational as exact_decimal
+from audit.claims import format_rational as exact_decimal
 from audit.formats.shorten import distinct, printable
 from audit.report.figure_data import Bin, Histogram
 from audit.statistical_tests.sample_outcome import Outcome

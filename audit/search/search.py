@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincc, expit
 
-from audit.claims.claim import Claim
-from audit.claims.verdicts import TRAINING
+from audit.claims import TRAINING, Claim
 from audit.errors import TargetFailed
 from audit.features.default_features import default_features
 from audit.features.learned_score import learned_scores

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from audit.claims.claim import Claim
+from audit.claims import Claim
 from audit.features.apply_feature import is_unread
 from audit.outputs.output_parser import UNREAD
 from audit.statistical_tests.event import Tally

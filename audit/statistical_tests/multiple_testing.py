@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.claims.claim import Claim, CurveClaim
-from audit.claims.verdicts import LayerRun, log_bar
+from audit.claims import Claim, CurveClaim, LayerRun, log_bar
 from audit.outputs.output_parser import Outputs
 from audit.statistical_tests.anytime_valid_test import EProcess, log_mean, watch_curve
 from audit.statistical_tests.coverage import Coverage

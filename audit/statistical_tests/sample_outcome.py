@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from audit.claims.claim import Claim
-from audit.claims.verdicts import CAUSES, LayerRun, VerdictWord, cause_of, log_bar
+from audit.claims import CAUSES, Claim, LayerRun, VerdictWord, cause_of, log_bar
 from audit.formats.result import Facts, fact, members
 from audit.statistical_tests.coverage import Coverage, unmeasured_pairs
 from audit.statistical_tests.event import Floats, Tally, Witness

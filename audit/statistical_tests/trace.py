@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Literal
 
-from audit.claims.claim import Claim, CurveClaim
-from audit.claims.verdicts import LOOKS
+from audit.claims import LOOKS, Claim, CurveClaim
 from audit.formats.result import fact
 from audit.statistical_tests.feature_view import View
 from audit.statistical_tests.multiple_testing import gather_views, parts_of, view_seeds, watch_views

@@ -24,8 +24,7 @@ import numpy as np
 import audit.known_laws.exact_layer
 import audit.sample_layer  # noqa: F401 - as above
 from audit.audit_spec import AuditSpec
-from audit.claims.claim import Claim, CurveClaim
-from audit.claims.verdicts import CAUSES, format_p_value
+from audit.claims import CAUSES, Claim, CurveClaim, format_p_value
 from audit.formats.shorten import cut
 from audit.outputs.copies import copies
 from audit.report.audit_report import AuditReport

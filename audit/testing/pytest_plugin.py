@@ -28,7 +28,7 @@ import pytest
 
 if TYPE_CHECKING:
     from audit.audit_spec import AuditSpec
-    from audit.claims.claim import Claim, CurveClaim
+    from audit.claims import Claim, CurveClaim
     from audit.fit.fit import FitReport
     from audit.report.audit_report import AuditReport
     from audit.targets.target_syntax import Auditable
@@ -61,7 +61,7 @@ class Terms:
         Raises :class:`dpcore.errors.InvalidParameter`.
         """
         from audit.audit_spec import AuditSpec
-        from audit.claims.claim import Claim
+        from audit.claims import Claim
         from audit.features.parse_feature import read_feature
         from dpcore.errors import InvalidParameter
         from dpcore.numbers.parameter import integer

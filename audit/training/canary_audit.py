@@ -29,8 +29,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc
 
 from accounting.guarantees.guarantee import Guarantee
-from audit.claims.claim import Claim, CurveClaim, format_rational, read_claim
-from audit.claims.verdicts import VERDICTS, confidence, evidence, level, level_upper
+from audit.claims import (
+    VERDICTS,
+    Claim,
+    CurveClaim,
+    confidence,
+    evidence,
+    format_rational,
+    level,
+    level_upper,
+    read_claim,
+)
 from audit.formats.result import Result, Statement, computed, fact, format_share
 from audit.statistical_tests.one_run_canaries import (
     LossLine,

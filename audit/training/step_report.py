@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from audit.claims.verdicts import FAULTS, VERDICTS, format_p_value, level_upper
+from audit.claims import FAULTS, VERDICTS, format_p_value, level_upper
 from audit.formats.junit_and_sarif import Case, Outcome
 from audit.formats.result import Result, Statement, computed, fact, format_share
 from dpcore.errors import InvalidParameter

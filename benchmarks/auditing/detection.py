@@ -11,7 +11,7 @@ import numpy as np
 
 from audit.audit_spec import AuditSpec
 from audit.broken_mechanisms import ENTRIES, Entry, Layer, Subject
-from audit.claims.claim import Claim, CurveClaim
+from audit.claims import Claim, CurveClaim
 from audit.features.parse_feature import read_feature
 from audit.replay.replay_both import replay
 from audit.run_audit import Audit

@@ -19,7 +19,7 @@ import pytest
 
 import audit
 from audit.audit_spec import AuditSpec
-from audit.claims.claim import Claim
+from audit.claims import Claim
 from audit.cli.options import read_spec
 from audit.outputs.output_parser import Outputs
 from audit.published_failures.corpus_entry import entries

@@ -18,7 +18,7 @@ from audit.broken_mechanisms import ENTRIES, Entry, Layer, Subject, find
 from audit.broken_mechanisms.randomised_response import SubsetAsTwoAnswers
 from audit.broken_mechanisms.randomness import float_laplace, grid
 from audit.broken_mechanisms.selection import MEDIAN, median_scores
-from audit.claims.claim import read_claim
+from audit.claims import read_claim
 from audit.features.parse_feature import read_feature
 from audit.replay.replay_both import replay
 from audit.replay.replay_report import ReplayReport

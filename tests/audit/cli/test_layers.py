@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from audit.claims.claim import Claim
+from audit.claims import Claim
 from audit.known_laws.compare_two_laws import (
     decide,
     delta_point,

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from audit.claims.claim import Claim
+from audit.claims import Claim
 from audit.features import additive_classifier as additive
 from audit.features import learned_score
 from audit.features.additive_classifier import CANDIDATES, learn_parts

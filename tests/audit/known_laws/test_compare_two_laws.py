@@ -13,7 +13,7 @@ import mpmath
 import pytest
 
 from accounting.errors import NotDerived
-from audit.claims.claim import Claim
+from audit.claims import Claim
 from audit.known_laws.compare_two_laws import epsilon_at, hockey_stick, renyi, worst_event
 from audit.known_laws.exact_layer import prove
 from audit.runs.draw_plan import Plan

@@ -12,7 +12,7 @@ import pytest
 from mpmath import mpf
 
 from accounting.errors import NotDerived
-from audit.claims.claim import Claim
+from audit.claims import Claim
 from audit.known_laws.compare_two_laws import epsilon_at, hockey_stick, renyi, worst_event
 from audit.known_laws.exact_layer import prove
 from audit.known_laws.shift_curve import NeverWorse, OutputInterval, vectors

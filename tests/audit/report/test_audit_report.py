@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from audit.audit_spec import AuditSpec
-from audit.claims.claim import Claim
-from audit.claims.verdicts import LayerRun
+from audit.claims import Claim, LayerRun
 from audit.cli.output import show
 from audit.errors import TargetFailed
 from audit.report.audit_record import ExactFinding, ExactWitness

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from markupsafe import Markup
 
-from audit.claims.claim import Claim
-from audit.claims.verdicts import VerdictWord
+from audit.claims import Claim, VerdictWord
 from audit.errors import TargetFailed
 from audit.formats import result
 from audit.formats.shorten import distinct, printable

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import pytest
 from markupsafe import Markup
 
-from audit.claims import verdicts as levels
-from audit.claims.claim import Claim
+from audit import claims as levels
+from audit.claims import Claim
 from audit.fit import fit as fit_report
 from audit.fit.fit import FitReport
 from audit.replay.distance import root

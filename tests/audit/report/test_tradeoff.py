@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from audit.claims.claim import Claim
+from audit.claims import Claim
 from audit.outputs.output_parser import draw_worlds
 from audit.report.figure_data import TradeoffBand, _hull, claimed_tradeoff, tradeoff_band
 from tests.alpha_budget import buy_alpha

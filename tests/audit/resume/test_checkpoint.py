@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.claims.claim import Claim
+from audit.claims import Claim
 from audit.features.parse_feature import Feature, read_feature
 from audit.report.audit_report import AuditReport
 from audit.resume import SCHEMA, header, resume, stored_search, stored_seed
@@ -263,7 +263,7 @@ import os, random, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
 from audit.resume import resume
-from audit.claims.claim import Claim
+from audit.claims import Claim
 from audit.outputs.call_guard import stdout_to_stderr
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample

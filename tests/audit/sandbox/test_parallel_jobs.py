@@ -189,7 +189,7 @@ def test_a_deadline_ends_the_drawing_of_workers() -> None:
 SCRIPT = f"""
 import json, sys
 sys.path.insert(0, {str(ROOT)!r})
-from audit.claims.claim import Claim
+from audit.claims import Claim
 from audit.outputs.call_guard import stdout_to_stderr
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample

@@ -16,7 +16,7 @@ import pytest
 from accounting.protocol_guarantees.plan_protocol import Plan as ProtocolPlan
 from accounting.protocol_guarantees.plan_protocol import protocol_guarantee
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
-from audit.claims.claim import Claim
+from audit.claims import Claim
 from audit.known_laws.compare_two_laws import epsilon_at
 from audit.known_laws.exact_layer import join_layers, prove
 from audit.report.audit_report import AuditReport

@@ -17,8 +17,7 @@ import pytest
 
 import audit
 import dpcore
-from audit.claims.claim import Claim
-from audit.claims.verdicts import TRAINING
+from audit.claims import TRAINING, Claim
 from audit.errors import TargetFailed
 from audit.outputs.output_parser import OutputParser, concatenate, draw_worlds, join, kind
 from audit.replay.replay_both import replay

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from audit.claims.claim import Claim
+from audit.claims import Claim
 from audit.runs.draw_plan import Plan
 
 

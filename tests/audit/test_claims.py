@@ -1,4 +1,4 @@
-"""Tests of `audit.claims.claim`: parsing, and points against independent mpmath curves."""
+"""Tests of `audit.claims`: parsing, and points against independent mpmath curves."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from accounting.descriptions.real_noise import Gaussian
 from accounting.privacy_curves.real_noise_curve import RealCurve
-from audit.claims import claim as claims
-from audit.claims.claim import Claim, CurveClaim, read_claim
+from audit import claims
+from audit.claims import Claim, CurveClaim, read_claim
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.rounding import down, up
@@ -255,7 +255,7 @@ def test_a_claim_is_parsed_with_its_relation() -> None:
 
 def test_accounting_is_imported_only_for_a_curve() -> None:
     code = (
-        "import sys; from audit.claims.claim import read_claim; read_claim('epsilon=1');"
+        "import sys; from audit.claims import read_claim; read_claim('epsilon=1');"
         "assert not any(m.startswith('accounting') for m in sys.modules);"
         "read_claim('rho=1'); assert 'accounting.guarantees.renyi_to_epsilon' in sys.modules;"
         "assert not {'accounting.privacy_curves', 'accounting.composition'} & {*sys.modules}"
