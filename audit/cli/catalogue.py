@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from audit.audit_spec import read_seed
 from audit.claims import Claim
-from audit.cli.options import SpecOptions, spec_of, with_spec
-from audit.cli.output import leave_with, print_report
+from audit.cli.options_and_output import SpecOptions, leave_with, print_report, spec_of, with_spec
 from audit.formats.junit_and_sarif import format_of
 from audit.formats.result import aligned, members, terminal_width
 from dpcore.cli.options import (

@@ -19,8 +19,15 @@ from typer.core import TyperCommand, TyperGroup
 from audit.audit_spec import AuditSpec
 from audit.cli.catalogue import bench_command, catalogue_command, corpus_commands
 from audit.cli.layers import exact_command, fit_command, replay_command
-from audit.cli.options import SpecOptions, named_by_options, read_pair, read_spec, with_spec
-from audit.cli.output import Rendered, check_files
+from audit.cli.options_and_output import (
+    Rendered,
+    SpecOptions,
+    check_files,
+    named_by_options,
+    read_pair,
+    read_spec,
+    with_spec,
+)
 from audit.cli.training import canaries_command, dpsgd_command
 from audit.formats.junit_and_sarif import format_of
 from dpcore.cli.options import FORMAT_HELP, Format, command_group, flag, option

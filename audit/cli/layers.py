@@ -8,8 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from audit.cli.options import SpecOptions, seed_of, spec_of, with_spec
-from audit.cli.output import leave_isolated, leave_with
+from audit.cli.options_and_output import (
+    SpecOptions,
+    leave_isolated,
+    leave_with,
+    seed_of,
+    spec_of,
+    with_spec,
+)
 from audit.formats.junit_and_sarif import format_of
 from audit.formats.result import Result
 from dpcore.cli.figure_file import check_picture

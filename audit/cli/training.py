@@ -6,8 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from audit.audit_spec import read_seed
-from audit.cli.options import SpecOptions, seed_of, spec_of, with_spec
-from audit.cli.output import leave_isolated, leave_with
+from audit.cli.options_and_output import (
+    SpecOptions,
+    leave_isolated,
+    leave_with,
+    seed_of,
+    spec_of,
+    with_spec,
+)
 from audit.formats.junit_and_sarif import format_of
 from audit.formats.result import Result
 from dpcore.cli.options import AsFormat, AsJson, Format, argument, named, option

@@ -20,7 +20,7 @@ import pytest
 import audit
 from audit.audit_spec import AuditSpec
 from audit.claims import Claim
-from audit.cli.options import read_spec
+from audit.cli.options_and_output import read_spec
 from audit.outputs.output_parser import Outputs
 from audit.published_failures.corpus_entry import entries
 from audit.report.audit_report import AuditReport

@@ -16,7 +16,7 @@ import pytest
 
 from audit.audit_spec import AuditSpec
 from audit.claims import Claim, LayerRun
-from audit.cli.output import show
+from audit.cli.options_and_output import show
 from audit.errors import TargetFailed
 from audit.report.audit_record import ExactFinding, ExactWitness
 from audit.report.audit_report import AuditReport

@@ -117,7 +117,7 @@ STARTS = f"""
 import contextlib, ctypes, io, json, os, signal, sys
 sys.path.insert(0, {str(ROOT)!r})
 from importlib.metadata import EntryPoint
-import audit.cli.commands, audit.cli.output, audit.run_audit, audit.sample_layer
+import audit.cli.commands, audit.cli.options_and_output, audit.run_audit, audit.sample_layer
 import audit.sandbox.sandboxed_target
 import dpcore.cli.app
 point = EntryPoint("audit", "audit.cli.commands:commands", "dpcore.commands")
