@@ -7,8 +7,7 @@ target (write ``./fit.py:fit`` for a target with the name of a sub-command).
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -124,32 +123,23 @@ def _audited(
     from audit.run_audit import Audit
     from audit.sandbox.sandboxed_target import Sandbox
 
+    cluster: AbstractContextManager[object] = nullcontext()
+    if scheduler is not None:
+        from audit.sandbox.parallel_jobs import dask_cluster
+
+        cluster = dask_cluster(scheduler)
     # Output printed by the target, also while outputs are read, must not mix with the report.
     with stdout_to_stderr(), Sandbox(spec.timeout) as sandbox:
-        with _target_errors():
+        try:
             target = sandbox.target(spec.target, seeded=spec.seed is not None)
+        except InvalidParameter as error:
+            # An error about "horizon" concerns TARGET, as in continual:tree,horizon=0.
+            name = "TARGET" if error.argument == "target" else f"TARGET: {error.argument}"
+            raise InvalidParameter(name, error.value, error.reason) from None
         audit = Audit(replace(spec, target=target), feature=sandbox.feature)
-        with progress_bar("runs", audit.plan.runs) as progress, _cluster(scheduler):
+        with progress_bar("runs", audit.plan.runs) as progress, cluster:
             report = audit.run(progress, figures=html is not None)
         return report, Rendered.of(report, form=form, html=html)
-
-
-@contextmanager
-def _target_errors() -> Iterator[None]:
-    # An error about "horizon" concerns TARGET, as in continual:tree,horizon=0.
-    try:
-        yield
-    except InvalidParameter as error:
-        name = "TARGET" if error.argument == "target" else f"TARGET: {error.argument}"
-        raise InvalidParameter(name, error.value, error.reason) from None
-
-
-def _cluster(scheduler: str | None) -> AbstractContextManager[object]:
-    if scheduler is None:
-        return nullcontext()
-    from audit.sandbox.parallel_jobs import dask_cluster
-
-    return dask_cluster(scheduler)
 
 
 def _exit_code(report: AuditReport, spec: AuditSpec) -> int:

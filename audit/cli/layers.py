@@ -30,11 +30,6 @@ if TYPE_CHECKING:
     from audit.targets.target import Shifted
 
 
-_EPSILONS: Final = ("0", "1/2", "1", "2")
-_DELTAS: Final = ("0", "1e-6")
-_ORDERS: Final = ("2", "inf")
-
-
 def exact_command(
     p: str = argument(
         "P",
@@ -133,42 +128,35 @@ def _coordinates(law: Shifted) -> int | None:
 
 
 def _points(
-    one: WrittenLaw,
-    other: WrittenLaw,
-    quantities: tuple[list[str] | None, list[str] | None, list[str] | None],
-    *,
-    default: bool,
+    one: WrittenLaw, other: WrittenLaw, given: Sequence[list[str] | None], *, default: bool
 ) -> tuple[tuple[Point, ...], list[str]]:
     # The requested points; without a request, the points of the default table that can be derived.
     from accounting.errors import NotDerived
+    from audit.known_laws.compare_two_laws import delta_point, epsilon_point, renyi_point
 
-    wanted = _wanted(one, other, quantities)
+    kinds: tuple[tuple[Callable[..., Point], Callable[[str], Any], tuple[str, ...]], ...] = (
+        (delta_point, partial(at_least_zero, "--epsilon"), ("0", "1/2", "1", "2")),
+        (epsilon_point, lambda text: rational_in("--delta", text, "[0, 1)"), ("0", "1e-6")),
+        (renyi_point, _order, ("2", "inf")),
+    )
+    p, q = one.law, other.law
+    wanted = [
+        (find, read(text))
+        for (find, read, _), texts in zip(kinds, given, strict=True)
+        for text in texts or ()
+    ]
     if wanted or not default:
-        return tuple(find() for find in wanted), []
+        return tuple(find(p, q, at) for find, at in wanted), []
     found: list[Point] = []
     refused: list[Exception] = []
-    for find in _wanted(one, other, (_EPSILONS, _DELTAS, _ORDERS)):
+    for find, at in ((find, read(text)) for find, read, usual in kinds for text in usual):
         try:
-            found.append(find())
+            found.append(find(p, q, at))
         except (NotDerived, PrecisionExhausted) as error:
             refused.append(error)
     if not found:
         raise refused[0]
     return tuple(found), list(dict.fromkeys(map(str, refused)))
-
-
-def _wanted(
-    one: WrittenLaw, other: WrittenLaw, quantities: tuple[Sequence[str] | None, ...]
-) -> list[Callable[[], Point]]:
-    from audit.known_laws.compare_two_laws import delta_point, epsilon_point, renyi_point
-
-    epsilons, deltas, orders = (texts or () for texts in quantities)
-    p, q = one.law, other.law
-    return [
-        *(partial(delta_point, p, q, at_least_zero("--epsilon", text)) for text in epsilons),
-        *(partial(epsilon_point, p, q, rational_in("--delta", text, "[0, 1)")) for text in deltas),
-        *(partial(renyi_point, p, q, _order(text)) for text in orders),
-    ]
 
 
 def _order(text: str) -> Order:
