@@ -69,7 +69,7 @@ def exact(claim: CurveClaim | Claim) -> list[tuple[Fraction, Fraction]]:
     return [point.exact for point in claim.points]
 
 
-@settings(max_examples=effort(15, 100), deadline=None)
+@settings(max_examples=effort(8, 100), deadline=None)
 @given(st.fractions(Fraction(1, 4), 60, max_denominator=8), st.integers(1, 3))
 def test_points_of_a_discrete_gaussian_are_just_above_its_curve(v: Fraction, shift: int) -> None:
     with mpmath.workdps(DIGITS):
@@ -87,7 +87,7 @@ LAWS = (
 )
 
 
-@by_day(3)
+@by_day(2)
 @pytest.mark.parametrize("law", LAWS)
 def test_points_of_a_law_are_just_above_its_curve(law: str) -> None:
     for shift in (1, 2):

@@ -412,11 +412,11 @@ def test_wrong_usage_of_a_fit_gives_exit_code_2(
     ("words", "code", "said"),
     [
         (
-            ("clipped-to-two", "--sensitivity", 1, "--seed", 7),
+            ("clipped-to-two", "--sensitivity", 1, "--seed", 7, "--changes", 20, "--tapes", 8),
             1,
             "REFUTED  the declared sensitivity of clipped-to-two on A = 0, B = 2",
         ),
-        (("raw-in-a-hundred",), 1, "FAULTS FOUND"),
+        (("raw-in-a-hundred", "--changes", 100, "--tapes", 8), 1, "FAULTS FOUND"),
         (("exec:cat", "--pair", 0, 1), 3, "CANNOT BE REPLAYED"),
         (("operator:neg", "--pair", "[]", "[1]"), 3, "error: operator:neg: raised TypeError"),
         # The target runs in another process, so the missing pair is detected there.
@@ -432,6 +432,8 @@ def test_the_exit_code_of_a_replay_follows_its_findings(
 
 
 def test_a_replay_without_findings_gives_exit_code_0(command: Callable[..., Shell]) -> None:
-    answer = command("replay")("clipped-to-one", "--sensitivity", 1, "--strict", "--json")
+    answer = command("replay")(
+        "clipped-to-one", "--sensitivity", 1, "--strict", "--changes", 20, "--json"
+    )
     assert (answer.code, answer.json["verdict"]) == (0, "nothing_found")
     assert answer.json["declared"] == {"sensitivity": "1", "norm": "l1", "strict": True}

@@ -42,7 +42,7 @@ from tests.support.dpcore.mutants import mutated, rewired
 every = pytest.mark.parametrize("name", DOCUMENTS)
 
 
-@by_day(5)
+@by_day(3)
 @every
 def test_the_verdict_comes_first_and_no_page_says_private(name: str) -> None:
     words = Visible.of(shown_of(name)).words
@@ -53,7 +53,7 @@ def test_the_verdict_comes_first_and_no_page_says_private(name: str) -> None:
     assert re.search(r"\bprivate\b", words, re.IGNORECASE) is None
 
 
-@by_day(5)
+@by_day(3)
 @every
 def test_a_page_is_self_contained(name: str) -> None:
     shown = shown_of(name)

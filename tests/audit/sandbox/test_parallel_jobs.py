@@ -62,7 +62,7 @@ def test_two_jobs_give_the_report_of_one(spelling: str, runs: int, sequential: b
 
 
 @by_day(1)
-@pytest.mark.parametrize("name", ["raises_late", "raises_in_b", "leaves"])
+@pytest.mark.parametrize("name", ["raises_in_b", "leaves", "raises_late"])
 def test_two_jobs_fail_as_one_does(name: str) -> None:
     target = read_target(f"targets.py:{name}")
     one, two = (sample(target, plan(runs=50_000, jobs=jobs)) for jobs in (1, 2))

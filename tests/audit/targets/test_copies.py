@@ -148,13 +148,13 @@ def outputs_that_changed_later(buffer: Any) -> int:
     return sum(str(identity(output)) != text for output, text in zip(outputs, then, strict=True))
 
 
-@settings(max_examples=effort(30, 3000))
+@settings(max_examples=effort(20, 3000))
 @given(dataset=DATASETS)
 def test_each_call_gets_an_unchanged_copy_of_the_dataset(dataset: Any) -> None:
     assert calls_that_saw_another_dataset(dataset) == 0
 
 
-@settings(max_examples=effort(30, 3000))
+@settings(max_examples=effort(20, 3000))
 @given(buffer=OUTPUTS)
 def test_an_output_is_copied_when_it_is_returned(buffer: Any) -> None:
     assert outputs_that_changed_later(buffer) == 0

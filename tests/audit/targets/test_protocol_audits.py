@@ -158,7 +158,7 @@ def test_an_unmet_plan_claims_its_derived_guarantee() -> None:
 
 
 def test_rounds_of_a_pure_shuffle_are_sampled(shell: Shell, alpha: float) -> None:
-    words, drawn = "protocol:pure-shuffle,users=4,epsilon=2", ("-n", 2000, "--seed", 3)
+    words, drawn = "protocol:pure-shuffle,users=4,epsilon=2", ("-n", 1000, "--seed", 3)
     kept = shell(words, *drawn, "--alpha", alpha, "--json")
     assert (kept.code, kept.json["verdict"]) == (0, "not_refuted")
     assert shell(words, *drawn, "--alpha", alpha, "--claim", "epsilon=1/8").code == 1

@@ -384,11 +384,11 @@ def test_a_bandit_is_a_target_with_its_claim_and_pair(audit: Shell) -> None:
     target = read_target("bandit:dist-dp-se,epsilon=1/2")
     assert isinstance(target, Catalogued)
     assert (target.subject.pair, target.subject.epsilon) == ((0, 1), Fraction(1, 2))
-    found = audit("bandit:dist-dp-se,epsilon=1/2", "-n", 300, "--seed", 7, "--alpha", ALPHA)
+    found = audit("bandit:dist-dp-se,epsilon=1/2", "-n", 150, "--seed", 7, "--alpha", ALPHA)
     assert found.code == 0, found.err
     assert "bandit:dist-dp-se,epsilon=1/2 on epsilon=0.5" in found.out
     # The same view refutes a claim below the epsilon of the noise.
-    tight = ("bandit:dist-dp-se,epsilon=4", "--claim", "epsilon=1", "-n", 300, "--seed", 7)
+    tight = ("bandit:dist-dp-se,epsilon=4", "--claim", "epsilon=1", "-n", 150, "--seed", 7)
     assert audit(*tight).code == 1
 
 
