@@ -172,13 +172,13 @@ class Audit:
         path = self.spec.resume
         if path is None or self.space is None:
             return None
-        from audit.resume import hostile, refused, stored_search, stored_seed
+        from audit.resume import hostile, refused, stored
         from audit.search.search import training_runs
 
-        found = stored_search(path)
-        if found is None:
-            if stored_seed(path) is None:
-                return None
+        kept = stored(path)
+        if kept is None:
+            return None
+        if (found := kept[1]) is None:
             raise refused(path, "was started without a search")
         if found.space != self.space.spelling:
             raise refused(path, "was started with another search")
@@ -218,12 +218,12 @@ def _layers_of(target: Target, spec: AuditSpec) -> tuple[str, ...]:
 
 def _seed_of(spec: AuditSpec) -> int:
     # A resumed audit keeps the seed of its first start.
-    kept = spec.seed
-    if kept is None and spec.resume is not None:
-        from audit.resume import stored_seed
+    if spec.seed is None and spec.resume is not None:
+        from audit.resume import stored
 
-        kept = stored_seed(spec.resume)
-    return secrets.randbits(32) if kept is None else kept
+        if (kept := stored(spec.resume)) is not None:
+            return kept[0]
+    return secrets.randbits(32) if spec.seed is None else spec.seed
 
 
 def _doubted(target: Target, plan: Plan) -> tuple[str, ...]:

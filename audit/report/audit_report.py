@@ -377,7 +377,14 @@ def _pictures(report: AuditReport) -> Iterator[Section]:
     if report.histogram is not None:
         yield _histogram(report.histogram, several=len(report.pairs) > 1)
     if report.curve or len({row.claim.exact for row in report.outcomes}) > 1:
-        yield _claimed_curve(report)
+        from audit.report.figures import curve_figure
+
+        yield Section(
+            title="The claimed curve",
+            svg=curve_figure(report.curve, [*report.hardest().values()]),
+            note="A point is refuted if the measured epsilon at its delta exceeds its epsilon. All "
+            f"bounds hold together with {confidence(report.alpha)} confidence.",
+        )
     elif isinstance(report.claim, Claim) and (report.runs or report.exact):
         yield _claimed_point(report, report.claim)
     if report.tradeoff_band is not None:
@@ -405,17 +412,6 @@ def _histogram(found: Histogram, *, several: bool) -> Section:
             (cell_name(c), *map("{:,}".format, (c.count_a, c.count_b, c.inside_a, c.inside_b)))
             for c in found.bins
         ],
-    )
-
-
-def _claimed_curve(report: AuditReport) -> Section:
-    from audit.report.figures import curve_figure
-
-    return Section(
-        title="The claimed curve",
-        svg=curve_figure(report.curve, [*report.hardest().values()]),
-        note="A point is refuted if the measured epsilon at its delta exceeds its epsilon. All "
-        f"bounds hold together with {confidence(report.alpha)} confidence.",
     )
 
 

@@ -20,7 +20,7 @@ import pytest
 from audit.claims import Claim
 from audit.features.parse_feature import Feature, read_feature
 from audit.report.audit_report import AuditReport
-from audit.resume import SCHEMA, header, resume, stored_search, stored_seed
+from audit.resume import SCHEMA, header, resume
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.search.search import Candidate, SearchResult
@@ -31,6 +31,7 @@ from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import by_day
 from tests.support.audit import plans
 from tests.support.audit.command import ROOT, hearing_ctrl_c
+from tests.support.audit.plans import stored_search, stored_seed
 from tests.support.dpcore.refusals import refused
 
 plan = partial(plans.plan, alpha="1e-9", runs=2000)
