@@ -206,7 +206,7 @@ class Result(Facts, ABC):
         r"""Warnings that precede the numbers."""
         return ()
 
-    def summary(self) -> Sequence[tuple[str, object]]:
+    def summary(self) -> Iterable[tuple[str, object]]:
         return [row for row in self.statement().rows if row[0] != "repeat"]
 
     def sections(self) -> Iterator[Section]:
