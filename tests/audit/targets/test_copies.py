@@ -206,7 +206,7 @@ def test_a_correct_mechanism_that_works_in_place_is_not_refuted(
     def found() -> Any:
         pair = (make([0, 0]), make([1, 0]))
         level = 1 - ALPHA / 3
-        return audit.audit(target, "epsilon=1", pair=pair, runs=1500, seed=7, confidence=level)
+        return audit.audit(target, "epsilon=1", pair=pair, runs=800, seed=7, confidence=level)
 
     assert found().verdict == "not_refuted"
     copy_nothing(monkeypatch)

@@ -73,10 +73,10 @@ SELECTIONS = (
     "noisy-max",
     "noisy-max,noise=laplace",
     "noisy-max,sensitivity=3",
-    "above-threshold",
-    "above-threshold,count=2,sensitivity=2",
-    "above-threshold,gap=yes",
     "noisy-max,noise=laplace,gap=yes",
+    "above-threshold",
+    "above-threshold,gap=yes",
+    "above-threshold,count=2,sensitivity=2",
 )
 
 # The least epsilon of the pair, as a fraction of the claim: 1 if less noise would not suffice.
