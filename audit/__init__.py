@@ -15,8 +15,7 @@ from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from audit.audit_spec import AuditSpec
-    from audit.claims.curve_claim import CurveClaim, read_claim
-    from audit.claims.tested_claim import Claim
+    from audit.claims import Claim, CurveClaim, read_claim
     from audit.errors import TargetFailed
     from audit.fit.fit import FitReport
     from audit.replay.replay_report import Finding

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
-from audit.claims.tested_claim import read_relation
+from audit.claims import Claim, CurveClaim, read_claim, read_relation
 from dpcore.cli.workers import checked_jobs
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
@@ -28,8 +28,6 @@ from dpcore.numbers.parameter import (
 from dpcore.spec_syntax import check_word
 
 if TYPE_CHECKING:
-    from audit.claims.curve_claim import CurveClaim
-    from audit.claims.tested_claim import Claim
     from audit.features.parse_feature import Feature
 
 FLOATS: Final = ("test", "ignore")
@@ -143,8 +141,6 @@ def _switch(name: str, value: Any) -> bool:
 def _claim(name: str, value: Any) -> Any:
     # The claim is parsed again later, with the relation of the target; here only errors matter.
     if isinstance(value, str):
-        from audit.claims.curve_claim import read_claim
-
         read_claim(value)
     elif not hasattr(value, "points"):
         raise InvalidParameter(name, value, 'must be a claim, or text such as "epsilon=1"')

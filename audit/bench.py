@@ -33,8 +33,7 @@ import numpy as np
 
 from audit.audit_spec import AuditSpec
 from audit.broken_mechanisms import Entry, Layer, Subject
-from audit.claims.tested_claim import format_rational
-from audit.claims.verdicts import level_upper
+from audit.claims import format_rational, level_upper
 from audit.errors import TargetFailed
 from audit.formats.junit_and_sarif import Case, Outcome
 from audit.formats.result import Result, Statement, computed, fact, format_share, members
@@ -47,7 +46,7 @@ from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down, up
 
 if TYPE_CHECKING:
-    from audit.formats.html_page import Section
+    from audit.formats.result import Section
 
 
 LEAST_CHANCE: Final = Fraction(1, 1000)
@@ -222,7 +221,7 @@ class Bench(Result):
         )
 
     def sections(self) -> Iterator[Section]:
-        from audit.formats.html_page import Section
+        from audit.formats.result import Section
 
         yield Section(title="Entries", columns=_HEADINGS, rows=list(map(_cells, self.rows)))
 

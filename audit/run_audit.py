@@ -1,8 +1,17 @@
-r"""Assemble an audit from its spec, and run it; shared by Python, commands, tests and corpus.
+r"""Assemble an audit from its spec, run its layers, and merge their results in one report.
 
-spec      the requested audit, as data    audit.audit_spec.AuditSpec
-Audit     target, claim, pairs and features, resolved; an error names the invalid field
-run()     the search for a pair, if requested, then the layers of audit.run_layers
+:class:`Audit` resolves the target, the claim, the pairs and the features of a spec; an error names
+the invalid field. Python, the commands, tests and the corpus all use it. ``run`` searches for a
+pair, if requested, and runs these layers:
+
+    exact     both laws are known: a proof or a refutation            audit.known_laws.exact_layer
+    fit       do the draws follow the law that the proof assumes?      audit.fit.fit
+    sample    black box, runs on both datasets                        audit.sample_layer
+    replay    one tape for both datasets                              audit.replay.replay_both
+
+Layers that draw share the false-alarm level. Only evidence against the claim refutes it. A sampler
+that does not follow its law, and a fault found by replay, are findings: they violate the
+assumptions of a proof, so they invalidate it, and they change the exit code.
 """
 
 from __future__ import annotations
@@ -10,41 +19,45 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from audit.audit_spec import AuditSpec
-from audit.claims.curve_claim import CurveClaim
-from audit.claims.tested_claim import Claim
-from audit.claims.verdicts import INTERRUPTED, cause_of, level
+from audit.claims import INTERRUPTED, Claim, CurveClaim, LayerRun, cause_of, level
 from audit.errors import TargetFailed
 from audit.features.parse_feature import Feature, read_feature
+from audit.formats.result import plain
 from audit.report.audit_report import AuditReport
-from audit.run_layers import run_layers
 from audit.runs.draw_plan import Plan
+from audit.statistical_tests.sample_outcome import versions
 from audit.targets.check_neighbours import doubts, pairs_of
-from audit.targets.target import Catalogued, KnownLaw, Target, claim_of
-from audit.targets.target_syntax import Auditable, target_of
-from dpcore.cli.terminal import notebook_bar
+from audit.targets.target import Catalogued, KnownLaw, Shifted, Target, claim_of
+from audit.targets.target_syntax import Auditable, read_target, target_of
+from dpcore.cli.progress import notebook_bar
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
-from dpcore.numbers.parameter import RationalLike
+from dpcore.numbers.parameter import RationalLike, rational
 
 if TYPE_CHECKING:
+    from audit.fit.fit import FitReport
+    from audit.replay.replay_report import Finding
     from audit.search.search import SearchResult
+    from dpcore.noise import Noise
 
 Progress = Callable[[int], None]
+_REPLAY: Final = LayerRun(
+    layer="replay",
+    method="one random tape for both datasets, and tapes with draws set to extremes",
+    proves="a fault is an error in the code or a violated declaration; it does not refute the "
+    "claim",
+)
 # The layers that read each field: without one of these layers, the field would have no effect.
 _READERS: Final[dict[str, tuple[str, ...]]] = {
-    "search": ("sample",),
-    "features": ("sample",),
-    "floats": ("sample",),
-    "baselines": ("sample",),
-    "resume": ("sample",),
+    **dict.fromkeys(("search", "features", "floats", "baselines", "resume"), ("sample",)),
     "resolution": ("sample", "exact"),
-    "runs": ("sample", "fit"),
-    "sequential": ("sample", "fit"),
+    **dict.fromkeys(("runs", "sequential"), ("sample", "fit")),
     "deadline": ("sample", "fit", "replay", "exact"),
     **dict.fromkeys(("sensitivity", "norm", "strict", "tapes", "changes"), ("replay",)),
 }
@@ -79,13 +92,9 @@ class Audit:
                 reason = f"contradicts the feature {each.name}, which reads floating-point digits"
                 raise InvalidParameter("floats", spec.floats, reason)
         claim = claim_of(target, spec.claim, spec.relation)
-        searched = spec.search is not None
-        pairs = pairs_of(
-            target, spec.pair, spec.pairs, searched=searched, relation=claim.relation
-        ) or ((None, None),)
+        pairs = pairs_of(target, spec.pair, spec.pairs, search=spec.search, relation=claim.relation)
         self.baselines: tuple[str, ...] = ()
-        if spec.baselines:
-            # scipy.stats takes half a second
+        if spec.baselines:  # scipy.stats takes half a second
             from audit.statistical_tests.clopper_pearson_baselines import baseline_names
 
             self.baselines = baseline_names(spec.baselines)
@@ -97,16 +106,15 @@ class Audit:
         self.layers = _layers_of(target, spec)
         derived: dict[str, Any] = {
             "claim": claim,
-            "pair": pairs[0],
-            "pairs": pairs,
+            "pair": pairs[0] if pairs else (None, None),  # a search finds it
+            "pairs": pairs or ((None, None),),
             "features": tuple(features),
             "runs": spec.planned_runs,
             "seed": _seed_of(spec),
         }
         self.plan = Plan(**{each.name: getattr(spec, each.name) for each in fields(spec)} | derived)
         if self.space is not None and self.plan.timed:
-            reason = "requires given pairs, not a search"
-            raise InvalidParameter("features", "time", reason)
+            raise InvalidParameter("features", "time", "requires given pairs, not a search")
 
     def run(self, progress: Progress | None = None, *, figures: bool = False) -> AuditReport:
         r"""Run every layer; ``figures`` adds the figures of the HTML page.
@@ -146,7 +154,7 @@ class Audit:
         if self.spec.resume is None:
             drawn = draw(self.target, plan, progress=progress)
         else:
-            from audit.resume.checkpoint import resume
+            from audit.resume import resume
 
             with resume(self.spec.resume, self.target, plan, found) as state:
                 drawn = draw(self.target, plan, progress=progress, state=state)
@@ -160,18 +168,17 @@ class Audit:
         return report
 
     def _kept_search(self) -> SearchResult | None:
-        # The search result of the first start of a resumed audit: a later start tests the same
-        # pair.
+        # A resumed audit tests the pair that its first start found.
         path = self.spec.resume
         if path is None or self.space is None:
             return None
-        from audit.resume.checkpoint import hostile, refused, stored_search, stored_seed
+        from audit.resume import hostile, refused, stored
         from audit.search.search import training_runs
 
-        found = stored_search(path)
-        if found is None:
-            if stored_seed(path) is None:
-                return None
+        kept = stored(path)
+        if kept is None:
+            return None
+        if (found := kept[1]) is None:
             raise refused(path, "was started without a search")
         if found.space != self.space.spelling:
             raise refused(path, "was started with another search")
@@ -211,12 +218,12 @@ def _layers_of(target: Target, spec: AuditSpec) -> tuple[str, ...]:
 
 def _seed_of(spec: AuditSpec) -> int:
     # A resumed audit keeps the seed of its first start.
-    kept = spec.seed
-    if kept is None and spec.resume is not None:
-        from audit.resume.checkpoint import stored_seed
+    if spec.seed is None and spec.resume is not None:
+        from audit.resume import stored
 
-        kept = stored_seed(spec.resume)
-    return secrets.randbits(32) if kept is None else kept
+        if (kept := stored(spec.resume)) is not None:
+            return kept[0]
+    return secrets.randbits(32) if spec.seed is None else spec.seed
 
 
 def _doubted(target: Target, plan: Plan) -> tuple[str, ...]:
@@ -303,3 +310,162 @@ def audit(  # noqa: PLR0913 - each is an option of the command
     ready = Audit(AuditSpec(**given))
     with notebook_bar("runs", ready.plan.runs) as progress:
         return ready.completed(progress)
+
+
+def run_layers(
+    target: Target,
+    plan: Plan,
+    layers: tuple[str, ...],
+    sampled_with: Callable[[Plan], AuditReport],
+) -> AuditReport:
+    r"""Run the layers of these names; ``sampled_with(plan)`` is the sample layer."""
+    drawing = [layer for layer in ("fit", "sample") if layer in layers]
+    level = rational("alpha", plan.alpha)
+    shared = replace(plan, alpha=level / max(len(drawing), 1))
+    report: AuditReport | None = None
+    fitted: FitReport | None = None
+    if isinstance(target, KnownLaw) and "exact" in layers:
+        from audit.known_laws.exact_layer import prove  # imports accounting: slow
+
+        report = prove(target, plan)
+    if isinstance(target, KnownLaw) and target.noise is not None and "fit" in layers:
+        fitted = _fitted(target, target.noise, shared)
+    ended = fitted is not None and (fitted.error is not None or fitted.stopped == INTERRUPTED)
+    if "sample" in layers and not ended:
+        sampled = sampled_with(shared)
+        # Scaled, so that the evidence is compared with the whole level although layers share it.
+        if sampled.p_value is not None:
+            sampled = replace(sampled, p_value=min(1.0, sampled.p_value * len(drawing)))
+        if sampled.e_value is not None:
+            sampled = replace(sampled, e_value=sampled.e_value / len(drawing))
+        if report is None:
+            report = sampled
+        else:
+            from audit.known_laws.exact_layer import join_layers
+
+            report = join_layers(report, sampled)
+    if report is None:
+        report = AuditReport(
+            target=target.spelling,
+            claim=plan.claim,
+            pair=plan.pair,
+            pairs=plan.pairs if len(plan.pairs) > 1 else (),
+            verdict="not_refuted",
+            epsilon_lower=0.0,
+            alpha=plan.alpha,
+            runs_by_world=(0, 0),
+            stopped="no runs: the sample layer was not requested",
+            seed=plan.seed,
+            versions=versions(),
+        )
+    if fitted is not None:
+        report = _with_fit(report, fitted)
+    # Replay is last, so that state which the target keeps from a replay cannot affect tested runs.
+    if "replay" in layers and report.error is None and not report.interrupted:
+        report = _with_replay(report, target, plan)
+    return replace(report, alpha=level)
+
+
+# -- fit ------------------------------------------------------------------------------------------
+
+
+def _fitted(target: KnownLaw, noise: Noise, plan: Plan) -> FitReport:
+    from audit.fit.fit import fit
+
+    laws = [law for pair in plan.pairs for law in target.laws(pair)]
+    if not all(isinstance(law, Shifted) and isinstance(law.shift, int) for law in laws):
+        reason = (
+            f"needs outputs that are single integers, but {target.spelling} has several coordinates"
+        )
+        raise InvalidParameter("layers", "fit", reason)
+    own = plan.only("runs", "alpha", "seed", "sequential", "timeout", "deadline")
+    return fit(target, noise, **own)
+
+
+def _with_fit(report: AuditReport, fitted: FitReport) -> AuditReport:
+    place = sum(layer.layer == "exact" for layer in report.layers)
+    report = replace(
+        report,
+        fit=fitted,
+        layers=(*report.layers[:place], fitted.method, *report.layers[place:]),
+        error=report.error or fitted.error,
+        warnings=(*report.warnings, *(f"fit: {warning}" for warning in fitted.warnings)),
+        interrupted=report.interrupted or fitted.stopped == INTERRUPTED,
+    )
+    if report.error is not None:
+        return replace(report, verdict=None)
+    if fitted.verdict != "refuted":
+        return report
+    from audit.replay.replay_report import Finding
+    from dpcore.parse_noise import write_noise
+
+    found = Finding(
+        kind="not-its-law",
+        severity="error",
+        statement=f"the draws do not follow {write_noise(fitted.law)}",
+        witness={} if fitted.witness is None else plain(fitted.witness),
+    )
+    return _without_proof(replace(report, findings=(*report.findings, found)))
+
+
+def _without_proof(report: AuditReport) -> AuditReport:
+    # The proof assumed that the code follows its law and uses its randomness properly; it does not.
+    return replace(report, verdict="not_refuted") if report.verdict == "proven" else report
+
+
+# -- replay ---------------------------------------------------------------------------------------
+
+
+def _replayed(target: Target, plan: Plan) -> tuple[Finding, ...]:
+    from audit.sandbox.sandboxed_target import Remote, importing, run_isolated
+
+    if not isinstance(target, Remote):
+        return _replay_findings(target, plan)
+
+    def there() -> list[dict[str, Any]]:
+        with importing(plan.timeout):
+            subject = read_target(target.spelling)
+        return [finding.to_json() for finding in _replay_findings(subject, plan)]
+
+    from audit.replay.replay_report import Finding
+
+    found = run_isolated(target.spelling, there, timeout=plan.timeout)
+    return tuple(Finding(**fields) for fields in found)
+
+
+def _replay_findings(target: Target, plan: Plan) -> tuple[Finding, ...]:
+    from audit.replay.replay_both import replay
+
+    own = plan.only(
+        "sensitivity", "norm", "strict", "tapes", "changes", "seed", "timeout", "deadline"
+    )
+    if plan.sensitivity is None and isinstance(plan.claim, CurveClaim):
+        # NOISE@SENSITIVITY declares that the output is a query with this sensitivity, plus noise.
+        moves = plan.claim.spelling.partition("@")[2]
+        own["sensitivity"] = Fraction(moves) if moves.isdecimal() else None
+    found: list[Finding] = []
+    for pair in plan.pairs:
+        report = replay(target, pair, **own)
+        found += [finding for finding in report.findings if finding not in found]
+    return tuple(found)
+
+
+def _with_replay(report: AuditReport, target: Target, plan: Plan) -> AuditReport:
+    # The results of the earlier layers are kept for every outcome of the replay.
+    try:
+        findings = _replayed(target, plan)
+    except TargetFailed as error:
+        return replace(report, verdict=None, error=error)
+    except KeyboardInterrupt:
+        if not report.runs:
+            raise
+        return replace(_without_proof(report), interrupted=True)
+    empty = {"elsewhere", "own-entropy", *(() if plan.allow_constant else ("constant",))}
+    if not report.layers and any(finding.kind in empty for finding in findings):
+        # Replay was the only layer, and it could not examine anything.
+        report = replace(report, verdict="nothing_measured")
+    report = replace(
+        report, findings=(*report.findings, *findings), layers=(*report.layers, _REPLAY)
+    )
+    faults = any(finding.severity == "error" for finding in findings)
+    return _without_proof(report) if faults else report

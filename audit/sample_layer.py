@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from audit.claims.tested_claim import Claim
-from audit.claims.verdicts import INTERRUPTED
+from audit.claims import INTERRUPTED, Claim, CurveClaim
 from audit.errors import TargetFailed
 from audit.outputs.call_guard import stdout_to_stderr
 from audit.outputs.output_parser import UNREAD, oddities
@@ -38,8 +37,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:
-    from audit.claims.curve_claim import CurveClaim
-    from audit.resume.checkpoint import State
+    from audit.resume import State
 
 Progress = Callable[[int], None]
 r"""A function that is called with the number of runs drawn so far."""
@@ -67,7 +65,7 @@ def draw(
 ) -> DrawnRuns:
     r"""Draw the runs of an audit until the plan, a failure, Ctrl-C or the evidence ends it.
 
-    ``state`` is an open file of :func:`audit.resume.checkpoint.resume`: stored blocks are not drawn
+    ``state`` is an open file of :func:`audit.resume.resume`: stored blocks are not drawn
     again, and new ones are stored.
     """
     found = _begun(target, plan)
@@ -126,12 +124,11 @@ def _continue(found: DrawnRuns, by: Drawer, state: State | None) -> str:
     blocks = found.plan.blocks()
     stored = [] if state is None else list(state.blocks)
     if stored and not found.repeatable:
-        anew = "resumed: the target was restarted, and draws its own randomness"
-        found.notes.append(anew)
+        found.notes.append("resumed: the target was restarted, and draws its own randomness")
     for outputs, block in zip(stored, blocks, strict=False):
         found.keep(block, outputs)
         if found.rejected_at is not None:
-            return _sufficed(found)
+            return f"the evidence sufficed at run {found.rejected_at:,}"
     if state is not None and state.failed is not None:
         raise state.failed
     try:
@@ -160,7 +157,7 @@ def _draw(found: DrawnRuns, rest: Iterator[Planned], by: Drawer, state: State | 
         for drawing in drawings:
             _keep(found, sent.popleft(), drawing, state)
             if found.rejected_at is not None:
-                return _sufficed(found)
+                return f"the evidence sufficed at run {found.rejected_at:,}"
     return "as many as planned" if found.runs == plan.runs else _DEADLINE
 
 
@@ -183,14 +180,6 @@ def _keep(found: DrawnRuns, block: Planned, drawing: Drawing, state: State | Non
         raise KeyboardInterrupt
 
 
-def _sufficed(found: DrawnRuns) -> str:
-    return f"the evidence sufficed at run {found.rejected_at:,}"
-
-
-def _place(plan: Plan, pair: int) -> str:
-    return f"pair {pair + 1}: " if len(plan.pairs) > 1 else ""
-
-
 def coins_of(plan: Plan) -> int:
     r"""The seed of the coins that make the p-values of an audit exact (randomised tests)."""
     return int(stream(plan.seed, Stream.TEST).generate_state(1, np.uint64)[0])
@@ -199,7 +188,7 @@ def coins_of(plan: Plan) -> int:
 def report_of(drawn: DrawnRuns) -> AuditReport:
     r"""Test the claim on the drawn runs, and report."""
     plan, alpha = drawn.plan, rational("alpha", drawn.plan.alpha)
-    error, notes = drawn.error, list(drawn.notes)
+    error, notes, several = drawn.error, list(drawn.notes), len(drawn.plan.pairs) > 1
     try:
         with drawn.reading():
             weighed = _weighed(drawn, alpha)
@@ -212,10 +201,9 @@ def report_of(drawn: DrawnRuns) -> AuditReport:
                 form = drawn.form(i)
                 found = oddities(drawn.outputs(i), drawn.worlds(i), form)
                 found += added_up(form.values(drawn.outputs(i)[:1]))
-                notes += [_place(plan, i) + sentence for sentence in found]
+                notes += [f"pair {i + 1}: " * several + sentence for sentence in found]
     except TargetFailed as failed:
         error = error or failed
-    several = len(plan.pairs) > 1
     unread = any(UNREAD in note for note in notes)
     if error is None:
         notes += unmeasured(weighed.coverage, several=several)
@@ -250,14 +238,11 @@ def report_of(drawn: DrawnRuns) -> AuditReport:
 
 
 def _weighed(drawn: DrawnRuns, alpha: Fraction) -> Weighed:
-    plan = drawn.plan
-    accept = plan.allow_constant
-    if drawn.process is None:
-        return weigh_views(
-            drawn.views, plan.claim, alpha, seed=coins_of(plan), allow_constant=accept
-        )
-    models = [view.models for view in drawn.views]
-    return weigh(drawn.process, alpha, allow_constant=accept, models=models)
+    plan, accept = drawn.plan, drawn.plan.allow_constant
+    if drawn.process is not None:
+        models = [view.models for view in drawn.views]
+        return weigh(drawn.process, alpha, allow_constant=accept, models=models)
+    return weigh_views(drawn.views, plan.claim, alpha, seed=coins_of(plan), allow_constant=accept)
 
 
 def run_baselines(

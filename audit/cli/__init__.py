@@ -1,1 +1,1 @@
-r"""The commands of ``dpcore audit``, one per file; ``commands`` registers them."""
+r"""The commands of ``dpcore audit``; ``commands`` registers them."""

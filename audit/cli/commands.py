@@ -6,24 +6,152 @@ target (write ``./fit.py:fit`` for a target with the name of a sub-command).
 
 from __future__ import annotations
 
-from typing import Any, Final
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
-from audit.cli.audit_command import run
-from audit.cli.bench import bench_command
-from audit.cli.canaries import canaries_command
-from audit.cli.corpus import corpus_commands
-from audit.cli.dpsgd import dpsgd_command
-from audit.cli.exact import exact_command
-from audit.cli.fit import fit_command
-from audit.cli.replay import replay_command
-from dpcore.cli.options import AsJson, command_group
-from dpcore.cli.terminal import say, show
+from audit.audit_spec import AuditSpec
+from audit.cli.catalogue import bench_command, catalogue_command, corpus_commands
+from audit.cli.layers import exact_command, fit_command, replay_command
+from audit.cli.options_and_output import (
+    Rendered,
+    SpecOptions,
+    check_files,
+    named_by_options,
+    read_pair,
+    read_spec,
+    with_spec,
+)
+from audit.cli.training import canaries_command, dpsgd_command
+from audit.formats.junit_and_sarif import format_of
+from dpcore.cli.options import FORMAT_HELP, Format, command_group, flag, option
+from dpcore.cli.progress import progress_bar
+from dpcore.cli.terminal import say
+from dpcore.errors import ABSENT, InvalidParameter
+from dpcore.exit_codes import INTERRUPTED, NO_ANSWER
+from dpcore.numbers.parameter import rational
+
+if TYPE_CHECKING:
+    from audit.report.audit_report import AuditReport
 
 __all__ = ["commands"]
 
 _DEFAULT: Final = "run"
+_RESULT: Final = {"rich_help_panel": "The report"}
+
+
+@with_spec()
+def run(
+    options: SpecOptions,
+    *,
+    spec: Path | None = option(
+        "FILE",
+        "Read the audit from a .toml or .json file of these options by name: target, claim, pair, "
+        "features, ...; options on the command line override its values.",
+        rich_help_panel="What is tested",
+    ),
+    scheduler: str | None = option(
+        "ADDRESS",
+        "Draw on a Dask cluster, such as tcp://host:8786 (needs dpcore\\[cluster]).",
+        rich_help_panel="Where, and for how long",
+    ),
+    html: Path | None = option(
+        "FILE",
+        "Write the report as a web page with figures, in one file (needs dpcore\\[plot]).",
+        **_RESULT,
+    ),
+    output: Path | None = option(
+        "FILE", "Also write the JSON report to a file.", "-o", "--output", **_RESULT
+    ),
+    as_json: bool = flag("Print one JSON document instead of text.", "--json", **_RESULT),
+    form: Format = option("FORMAT", FORMAT_HELP, "--format", default=Format.TEXT, **_RESULT),
+) -> None:
+    r"""Audit TARGET: does the code satisfy its claim on two neighbouring datasets?
+
+    Example: dpcore audit half-scale --claim epsilon=1 --pair 0 1
+
+    A callable is f(dataset), f(dataset, rng) or, faster, f(dataset, n, rng) returning n outputs.
+    rng is a numpy Generator, or a SeededRng of dpcore if it is annotated rng: Rng.
+
+    exec: starts a program in any language. The program reads one line from standard input,
+    {"dataset": 0, "n": 1000, "seed": 7}, writes n outputs to standard output, one per line, and
+    ends with exit code 0.
+
+    Exit code: 0 not refuted or proven, 1 refuted or a fault found, 2 usage, 3 the target failed, 4
+    nothing measured, or --resolution not reached.
+    """
+    printed, given = format_of(form, as_json=as_json), options.given()
+    try:
+        with named_by_options():
+            check_files(
+                resume=given.get("resume"), output=output, html=html, pairs=given.get("pairs")
+            )
+            requested = _read_options(given, spec, scheduler)
+            report, rendered = _audited(requested, scheduler, html, printed)
+    except KeyboardInterrupt:
+        print("interrupted: no report", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    rendered.publish(output=output, html=html, statement=printed == "text")
+    raise typer.Exit(_exit_code(report, requested))
+
+
+def _read_options(given: dict[str, Any], spec: Path | None, scheduler: str | None) -> AuditSpec:
+    if "pair" in given:
+        given["pair"] = read_pair(given["pair"])
+    if scheduler is not None:
+        if "jobs" in given:
+            reason = "applies to local processes: omit it with --scheduler"
+            raise InvalidParameter("--jobs", given["jobs"], reason)
+        given["jobs"] = -1  # all workers of the cluster
+    if spec is not None:
+        given = read_spec(spec) | given
+    target = given.get("target", ABSENT)
+    if not isinstance(target, str):
+        raise InvalidParameter("TARGET", target, "must be given; see dpcore audit --help")
+    return AuditSpec(**given)
+
+
+def _audited(
+    spec: AuditSpec, scheduler: str | None, html: Path | None, form: str
+) -> tuple[AuditReport, Rendered]:
+    from audit.outputs.call_guard import stdout_to_stderr
+    from audit.run_audit import Audit
+    from audit.sandbox.sandboxed_target import Sandbox
+
+    cluster: AbstractContextManager[object] = nullcontext()
+    if scheduler is not None:
+        from audit.sandbox.parallel_jobs import dask_cluster
+
+        cluster = dask_cluster(scheduler)
+    # Output printed by the target, also while outputs are read, must not mix with the report.
+    with stdout_to_stderr(), Sandbox(spec.timeout) as sandbox:
+        try:
+            target = sandbox.target(spec.target, seeded=spec.seed is not None)
+        except InvalidParameter as error:
+            # An error about "horizon" concerns TARGET, as in continual:tree,horizon=0.
+            name = "TARGET" if error.argument == "target" else f"TARGET: {error.argument}"
+            raise InvalidParameter(name, error.value, error.reason) from None
+        audit = Audit(replace(spec, target=target), feature=sandbox.feature)
+        with progress_bar("runs", audit.plan.runs) as progress, cluster:
+            report = audit.run(progress, figures=html is not None)
+        return report, Rendered.of(report, form=form, html=html)
+
+
+def _exit_code(report: AuditReport, spec: AuditSpec) -> int:
+    # Raise the error of the target after the report has been written.
+    if report.error is not None:
+        raise report.error
+    wanted = spec.resolution
+    coarse = wanted is not None and not report.resolution <= rational("resolution", wanted)
+    if coarse and report.runs and report.verdict == "not_refuted" and report.exit_code == 0:
+        say([f"error: --resolution = {wanted}: not reached: {report.blind_spot}"], sys.stderr)
+        return NO_ANSWER
+    return report.exit_code
 
 
 class _TargetOrCommand(TyperGroup):
@@ -64,35 +192,15 @@ commands = command_group(
     cls=_TargetOrCommand,
     help="Test a mechanism: does the code satisfy its epsilon?",
 )
-commands.command("fit")(fit_command)
-commands.command("exact")(exact_command)
-commands.command("replay")(replay_command)
-commands.command("canaries")(canaries_command)
-commands.command("dpsgd")(dpsgd_command)
-commands.command("bench")(bench_command)
+for _name, _command in (
+    ("fit", fit_command),
+    ("exact", exact_command),
+    ("replay", replay_command),
+    ("canaries", canaries_command),
+    ("dpsgd", dpsgd_command),
+    ("bench", bench_command),
+    ("catalogue", catalogue_command),
+):
+    commands.command(_name)(_command)
 commands.add_typer(corpus_commands)
 commands.command(_DEFAULT, cls=_Nameless, hidden=True)(run)
-
-
-@commands.command()
-def catalogue(as_json: AsJson = False) -> None:
-    r"""List mechanisms that are broken on purpose, each with its correct twin.
-
-    Example: dpcore audit catalogue
-
-    Audit one by its name: dpcore audit half-scale.
-    """
-    from audit.broken_mechanisms import ENTRIES
-
-    if as_json:
-        from audit.formats.result import members
-
-        columns = members("pair", "epsilon", "delta", "relation", "sentence")
-        rows = [
-            {"name": entry.name, "twin": entry.twin.name, **columns(entry)} for entry in ENTRIES
-        ]
-        show({"schema": "dpcore-catalogue/1", "entries": rows})
-        return
-    from audit.cli.output import catalogue_table
-
-    say(catalogue_table(ENTRIES))

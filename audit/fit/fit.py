@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from audit.audit_spec import AuditSpec
-from audit.claims.verdicts import (
+from audit.claims import (
     INTERRUPTED,
     LOOKS,
     VERDICTS,

@@ -4,6 +4,11 @@ Fields are declared with :func:`fact`, and properties of the document with :func
 determine the JSON document and its schema; the sentences of :meth:`Result.statement`, the
 sections and the cases determine the terminal text, the notebook card, the HTML page, and the
 formats of :mod:`audit.formats.junit_and_sarif`.
+
+The page is one self-contained file: no network, no script. Its markup is in ``templates/``. Jinja2
+escapes every text; invisible characters are replaced, long texts are cut, and the content security
+policy forbids loading anything. The colours of the datasets are distinguishable with every kind of
+colour vision (after Okabe and Ito's palette).
 """
 
 from __future__ import annotations
@@ -21,24 +26,14 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Protocol, TypeVar
 
+from markupsafe import Markup, escape
+
 from audit.formats.junit_and_sarif import Case, formatted, outcome_of
+from audit.formats.shorten import printable, shortened
 from dpcore.cli.terminal import page as printed
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import write_rational
 from dpcore.numbers.rounding import down, up
-
-if TYPE_CHECKING:
-    from audit.formats.html_page import Section
-
-
-def json_number(value: float) -> float | str:
-    r"""A number, or "inf", because JSON has no infinity."""
-    return value + 0.0 if math.isfinite(value) else "inf"
-
-
-def json_ends(value: Enclosure) -> list[float | str]:
-    r"""The list [lower, upper] as floats, rounded outwards."""
-    return [json_number(value.lower_float), json_number(value.upper_float)]
 
 
 def json_text(document: Mapping[str, Any]) -> str:
@@ -121,11 +116,11 @@ def plain(value: Any) -> Any:
     r"""Convert a value for JSON: fractions and inf to text, intervals to [lower, upper]."""
     match value:
         case float():
-            return json_number(value)
+            return value + 0.0 if math.isfinite(value) else "inf"  # without -0.0
         case Fraction():
             return write_rational(value)
         case Enclosure():
-            return json_ends(value)
+            return [plain(value.lower_float), plain(value.upper_float)]  # rounded outwards
         case Enum():
             return value.value
         case tuple() | list():
@@ -211,7 +206,7 @@ class Result(Facts, ABC):
         r"""Warnings that precede the numbers."""
         return ()
 
-    def summary(self) -> Sequence[tuple[str, object]]:
+    def summary(self) -> Iterable[tuple[str, object]]:
         return [row for row in self.statement().rows if row[0] != "repeat"]
 
     def sections(self) -> Iterator[Section]:
@@ -251,8 +246,6 @@ class Result(Facts, ABC):
 
         The pictures of a page need matplotlib.
         """
-        from audit.formats.html_page import Section, copied
-
         repeat = [row for row in self.statement().rows if row[0] == "repeat"]
         last = Section(
             title="To repeat",
@@ -263,10 +256,10 @@ class Result(Facts, ABC):
         return self._page(self.summary(), [*self.sections(), last], document=self.to_text())
 
     def _repr_html_(self) -> str:
-        # The notebook card.
-        from audit.formats.html_page import card
-
-        return card(self._page(self.statement().rows, self.key_sections()))
+        # The notebook card: a page in an iframe, with its own style.
+        document = escape(self._page(self.statement().rows, self.key_sections()))
+        style = f"width:100%;height:{_HEIGHT}px;border:0"
+        return f'<iframe sandbox title="Audit" style="{style}" srcdoc="{document}"></iframe>'
 
     def _page(
         self,
@@ -275,16 +268,97 @@ class Result(Facts, ABC):
         *,
         document: str = "",
     ) -> str:
-        from audit.formats.html_page import page
-
         statement = self.statement()
-        return page(
-            rows, sections, style=statement.style, document=document, verdict=statement.verdict,
+        look, sign = _LOOKS.get(statement.style, _LOOKS["bold yellow"])
+        # The JSON is ASCII: characters that HTML cannot contain are escaped, so nothing is lost.
+        embedded = escape(document)
+        if len(embedded) > _EMBEDDED:
+            embedded = Markup("Too long for a page: write it to a file with dpcore audit --output.")
+        page: str = _template().render(
+            look=look, sign=sign, code=code, document=embedded, sections=list(sections),
+            rows=[(name.capitalize(), value) for name, value in rows], verdict=statement.verdict,
             subject=self.subject, sentence=self.sentence, warnings=self.warnings,
         )  # fmt: skip
+        return page
 
     def __str__(self) -> str:
         return "\n".join(self.statement().lines())
+
+
+# -- the HTML page ---------------------------------------------------------------------------------
+
+# Limits that keep a page below 2 MB, for all outputs of a target.
+_MOST_SIGNS: Final = 500
+_MOST_CODE: Final = 200
+_MOST_COPIED: Final = 2_000
+_EMBEDDED: Final = 300_000
+
+_HEIGHT: Final = 560
+_LOOKS: Final = {
+    "bold red": ("refuted", "✗"),
+    "bold yellow": ("open", "○"),
+    "bold green": ("proven", "✓"),
+    "bold magenta": ("failed", "!"),
+}
+r"""For each verdict style: its class in the style sheet, and a symbol next to the colour."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    r"""A part of a page, with optional text to copy, picture, note, facts and table.
+
+    One click selects all of ``copied``; ``folded`` is the title of a collapsed table.
+    """
+
+    title: str = ""
+    copied: str | Markup = ""
+    id: str = ""
+    svg: Markup = Markup()
+    note: str | Markup = ""
+    facts: Sequence[tuple[str, object]] = ()
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[object]] = ()
+    folded: str = ""
+
+
+def code(value: object) -> Markup:
+    r"""The text as HTML code, cut if it is long."""
+    return Markup("<code>{}</code>").format(_escape_text(value, _MOST_CODE))
+
+
+def copied(value: object) -> Markup:
+    r"""The text escaped for copying; it may be longer than other texts."""
+    return _escape_text(value, _MOST_COPIED)
+
+
+def as_json(value: object, *, indent: int | None = None) -> str:
+    r"""The value as JSON; values that JSON cannot represent become text."""
+    return json.dumps(value, indent=indent, default=str, ensure_ascii=False)
+
+
+@cache
+def _template() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # slow
+
+    made = Environment(
+        loader=PackageLoader("audit.formats"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_escape_text,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return made.get_template("page.html")
+
+
+def _escape_text(value: object, most: int = _MOST_SIGNS) -> Markup:
+    # Escape any text; a long one is shortened to its start, length and digest.
+    if isinstance(value, Markup):
+        return value
+    return escape(printable(shortened(str(value), most)))
+
+
+# -- the JSON schema and the text ------------------------------------------------------------------
 
 
 def json_schema(result: type[Result]) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from audit.claims.tested_claim import Claim
-from audit.claims.verdicts import LayerRun, VerdictWord
+from audit.claims import Claim, LayerRun, VerdictWord
 from audit.known_laws.compare_two_laws import Decision, decide
 from audit.report.audit_record import ExactFinding, ExactWitness
 from audit.report.audit_report import AuditReport

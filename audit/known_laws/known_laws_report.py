@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
-from audit.claims.tested_claim import format_rational
+from audit.claims import format_rational
 from audit.formats.result import Result, Statement, computed, fact, format_enclosure, plain
 from audit.known_laws.compare_two_laws import (
     Decision,

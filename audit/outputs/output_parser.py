@@ -2,7 +2,7 @@ r"""Join outputs in run order, distinguish their types, and warn about unusual o
 
 An :class:`OutputParser` defines how outputs are read: lines of a program as JSON or as text, values
 or only their kind. It is learned from the first block of runs (at least
-:data:`audit.claims.verdicts.TRAINING`), which is never tested, so it is fixed before the tested
+:data:`audit.claims.TRAINING`), which is never tested, so it is fixed before the tested
 runs (``docs/proofs/audit_tests.md``).
 """
 

@@ -47,7 +47,7 @@ from importlib.resources import files
 from typing import Any, Final, Literal, TypeAlias
 
 from audit.audit_spec import AuditSpec
-from audit.claims.curve_claim import read_claim
+from audit.claims import read_claim
 from audit.features.parse_feature import read_feature
 from audit.targets.check_neighbours import require_neighbours
 from dpcore.errors import InvalidParameter

@@ -39,7 +39,7 @@ from dpcore.numbers.parameter import RationalLike, rational
 from dpcore.numbers.rounding import down
 
 if TYPE_CHECKING:
-    from audit.formats.html_page import Section
+    from audit.formats.result import Section
 
 
 _WIDTH: Final = 100
@@ -229,7 +229,7 @@ class CorpusReport(Result):
                 )
 
     def sections(self) -> Iterator[Section]:
-        from audit.formats.html_page import Section
+        from audit.formats.result import Section
 
         yield Section(title="Entries", columns=_HEADINGS, rows=[row.cells() for row in self.rows])
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from audit.claims.tested_claim import Claim
-from audit.claims.verdicts import (
+from audit.claims import (
     CAUSES,
     VERDICTS,
     Cause,
+    Claim,
+    CurveClaim,
     LayerRun,
     VerdictWord,
     cause_of,
@@ -29,7 +30,6 @@ from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike
 
 if TYPE_CHECKING:
-    from audit.claims.curve_claim import CurveClaim
     from audit.fit.fit import FitReport
     from audit.replay.replay_report import Finding
     from audit.report.figure_data import Histogram, TradeoffBand

@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln, xlog1py, xlogy
 
-from audit.claims.tested_claim import Claim
-from audit.claims.verdicts import level_upper
+from audit.claims import Claim, level_upper
 from audit.formats.result import computed
 from audit.formats.shorten import distinct
 from audit.outputs.identity import Name, display_name
@@ -305,22 +304,19 @@ def tradeoff_band(
         return None
     cells = _cells(reading, learned)
     events = _events(cells[:learned], truth[:learned])
-    if not events:
+    if not len(events):
         return None
     # Cells without any of the first runs are in no event.
-    fresh, world = np.minimum(cells[learned:], len(events[0]) - 1), truth[learned:]
-    sizes = [int(np.count_nonzero(world == side)) for side in (False, True)]
+    last = events.shape[1] - 1
+    fresh, world = np.minimum(cells[learned:], last), truth[learned:]
+    in_a, in_b = (np.bincount(fresh[world == side], minlength=last + 1) for side in (False, True))
     # Each event has two bounds.
     level = rational("alpha", alpha) / (2 * len(events))
-    points = []
-    for event in events:
-        inside = event[fresh]
-        first = _upper(int(np.count_nonzero(inside & ~world)), sizes[0], level)
-        second = _upper(int(np.count_nonzero(~inside & world)), sizes[1], level)
-        points.append((first, second))
+    first = _upper(events @ in_a, int(in_a.sum()), level)
+    second = _upper(~events @ in_b, int(in_b.sum()), level)
     return TradeoffBand(
         alpha=level_upper(alpha),
-        points=tuple(_hull(points)),
+        points=tuple(_hull(list(zip(first.tolist(), second.tolist(), strict=True)))),
         claimed=tuple(claimed_tradeoff(claim)),
         runs=len(fresh),
     )
@@ -336,9 +332,9 @@ def _cells(reading: Reading, learned: int) -> NDArray[np.int64]:
     return np.where(is_number, np.searchsorted(ends, ranks), _CELLS + 1 + reading.codes)
 
 
-def _events(cells: NDArray[np.int64], truth: Bools) -> list[Bools]:
-    # Cells in order of decreasing likelihood ratio of B; the tests are unions of the first cells.
-    # Cells without runs are in no test.
+def _events(cells: NDArray[np.int64], truth: Bools) -> Bools:
+    # Cells in order of decreasing likelihood ratio of B; the tests are unions of the first cells,
+    # one row per test. Cells without runs are in no test.
     most = int(cells.max()) + 2
     counts = [np.bincount(cells[truth == side], minlength=most) for side in (False, True)]
     seen = np.flatnonzero(counts[0] + counts[1])
@@ -348,22 +344,23 @@ def _events(cells: NDArray[np.int64], truth: Bools) -> list[Bools]:
     found = np.zeros((len(places), most), dtype=np.bool_)
     for row, place in zip(found, places, strict=True):
         row[order[:place]] = True
-    return list(found)
+    return found
 
 
-def _upper(hits: int, runs: int, level: Fraction) -> float:
-    # An upper confidence bound on p that fails at some number of runs with probability at most
-    # ``level``: the mixture over Beta(1/2, 1/2) of likelihood ratios is a martingale under p.
+def _upper(hits: NDArray[np.int64], runs: int, level: Fraction) -> Floats:
+    # Upper confidence bounds on p, each of which fails at some number of runs with probability at
+    # most ``level``: the mixture over Beta(1/2, 1/2) of likelihood ratios is a martingale under p.
+    high = np.ones(len(hits))
     if not runs:
-        return 1.0
+        return high
     bar = -math.log(round_down(level))
-    mixed = float(betaln(hits + 0.5, runs - hits + 0.5) - betaln(0.5, 0.5))
-    low, high = hits / runs, 1.0
+    mixed = betaln(hits + 0.5, runs - hits + 0.5) - betaln(0.5, 0.5)
+    low = hits / runs
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        wealth = mixed - float(xlogy(hits, middle) + xlog1py(runs - hits, -middle))
-        low, high = (low, middle) if wealth >= bar else (middle, high)
-    return min(1.0, high + _OUTWARDS)
+        above = mixed - (xlogy(hits, middle) + xlog1py(runs - hits, -middle)) >= bar
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return np.minimum(1.0, high + _OUTWARDS)
 
 
 def _hull(points: Sequence[Point]) -> list[Point]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup
 
-from audit.claims.tested_claim import format_rational as exact_decimal
+from audit.claims import format_rational as exact_decimal
 from audit.formats.shorten import distinct, printable
 from audit.report.figure_data import Bin, Histogram
 from audit.statistical_tests.sample_outcome import Outcome
@@ -105,21 +105,11 @@ def _tag(tag: str, name: str) -> str:
     return tag
 
 
-_LONGEST: Final = 20
-r"""The maximum number of characters of a claimed value in a picture."""
-
-_NAME: Final = 32
-r"""The maximum number of characters of an output's name: this many of the widest ones fit."""
-
-_ROOM: Final = 56
-r"""The number of characters that fit along the axis of numbers."""
-
-_RARE: Final = 25
-r"""The axis is logarithmic if the highest bar is this many times as high as the witness's."""
-
-_SEEN: Final = 0.1
-r"""The least drawn width of an interval of the event, as a fraction of a bin."""
-
+_LONGEST: Final = 20  # characters of a claimed value in a picture
+_NAME: Final = 32  # characters of an output's name: this many of the widest ones fit
+_ROOM: Final = 56  # characters that fit along the axis of numbers
+_RARE: Final = 25  # the axis is logarithmic if the highest bar exceeds the witness's by this factor
+_SEEN: Final = 0.1  # the least drawn width of an interval of the event, as a fraction of a bin
 _TALL: Final = 1 / 20
 _ODD: Final = {"inf": "inf (infinite)", "-inf": "-inf (infinite)", "nan": "nan (not a number)"}
 _DOTTED: Final[dict[str, Any]] = {"edgecolor": INK, "linestyle": ":", "linewidth": 0.6}

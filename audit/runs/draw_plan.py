@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.audit_spec import AuditSpec
-from audit.claims.tested_claim import Claim
-from audit.claims.verdicts import LOOKS, TRAINING
+from audit.claims import LOOKS, TRAINING, Claim
 from audit.errors import TargetFailed
 from audit.features.parse_feature import Feature, with_time
 from audit.outputs.call_guard import current, reading
@@ -29,7 +28,7 @@ from audit.targets.target import Block, Target
 from dpcore.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from audit.claims.curve_claim import CurveClaim
+    from audit.claims import CurveClaim
 
 
 _LARGEST_BLOCK: Final = 8192

@@ -196,21 +196,21 @@ class Ended(TargetFailed):
 @dataclass(slots=True, kw_only=True)
 class IsolatedProcess:
     r"""A process that runs ``work(pipe)``, started at the first request. ``seconds`` limits each
-    call. If ``hears``, Ctrl-C is forwarded and the answer awaited; otherwise a stop is requested by
-    shared memory.
+    call. Ctrl-C requests a stop by shared memory or, if ``forwards_ctrl_c``, is sent to the
+    process, whose answer is awaited.
     """
 
     name: str
     work: Callable[[Pipe], None]
     seconds: float | None
-    hears: bool = False
+    forwards_ctrl_c: bool = False
     memory: SharedMemory = field(default_factory=SharedMemory)
     process: int | None = None
     _socket: Any = None
     _known: dict[int, Any] = field(default_factory=dict)
-    _heard: bytearray = field(default_factory=bytearray)
+    _received: bytearray = field(default_factory=bytearray)
     _how: str = ""
-    _late: tuple[int, float] | None = None
+    _overdue: tuple[int, float] | None = None
     _reaper: ctypes.c_int = field(default_factory=ctypes.c_int)
 
     def __enter__(self) -> Self:
@@ -247,7 +247,7 @@ class IsolatedProcess:
                         yield value
                         continue
                     over = True
-                    if pressed is not None and not (self.hears and kind == "done"):
+                    if pressed is not None and not (self.forwards_ctrl_c and kind == "done"):
                         raise pressed
                     return result_of(self.name, kind, value)
                 if self.process is None:
@@ -269,7 +269,7 @@ class IsolatedProcess:
                 unsent = unsent[self._socket.send(unsent[:_PIECE]) :]
             if reads:
                 piece = self._socket.recv(_PIECE)
-                self._heard += piece
+                self._received += piece
                 gone = not piece
         except OSError:  # the other end is closed
             gone = True
@@ -280,15 +280,15 @@ class IsolatedProcess:
     def _look_after(self, *, gone: bool, until: float) -> None:
         status = self._status(_PATIENCE if gone else 0.0)
         now, running = time.monotonic(), self.memory.read()
-        # The two numbers are not read atomically, so the same call must be late twice.
-        late, self._late = self._late, running if now > running[1] + _GRACE else None
+        # The two numbers are not read atomically, so the same call must be overdue twice.
+        overdue, self._overdue = self._overdue, running if now > running[1] + _GRACE else None
         if status is not None and os.WIFSTOPPED(status):
             self.end(f"stopped itself by {signal_name(os.WSTOPSIG(status))}")
         elif status is not None:
             self.end(_exit_reason(os.waitstatus_to_exitcode(status)), reaped=True)
         elif gone:
             self.end(_GAVE_UP)
-        elif late is not None and late == self._late:
+        elif overdue is not None and overdue == self._overdue:
             self.end(
                 f"no answer within {self.seconds:g} s, and its process had to be killed, because "
                 "nothing else interrupts it; a longer limit is set with --timeout"
@@ -309,12 +309,12 @@ class IsolatedProcess:
         return None
 
     def _frames(self) -> Iterator[tuple[str, Any]]:
-        while len(self._heard) >= LENGTH.size:
-            end = LENGTH.size + LENGTH.unpack_from(self._heard)[0]
-            if len(self._heard) < end:
+        while len(self._received) >= LENGTH.size:
+            end = LENGTH.size + LENGTH.unpack_from(self._received)[0]
+            if len(self._received) < end:
                 return
-            frame = bytes(self._heard[LENGTH.size : end])
-            del self._heard[:end]
+            frame = bytes(self._received[LENGTH.size : end])
+            del self._received[:end]
             try:
                 kind, value = unpack(frame, self._known)
             except ValueError as error:
@@ -325,9 +325,9 @@ class IsolatedProcess:
     def _interrupt(self) -> float:
         # Ask the process to stop; return the time until which to wait for its answer.
         self.memory.stop()
-        if self.hears and self.process is not None:
+        if self.forwards_ctrl_c and self.process is not None:
             os.kill(self.process, signal.SIGINT)
-        return time.monotonic() + (_GRACE if self.hears else _PATIENCE)
+        return time.monotonic() + (_GRACE if self.forwards_ctrl_c else _PATIENCE)
 
     def _abandon(self) -> None:
         # Discard the remaining answer. The process is kept if it accepts further requests.
@@ -347,7 +347,7 @@ class IsolatedProcess:
     def _begin(self) -> None:
         ours, theirs = socket.socketpair()
         call_guard.flush()  # so that no output is printed twice
-        self._known, self._heard = {}, bytearray()
+        self._known, self._received = {}, bytearray()
         _prctl(_GET_REAPER, ctypes.byref(self._reaper))
         _prctl(_SET_REAPER, 1)
         parent, leave = os.getpid(), os._exit
@@ -381,8 +381,8 @@ class IsolatedProcess:
             os.dup2(nothing.fileno(), 0)
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             # A handler instead of SIG_IGN, which the target's children would inherit.
-            heard: Any = signal.default_int_handler if self.hears else lambda *_: None
-            signal.signal(signal.SIGINT, heard)
+            handler: Any = signal.default_int_handler if self.forwards_ctrl_c else lambda *_: None
+            signal.signal(signal.SIGINT, handler)
         call_guard.publish(self.memory)
         with stdout_to_stderr():
             self.work(Pipe(socket=theirs, memory=self.memory, name=self.name))

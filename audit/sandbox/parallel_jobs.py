@@ -31,9 +31,8 @@ from audit.outputs.call_guard import Watchdog, reading, stdout_to_stderr
 from audit.outputs.sandbox_encoding import Objects, pack, unpack
 from audit.runs.draw_plan import Drawing, draw_block, keeps_to_its_seed
 from audit.sandbox.child_process import error_fields, error_from_fields, result_of, run_work
-from audit.targets.source_digest import content_of
 from audit.targets.target import Block, Target
-from audit.targets.target_syntax import read_target
+from audit.targets.target_syntax import content_of, read_target
 from dpcore.cli.workers import (
     OVERDUE,
     WorkerLost,

@@ -23,9 +23,8 @@ from audit.features.parse_feature import Feature, own_map, read_feature
 from audit.outputs.call_guard import Watchdog
 from audit.outputs.output_parser import Outputs, concatenate
 from audit.sandbox.child_process import Ended, IsolatedProcess, Pipe
-from audit.targets.source_digest import files_of, source_of
 from audit.targets.target import Block, Scalar, Target
-from audit.targets.target_syntax import read_target
+from audit.targets.target_syntax import files_of, read_target, source_of
 
 _IMPORT: Final = 60.0
 _OFTEN: Final = 0.1
@@ -204,6 +203,6 @@ def run_isolated(name: str, work: Callable[[], T], *, timeout: float | None) -> 
         for _ in pipe.requests():
             pipe.answer(work)
 
-    with IsolatedProcess(name=name, work=serve, seconds=timeout, hears=True) as apart:
-        found: T = _last(apart.ask(None))
+    with IsolatedProcess(name=name, work=serve, seconds=timeout, forwards_ctrl_c=True) as process:
+        found: T = _last(process.ask(None))
     return found

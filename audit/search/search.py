@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincc, expit
 
-from audit.claims.tested_claim import Claim
-from audit.claims.verdicts import TRAINING
+from audit.claims import TRAINING, Claim
 from audit.errors import TargetFailed
 from audit.features.learned_score import learned_scores
 from audit.features.parse_feature import default_features

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, xlog1py
 
-from audit.claims.verdicts import LOOKS, log_bar
+from audit.claims import LOOKS, log_bar
 from audit.outputs.reading import Integers, Reading, read, read_worlds
 from audit.statistical_tests.event import Floats, Tally, Witness
 from audit.statistical_tests.fixed_sample_test import GRID, read_claim

@@ -27,9 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from audit.claims.curve_claim import CurveClaim
-from audit.claims.tested_claim import Claim
-from audit.claims.verdicts import LayerRun, log_bar
+from audit.claims import Claim, CurveClaim, LayerRun, log_bar
 from audit.outputs.output_parser import Outputs
 from audit.statistical_tests.anytime_valid_test import EProcess, log_mean, watch_curve
 from audit.statistical_tests.event import Event, Floats, Tally, Witness

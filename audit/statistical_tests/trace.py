@@ -10,9 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Literal
 
-from audit.claims.curve_claim import CurveClaim
-from audit.claims.tested_claim import Claim
-from audit.claims.verdicts import LOOKS
+from audit.claims import LOOKS, Claim, CurveClaim
 from audit.formats.result import fact
 from audit.statistical_tests.multiple_testing import (
     View,

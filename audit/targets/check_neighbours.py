@@ -22,10 +22,10 @@ import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 
@@ -83,23 +83,21 @@ def doubts(pair: tuple[Any, Any], relation: Relation | str) -> list[str]:
     moved = [(x, y) for x, y in items if identity(x) != identity(y)]
     if all(_is_step(x, y) or (x is None) != (y is None) for x, y in moved):  # None: left out
         return []
-    found = f"the datasets differ in {len(moved):,} of {len(items):,} items: {_ANSWERS}"
+    found = (
+        f"{where}the datasets differ in {len(moved):,} of {len(items):,} items: they are "
+        "neighbours if the items are answers to queries, but not if each item is one person: under"
+    )
+    listed = rows is not None and others is not None
     if Relation(relation) is Relation.ADD_REMOVE:
-        as_many = rows is not None and others is not None
-        return [f"{where}{found}: {_ONE_MORE}"] if as_many or len(moved) > 1 else []
-    if rows is not None and others is not None:
+        rule = "add-remove, one dataset must be the other plus one record"
+        return [f"{found} {rule}"] if listed or len(moved) > 1 else []
+    if rows is not None and others is not None:  # the order of records does not matter
         moved = moved[: (_counted(rows) - _counted(others)).total()]
-    return [f"{where}{found}: under replace, only one item may differ"] if len(moved) > 1 else []
-
-
-_ANSWERS: Final = (
-    "they are neighbours if the items are answers to queries, but not if each item is one person"
-)
-_ONE_MORE: Final = "under add-remove, one dataset must be the other plus one record"
+    return [f"{found} replace, only one item may differ"] if len(moved) > 1 else []
 
 
 def _inside(a: Any, b: Any, where: str = "") -> tuple[str, Any, Any]:
-    # If two tables differ under only one name, the two values there, with their path.
+    # The path and the two values if two tables differ under only one name.
     tables = isinstance(a, dict) and isinstance(b, dict)
     if not tables or (_as_rows(a) and _as_rows(b)):
         return where, a, b
@@ -111,7 +109,7 @@ def _inside(a: Any, b: Any, where: str = "") -> tuple[str, Any, Any]:
 
 
 def _items(dataset: Any) -> Sequence[Any] | None:
-    # The records, or answers, of a dataset in order; None if it has none.
+    # The records, or answers, of a dataset in order; None for other datasets.
     match dataset:
         case list() | tuple():
             return dataset
@@ -121,8 +119,7 @@ def _items(dataset: Any) -> Sequence[Any] | None:
             return _as_rows(dataset)
         case _ if hasattr(dataset, "columns") and hasattr(dataset, "to_numpy"):
             return list(dataset.to_numpy())
-        case _:
-            return None
+    return None
 
 
 def _as_rows(table: dict[Any, Any]) -> list[tuple[Any, ...]] | None:
@@ -145,12 +142,11 @@ def _by_place(a: Any, b: Any) -> list[tuple[Any, Any]]:
     return [(both[0].get(key, _ABSENT), both[1].get(key, _ABSENT)) for key in keys]
 
 
-def _is_step(x: Any, y: Any) -> bool:
+def _is_step(*pair: Any) -> bool:
     # A name that is missing in a histogram has count 0.
-    numbers = [0 if each is _ABSENT else each for each in (x, y)]
-    if not all(isinstance(each, int | float | np.integer | np.floating) for each in numbers):
-        return False
-    return bool(abs(numbers[0] - numbers[1]) <= 1)
+    x, y = (0 if each is _ABSENT else each for each in pair)
+    numbers = all(isinstance(each, int | float | np.integer | np.floating) for each in (x, y))
+    return numbers and bool(abs(x - y) <= 1)
 
 
 def _counted(items: Iterable[Any]) -> Counter[Hashable]:
@@ -175,8 +171,6 @@ def _short(dataset: Any) -> str:
 
 _MOST_BYTES: Final = 1 << 28
 _DEEP_KEY: Final = re.compile(r"""(?m)(?:^|[\[{,])\s*(?:[\w"'-]+[ \t]*\.[ \t]*){64}""")
-_TOML: Final = "the file must contain [[pair]] tables, each with a = ... and b = ..."
-_JSON: Final = "the file must contain a list of pairs [a, b]"
 
 
 def read_pairs(argument: str, pairs: Iterable[Any]) -> tuple[tuple[Any, Any], ...]:
@@ -198,7 +192,7 @@ def pairs_of(
     pair: tuple[Any, Any] | None,
     pairs: Iterable[tuple[Any, Any]] | None = None,
     *,
-    searched: bool = False,
+    search: str | None = None,
     relation: Relation | str | None = None,
 ) -> tuple[tuple[Any, Any], ...]:
     r"""The given pairs, or the pair of a catalogue entry; empty if a search must find one.
@@ -206,13 +200,14 @@ def pairs_of(
     Given pairs must differ, and be neighbours under ``relation``, as far as this can be checked.
     """
     given = [name for name, value in (("pair", pair), ("pairs", pairs)) if value is not None]
-    if searched:
+    if search is not None:
         if given:
             raise InvalidParameter("search", ABSENT, "finds a pair: give no pair")
         return ()
     if len(given) == 2:
-        reason = "is given together with pair: give only one of the two"
-        raise InvalidParameter("pairs", ABSENT, reason)
+        raise InvalidParameter(
+            "pairs", ABSENT, "is given together with pair: give only one of the two"
+        )
     if not given:
         if isinstance(subject, Catalogued):
             return (subject.subject.pair,)
@@ -236,7 +231,10 @@ def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:
     if kind not in {".toml", ".json"}:
         raise wrong("must be a file that ends in .toml or .json")
     found = read_document("--pairs", Path(path))
-    pairs = tuple(_listed(found, wrong, toml=kind == ".toml"))
+    try:
+        pairs = tuple(_listed(found, kind))
+    except ValueError as error:
+        raise wrong(str(error)) from None
     if not pairs:
         raise wrong("contains no pair")
     return pairs
@@ -255,25 +253,26 @@ def read_document(option: str, path: Path) -> Any:
         raise wrong(f"is not {kind}: {error}") from None
 
 
-_Wrong: TypeAlias = Callable[[str], InvalidParameter]
-
-
-def _listed(found: Any, wrong: _Wrong, *, toml: bool) -> Iterator[tuple[Any, Any]]:
-    form, pairs = (_TOML, found.get("pair", [])) if toml else (_JSON, found)
-    if not isinstance(pairs, list) or (toml and set(found) - {"pair"}):
-        raise wrong(form)
-    for number, pair in enumerate(pairs, 1):
+def _listed(found: Any, kind: str) -> Iterator[tuple[Any, Any]]:
+    # Raises ValueError with the reason of a refusal.
+    form = "the file must contain a list of pairs [a, b]"
+    if kind == ".toml":
+        form = "the file must contain [[pair]] tables, each with a = ... and b = ..."
+        found = found.get("pair", []) if found.keys() <= {"pair"} else None
+    if not isinstance(found, list):
+        raise ValueError(form)
+    for number, pair in enumerate(found, 1):
         match pair:
-            case {"a": a, "b": b} if toml and len(pair) == 2:
+            case {"a": a, "b": b} if kind == ".toml" and len(pair) == 2:
                 pass
-            case [a, b] if not toml:
+            case [a, b] if kind == ".json":
                 pass
             case _:
-                raise wrong(f"pair {number}: {form}")
+                raise ValueError(f"pair {number}: {form}")
         for place, value in (*_leaves(a, "a"), *_leaves(b, "b")):
             finite = not isinstance(value, float) or math.isfinite(value)
             if not finite or not isinstance(value, int | float | str | None):
-                raise wrong(f"pair {number}: {place} = {value} is not a JSON value")
+                raise ValueError(f"pair {number}: {place} = {value} is not a JSON value")
         yield a, b
 
 

@@ -100,18 +100,20 @@ class Program(Target):
             )
         except OSError as error:
             raise failed(f"could not be started: {self._no_start(error)}") from error
-        heard = _Received(process=process, runs=runs)
+        received = _Received(process=process, runs=runs)
         try:
-            heard.listen(request.encode(), seconds)
+            received.exchange(request.encode(), seconds)
         except subprocess.TimeoutExpired as error:
-            raise failed(f"{_late(heard, error)}; a longer limit is set with --timeout") from error
+            raise failed(
+                f"{_late(received, error)}; a longer limit is set with --timeout"
+            ) from error
         except _TooMuch as error:
             raise failed(str(error)) from error
         finally:
             _end(process)
         if process.returncode:
-            raise failed(f"{_ended(process.returncode)}{_last_words(heard.err)}")
-        return heard.out.decode(errors="backslashreplace")
+            raise failed(f"{_ended(process.returncode)}{_stderr_end(received.err)}")
+        return received.out.decode(errors="backslashreplace")
 
     def _no_start(self, error: OSError) -> str:
         if error.errno != errno.ENOEXEC:
@@ -134,23 +136,23 @@ class _Received:
     err: bytearray = field(default_factory=bytearray)
     lines: int = 0
 
-    def listen(self, request: bytes, seconds: float | None) -> None:
+    def exchange(self, request: bytes, seconds: float | None) -> None:
         # Send the request while reading the answer, because either may be larger than a pipe.
         end = math.inf if seconds is None else time.monotonic() + seconds
         unsent = memoryview(request)
         pipes: list[Any] = [self.process.stdin, self.process.stdout, self.process.stderr]
-        takes, *gives = pipes
+        stdin, *outputs = pipes
         with selectors.DefaultSelector() as waiting:
-            waiting.register(takes, selectors.EVENT_WRITE)
-            for gives_on in gives:
-                waiting.register(gives_on, selectors.EVENT_READ)
+            waiting.register(stdin, selectors.EVENT_WRITE)
+            for output in outputs:
+                waiting.register(output, selectors.EVENT_READ)
             while waiting.get_map():
                 left = end - time.monotonic()
                 if left <= 0:
                     raise subprocess.TimeoutExpired(self.process.args, seconds or 0.0)
                 for key, _ in waiting.select(None if left == math.inf else left):
                     pipe: Any = key.fileobj
-                    if pipe is takes:
+                    if pipe is stdin:
                         unsent = unsent[_written(key.fd, unsent) :]
                         open_still = bool(unsent)
                     else:
@@ -185,11 +187,11 @@ def _written(pipe: int, unsent: memoryview) -> int:
         return len(unsent)
 
 
-def _late(heard: _Received, error: subprocess.TimeoutExpired) -> str:
-    code = heard.process.poll()
+def _late(received: _Received, error: subprocess.TimeoutExpired) -> str:
+    code = received.process.poll()
     if code is None:
         return f"no answer within {error.timeout:g} s"
-    how = _ended(code) + _last_words(heard.err) if code else "ended"
+    how = _ended(code) + _stderr_end(received.err) if code else "ended"
     return f"{how}, but a process that it started kept its output open for {error.timeout:g} s"
 
 
@@ -224,7 +226,7 @@ def _ended(code: int) -> str:
     return f"was killed by {signal_name(-code)}"
 
 
-def _last_words(stderr: bytearray) -> str:
+def _stderr_end(stderr: bytearray) -> str:
     words = " ".join(stderr.decode(errors="backslashreplace").split())
     if not words:
         return " and wrote nothing to standard error"

@@ -92,16 +92,16 @@ def target_of(
         )
         raise InvalidParameter("functionality", functionality, reason)
     below = _functionality(plan, functionality)
-    nobody: tuple[Any, Any] = (0, 1)
+    pair: tuple[Any, Any] = (0, 1)
     if isinstance(protocol, VectorShuffle):
-        nobody = ([0] * protocol.coordinates, [1] * protocol.coordinates)
+        pair = ([0] * protocol.coordinates, [1] * protocol.coordinates)
 
     def rounds(dataset: Any, n: int, rng: Rng) -> NDArray[np.int64]:
         return _seen(plan, _held(protocol, dataset, "dataset"), below, n, rng)
 
     epsilon, delta = _claimed(plan)
     own: dict[str, Any] = {"held": partial(_held, protocol)}
-    claimed: dict[str, Any] = {"pair": nobody, "epsilon": epsilon, "delta": delta}
+    claimed: dict[str, Any] = {"pair": pair, "epsilon": epsilon, "delta": delta}
     if isinstance(protocol, PureShuffle):
         return Catalogued.of(spelling, rounds, seeded=seeded, own=own, **claimed)
     # The law of the noise in an output, before the reduction mod m.

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.claims.curve_claim import CurveClaim, read_claim
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim, CurveClaim, read_claim
 from audit.errors import TargetFailed
 from audit.outputs.call_guard import current
 from audit.outputs.copies import captured, copies

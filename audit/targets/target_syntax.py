@@ -1,4 +1,4 @@
-r"""Parse targets from text.
+r"""Parse targets from text, and find the source files of targets and features.
 
 package.module:callable    path/file.py:callable    f(dataset), f(dataset, rng), or
                            f(dataset, n, rng) -> n outputs along the first axis (faster)
@@ -27,15 +27,20 @@ package bandits.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from audit.outputs.call_guard import load
+from audit.features.parse_feature import FEATURES, Feature
+from audit.outputs.loading import load
 from audit.targets.target import (
     FORMS,
     Catalogued,
@@ -88,16 +93,10 @@ def provided(spelling: str, name: str, rest: str, *, seeded: bool) -> Catalogued
 
 def provided_as(spelling: str, found: Provided, *, seeded: bool = True) -> Catalogued:
     r"""Build a target from its parts."""
-    from audit.broken_mechanisms import Subject
+    from audit.broken_mechanisms.catalogue_entry import Subject
 
-    subject = Subject(
-        name=spelling,
-        run=found.run,
-        pair=found.pair,
-        epsilon=found.epsilon,
-        delta=found.delta,
-        features=found.features,
-    )
+    parts = {name: getattr(found, name) for name in ("pair", "epsilon", "delta", "features")}
+    subject = Subject(name=spelling, run=found.run, **parts)
     return Catalogued(spelling=spelling, function=found.run, subject=subject, seeded=seeded)
 
 
@@ -236,3 +235,64 @@ def _is_ours(function: Callable[..., Any], annotation: Any) -> bool:
             named = named.get(part) if isinstance(named, dict) else getattr(named, part, None)
         annotation = named
     return annotation is Rng or annotation is SeededRng
+
+
+def source_of(function: Callable[..., Any] | None) -> str | None:
+    r"""The source file of a function; None for native code."""
+    try:
+        return None if function is None else inspect.getsourcefile(inspect.unwrap(function))
+    except TypeError:
+        return None
+
+
+def content_of(target: Target) -> str | None:
+    r"""A digest of the file of a target, or None if there is none.
+
+    For a program, the digest covers the executable and the arguments that name files. Imported
+    files and data files are not included.
+    """
+    from audit.targets.program import Program
+
+    paths: list[str] = []
+    if isinstance(target, Program):
+        paths = list(target.command)
+    else:
+        name, _, _ = target.spelling.rpartition(":")
+        own = name if target.named and name.endswith(".py") else None
+        source = source_of(getattr(target, "function", None)) or getattr(target, "source", None)
+        paths = [path for path in (own or source,) if path is not None]
+    found = [Path(target.folder, path) for path in paths]
+    return digest_of([path for path in found if os.access(path, os.R_OK) and path.is_file()])
+
+
+def digest_of(files: Sequence[Path | str]) -> str | None:
+    r"""A digest of the contents of files; None without files."""
+    digest = hashlib.sha256()
+    for path in files:
+        with Path(path).open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest() if files else None
+
+
+def files_of(step: str, feature: Feature) -> list[str]:
+    r"""The source files of a step of a feature; empty for a built-in step. For a map in a module,
+    these are the file of the module and that of the function, which the module may have imported.
+    """
+    if step.partition(":")[0] in FEATURES:
+        return []
+    place, _, attribute = step.rpartition(":")
+    if place.endswith(".py"):
+        return [place]
+    for applied in getattr(feature.apply, "steps", (feature.apply,)):
+        # A map that runs in a sandbox states its source files.
+        if getattr(applied, "spelling", None) == step and hasattr(applied, "sources"):
+            return list(applied.sources)
+    files: list[str | None] = []
+    function: Any = feature.apply
+    if (module := sys.modules.get(place)) is not None:
+        files.append(getattr(module, "__file__", None))
+        function = module
+        for name in attribute.split("."):
+            function = getattr(function, name, None)
+    files.append(source_of(function))
+    return [file for file in dict.fromkeys(files) if file is not None]

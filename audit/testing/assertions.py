@@ -24,16 +24,12 @@ import numpy as np
 import audit.known_laws.exact_layer
 import audit.sample_layer  # noqa: F401 - as above
 from audit.audit_spec import AuditSpec
-from audit.claims.curve_claim import CurveClaim
-from audit.claims.tested_claim import Claim
-from audit.claims.verdicts import CAUSES, format_p_value
+from audit.claims import CAUSES, Claim, CurveClaim, format_p_value
 from audit.formats.shorten import cut
 from audit.outputs.copies import copies
 from audit.report.audit_report import AuditReport
-from audit.report.sentences import leak, values_alone
 from audit.run_audit import Audit
-from audit.statistical_tests.event import Witness
-from audit.statistical_tests.sample_outcome import unmeasured_pairs
+from audit.statistical_tests.coverage import unmeasured_pairs
 from audit.targets.check_neighbours import read_pairs
 from audit.targets.target import KnownLaw
 from audit.targets.target_syntax import Auditable
@@ -164,17 +160,13 @@ def _require_power(report: AuditReport) -> None:
 
 
 def _refutation(report: AuditReport, repeat: str) -> str:
-    pair = _short(report.pair)
-    least = f"epsilon is at least {down(report.epsilon_lower)}"
     by = CAUSES[report.refuted_by or "values"]
+    least = f"epsilon is at least {down(report.epsilon_lower)}"
+    pair = _short(report.pair)
     lines = [f"{report.target} violates {report.claim} on the pair {pair}{by}: {least}"]
     if report.below_claim is not None:
         lines.append(f"  bound: {report.below_claim}")
-    lines.append(f"  witness: {report.witness}")
-    if isinstance(report.witness, Witness) and (why := leak(report.witness.feature)) is not None:
-        lines.append(f"  leak: {why}")
-    if report.refuted_by == "floating-point" and (why := values_alone(report.outcomes)):
-        lines.append(f"  values: {why}")
+    lines += [f"  {name}: {text}" for name, text in report.witness_rows()]
     if report.runs:
         a, b = report.runs_by_world
         alpha = write_rational(rational("alpha", report.alpha))

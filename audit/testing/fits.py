@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Any, Final
 
-from audit.claims.verdicts import INTERRUPTED, format_p_value
+from audit.claims import INTERRUPTED, format_p_value
 from audit.fit.fit import FitReport, fit
 from audit.testing.assertions import Refuted
 from dpcore.noise import Noise

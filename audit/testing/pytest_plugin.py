@@ -28,8 +28,7 @@ import pytest
 
 if TYPE_CHECKING:
     from audit.audit_spec import AuditSpec
-    from audit.claims.curve_claim import CurveClaim
-    from audit.claims.tested_claim import Claim
+    from audit.claims import Claim, CurveClaim
     from audit.fit.fit import FitReport
     from audit.report.audit_report import AuditReport
     from audit.targets.target_syntax import Auditable
@@ -62,7 +61,7 @@ class Terms:
         Raises :class:`dpcore.errors.InvalidParameter`.
         """
         from audit.audit_spec import AuditSpec
-        from audit.claims.tested_claim import Claim
+        from audit.claims import Claim
         from audit.features.parse_feature import read_feature
         from dpcore.errors import InvalidParameter
         from dpcore.numbers.parameter import integer
@@ -222,7 +221,7 @@ class Auditor:
 
     @property
     def _again(self) -> str:
-        # Run alone, the test is the only one collected, so its share is all of alpha.
+        # This command collects only the one test, so its share is all of alpha.
         run = self.run
         words = ("pytest", self.nodeid, "--dp-seed", str(run.seed), "--dp-alpha", str(self.share))
         return shlex.join((*words, "--dp-effort", run.effort))

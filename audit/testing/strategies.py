@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
@@ -36,6 +36,7 @@ except ImportError as error:
         "audit.testing.strategies needs hypothesis: pip install hypothesis"
     ) from error
 
+_T = TypeVar("_T")
 _Pair = tuple[list[Any], list[Any]]
 _FAR: Final = 10**6
 _FINEST: Final = 1000
@@ -159,9 +160,13 @@ def neighbouring_integers(
     def pairs(draw: st.DrawFn) -> tuple[int, int]:
         step = draw(st.integers(1, most))
         one = draw(st.integers(low, high - step))
-        return (one, one + step) if draw(st.booleans()) else (one + step, one)
+        return _either_way(draw, one, one + step)
 
     return pairs()
+
+
+def _either_way(draw: st.DrawFn, one: _T, other: _T) -> tuple[_T, _T]:
+    return (one, other) if draw(st.booleans()) else (other, one)
 
 
 @st.composite
@@ -214,10 +219,6 @@ def neighbouring_vectors(
         )
         raise InvalidParameter("dimension", dimension, reason)
     return _vectors(declared, size, integer("farthest", farthest, at_least=0))
-
-
-def _either_way(draw: st.DrawFn, one: list[Any], other: list[Any]) -> _Pair:
-    return (one, other) if draw(st.booleans()) else (other, one)
 
 
 def neighbouring_datasets(

@@ -29,11 +29,18 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc
 
 from accounting.guarantees.guarantee import Guarantee
-from audit.claims.curve_claim import CurveClaim, read_claim
-from audit.claims.tested_claim import Claim, format_rational
-from audit.claims.verdicts import VERDICTS, evidence, level, level_upper
+from audit.claims import (
+    VERDICTS,
+    Claim,
+    CurveClaim,
+    confidence,
+    evidence,
+    format_rational,
+    level,
+    level_upper,
+    read_claim,
+)
 from audit.formats.result import Result, Statement, computed, fact, format_share
-from audit.report.sentences import confidence
 from audit.statistical_tests.one_run_canaries import (
     LossLine,
     curve_p_value,
@@ -52,7 +59,7 @@ from dpcore.numbers.rounding import down
 from dpcore.spec_syntax import check_word
 
 if TYPE_CHECKING:
-    from audit.formats.html_page import Section
+    from audit.formats.result import Section
 
 
 CanaryVerdict: TypeAlias = Literal["refuted", "not_refuted", "nothing_measured"]
@@ -188,7 +195,7 @@ class CanaryReport(Result):
         return "one training run"
 
     def sections(self) -> Iterator[Section]:
-        from audit.formats.html_page import Section
+        from audit.formats.result import Section
 
         yield Section(
             title="Scores",

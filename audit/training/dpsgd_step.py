@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from audit.claims.verdicts import level
+from audit.claims import level
 from audit.errors import TargetFailed
 from audit.fit.statistics import (
     cells_of,

@@ -11,8 +11,7 @@ import numpy as np
 
 from audit.audit_spec import AuditSpec
 from audit.broken_mechanisms import ENTRIES, Entry, Layer, Subject
-from audit.claims.curve_claim import CurveClaim
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim, CurveClaim
 from audit.features.parse_feature import read_feature
 from audit.replay.replay_both import replay
 from audit.run_audit import Audit

@@ -26,8 +26,7 @@ from typing import Any, Final
 
 from joblib import Parallel, delayed
 
-from audit.claims.curve_claim import read_claim
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim, read_claim
 from audit.errors import TargetFailed
 from audit.published_failures.corpus_entry import ROLES, Entry, Role, entries, find
 from audit.published_failures.environment import Environment, Worker, cache_folder

@@ -14,8 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from audit.broken_mechanisms import find
-from audit.claims.curve_claim import CurveClaim
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim, CurveClaim
 from audit.features.parse_feature import Feature, read_feature
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample

@@ -19,8 +19,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.claims.curve_claim import read_claim
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim, read_claim
 from audit.features.parse_feature import read_feature
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample

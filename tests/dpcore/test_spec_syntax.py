@@ -9,7 +9,7 @@ import pytest
 
 from accounting.calibration.calibrate import read_noise_family
 from accounting.guarantees.stated_guarantees import read_claim
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.search.neighbour_spaces import read_space
 from audit.targets.target_syntax import read_target
 from bandits.policies.registry import read_algorithm

@@ -13,7 +13,7 @@ TIMEOUT_SECONDS = 120
 LOADED = (
     "accounting.cli.budget",
     "accounting.ledger.ledger",
-    "audit.cli.audit_command",
+    "audit.cli.commands",
     "audit.run_audit",
     "audit.testing.assertions",
     "bandits.cli.run",

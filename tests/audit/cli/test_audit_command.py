@@ -219,7 +219,7 @@ def test_a_misspelt_subcommand_is_suggested() -> None:
     assert {*_AUDITS, "run"} == {*vars(get_command(commands))["commands"]}
 
 
-@by_day(30)
+@by_day(15)
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
@@ -409,7 +409,7 @@ def silent(person, rng): return 7 if person > 1 else int(rng.integers(4))
 def test_nothing_measured_is_never_a_pass(here: Path, audit: Shell) -> None:
     (here / "t.py").write_text(UNMEASURED)
 
-    def code(name: str, a: object, b: object, *words: object, n: int = 8000) -> int:
+    def code(name: str, a: object, b: object, *words: object, n: int = 2000) -> int:
         options = ("--claim", "epsilon=1", "--pair", a, b, "-n", n, "--seed", 1)
         return audit(f"t.py:{name}", *options, *words).code
 

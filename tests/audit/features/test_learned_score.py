@@ -29,7 +29,7 @@ from audit.features.learned_score import (
 from audit.features.parse_feature import read_feature
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.rows import Schema
-from audit.resume.checkpoint import resume
+from audit.resume import resume
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import draw, report_of, sample
 from audit.statistical_tests.fixed_sample_test import block_ends, gather

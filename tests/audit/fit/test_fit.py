@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from audit.claims.verdicts import LOOKS, log_bar
+from audit.claims import LOOKS, log_bar
 from audit.fit import statistics
 from audit.fit.fit import fit
 from audit.fit.statistics import (

@@ -24,10 +24,9 @@ from audit.formats.result import (
     Statement,
     format_enclosure,
     format_share,
-    json_ends,
-    json_number,
     json_schema,
     json_text,
+    plain,
 )
 from audit.formats.shorten import cut, shortened
 from audit.known_laws.known_laws_report import ExactReport
@@ -245,10 +244,10 @@ def test_a_probability_as_k_of_n_runs_is_never_too_small() -> None:
 
 
 def test_json_is_strict_and_intervals_are_rounded_outwards() -> None:
-    ends = json_ends(Enclosure(Fraction(1, 10), math.inf))
+    ends = plain(Enclosure(Fraction(1, 10), math.inf))
     assert isinstance(ends[0], float)
     assert Fraction(ends[0]) <= Fraction(1, 10)
-    found = json.loads(json_text({"ends": ends, "none": json_number(math.inf)}))
+    found = json.loads(json_text({"ends": ends, "none": plain(math.inf)}))
     assert found == {"ends": [ends[0], "inf"], "none": "inf"}
     with pytest.raises(ValueError, match="Out of range float"):
         json_text({"bound": math.inf})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from audit.claims.curve_claim import read_claim
+from audit.claims import read_claim
 from audit.known_laws.compare_two_laws import epsilon_at
 from audit.known_laws.exact_layer import prove
 from audit.report.audit_report import AuditReport

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import dpcore.cli.app
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.errors import TargetFailed
 from audit.outputs.call_guard import TimeUp, Watchdog, failure, reading, stdout_to_stderr
 from audit.runs.draw_plan import Plan

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.outputs import identity as told
 from audit.outputs.copies import captured
 from audit.outputs.identity import identity

@@ -11,7 +11,7 @@ from scipy import stats
 
 import audit
 import audit.targets.target
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.features.parse_feature import read_feature
 from audit.outputs.output_parser import draw_worlds
 from audit.sample_layer import draw

@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 
 from audit.audit_spec import AuditSpec
-from audit.claims.tested_claim import Claim
-from audit.claims.verdicts import LayerRun
-from audit.cli.output import show
+from audit.claims import Claim, LayerRun
+from audit.cli.options_and_output import show
 from audit.errors import TargetFailed
 from audit.report.audit_record import ExactFinding, ExactWitness
 from audit.report.audit_report import AuditReport
@@ -153,7 +152,7 @@ def textbook(value: float, n: int, rng: np.random.Generator, scale: float = 1) -
 
 def test_the_report_of_a_floating_point_leak_explains_how_to_audit_the_scale() -> None:
     told = {}
-    for feature, runs in (("lowest-bit", 6000), ("precision", 6000), ("identity", 2000)):
+    for feature, runs in (("lowest-bit", 3000), ("precision", 3000), ("identity", 2000)):
         report = audit(textbook, "epsilon=1", pair=(0, 1), runs=runs, seed=1, features=[feature])
         told[feature] = " ".join(str(report).split())
         said = feature != "identity"
@@ -175,7 +174,7 @@ def test_the_cause_of_a_refutation_is_named_and_values_take_precedence() -> None
     def shows(value: int, n: int, rng: np.random.Generator) -> Any:
         return value + 2 * rng.integers(0, 9, size=n)
 
-    given: dict[str, Any] = {"claim": "epsilon=1", "pair": (0, 1), "runs": 20_000, "seed": 1}
+    given: dict[str, Any] = {"claim": "epsilon=1", "pair": (0, 1), "runs": 8000, "seed": 1}
     both = audit(partial(textbook, scale=1 / 2), **given)
     assert {row.feature for row in both.outcomes if row.refuted} >= {"identity", "precision"}
     assert isinstance(both.witness, Witness)

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from markupsafe import Markup
 
-from audit.claims.tested_claim import Claim
-from audit.claims.verdicts import VerdictWord
+from audit.claims import Claim, VerdictWord
 from audit.errors import TargetFailed
-from audit.formats import html_page
+from audit.formats import result
 from audit.formats.shorten import distinct, printable
 from audit.report import figures
 from audit.report.audit_report import AuditReport
@@ -43,7 +42,7 @@ from tests.support.dpcore.mutants import mutated, rewired
 every = pytest.mark.parametrize("name", DOCUMENTS)
 
 
-@by_day(5)
+@by_day(3)
 @every
 def test_the_verdict_comes_first_and_no_page_says_private(name: str) -> None:
     words = Visible.of(shown_of(name)).words
@@ -54,7 +53,7 @@ def test_the_verdict_comes_first_and_no_page_says_private(name: str) -> None:
     assert re.search(r"\bprivate\b", words, re.IGNORECASE) is None
 
 
-@by_day(5)
+@by_day(3)
 @every
 def test_a_page_is_self_contained(name: str) -> None:
     shown = shown_of(name)
@@ -133,7 +132,7 @@ def test_text_from_a_target_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "\x00" not in shown
         assert "<script" not in shown
         assert "script" not in Visible.of(shown).tags
-    monkeypatch.setattr(html_page, "code", Markup)  # the mutant escapes nothing
+    monkeypatch.setattr(result, "code", Markup)  # the mutant escapes nothing
     assert "script" in Visible.of(replace(refuted(), target=NASTY).to_html()).tags
 
 

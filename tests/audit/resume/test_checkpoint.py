@@ -1,4 +1,4 @@
-"""Tests of `audit.resume.checkpoint`: a resumed audit gives the report of an uninterrupted one."""
+"""Tests of `audit.resume`: a resumed audit gives the report of an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.features.parse_feature import Feature, read_feature
 from audit.report.audit_report import AuditReport
-from audit.resume import checkpoint
-from audit.resume.checkpoint import SCHEMA, header, resume, stored_search, stored_seed
+from audit.resume import SCHEMA, header, resume
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.search.search import Candidate, SearchResult
@@ -32,6 +31,7 @@ from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import by_day
 from tests.support.audit import plans
 from tests.support.audit.command import ROOT, hearing_ctrl_c
+from tests.support.audit.plans import stored_search, stored_seed
 from tests.support.dpcore.refusals import refused
 
 plan = partial(plans.plan, alpha="1e-9", runs=2000)
@@ -208,7 +208,7 @@ def test_outputs_that_cannot_be_stored_later_are_reported(tmp_path: Path) -> Non
 def test_a_block_too_long_to_store_has_its_own_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "MOST", 200)
+    monkeypatch.setattr("audit.resume.MOST", 200)
     with pytest.raises(InvalidParameter, match="384 bytes cannot be stored: the limit is 199"):
         audited(tmp_path / "state", read_target("count"), plan())
 
@@ -263,8 +263,8 @@ SCRIPT = f"""
 import os, random, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
-from audit.resume.checkpoint import resume
-from audit.claims.tested_claim import Claim
+from audit.resume import resume
+from audit.claims import Claim
 from audit.outputs.call_guard import stdout_to_stderr
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample

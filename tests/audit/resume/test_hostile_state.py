@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from audit.outputs.serialise import pack
-from audit.resume.checkpoint import SCHEMA, State, header, resume, stored_search, stored_seed
+from audit.resume import SCHEMA, State, header, resume
 from audit.runs.draw_plan import Plan
 from audit.statistical_tests.sample_outcome import versions
 from audit.targets.target_syntax import read_target
@@ -25,6 +25,7 @@ from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import spread
 from tests.support.audit import plans
 from tests.support.audit.command import ROOT, Shell, at
+from tests.support.audit.plans import stored_search, stored_seed
 
 TARGET = read_target("count")
 
@@ -181,10 +182,10 @@ def test_stated_sizes_are_checked_against_the_file(tmp_path: Path) -> None:
 READS = """
 import sys
 from pathlib import Path
-from audit.resume.checkpoint import resume, stored_search, stored_seed
+from audit.resume import resume
 from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
-from tests.support.audit.plans import plan
+from tests.support.audit.plans import plan, stored_search, stored_seed
 for path in map(Path, sys.argv[1:]):
     opened = lambda path: resume(path, read_target('count'), plan()).__enter__()
     for read in (stored_seed, stored_search, opened):
@@ -228,7 +229,7 @@ def test_a_file_cut_at_any_length_keeps_its_complete_blocks(
 ) -> None:
     # No power is cut here, so fsync is skipped; the versions are fixed.
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    monkeypatch.setattr("audit.resume.checkpoint.versions", dict(versions()).copy)
+    monkeypatch.setattr("audit.resume.versions", dict(versions()).copy)
     path, sizes = tmp_path / "state", []
     blocks = [np.arange(block.runs, dtype=np.int8) for block in plan().blocks()][:2]
     with resume(path, TARGET, plan()) as state:

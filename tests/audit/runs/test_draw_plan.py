@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.claims.verdicts import LOOKS, TRAINING
+from audit.claims import LOOKS, TRAINING
 from audit.errors import TargetFailed
 from audit.features.parse_feature import Feature, read_feature
 from audit.outputs.output_parser import draw_worlds, interleave

@@ -24,9 +24,8 @@ from audit.features.parse_feature import read_feature
 from audit.runs.draw_plan import block_of
 from audit.sample_layer import sample
 from audit.sandbox.parallel_jobs import dask_cluster
-from audit.targets.source_digest import content_of
 from audit.targets.target import Scalar, Vectorised
-from audit.targets.target_syntax import read_target
+from audit.targets.target_syntax import content_of, read_target
 from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import by_day
 from tests.support.audit import plans
@@ -63,7 +62,7 @@ def test_two_jobs_give_the_report_of_one(spelling: str, runs: int, sequential: b
 
 
 @by_day(1)
-@pytest.mark.parametrize("name", ["raises_late", "raises_in_b", "leaves"])
+@pytest.mark.parametrize("name", ["raises_in_b", "leaves", "raises_late"])
 def test_two_jobs_fail_as_one_does(name: str) -> None:
     target = read_target(f"targets.py:{name}")
     one, two = (sample(target, plan(runs=50_000, jobs=jobs)) for jobs in (1, 2))
@@ -190,7 +189,7 @@ def test_a_deadline_ends_the_drawing_of_workers() -> None:
 SCRIPT = f"""
 import json, sys
 sys.path.insert(0, {str(ROOT)!r})
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.outputs.call_guard import stdout_to_stderr
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.errors import TargetFailed
 from audit.features.parse_feature import read_feature
 from audit.outputs.output_parser import Outputs, draw_worlds, interleave

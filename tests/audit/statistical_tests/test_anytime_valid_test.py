@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from audit.claims.verdicts import LOOKS
+from audit.claims import LOOKS
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read
 from audit.statistical_tests import anytime_valid_test as sequential

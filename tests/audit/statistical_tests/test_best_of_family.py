@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit, ndtr
 
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read
 from audit.statistical_tests import fixed_sample_test as fixed

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from audit.claims.curve_claim import CurveClaim, read_claim
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim, CurveClaim, read_claim
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read
 from audit.statistical_tests import multiple_testing

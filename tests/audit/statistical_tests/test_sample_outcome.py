@@ -16,7 +16,7 @@ from scipy import stats
 from scipy.special import betaincinv
 
 from audit.broken_mechanisms import ENTRIES
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.errors import TargetFailed
 from audit.features.parse_feature import read_feature
 from audit.outputs.output_parser import draw_worlds

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from audit.broken_mechanisms import ENTRIES, Entry
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.formats.result import plain
 from audit.outputs.output_parser import Outputs, draw_worlds, join
 from audit.outputs.reading import read

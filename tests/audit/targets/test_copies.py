@@ -148,13 +148,13 @@ def outputs_that_changed_later(buffer: Any) -> int:
     return sum(str(identity(output)) != text for output, text in zip(outputs, then, strict=True))
 
 
-@settings(max_examples=effort(30, 3000))
+@settings(max_examples=effort(20, 3000))
 @given(dataset=DATASETS)
 def test_each_call_gets_an_unchanged_copy_of_the_dataset(dataset: Any) -> None:
     assert calls_that_saw_another_dataset(dataset) == 0
 
 
-@settings(max_examples=effort(30, 3000))
+@settings(max_examples=effort(20, 3000))
 @given(buffer=OUTPUTS)
 def test_an_output_is_copied_when_it_is_returned(buffer: Any) -> None:
     assert outputs_that_changed_later(buffer) == 0
@@ -206,7 +206,7 @@ def test_a_correct_mechanism_that_works_in_place_is_not_refuted(
     def found() -> Any:
         pair = (make([0, 0]), make([1, 0]))
         level = 1 - ALPHA / 3
-        return audit.audit(target, "epsilon=1", pair=pair, runs=1500, seed=7, confidence=level)
+        return audit.audit(target, "epsilon=1", pair=pair, runs=800, seed=7, confidence=level)
 
     assert found().verdict == "not_refuted"
     copy_nothing(monkeypatch)

@@ -117,7 +117,7 @@ STARTS = f"""
 import contextlib, ctypes, io, json, os, signal, sys
 sys.path.insert(0, {str(ROOT)!r})
 from importlib.metadata import EntryPoint
-import audit.cli.audit_command, audit.cli.output, audit.run_layers, audit.sample_layer
+import audit.cli.commands, audit.cli.options_and_output, audit.run_audit, audit.sample_layer
 import audit.sandbox.sandboxed_target
 import dpcore.cli.app
 point = EntryPoint("audit", "audit.cli.commands:commands", "dpcore.commands")
@@ -204,7 +204,7 @@ def audited(cases: list[Hostile], folder: Path, *how: str) -> dict[str, tuple[in
 
 
 def test_an_audit_ends_with_its_own_exit_code(tmp_path: Path) -> None:
-    found = audited(spread(HOSTILE, 6), tmp_path, "apart")
+    found = audited(spread(HOSTILE, 5), tmp_path, "apart")
     assert [told for _, told in found.values() if told] == []
 
 

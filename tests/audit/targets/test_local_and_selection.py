@@ -89,7 +89,7 @@ def test_each_wrong_probability_is_refuted_by_proof_and_by_sampling(broken: Loca
     report = audit(target)
     assert report.verdict == "refuted"
     assert report.witness is not None
-    assert audit(target, layers=("sample",), runs=8000, seed=1).verdict == "refuted"
+    assert audit(target, layers=("sample",), runs=2000, seed=1).verdict == "refuted"
 
 
 def test_shuffled_reports_are_proven_at_their_delta_and_refuted_below() -> None:
@@ -157,7 +157,7 @@ def test_a_selection_with_too_small_a_sensitivity_is_refuted(kind: Any, given: A
     target = select_target(kind(epsilon=1, sensitivity=1, **given), spelling="select:broken")
     pair = ([0, 8, 8], [8, 0, 0])
     assert audit(target, pair=pair).verdict == "refuted"
-    assert audit(target, pair=pair, layers=("sample",), runs=2000, seed=4).verdict == "refuted"
+    assert audit(target, pair=pair, layers=("sample",), runs=500, seed=4).verdict == "refuted"
     right = select_target(kind(epsilon=1, sensitivity=8, **given), spelling="select:right")
     assert audit(right, pair=pair).verdict == "proven"
 
@@ -193,7 +193,7 @@ LOUD: tuple[tuple[Any, Any], ...] = (
     (LoudSelection(epsilon=1, sensitivity=1, rule=Rule.EXPONENTIAL), None),
     (
         LoudThreshold(epsilon=1, sensitivity=1, threshold=0, count=2),
-        ([0] * 6 + [1, 1], [1] * 6 + [0, 0]),
+        ([0] * 3 + [1, 1], [1] * 3 + [0, 0]),
     ),
 )
 

@@ -44,7 +44,7 @@ seq $(echo "$request" | sed 's/.*"n": \([0-9]*\).*/\1/')
 REVEALS = "dataset . failed in 4 of 4 more runs, dataset . in none: the error itself reveals the"
 
 
-@by_day(3)
+@by_day(2)
 @pytest.mark.parametrize(
     ("name", "more"),
     [

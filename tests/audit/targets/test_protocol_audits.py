@@ -16,7 +16,7 @@ import pytest
 from accounting.protocol_guarantees.plan_protocol import Plan as ProtocolPlan
 from accounting.protocol_guarantees.plan_protocol import protocol_guarantee
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.known_laws.compare_two_laws import epsilon_at
 from audit.known_laws.exact_layer import join_layers, prove
 from audit.report.audit_report import AuditReport
@@ -157,7 +157,7 @@ def test_an_unmet_plan_claims_its_derived_guarantee() -> None:
 
 
 def test_rounds_of_a_pure_shuffle_are_sampled(shell: Shell, alpha: float) -> None:
-    words, drawn = "protocol:pure-shuffle,users=4,epsilon=2", ("-n", 2000, "--seed", 3)
+    words, drawn = "protocol:pure-shuffle,users=4,epsilon=2", ("-n", 1000, "--seed", 3)
     kept = shell(words, *drawn, "--alpha", alpha, "--json")
     assert (kept.code, kept.json["verdict"]) == (0, "not_refuted")
     assert shell(words, *drawn, "--alpha", alpha, "--claim", "epsilon=1/8").code == 1

@@ -6,6 +6,7 @@ import resource
 import shlex
 import subprocess
 import sys
+import textwrap
 from fractions import Fraction
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -14,18 +15,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.claims.tested_claim import Claim
-from audit.claims.verdicts import TRAINING
+import audit
+import dpcore
+from audit.claims import TRAINING, Claim
 from audit.errors import TargetFailed
 from audit.outputs.output_parser import OutputParser, concatenate, draw_worlds, join, kind
+from audit.replay.replay_both import replay
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.statistical_tests.anytime_valid_test import watch
 from audit.statistical_tests.fixed_sample_test import gather
 from audit.targets.program import Program
 from audit.targets.target import Block, Catalogued, NoiseAdded, Scalar, Target, Vectorised
-from audit.targets.target_syntax import GROUP, provided, read_target
+from audit.targets.target_syntax import GROUP, as_target, provided, read_target
+from dpcore import DiscreteLaplace, Rng
 from dpcore.errors import InvalidParameter
+from tests.day_and_nightly import by_day
 from tests.support.audit.command import ALPHA, Shell
 
 RUNS = 200
@@ -379,11 +384,11 @@ def test_a_bandit_is_a_target_with_its_claim_and_pair(audit: Shell) -> None:
     target = read_target("bandit:dist-dp-se,epsilon=1/2")
     assert isinstance(target, Catalogued)
     assert (target.subject.pair, target.subject.epsilon) == ((0, 1), Fraction(1, 2))
-    found = audit("bandit:dist-dp-se,epsilon=1/2", "-n", 300, "--seed", 7, "--alpha", ALPHA)
+    found = audit("bandit:dist-dp-se,epsilon=1/2", "-n", 150, "--seed", 7, "--alpha", ALPHA)
     assert found.code == 0, found.err
     assert "bandit:dist-dp-se,epsilon=1/2 on epsilon=0.5" in found.out
     # The same view refutes a claim below the epsilon of the noise.
-    tight = ("bandit:dist-dp-se,epsilon=4", "--claim", "epsilon=1", "-n", 300, "--seed", 7)
+    tight = ("bandit:dist-dp-se,epsilon=4", "--claim", "epsilon=1", "-n", 150, "--seed", 7)
     assert audit(*tight).code == 1
 
 
@@ -394,3 +399,78 @@ def test_an_unknown_target_name_is_read_as_a_module() -> None:
         read_target("nobody_here:at_home")
     with pytest.raises(InvalidParameter, match="no-such-algorithm"):
         read_target("bandit:no-such-algorithm,epsilon=1")
+
+
+NOISE = DiscreteLaplace(scale=1)
+
+
+def one(value: int, rng: Rng) -> int:
+    return value + NOISE.sample(rng=rng)
+
+
+def qualified(value: int, rng: dpcore.SeededRng) -> int:
+    return value + NOISE.sample(rng=rng)
+
+
+def many(value: int, n: int, rng: Rng) -> Any:
+    return value + NOISE.sample(n, rng=rng)
+
+
+def seed_ignored(value: int, rng: Rng) -> int:
+    del rng
+    return value + NOISE.sample()
+
+
+def of_numpy(value: int, rng: np.random.Generator) -> Any:
+    assert isinstance(rng, np.random.Generator)
+    return value + rng.laplace()
+
+
+def unwritten(value: int, rng) -> Any:  # type: ignore[no-untyped-def]  # that is what is tested
+    assert isinstance(rng, np.random.Generator)
+    return value + rng.laplace()
+
+
+@pytest.mark.parametrize("function", [one, qualified, many, seed_ignored])
+def test_a_target_annotated_with_rng_gets_a_seeded_rng(function: Any) -> None:
+    target = as_target("f", function)
+    assert isinstance(target, Scalar | Vectorised)
+    assert target.ours
+    first, again = (
+        audit.audit(function, "epsilon=1", pair=(0, 1), runs=400, seed=7) for _ in range(2)
+    )
+    assert first.error is None
+    kept = function is not seed_ignored
+    assert first.repeatable is (first.to_json() == again.to_json()) is kept
+
+
+@pytest.mark.parametrize("function", [of_numpy, unwritten, lambda value, rng: rng.laplace()])
+def test_a_target_without_the_annotation_gets_a_numpy_generator(function: Any) -> None:
+    target = as_target("f", function)
+    assert isinstance(target, Scalar)
+    assert not target.ours
+    assert audit.audit(function, "epsilon=1", pair=(0, 1), runs=400, seed=7).error is None
+
+
+@by_day(1)
+@pytest.mark.parametrize("function", [one, many])
+def test_replay_passes_the_annotated_generator(function: Any) -> None:
+    report = replay(function, (0, 1), sensitivity=1, strict=True, changes=40)
+    assert report.verdict == "nothing_found"
+    assert not [found for found in report.findings if found.severity != "note"]
+    assert replay(function, (0, 3), sensitivity=1, changes=5).verdict == "refuted"
+
+
+def test_the_command_passes_the_annotated_generator(audit: Shell, tmp_path: Path) -> None:
+    (tmp_path / "ours.py").write_text(
+        textwrap.dedent("""
+        from dpcore import DiscreteLaplace, Rng
+
+        def noisy(value, n, rng: Rng):
+            return value + DiscreteLaplace(scale="1/3").sample(n, rng=rng)
+        """)
+    )
+    words = ("ours.py:noisy", "--claim", "epsilon=1", "--pair", 0, 1, "-n", 2000, "--seed", 7)
+    answers = [audit(*words, "--json") for _ in range(2)]
+    assert answers[0].code == 1
+    assert answers[0].json == answers[1].json

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import audit.testing.assertions
 from audit.audit_spec import AuditSpec
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.errors import TargetFailed
 from audit.report.audit_record import ExactWitness
 from audit.report.audit_report import AuditReport

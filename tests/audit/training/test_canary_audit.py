@@ -16,7 +16,7 @@ from scipy import stats
 import audit
 from accounting import PoissonSampled, compose
 from accounting.privacy_curves.release_curve import PrivacyCurve
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.statistical_tests.one_run_canaries import curve_refuted, lines_of
 from audit.training import canary_audit as module
 from audit.training.canary_audit import CanaryReport, canaries, planned_guesses

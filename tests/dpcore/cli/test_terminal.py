@@ -118,7 +118,7 @@ def test_printing_text_without_escapes_is_detected(
     file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminal, "printable", str)
-    monkeypatch.setattr("audit.cli.output.printable", str)
+    monkeypatch.setattr("audit.cli.options_and_output.printable", str)
     assert all(map(steers, answers(file, capsys)))
     cli.run(["sample", HOSTILE])
     assert steers("".join(capsys.readouterr()))

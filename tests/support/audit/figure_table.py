@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.report.figures import curve_figure, histogram_figure, line_figure, trace_figure
 from audit.statistical_tests.sample_outcome import Outcome
 from audit.statistical_tests.trace import Trace

@@ -9,8 +9,7 @@ from functools import cache
 from typing import Any
 
 from audit.audit_spec import AuditSpec
-from audit.claims.curve_claim import CurveClaim
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim, CurveClaim
 from audit.errors import TargetFailed
 from audit.fit.fit import FitReport
 from audit.known_laws.exact_layer import prove

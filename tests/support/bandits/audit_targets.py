@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.features.parse_feature import read_feature
 from audit.report.audit_report import AuditReport
 from audit.runs.draw_plan import Plan

@@ -1,8 +1,9 @@
-"""Tests of `dpcore audit exact`, which compares two known laws: proofs, refutations and output."""
+"""Tests of `dpcore audit exact`, `fit` and `replay`: verdicts, exit codes, output and errors."""
 
 from __future__ import annotations
 
 import math
+import stat
 import time
 from collections.abc import Callable
 from fractions import Fraction
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.known_laws.compare_two_laws import (
     decide,
     delta_point,
@@ -23,8 +24,9 @@ from audit.targets.target import Law, Shifted
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.parse_noise import read_noise
+from tests.alpha_budget import buy_alpha
 from tests.support.accounting.brute_force import binomial
-from tests.support.audit.command import Shell
+from tests.support.audit.command import ROOT, Shell
 
 ONE, TWO = "discrete-laplace:scale=1@0", "discrete-laplace:scale=1@1"
 TINY = Fraction(1, 10**3000)
@@ -307,3 +309,131 @@ def test_a_claim_that_no_precision_decides_is_undecided(
     answer = shell(ONE, TWO, "--claim", "epsilon=1,delta=1/4")
     assert answer.code == 4
     assert "is discontinuous" in answer.out
+
+
+ALPHA = buy_alpha("the fit command keeps true laws", "1e-9") / 10
+
+
+SAMPLERS = """
+def good(n, rng):
+    print("a word of the target")
+    return rng.geometric(0.5, n) - rng.geometric(0.5, n)
+
+def one(rng):
+    return int(rng.integers(0, 2))
+
+def floats(n, rng):
+    return rng.normal(size=n)
+
+def of_a_dataset(dataset, n, rng):
+    return rng.integers(0, 2, n)
+"""
+LAPLACE = "discrete-laplace:scale=1"
+
+
+@pytest.fixture
+def fit_shell(command: Callable[..., Shell]) -> Shell:
+    Path("samplers.py").write_text(SAMPLERS)
+    return command("fit")
+
+
+def test_a_wrong_law_gives_exit_code_1_and_a_witness(fit_shell: Shell) -> None:
+    answer = fit_shell("samplers.py:good", "--law", LAPLACE, "-n", "1e4", "--seed", 7)
+    assert answer.code == 1
+    assert answer.out.startswith("REFUTED  samplers.py:good does not follow")
+    assert "of 10,000 draws" in answer.out
+    assert "a word of the target" not in answer.out
+
+
+def test_a_correct_law_gives_exit_code_0(fit_shell: Shell) -> None:
+    law = "binomial:trials=1,probability=1/2"
+    answer = fit_shell("samplers.py:one", "--law", law, "-n", 2000, "--seed", 7, "--alpha", ALPHA)
+    assert answer.code == 0
+    assert answer.out.startswith("NOT REFUTED AT THIS RESOLUTION")
+    assert "--seed 7" in answer.out
+
+
+def test_the_json_of_a_fit_is_one_document(fit_shell: Shell) -> None:
+    answer = fit_shell(
+        "half-scale", "--law", LAPLACE, "--sequential", "-n", "1e4", "--seed", 7, "--json"
+    )
+    assert answer.code == 1
+    found = answer.json
+    assert (found["schema"], found["target"], found["law"]) == (
+        "dpcore-fit/1",
+        "half-scale",
+        LAPLACE,
+    )
+    assert found["runs"] < 10**4
+    assert found["e_value"] >= 20
+    assert list(found["witness"]) == ["event", "count", "expected", "probability"]
+
+
+def test_a_noise_and_a_program_are_targets(fit_shell: Shell, tmp_path: Path) -> None:
+    answer = fit_shell(LAPLACE, "--law", LAPLACE, "--seed", 7, "--alpha", ALPHA, "-n", 3000)
+    assert answer.code == 0
+    program = tmp_path / "zeros"
+    program.write_text("#!/bin/sh\nyes 0 | head -n 500\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    assert fit_shell("exec:./zeros", "--law", LAPLACE, "-n", 500).code == 1
+    program.write_text("#!/bin/sh\nyes zero | head -n 500\n")
+    answer = fit_shell("exec:./zeros", "--law", LAPLACE, "-n", 500)
+    assert answer.code == 3
+    assert "error: exec:./zeros: wrote 'zero': one integer per line is required" in answer.err
+
+
+def test_a_failing_target_gives_exit_code_3(fit_shell: Shell) -> None:
+    answer = fit_shell("samplers.py:floats", "--law", LAPLACE)
+    assert answer.code == 3
+    assert "samplers.py:floats: returned float64 values" in answer.err
+    assert "warning" not in answer.err
+    assert not answer.out
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("samplers.py:good", "--law", "laplace:scale=1"), "must start with one of"),
+        (("samplers.py:none", "--law", LAPLACE), "the module has no none"),
+        (("samplers.py:of_a_dataset", "--law", LAPLACE), "must be a callable f(n, rng)"),
+        (("samplers.py:good", "--law", LAPLACE, "-n", "0.5"), "-n"),
+        (("samplers.py:good", "--law", LAPLACE, "--alpha", "2"), "alpha"),
+    ],
+)
+def test_wrong_usage_of_a_fit_gives_exit_code_2(
+    fit_shell: Shell, words: tuple[object, ...], reason: str
+) -> None:
+    answer = fit_shell(*words)
+    assert answer.code == 2
+    assert reason in answer.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (
+            ("clipped-to-two", "--sensitivity", 1, "--seed", 7, "--changes", 20, "--tapes", 8),
+            1,
+            "REFUTED  the declared sensitivity of clipped-to-two on A = 0, B = 2",
+        ),
+        (("raw-in-a-hundred", "--changes", 100, "--tapes", 8), 1, "FAULTS FOUND"),
+        (("exec:cat", "--pair", 0, 1), 3, "CANNOT BE REPLAYED"),
+        (("operator:neg", "--pair", "[]", "[1]"), 3, "error: operator:neg: raised TypeError"),
+        # The target runs in another process, so the missing pair is detected there.
+        ((f"{ROOT}/examples/broken_counter.py:visitors",), 2, "error: --pair: must be given"),
+    ],
+)
+def test_the_exit_code_of_a_replay_follows_its_findings(
+    command: Callable[..., Shell], words: tuple[object, ...], code: int, said: str
+) -> None:
+    answer = command("replay")(*words)
+    assert answer.code == code
+    assert (answer.out or answer.err).startswith(said)
+
+
+def test_a_replay_without_findings_gives_exit_code_0(command: Callable[..., Shell]) -> None:
+    answer = command("replay")(
+        "clipped-to-one", "--sensitivity", 1, "--strict", "--changes", 20, "--json"
+    )
+    assert (answer.code, answer.json["verdict"]) == (0, "nothing_found")
+    assert answer.json["declared"] == {"sensitivity": "1", "norm": "l1", "strict": True}

@@ -1,9 +1,11 @@
-"""Tests of `dpcore audit canaries`, the audit of a training run by its canaries."""
+"""Tests of `dpcore audit canaries` and `dpcore audit dpsgd`: exit codes, files and errors."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,8 @@ import numpy as np
 import pytest
 from markupsafe import escape
 
+from tests.alpha_budget import buy_alpha
+from tests.support.audit import training_steps
 from tests.support.audit.command import Shell
 
 
@@ -131,3 +135,58 @@ def test_the_html_page_agrees_with_the_report(shell: Shell) -> None:
     why = "would overwrite the file of SCORES: choose another path"
     assert (found.code, found.err) == (2, f"error: --html = leaking.csv: {why}\n")
     assert Path("leaking.csv").read_text() == before
+
+
+ALPHA = buy_alpha("the dpsgd command passes a step as stated", "1e-9")
+STATED = [
+    "--records", 2000, "--rate", 0.05, "--noise-multiplier", 1.5, "--clip", 0.5,
+    "--dimension", 200, "--draws", 4000, "--batches", 200, "--seed", 1, "--alpha", ALPHA,
+]  # fmt: skip
+
+
+@pytest.fixture
+def step_shell(command: Callable[..., Shell]) -> Shell:
+    shutil.copy(training_steps.__file__, "steps.py")
+    return command("dpsgd")
+
+
+def test_a_correct_step_passes_and_broken_steps_do_not(step_shell: Shell) -> None:
+    found = step_shell("steps.py:Right", *STATED)
+    assert (found.code, found.err) == (0, "")
+    assert found.out.startswith("NOT REFUTED AT THIS RESOLUTION  steps.py:Right")
+    found = step_shell("steps.py:ActualSize", *STATED)
+    assert found.code == 1
+    assert "normaliser     FAULT" in found.out
+    found = step_shell("steps.py:TenthLessNoise", *STATED, "--json")
+    assert found.code == 1
+    document = json.loads(found.out)
+    assert [c["name"] for c in document["checks"] if c["verdict"] == "refuted"] == ["noise"]
+    assert step_shell("steps.py:OwnNoise", *STATED).code == 4
+
+
+@pytest.mark.parametrize(("library", "extra"), [("opacus", "opacus"), ("jax-privacy", "bench")])
+def test_a_library_that_is_missing_is_named_with_its_extra(
+    step_shell: Shell, monkeypatch: pytest.MonkeyPatch, library: str, extra: str
+) -> None:
+    def absent(name: str) -> None:
+        raise ImportError(f"No module named {name!r}")
+
+    monkeypatch.setattr("audit.training.library_steps.import_module", absent)
+    found = step_shell(library, *STATED)
+    assert (found.code, found.out, len(found.err.splitlines())) == (2, "", 1)
+    assert found.err.startswith(f"error: STEP = {library}: needs {library} (")
+    assert found.err.endswith(f"pip install 'dpcore[{extra}]'\n")
+
+
+def test_an_invalid_or_failing_step_gives_a_one_line_error(step_shell: Shell) -> None:
+    found = step_shell("steps.py:RECORDS", *STATED)
+    assert (found.code, len(found.err.splitlines())) == (2, 1)
+    assert found.err.startswith("error: STEP = steps.py:RECORDS: must have a method sample")
+    Path("bad.py").write_text(
+        "class Step:\n"
+        "    def sample(self, rng):\n        raise OSError('no data')\n"
+        "    def update(self, gradients, rng):\n        return gradients[0]\n"
+    )
+    found = step_shell("bad.py:Step", *STATED)
+    assert found.code == 3
+    assert "no data" in found.err

@@ -1,4 +1,4 @@
-r"""The command ``dpcore audit exact``: proofs about two known laws."""
+r"""The commands of single layers: ``dpcore audit exact``, ``fit`` and ``replay``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from audit.cli.output import leave_with
+from audit.cli.options_and_output import (
+    SpecOptions,
+    leave_isolated,
+    leave_with,
+    seed_of,
+    spec_of,
+    with_spec,
+)
 from audit.formats.junit_and_sarif import format_of
+from audit.formats.result import Result
 from dpcore.cli.figure_file import check_picture
-from dpcore.cli.options import AsFormat, AsJson, Format, argument, flag, option
+from dpcore.cli.options import AsFormat, AsJson, Format, argument, flag, named, option, read_law
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.numbers.parameter import at_least_zero, rational, rational_in
 from dpcore.numbers.rounding import down
@@ -20,11 +28,6 @@ if TYPE_CHECKING:
     from audit.known_laws.compare_two_laws import Order, Point
     from audit.known_laws.law_file import WrittenLaw
     from audit.targets.target import Shifted
-
-
-_EPSILONS: Final = ("0", "1/2", "1", "2")
-_DELTAS: Final = ("0", "1e-6")
-_ORDERS: Final = ("2", "inf")
 
 
 def exact_command(
@@ -60,7 +63,7 @@ def exact_command(
     to the true one for the highest precision; this never happens with two files.
     """
     printed = format_of(form, as_json=as_json)
-    from audit.claims.curve_claim import read_claim
+    from audit.claims import read_claim
     from audit.known_laws.compare_two_laws import decide
     from audit.known_laws.known_laws_report import ExactReport
     from audit.statistical_tests.sample_outcome import versions
@@ -125,42 +128,35 @@ def _coordinates(law: Shifted) -> int | None:
 
 
 def _points(
-    one: WrittenLaw,
-    other: WrittenLaw,
-    quantities: tuple[list[str] | None, list[str] | None, list[str] | None],
-    *,
-    default: bool,
+    one: WrittenLaw, other: WrittenLaw, given: Sequence[list[str] | None], *, default: bool
 ) -> tuple[tuple[Point, ...], list[str]]:
     # The requested points; without a request, the points of the default table that can be derived.
     from accounting.errors import NotDerived
+    from audit.known_laws.compare_two_laws import delta_point, epsilon_point, renyi_point
 
-    wanted = _wanted(one, other, quantities)
+    kinds: tuple[tuple[Callable[..., Point], Callable[[str], Any], tuple[str, ...]], ...] = (
+        (delta_point, partial(at_least_zero, "--epsilon"), ("0", "1/2", "1", "2")),
+        (epsilon_point, lambda text: rational_in("--delta", text, "[0, 1)"), ("0", "1e-6")),
+        (renyi_point, _order, ("2", "inf")),
+    )
+    p, q = one.law, other.law
+    wanted = [
+        (find, read(text))
+        for (find, read, _), texts in zip(kinds, given, strict=True)
+        for text in texts or ()
+    ]
     if wanted or not default:
-        return tuple(find() for find in wanted), []
+        return tuple(find(p, q, at) for find, at in wanted), []
     found: list[Point] = []
     refused: list[Exception] = []
-    for find in _wanted(one, other, (_EPSILONS, _DELTAS, _ORDERS)):
+    for find, at in ((find, read(text)) for find, read, usual in kinds for text in usual):
         try:
-            found.append(find())
+            found.append(find(p, q, at))
         except (NotDerived, PrecisionExhausted) as error:
             refused.append(error)
     if not found:
         raise refused[0]
     return tuple(found), list(dict.fromkeys(map(str, refused)))
-
-
-def _wanted(
-    one: WrittenLaw, other: WrittenLaw, quantities: tuple[Sequence[str] | None, ...]
-) -> list[Callable[[], Point]]:
-    from audit.known_laws.compare_two_laws import delta_point, epsilon_point, renyi_point
-
-    epsilons, deltas, orders = (texts or () for texts in quantities)
-    p, q = one.law, other.law
-    return [
-        *(partial(delta_point, p, q, at_least_zero("--epsilon", text)) for text in epsilons),
-        *(partial(epsilon_point, p, q, rational_in("--delta", text, "[0, 1)")) for text in deltas),
-        *(partial(renyi_point, p, q, _order(text)) for text in orders),
-    ]
 
 
 def _order(text: str) -> Order:
@@ -170,3 +166,99 @@ def _order(text: str) -> Order:
     if exact <= 1:
         raise InvalidParameter("--order", text, "must be > 1, or inf")
     return exact
+
+
+@with_spec("runs", "sequential", "alpha", "seed", "timeout", "deadline")
+def fit_command(
+    options: SpecOptions,
+    target: str = argument(
+        "TARGET",
+        "module:callable or file.py:callable, called as f(n, rng), f(rng) or f(); noise "
+        "such as discrete-laplace:scale=1; 'exec:./program args'; a name of the catalogue.",
+    ),
+    *,
+    law: str = option("NOISE", "The claimed law, e.g. discrete-laplace:scale=1.", default=...),
+    as_json: AsJson = False,
+    form: AsFormat = Format.TEXT,
+) -> None:
+    r"""Test a sampler: does TARGET draw from the law?
+
+    Example: dpcore audit fit noise.py:draw --law discrete-gaussian:sigma_squared=4
+
+    Exit code: 0 not refuted, 1 refuted, 2 usage, 3 the target failed.
+    """
+    printed, spec = format_of(form, as_json=as_json), spec_of(options)
+    noise, seed = read_law("--law", law), seed_of(spec)
+
+    def audited(sampler: Any) -> Result:
+        from audit.fit.fit import fit
+
+        return fit(
+            sampler,
+            noise,
+            runs=spec.planned_runs,
+            alpha=spec.alpha,
+            seed=seed,
+            sequential=spec.sequential,
+            timeout=spec.timeout,
+            deadline=spec.deadline,
+            target=target,
+        )
+
+    naming = named(target="TARGET", sampler="TARGET")
+    leave_isolated(target, spec, partial(_sampler, target), audited, printed, naming)
+
+
+def _sampler(spelling: str) -> Any:
+    from audit.outputs.loading import load
+    from audit.targets.target_syntax import read_target
+    from dpcore.parse_noise import LAWS
+
+    path, _, attribute = spelling.rpartition(":")
+    if not (path and attribute) or spelling.partition(":")[0] in {"exec", "protocol", *LAWS}:
+        return read_target(spelling)
+    # A callable is used directly: a sampler is called without a dataset.
+    return load(spelling)
+
+
+_REPLAYED: Final = (
+    "pair", "sensitivity", "norm", "strict", "tapes", "changes", "seed", "timeout", "deadline",
+    "allow_constant",
+)  # fmt: skip
+
+
+@with_spec(*_REPLAYED)
+def replay_command(
+    options: SpecOptions,
+    target: str = argument(
+        "TARGET",
+        "module:callable, file.py:callable, a noise distribution, a protocol, or a name that "
+        "dpcore audit catalogue lists.",
+    ),
+    *,
+    as_json: AsJson = False,
+    form: AsFormat = Format.TEXT,
+) -> None:
+    r"""Replay TARGET on both datasets with the same random draws, and with single draws at
+    extremes.
+
+    Example: dpcore audit replay clipped-to-two --sensitivity 1
+
+    Exit code: 0 no error found, 1 refuted or a fault found, 2 usage, 3 the target failed or cannot
+    be replayed, 4 nothing is drawn and both outputs are equal.
+    """
+    printed, spec = format_of(form, as_json=as_json), spec_of(options)
+    fields = {name: getattr(spec, name) for name in _REPLAYED} | {"seed": seed_of(spec)}
+
+    def load() -> Any:
+        from audit.targets.target_syntax import read_target
+
+        return read_target(target, seeded=True)
+
+    def audited(subject: Any) -> Result:
+        from audit.replay.replay_both import replay
+        from audit.targets.check_neighbours import pairs_of
+
+        return replay(subject, **fields | {"pair": pairs_of(subject, spec.pair)[0]})
+
+    leave_isolated(target, spec, load, audited, printed, named("pair", target="TARGET"))

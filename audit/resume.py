@@ -12,7 +12,6 @@ untrusted; its author can still invent outputs. Errors name the argument ``--res
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,9 +27,9 @@ from audit.outputs.output_parser import Outputs
 from audit.outputs.serialise import Unstorable, encode, pack, unpack
 from audit.runs.draw_plan import Plan
 from audit.statistical_tests.sample_outcome import versions
-from audit.targets.source_digest import content_of, files_of
 from audit.targets.target import Target
-from dpcore.cli.files import parse_json, require_plain
+from audit.targets.target_syntax import content_of, digest_of, files_of
+from dpcore.cli.input_file import parse_json, require_plain
 from dpcore.cli.state_file import (
     MOST,
     Damaged,
@@ -110,15 +109,11 @@ def header(path: Path, target: Target, plan: Plan, search: SearchResult | None) 
 def _content(path: Path, feature: Feature) -> str | None:
     # A digest of the files that define the user's own steps of a feature; None if there are none.
     files = [file for step in feature.name.split("+") for file in files_of(step, feature)]
-    digest = hashlib.sha256()
-    for file in files:
-        try:
-            with Path(file).open("rb") as content:
-                digest.update(hashlib.file_digest(content, "sha256").digest())
-        except OSError as error:
-            reason = f"feature {feature.name}: {file}: {error.strerror or error}"
-            raise refused(path, reason) from None
-    return digest.hexdigest() if files else None
+    try:
+        return digest_of(files)
+    except OSError as error:
+        reason = f"feature {feature.name}: {error.filename}: {error.strerror or error}"
+        raise refused(path, reason) from None
 
 
 def compare(path: Path, payload: bytes, expected: bytes) -> None:
@@ -246,38 +241,12 @@ def _check_sizes(state: State, plan: Plan) -> None:
 # -- before an audit continues --------------------------------------------------------------------
 
 
-def stored_seed(path: Path) -> int | None:
-    r"""The seed of the audit in a state file, None if the file has none (yet).
+def stored(path: Path) -> tuple[int, SearchResult | None] | None:
+    r"""The seed and the search result (None without a search) of the audit in a state file.
 
-    A resumed audit without a given seed uses this one.
+    A resumed audit uses both. None if the file stores nothing (yet); :func:`resume` reports the
+    error of a file that is not a state file.
     """
-    held = _stored(path)
-    if held is None:
-        return None
-    seed = held.get("seed")
-    if type(seed) is not int or seed < 0:
-        raise hostile(path, "it has no valid seed")
-    return seed
-
-
-def stored_search(path: Path) -> SearchResult | None:
-    r"""The search result of a stored audit, None if it had no search or nothing is stored (yet).
-
-    A resumed audit tests its pair.
-    """
-    from audit.search.search import SearchResult
-
-    held = _stored(path)
-    if held is None or held.get("search") is None:
-        return None
-    try:
-        return SearchResult.of_json(held["search"])
-    except ValueError as error:
-        raise hostile(path, f"its search result is invalid ({error})") from None
-
-
-def _stored(path: Path) -> dict[str, Any] | None:
-    # The header, or None; ``resume`` reports the error of an invalid file.
     require_plain("--resume", path)
     try:
         with path.open("rb") as file:
@@ -286,7 +255,20 @@ def _stored(path: Path) -> dict[str, Any] | None:
         return None
     except MemoryError:
         raise refused(path, "does not fit in memory") from None
-    return None if first is None else parsed(path, first.payload)
+    if first is None:
+        return None
+    held = parsed(path, first.payload)
+    seed, search = held.get("seed"), held.get("search")
+    if type(seed) is not int or seed < 0:
+        raise hostile(path, "it has no valid seed")
+    if search is None:
+        return seed, None
+    from audit.search.search import SearchResult
+
+    try:
+        return seed, SearchResult.of_json(search)
+    except ValueError as error:
+        raise hostile(path, f"its search result is invalid ({error})") from None
 
 
 # -- reading --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Tests of `audit.claims.curve_claim`: parsing, and points against independent mpmath curves."""
+"""Tests of `audit.claims`: parsing, and points against independent mpmath curves."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 
 from accounting.descriptions.real_noise import Gaussian
 from accounting.privacy_curves.real_noise_curve import RealCurve
-from audit.claims import curve_claim
-from audit.claims.curve_claim import CurveClaim, read_claim
-from audit.claims.tested_claim import Claim
+from audit import claims
+from audit.claims import Claim, CurveClaim, read_claim
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.rounding import down, up
@@ -70,7 +69,7 @@ def exact(claim: CurveClaim | Claim) -> list[tuple[Fraction, Fraction]]:
     return [point.exact for point in claim.points]
 
 
-@settings(max_examples=effort(15, 100), deadline=None)
+@settings(max_examples=effort(8, 100), deadline=None)
 @given(st.fractions(Fraction(1, 4), 60, max_denominator=8), st.integers(1, 3))
 def test_points_of_a_discrete_gaussian_are_just_above_its_curve(v: Fraction, shift: int) -> None:
     with mpmath.workdps(DIGITS):
@@ -88,7 +87,7 @@ LAWS = (
 )
 
 
-@by_day(3)
+@by_day(2)
 @pytest.mark.parametrize("law", LAWS)
 def test_points_of_a_law_are_just_above_its_curve(law: str) -> None:
     for shift in (1, 2):
@@ -102,7 +101,7 @@ def test_a_delta_that_is_rounded_down_is_detected() -> None:
         masses = gaussian(Fraction(4))
 
     true = partial(reached, masses, 1)
-    stated = curve_claim._stated_curve("discrete-gaussian:sigma_squared=4@1")
+    stated = claims._stated_curve("discrete-gaussian:sigma_squared=4@1")
     line = "rounded = Fraction(up(delta(epsilon), _DIGITS))"
     mutant = mutated(type(stated).points, line, line.replace("up(", "down("), down=down)
     assert not below(stated.points(), true)
@@ -256,7 +255,7 @@ def test_a_claim_is_parsed_with_its_relation() -> None:
 
 def test_accounting_is_imported_only_for_a_curve() -> None:
     code = (
-        "import sys; from audit.claims.curve_claim import read_claim; read_claim('epsilon=1');"
+        "import sys; from audit.claims import read_claim; read_claim('epsilon=1');"
         "assert not any(m.startswith('accounting') for m in sys.modules);"
         "read_claim('rho=1'); assert 'accounting.guarantees.renyi_to_epsilon' in sys.modules;"
         "assert not {'accounting.privacy_curves', 'accounting.composition'} & {*sys.modules}"

@@ -1,36 +1,118 @@
-r"""A claimed privacy curve: delta at every epsilon instead of a single point.
+r"""Privacy claims to test, and the verdicts on them, with significance levels and stopping rules.
 
+A claim is a point (epsilon, delta), or a whole privacy curve:
+
+    epsilon=1,delta=1e-6                     a point
     rho=0.1                                  zero-concentrated DP: D_alpha <= rho alpha, alpha > 1
     gdp=1                                    Gaussian DP: no easier than N(0, 1) against N(1, 1)
     discrete-gaussian:sigma_squared=4@1      the mechanism of this noise and sensitivity
 
-An audit tests a few points (epsilon_j, delta_j) of the curve. Each lies on or above the curve, so
+An audit tests a few points (epsilon_j, delta_j) of a curve. Each lies on or above the curve, so
 the claim implies each point, and refuting a point refutes the claim. The points depend only on the
 claim, and are fixed before anything is drawn. Proof: ``docs/proofs/audit_tests.md``.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from audit.claims.tested_claim import ACCEPTED, Claim, format_rational
 from dpcore.errors import DpcoreError, InvalidParameter
+from dpcore.exit_codes import ANSWER, FAILED, NEGATIVE_ANSWER, NO_ANSWER
 from dpcore.mechanism import Mechanism, Norm, Relation, Sensitivity
 from dpcore.noise import Noise
-from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_up
-from dpcore.numbers.parameter import RationalLike, at_least_zero, positive_rational, write_rational
-from dpcore.numbers.rounding import up
-from dpcore.spec_syntax import did_you_mean, read_keys
+from dpcore.numbers.enclosure import Enclosure, End, ball, decimal_up, precision, round_up
+from dpcore.numbers.parameter import (
+    Exact,
+    RationalLike,
+    at_least_zero,
+    check_fields,
+    positive_rational,
+    rational,
+    rational_in,
+    write_rational,
+)
+from dpcore.numbers.rounding import down, exactly, up
+from dpcore.spec_syntax import did_you_mean, pairs_of, read_keys
 
+_MOST_EPSILON: Final = 10**300  # representable as a float, which bounds and statistics need
+_POINT: Final = "accepted are epsilon=E and epsilon=E,delta=D, e.g. epsilon=1,delta=1e-6"
 _ALL: Final = (
-    f"{ACCEPTED}; rho=R, e.g. rho=0.1; gdp=MU, e.g. gdp=1; and NOISE@SENSITIVITY, "
+    f"{_POINT}; rho=R, e.g. rho=0.1; gdp=MU, e.g. gdp=1; and NOISE@SENSITIVITY, "
     "e.g. discrete-gaussian:sigma_squared=4@1"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    r"""P(M(D) in S) <= e^epsilon P(M(D') in S) + delta for every S and all neighbours D, D'.
+
+    >>> print(Claim.read("epsilon=1/2,delta=1e-6"))
+    epsilon=0.5,delta=1e-6
+
+    Raises :class:`InvalidParameter` for epsilon < 0 and delta outside [0, 1).
+    """
+
+    epsilon: Exact = Exact()
+    delta: Exact = Exact(0, within="[0, 1)")
+    relation: Relation | str = Relation.REPLACE
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not 0 <= self.epsilon <= _MOST_EPSILON:
+            raise InvalidParameter("epsilon", self.epsilon, "must be >= 0 and <= 1e300")
+        object.__setattr__(self, "relation", read_relation("relation", self.relation))
+
+    @classmethod
+    def read(cls, text: str, relation: str | Relation = Relation.REPLACE) -> Claim:
+        r"""Parse a claim: ``epsilon=1`` or ``epsilon=1,delta=1e-6``."""
+        keys, typed = ("epsilon", "delta"), {key for key, _ in pairs_of(text)}
+        if not typed <= {*keys} or "epsilon" not in typed:
+            raise InvalidParameter("claim", text, _POINT)
+        given = read_keys("claim", text, text, keys, owner="a claim", needed=keys[:1])
+        return cls(epsilon=given["epsilon"], delta=given.get("delta", 0), relation=relation)
+
+    @property
+    def exact(self) -> tuple[Fraction, Fraction]:
+        r"""The claimed (epsilon, delta) as fractions."""
+        return self.epsilon, self.delta
+
+    @property
+    def points(self) -> tuple[Claim, ...]:
+        r"""The tested points (epsilon, delta): only this one, but a curve has several."""
+        return (self,)
+
+    def __str__(self) -> str:
+        epsilon, delta = map(format_rational, self.exact)
+        return f"epsilon={epsilon}" + (f",delta={delta}" if self.delta else "")
+
+    def to_json(self) -> dict[str, str]:
+        r"""The exact epsilon, delta and relation as text."""
+        return {
+            "epsilon": write_rational(self.epsilon),
+            "delta": write_rational(self.delta),
+            "relation": Relation(self.relation).value,
+        }
+
+
+def read_relation(name: str, value: object) -> Relation:
+    r"""Parse a neighbouring relation, given as a member or by its value."""
+    try:
+        return Relation(value)
+    except ValueError:
+        choices = " or ".join(relation.value for relation in Relation)
+        raise InvalidParameter(name, value, f"must be {choices}") from None
+
+
+def format_rational(value: Fraction) -> str:
+    r"""The short exact decimal, if there is one, otherwise the fraction."""
+    return exactly(value).replace("e+", "e")
+
 
 _TARGETS: Final = tuple(Fraction(1, 10**k) for k in range(1, 7))
 _A_DECADE: Final = 90
@@ -70,14 +152,13 @@ class CurveClaim:
     points: tuple[Claim, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        stated = _stated_curve(self.spelling)
-        points = [Claim(epsilon=e, delta=d, relation=self.relation) for e, d in stated.points()]
+        stated, of = _stated_curve(self.spelling), read_relation("relation", self.relation)
+        points = tuple(Claim(epsilon=e, delta=d, relation=of) for e, d in stated.points())
         if not points:
             reason = f"gives no privacy up to epsilon = {_EPSILONS[-1]}, the largest tested"
             raise InvalidParameter("claim", self.spelling, reason)
-        object.__setattr__(self, "spelling", stated.spelling)
-        object.__setattr__(self, "relation", points[0].relation)
-        object.__setattr__(self, "points", tuple(points))
+        for name, value in (("spelling", stated.spelling), ("relation", of), ("points", points)):
+            object.__setattr__(self, name, value)
 
     def delta_upper(self, epsilon: RationalLike) -> float:
         r"""A proven upper bound on the claimed delta at ``epsilon`` >= 0, rounded up."""
@@ -113,7 +194,7 @@ def read_claim(text: str, relation: str | Relation = Relation.REPLACE) -> Claim 
     try:
         return Claim.read(text, relation)
     except InvalidParameter as error:
-        if error.reason != ACCEPTED:
+        if error.reason != _POINT:
             raise
         word = text.partition("=")[0].strip()
         near = {"delta": "epsilon is missing; ", "epsilon": ""}.get(word)
@@ -243,3 +324,116 @@ _WORDS: Final[dict[str, Callable[[Fraction], _Delta]]] = {"rho": _zcdp, "gdp": _
 
 def _end(end: End) -> Fraction:
     return end if isinstance(end, Fraction) else Fraction(1)
+
+
+# -- verdicts -------------------------------------------------------------------------------------
+
+VerdictWord: TypeAlias = Literal["refuted", "not_refuted", "proven", "nothing_measured"]
+
+
+class VerdictDisplay(NamedTuple):
+    r"""The words for a verdict in a report, their terminal colour, and the exit code."""
+
+    words: str
+    style: str
+    exit_code: int
+
+
+VERDICTS: Final[dict[VerdictWord | None, VerdictDisplay]] = {
+    "refuted": VerdictDisplay("REFUTED", "bold red", NEGATIVE_ANSWER),
+    "not_refuted": VerdictDisplay("NOT REFUTED AT THIS RESOLUTION", "bold yellow", ANSWER),
+    "proven": VerdictDisplay("PROVEN", "bold green", ANSWER),
+    "nothing_measured": VerdictDisplay("NOTHING MEASURED", "bold magenta", NO_ANSWER),
+    None: VerdictDisplay("THE TARGET FAILED", "bold magenta", FAILED),
+}
+
+Cause: TypeAlias = Literal["values", "floating-point", "time", "errors"]
+
+CAUSES: Final[dict[Cause, str]] = {
+    "values": "",
+    "floating-point": " (floating-point leak)",
+    "time": " (time of a call)",
+    "errors": " (errors reveal the dataset)",
+}
+r"""The causes of a refutation, in the order of display, with their names in a headline."""
+
+_REPRESENTATION: Final = frozenset({"lowest-bit", "last-bits", "precision", "grid"})
+
+
+def cause_of(feature: str | None) -> Cause:
+    r"""The cause of a refutation through a feature; ``feature`` is None for the output itself."""
+    steps = (feature or "").split("+")
+    if steps[0] == "time":
+        return "time"
+    return "floating-point" if steps[-1].partition(":")[0] in _REPRESENTATION else "values"
+
+
+FAULTS: Final = "FAULTS FOUND"
+r"""The headline if the claim is not refuted but the code has a fault."""
+
+INTERRUPTED: Final = "interrupted"
+r"""The reason for the end of drawing in a report after Ctrl-C."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerRun:
+    r"""A completed layer: its method, and the meaning of its result with its assumptions."""
+
+    layer: Literal["exact", "fit", "replay", "sample"]
+    method: str
+    proves: str
+
+
+def level(name: str, value: RationalLike, example: str = "0.05") -> Fraction:
+    r"""Parse an alpha or a confidence in (0, 1) as an exact rational; errors name ``name``."""
+    return rational_in(name, value, "(0, 1)", f"such as {example}")
+
+
+def level_upper(alpha: RationalLike) -> float:
+    r"""The float whose shortest decimal form is ``alpha``, or else the least float above it."""
+    return decimal_up(rational("alpha", alpha))
+
+
+def confidence(alpha: RationalLike) -> str:
+    r"""The confidence of all bounds together as text, rounded down."""
+    return f"{down(100 * (1 - rational('alpha', alpha)), 6)}%"
+
+
+def log_bar(alpha: RationalLike) -> float:
+    r"""Return ln(1/alpha), rounded up; alpha may underflow float64."""
+    level = rational_in("alpha", alpha, "(0, 1)")
+    size = math.log(level.denominator)
+    return size * (1.0 + 2.0**-50) - math.log(level.numerator)
+
+
+def format_p_value(value: float) -> str:
+    r"""The p-value in three digits, rounded up; a bound if it underflows."""
+    return "below 1e-300" if value < 1e-300 else up(value, 3)
+
+
+def evidence(alpha: RationalLike, *, p_value: float | None, e_value: float | None) -> str:
+    r"""The p-value or e-value, and the threshold of refutation."""
+    exact = rational("alpha", alpha)
+    if e_value is None:
+        return f"p-value {format_p_value(p_value or 0.0)}; {down(exact, 6)} or less refutes"
+    number = down(e_value, 3) if math.isfinite(e_value) else "infinite"
+    return f"e-value {number}; {up(1 / exact, 6)} or more refutes"
+
+
+_FIRST_LOOK: Final = 32
+_LOOK_GROWTH: Final = Fraction(5, 4)
+_MOST_RUNS: Final = 10**12
+
+
+def _looks() -> tuple[int, ...]:
+    found = [_FIRST_LOOK]
+    while found[-1] < _MOST_RUNS:
+        found.append(math.ceil(found[-1] * _LOOK_GROWTH))
+    return tuple(found)
+
+
+LOOKS: Final = _looks()
+r"""The fixed numbers of runs after which the rule is learned again: 32, 40, 50, 63, 79, 99, ..."""
+
+TRAINING: Final = LOOKS[0]
+r"""The least number of initial runs, from which both tests only learn: they are not tested."""

@@ -1,1 +1,0 @@
-r"""Claims under test: one epsilon and delta, or a whole curve."""

@@ -1,1 +1,0 @@
-r"""Resume an audit from its state file."""
