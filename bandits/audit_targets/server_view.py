@@ -31,12 +31,11 @@ from accounting.protocol_guarantees.plan_protocol import (
     protocol_guarantee,
 )
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
+from bandits.confidence_radii import ExactRadius
 from bandits.play import play
-from bandits.policies.batch_schedule import Schedule
 from bandits.policies.policy import Policy
-from bandits.policies.successive_elimination import BatchedElimination
+from bandits.policies.successive_elimination import BatchedElimination, Schedule
 from bandits.privatizers.privatizer import Privatizer, Releasing
-from bandits.radius.confidence_radii import ExactRadius
 from bandits.worlds.arm_environments import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial

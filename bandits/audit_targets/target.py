@@ -26,19 +26,25 @@ from bandits.audit_targets.server_view import (
     Views,
     view_of,
 )
+from bandits.confidence_radii import ExactRadius, PaperRadius, RadiusName
 from bandits.play_combinatorial import cucb_of
 from bandits.policies.combinatorial_ucb import FAMILY, Cucb
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
-from bandits.policies.policy_settings import Setting
-from bandits.policies.registry import ALGORITHMS, LINEAR, is_own, own_policy, read_algorithm
+from bandits.policies.registry import (
+    ALGORITHMS,
+    LINEAR,
+    Setting,
+    is_own,
+    own_policy,
+    read_algorithm,
+)
 from bandits.policies.successive_elimination import NAMES, BatchedElimination
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.privatizers.running_sums import StreamRelease
 from bandits.privatizers.vector_averages import Calibrated
-from bandits.radius.confidence_radii import ExactRadius, PaperRadius, RadiusName
 from dpcore.cli.options import share
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational, whole_number

@@ -18,16 +18,14 @@ import numpy as np
 from bandits.actions import LinearModel
 from bandits.batch import arms_and_horizon
 from bandits.combinatorial_problem import Problem
+from bandits.play import checked_checkpoints
 from bandits.play_combinatorial import cucb_of
-from bandits.policies.batch_schedule import ScheduleName
 from bandits.policies.combinatorial_ucb import Cucb
 from bandits.policies.policy import Policy
-from bandits.policies.policy_settings import RunParameters, Setting
-from bandits.policies.registry import WorldKind, read_algorithm, source_of
-from bandits.policies.successive_elimination import NAMES
+from bandits.policies.registry import RunParameters, Setting, WorldKind, read_algorithm, source_of
+from bandits.policies.successive_elimination import NAMES, ScheduleName
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.privatizer import NEW_USERS, RunGuarantee, Users
-from bandits.regret import checked_checkpoints
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.preset import MOST_INSTANCES, Data
 from dpcore.errors import ABSENT, InvalidParameter
@@ -130,7 +128,7 @@ class Experiment(RunParameters):
 
     Equal experiments give equal results.
 
-    Other fields are those of :class:`~bandits.policies.policy_settings.Setting`. By default
+    Other fields are those of :class:`~bandits.policies.registry.Setting`. By default
     ``schedule`` is that of the preset with the paper's radius and exact with the exact radius;
     ``arms`` and ``users`` are those of the preset.
 
@@ -335,7 +333,7 @@ def limits(max_visits: int | None, plan: Deployment) -> Iterator[tuple[str, tupl
     if plan.aggregation == "masked":
         yield "does not use secure aggregation; use one of", _MASKED
     if max_visits is not None:
-        from bandits.policies.returning_user_noise import RETURNING
+        from bandits.privatizers.returning_users import RETURNING
 
         yield "does not support returning users; use one of", RETURNING
     if plan.factor != 1:

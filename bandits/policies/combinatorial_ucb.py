@@ -23,6 +23,7 @@ import numpy as np
 
 from bandits.batch import arms_and_horizon
 from bandits.combinatorial_problem import Problem
+from bandits.confidence_radii import RadiusName
 from bandits.privatizers.privatizer import RunGuarantee
 from bandits.privatizers.running_sums import (
     StreamPrivatizer,
@@ -30,7 +31,6 @@ from bandits.privatizers.running_sums import (
     StreamTrust,
     inverse,
 )
-from bandits.radius.confidence_radii import RadiusName
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace

@@ -26,10 +26,10 @@ from flint import arb
 
 from bandits.actions import Actions, LinearModel
 from bandits.batch import Ask, Commit, Plays, Released, arms_and_horizon
+from bandits.confidence_radii import RadiusName
 from bandits.policies.g_optimal_design import Design, most_support, near_optimal_design
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.vector_averages import AveragePrivatizer, Averages, LinearTrust
-from bandits.radius.confidence_radii import RadiusName
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import ball, integer_below
 from dpcore.numbers.floating import Floats

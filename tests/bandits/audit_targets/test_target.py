@@ -22,11 +22,11 @@ from bandits.audit_targets.server_view import _Fixed, view_of
 from bandits.audit_targets.target import AuditTarget, audit_view, both, target
 from bandits.batch import Released, ReleasedSum
 from bandits.play import _Sent
-from bandits.policies.returning_user_noise import steady_for
 from bandits.policies.successive_elimination import BatchedElimination, EliminationState
 from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.deployment import Deployment, SumProtocol
 from bandits.privatizers.privatizer import Privatizer
+from bandits.privatizers.returning_users import steady_for
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace

@@ -17,22 +17,27 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
+from bandits.confidence_radii import DpSeRadius, ExactRadius, PaperRadius, Radius
 from bandits.play import play
-from bandits.policies.batch_schedule import EXACT_GROWTH, PAPER, RELEASED, Schedule, exact_schedule
-from bandits.policies.shuffle_elimination import ShuffleElimination, joint_width
 from bandits.policies.successive_elimination import (
+    EXACT_GROWTH,
+    PAPER,
+    RELEASED,
     BatchedElimination,
     DpSe,
     Elimination,
     EliminationState,
+    Schedule,
+    ShuffleElimination,
     completed_sizes,
+    exact_schedule,
+    joint_width,
     means_of,
     surviving,
 )
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.returning_users import SteadyPrivatizer
-from bandits.radius.confidence_radii import DpSeRadius, ExactRadius, PaperRadius, Radius
 from bandits.worlds.arm_environments import Bernoulli
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial

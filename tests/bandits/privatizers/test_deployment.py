@@ -17,10 +17,10 @@ from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import PureBound
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum
+from bandits.confidence_radii import ExactRadius
 from bandits.play import run_guarantee
 from bandits.policies.policy import Choice, Policy
-from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.policies.successive_elimination import BatchedElimination, means_of
+from bandits.policies.successive_elimination import BatchedElimination, ShuffleElimination, means_of
 from bandits.privatizers import deployment as module
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.privatizers.deployment import ALL_HONEST, MASKED, Deployment, masked_sum
@@ -32,7 +32,6 @@ from bandits.privatizers.privatizer import (
     Unprotected,
     Users,
 )
-from bandits.radius.confidence_radii import ExactRadius
 from bandits.worlds.arm_environments import Bernoulli, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace

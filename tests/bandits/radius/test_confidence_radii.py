@@ -15,14 +15,20 @@ import pytest
 from scipy import stats
 from scipy.stats import binom
 
+from bandits import confidence_radii as radius_exact
 from bandits.batch import Commit, Released
-from bandits.policies.batch_schedule import Schedule
-from bandits.policies.successive_elimination import BatchedElimination
+from bandits.confidence_radii import (
+    DpSeRadius,
+    ExactRadius,
+    PaperRadius,
+    certified_gap,
+    certified_width,
+    has_gap,
+    tkms_width,
+)
+from bandits.policies.successive_elimination import BatchedElimination, Schedule
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.radius import certified_width as radius_exact
-from bandits.radius.certified_width import certified_gap, certified_width, has_gap
-from bandits.radius.confidence_radii import DpSeRadius, ExactRadius, PaperRadius, tkms_width
 from dpcore import (
     Binomial,
     DiscreteGaussianSum,
