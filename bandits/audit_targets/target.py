@@ -15,8 +15,6 @@ from typing import Any, Final, cast, get_args
 
 import numpy as np
 
-from bandits.audit_targets.combinatorial_view import PAIR, combinatorial_view_of
-from bandits.audit_targets.linear_view import MODEL, linear_view_of
 from bandits.audit_targets.server_view import (
     ABSENT,
     ARMS,
@@ -25,6 +23,12 @@ from bandits.audit_targets.server_view import (
     ServerView,
     Views,
     view_of,
+)
+from bandits.audit_targets.structured_views import (
+    MODEL,
+    PAIR,
+    combinatorial_view_of,
+    linear_view_of,
 )
 from bandits.confidence_radii import ExactRadius, PaperRadius, RadiusName
 from bandits.play_combinatorial import cucb_of

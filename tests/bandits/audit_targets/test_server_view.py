@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandits.audit_targets.linear_view import MODEL, linear_view_of
 from bandits.audit_targets.server_view import ABSENT, ARMS, BATCHES, Devices, View, _Fixed, view_of
+from bandits.audit_targets.structured_views import MODEL, linear_view_of
 from bandits.audit_targets.target import across, audit_view, lead, second, target
 from bandits.batch import Pulls, Released
 from bandits.play import play

@@ -19,8 +19,8 @@ from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.stated_guarantees import Pure
 from bandits.certificates import certificate
-from bandits.experiments import results as tidy
 from bandits.experiments import results, summary
+from bandits.experiments import results as tidy
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.results import (
     COLUMNS,
