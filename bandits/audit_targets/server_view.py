@@ -26,10 +26,7 @@ import numpy.typing as npt
 from accounting.composition.returning_users import per_user
 from accounting.derive_guarantee import guarantee
 from accounting.guarantees.guarantee import Guarantee
-from accounting.protocol_guarantees.plan_protocol import (
-    mechanism_guarantee,
-    protocol_guarantee,
-)
+from accounting.protocol_guarantees.plan_protocol import mechanism_guarantee, protocol_guarantee
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.confidence_radii import ExactRadius
 from bandits.play import play

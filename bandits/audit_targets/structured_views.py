@@ -21,14 +21,7 @@ import numpy as np
 
 from accounting.guarantees.guarantee import Guarantee
 from bandits.actions import Actions, LinearModel
-from bandits.audit_targets.server_view import (
-    ABSENT,
-    ARMS,
-    ServerView,
-    Views,
-    claim_of,
-    play_short,
-)
+from bandits.audit_targets.server_view import ABSENT, ARMS, ServerView, Views, claim_of, play_short
 from bandits.batch import Ask, Encoding
 from bandits.combinatorial_problem import Problem
 from bandits.play_combinatorial import Coins, Game

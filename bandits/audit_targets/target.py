@@ -30,7 +30,7 @@ from bandits.audit_targets.structured_views import (
     combinatorial_view_of,
     linear_view_of,
 )
-from bandits.confidence_radii import ExactRadius, PaperRadius, RadiusName
+from bandits.confidence_radii import RadiusName
 from bandits.play_combinatorial import cucb_of
 from bandits.policies.combinatorial_ucb import FAMILY, Cucb
 from bandits.policies.linear_phased_elimination import PhasedElimination
@@ -38,13 +38,15 @@ from bandits.policies.policy import Policy
 from bandits.policies.registry import (
     ALGORITHMS,
     LINEAR,
+    Algorithm,
+    Entry,
     Setting,
     is_own,
     own_policy,
     read_algorithm,
 )
 from bandits.policies.successive_elimination import NAMES, BatchedElimination
-from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
+from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.privatizers.running_sums import StreamRelease
@@ -283,17 +285,8 @@ def _policy(
     _check_keys(name, given)
     if combinatorial:
         return cucb_of(read_algorithm(text), setting)
-    if text == _BITS:
-        bits = BitPrivatizer(
-            epsilon=setting.epsilon,
-            delta=setting.delta,
-            parameters=setting.radius,
-            deployment=setting.deployment,
-        )
-        radius = ExactRadius() if setting.radius == "exact" else PaperRadius()
-        policy: Policy[Any] = BatchedElimination(privatizer=bits, radius=radius)
-    else:
-        policy = read_algorithm(text).policy(setting)
+    algorithm = Algorithm(entry=Entry(_BITS, "")) if text == _BITS else read_algorithm(text)
+    policy = algorithm.policy(setting)
     if "scaling" not in given:
         return policy
     privatizer = policy.privatizer

@@ -30,14 +30,7 @@ from bandits.worlds import Worlds, preset_of
 from bandits.worlds.preset import MOST_INSTANCES, Data
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.enclosure import decimal_up
-from dpcore.numbers.parameter import (
-    Exact,
-    RationalLike,
-    Whole,
-    integer,
-    rational,
-    write_rational,
-)
+from dpcore.numbers.parameter import Exact, RationalLike, Whole, integer, rational, write_rational
 from dpcore.spec_syntax import check_word
 
 _SE: Final = ("se",)

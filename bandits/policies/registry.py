@@ -34,12 +34,7 @@ from bandits.confidence_radii import (
     TailName,
 )
 from bandits.policies.combinatorial_ucb import FAMILY
-from bandits.policies.linear_phased_elimination import (
-    FAMILIES,
-    MODELS,
-    Clients,
-    PhasedElimination,
-)
+from bandits.policies.linear_phased_elimination import FAMILIES, MODELS, Clients, PhasedElimination
 from bandits.policies.policy import Policy
 from bandits.policies.successive_elimination import (
     NAMES,
@@ -410,7 +405,7 @@ def _of_bits(
 
 
 def _privatizer(algorithm: Algorithm, setting: Setting) -> Privatizer:
-    if algorithm.entry.name in _OF_BITS:
+    if algorithm.entry.name in (*_OF_BITS, NAMES["binary-shuffle"]):
         return BitPrivatizer(
             epsilon=setting.epsilon,
             delta=setting.delta,

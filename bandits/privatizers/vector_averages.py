@@ -30,13 +30,7 @@ from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from accounting.published_bounds import real_gaussian_ratio
 from bandits.batch import Ask, Encoding, ReleasedSum
 from bandits.papers.li_zhou_ji import lzj_classical_gaussian
-from bandits.privatizers.deployment import (
-    ALL_HONEST,
-    BITS_ONLY,
-    NO_NOISE,
-    TRUSTED,
-    noise_by_user,
-)
+from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, NO_NOISE, TRUSTED, noise_by_user
 from bandits.privatizers.privatizer import Releasing
 from dpcore.errors import InvalidParameter
 from dpcore.laws.binomial import Binomial

@@ -17,12 +17,7 @@ import pytest
 
 from accounting.guarantees.bound import Bound
 from accounting.protocol_guarantees.paper_parameters import cz_shuffled, tkms_bits
-from bandits.papers import (
-    chen_et_al,
-    chowdhury_zhou,
-    released_code,
-    tenenbaum_et_al,
-)
+from bandits.papers import chen_et_al, chowdhury_zhou, released_code, tenenbaum_et_al
 from bandits.papers.statement import LOOSE, Judgement, answer, decimals
 from bandits.papers.table import lines, replay, rows, to_json
 from dpcore.laws.discrete_laplace import DiscreteLaplace

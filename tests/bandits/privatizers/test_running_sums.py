@@ -10,12 +10,7 @@ import pytest
 
 from accounting.derive_guarantee import guarantee
 from bandits.privatizers import running_sums
-from bandits.privatizers.running_sums import (
-    StreamPrivatizer,
-    StreamRelease,
-    Totals,
-    totals_of,
-)
+from bandits.privatizers.running_sums import StreamPrivatizer, StreamRelease, Totals, totals_of
 from dpcore.continual import DoublingSum, SquareRootSum, TreeSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.arrays import Integers

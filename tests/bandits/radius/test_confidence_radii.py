@@ -46,7 +46,7 @@ from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.mpmath_precision import real
 from tests.support.dpcore.mutants import mutated, rewired
-from tests.support.laws import reach, second
+from tests.support.laws import reach
 
 
 @cache
