@@ -13,7 +13,7 @@ from functools import partial
 
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.protocol_guarantees.paper_parameters import WIDTH_BITS
-from bandits.papers.statement import Claim, Found, LaterRow, along
+from bandits.papers.table import Claim, Found, LaterRow, along
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.mechanism import Sensitivity

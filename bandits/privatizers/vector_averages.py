@@ -24,12 +24,16 @@ from accounting.calibration.calibrate import calibrate
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import ApproxBound, PureBound
-from accounting.protocol_guarantees.paper_parameters import lzj_vector
+from accounting.protocol_guarantees.paper_parameters import (
+    WIDTH_BITS,
+    epsilon_of,
+    log_of,
+    lzj_vector,
+)
 from accounting.protocol_guarantees.plan_protocol import mechanism_guarantee
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from accounting.published_bounds import real_gaussian_ratio
 from bandits.batch import Ask, Encoding, ReleasedSum
-from bandits.papers.li_zhou_ji import lzj_classical_gaussian
 from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, NO_NOISE, TRUSTED, noise_by_user
 from bandits.privatizers.privatizer import Releasing
 from dpcore.errors import InvalidParameter
@@ -39,7 +43,8 @@ from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.sum_of_shares import summed
 from dpcore.mechanism import Mechanism, Release, Sensitivity
 from dpcore.noise import Noise
-from dpcore.numbers.parameter import Exact, check_fields, integer
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.parameter import Exact, RationalLike, check_fields, integer, rational_in
 from dpcore.protocols.shuffled_bits import VectorShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.spec_syntax import word
@@ -337,6 +342,16 @@ def _enough(epsilon: Fraction, delta: Fraction, s: int) -> int:
 def _as_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> Fraction:
     # Fair bits with the variance of real Gaussian noise: their number, divided by g^2.
     return 4 * Fraction(real_gaussian_ratio(epsilon, delta).upper) ** 2 * s
+
+
+def lzj_classical_gaussian(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
+    r"""The ratio sigma/Delta = sqrt(2 ln(1.25/delta))/epsilon of LZJ Theorems 4.2, 4.4, C.1, C.3.
+
+    It is proven only for epsilon <= 1 (Dwork and Roth 2014, Theorem A.1); ``published_bounds`` has
+    the exact calibration and the true guarantee of this ratio.
+    """
+    e, log = epsilon_of(epsilon), log_of(Fraction(5, 4) / rational_in("delta", delta, "(0, 1)"))
+    return narrow(lambda: (2 * log()).sqrt() / ball(e), WIDTH_BITS)
 
 
 def bit_steps(epsilon: Fraction, delta: Fraction, s: int) -> int:

@@ -382,12 +382,12 @@ def test_a_policy_names_the_sizes_that_it_can_complete(name: str) -> None:
 
 @given(
     arms=st.integers(1, 5),
-    more=st.integers(0, 300),
+    more=st.integers(0, 120),
     beta=st.sampled_from([0.0, 0.05, 0.2, 1.0]),
     first=st.integers(1, 9),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_play_never_requests_an_unnamed_size(
     arms: int, more: int, beta: float, first: int, seed: int
 ) -> None:
