@@ -17,7 +17,7 @@ import numpy as np
 
 from bandits.combinatorial_problem import LargestSum, Problem
 from bandits.play import Run, checked_checkpoints
-from bandits.policies.combinatorial_ucb import Cucb, CucbName, cucb
+from bandits.policies.combinatorial_ucb import Cucb, CucbName
 from bandits.policies.registry import Algorithm, Setting
 from bandits.privatizers.running_sums import Totals, totals_of
 from bandits.super_arms import Bools, Unions
@@ -82,7 +82,7 @@ def cucb_of(algorithm: Algorithm, setting: Setting) -> Cucb:
     if algorithm.value is not None and setting.radius == "exact":
         reason = "c applies only to the paper's radius: omit it, or use --radius paper"
         raise InvalidParameter("algorithms", str(algorithm), reason)
-    return cucb(
+    return Cucb(
         cast(CucbName, name),
         setting.model,
         horizon=setting.horizon,

@@ -182,9 +182,7 @@ class CombinatorialView(ServerView):
 
 def combinatorial_view_of(policy: Cucb) -> CombinatorialView:
     r"""The view of ``policy`` on the problem :data:`PAIR` with horizon 4."""
-    sent = 1 if policy.least else PAIR.most
-    short = replace(policy.privatizer, horizon=ROUNDS, sent=sent)
-    return CombinatorialView(policy=replace(policy, problem=PAIR, privatizer=short))
+    return CombinatorialView(policy=replace(policy, problem=PAIR, horizon=ROUNDS))
 
 
 def first(view: Any) -> int:

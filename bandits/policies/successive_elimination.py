@@ -5,7 +5,7 @@ Chowdhury and Zhou (:class:`BatchedElimination`) the mean of an arm comes only f
 of this batch. An arm remains active while its mean is at most ``radius.gap`` below the best: 2
 beta(b) with the paper's intervals, where mean + beta(b) must reach the largest mean - beta(b).
 
-A :class:`Schedule` has the batch lengths. Batches that are too long increase the regret, batches
+A :class:`Schedule` has the batch lengths. Batches that are too long increase the regret, and batches
 that are too short waste releases. An arm is pulled l(1) + ... + l(b) times, where l(b) is the first
 length that resolves its gap. With l(b) = l(1) eta^(b-1), and the required length uniform on a
 logarithmic scale, the mean is eta/ln(eta) times the required length: 2.89 for eta = 2 and 4, 2.73

@@ -404,7 +404,7 @@ _LAWS: Final = {
     "vb-sdp-ae": _BITS,
 }
 RETURNING: Final = tuple(_LAWS)
-r"""The noise laws of algorithms whose releases can all have the same law."""
+r"""The algorithms whose releases can all have the same noise law."""
 
 _WIDE: Final = 1 << 18
 _MOST_SHARES: Final = 1 << 10
