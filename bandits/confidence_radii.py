@@ -420,7 +420,23 @@ class ExactRadius(Radius):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PaperRadius(Radius):
+class _Formula(Radius):
+    r"""A width that is a formula of l = ``pulls`` and of the odds \|Phi\| b^2/p."""
+
+    def width(
+        self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
+    ) -> float:
+        l, b = integer("pulls", pulls, at_least=1), integer("batch", batch, at_least=1)
+        odds = _active(active) * b * b / _failure(failure)
+        return narrow(lambda: self.formula(privatizer, l, odds), _WIDTH_BITS).upper_float
+
+    @abstractmethod
+    def formula(self, privatizer: Privatizer, pulls: int, odds: Fraction) -> arb:
+        r"""The width, as a ball at the ambient precision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaperRadius(_Formula):
     r"""CZ equation 2: sqrt(ln(4\|Phi\|b^2/p)/(2l)) + sigma sqrt(ln(2\|Phi\|b^2/p))/l
     + h ln(2\|Phi\|b^2/p)/l.
 
@@ -434,18 +450,10 @@ class PaperRadius(Radius):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def width(
-        self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
-    ) -> float:
-        l, b = integer("pulls", pulls, at_least=1), integer("batch", batch, at_least=1)
-        odds = _active(active) * b * b / _failure(failure)
-
-        def beta() -> arb:
-            sigma, h = self.constants(privatizer, l)
-            reward, tail = ball(4 * odds).log(), ball(2 * odds).log()
-            return (reward / (2 * l)).sqrt() + (sigma * tail.sqrt() + h * tail) / l
-
-        return narrow(beta, _WIDTH_BITS).upper_float
+    def formula(self, privatizer: Privatizer, pulls: int, odds: Fraction) -> arb:
+        sigma, h = self.constants(privatizer, pulls)
+        reward, tail = ball(4 * odds).log(), ball(2 * odds).log()
+        return (reward / (2 * pulls)).sqrt() + (sigma * tail.sqrt() + h * tail) / pulls
 
     def constants(self, privatizer: Privatizer, pulls: int) -> tuple[arb, arb]:
         r"""The pair (sigma, h) of a batch of ``pulls``, as balls at the ambient precision."""
@@ -481,24 +489,16 @@ class PaperRadius(Radius):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DpSeRadius(Radius):
+class DpSeRadius(_Formula):
     r"""Sajed and Sheffet's h_e + c_e (2019), for discrete Laplace noise of scale g/epsilon.
 
     h_e = sqrt(ln(8\|S\|e^2/p)/(2R)), c_e = ln(4\|S\|e^2/p)/(R epsilon); an arm is dropped if the
     best mean exceeds its mean by more than 2 h_e + 2 c_e.
     """
 
-    def width(
-        self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
-    ) -> float:
-        r, e = integer("pulls", pulls, at_least=1), integer("batch", batch, at_least=1)
-        odds = _active(active) * e * e / _failure(failure)
-        scale = _laplace_scale(privatizer)
-
-        def beta() -> arb:
-            return (ball(8 * odds).log() / (2 * r)).sqrt() + ball(4 * odds).log() * ball(scale / r)
-
-        return narrow(beta, _WIDTH_BITS).upper_float
+    def formula(self, privatizer: Privatizer, pulls: int, odds: Fraction) -> arb:
+        noise = ball(4 * odds).log() * ball(_laplace_scale(privatizer) / pulls)
+        return (ball(8 * odds).log() / (2 * pulls)).sqrt() + noise
 
 
 def tkms_width(*, batches: int, pulls: int, sigma: Fraction, horizon: int) -> float:

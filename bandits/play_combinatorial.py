@@ -19,7 +19,7 @@ from bandits.combinatorial_problem import LargestSum, Problem
 from bandits.play import Run, checked_checkpoints
 from bandits.policies.combinatorial_ucb import Cucb, CucbName
 from bandits.policies.registry import Algorithm, Setting
-from bandits.privatizers.running_sums import Totals, totals_of
+from bandits.privatizers.running_sums import Totals
 from bandits.super_arms import Bools, Unions
 from bandits.worlds.combinatorial import BitWorld
 from dpcore.errors import InvalidParameter
@@ -110,7 +110,7 @@ class Game:
     ) -> None:
         m = policy.problem.arms
         self.policy, self.worlds, self.coins = policy, worlds, coins
-        self.sums: Totals = totals_of(policy.privatizer, m, [each.rng for each in coins])
+        self.sums = Totals(policy.privatizer, m, [each.rng for each in coins])
         self.bonus, self.clip = policy.bonuses(), float(policy.clip)
         self.bounds = np.full((len(worlds), m), self.clip)
         self.rows = np.arange(len(worlds))

@@ -371,21 +371,18 @@ class Devices(Privatizer):
                 raise InvalidParameter(
                     "of", self.of.name, "must be private: others have no devices to simulate"
                 )
-            case BinaryShuffle() | PureShuffle():
-                shuffled = run_protocol(
-                    protocol, held, Shuffler(), batch=_BATCH, vanish=vanish, rng=rng
-                )
-                return ReleasedSum(cast(Fraction, shuffled.estimate))  # of one coordinate
             case ShuffledPure():
                 # A relaxed aggregation is assumed and not implemented; the exact sum is a special
                 # case.
                 sent = protocol.randomize(held[: pulls - gone], rng=rng)
                 self.messages.append(int(sent[0]))
                 return ReleasedSum(protocol.analyze(sum(sent.tolist()) % protocol.modulus))
+            case BinaryShuffle() | PureShuffle():
+                below: IdealAggregation | Shuffler = Shuffler()
             case _:
-                seen = _Seen(modulus=protocol.modulus, per_user=True, noted=self.messages)
-                outcome = run_protocol(protocol, held, seen, batch=_BATCH, vanish=vanish, rng=rng)
-                return ReleasedSum(cast(Fraction, outcome.estimate))  # a sum has one estimate
+                below = _Seen(modulus=protocol.modulus, per_user=True, noted=self.messages)
+        outcome = run_protocol(protocol, held, below, batch=_BATCH, vanish=vanish, rng=rng)
+        return ReleasedSum(cast(Fraction, outcome.estimate))  # a sum has one estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,9 @@ Chowdhury and Zhou (:class:`BatchedElimination`) the mean of an arm comes only f
 of this batch. An arm remains active while its mean is at most ``radius.gap`` below the best: 2
 beta(b) with the paper's intervals, where mean + beta(b) must reach the largest mean - beta(b).
 
-A :class:`Schedule` has the batch lengths. Batches that are too long increase the regret, and batches
-that are too short waste releases. An arm is pulled l(1) + ... + l(b) times, where l(b) is the first
-length that resolves its gap. With l(b) = l(1) eta^(b-1), and the required length uniform on a
+A :class:`Schedule` has the batch lengths. Too long batches increase the regret, and too short ones
+waste releases. An arm is pulled l(1) + ... + l(b) times, where l(b) is the first length that
+resolves its gap. With l(b) = l(1) eta^(b-1), and the required length uniform on a
 logarithmic scale, the mean is eta/ln(eta) times the required length: 2.89 for eta = 2 and 4, 2.73
 for eta = 3, with the minimum at eta = e. Batches too short to resolve any gap are wasted.
 
@@ -403,38 +403,6 @@ _BITS: Final = 64
 _TILTS: Final = 60
 
 
-def exact_radius(privatizer: Privatizer, sums: Sums, horizon: int) -> float:
-    r"""The width I of the mean over ``sums``, by Chernoff's bound with the law of the actual noise.
-
-    The mean deviates by more with probability <= 4/T^4, T = ``horizon`` (:func:`joint_width`).
-    """
-    laws = tuple(_noise(privatizer, users, count) for users, count in sums)
-    failure = min(Fraction(4, horizon**4), Fraction(1, 2))
-    return joint_width(laws, reporting(privatizer, sums), failure)
-
-
-def paper_radius(privatizer: Privatizer, sums: Sums, horizon: int) -> float:
-    r"""The width I of Tenenbaum et al. 2021 (``confidence_radii.tkms_width``)."""
-    variance = max(Fraction(_noise(privatizer, users, 1).variance) for users, _ in sums)
-    return tkms_width(
-        batches=sum(count for _, count in sums),
-        pulls=reporting(privatizer, sums),
-        sigma=Fraction(narrow(lambda: ball(variance).sqrt(), _BITS).upper),
-        horizon=horizon,
-    )
-
-
-def _noise(privatizer: Privatizer, users: int, count: int) -> Binomial:
-    one = privatizer.noise(users)
-    assert isinstance(one, Binomial)  # noqa: S101  # the noise of bits
-    return Binomial(trials=count * int(one.trials), probability=one.probability)
-
-
-def reporting(privatizer: Privatizer, sums: Sums) -> int:
-    r"""The number N of users whose rewards are in ``sums``, among all selected users."""
-    return sum(privatizer.reporting(users) * count for users, count in sums)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffleElimination(Elimination):
     r"""SDP-AE with ``batch`` users per arm and phase, or VB-SDP-AE with 2^t (``batch`` None).
@@ -477,7 +445,8 @@ class ShuffleElimination(Elimination):
 
     def pulled(self, phase: int) -> int:
         r"""The number N of users of an active arm whose rewards are in the sums up to ``phase``."""
-        return reporting(self.privatizer, self.sums(phase))
+        reporting = self.privatizer.reporting
+        return sum(reporting(users) * count for users, count in self.sums(phase))
 
     def sums(self, phase: int) -> Sums:
         r"""The sums in the mean of an active arm after phase t, as (size, count) pairs."""
@@ -501,8 +470,26 @@ class ShuffleElimination(Elimination):
 
 @lru_cache(maxsize=1 << 12)
 def _width(policy: ShuffleElimination, phase: int, horizon: int) -> float:
-    radius = exact_radius if policy.radius == "exact" else paper_radius
-    return radius(policy.privatizer, policy.sums(phase), horizon)
+    # A mean deviates by more with probability <= 4/T^4: Chernoff's bound with the law of the actual
+    # noise (:func:`joint_width`), or the formula of Tenenbaum et al. 2021.
+    pulls, noises = policy.pulled(phase), []
+    for users, times in policy.sums(phase):
+        one = policy.privatizer.noise(users)
+        assert isinstance(one, Binomial)  # noqa: S101  # the noise of bits
+        noises.append((one, times))
+    if policy.radius == "exact":
+        laws = tuple(
+            Binomial(trials=times * int(one.trials), probability=one.probability)
+            for one, times in noises
+        )
+        return joint_width(laws, pulls, min(Fraction(4, horizon**4), Fraction(1, 2)))
+    variance = max(Fraction(one.variance) for one, _ in noises)
+    return tkms_width(
+        batches=sum(times for _, times in noises),
+        pulls=pulls,
+        sigma=Fraction(narrow(lambda: ball(variance).sqrt(), _BITS).upper),
+        horizon=horizon,
+    )
 
 
 def joint_width(laws: tuple[Binomial, ...], pulls: int, failure: Fraction) -> float:
