@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import typer
 
-from bandits.experiments.experiment import Experiment, limits
+from bandits.experiments.experiment import Cell, Experiment, limits
 from bandits.policies.registry import read_algorithm
 from bandits.privatizers.deployment import AggregationName, Deployment
-from bandits.worlds import FromFile, preset_of
+from bandits.worlds import FromFile, Worlds, preset_of
 from bandits.worlds.arm_presets import OWN
 from dpcore.cli.options import argument, flag, named, option, read_jobs, share, with_fields
 from dpcore.cli.output_file import made_folder
@@ -28,9 +28,7 @@ from dpcore.numbers.parameter import whole_number
 from dpcore.numbers.rounding import up
 
 if TYPE_CHECKING:
-    from bandits.experiments.experiment import Cell, Experiment
     from bandits.experiments.summary import Guarantees, Row
-    from bandits.worlds import Worlds
 
 
 def _played(experiment: Experiment, worlds: Worlds, workers: int, state: Path | None) -> list[Cell]:

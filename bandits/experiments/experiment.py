@@ -180,13 +180,18 @@ class Experiment(RunParameters):
             schedule = "exact" if self.radius == "exact" else preset.schedule
         check_word("schedule", schedule, ScheduleName)
         users = preset.users if self.users is None else integer("users", self.users, at_least=1)
+        given = self.checkpoints or spaced_checkpoints(self.horizon)
+        checkpoints = checked_checkpoints(given, self.horizon)
+        if checkpoints[-1] != self.horizon:
+            reason = f"must be increasing and end with the horizon, {self.horizon}"
+            raise InvalidParameter("checkpoints", self.checkpoints, reason)
         for name, value in (
             ("algorithms", written),
             ("epsilons", epsilons),
             ("schedule", schedule),
             ("arms", preset.arms_of(self.arms)),
             ("super_arm", preset.super_arm_of(self.super_arm)),
-            ("checkpoints", _checked_rounds(self.checkpoints, self.horizon)),
+            ("checkpoints", checkpoints),
             ("users", users),
         ):
             object.__setattr__(self, name, value)
@@ -241,13 +246,16 @@ class Experiment(RunParameters):
     @property
     def scheduled(self) -> bool:
         r"""Whether the batch lengths of any algorithm depend on ``schedule``."""
-        return any(read_algorithm(each).entry.name in NAMES.values() for each in self.algorithms)
+        return not self._names.isdisjoint(NAMES.values())
 
     @property
     def has_renyi_tail(self) -> bool:
         r"""Whether the radius of any algorithm depends on ``renyi_tail``."""
-        names = {read_algorithm(algorithm).entry.name for algorithm in self.algorithms}
-        return self.radius == "paper" and "dist-rdp-se" in names
+        return self.radius == "paper" and "dist-rdp-se" in self._names
+
+    @property
+    def _names(self) -> set[str]:
+        return {read_algorithm(each).entry.name for each in self.algorithms}
 
     @property
     def size(self) -> int:
@@ -375,14 +383,3 @@ def spaced_checkpoints(horizon: int) -> tuple[int, ...]:
     """At most 81 rounds up to the horizon, equally spaced on a log scale over 4 decades."""
     spaced = (10 ** (-_DECADES * i / (_POINTS - 1)) for i in range(_POINTS))
     return tuple(sorted({math.ceil(horizon * share) for share in spaced}))
-
-
-def _checked_rounds(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
-    # The given rounds, or those of :func:`spaced_checkpoints`.
-    if not checkpoints:
-        return spaced_checkpoints(horizon)
-    exact = checked_checkpoints(checkpoints, horizon)
-    if exact[-1] != horizon:
-        reason = f"must be increasing and end with the horizon, {horizon}"
-        raise InvalidParameter("checkpoints", checkpoints, reason)
-    return exact

@@ -86,13 +86,12 @@ def read_lines(path: Path) -> tuple[PlotLine, ...]:
     def refused(reason: str) -> InvalidParameter:
         return InvalidParameter("path", str(path), reason)
 
-    # For each curve: the number of its first line with the setting, and its runs by instance.
-    begun: dict[_Key, tuple[int, tuple[str, ...]]] = {}
-    curves: dict[_Key, dict[int, dict[int, float]]] = {}
+    # For each curve: the number of its first line, the setting, and its runs by instance.
+    curves: dict[_Key, tuple[int, tuple[str, ...], dict[int, dict[int, float]]]] = {}
     for number, row in _rows(path):
         key = row["preset"], row["algorithm"], row["epsilon"]
         setting = tuple(row[name] for name in _SETTING)
-        first, own = begun.setdefault(key, (number, setting))
+        first, own, runs = curves.setdefault(key, (number, setting, {}))
         if setting != own:
             raise refused(
                 f"line {number} differs from line {first} in its setting: plot them separately"
@@ -103,13 +102,13 @@ def read_lines(path: Path) -> tuple[PlotLine, ...]:
                 raise ValueError(regret)
         except ValueError:
             raise refused(f"line {number} has no valid round and regret") from None
-        run = curves.setdefault(key, {}).setdefault(instance, {})
+        run = runs.setdefault(instance, {})
         if t in run:
             raise refused(f"line {number} repeats instance {instance} at t = {t}")
         run[t] = regret
     if not curves:
         raise refused("contains no runs")
-    return tuple(_line(path, key, runs, begun[key][1]) for key, runs in curves.items())
+    return tuple(_line(path, key, runs, own) for key, (_, own, runs) in curves.items())
 
 
 _Key: TypeAlias = tuple[str, str, str]

@@ -329,7 +329,7 @@ def test_a_policy_is_named_by_file_or_module(rest: str) -> None:
     assert (viewed.epsilon, viewed.pair) == (Fraction(1, 2), (0, 1))
     with_keys = f"{rest},delta=1e-3,path=devices"
     assert target(f"bandit:{with_keys}", with_keys, True).delta == Fraction(1, 1000)
-    report = audit.audit(f"bandit:{rest}", runs=effort(60, 400), seed=7)
+    report = audit.audit(f"bandit:{rest}", runs=effort(150, 400), seed=7)
     assert (report.verdict, report.claim.to_json()["epsilon"]) == ("not_refuted", "1/2")
 
 
