@@ -202,7 +202,7 @@ def test_draws_change_only_with_the_recipe_name() -> None:
 def test_a_changed_stream_of_bits_changes_the_draws() -> None:
     other = mutated(_coins, "[use, experiment.seed, *cell]", "[use, *cell, experiment.seed]")
     played = rewired(module.play_task, _coins=other)
-    assert digest(played, only=("cdp-se",)) != digest(only=("cdp-se",))
+    assert digest(played, only=("sdp-ae:m=500",)) != digest(only=("sdp-ae:m=500",))
     task = Task(algorithm="se", epsilon="1", instance=0)
     assert _coins("rewards", SMALL, task) != other("rewards", SMALL, task)
 
