@@ -66,8 +66,8 @@ def test_the_epsilon_at_a_delta_is_derived_from_the_noise(bandit: Bandit) -> Non
 def test_the_same_seed_gives_the_same_rows_in_any_number_of_processes(
     bandit: Bandit, jobs: int
 ) -> None:
-    words = ("run", "csb/coverage", "-T", "300", "--instances", "2", "--json")
-    words += ("--algorithms", "cucb,cucb-ldp2")
+    played = ("--algorithms", "cucb,cucb-ldp2", "--json")
+    words = ("run", "csb/coverage", "-T", "300", "--instances", "2", *played)
     first = bandit(*words)
     assert first.code == 0, first.err
     assert bandit(*words, "--jobs", jobs).out == first.out
