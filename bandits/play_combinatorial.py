@@ -118,7 +118,10 @@ class Game:
         self.waiting = True
         self.sent = np.zeros(len(worlds), dtype=np.int64)
         self.last = np.zeros((len(worlds), m), dtype=np.bool_)
-        self.compiled = compiled and _compiles(policy)
+        problem = policy.problem
+        sums = type(problem.oracle) is LargestSum and not problem.oracle.offset
+        unions = sums and isinstance(problem.decisions, Unions)
+        self.compiled = compiled and unions and find_spec("numba") is not None
 
     def play(self, rounds: int) -> Bools:
         r"""Play the next rounds: return the super arms, of shape (rounds, runs, arms)."""
@@ -218,12 +221,6 @@ class SuperArmRegret:
         # With one byte per boolean and few rounds, sums of 16-bit integers are fast.
         self.pulls += played.view(np.uint8).sum(axis=0, dtype=np.uint16)
         self.rounds += len(played)
-
-
-def _compiles(policy: Cucb) -> bool:
-    oracle = policy.problem.oracle
-    sums = type(oracle) is LargestSum and not oracle.offset
-    return sums and isinstance(policy.problem.decisions, Unions) and find_spec("numba") is not None
 
 
 def _runs(policy: Cucb, game: Game, score: SuperArmRegret) -> tuple[Run, ...]:

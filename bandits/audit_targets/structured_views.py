@@ -27,8 +27,6 @@ from bandits.combinatorial_problem import Problem
 from bandits.play_combinatorial import Coins, Game
 from bandits.policies.combinatorial_ucb import Cucb
 from bandits.policies.linear_phased_elimination import PhasedElimination
-from bandits.privatizers.running_sums import StreamPrivatizer
-from bandits.privatizers.vector_averages import AveragePrivatizer, Averages
 from bandits.super_arms import Bools, Unions
 from bandits.worlds.arm_environments import Environment
 from bandits.worlds.combinatorial import BitWorld
@@ -53,33 +51,25 @@ class LinearView(ServerView):
     )
 
     @property
-    def privatizer(self) -> AveragePrivatizer:
-        r"""The privatizer of the policy."""
-        return self.policy.privatizer
-
-    @property
     def horizon(self) -> int:
         r"""A horizon with two phases of both actions and no third."""
         return sum(ARMS * (self.policy.h(phase) // ARMS or 1) for phase in (1, 2)) + 1
-
-    @property
-    def size(self) -> Averages:
-        r"""The size of the release that contains the watched client."""
-        choice = self.policy.choose(self.policy.init(ARMS, self.horizon))
-        (ask, *_) = choice.asks  # type: ignore[union-attr]  # never a Commit with two actions
-        return self.privatizer.size_of(ask)
 
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
         rows = []
         for _ in range(runs):
             fixed = _FixedAverages(reward=reward)
-            sums, left = play_short(self.policy, self.privatizer, fixed, self.horizon, rng)
+            sums, left = play_short(self.policy, self.policy.privatizer, fixed, self.horizon, rng)
             rows.append([*sums, left])
         return np.array(rows, dtype=np.int64)
 
     def curve(self) -> Guarantee:
-        held = self.privatizer
-        return claim_of("none", None if held.trust == "none" else held.curve(self.size))
+        held = self.policy.privatizer
+        if held.trust == "none":
+            return claim_of("none", None)
+        choice = self.policy.choose(self.policy.init(ARMS, self.horizon))
+        (ask, *_) = choice.asks  # type: ignore[union-attr]  # never a Commit with two actions
+        return held.curve(held.size_of(ask))
 
 
 def linear_view_of(policy: PhasedElimination) -> LinearView:
@@ -158,17 +148,12 @@ class CombinatorialView(ServerView):
         "bandits.audit_targets.structured_views:fourth",
     )
 
-    @property
-    def privatizer(self) -> StreamPrivatizer:
-        r"""The privatizer of the policy."""
-        return self.policy.privatizer
-
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
         worlds = [_FixedOutcomes(of=PAIR, chances=(0.5, 0.5), reward=reward) for _ in range(runs)]
         # Ties are public, so they are the same in all runs.
         coins = [Coins(world=np.random.default_rng(0), rng=rng) for _ in range(runs)]
-        game = Game(self.policy, worlds, coins)
-        steps = self.privatizer.grid if self.privatizer.kind == "factorisation" else 1
+        game, held = Game(self.policy, worlds, coins), self.policy.privatizer
+        steps = held.grid if held.kind == "factorisation" else 1
         columns = []
         for _ in range(ROUNDS):
             game.play(1)
@@ -177,7 +162,7 @@ class CombinatorialView(ServerView):
         return np.concatenate(columns, axis=1)
 
     def curve(self) -> Guarantee:
-        return claim_of("none", self.privatizer.guarantee())
+        return claim_of("none", self.policy.privatizer.guarantee())
 
 
 def combinatorial_view_of(policy: Cucb) -> CombinatorialView:

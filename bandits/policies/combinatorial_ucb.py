@@ -160,18 +160,12 @@ def _noise(privatizer: StreamPrivatizer, n: Integers, log: float) -> Floats:
         return np.asarray(np.sqrt(2 * rare * float(law.sigma_squared) * size) * _SLACK)
     if not isinstance(law, DiscreteLaplace):
         return np.zeros(len(n))
-    return laplace_quantile(_draws(privatizer, n), float(law.scale), rare)
-
-
-def _draws(privatizer: StreamPrivatizer, n: Integers) -> Integers:
-    # The number of draws in the released sum of n outcomes.
-    match privatizer.kind:
-        case "tree":
-            return np.bitwise_count(n).astype(np.int64)
-        case "doubling":
-            return np.frexp(n.astype(np.float64))[1].astype(np.int64)
-        case _:
-            return n
+    draws = n  # of the released sum of n outcomes
+    if privatizer.kind == "tree":
+        draws = np.bitwise_count(n).astype(np.int64)
+    elif privatizer.kind == "doubling":
+        draws = np.frexp(n.astype(np.float64))[1].astype(np.int64)
+    return laplace_quantile(draws, float(law.scale), rare)
 
 
 def laplace_quantile(draws: Integers, scale: float, rare: float) -> Floats:

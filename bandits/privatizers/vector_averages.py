@@ -139,8 +139,15 @@ class AveragePrivatizer(Releasing[Averages]):
         """
         if self.trust == "none":
             return Fraction(0)
+        match self._added(size):
+            case DiscreteLaplace(scale=scale):  # the variance of real Laplace noise, an upper bound
+                proxy = 2 * scale**2
+            case Binomial(trials=trials):  # 1/4 for each bit, by Hoeffding's lemma
+                proxy = Fraction(trials, 4)
+            case DiscreteGaussian(sigma_squared=sigma_squared):
+                proxy = sigma_squared
         draws = size.users if self.trust == "local" else 1
-        return draws * _proxy(self._added(size)) * self._step(size) ** 2
+        return draws * proxy * self._step(size) ** 2
 
     def tail(self, size: Averages) -> Fraction:
         r"""A tail parameter c >= 0 of the noise X, in units of reward; 0 if X is sub-Gaussian.
@@ -241,17 +248,6 @@ class AveragePrivatizer(Releasing[Averages]):
         if self.calibration == "paper":
             return paper_gaussian(self.epsilon, self.delta, size.coordinates)
         return least_gaussian(self.epsilon, self.delta, moves(size.coordinates))
-
-
-def _proxy(noise: DiscreteGaussian | DiscreteLaplace | Binomial) -> Fraction:
-    # The variance proxy in squared steps.
-    match noise:
-        case DiscreteLaplace(scale=scale):  # the variance of real Laplace noise, an upper bound
-            return 2 * scale**2
-        case Binomial(trials=trials):  # 1/4 for each bit, by Hoeffding's lemma
-            return Fraction(trials, 4)
-        case DiscreteGaussian():
-            return noise.sigma_squared
 
 
 def _ones(bits: int, rng: Rng) -> int:
