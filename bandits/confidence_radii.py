@@ -188,7 +188,7 @@ class _Side:
         return np.array(self.points, dtype=float), np.array(self.beyond, dtype=float)
 
     def above(self, cell: int) -> int:
-        # A new knot between this one and the next, or beyond the last one.
+        # The new knot between a knot and the next, or beyond the last knot.
         if cell + 1 < len(self.knots):
             return (self.knots[cell] + self.knots[cell + 1]) // 2
         return _further(self.sign * _mean(self.noise), self.knots[cell])

@@ -179,12 +179,12 @@ def first(view: Any) -> int:
 
 
 def second(view: Any) -> int:
-    r"""The same in the second phase, without the watched client, or after the second round."""
+    r"""The difference in the second phase, without the watched client, or after two rounds."""
     return _lead(view, 2)
 
 
 def fourth(view: Any) -> int:
-    r"""The same after the fourth round."""
+    r"""The difference of the sums of action 0 and action 1 after the fourth round."""
     return _lead(view, ROUNDS)
 
 

@@ -260,8 +260,8 @@ def certificate_name(algorithm: str, epsilon: str) -> str:
 def check_results(folder: Path, experiment: Experiment) -> None:
     r"""Raise an error, before any run, if the results cannot be written to ``folder``.
 
-    A folder in which an unrelated file would be replaced is also an error, an
-    :class:`InvalidParameter` for the option, and so are two algorithms with one certificate file.
+    Raises :class:`InvalidParameter` for the option if an unrelated file would be replaced or two
+    algorithms have the same certificate file.
     """
     kinds: dict[str, tuple[str, str]] = {}
     for kind in experiment.kinds():

@@ -133,7 +133,7 @@ def exact_widths(phase: Phase, rivals: Floats, points: Floats) -> Floats:
     r"""The widths of the estimates of <theta*, b - x>, b in ``rivals``, x in ``points``."""
     weights = phase.weights
     support = phase.model.actions.points[list(phase.design.support)]
-    # The bias of the computed combination for |theta*| <= 1; any C gives an estimator.
+    # A bound on the bias for |theta*| <= 1. It holds for the computed C, exact or not.
     missed = points @ (weights.T @ support) - points
     off = 2 * float(np.sqrt((missed * missed).sum(axis=1)).max()) + 1e-12
     if not off <= _UNSURE:

@@ -354,7 +354,7 @@ def means_of(active: tuple[int, ...], released: Released, pulls: int) -> dict[in
 
 
 def surviving(means: dict[int, Fraction], gap: float) -> tuple[int, ...]:
-    r"""The arms whose mean is at most ``gap`` below the largest; all arms if it is infinite."""
+    r"""The arms whose mean is at most ``gap`` below the largest; all arms for an infinite gap."""
     if gap == math.inf:
         return tuple(means)
     least = max(means.values()) - Fraction(gap)
@@ -470,8 +470,8 @@ class ShuffleElimination(Elimination):
 
 @lru_cache(maxsize=1 << 12)
 def _width(policy: ShuffleElimination, phase: int, horizon: int) -> float:
-    # A mean deviates by more with probability <= 4/T^4: Chernoff's bound with the law of the actual
-    # noise (:func:`joint_width`), or the formula of Tenenbaum et al. 2021.
+    # The width that a mean exceeds with probability <= 4/T^4: Chernoff's bound with the law of the
+    # actual noise (:func:`joint_width`), or the formula of Tenenbaum et al. 2021.
     pulls, noises = policy.pulled(phase), []
     for users, times in policy.sums(phase):
         one = policy.privatizer.noise(users)

@@ -65,9 +65,9 @@ _ROUNDED: Final = 10**6
 class SteadyPrivatizer(Planned[AggregatedSum | BinaryShuffle]):
     r"""Release sums with noise of the same ``law``, in steps of 1/g, for any number of users.
 
-    For discrete Laplace or Skellam noise over secure aggregation, the users add shares of it. For a
-    sum of N discrete Gaussians or N shuffled fair bits (``steps`` = 1, rewards are rounded to a
-    bit), each of n users adds ceil(N/n) of them, so a release has at least N, and the guarantee is
+    With secure aggregation, each user adds a share of the discrete Laplace or Skellam noise.
+    For a sum of N discrete Gaussians or N shuffled fair bits (``steps`` = 1, rewards are rounded to
+    a bit), each of n users adds ceil(N/n) terms, so a release has at least N, and the guarantee is
     for N. g = ``steps`` is the same for every n, so every release protects a reward equally well.
     ``failure`` is the probability that a sum mod m is decoded incorrectly. With a ``deployment``,
     the remaining users add this noise in the worst case.
@@ -316,7 +316,7 @@ def people(users: object) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Book:
-    r"""The budget that every user has spent on releases of one ``curve``; here it is unlimited."""
+    r"""The budget spent by every user on releases of one ``curve``, without a limit in this class."""
 
     curve: Of[PrivacyCurve] = Of(PrivacyCurve, _CURVE)
 

@@ -110,7 +110,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return Encoding(precision=self._steps(size), low=-wide, high=wide)
 
     def bits(self, size: Averages) -> int:
-        r"""The bits of s numbers: each g plus noise bits (shuffled), 64 (local), or those of g."""
+        r"""The bits of a client's message of s numbers; in the local model 64 for each number."""
         match self.trust:
             case "shuffle":
                 return self.shuffle(size).bits_per_user
@@ -357,7 +357,7 @@ def bit_steps(epsilon: Fraction, delta: Fraction, s: int) -> int:
 
 
 def _check_kept(epsilon: Fraction, delta: Fraction, protocol: VectorShuffle) -> None:
-    # The paper's bits exceed the requirement: a subset already suffices, by basic
+    # The paper has more bits than needed: a subset of the noise bits already suffices, by basic
     # composition of the coordinates.
     g, s = protocol.precision, protocol.coordinates
     every = protocol.planned_noise.trials
