@@ -316,7 +316,7 @@ def people(users: object) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Book:
-    r"""The budget spent by every user on releases of one ``curve``, without a limit in this class."""
+    r"""The budget that each user has spent on releases of ``curve``; this class sets no limit."""
 
     curve: Of[PrivacyCurve] = Of(PrivacyCurve, _CURVE)
 
