@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from bandits.play import play, run_guarantee
 from bandits.policies.policy import Policy
-from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.policies.successive_elimination import BatchedElimination
+from bandits.policies.successive_elimination import BatchedElimination, ShuffleElimination
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
 from bandits.privatizers.privatizer import Privatizer
 from bandits.worlds.arm_environments import Bernoulli, Environment, cz_instance
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from bandits.certificates.recheck import recheck
     from bandits.experiments.experiment import Experiment
     from bandits.experiments.runner import run_cells
-    from bandits.policies.policy_settings import Setting
-    from bandits.policies.registry import read_algorithm
+    from bandits.policies.registry import Setting, read_algorithm
 
 __all__ = [
     "BatchedElimination",

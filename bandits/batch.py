@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from typing import NewType
 
 import numpy as np
@@ -85,11 +86,9 @@ class Plays:
     @property
     def counts(self) -> tuple[int, ...]:
         r"""The number of plays of each action."""
-        found = [0] * self.arms
-        for ask in self.asks:
-            for action, times in zip(ask.actions, ask.plays, strict=True):
-                found[action] = times
-        return tuple(found)
+        asked = (zip(ask.actions, ask.plays, strict=True) for ask in self.asks)
+        times = dict(chain.from_iterable(asked))
+        return tuple(times.get(action, 0) for action in range(self.arms))
 
     @property
     def total(self) -> int:

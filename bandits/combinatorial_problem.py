@@ -44,7 +44,7 @@ class Reward(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear(Reward):
-    """The reward scale sum_(i in S) (mu_i + offset); with -1 an arm has -(1 - mu)."""
+    """The reward scale sum_(i in S) (mu_i + offset); each term is -(1 - mu_i) for offset -1."""
 
     independent: ClassVar[bool] = False
 

@@ -7,8 +7,11 @@ A run proceeds batch by batch. By default every user is new and so in at most on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +19,10 @@ import numpy as np
 from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum, arms_and_horizon
 from bandits.policies.policy import Policy, Sizes, State
 from bandits.privatizers.privatizer import NEW_USERS, Releasing, RunGuarantee, Users
-from bandits.regret import ArmRegret, checked_checkpoints
 from bandits.worlds.arm_environments import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
+from dpcore.numbers.parameter import integer
 from dpcore.sampling.rng import SYSTEM, Rng, SystemRng
 
 if TYPE_CHECKING:
@@ -205,6 +208,29 @@ def _shared(counts: tuple[int, ...], left: int) -> Iterator[int]:
         yield taken
 
 
+class ArmRegret:
+    r"""The regret of one run in a world of single arms; :meth:`add` takes the pulls of a batch."""
+
+    def __init__(self, gaps: tuple[float, ...], checkpoints: tuple[int, ...]) -> None:
+        self.gaps, self.checkpoints = gaps, checkpoints
+        self.pulls = [0] * len(gaps)
+        self.rounds = 0
+        self.regret: list[float] = []
+
+    def add(self, counts: tuple[int, ...]) -> None:
+        for arm, count in enumerate(counts):
+            if not count:
+                continue
+            before = self.pulls[arm]
+            for checkpoint in self.checkpoints[len(self.regret) :]:
+                if checkpoint > self.rounds + count:
+                    break
+                self.pulls[arm] = before + checkpoint - self.rounds
+                self.regret.append(math.fsum(map(mul, self.gaps, self.pulls)))
+            self.pulls[arm] = before + count
+            self.rounds += count
+
+
 class _Sent:
     # The messages of users and the releases of the server so far.
 
@@ -245,6 +271,15 @@ class _Sent:
             self.numbers += ask.users * len(ask.actions)
             self.bits += ask.users * bits
         return Released(tuple(sums))
+
+
+def checked_checkpoints(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
+    r"""Check the rounds at which regret is recorded; the default is only T."""
+    exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints) or (horizon,)
+    if any(b <= a for a, b in pairwise(exact)) or exact[-1] > horizon:
+        reason = f"must be increasing and at most the horizon, {horizon}"
+        raise InvalidParameter("checkpoints", checkpoints, reason)
+    return exact
 
 
 def run_guarantee(policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:

@@ -16,12 +16,10 @@ from typing import Final, cast
 import numpy as np
 
 from bandits.combinatorial_problem import LargestSum, Problem
-from bandits.play import Run
-from bandits.policies.combinatorial_ucb import Cucb, CucbName, cucb
-from bandits.policies.policy_settings import Setting
-from bandits.policies.registry import Algorithm
-from bandits.privatizers.running_sums import Totals, totals_of
-from bandits.regret import SuperArmRegret, checked_checkpoints
+from bandits.play import Run, checked_checkpoints
+from bandits.policies.combinatorial_ucb import Cucb, CucbName
+from bandits.policies.registry import Algorithm, Setting
+from bandits.privatizers.running_sums import Totals
 from bandits.super_arms import Bools, Unions
 from bandits.worlds.combinatorial import BitWorld
 from dpcore.errors import InvalidParameter
@@ -83,7 +81,7 @@ def cucb_of(algorithm: Algorithm, setting: Setting) -> Cucb:
     if algorithm.value is not None and setting.radius == "exact":
         reason = "c applies only to the paper's radius: omit it, or use --radius paper"
         raise InvalidParameter("algorithms", str(algorithm), reason)
-    return cucb(
+    return Cucb(
         cast(CucbName, name),
         setting.model,
         horizon=setting.horizon,
@@ -111,7 +109,7 @@ class Game:
     ) -> None:
         m = policy.problem.arms
         self.policy, self.worlds, self.coins = policy, worlds, coins
-        self.sums: Totals = totals_of(policy.privatizer, m, [each.rng for each in coins])
+        self.sums = Totals(policy.privatizer, m, [each.rng for each in coins])
         self.bonus, self.clip = policy.bonuses(), float(policy.clip)
         self.bounds = np.full((len(worlds), m), self.clip)
         self.rows = np.arange(len(worlds))
@@ -119,7 +117,10 @@ class Game:
         self.waiting = True
         self.sent = np.zeros(len(worlds), dtype=np.int64)
         self.last = np.zeros((len(worlds), m), dtype=np.bool_)
-        self.compiled = compiled and _compiles(policy)
+        problem = policy.problem
+        sums = type(problem.oracle) is LargestSum and not problem.oracle.offset
+        unions = sums and isinstance(problem.decisions, Unions)
+        self.compiled = compiled and unions and find_spec("numba") is not None
 
     def play(self, rounds: int) -> Bools:
         r"""Play the next rounds: return the super arms, of shape (rounds, runs, arms)."""
@@ -195,10 +196,30 @@ class Game:
             self.waiting = bool(self.fresh.any())
 
 
-def _compiles(policy: Cucb) -> bool:
-    oracle = policy.problem.oracle
-    sums = type(oracle) is LargestSum and not oracle.offset
-    return sums and isinstance(policy.problem.decisions, Unions) and find_spec("numba") is not None
+class SuperArmRegret:
+    r"""The regret of several runs of one combinatorial problem, and the plays of each base arm."""
+
+    def __init__(
+        self, problem: Problem, worlds: Sequence[BitWorld], checkpoints: tuple[int, ...]
+    ) -> None:
+        self.reward, self.checkpoints = problem.reward, checkpoints
+        self.means = np.array([world.means for world in worlds])
+        self.target = problem.share * np.array([problem.best(means) for means in self.means])
+        self.spent = np.zeros(len(worlds))
+        self.pulls = np.zeros(self.means.shape, dtype=np.int64)
+        self.regret: list[Floats] = []
+        self.rounds = 0
+
+    def add(self, played: Bools) -> None:
+        each = self.spent + np.cumsum(self.target - self.reward.of(self.means, played), axis=0)
+        for checkpoint in self.checkpoints[len(self.regret) :]:
+            if checkpoint > self.rounds + len(played):
+                break
+            self.regret.append(each[checkpoint - self.rounds - 1])
+        self.spent = each[-1]
+        # With one byte per boolean and few rounds, sums of 16-bit integers are fast.
+        self.pulls += played.view(np.uint8).sum(axis=0, dtype=np.uint16)
+        self.rounds += len(played)
 
 
 def _runs(policy: Cucb, game: Game, score: SuperArmRegret) -> tuple[Run, ...]:

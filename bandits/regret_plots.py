@@ -55,7 +55,7 @@ SPARE: Final[tuple[Look, ...]] = (
 Scale: TypeAlias = Literal["linear", "log"]
 
 _WIDTH, _HEIGHT, _HEAD = 8.6, 2.8, 0.55
-r"""The height and width of a panel and the space above all panels, in inches."""
+r"""The width and height of a panel and the space above all panels, in inches."""
 
 _NAMES: Final = 0.34
 r"""The fraction of the width for a name next to a panel."""

@@ -28,15 +28,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from bandits.confidence_radii import ExactRadius
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.runner import play_task
 from bandits.play import play
-from bandits.policies.batch_schedule import RELEASED
 from bandits.policies.policy import Policy
-from bandits.policies.successive_elimination import BatchedElimination, DpSe
+from bandits.policies.successive_elimination import RELEASED, BatchedElimination, DpSe
 from bandits.privatizers.batch_sums import SumPrivatizer, Trust
 from bandits.privatizers.privatizer import Unprotected
-from bandits.radius.confidence_radii import ExactRadius
 from bandits.worlds.arm_environments import ClippedNormal, Environment, cz_instance
 from benchmarks.machine import write
 from dpcore.sampling.rng import SeededRng

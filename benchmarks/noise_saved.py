@@ -29,7 +29,7 @@ from accounting.published_bounds import (
     real_gaussian_ratio,
     skellam_renyi_bound,
 )
-from bandits.papers.li_zhou_ji import lzj_classical_gaussian
+from bandits.privatizers.vector_averages import lzj_classical_gaussian
 from benchmarks.machine import write
 from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.laws.skellam import Skellam

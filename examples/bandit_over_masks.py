@@ -8,11 +8,10 @@ user may give.
 import numpy as np
 
 from bandits import BatchedElimination, Bernoulli, play
-from bandits.policies.batch_schedule import Schedule
-from bandits.policies.returning_user_noise import steady_for
+from bandits.confidence_radii import ExactRadius
+from bandits.policies.successive_elimination import Schedule
 from bandits.privatizers.deployment import Deployment
-from bandits.privatizers.returning_users import Pool
-from bandits.radius.confidence_radii import ExactRadius
+from bandits.privatizers.returning_users import Pool, steady_for
 from dpcore import SeededRng
 
 plan = Deployment(dropouts="1/10", aggregation="masked")

@@ -26,17 +26,13 @@ import numpy.typing as npt
 from accounting.composition.returning_users import per_user
 from accounting.derive_guarantee import guarantee
 from accounting.guarantees.guarantee import Guarantee
-from accounting.protocol_guarantees.plan_protocol import (
-    mechanism_guarantee,
-    protocol_guarantee,
-)
+from accounting.protocol_guarantees.plan_protocol import mechanism_guarantee, protocol_guarantee
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
+from bandits.confidence_radii import ExactRadius
 from bandits.play import play
-from bandits.policies.batch_schedule import Schedule
 from bandits.policies.policy import Policy
-from bandits.policies.successive_elimination import BatchedElimination
+from bandits.policies.successive_elimination import BatchedElimination, Schedule
 from bandits.privatizers.privatizer import Privatizer, Releasing
-from bandits.radius.confidence_radii import ExactRadius
 from bandits.worlds.arm_environments import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.poisson_and_binomial import Binomial
@@ -374,21 +370,18 @@ class Devices(Privatizer):
                 raise InvalidParameter(
                     "of", self.of.name, "must be private: others have no devices to simulate"
                 )
-            case BinaryShuffle() | PureShuffle():
-                shuffled = run_protocol(
-                    protocol, held, Shuffler(), batch=_BATCH, vanish=vanish, rng=rng
-                )
-                return ReleasedSum(cast(Fraction, shuffled.estimate))  # of one coordinate
             case ShuffledPure():
                 # A relaxed aggregation is assumed and not implemented; the exact sum is a special
                 # case.
                 sent = protocol.randomize(held[: pulls - gone], rng=rng)
                 self.messages.append(int(sent[0]))
                 return ReleasedSum(protocol.analyze(sum(sent.tolist()) % protocol.modulus))
+            case BinaryShuffle() | PureShuffle():
+                below: IdealAggregation | Shuffler = Shuffler()
             case _:
-                seen = _Seen(modulus=protocol.modulus, per_user=True, noted=self.messages)
-                outcome = run_protocol(protocol, held, seen, batch=_BATCH, vanish=vanish, rng=rng)
-                return ReleasedSum(cast(Fraction, outcome.estimate))  # a sum has one estimate
+                below = _Seen(modulus=protocol.modulus, per_user=True, noted=self.messages)
+        outcome = run_protocol(protocol, held, below, batch=_BATCH, vanish=vanish, rng=rng)
+        return ReleasedSum(cast(Fraction, outcome.estimate))  # a sum has one estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,6 @@ from typing import Any, Final, cast, get_args
 
 import numpy as np
 
-from bandits.audit_targets.combinatorial_view import PAIR, combinatorial_view_of
-from bandits.audit_targets.linear_view import MODEL, linear_view_of
 from bandits.audit_targets.server_view import (
     ABSENT,
     ARMS,
@@ -26,19 +24,33 @@ from bandits.audit_targets.server_view import (
     Views,
     view_of,
 )
+from bandits.audit_targets.structured_views import (
+    MODEL,
+    PAIR,
+    combinatorial_view_of,
+    linear_view_of,
+)
+from bandits.confidence_radii import RadiusName
 from bandits.play_combinatorial import cucb_of
 from bandits.policies.combinatorial_ucb import FAMILY, Cucb
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
-from bandits.policies.policy_settings import Setting
-from bandits.policies.registry import ALGORITHMS, LINEAR, is_own, own_policy, read_algorithm
+from bandits.policies.registry import (
+    ALGORITHMS,
+    LINEAR,
+    Algorithm,
+    Entry,
+    Setting,
+    is_own,
+    own_policy,
+    read_algorithm,
+)
 from bandits.policies.successive_elimination import NAMES, BatchedElimination
-from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
+from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.returning_users import SteadyPrivatizer
 from bandits.privatizers.running_sums import StreamRelease
 from bandits.privatizers.vector_averages import Calibrated
-from bandits.radius.confidence_radii import ExactRadius, PaperRadius, RadiusName
 from dpcore.cli.options import share
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational, whole_number
@@ -273,17 +285,8 @@ def _policy(
     _check_keys(name, given)
     if combinatorial:
         return cucb_of(read_algorithm(text), setting)
-    if text == _BITS:
-        bits = BitPrivatizer(
-            epsilon=setting.epsilon,
-            delta=setting.delta,
-            parameters=setting.radius,
-            deployment=setting.deployment,
-        )
-        radius = ExactRadius() if setting.radius == "exact" else PaperRadius()
-        policy: Policy[Any] = BatchedElimination(privatizer=bits, radius=radius)
-    else:
-        policy = read_algorithm(text).policy(setting)
+    algorithm = Algorithm(entry=Entry(_BITS, "")) if text == _BITS else read_algorithm(text)
+    policy = algorithm.policy(setting)
     if "scaling" not in given:
         return policy
     privatizer = policy.privatizer

@@ -3,14 +3,20 @@ r"""The ``dpcore bandit`` commands; the entry point is ``commands``."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from bandits.cli.run import run
+from bandits.cli.run import figure, run, short_epsilon
 from dpcore.cli.figure_file import check_picture
 from dpcore.cli.options import AsJson, argument, command_group, named, option
-from dpcore.cli.terminal import say, show
+from dpcore.cli.terminal import aligned, say, show
+
+if TYPE_CHECKING:
+    from bandits.experiments.summary import Ratio
+    from bandits.policies.registry import Entry
+    from bandits.worlds import Preset
 
 __all__ = ["commands", "compare", "plot"]
 
@@ -35,7 +41,6 @@ def list_command(as_json: AsJson = False) -> None:
 
     Example: dpcore bandit list
     """
-    from bandits.cli.render import list_lines
     from bandits.policies.registry import ALGORITHMS
     from bandits.worlds import PRESETS
 
@@ -65,7 +70,6 @@ def compare(
     have the same number of instances, they are compared world by world.
     Exit code: 0 done, 2 usage.
     """
-    from bandits.cli.render import compare_lines
     from bandits.experiments.summary import alone, read_document
     from bandits.experiments.summary import compare as ratios_of
 
@@ -102,8 +106,7 @@ def plot(
     The plot has one panel per epsilon and, for a folder, the lower bound of a hard instance, which
     regret.csv does not contain. It needs matplotlib (dpcore\[plot]). Exit code: 0 done, 2 usage.
     """
-    from bandits.experiments.regret_table import bounds_of, draw_results, read_lines
-    from bandits.experiments.results import TABLE
+    from bandits.experiments.results import TABLE, bounds_of, draw_results, read_lines
     from bandits.experiments.summary import read_document
 
     check_picture("--output", output)
@@ -114,3 +117,42 @@ def plot(
     for warning in draw_results(lines, output, bounds):
         say([f"warning: {warning}"], sys.stderr)
     say([str(output)])
+
+
+def list_lines(presets: Sequence[Preset], algorithms: Sequence[Entry]) -> list[str]:
+    r"""Format the list of presets and algorithms, with one sentence each."""
+    worlds = aligned([(f"  {preset.name}", preset.sentence) for preset in presets])
+    names = aligned([(f"  {_written(entry)}", entry.sentence) for entry in algorithms])
+    return ["Presets", *worlds, "", "Algorithms", *names]
+
+
+def _written(entry: Entry) -> str:
+    if entry.parameter is None:
+        return entry.name
+    return f"{entry.name}[:{entry.parameter}={entry.default or entry.parameter.upper()}]"
+
+
+def compare_lines(
+    ratios: Sequence[Ratio], left: Mapping[str, Sequence[tuple[str, float]]]
+) -> list[str]:
+    r"""Format ratios of regrets, one per line; ``left`` are the unmatched rows of A and B."""
+    table = [("algorithm", "epsilon", "regret/T of A", "of B", "A/B", "+-")]
+    table += [
+        (
+            ratio.algorithm,
+            short_epsilon(ratio.epsilon),
+            figure(ratio.first),
+            figure(ratio.second),
+            figure(ratio.ratio, 3),
+            figure(ratio.standard_error, 2),
+        )
+        for ratio in ratios
+    ]
+    paired = sum(ratio.paired for ratio in ratios)
+    how = f"Standard errors: {paired} of {len(ratios)} rows paired by instance."
+    only = [
+        f"Only in {name}: {algorithm} at epsilon {short_epsilon(epsilon)}."
+        for name, rows in left.items()
+        for algorithm, epsilon in rows
+    ]
+    return [*aligned(table, right=range(1, 6)), "", how, *only]

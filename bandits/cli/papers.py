@@ -2,8 +2,13 @@ r"""The command ``dpcore papers``, which checks published theorems."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dpcore.cli.options import AsJson, command_group, flag
 from dpcore.cli.terminal import progress_bar, show
+
+if TYPE_CHECKING:
+    from bandits.papers.table import LaterRow
 
 papers = command_group("papers")
 claims = command_group("claims")
@@ -26,9 +31,27 @@ def papers_command(
 
     Example: dpcore papers --quick
     """
-    from bandits.papers.table import lines, replay, rows, to_json
+    from bandits.papers.table import lines, replay, to_json
 
     todo = rows(quick=quick)
     with progress_bar("theorems", len(todo)) as advance:
         found = replay(todo, advance)
     show({"schema": "dpcore-claims/1", **to_json(found)} if as_json else list(lines(found)))
+
+
+def rows(*, quick: bool = False) -> tuple[LaterRow, ...]:
+    r"""All rows, computed lazily; ``quick`` uses fewer parameters but includes every erratum.
+
+    >>> len(rows(quick=True)) < len(rows())
+    True
+    """
+    from bandits.papers import (
+        chen_et_al,
+        chowdhury_zhou,
+        li_zhou_ji,
+        released_code,
+        tenenbaum_et_al,
+    )
+
+    papers = (chowdhury_zhou, li_zhou_ji, tenenbaum_et_al, chen_et_al, released_code)
+    return tuple(row for paper in papers for row in paper.rows(quick=quick))

@@ -6,27 +6,29 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, fields
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import typer
 
-from bandits.experiments.experiment import Experiment, limits
+from bandits.experiments.experiment import Cell, Experiment, limits
 from bandits.policies.registry import read_algorithm
 from bandits.privatizers.deployment import AggregationName, Deployment
-from bandits.worlds import FromFile, preset_of
+from bandits.worlds import FromFile, Worlds, preset_of
 from bandits.worlds.arm_presets import OWN
-from dpcore.cli.files import made_folder
 from dpcore.cli.options import argument, flag, named, option, read_jobs, share, with_fields
-from dpcore.cli.terminal import page, progress_bar, say
-from dpcore.errors import INTERRUPTED, InvalidParameter
+from dpcore.cli.output_file import made_folder
+from dpcore.cli.progress import progress_bar
+from dpcore.cli.terminal import aligned, page, say
+from dpcore.errors import InvalidParameter
+from dpcore.exit_codes import INTERRUPTED
 from dpcore.numbers.parameter import whole_number
+from dpcore.numbers.rounding import up
 
 if TYPE_CHECKING:
-    from bandits.experiments.experiment import Cell, Experiment
-    from bandits.experiments.summary import Guarantees
-    from bandits.worlds import Worlds
+    from bandits.experiments.summary import Guarantees, Row
 
 
 def _played(experiment: Experiment, worlds: Worlds, workers: int, state: Path | None) -> list[Cell]:
@@ -54,7 +56,6 @@ def _publish(  # the folder of results, and the rows
     *,
     as_json: bool,
 ) -> None:
-    from bandits.cli.render import run_lines
     from bandits.experiments.results import write_results
     from bandits.experiments.summary import document, rows_of, write_json
 
@@ -75,6 +76,75 @@ def _publish(  # the folder of results, and the rows
         say([f"warning: {warning}"], sys.stderr)
 
 
+def run_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
+    r"""Format the results of an experiment, one line per row."""
+    from bandits.experiments.summary import for_each_user, lower_bounds, remarks
+
+    schedule = f"schedule {experiment.schedule}, " if experiment.scheduled else ""
+    tail = experiment.renyi_tail or ("released" if experiment.schedule == "released" else "printed")
+    chosen = f"Renyi tail {tail}, " if experiment.has_renyi_tail else ""
+    if experiment.failure_probability != Fraction(1, 10):
+        chosen += f"p = {experiment.failure_probability}, "
+    head = (
+        f"{experiment.preset}: T = {experiment.horizon:,}, {experiment.instances} instances, "
+        f"radius {experiment.radius}, {schedule}{chosen}{_visitors(experiment)}"
+        f"seed {experiment.seed}"
+    )
+    whom = for_each_user(experiment.max_visits)
+    table = [("algorithm", "epsilon", "regret/T", "+-", "bits", "guarantee")]
+    table += [
+        (
+            row.algorithm,
+            short_epsilon(row.epsilon),
+            figure(row.regret_per_round),
+            figure(row.standard_error),
+            str(row.bits_per_user),
+            str(row.guarantee["text"]).removesuffix(whom),
+        )
+        for row in rows
+    ]
+    assumed = dict.fromkeys(words for row in rows for words in row.guarantee["assumptions"])
+    return [
+        head,
+        "",
+        *aligned(table, right=(1, 2, 3, 4)),
+        "",
+        "regret/T is the mean over instances +- its standard error; bits is the most of any user.",
+        f"Guarantees are{whom}; noise of this run was simulated.",
+        *remarks(rows),
+        *(
+            f"{bound['theorem']} at epsilon {short_epsilon(bound['epsilon'])}: in the limit at "
+            f"least {figure(bound['regret_per_round'])} for any algorithm ({bound['of']})."
+            for bound in lower_bounds(experiment)
+        ),
+        *(f"Assumed: {words}." for words in assumed),
+    ]
+
+
+def _visitors(experiment: Experiment) -> str:
+    # The visits and dropouts of users; empty for new users without dropouts.
+    plan, visits = experiment.deployment, experiment.max_visits
+    found = [] if visits is None else [f"at most {visits} visits"]
+    if plan.aggregation != "ideal":
+        found.append(f"{plan.aggregation} aggregation")
+    if plan.honest != 1:
+        found.append(f"honest {float(100 * plan.honest):g}%")
+    if plan.dropouts:
+        found.append(f"dropouts {float(100 * plan.dropouts):g}%")
+    return "".join(f"{each}, " for each in found)
+
+
+def short_epsilon(value: float) -> str:
+    r"""Format an epsilon, rounded up."""
+    return up(Fraction(repr(value)), _DIGITS)
+
+
+def figure(value: float | None, digits: int = 3) -> str:
+    r"""Format a measured number; a missing one is a dash."""
+    return "-" if value is None else f"{value:.{digits}g}"
+
+
+_DIGITS: Final = 12
 _NOTHING: Final = "no result"
 _HALFWAY: Final = "the result was being written; only a folder with rows.json is complete"
 

@@ -18,28 +18,19 @@ import numpy as np
 from bandits.actions import LinearModel
 from bandits.batch import arms_and_horizon
 from bandits.combinatorial_problem import Problem
+from bandits.play import checked_checkpoints
 from bandits.play_combinatorial import cucb_of
-from bandits.policies.batch_schedule import ScheduleName
 from bandits.policies.combinatorial_ucb import Cucb
 from bandits.policies.policy import Policy
-from bandits.policies.policy_settings import RunParameters, Setting
-from bandits.policies.registry import WorldKind, read_algorithm, source_of
-from bandits.policies.successive_elimination import NAMES
+from bandits.policies.registry import RunParameters, Setting, WorldKind, read_algorithm, source_of
+from bandits.policies.successive_elimination import NAMES, ScheduleName
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.privatizer import NEW_USERS, RunGuarantee, Users
-from bandits.regret import checked_checkpoints
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.preset import MOST_INSTANCES, Data
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.enclosure import decimal_up
-from dpcore.numbers.parameter import (
-    Exact,
-    RationalLike,
-    Whole,
-    integer,
-    rational,
-    write_rational,
-)
+from dpcore.numbers.parameter import Exact, RationalLike, Whole, integer, rational, write_rational
 from dpcore.spec_syntax import check_word
 
 _SE: Final = ("se",)
@@ -130,7 +121,7 @@ class Experiment(RunParameters):
 
     Equal experiments give equal results.
 
-    Other fields are those of :class:`~bandits.policies.policy_settings.Setting`. By default
+    Other fields are those of :class:`~bandits.policies.registry.Setting`. By default
     ``schedule`` is that of the preset with the paper's radius and exact with the exact radius;
     ``arms`` and ``users`` are those of the preset.
 
@@ -189,13 +180,18 @@ class Experiment(RunParameters):
             schedule = "exact" if self.radius == "exact" else preset.schedule
         check_word("schedule", schedule, ScheduleName)
         users = preset.users if self.users is None else integer("users", self.users, at_least=1)
+        given = self.checkpoints or spaced_checkpoints(self.horizon)
+        checkpoints = checked_checkpoints(given, self.horizon)
+        if checkpoints[-1] != self.horizon:
+            reason = f"must be increasing and end with the horizon, {self.horizon}"
+            raise InvalidParameter("checkpoints", self.checkpoints, reason)
         for name, value in (
             ("algorithms", written),
             ("epsilons", epsilons),
             ("schedule", schedule),
             ("arms", preset.arms_of(self.arms)),
             ("super_arm", preset.super_arm_of(self.super_arm)),
-            ("checkpoints", _checked_rounds(self.checkpoints, self.horizon)),
+            ("checkpoints", checkpoints),
             ("users", users),
         ):
             object.__setattr__(self, name, value)
@@ -250,13 +246,16 @@ class Experiment(RunParameters):
     @property
     def scheduled(self) -> bool:
         r"""Whether the batch lengths of any algorithm depend on ``schedule``."""
-        return any(read_algorithm(each).entry.name in NAMES.values() for each in self.algorithms)
+        return not self._names.isdisjoint(NAMES.values())
 
     @property
     def has_renyi_tail(self) -> bool:
         r"""Whether the radius of any algorithm depends on ``renyi_tail``."""
-        names = {read_algorithm(algorithm).entry.name for algorithm in self.algorithms}
-        return self.radius == "paper" and "dist-rdp-se" in names
+        return self.radius == "paper" and "dist-rdp-se" in self._names
+
+    @property
+    def _names(self) -> set[str]:
+        return {read_algorithm(each).entry.name for each in self.algorithms}
 
     @property
     def size(self) -> int:
@@ -335,7 +334,7 @@ def limits(max_visits: int | None, plan: Deployment) -> Iterator[tuple[str, tupl
     if plan.aggregation == "masked":
         yield "does not use secure aggregation; use one of", _MASKED
     if max_visits is not None:
-        from bandits.policies.returning_user_noise import RETURNING
+        from bandits.privatizers.returning_users import RETURNING
 
         yield "does not support returning users; use one of", RETURNING
     if plan.factor != 1:
@@ -384,14 +383,3 @@ def spaced_checkpoints(horizon: int) -> tuple[int, ...]:
     """At most 81 rounds up to the horizon, equally spaced on a log scale over 4 decades."""
     spaced = (10 ** (-_DECADES * i / (_POINTS - 1)) for i in range(_POINTS))
     return tuple(sorted({math.ceil(horizon * share) for share in spaced}))
-
-
-def _checked_rounds(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
-    # The given rounds, or those of :func:`spaced_checkpoints`.
-    if not checkpoints:
-        return spaced_checkpoints(horizon)
-    exact = checked_checkpoints(checkpoints, horizon)
-    if exact[-1] != horizon:
-        reason = f"must be increasing and end with the horizon, {horizon}"
-        raise InvalidParameter("checkpoints", checkpoints, reason)
-    return exact

@@ -1,4 +1,4 @@
-r"""The privacy theorems of CSB against exact curves: Theorems 1, 3 and 7, Lemma 1, and its bonuses.
+r"""The theorems of CSB: Theorems 1, 3 and 7, Lemma 1, its bonuses, and its lower bounds 5 and 6.
 
 CSB: Chen, Zheng, Zhou, Yang, Chen and Wang, "(Locally) Differentially Private Combinatorial
 Semi-Bandits" (ICML 2020). Its real-valued Laplace noise is replaced by discrete Laplace noise on
@@ -6,7 +6,9 @@ rewards in g steps.
 
 A bonus is not a privacy statement, but it must cover both noise and rewards. The paper writes "log"
 for the levels of a binary tree: base 2 is the most favourable interpretation. The constant in its
-local bonus is 4 or 4 sqrt 2 (the printed formula is ambiguous), so there is a row for each.
+local bonus is 4 or 4 sqrt 2 (the printed formula is ambiguous), so there is a row for each. A lower
+bound on the regret is compared with the largest information of one private reward, which is that of
+randomised response (Kairouz, Oh and Viswanath 2016).
 """
 
 from __future__ import annotations
@@ -21,14 +23,13 @@ from flint import arb
 from accounting.guarantees.bound import Bound
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.protocol_guarantees.paper_parameters import WIDTH_BITS
-from bandits.papers.statement import Claim, Found, LaterRow, along, decimals
+from bandits.papers.chowdhury_zhou import least_threshold
+from bandits.papers.table import Claim, Found, LaterRow, along, decimals
+from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.poisson_and_binomial import Binomial
-from dpcore.laws.polya import PolyaDifference
+from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.mechanism import Sensitivity
-from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
-from dpcore.numbers.integer_search import least
 
 _STEPS: Final = 100
 _HORIZON: Final = 10**5
@@ -52,6 +53,9 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
     yield _rewards(Fraction(10), "4 sqrt 2", narrow(lambda: 4 * arb(2).sqrt(), WIDTH_BITS))
     yield _reward_term()
     yield _central(2, Fraction(1))
+    for e in [Fraction(1, 2)] if quick else [Fraction(1, 10), Fraction(1, 2)]:
+        yield _lower("Theorem 5", e, "Delta/B_inf", Fraction(1, 10))
+        yield _lower("Theorem 6", e, "Delta/(B_1 K)", Fraction(1, 10))
 
 
 def csb_tree_levels(horizon: int) -> int:
@@ -96,12 +100,6 @@ def _tree(statement: str, T: int, e: Fraction, mass: int | None) -> Found:
         return PrivacyCurve(noise=noise, sensitivity=moved).enclose_epsilon(0)
 
     return e, along(scale, loss), {"levels": levels, "scale": decimals(scale)}
-
-
-def least_threshold(noise: Noise, failure: Fraction) -> int:
-    r"""The smallest t with P(X > t) <= ``failure``, decided by enclosures."""
-    start = int(noise.quantile(1 - max(failure, Fraction(1, 10**12))))
-    return least(lambda t: noise.enclose_sf(t).upper <= failure, start)
 
 
 def _unit() -> arb:
@@ -158,3 +156,28 @@ def _central(K: int, e: Fraction) -> Found:
     return narrow(
         lambda: ball(Fraction(12 * K) / e) * ball(_HORIZON).log() ** 3, WIDTH_BITS
     ), needed
+
+
+def information(epsilon: Fraction, gap: Fraction) -> Enclosure:
+    r"""The KL divergence of randomised response on bits of mean 1/2 - ``gap`` and on fair bits."""
+
+    def divergence() -> arb:
+        up = ball(epsilon).exp()
+        # The bit is kept with probability e^epsilon/(1 + e^epsilon) and flipped otherwise.
+        moved = ball(gap) * (up - 1) / (up + 1)
+        one, other = arb(1) / 2 - moved, arb(1) / 2 + moved
+        return one * (2 * one).log() + other * (2 * other).log()
+
+    return narrow(divergence, WIDTH_BITS)
+
+
+@Claim(
+    "CSB",
+    "{theorem}, its lower bound",
+    "epsilon = {epsilon}, {scaled} = {gap}",
+    "the information of one private reward",
+    "the bound on regret is too small by this factor compared with randomised response",
+)
+def _lower(theorem: str, epsilon: Fraction, scaled: str, gap: Fraction) -> Found:
+    # Regret/ln T >= (number of others) Delta/information; the paper prints 128 epsilon^2 gap^2.
+    return 128 * epsilon**2 * gap**2, information(epsilon, gap)

@@ -1,9 +1,12 @@
-r"""The privacy theorems of CZ against exact curves: Theorems 1-6, Lemmas 3, 4 and 10, Appendix I.
+r"""The theorems of CZ: privacy (Theorems 1-6, Lemmas 3, 4, 10, Appendix I) and tails of noise.
 
 CZ: Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (ICLR 2023). The
 sum mod m is post-processing of the sum, so the law of the sum determines the privacy loss, except
 in Theorem 3, which is tested with an aggregation that satisfies its definition. Theorems 2 and 3
 are wrong; their functions take ``form="printed"`` or ``form="corrected"``.
+
+The utility statements are Facts 2 and 3, Proposition 1, and Lemmas 1, 2 and 5. A tail is compared
+with the exact tail of the law. Bounds in O and Omega without constants have no row.
 """
 
 from __future__ import annotations
@@ -27,19 +30,22 @@ from accounting.protocol_guarantees.paper_parameters import (
     log_of,
 )
 from accounting.published_bounds import gaussian_sum_epsilon, skellam_renyi_bound
-from bandits.papers.statement import Claim, Found, LaterRow, along, decimals
-from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
+from bandits.papers.table import Claim, Found, LaterRow, along, decimals
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.polya import PolyaDifference
+from dpcore.laws.polya_difference import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
-from dpcore.numbers.integer_search import ceil_sqrt, ceiling
+from dpcore.numbers.integer_search import ceil_sqrt, ceiling, least
 from dpcore.numbers.rounding import up
 from dpcore.protocols.noisy_sums import AggregatedSum, LocalSum, ShuffledPure
 
 _FAILURE: Final = Fraction(1, 1000)
+_TENTH: Final = Fraction(1, 10)
+_C: Final = Fraction(8, 5)
 _DELTA: Final = Fraction(1, 10**6)
 _BITS: Final = 128
 _FINE: Final = 256
@@ -70,6 +76,7 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
     for v, d, order in [(16, 4, 32), (400, 1, 2), (50, 7, 8), (4, 4, 3)][: 1 if quick else None]:
         yield _skellam(Fraction(v), d, order)
     yield from _concentrated_rows(quick=quick)
+    yield from utility_rows(quick=quick)
 
 
 def _concentrated_rows(*, quick: bool) -> Iterator[LaterRow]:
@@ -309,3 +316,173 @@ def _advanced(visits: int, target: Fraction) -> Found:
 
     each = narrow(release, WIDTH_BITS)
     return target, along(each, spent), {"each": decimals(each)}
+
+
+def utility_rows(*, quick: bool) -> Iterator[LaterRow]:
+    r"""Yield the rows on utility statements, computed on request."""
+    chances = (_DELTA,) if quick else (_TENTH, _DELTA)
+    half = Fraction(1, 2)
+    yield from _tails(chances, quick=quick)
+    for epsilon in (half,) if quick else (_TENTH, half, Fraction(1)):
+        yield _laplace_moment(epsilon)
+        for chance in chances:
+            yield _assumption(epsilon, chance)
+            for users in (16,) if quick else (16, 256):
+                yield _laplace_sum(epsilon, users, chance)
+    yield _intervals()
+    for last in (1, 10):
+        yield _pulls(last)
+
+
+def _tails(chances: tuple[Fraction, ...], *, quick: bool) -> Iterator[LaterRow]:
+    for chance in chances:
+        for scale in ("8",) if quick else ("8", "1/2", "1000"):
+            yield _laplace_tail(Fraction(scale), chance)
+        for variance in (16,) if quick else (1, 16, 400):
+            yield _skellam_tail(Fraction(variance), chance)
+    for squared, t in [("4", 6)] if quick else [("1/4", 1), ("4", 6), ("400", 100)]:
+        yield _gaussian_tail(Fraction(squared), t)
+        yield _gaussian_rho(Fraction(squared))
+    for variance in (16,) if quick else (1, 16, 400):
+        yield _skellam_moment(Fraction(variance))
+
+
+def least_threshold(noise: Noise, failure: Fraction) -> int:
+    r"""The smallest t with P(X > t) <= ``failure``, decided by enclosures."""
+    start = int(noise.quantile(1 - max(failure, Fraction(1, 10**12))))
+    return least(lambda t: noise.enclose_sf(t).upper <= failure, start)
+
+
+def beyond(noise: Noise, limit: Enclosure) -> Enclosure:
+    r"""Enclose P(\|X\| > t) for all t in the interval ``limit``."""
+    low, high = (int(Fraction(end) // 1) for end in (limit.lower, limit.upper))
+    return Enclosure(noise.enclose_tail(high).lower, noise.enclose_tail(low).upper)
+
+
+@_cz(
+    "Fact 2, its tail",
+    "Delta/epsilon = {scale}, p = {chance}",
+    "the smallest m with P(|Y| > m) <= p",
+    "the printed tail is an identity, so it gives the same m",
+)
+def _laplace_tail(scale: Fraction, chance: Fraction) -> Found:
+    # 2 e^(-m/s)/(e^(1/s) + 1) <= p, solved for m.
+    printed = ceiling(
+        lambda: ball(scale) * (2 / (ball(chance) * (ball(1 / scale).exp() + 1))).log()
+    )
+    return printed, least_threshold(DiscreteLaplace(scale=scale), chance / 2)
+
+
+@_cz(
+    "Fact 3, its tail",
+    "Delta^2/epsilon^2 = {squared}, t = {t}",
+    "P(|Y| >= {t})",
+    "the discrete Gaussian is sub-Gaussian with parameter sigma^2",
+)
+def _gaussian_tail(squared: Fraction, t: int) -> Found:
+    printed = narrow(lambda: 2 * (-ball(t * t / (2 * squared))).exp(), WIDTH_BITS)
+    return printed, DiscreteGaussian(sigma_squared=squared).enclose_tail(t - 1)
+
+
+@_cz(
+    "Fact 3, its privacy",
+    "Delta^2/epsilon^2 = {squared}, Delta = 1",
+    "rho",
+    "epsilon^2/2-concentrated",
+)
+def _gaussian_rho(squared: Fraction) -> Found:
+    noise = DiscreteGaussian(sigma_squared=squared)
+    return 1 / (2 * squared), PrivacyCurve(noise=noise, sensitivity=1).zcdp()
+
+
+@_cz(
+    "Proposition 1, its moments",
+    "variance = {variance}, lambda = sqrt 2",
+    "ln E e^(lambda X)",
+    "sub-exponential: at most sigma^2 lambda^2, up to lambda = sqrt 2",
+)
+def _skellam_moment(variance: Fraction) -> Found:
+    # K(a)/a^2 = variance (cosh a - 1)/a^2 increases with a, so the largest a is the worst.
+    exact = narrow(lambda: ball(variance) * (arb(2).sqrt().cosh() - 1), WIDTH_BITS)
+    return 2 * variance, exact
+
+
+@_cz(
+    "Proposition 1, its tail",
+    "variance = {variance}, p = {chance}",
+    "P(|X| > 2 sigma sqrt(ln(2/p)) + sqrt(2) ln(2/p))",
+    "the threshold tau of Theorem 2",
+)
+def _skellam_tail(variance: Fraction, chance: Fraction) -> Found:
+    def limit() -> arb:
+        log = ball(2 / chance).log()
+        return 2 * (ball(variance) * log).sqrt() + arb(2).sqrt() * log
+
+    return chance, beyond(Skellam(variance=variance), narrow(limit, WIDTH_BITS))
+
+
+@_cz(
+    "Lemma 5, with c = 8/5",
+    "epsilon = {epsilon}, lambda = epsilon/c",
+    "ln E e^(lambda X)",
+    "the paper leaves c open; for small epsilon the least c is 1.5942, (1 - e^(-1/2))^(-1/2)",
+)
+def _laplace_moment(epsilon: Fraction) -> Found:
+    # For a symmetric infinitely divisible law K(a)/a^2 increases: the largest a is the worst.
+    def most() -> arb:
+        beta, a = (-ball(epsilon)).exp(), ball(epsilon / _C)
+        return 2 * (1 - beta).log() - (1 - beta * a.exp()).log() - (1 - beta * (-a).exp()).log()
+
+    return Fraction(1, 2), narrow(most, WIDTH_BITS)
+
+
+@_cz(
+    "Lemma 5, its tail with c = 8/5",
+    "n = {users}, epsilon = {epsilon}, p = {chance}",
+    "P(|sum of X_i| > v)",
+    "the threshold of the local model, Theorem 6",
+)
+def _laplace_sum(epsilon: Fraction, users: int, chance: Fraction) -> Found:
+    def limit() -> arb:
+        log, c = ball(2 / chance).log(), ball(_C / epsilon)
+        wide, far = c * (2 * users * log).sqrt(), 2 * c * log
+        return wide if bool(wide > far) else far
+
+    noise = PolyaDifference(shape=users, scale=1 / epsilon)
+    return chance, beyond(noise, narrow(limit, WIDTH_BITS))
+
+
+@_cz(
+    "Lemma 1, its assumption for discrete Laplace noise",
+    "sigma = sqrt(2)/epsilon, h = 1/epsilon, epsilon = {epsilon}, p = {chance}",
+    "P(|n_a(b)| > sigma sqrt(ln(2/p)) + h ln(2/p))",
+    "the tail of the noise; rounding is sub-Gaussian and contributes to sigma",
+)
+def _assumption(epsilon: Fraction, chance: Fraction) -> Found:
+    def limit() -> arb:
+        log = ball(2 / chance).log()
+        return ((2 * log).sqrt() + log) / ball(epsilon)
+
+    return chance, beyond(DiscreteLaplace(scale=1 / epsilon), narrow(limit, WIDTH_BITS))
+
+
+@_cz(
+    "Lemma 2, all intervals",
+    "equation 2, all batches",
+    "the probability that an interval misses, divided by p",
+    "pi^2/12 for rewards and pi^2/6 for noise",
+)
+def _intervals() -> Found:
+    # Batch b fails with p/(2 b^2) for the rewards and p/b^2 for the noise, over all arms.
+    total = Fraction(narrow(lambda: arb.pi() ** 2 / 4, WIDTH_BITS).upper)
+    return 3, Bound(upper=total, method="union bound", theorem="the sum of 3/(2 b^2)")
+
+
+@_cz(
+    "Lemma 2, pulls of an arm",
+    "batches of 2^b, last survived b = {last}",
+    "N_a/l(b), including the batch that drops the arm",
+    "2 + 4 + ... + 2^(b+1); it is 16/3 with the batches 4^b of the released code",
+)
+def _pulls(last: int) -> Found:
+    return 4, Fraction(sum(1 << b for b in range(1, last + 2)), 1 << last)

@@ -19,17 +19,16 @@ from accounting.protocol_guarantees.paper_parameters import (
     WIDTH_BITS,
     BitNoise,
     bits_of_cheu,
-    epsilon_of,
     log_of,
     lzj_vector,
 )
 from accounting.protocol_guarantees.shuffled_bits_guarantee import fewest_bits
 from accounting.published_bounds import real_gaussian_delta, real_gaussian_ratio
-from bandits.papers.statement import Claim, Found, LaterRow, along, decimals
+from bandits.papers.table import Claim, Found, LaterRow, along, decimals
 from bandits.papers.tenenbaum_et_al import bits_box
+from bandits.privatizers.vector_averages import lzj_classical_gaussian
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.integer_search import ceiling
-from dpcore.numbers.parameter import RationalLike, rational_in
 
 _THEOREMS: Final = ("Theorem 4.2", "Theorem 4.4", "Theorem C.1", "Theorem C.3")
 _USERS: Final = 1000
@@ -66,16 +65,6 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
     for n, g, e, d in [(100, 21, Fraction(1), small), (4, 5, Fraction(28), half)]:
         yield _scalar(n, g, e, d)
         yield _exact_scalar(n, g, e, d)
-
-
-def lzj_classical_gaussian(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
-    r"""The ratio sigma/Delta = sqrt(2 ln(1.25/delta))/epsilon of LZJ Theorems 4.2, 4.4, C.1, C.3.
-
-    It is proven only for epsilon <= 1 (Dwork and Roth 2014, Theorem A.1); ``published_bounds`` has
-    the exact calibration and the true guarantee of this ratio.
-    """
-    e, log = epsilon_of(epsilon), log_of(Fraction(5, 4) / rational_in("delta", delta, "(0, 1)"))
-    return narrow(lambda: (2 * log()).sqrt() / ball(e), WIDTH_BITS)
 
 
 @_gaussian(

@@ -13,7 +13,7 @@ from functools import partial
 
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.protocol_guarantees.paper_parameters import WIDTH_BITS
-from bandits.papers.statement import Claim, Found, LaterRow, along
+from bandits.papers.table import Claim, Found, LaterRow, along
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya import PolyaDifference
 from dpcore.mechanism import Sensitivity
@@ -67,7 +67,8 @@ def swapped_scale(scale: Fraction) -> Enclosure:
     r"""The effective scale of a Gamma-Poisson sampler with (1-beta)/beta instead of beta/(1-beta).
 
     Poisson with a Gamma mean of shape r and scale x is Polya with parameter x/(1+x), which is beta
-    = e^(-1/s) for the right x and 1 - beta for the other. So the scale is -1/ln(1-beta).
+    = e^(-1/s) for x = beta/(1-beta), and 1 - beta for the inverse of this x. So the scale is
+    -1/ln(1-beta).
     """
     return narrow(lambda: -1 / (-(-1 / ball(scale)).expm1()).log(), WIDTH_BITS)
 

@@ -1,8 +1,8 @@
-r"""The privacy theorems of TKMS against exact curves: Theorem C.1 (Algorithm 3) and its bandits.
+r"""The theorems of TKMS: Theorem C.1 (Algorithm 3), its bandits, and their regret (3.1 and 3.3).
 
 TKMS: Tenenbaum, Kaplan, Mansour and Stemmer, "Differentially Private Multi-Armed Bandits in the
 Shuffle Model" (NeurIPS 2021). The shuffled bits reveal only their sum, so the privacy loss follows
-from the binomial law of the noise bits.
+from the binomial law of the noise bits. A regret bound is compared with the maximum over runs.
 """
 
 from __future__ import annotations
@@ -15,20 +15,26 @@ from typing import Final
 
 from flint import arb
 
+from accounting.guarantees.bound import Bound
 from accounting.protocol_guarantees.paper_parameters import (
     WIDTH_BITS,
     BitNoise,
     tkms_bits,
     tkms_threshold,
 )
-from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox, fewest_bits
-from bandits.papers.statement import Claim, Found, LaterRow, decimals
+from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits
+from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
+from bandits.papers.table import Claim, Found, LaterRow, decimals
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.integer_search import ceiling
 
 _ROUNDED: Final = 1 << 64
 _DELTA: Final = Fraction(1, 10**6)
 _TARGET: Final = "epsilon = {e}, delta = 1/1000000"
+
+_ARMS: Final = 10
+_HORIZON: Final = 10**6
+_GAPS: Final = tuple(Fraction(place, 2 * (_ARMS - 1)) for place in range(_ARMS))
 
 _tkms = partial(Claim, "TKMS", erratum="5")
 
@@ -49,6 +55,9 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
     yield _bandit("SDP-AE (batches of m = 1000)", Fraction(1, 2), (1000,))
     sizes = (1, 1024, 1 << 14) if quick else tuple(1 << t for t in range(0, 18, 2))
     yield _bandit("VB-SDP-AE (batches of 2^t)", Fraction(1, 2), sizes)
+    for e in [Fraction(1, 2)] if quick else [Fraction(1, 10), Fraction(1, 2)]:
+        yield _regret("Theorem 3.1", e)
+        yield _regret("Theorem 3.3", e)
 
 
 def bits_box(found: BitNoise, bound: int = 1) -> BinomialBox:
@@ -136,3 +145,49 @@ def _bandit(algorithm: str, e: Fraction, sizes: tuple[int, ...]) -> Found:
     deltas = [bits_box(tkms_bits(m, e, _DELTA)).enclose_delta(e) for m in sizes]
     worst = Enclosure(max(d.lower for d in deltas), max(d.upper for d in deltas))
     return _DELTA, worst, {"first": sizes[0], "last": sizes[-1]}
+
+
+@_tkms(
+    "{theorem}, its regret for any gaps",
+    "k = 10, T = 1000000, epsilon = {epsilon}, delta = 1/1000000, means spaced in [1/4, 3/4]",
+    "regret",
+    "uniform play has regret {uniform:.0f} here",
+    erratum=None,
+)
+def _regret(theorem: str, epsilon: Fraction) -> Found:
+    # sigma^2 of the noise of TKMS Algorithm 3; m is its number of noise bits.
+    m = tkms_bits(1, epsilon, _DELTA).trials
+    squared = Fraction(m, 4)
+
+    def bound() -> arb:
+        log, pulls, rest = arb(_HORIZON).log(), _ARMS * _HORIZON, ball(Fraction(4, _HORIZON))
+        if theorem == "Theorem 3.1":
+            inner = ball((128 + 512 * squared / m) * pulls) * log
+            return 2 * inner.sqrt() + m * _ARMS + rest
+        noise = 64 * arb(2).sqrt() * _ARMS * ball(squared).sqrt() * log
+        return (2048 * pulls * log).sqrt() + noise + rest
+
+    batch = m if theorem == "Theorem 3.1" else None
+    lost = sum((gap * _pulled(batch, squared, gap) for gap in _GAPS), Fraction(4, _HORIZON))
+    exact = Bound(
+        upper=min(lost, max(_GAPS) * _HORIZON),
+        method="clean event",
+        theorem="an arm is dropped in the first phase in which 4 I is below its gap",
+    )
+    return narrow(bound, WIDTH_BITS), exact, {"uniform": float(sum(_GAPS) / _ARMS * _HORIZON)}
+
+
+def _pulled(batch: int | None, squared: Fraction, gap: Fraction) -> int:
+    # The number of pulls of an arm up to the end of the first phase with 4 I below its gap.
+    pulled, phase = 0, 0
+    while gap and pulled < _HORIZON:
+        phase += 1
+        pulled += (1 << phase) if batch is None else batch
+        if bool(ball(gap) > 4 * _interval(phase, pulled, squared)):
+            break
+    return min(pulled, _HORIZON)
+
+
+def _interval(phase: int, pulled: int, squared: Fraction) -> arb:
+    noise = 2 * (ball(phase * squared)).sqrt() / pulled
+    return (noise + 1 / arb(pulled).sqrt()) * (2 * arb(_HORIZON).log()).sqrt()

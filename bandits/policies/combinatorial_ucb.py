@@ -15,7 +15,7 @@ T^-2 (T^-3 for a tree). Proofs: docs/proofs/radius.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
@@ -23,20 +23,17 @@ import numpy as np
 
 from bandits.batch import arms_and_horizon
 from bandits.combinatorial_problem import Problem
+from bandits.confidence_radii import RadiusName
+from bandits.privatizers.deployment import NO_NOISE
 from bandits.privatizers.privatizer import RunGuarantee
-from bandits.privatizers.running_sums import (
-    StreamPrivatizer,
-    StreamRelease,
-    StreamTrust,
-    inverse,
-)
-from bandits.radius.confidence_radii import RadiusName
+from bandits.privatizers.running_sums import StreamPrivatizer, StreamRelease, StreamTrust, inverse
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.numbers.arrays import Floats, Integers
-from dpcore.numbers.parameter import Exact, RationalLike, check_fields, rational
-from dpcore.spec_syntax import check_word, word
+from dpcore.numbers.arrays import Integers
+from dpcore.numbers.floating import Floats
+from dpcore.numbers.parameter import Exact, Of, RationalLike, Whole, check_fields, rational
+from dpcore.spec_syntax import word
 
 CucbName: TypeAlias = Literal["cucb", "cucb-ldp1", "cucb-ldp2", "cucb-dp", "cucb-dp2"]
 
@@ -53,13 +50,21 @@ _LEAST: Final = ("cucb-ldp2", "cucb-dp2")
 _SMALLEST_C: Final = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Cucb:
-    r"""Play the oracle's super arm for upper confidence bounds that are clipped at ``clip``."""
+    r"""The algorithm ``name``, with noise for ``epsilon`` (and ``delta``) over ``horizon`` rounds.
 
-    name: CucbName
-    problem: Problem
-    privatizer: StreamPrivatizer
+    It plays the oracle's super arm for upper confidence bounds that are clipped at ``clip``; ``c``
+    scales the paper's bonus of local noise. Also available as ``cucb``.
+    """
+
+    name: CucbName = word(CucbName)
+    problem: Of[Problem] = Of(Problem, "must be a Problem")
+    _: KW_ONLY
+    horizon: Whole = Whole()
+    epsilon: Exact = Exact(1, zero=NO_NOISE)
+    delta: Exact = Exact("1e-6", within="(0, 1)")
+    release: StreamRelease = word(StreamRelease, "tree")
     radius: RadiusName = word(RadiusName, "exact")
     c: Exact = Exact(4, zero="c scales the bonus")
     clip: Exact = Exact(1, zero="clip bounds the estimates")
@@ -67,10 +72,6 @@ class Cucb:
     def __post_init__(self) -> None:
         check_fields(self)
         arms_and_horizon(self.problem.arms, self.privatizer.horizon)
-        sent = 1 if self.least else self.problem.most
-        if self.privatizer.sent != sent:
-            reason = f"must be {sent}, the number of outcomes that a user sends"
-            raise InvalidParameter("sent", self.privatizer.sent, reason)
         if self.c < _SMALLEST_C:
             reason = "must be >= 2, because smaller values can exclude good arms forever"
             raise InvalidParameter("c", self.c, reason)
@@ -79,6 +80,18 @@ class Cucb:
     def least(self) -> bool:
         r"""Whether only the outcome of the least observed base arm of a super arm is sent."""
         return self.name in _LEAST
+
+    @property
+    def privatizer(self) -> StreamPrivatizer:
+        r"""The privatizer of the outcomes that a user sends."""
+        return StreamPrivatizer(
+            trust=FAMILY[self.name][0],
+            epsilon=self.epsilon,
+            sent=1 if self.least else self.problem.most,
+            horizon=self.horizon,
+            release=self.release,
+            delta=self.delta,
+        )
 
     def bonuses(self) -> Floats:
         r"""The confidence bonus for the mean of n outcomes, n = 0, ..., T."""
@@ -92,33 +105,8 @@ class Cucb:
         return RunGuarantee(parts=(found,), assumptions=self.privatizer.assumed())
 
 
-def cucb(  # noqa: PLR0913  # one for each parameter of a run
-    name: CucbName,
-    problem: Problem,
-    *,
-    horizon: int,
-    epsilon: RationalLike = 1,
-    delta: RationalLike = "1e-6",
-    release: StreamRelease = "tree",
-    radius: RadiusName = "exact",
-    c: RationalLike = 4,
-) -> Cucb:
-    r"""Build the algorithm ``name`` with noise for ``epsilon``."""
-    check_word("name", name, CucbName)
-    if not isinstance(problem, Problem):
-        raise InvalidParameter("problem", problem, "must be a Problem")
-    privatizer = StreamPrivatizer(
-        trust=FAMILY[name][0],
-        epsilon=rational("epsilon", epsilon),
-        sent=1 if name in _LEAST else problem.most,
-        horizon=horizon,
-        release=release,
-        delta=rational("delta", delta),
-    )
-    return Cucb(
-        name=name, problem=problem, privatizer=privatizer, radius=radius, c=rational("c", c)
-    )
-
+cucb = Cucb
+r"""The name under which the documentation creates a :class:`Cucb`."""
 
 _GRID: Final = 256
 _SLACK: Final = 1 + 1e-6
@@ -172,18 +160,12 @@ def _noise(privatizer: StreamPrivatizer, n: Integers, log: float) -> Floats:
         return np.asarray(np.sqrt(2 * rare * float(law.sigma_squared) * size) * _SLACK)
     if not isinstance(law, DiscreteLaplace):
         return np.zeros(len(n))
-    return laplace_quantile(_draws(privatizer, n), float(law.scale), rare)
-
-
-def _draws(privatizer: StreamPrivatizer, n: Integers) -> Integers:
-    # The number of draws in the released sum of n outcomes.
-    match privatizer.kind:
-        case "tree":
-            return np.bitwise_count(n).astype(np.int64)
-        case "doubling":
-            return np.frexp(n.astype(np.float64))[1].astype(np.int64)
-        case _:
-            return n
+    draws = n  # of the released sum of n outcomes
+    if privatizer.kind == "tree":
+        draws = np.bitwise_count(n).astype(np.int64)
+    elif privatizer.kind == "doubling":
+        draws = np.frexp(n.astype(np.float64))[1].astype(np.int64)
+    return laplace_quantile(draws, float(law.scale), rare)
 
 
 def laplace_quantile(draws: Integers, scale: float, rare: float) -> Floats:

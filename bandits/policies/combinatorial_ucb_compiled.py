@@ -27,25 +27,15 @@ _KINDS: Final = ("plain", "each", "tree", "doubling", "factorisation")
 _TREE, _DOUBLING = 2, 3
 
 
-def _compiled(function: F) -> F:
-    return _jit(function, cache=True)
-
-
-def _inlined(function: F) -> F:
-    return _jit(function, inline="always")
-
-
-def _exact_in_any_order(function: F) -> F:
-    # Only for sums of integers, which do not depend on the order.
-    return _jit(function, cache=True, fastmath={"reassoc", "contract"})
-
-
-def _jit(function: F, **options: Any) -> F:
+def _jit(**options: Any) -> Callable[[F], F]:
     # Without numba the rounds are interpreted; only tests use this.
-    if find_spec("numba") is None:
-        return function
-    found: F = import_module("numba").njit(error_model="numpy", **options)(function)
-    return found
+    def compiled(function: F) -> F:
+        if find_spec("numba") is None:
+            return function
+        found: F = import_module("numba").njit(error_model="numpy", **options)(function)
+        return found
+
+    return compiled
 
 
 class Loop(NamedTuple):
@@ -82,7 +72,7 @@ def loop_of(policy: Cucb, tie: float) -> Loop:
     )
 
 
-@_inlined
+@_jit(inline="always")
 def _choose(values: Floats, picked: int, low: float, chosen: Bools) -> float:
     # Selects the ``picked`` largest values: all values >= ``low`` if there are ``picked`` of them,
     # otherwise by the number of larger values. Returns a threshold for the next call.
@@ -110,7 +100,7 @@ def _choose(values: Floats, picked: int, low: float, chosen: Bools) -> float:
     return (least + most) / 2
 
 
-@_inlined
+@_jit(inline="always")
 def _groups(loop: Loop, values: Floats, sums: Floats) -> None:
     # Computes the sum of the values of each group.
     for g in range(len(sums)):
@@ -119,7 +109,7 @@ def _groups(loop: Loop, values: Floats, sums: Floats) -> None:
             sums[g] += values[loop.members[at]]
 
 
-@_inlined
+@_jit(inline="always")
 def _members(loop: Loop, best: Bools, chosen: Bools) -> None:
     # Marks the base arms of the best groups.
     for g in range(len(best)):
@@ -127,7 +117,7 @@ def _members(loop: Loop, best: Bools, chosen: Bools) -> None:
             chosen[loop.members[at]] = best[g]
 
 
-@_inlined
+@_jit(inline="always")
 def _zeros(n: int) -> int:
     # The number of trailing zeros of n > 0 in binary.
     found = 0
@@ -136,24 +126,25 @@ def _zeros(n: int) -> int:
     return found
 
 
-@_inlined
+@_jit(inline="always")
 def _tree(n: int, drawn: int, noise: Any) -> Any:
-    # The noise of the sum of n outcomes; see `_Tree` in running_sums.
+    # The noise of the sum of n outcomes; see `Totals._tree`.
     level = _zeros(n)
     others = _zeros(n ^ (1 << level)) if n >> (level + 1) else len(noise) - 1
     noise[level] = noise[others] + drawn
     return noise[level]
 
 
-@_exact_in_any_order
+@_jit(cache=True, fastmath={"reassoc", "contract"})
 def _product(column: Any, items: Any) -> Any:
+    # Sums of integers do not depend on the order.
     total = column[0] * 0
     for i in range(len(items)):
         total += column[i] * items[i]
     return total
 
 
-@_compiled
+@_jit(cache=True)
 def _factorised(items: Any, noised: Any, column: Any, inverse: Floats) -> float:
     # All arrays end with the newest item or its weight. Four separate sums run in parallel.
     size = len(items)
@@ -170,7 +161,7 @@ def _factorised(items: Any, noised: Any, column: Any, inverse: Floats) -> float:
     return value
 
 
-@_inlined
+@_jit(inline="always")
 def _fewest(taken: Integers, ties: Floats, tie: float, chosen: Bools) -> int:
     # The chosen base arm with the fewest outcomes.
     only, fewest = -1, np.inf
@@ -181,7 +172,7 @@ def _fewest(taken: Integers, ties: Floats, tie: float, chosen: Bools) -> int:
     return only
 
 
-@_compiled
+@_jit(cache=True)
 def play_rounds(  # noqa: C901, PLR0912  # calls in the inner loop are slow
     loop: Loop,
     tables: Tables,

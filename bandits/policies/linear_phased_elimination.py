@@ -26,10 +26,10 @@ from flint import arb
 
 from bandits.actions import Actions, LinearModel
 from bandits.batch import Ask, Commit, Plays, Released, arms_and_horizon
+from bandits.confidence_radii import RadiusName
 from bandits.policies.g_optimal_design import Design, most_support, near_optimal_design
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.vector_averages import AveragePrivatizer, Averages, LinearTrust
-from bandits.radius.confidence_radii import RadiusName
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Floats
 from dpcore.numbers.enclosure import ball, integer_below
@@ -133,7 +133,7 @@ def exact_widths(phase: Phase, rivals: Floats, points: Floats) -> Floats:
     r"""The widths of the estimates of <theta*, b - x>, b in ``rivals``, x in ``points``."""
     weights = phase.weights
     support = phase.model.actions.points[list(phase.design.support)]
-    # The bias of the computed combination for |theta*| <= 1; any C gives an estimator.
+    # A bound on the bias for |theta*| <= 1. It holds for the computed C, exact or not.
     missed = points @ (weights.T @ support) - points
     off = 2 * float(np.sqrt((missed * missed).sum(axis=1)).max()) + 1e-12
     if not off <= _UNSURE:

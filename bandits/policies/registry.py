@@ -1,4 +1,4 @@
-r"""The registry of algorithms: the names in ``dpcore bandit`` and their policies.
+r"""The algorithms of ``dpcore bandit`` by name: their settings and their policies.
 
 With the exact radius, elimination uses the exact schedule and, unless the paper leaves s open, four
 times the paper's precision. With the paper's radius all parameters are those of the paper or, with
@@ -23,43 +23,149 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from bandits.actions import LinearModel
-from bandits.policies.batch_schedule import Schedule
-from bandits.policies.combinatorial_ucb import FAMILY
-from bandits.policies.linear_phased_elimination import (
-    FAMILIES,
-    MODELS,
-    Clients,
-    PhasedElimination,
+from bandits.batch import FailureProbability, arms_and_horizon
+from bandits.combinatorial_problem import Problem
+from bandits.confidence_radii import (
+    DpSeRadius,
+    ExactRadius,
+    PaperRadius,
+    Radius,
+    RadiusName,
+    TailName,
 )
+from bandits.policies.combinatorial_ucb import FAMILY
+from bandits.policies.linear_phased_elimination import FAMILIES, MODELS, Clients, PhasedElimination
 from bandits.policies.policy import Policy
-from bandits.policies.policy_settings import EXACT_SCALING, Setting
-from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.policies.successive_elimination import NAMES, BatchedElimination, DpSe
+from bandits.policies.successive_elimination import (
+    NAMES,
+    OF_PAPERS,
+    BatchedElimination,
+    DpSe,
+    Schedule,
+    ScheduleName,
+    ShuffleElimination,
+    exact_schedule,
+)
 from bandits.privatizers.batch_sums import (
     BitPrivatizer,
     PureShufflePrivatizer,
     SumPrivatizer,
     Trust,
 )
+from bandits.privatizers.deployment import EVERYONE, NO_NOISE, Deployment
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.vector_averages import AveragePrivatizer, LinearTrust
-from bandits.radius.confidence_radii import DpSeRadius, ExactRadius, PaperRadius, Radius, TailName
-from dpcore.cli.imports import UserCode
+from bandits.privatizers.running_sums import StreamRelease
+from bandits.privatizers.vector_averages import AveragePrivatizer, Calibrated, LinearTrust
+from dpcore.cli.user_code import UserCode
 from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.numbers.parameter import rational, write_rational
+from dpcore.numbers.parameter import Exact, Whole, check_fields, rational, write_rational
 from dpcore.protocols.shuffled_bits import BinaryShuffle
-from dpcore.spec_syntax import find_name, read_keys, split_name
+from dpcore.spec_syntax import check_word, find_name, read_keys, split_name, word
+
+EXACT_SCALING: Final = 4
+r"""The multiple of the paper's g = ceil(epsilon sqrt n) at which rounding is negligible.
+
+Rounding in steps of 1/g gives a sum a variance of at most n/(4 g^2), that is 1/(64 epsilon^2) for
+this g: 1/128 of the variance of discrete Laplace noise, for two bits per user. (A certified width
+has no rounding term; rounding only increases the variance of the mean.)
+"""
+
+_SHORTEST: Final = Schedule(first=1, growth=2)
+_OF_A_SHARE: Final = Fraction(1, 100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunParameters:
+    r"""Parameters shared by policies and experiments: the horizon and variants.
+
+    ``failure_probability`` is p, the probability that the run drops the best arm. ``renyi_tail``
+    selects the h of Renyi noise in the paper's radius; None selects that of the released code with
+    its schedule and the printed one with others (``confidence_radii.PaperRadius``).
+    ``max_visits`` is the largest number of visits of each of ``users`` users (None: unlimited), and
+    ``deployment`` plans for dropouts. For linear algorithms, ``calibration`` sets the noise and
+    ``alpha`` the growth of the number of clients. ``release`` is for cucb-dp and cucb-dp2.
+    """
+
+    horizon: Whole = Whole()
+    radius: RadiusName = word(RadiusName, "exact")
+    failure_probability: FailureProbability = FailureProbability("1/10")
+    renyi_tail: TailName | None = None
+    calibration: Calibrated = word(Calibrated, "exact")
+    users: int | None = None
+    alpha: Exact = Exact("4/5", within="(0, 1)")
+    release: StreamRelease = word(StreamRelease, "tree")
+    max_visits: int | None = None
+    deployment: Deployment = EVERYONE
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.renyi_tail is not None:
+            check_word("renyi_tail", self.renyi_tail, TailName)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting(RunParameters):
+    r"""The parameters from which a named policy is built: epsilon, delta, horizon, arms.
+
+    Only shuffled bits use ``delta``, as they have no pure epsilon. ``model`` is the server's prior
+    knowledge of a linear or combinatorial problem.
+
+    >>> Setting(epsilon="0.5", delta="1e-6", horizon=10**6, arms=10).epsilon
+    Fraction(1, 2)
+
+    Raises :class:`InvalidParameter` unless epsilon > 0 and delta is in (0, 1), for arms < 1, a
+    horizon below the number of arms, a failure probability outside (0, 1/2), and an unknown radius
+    or schedule.
+    """
+
+    epsilon: Exact = Exact(zero=NO_NOISE)
+    delta: Exact = Exact(within="(0, 1)")
+    arms: Whole = Whole()
+    schedule: ScheduleName = word(ScheduleName, "exact")
+    model: LinearModel | Problem | None = None
+
+    def __post_init__(self) -> None:
+        RunParameters.__post_init__(self)
+        arms_and_horizon(self.arms, self.horizon)
+
+    @property
+    def failure(self) -> Fraction:
+        r"""The probability that a sum mod m is decoded incorrectly: 1/T in the paper.
+
+        With the exact radius, a decoding error counts against the share of p of an interval, so its
+        probability is also at most a hundredth of the smallest share. No share is below p/(B (B +
+        1) K), where B is the largest possible number of batches: batches of 1, 2, 4, ... pulls of
+        two arms.
+
+        >>> from dataclasses import replace
+        >>> few = Setting(epsilon=1, delta="1e-6", horizon=10**4, arms=150)
+        >>> few.failure, replace(few, radius="paper").failure
+        (Fraction(1, 23400000), Fraction(1, 10000))
+        """
+        paper = Fraction(1, max(self.horizon, 2))
+        if self.radius == "paper":
+            return paper
+        batches = _SHORTEST.batches(self.horizon)
+        share = Fraction(self.failure_probability) / (batches * (batches + 1) * self.arms)
+        return min(paper, share * _OF_A_SHARE)
+
+    def schedule_for(self, privatizer: Privatizer) -> Schedule:
+        r"""The batch lengths of ``schedule``; exact ones are adapted to the noise."""
+        return OF_PAPERS.get(self.schedule) or exact_schedule(
+            privatizer, arms=self.arms, horizon=self.horizon, failure=self.failure_probability
+        )
+
 
 WorldKind: TypeAlias = Literal["arms", "linear", "combinatorial"]
 r"""Independent arms, actions with rewards linear in an unknown vector, or super arms."""
 
 _TRUST: Final = {name: trust for trust, name in NAMES.items()}
 _MOST_BATCH: Final = 1 << 40
+_MOST_MASKED: Final = (1 << 16) - 1
 _WHOLE: Final = ("m", "u")
 _OF_BITS: Final = ("sdp-ae", "vb-sdp-ae")
 _OWN: Final = "a policy of your own"
 _GIVEN: Final = ("epsilon", "delta", "horizon", "arms", "failure_probability")
-_C: Final[dict[str, Any]] = {"local": {"parameter": "c", "default": 4}, "none": {}, "central": {}}
 
 _CLIENTS: Final[dict[Clients, str]] = {
     "growing": "phased elimination of linear actions, with 2^(alpha l) clients per phase",
@@ -82,7 +188,7 @@ LINEAR: Final[dict[str, tuple[Clients, LinearTrust, str]]] = {
 r"""Algorithms of linear bandits: their clients, their trust model and a description."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     r"""The name, description and parameter of an algorithm.
 
@@ -91,60 +197,42 @@ class Entry:
 
     name: str
     sentence: str
+    world: WorldKind = "arms"
     parameter: Literal["s", "m", "c", "u"] | None = None
     default: int | None = None
-    world: WorldKind = "arms"
 
 
-ALGORITHMS: Final[tuple[Entry, ...]] = (
-    Entry(
-        name="cdp-se",
-        sentence="batched elimination; a trusted analyzer adds discrete Laplace noise",
-    ),
-    Entry(
-        name="ldp-se",
-        sentence="batched elimination in the local model: each user adds enough noise for their "
-        "own privacy",
-    ),
-    Entry(
-        name="dist-dp-se",
-        sentence="batched elimination over secure aggregation, with Polya noise shares",
-    ),
-    Entry(
-        name="dist-rdp-se",
-        sentence="batched elimination over secure aggregation, with Skellam noise shares; s scales "
-        "g",
-        parameter="s",
-        default=10,
-    ),
-    Entry(
-        name="dist-cdp-se",
-        sentence="batched elimination over secure aggregation, with discrete Gaussian noise shares",
-        parameter="s",
-        default=10,
-    ),
-    Entry(name="shuffled-se", sentence="batched elimination over shuffled bits, pure epsilon"),
-    Entry(name="dp-se", sentence="Sajed and Sheffet's elimination, with a trusted analyzer"),
-    Entry(name="se", sentence="batched elimination without privacy, the baseline"),
-    Entry(
-        name="sdp-ae",
-        sentence="elimination over shuffled bits, with batches of m users",
-        parameter="m",
-    ),
-    Entry(name="vb-sdp-ae", sentence="elimination over shuffled bits, with doubling batches"),
-    *(
-        Entry(
-            name=name,
-            sentence=sentence,
-            parameter="u" if clients == "fixed" else None,
-            world="linear",
-        )
-        for name, (clients, _, sentence) in LINEAR.items()
-    ),
-    *(
-        Entry(name=name, sentence=words, world="combinatorial", **_C[trust])
-        for name, (trust, words) in FAMILY.items()
-    ),
+_ARMS: Final = {
+    "cdp-se": "batched elimination; a trusted analyzer adds discrete Laplace noise",
+    "ldp-se": "batched elimination in the local model: each user adds enough noise for their own "
+    "privacy",
+    "dist-dp-se": "batched elimination over secure aggregation, with Polya noise shares",
+    "dist-rdp-se": "batched elimination over secure aggregation, with Skellam noise shares; s "
+    "scales g",
+    "dist-cdp-se": "batched elimination over secure aggregation, with discrete Gaussian noise "
+    "shares",
+    "shuffled-se": "batched elimination over shuffled bits, pure epsilon",
+    "dp-se": "Sajed and Sheffet's elimination, with a trusted analyzer",
+    "se": "batched elimination without privacy, the baseline",
+    "sdp-ae": "elimination over shuffled bits, with batches of m users",
+    "vb-sdp-ae": "elimination over shuffled bits, with doubling batches",
+}
+_PARAMETERS: Final[dict[str, tuple[Literal["s", "m", "c", "u"], int | None]]] = {
+    **dict.fromkeys(("dist-rdp-se", "dist-cdp-se"), ("s", 10)),
+    **dict.fromkeys(("cucb-ldp1", "cucb-ldp2"), ("c", 4)),
+    "sdp-ae": ("m", None),
+    FAMILIES["fixed"]: ("u", None),
+}
+_WORLDS: Final[dict[WorldKind, dict[str, str]]] = {
+    "arms": _ARMS,
+    "linear": {name: sentence for name, (_, _, sentence) in LINEAR.items()},
+    "combinatorial": {name: sentence for name, (_, sentence) in FAMILY.items()},
+}
+
+ALGORITHMS: Final = tuple(
+    Entry(name, sentence, world, *_PARAMETERS.get(name, ()))
+    for world, named in _WORLDS.items()
+    for name, sentence in named.items()
 )
 
 
@@ -238,10 +326,22 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
     most: int | None = None
     if setting.max_visits is not None and name != NAMES["none"]:
         # Local import: the module loads the ledger, which runs of new users do not need.
-        from bandits.policies.returning_user_noise import most_users, steady_of
+        from bandits.privatizers.returning_users import steady_for
 
-        privatizer: Privatizer = steady_of(name, setting)
-        most = most_users(setting)
+        privatizer: Privatizer = steady_for(
+            name,
+            epsilon=setting.epsilon,
+            delta=setting.delta,
+            max_visits=setting.max_visits,
+            # A batch may be released in many parts, each of which may be decoded incorrectly.
+            failure=setting.failure / setting.horizon,
+            deployment=setting.deployment,
+        )
+        # A release has at most half of all users, and at most the limit of masked aggregation.
+        users = setting.users or -(-setting.horizon // setting.max_visits)
+        most = max(users // 2, 1)
+        if setting.deployment.aggregation == "masked":
+            most = min(most, _MOST_MASKED)
     elif name == "dp-se":
         return DpSe(
             epsilon=setting.epsilon,
@@ -305,7 +405,7 @@ def _of_bits(
 
 
 def _privatizer(algorithm: Algorithm, setting: Setting) -> Privatizer:
-    if algorithm.entry.name in _OF_BITS:
+    if algorithm.entry.name in (*_OF_BITS, NAMES["binary-shuffle"]):
         return BitPrivatizer(
             epsilon=setting.epsilon,
             delta=setting.delta,

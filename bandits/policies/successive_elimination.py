@@ -1,9 +1,15 @@
-r"""Successive elimination: Algorithm 1 of Chowdhury and Zhou in every trust model, and DP-SE.
+r"""Elimination of arms: batched elimination in every trust model, DP-SE, SDP-AE and VB-SDP-AE.
 
-Batch b = 1, 2, ... pulls every active arm equally often, always with new users. The mean of an arm
-comes only from the released sum of this batch. An arm remains active while its mean is at most
-``radius.gap`` below the best: 2 beta(b) with the paper's intervals, where mean + beta(b) must reach
-the largest mean - beta(b).
+Batch b = 1, 2, ... pulls every active arm equally often, always with new users. In Algorithm 1 of
+Chowdhury and Zhou (:class:`BatchedElimination`) the mean of an arm comes only from the released sum
+of this batch. An arm remains active while its mean is at most ``radius.gap`` below the best: 2
+beta(b) with the paper's intervals, where mean + beta(b) must reach the largest mean - beta(b).
+
+A :class:`Schedule` has the batch lengths. Too long batches increase the regret, and too short ones
+waste releases. An arm is pulled l(1) + ... + l(b) times, where l(b) is the first length that
+resolves its gap. With l(b) = l(1) eta^(b-1), and the required length uniform on a
+logarithmic scale, the mean is eta/ln(eta) times the required length: 2.89 for eta = 2 and 4, 2.73
+for eta = 3, with the minimum at eta = e. Batches too short to resolve any gap are wasted.
 
 DP-SE is a discretised successive elimination in the central model (Sajed and Sheffet 2019). Epoch
 e = 1, 2, ... has Delta_e = 2^-e and pulls every active arm
@@ -15,29 +21,133 @@ ceil(sqrt R_e) steps, instead of the paper's real-valued Laplace(1/(epsilon R_e)
 arm remains active while its mean is within 2 h_e + 2 c_e of the largest, where
 
     h_e = sqrt(ln(8 |S| e^2/p)/(2 R_e)),   c_e = ln(4 |S| e^2/p)/(R_e epsilon)   (DpSeRadius).
+
+SDP-AE and VB-SDP-AE (Tenenbaum, Kaplan, Mansour and Stemmer, "Differentially Private Multi-Armed
+Bandits in the Shuffle Model", NeurIPS 2021, Theorems 3.1 and 3.3) eliminate arms over shuffled
+bits. In phase t = 1, 2, ... each active arm is pulled by m (SDP-AE) or 2^t users (VB-SDP-AE); means
+are over all data so far, N users in t sums. An arm is dropped when its interval mean +- I lies
+below that of another arm. With probability >= 1 - 4/T^2 all intervals contain their means. The
+paper has I = (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), where sigma^2 is the largest noise
+variance of a sum so far. It calls binomial noise sub-Gaussian with that variance, which is true for
+fair bits but not for biased ones, whose upper tail is heavier. The exact radius, the default, is
+Chernoff's bound on rewards and noise together, with the moment generating function of the actual
+noise (:func:`joint_width`). Either interval misses its mean with probability <= 4/T^4. Proofs:
+docs/proofs/radius.md.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, Final
+from itertools import count
+from typing import ClassVar, Final, Literal, TypeAlias
 
-from bandits.batch import Commit, FailureProbability, Pulls, Released, arms_and_horizon
-from bandits.policies.batch_schedule import PAPER, Schedule
+from flint import arb
+
+from bandits.batch import (
+    Commit,
+    FailureProbability,
+    Pulls,
+    Released,
+    arms_and_horizon,
+    failure_probability_of,
+)
+from bandits.confidence_radii import ExactRadius, Radius, RadiusName, tkms_width
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.deployment import NO_NOISE
 from bandits.privatizers.privatizer import Privatizer
-from bandits.radius.confidence_radii import ExactRadius, Radius
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.enclosure import ball
+from dpcore.laws.binomial import Binomial
+from dpcore.numbers.enclosure import ball, narrow, round_up
 from dpcore.numbers.integer_search import ceiling
-from dpcore.numbers.parameter import Exact, Of, integer
+from dpcore.numbers.parameter import (
+    Exact,
+    Of,
+    RationalLike,
+    Whole,
+    check_fields,
+    integer,
+    make_integers,
+)
+from dpcore.protocols.shuffled_bits import BinaryShuffle
+from dpcore.spec_syntax import word
+
+EXACT_GROWTH: Final = 3
+r"""The integer eta that minimises eta/ln(eta)."""
+
+_SURE_GAP: Final = Fraction(1, 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Batch lengths l(b) = ``first`` * ``growth``^(b-1) per active arm, for b = 1, 2, ..."""
+
+    first: Whole = Whole()
+    growth: Whole = Whole(at_least=2)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def pulls(self, batch: int) -> int:
+        r"""The number of pulls l(b) of each active arm in batch b = ``batch`` >= 1."""
+        return self.first * int(self.growth ** (integer("batch", batch, at_least=1) - 1))
+
+    def batches(self, horizon: int) -> int:
+        r"""The largest number of batches that ``horizon`` rounds can complete, at least 1."""
+        left = integer("horizon", horizon, at_least=1)
+        for batch in count(1):
+            left -= 2 * self.pulls(batch)
+            if left < 0:
+                return max(batch - 1, 1)
+        raise AssertionError  # the loop ends, because lengths grow
+
+
+PAPER: Final = Schedule(first=2, growth=2)
+r"""The schedule of Algorithm 1 of Chowdhury and Zhou 2023: l(b) = 2^b."""
+
+RELEASED: Final = Schedule(first=4, growth=4)
+r"""The schedule of the paper's released code for its distributed algorithms: l(b) = 4^b."""
+
+
+def exact_schedule(
+    privatizer: Privatizer, *, arms: int, horizon: int, failure: RationalLike
+) -> Schedule:
+    r"""The schedule that starts with the shortest batch certified to resolve a gap of 1/2.
+
+    Let D be the certified gap of l pulls (``ExactRadius.gap`` for all ``arms`` active, with p =
+    ``failure`` shared equally among the batches that fit in ``horizon``): an arm more than 2 D
+    below the best is dropped. l(1) is the smallest l of the form 2^i or 3 2^i with 2 D <= 1/2, as
+    in the first epoch of DP-SE, and uses at most half of the horizon. Lengths grow by a factor 3.
+    """
+    arms, rounds = arms_and_horizon(arms, horizon)
+    chance = failure_probability_of(failure, argument="failure")
+    most = max(rounds // (2 * arms), 1)
+    powers = [1 << i for i in range(most.bit_length())]
+    lengths = sorted({*powers, *(3 * p for p in powers if 3 * p <= most)})
+
+    def sure(length: int) -> bool:
+        schedule = Schedule(first=length, growth=EXACT_GROWTH)
+        radius = ExactRadius(batches=schedule.batches(rounds))
+        gap = radius.gap(privatizer, length, batch=1, active=arms, failure=chance)
+        return 2 * gap <= _SURE_GAP
+
+    # Gaps decrease with the length: the smallest sufficient length, or the longest.
+    place = bisect_left(lengths, x=True, hi=len(lengths) - 1, key=sure)
+    return Schedule(first=lengths[place], growth=EXACT_GROWTH)
+
+
+ScheduleName: TypeAlias = Literal["exact", "paper", "released"]
+r"""Batch lengths: ``exact_schedule``, 2^b (the paper) or 4^b (its released code)."""
+
+OF_PAPERS: Final = {"paper": PAPER, "released": RELEASED}
+r"""The schedules of the paper and of its code."""
+
 
 NAMES: Final[dict[str, str]] = {
     "none": "se",
@@ -150,7 +260,7 @@ class BatchedElimination(SuccessiveElimination):
     With ``most``, no release has more users than that: a longer batch is split into parts.
 
     >>> from bandits.privatizers.privatizer import Unprotected
-    >>> from bandits.policies.batch_schedule import RELEASED
+    >>> from bandits.policies.successive_elimination import RELEASED
     >>> se = BatchedElimination(privatizer=Unprotected(), schedule=RELEASED)
     >>> se.name, se.choose(se.init(3, 1000))
     ('se', Pulls(counts=(4, 4, 4)))
@@ -244,7 +354,7 @@ def means_of(active: tuple[int, ...], released: Released, pulls: int) -> dict[in
 
 
 def surviving(means: dict[int, Fraction], gap: float) -> tuple[int, ...]:
-    r"""The arms whose mean is at most ``gap`` below the largest; all arms if it is infinite."""
+    r"""The arms whose mean is at most ``gap`` below the largest; all arms for an infinite gap."""
     if gap == math.inf:
         return tuple(means)
     least = max(means.values()) - Fraction(gap)
@@ -284,3 +394,133 @@ def _epoch_pulls(epoch: int, active: int, epsilon: Fraction, p: Fraction) -> int
     reward = ceiling(lambda: 32 * 4**epoch * ball(2 * odds).log())
     noise = ceiling(lambda: 8 * 2**epoch * ball(odds).log() / ball(epsilon))
     return max(reward, noise) + 1
+
+
+Sums: TypeAlias = tuple[tuple[int, int], ...]
+"""The sums in a mean, as pairs (users per sum, number of sums with that many users)."""
+
+_BITS: Final = 64
+_TILTS: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShuffleElimination(Elimination):
+    r"""SDP-AE with ``batch`` users per arm and phase, or VB-SDP-AE with 2^t (``batch`` None).
+
+    >>> from bandits.privatizers.batch_sums import BitPrivatizer
+    >>> privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
+    >>> vb = ShuffleElimination(privatizer=privatizer)
+    >>> vb.name, vb.choose(vb.init(2, 1000))
+    ('vb-sdp-ae', Pulls(counts=(2, 2)))
+    >>> ShuffleElimination(privatizer=privatizer, batch=64).name
+    'sdp-ae'
+
+    Raises :class:`InvalidParameter` for a privatizer of another type, another radius, or a batch
+    below 1.
+    """
+
+    pooled: ClassVar[bool] = True
+
+    privatizer: Privatizer = field()
+    batch: int | None = None
+    radius: RadiusName = word(RadiusName, "exact")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        bits = isinstance(self.privatizer, Privatizer) and isinstance(
+            self.privatizer.protocol(1), BinaryShuffle
+        )
+        if not bits:
+            reason = "must be a privatizer of shuffled bits, e.g. BitPrivatizer"
+            raise InvalidParameter("privatizer", self.privatizer, reason)
+        if self.batch is not None:
+            make_integers(self, "batch")
+
+    @property
+    def name(self) -> str:
+        return "vb-sdp-ae" if self.batch is None else "sdp-ae"
+
+    def length(self, batch: int, active: int) -> int:  # noqa: ARG002  # the same for any number
+        return 1 << batch if self.batch is None else self.batch
+
+    def pulled(self, phase: int) -> int:
+        r"""The number N of users of an active arm whose rewards are in the sums up to ``phase``."""
+        reporting = self.privatizer.reporting
+        return sum(reporting(users) * count for users, count in self.sums(phase))
+
+    def sums(self, phase: int) -> Sums:
+        r"""The sums in the mean of an active arm after phase t, as (size, count) pairs."""
+        if self.batch is not None:
+            return ((self.batch, phase),)
+        return tuple((1 << t, 1) for t in range(1, phase + 1))
+
+    def judged(self, state: EliminationState) -> tuple[int, float]:
+        return self.pulled(state.batch), 2 * self.width(state.batch, state.horizon)
+
+    def width(self, phase: int, horizon: int) -> float:
+        r"""The width I after phase t = ``phase``, rounded up."""
+        return _width(self, phase, horizon)
+
+    def sizes(self, arms: int, horizon: int) -> tuple[int, ...]:
+        if self.batch is None:
+            return Elimination.sizes(self, arms, horizon)
+        arms, horizon = arms_and_horizon(arms, horizon)
+        return (self.batch,) if arms > 1 and arms * self.batch <= horizon else ()
+
+
+@lru_cache(maxsize=1 << 12)
+def _width(policy: ShuffleElimination, phase: int, horizon: int) -> float:
+    # The width that a mean exceeds with probability <= 4/T^4: Chernoff's bound with the law of the
+    # actual noise (:func:`joint_width`), or the formula of Tenenbaum et al. 2021.
+    pulls, noises = policy.pulled(phase), []
+    for users, times in policy.sums(phase):
+        one = policy.privatizer.noise(users)
+        assert isinstance(one, Binomial)  # noqa: S101  # the noise of bits
+        noises.append((one, times))
+    if policy.radius == "exact":
+        laws = tuple(
+            Binomial(trials=times * int(one.trials), probability=one.probability)
+            for one, times in noises
+        )
+        return joint_width(laws, pulls, min(Fraction(4, horizon**4), Fraction(1, 2)))
+    variance = max(Fraction(one.variance) for one, _ in noises)
+    return tkms_width(
+        batches=sum(times for _, times in noises),
+        pulls=pulls,
+        sigma=Fraction(narrow(lambda: ball(variance).sqrt(), _BITS).upper),
+        horizon=horizon,
+    )
+
+
+def joint_width(laws: tuple[Binomial, ...], pulls: int, failure: Fraction) -> float:
+    r"""A width with P(\|mean - mu\| > width) <= ``failure``, N = ``pulls`` and binomial noise.
+
+    By Chernoff's bound on rewards and noise, for any tilt a > 0: N width = (N a^2/8 + K(a) +
+    ln(2/failure))/a, with Hoeffding's N a^2/8 for rewards in [0, 1] and K(a) = sum_i n_i (ln(1 -
+    p_i + p_i e^a) - a p_i) for the noise; the lower side has 1 - p instead of p. Rounded up.
+    """
+    sides = (
+        tuple((int(law.trials), law.probability) for law in laws),
+        tuple((int(law.trials), 1 - law.probability) for law in laws),
+    )
+    return round_up(max(_deviation(side, pulls, failure / 2) for side in sides) / pulls)
+
+
+def _deviation(side: tuple[tuple[int, Fraction], ...], pulls: int, failure: Fraction) -> Fraction:
+    need = math.log(1 / failure)
+    floats = [(n, float(p)) for n, p in side]
+
+    def rough(a: float) -> float:
+        moment = sum(n * (math.log1p(p * math.expm1(a)) - a * p) for n, p in floats)
+        return (pulls * a * a / 8 + moment + need) / a
+
+    start = math.sqrt(2 * need / (pulls / 4 + sum(n * p * (1 - p) for n, p in floats)))
+    # The bound holds for any tilt; the best of a list is close to the optimum.
+    tilt = Fraction(min((start * 1.02**j for j in range(-_TILTS, _TILTS // 2)), key=rough))
+
+    def exactly() -> arb:
+        a = ball(tilt)
+        moment = sum((n * ((1 + ball(p) * a.expm1()).log() - a * ball(p)) for n, p in side), arb(0))
+        return (pulls * a * a / 8 + moment + ball(1 / failure).log()) / a
+
+    return Fraction(narrow(exactly, _BITS).upper)

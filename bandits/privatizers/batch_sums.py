@@ -8,7 +8,7 @@ of Tenenbaum, Kaplan, Mansour and Stemmer), and the certified ``PureShuffle``. S
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
@@ -54,6 +54,7 @@ class Planned(Privatizer, Generic[_Run]):
     r"""Base class: the protocol of n users is planned once for each n."""
 
     deployment: Of[Deployment] = Of(Deployment, "must be a Deployment", EVERYONE)
+    plans: dict[int, _Run] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -66,8 +67,11 @@ class Planned(Privatizer, Generic[_Run]):
         r"""The protocol of n >= 1 users."""
 
     def protocol(self, pulls: int) -> _Run:
-        found: _Run = _protocol(self, integer("pulls", pulls, at_least=1))
-        return found
+        # Equal privatizers share their plans, but computing their hash takes longer than a release.
+        n = integer("pulls", pulls, at_least=1)
+        if n not in self.plans:
+            self.plans[n] = _protocol(self, n)
+        return self.plans[n]
 
 
 @lru_cache(maxsize=1 << 11)

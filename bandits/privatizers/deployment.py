@@ -71,7 +71,8 @@ class Deployment:
 
     def reporting(self, users: int) -> int:
         r"""The number of the n users who send a message after the planned dropouts."""
-        return integer("users", users, at_least=1) - math.floor(users * self.dropouts)
+        n = integer("users", users, at_least=1)
+        return n - math.floor(n * self.dropouts) if self.dropouts else n
 
     def colluding(self, users: int) -> int:
         r"""The number of the n users who may reveal their noise to the server."""

@@ -43,13 +43,9 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release, Scope
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike, at_least_zero, check_fields, integer
-from dpcore.protocols.noisy_sums import (
-    AggregatedSum,
-    CentralSum,
-    LocalSum,
-    ShuffledPure,
-)
-from dpcore.protocols.shuffled_bits import BinaryShuffle, PureShuffle
+from dpcore.protocols.noisy_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
+from dpcore.protocols.pure_shuffle import PureShuffle
+from dpcore.protocols.shuffled_bits import BinaryShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
 
 Size = TypeVar("Size")
@@ -136,18 +132,12 @@ class RunGuarantee(Guarantee):
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""An upper bound on epsilon at ``delta`` in [0, 1], without a lower bound."""
         exact = probability("delta", delta)
-        return self._worst(
-            part.pure() if _assumed_pure(part) else _epsilon(part, exact, relative)
-            for part in self.parts
-        )
+        return self._worst(_epsilon(part, exact, relative) for part in self.parts)
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""An upper bound on delta at ``epsilon`` >= 0, without a lower bound."""
         exact = at_least_zero("epsilon", epsilon)
-        return self._worst(
-            _all_or_nothing(part, exact) if _assumed_pure(part) else part.delta(exact, relative)
-            for part in self.parts
-        )
+        return self._worst(_delta(part, exact, relative) for part in self.parts)
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""An upper bound on the Renyi divergence, without a lower bound."""
@@ -213,13 +203,17 @@ def _assumed_pure(part: Guarantee) -> bool:
 
 
 def _epsilon(part: Guarantee, delta: Fraction, relative: RationalLike | None) -> Bound:
+    if _assumed_pure(part):
+        return part.pure()
     # A guarantee stated at one delta implies no finite epsilon at smaller deltas.
     if isinstance(part, Approx) and delta < part.stated_delta:
         return Bound(upper=math.inf, method="worst", theorem=_THEOREM)
     return part.epsilon(delta, relative)
 
 
-def _all_or_nothing(part: Guarantee, epsilon: Fraction) -> Bound:
+def _delta(part: Guarantee, epsilon: Fraction, relative: RationalLike | None) -> Bound:
+    if not _assumed_pure(part):
+        return part.delta(epsilon, relative)
     found = part.pure()
     return replace(found, upper=Fraction(0 if found.upper <= epsilon else 1))
 
@@ -432,10 +426,8 @@ class Privatizer(Releasing[int]):
         return protocol
 
 
-@lru_cache(maxsize=1 << 8)
-def _missed(protocol: PureShuffle, present: int) -> Fraction:
-    # Cached: every batch of a run needs it, and the tail of the shares takes 10 ms.
-    return protocol.missed(present)
+# Cached: every batch of a run needs it, and the tail of the shares takes 10 ms.
+_missed = lru_cache(maxsize=1 << 8)(PureShuffle.missed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

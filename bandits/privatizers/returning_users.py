@@ -5,7 +5,12 @@ same g and at least the same noise for every number of users (:class:`SteadyPriv
 cost does not depend on which releases contain the user, and B visits cost exactly the B-fold
 composition of one curve. A :class:`Pool` counts the visits of its run, and a :class:`LedgerBook`
 the spent budget of every user over several runs. A user without remaining visits is turned away.
-Proofs: docs/proofs/bandits.md.
+
+A release needs a different user for each reward. An elimination that pulls every active arm l times
+splits the batch into m releases per arm, none with more than half of all users, and adds them up:
+the sum has l rewards and m independent noise terms (``BatchedElimination.most``).
+:func:`steady_for` calibrates the least noise that is certified to give (epsilon, delta) over B
+releases with one law. Proofs: docs/proofs/bandits.md and docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -22,7 +27,8 @@ from typing import Any, Final, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from accounting.adaptive_composition import SHARES
+from accounting.adaptive_composition.privacy_filter import SHARES
+from accounting.calibration.calibrate import calibrate
 from accounting.composition.returning_users import per_user
 from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Pure, Rdp, Word
@@ -30,19 +36,22 @@ from accounting.ledger import AlreadyCharged, Ledger
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.batch import Plays, Pulls
 from bandits.privatizers.batch_sums import Planned
+from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.privatizer import POOLED, Releasing, RunGuarantee, Users
-from dpcore.continual import variance
+from dpcore.continual.continual_sum import variance
 from dpcore.errors import InvalidParameter
-from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
+from dpcore.laws.binomial import Binomial
+from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.laws.skellam import Skellam
 from dpcore.laws.sum_of_shares import summed
 from dpcore.mechanism import Mechanism, Scope, Unit
+from dpcore.names import name
 from dpcore.noise import Additive, Noise
 from dpcore.numbers.enclosure import ball, narrow
 from dpcore.numbers.integer_search import ceil_sqrt
-from dpcore.numbers.parameter import Exact, Of, Whole, check_fields, integer, name
+from dpcore.numbers.parameter import Exact, Of, RationalLike, Whole, check_fields, integer, rational
 from dpcore.protocols.noisy_sums import AggregatedSum, size_protocol
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 
@@ -56,9 +65,9 @@ _ROUNDED: Final = 10**6
 class SteadyPrivatizer(Planned[AggregatedSum | BinaryShuffle]):
     r"""Release sums with noise of the same ``law``, in steps of 1/g, for any number of users.
 
-    For discrete Laplace or Skellam noise over secure aggregation, the users add shares of it. For a
-    sum of N discrete Gaussians or N shuffled fair bits (``steps`` = 1, rewards are rounded to a
-    bit), each of n users adds ceil(N/n) of them, so a release has at least N, and the guarantee is
+    With secure aggregation, each user adds a share of the discrete Laplace or Skellam noise.
+    For a sum of N discrete Gaussians or N shuffled fair bits (``steps`` = 1, rewards are rounded to
+    a bit), each of n users adds ceil(N/n) terms, so a release has at least N, and the guarantee is
     for N. g = ``steps`` is the same for every n, so every release protects a reward equally well.
     ``failure`` is the probability that a sum mod m is decoded incorrectly. With a ``deployment``,
     the remaining users add this noise in the worst case.
@@ -307,7 +316,7 @@ def people(users: object) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Book:
-    r"""The budget that every user has spent on releases of one ``curve``; here it is unlimited."""
+    r"""The budget that each user has spent on releases of ``curve``; this class sets no limit."""
 
     curve: Of[PrivacyCurve] = Of(PrivacyCurve, _CURVE)
 
@@ -380,3 +389,73 @@ def _called(users: Names) -> list[str]:
     if len(np.unique(users)) < len(users):
         raise InvalidParameter("users", users, "must not contain duplicate users")
     return [f"user {number}" for number in users.tolist()]
+
+
+STEPS: Final = 16
+r"""The largest g of a steady release: rounding adds at most 1/1024 per reward to the variance."""
+
+_BITS: Final = "binomial:probability=1/2"
+_GAUSSIAN: Final = "discrete-gaussian"
+_LAWS: Final = {
+    "dist-dp-se": "discrete-laplace",
+    "dist-rdp-se": "skellam",
+    "dist-cdp-se": _GAUSSIAN,
+    "sdp-ae": _BITS,
+    "vb-sdp-ae": _BITS,
+}
+RETURNING: Final = tuple(_LAWS)
+r"""The algorithms whose releases can all have the same noise law."""
+
+_WIDE: Final = 1 << 18
+_MOST_SHARES: Final = 1 << 10
+_GRID: Final = 1 << 20
+_NEAR: Final = Fraction(1, 1000)
+_MORE: Final = tuple(Fraction(n, 1000) for n in (1003, 1020, 1200, 2000, 4000))
+
+
+def steady_for(
+    algorithm: str,
+    *,
+    epsilon: RationalLike,
+    delta: RationalLike,
+    max_visits: int,
+    failure: RationalLike,
+    deployment: Deployment = EVERYONE,
+) -> SteadyPrivatizer:
+    """Calibrate an algorithm's least noise for (epsilon, delta) over ``max_visits`` releases."""
+    if algorithm not in _LAWS:
+        reason = f"does not support returning users; use one of {', '.join(_LAWS)}"
+        raise InvalidParameter("algorithms", algorithm, reason)
+    e, d, most = rational("epsilon", epsilon), rational("delta", delta), visits_of(max_visits)
+    law, steps = _law(_LAWS[algorithm], e, d, most)
+    return SteadyPrivatizer(law=law, steps=steps, failure=failure, deployment=deployment)
+
+
+@lru_cache(maxsize=1 << 8)
+def _law(law: str, epsilon: Fraction, delta: Fraction, max_visits: int) -> tuple[SteadyLaw, int]:
+    def least(noise: str, steps: int) -> Any:
+        return calibrate(
+            noise=noise, epsilon=epsilon, delta=delta, rounds=max_visits, sensitivity=steps
+        ).noise
+
+    if law == _BITS:
+        return least(law, 1), 1
+    steps = STEPS
+    gaussian = least(_GAUSSIAN, steps)
+    while gaussian.sigma_squared > _WIDE and steps > 1:
+        # With this much noise, coarser rounding is also negligible, and bounding the law takes less
+        # time.
+        steps //= 2
+        gaussian = least(_GAUSSIAN, steps)
+    if law != _GAUSSIAN:
+        return least(law, steps), steps
+    # Each term has variance at least 1, so the sum is as good as one Gaussian of slightly smaller
+    # variance.
+    count = min(max(math.floor(gaussian.sigma_squared), 1), _MOST_SHARES)
+    for more in _MORE:
+        share = Fraction(math.ceil(gaussian.sigma_squared * more * _GRID / count), _GRID)
+        found = DiscreteGaussianSum(count=count, sigma_squared=share)
+        visit = PrivacyCurve(noise=found, sensitivity=steps)
+        if per_user(visit, max_visits=max_visits).epsilon(delta, _NEAR).upper <= epsilon:
+            return found, steps
+    raise NotDerived("a sum of discrete Gaussians with this guarantee", "use a larger delta")

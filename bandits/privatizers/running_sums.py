@@ -172,20 +172,60 @@ class Tables(NamedTuple):
 
 
 class Totals:
-    r"""Released sums without noise, and the base class of all kinds of sums."""
+    r"""Tables of the released sums of ``arms`` base arms, with one run per generator in ``rngs``.
 
-    each = False
+    Without privacy and in the local model the sums of the received numbers are released as they
+    are; otherwise released values are stored separately from the exact sums. If ``each`` is true,
+    every outcome has its own draw of noise; otherwise noise is drawn here.
+    """
 
     def __init__(self, privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> None:
-        shape = (len(rngs), arms)
-        self.privatizer = privatizer
-        self.taken = np.zeros(shape[0] * shape[1], dtype=np.int64)
-        self.exact = np.zeros(shape[0] * shape[1], dtype=np.int64)
+        if not rngs:
+            reason = "must have one generator for each of at least one run"
+            raise InvalidParameter("rngs", len(rngs), reason)
+        self.privatizer, self.kind = privatizer, privatizer.kind
+        self.each = self.kind in ("each", "tree")
+        shape, size = (len(rngs), arms), len(rngs) * arms
+        self.taken, self.exact = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
         self.count = self.taken.reshape(shape)
         self.value: Integers | Floats = self.exact.reshape(shape)
+        if self.kind not in ("plain", "each"):
+            self.count, self.value = np.zeros(shape, dtype=np.int64), np.zeros(shape)
         self.noise = self.items = np.zeros((1, 1), dtype=np.int64)
         self.column, self.inverse = np.zeros(1, dtype=np.int64), np.zeros(1)
-        self._begin(shape, rngs)
+        match self.kind:
+            case "tree":
+                # noise[cell, j] is the noise of the sum at the last t with j trailing zeros: the
+                # sum of the draws of the blocks in the binary expansion of t. The last column is
+                # for t = 0.
+                levels = len(privatizer.moves)
+                self.noise = np.zeros((size, levels + 1), dtype=np.int64)
+            case "doubling":
+                # noise[cell, j] is the sum of the first j + 1 draws.
+                blocks = privatizer.horizon.bit_length()
+                self.noise = np.cumsum(self._drawn(arms, blocks, rngs), axis=1)
+            case "factorisation":
+                self._factorise(self._drawn(arms, privatizer.items, rngs))
+
+    def _drawn(self, arms: int, numbers: int, rngs: Sequence[Rng]) -> Integers:
+        drawn = np.array([self.privatizer.draw((arms, numbers), rng) for rng in rngs])
+        return drawn.reshape(-1, numbers)
+
+    def _factorise(self, drawn: Integers) -> None:
+        # Items are sums of blocks, and ``exact`` is the sum of the open block. y = C x + z in
+        # integers; noise[cell] is y up to the last item, then z. The release is a function of y
+        # alone, A C^-1 y in floats: rounding errors affect the estimate, not the guarantee.
+        held = self.privatizer
+        weights = column(held.items, held.grid)
+        # Floats are exact for integers up to 2^53 and faster. No partial sum of C x + z exceeds
+        # ``largest``, because an item is at most ``block``. Larger sums use integers.
+        largest = held.block * sum(weights) + int(np.abs(drawn).max())
+        exact = np.float64 if largest <= _EXACT_FLOATS else np.int64
+        self.noise = drawn.astype(exact)
+        self.items = np.zeros(self.noise.shape, dtype=exact)
+        # Reversed, so that the last i + 1 entries are the weights of items 0, ..., i.
+        self.column = np.array(weights[::-1], dtype=exact)
+        self.inverse = inverse(held.items, held.grid)[::-1].copy()
 
     def tables(self) -> Tables:
         r"""The arrays without copies; ``values`` is empty if it equals ``exact``."""
@@ -197,49 +237,25 @@ class Totals:
         r"""Add one outcome to each of the distinct ``cells``; return the newly released cells."""
         self.taken[cells] += 1
         self.exact[cells] += outcomes
-        return self._release(cells, outcomes, drawn)
-
-    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
-        pass
-
-    def _release(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
-        del outcomes, drawn
+        match self.kind:
+            case "each":  # exact outcomes are not kept
+                self.exact[cells] += drawn
+            case "tree":
+                self._set(cells, self.exact[cells] + self._tree(cells, drawn))
+            case "doubling":  # a block closes when t is a power of two
+                cells = cells[self.taken[cells] & (self.taken[cells] - 1) == 0]
+                level = np.bitwise_count(self.taken[cells] - 1)
+                self._set(cells, self.exact[cells] + self.noise[cells, level])
+            case "factorisation":
+                cells = cells[self.taken[cells] % self.privatizer.block == 0]
+                self._set(cells, np.array([self._factorised(cell) for cell in cells.tolist()]))
         return cells
 
-
-class _Each(Totals):
-    # Sums of noisy outcomes; exact outcomes are not kept.
-    each = True
-
-    def add(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
-        return super().add(cells, outcomes + drawn, drawn)
-
-
-class _Separate(Totals):
-    # Released values are stored separately from the exact sums.
-    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
-        del rngs
-        self.count = np.zeros(shape, dtype=np.int64)
-        self.value = np.zeros(shape, dtype=np.float64)
-
-    def _set(self, cells: Integers, values: Integers | Floats) -> Integers:
+    def _set(self, cells: Integers, values: Integers | Floats) -> None:
         self.value.ravel()[cells] = values
         self.count.ravel()[cells] = self.taken[cells]
-        return cells
 
-
-class _Tree(_Separate):
-    # noise[cell, j] is the noise of the sum at the last t with j trailing zeros: the sum of the
-    # draws of the blocks in the binary expansion of t. The last column is for t = 0.
-    each = True
-
-    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
-        super()._begin(shape, rngs)
-        levels = len(self.privatizer.moves)
-        self.noise = np.zeros((shape[0] * shape[1], levels + 1), dtype=np.int64)
-
-    def _release(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
-        del outcomes
+    def _tree(self, cells: Integers, drawn: Integers) -> Integers:
         taken = self.taken[cells]
         # t has ``level`` trailing zeros: that many blocks are merged with the outcome to a block of
         # 2^level. The other blocks are those of t - 2^level outcomes.
@@ -247,57 +263,16 @@ class _Tree(_Separate):
         level = np.bitwise_count((taken ^ rest) - 1)
         others = np.bitwise_count((rest & -rest) - 1)
         others[rest == 0] = self.noise.shape[1] - 1
-        noise = self.noise[cells, others] + drawn
+        noise: Integers = self.noise[cells, others] + drawn
         self.noise[cells, level] = noise
-        return self._set(cells, self.exact[cells] + noise)
+        return noise
 
-
-class _Doubling(_Separate):
-    # A block closes when t is a power of two; noise[cell, j] is the sum of the first j + 1 draws.
-    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
-        super()._begin(shape, rngs)
-        blocks = self.privatizer.horizon.bit_length()
-        drawn = np.array([self.privatizer.draw((shape[1], blocks), rng) for rng in rngs])
-        self.noise = np.cumsum(drawn, axis=2).reshape(-1, blocks)
-
-    def _release(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
-        del outcomes, drawn
-        closed = cells[self.taken[cells] & (self.taken[cells] - 1) == 0]
-        level = np.bitwise_count(self.taken[closed] - 1)
-        return self._set(closed, self.exact[closed] + self.noise[closed, level])
-
-
-class _Factorisation(_Separate):
-    # Items are sums of blocks, and ``exact`` is the sum of the open block. y = C x + z in integers;
-    # noise[cell] is y up to the last item, then z. The release is a function of y alone, A C^-1 y
-    # in floats: rounding errors affect the estimate, not the guarantee.
-    def _begin(self, shape: tuple[int, int], rngs: Sequence[Rng]) -> None:
-        super()._begin(shape, rngs)
-        held = self.privatizer
-        drawn = np.array([held.draw((shape[1], held.items), rng) for rng in rngs])
-        weights = column(held.items, held.grid)
-        # Floats are exact for integers up to 2^53 and faster. No partial sum of C x + z exceeds
-        # ``largest``, because an item is at most ``block``. Larger sums use integers.
-        largest = held.block * sum(weights) + int(np.abs(drawn).max())
-        exact = np.float64 if largest <= _EXACT_FLOATS else np.int64
-        self.noise = drawn.reshape(-1, held.items).astype(exact)
-        self.items = np.zeros(self.noise.shape, dtype=exact)
-        # Reversed, so that the last i + 1 entries are the weights of items 0, ..., i.
-        self.column = np.array(weights[::-1], dtype=exact)
-        self.inverse = inverse(held.items, held.grid)[::-1].copy()
-
-    def _release(self, cells: Integers, outcomes: Integers | Bools, drawn: Integers) -> Integers:
-        del outcomes, drawn
-        block = self.privatizer.block
-        closed = cells[self.taken[cells] % block == 0]
-        estimates = []
-        for cell in closed.tolist():
-            i = int(self.taken[cell]) // block - 1
-            self.items[cell, i], self.exact[cell] = self.exact[cell], 0
-            items, noised = self.items[cell], self.noise[cell]
-            noised[i] += self.column[-i - 1 :] @ items[: i + 1]
-            estimates.append(_ordered_sum(self.inverse[-i - 1 :] * noised[: i + 1]))
-        return self._set(closed, np.array(estimates))
+    def _factorised(self, cell: int) -> float:
+        i = int(self.taken[cell]) // self.privatizer.block - 1
+        self.items[cell, i], self.exact[cell] = self.exact[cell], 0
+        items, noised = self.items[cell], self.noise[cell]
+        noised[i] += self.column[-i - 1 :] @ items[: i + 1]
+        return _ordered_sum(self.inverse[-i - 1 :] * noised[: i + 1])
 
 
 def _ordered_sum(terms: Floats) -> float:
@@ -310,21 +285,3 @@ def _ordered_sum(terms: Floats) -> float:
 def inverse(items: int, grid: int) -> Floats:
     r"""The coefficients of A C^-1, that is 1/((1 - q) c(q)) with c the column of C, as floats."""
     return np.array([float(h.mid()) for h in series(items, grid)]) / grid
-
-
-_KINDS = {
-    "plain": Totals,
-    "each": _Each,
-    "tree": _Tree,
-    "doubling": _Doubling,
-    "factorisation": _Factorisation,
-}
-
-
-def totals_of(privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> Totals:
-    r"""Create empty tables, with one run per generator in ``rngs``."""
-    if not rngs:
-        raise InvalidParameter(
-            "rngs", len(rngs), "must have one generator for each of at least one run"
-        )
-    return _KINDS[privatizer.kind](privatizer, arms, rngs)

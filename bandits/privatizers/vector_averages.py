@@ -24,19 +24,17 @@ from accounting.calibration.calibrate import calibrate
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import ApproxBound, PureBound
-from accounting.protocol_guarantees.paper_parameters import lzj_vector
+from accounting.protocol_guarantees.paper_parameters import (
+    WIDTH_BITS,
+    epsilon_of,
+    log_of,
+    lzj_vector,
+)
 from accounting.protocol_guarantees.plan_protocol import mechanism_guarantee
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from accounting.published_bounds import real_gaussian_ratio
 from bandits.batch import Ask, Encoding, ReleasedSum
-from bandits.papers.li_zhou_ji import lzj_classical_gaussian
-from bandits.privatizers.deployment import (
-    ALL_HONEST,
-    BITS_ONLY,
-    NO_NOISE,
-    TRUSTED,
-    noise_by_user,
-)
+from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, NO_NOISE, TRUSTED, noise_by_user
 from bandits.privatizers.privatizer import Releasing
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -45,7 +43,8 @@ from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.laws.sum_of_shares import summed
 from dpcore.mechanism import Mechanism, Release, Sensitivity
 from dpcore.noise import Noise
-from dpcore.numbers.parameter import Exact, check_fields, integer
+from dpcore.numbers.enclosure import Enclosure, ball, narrow
+from dpcore.numbers.parameter import Exact, RationalLike, check_fields, integer, rational_in
 from dpcore.protocols.shuffled_bits import VectorShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.spec_syntax import word
@@ -111,7 +110,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return Encoding(precision=self._steps(size), low=-wide, high=wide)
 
     def bits(self, size: Averages) -> int:
-        r"""The bits of s numbers: each g plus noise bits (shuffled), 64 (local), or those of g."""
+        r"""The bits of a client's message of s numbers; in the local model 64 for each number."""
         match self.trust:
             case "shuffle":
                 return self.shuffle(size).bits_per_user
@@ -140,8 +139,15 @@ class AveragePrivatizer(Releasing[Averages]):
         """
         if self.trust == "none":
             return Fraction(0)
+        match self._added(size):
+            case DiscreteLaplace(scale=scale):  # the variance of real Laplace noise, an upper bound
+                proxy = 2 * scale**2
+            case Binomial(trials=trials):  # 1/4 for each bit, by Hoeffding's lemma
+                proxy = Fraction(trials, 4)
+            case DiscreteGaussian(sigma_squared=sigma_squared):
+                proxy = sigma_squared
         draws = size.users if self.trust == "local" else 1
-        return draws * _proxy(self._added(size)) * self._step(size) ** 2
+        return draws * proxy * self._step(size) ** 2
 
     def tail(self, size: Averages) -> Fraction:
         r"""A tail parameter c >= 0 of the noise X, in units of reward; 0 if X is sub-Gaussian.
@@ -244,17 +250,6 @@ class AveragePrivatizer(Releasing[Averages]):
         return least_gaussian(self.epsilon, self.delta, moves(size.coordinates))
 
 
-def _proxy(noise: DiscreteGaussian | DiscreteLaplace | Binomial) -> Fraction:
-    # The variance proxy in squared steps.
-    match noise:
-        case DiscreteLaplace(scale=scale):  # the variance of real Laplace noise, an upper bound
-            return 2 * scale**2
-        case Binomial(trials=trials):  # 1/4 for each bit, by Hoeffding's lemma
-            return Fraction(trials, 4)
-        case DiscreteGaussian():
-            return noise.sigma_squared
-
-
 def _ones(bits: int, rng: Rng) -> int:
     # The number of ones among ``bits`` fair bits.
     words = int.from_bytes(rng.words(-(-bits // 64)).tobytes(), "little")
@@ -345,6 +340,16 @@ def _as_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> Fraction:
     return 4 * Fraction(real_gaussian_ratio(epsilon, delta).upper) ** 2 * s
 
 
+def lzj_classical_gaussian(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
+    r"""The ratio sigma/Delta = sqrt(2 ln(1.25/delta))/epsilon of LZJ Theorems 4.2, 4.4, C.1, C.3.
+
+    It is proven only for epsilon <= 1 (Dwork and Roth 2014, Theorem A.1); ``published_bounds`` has
+    the exact calibration and the true guarantee of this ratio.
+    """
+    e, log = epsilon_of(epsilon), log_of(Fraction(5, 4) / rational_in("delta", delta, "(0, 1)"))
+    return narrow(lambda: (2 * log()).sqrt() / ball(e), WIDTH_BITS)
+
+
 def bit_steps(epsilon: Fraction, delta: Fraction, s: int) -> int:
     r"""The number of steps g for shuffled bits, limited so that the bits can be certified."""
     bits = _as_gaussian(epsilon, delta, s)
@@ -352,7 +357,7 @@ def bit_steps(epsilon: Fraction, delta: Fraction, s: int) -> int:
 
 
 def _check_kept(epsilon: Fraction, delta: Fraction, protocol: VectorShuffle) -> None:
-    # The paper's bits exceed the requirement: a subset already suffices, by basic
+    # The paper has more bits than needed: a subset of the noise bits already suffices, by basic
     # composition of the coordinates.
     g, s = protocol.precision, protocol.coordinates
     every = protocol.planned_noise.trials

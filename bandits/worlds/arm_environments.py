@@ -229,9 +229,7 @@ class Table(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reordered(Environment):
-    """A world with permuted arms, so that their positions reveal nothing: arm a is arm
-    ``order[a]``.
-    """
+    """The arms of ``world`` in another order, so that their positions reveal nothing."""
 
     world: Environment
     order: tuple[int, ...]

@@ -275,7 +275,7 @@ def _bad(path: Path) -> InvalidParameter | None:
 
 
 def _wrong(line: bytes) -> str | None:
-    # Describes the error in a line; None for valid and blank lines and comments.
+    # What is wrong with a line; None for valid lines, blank lines and comments.
     words = line.partition(b"#")[0].split()
     if not words:
         return None

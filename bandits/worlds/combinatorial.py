@@ -11,6 +11,7 @@ are 1/2 or 1/2 minus a gap.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -117,11 +118,7 @@ def coverage(seed: int, arms: int, size: int) -> BitWorld:
 
 def path(seed: int, arms: int, size: int) -> BitWorld:
     """The cheapest path through an n by n grid: 2 n (n - 1) roads, 2 (n - 1) per path."""
-    n = next(n for n in range(2, 1 << 16) if 2 * n * (n - 1) >= arms)
-    if 2 * n * (n - 1) != arms:
-        raise InvalidParameter(
-            "arms", arms, "must be 2 n (n - 1) for a grid, such as 4, 12, 24, 40"
-        )
+    n = _nodes(arms, lambda n: 2 * n * (n - 1), "2 n (n - 1) for a grid, such as 4, 12, 24, 40")
     if size != 2 * (n - 1):
         reason = f"must be {2 * (n - 1)}, the number of roads of a path"
         raise InvalidParameter("super_arm", size, reason)
@@ -134,15 +131,18 @@ def path(seed: int, arms: int, size: int) -> BitWorld:
 
 def tree(seed: int, arms: int, size: int) -> BitWorld:
     r"""The heaviest spanning tree of a complete graph of n nodes: n (n - 1)/2 edges."""
-    n = next(n for n in range(2, 1 << 16) if n * (n - 1) // 2 >= arms)
-    if n * (n - 1) // 2 != arms:
-        raise InvalidParameter(
-            "arms", arms, "must be n (n - 1)/2 for n nodes, such as 3, 6, 10, 15"
-        )
+    n = _nodes(arms, lambda n: n * (n - 1) // 2, "n (n - 1)/2 for n nodes, such as 3, 6, 10, 15")
     if size != n - 1:
         raise InvalidParameter("super_arm", size, f"must be {n - 1}, the number of edges of a tree")
     problem = Problem(decisions=SpanningTrees((*combinations(range(n), 2),)))
     return _uniform(seed, problem)
+
+
+def _nodes(arms: int, edges: Callable[[int], int], wanted: str) -> int:
+    n = next(n for n in range(2, 1 << 16) if edges(n) >= arms)
+    if edges(n) != arms:
+        raise InvalidParameter("arms", arms, f"must be {wanted}")
+    return n
 
 
 def influence(seed: int, arms: int, size: int) -> BitWorld:

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from bandits.policies.batch_schedule import ScheduleName
 from bandits.policies.registry import WorldKind
+from bandits.policies.successive_elimination import ScheduleName
 from bandits.worlds.arm_environments import Environment, Reordered
 from dpcore.cli.files import require_plain
 from dpcore.errors import InvalidParameter

@@ -36,13 +36,7 @@ from benchmarks.auditing.canaries import canary_rows
 from benchmarks.auditing.detection import catalogue, replayed, search, sequential
 from benchmarks.auditing.harness import ALPHA, Effort, Row, timed
 from benchmarks.auditing.speed import family, speed
-from benchmarks.auditing.vectors import (
-    battery,
-    battery_long,
-    family_alarms,
-    time_alarms,
-    vectors,
-)
+from benchmarks.auditing.vectors import battery, battery_long, family_alarms, time_alarms, vectors
 from benchmarks.machine import RESULTS, command, machine, store
 
 __all__ = ["ASKED", "ROWS", "main"]

@@ -23,12 +23,11 @@ from accounting.errors import NotDerived
 from accounting.guarantees.renyi_to_epsilon import approx_from_renyi
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.batch import arms_and_horizon
+from bandits.confidence_radii import ExactRadius
 from bandits.experiments.summary import mean_and_error
 from bandits.play import Run, play
-from bandits.policies.batch_schedule import exact_schedule
-from bandits.policies.successive_elimination import BatchedElimination
+from bandits.policies.successive_elimination import BatchedElimination, exact_schedule
 from bandits.privatizers.returning_users import Pool, SteadyPrivatizer, visits_of
-from bandits.radius.confidence_radii import ExactRadius
 from bandits.worlds.arm_environments import cz_instance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace

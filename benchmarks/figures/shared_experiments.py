@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from bandits.experiments.experiment import Experiment
-from bandits.experiments.regret_table import label
+from bandits.experiments.results import label
 from bandits.policies.registry import read_algorithm
 from bandits.regret_plots import Curve
 from benchmarks.figures.section import Effort

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bandits.policies.batch_schedule import RELEASED
-from bandits.policies.successive_elimination import BatchedElimination
+from bandits.confidence_radii import ExactRadius
+from bandits.policies.successive_elimination import RELEASED, BatchedElimination
 from bandits.privatizers.batch_sums import SumPrivatizer, Trust
-from bandits.radius.confidence_radii import ExactRadius
 from bandits.regret_plots import Curve, Panel
 from bandits.worlds import preset_of
 from benchmarks.figures.section import (

@@ -27,7 +27,7 @@ from bandits.combinatorial_problem import (
     Reward,
 )
 from bandits.policies.combinatorial_ucb import bonus_table, cucb, laplace_quantile
-from bandits.privatizers.running_sums import StreamPrivatizer, totals_of
+from bandits.privatizers.running_sums import StreamPrivatizer, Totals
 from bandits.super_arms import Bools, Decisions, Listed, Paths, SpanningTrees, Unions
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Floats
@@ -351,7 +351,7 @@ def test_released_sums_stay_within_their_noise_bound(release: str) -> None:
     setting = StreamPrivatizer(
         trust="central", epsilon=1, sent=2, horizon=horizon, release=release,  # type: ignore[arg-type]  # words of a Literal, or what is refused
     )  # fmt: skip
-    sums = totals_of(setting, 20, [SeededRng(i) for i in range(runs)])
+    sums = Totals(setting, 20, [SeededRng(i) for i in range(runs)])
     cells, none = np.arange(runs * 20), np.zeros(runs * 20, dtype=np.int64)
     bonus = bonus_table(setting, 20, "exact", 4)
     rewards = np.zeros(horizon + 1)

@@ -42,7 +42,7 @@ NEED_A_PROOF = (
     "accounting.composition.compose:Composition.epsilon",
     "accounting.ledger.charge_or_refuse:charged",
     "audit.statistical_tests.fixed_sample_test:Evidence",
-    "bandits.radius.certified_width:certified_width",
+    "bandits.confidence_radii:certified_width",
 )
 
 _HASH_LENGTH = 16

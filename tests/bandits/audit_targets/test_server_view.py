@@ -12,18 +12,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandits.audit_targets.linear_view import MODEL, linear_view_of
 from bandits.audit_targets.server_view import ABSENT, ARMS, BATCHES, Devices, View, _Fixed, view_of
+from bandits.audit_targets.structured_views import MODEL, linear_view_of
 from bandits.audit_targets.target import across, audit_view, lead, second, target
 from bandits.batch import Pulls, Released
 from bandits.play import play
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.registry import ALGORITHMS
 from bandits.policies.successive_elimination import BatchedElimination
-from bandits.privatizers import running_sums as totals
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.running_sums import StreamPrivatizer
+from bandits.privatizers.running_sums import StreamPrivatizer, Totals
 from bandits.privatizers.vector_averages import AveragePrivatizer
 from bandits.worlds.linear import sphere_instance
 from dpcore.errors import InvalidParameter
@@ -268,8 +267,7 @@ def test_a_tree_with_a_level_without_noise_is_refuted(
     name: str, level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gap = f"+ np.where(level == {level}, 0, drawn)"
-    mutant = mutated(totals._Tree._release, "+ drawn", gap)
-    monkeypatch.setattr(totals._Tree, "_release", mutant)
+    monkeypatch.setattr(Totals, "_tree", mutated(Totals._tree, "+ drawn", gap))
     assert audited(f"{name},epsilon=1", runs=300, alpha=ALPHA).verdict == "refuted"
 
 

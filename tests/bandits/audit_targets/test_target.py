@@ -22,11 +22,11 @@ from bandits.audit_targets.server_view import _Fixed, view_of
 from bandits.audit_targets.target import AuditTarget, audit_view, both, target
 from bandits.batch import Released, ReleasedSum
 from bandits.play import _Sent
-from bandits.policies.returning_user_noise import steady_for
 from bandits.policies.successive_elimination import BatchedElimination, EliminationState
 from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.deployment import Deployment, SumProtocol
 from bandits.privatizers.privatizer import Privatizer
+from bandits.privatizers.returning_users import steady_for
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.poisson_and_binomial import Binomial
@@ -35,7 +35,7 @@ from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from tests.alpha_budget import buy_alpha
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort
 from tests.support.bandits.audit_targets import (
     COMBINATORIAL,
     EVERY,
@@ -80,7 +80,7 @@ KEPT = {
 @pytest.mark.parametrize("rest", KEPT)
 def test_the_derived_guarantee_is_not_refuted(rest: str) -> None:
     alpha = buy_alpha(f"bandits audit: {rest}", "1e-9")
-    report = audited(rest, runs=KEPT[rest], alpha=alpha)
+    report = audited(rest, runs=effort(KEPT[rest] // 2, KEPT[rest]), alpha=alpha)
     assert report.error is None, report.error
     assert report.verdict == "not_refuted"
 
@@ -116,7 +116,7 @@ SHARED = (*PLAIN, MORE[0], PURE[0], "cucb-ldp1,epsilon=1", "cucb-dp,epsilon=1")
 def test_one_draw_for_all_arms_is_refuted(rest: str) -> None:
     """As in the code released with the paper: the noise cancels when two arms are compared."""
     with erring("shared"):
-        assert refuted(rest, runs=400 if rest in PLAIN else 300)
+        assert refuted(rest, runs=300)
 
 
 @pytest.mark.nightly
@@ -164,9 +164,11 @@ def seeded_anew(coins: list[int]) -> Callable[[Any, Rng], Rng]:
 
 
 @by_day(1)
-@pytest.mark.parametrize("name", ["dist-dp-se", "dist-rdp-se", "vb-sdp-ae"])
+@pytest.mark.parametrize(
+    ("name", "runs"), [("dist-dp-se", 250), ("dist-rdp-se", 600), ("vb-sdp-ae", 250)]
+)
 def test_random_bits_reused_in_every_batch_are_refuted(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each batch alone is correct, but the noise cancels in the difference of two batches."""
     wrong = mutated(
@@ -174,14 +176,14 @@ def test_random_bits_reused_in_every_batch_are_refuted(
         again=seeded_anew([]),
     )  # fmt: skip
     monkeypatch.setattr(_Sent, "batch", wrong)
-    report = audited(f"{name},epsilon=1", runs=600, alpha=ALPHA)
+    report = audited(f"{name},epsilon=1", runs=runs, alpha=ALPHA)
     assert [outcome.feature for outcome in report.outcomes if outcome.refuted] == [ACROSS, LEADER]
 
 
 @by_day(1)
-@pytest.mark.parametrize("name", ["dist-dp-se", "dist-cdp-se"])
+@pytest.mark.parametrize(("name", "runs"), [("dist-dp-se", 400), ("dist-cdp-se", 1000)])
 def test_a_raw_sum_released_one_batch_later_is_refuted(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def late(sent: Any, world: Any, sums: list[ReleasedSum]) -> list[ReleasedSum]:
         if sent.batches == 1:
@@ -191,7 +193,7 @@ def test_a_raw_sum_released_one_batch_later_is_refuted(
 
     wrong = mutated(_Sent.batch, "tuple(sums)", "tuple(late(self, environment, sums))", late=late)
     monkeypatch.setattr(_Sent, "batch", wrong)
-    report = audited(f"{name},epsilon=1", runs=1000, alpha=ALPHA)
+    report = audited(f"{name},epsilon=1", runs=runs, alpha=ALPHA)
     assert [outcome.feature for outcome in report.outcomes if outcome.refuted] == [SECOND, LEADER]
 
 
@@ -273,7 +275,8 @@ def _verdict(policy: Policy[Any], runs: int) -> str | None:
 
 
 def test_a_policy_with_its_stated_noise_is_not_refuted() -> None:
-    assert _verdict(BatchedElimination(privatizer=PURE_SUMS), 800) == "not_refuted"
+    policy = BatchedElimination(privatizer=PURE_SUMS)
+    assert _verdict(policy, effort(300, 800)) == "not_refuted"
 
 
 @pytest.mark.nightly
@@ -326,7 +329,7 @@ def test_a_policy_is_named_by_file_or_module(rest: str) -> None:
     assert (viewed.epsilon, viewed.pair) == (Fraction(1, 2), (0, 1))
     with_keys = f"{rest},delta=1e-3,path=devices"
     assert target(f"bandit:{with_keys}", with_keys, True).delta == Fraction(1, 1000)
-    report = audit.audit(f"bandit:{rest}", runs=400, seed=7)
+    report = audit.audit(f"bandit:{rest}", runs=effort(150, 400), seed=7)
     assert (report.verdict, report.claim.to_json()["epsilon"]) == ("not_refuted", "1/2")
 
 
@@ -349,7 +352,7 @@ def test_an_object_that_is_not_a_policy_is_refused(rest: str, said: str) -> None
 RUNS = 600
 
 
-def own_refuted(viewed: AuditTarget, runs: int = RUNS) -> bool:
+def own_refuted(viewed: AuditTarget, runs: int) -> bool:
     return audit.audit(viewed, runs=runs, seed=7, alpha="0.05").verdict == "refuted"
 
 
@@ -382,7 +385,8 @@ def test_the_watched_user_is_in_both_batches() -> None:
 def test_noise_for_one_visit_is_refuted_by_two(planned: int, wrong: bool) -> None:
     claim = audit_view(policy_of(steady(2)), delta="1e-2", visits=2)
     seen = audit_view(policy_of(steady(planned)), delta="1e-2", visits=2)
-    assert own_refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta)) is wrong
+    runs = RUNS if wrong else effort(200, RUNS)
+    assert own_refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta), runs) is wrong
 
 
 GONE = Deployment(dropouts="3/4")
@@ -407,7 +411,8 @@ def test_shares_for_all_users_are_refuted_if_users_drop_out(
 ) -> None:
     claim = audit_view(policy_of(private(SumPrivatizer)), delta="1e-2")
     seen = audit_view(policy_of(private(kind)), delta="1e-2", path=path)
-    runs = RUNS if path == "release" else 10 * RUNS  # 16 devices give less evidence
+    runs = RUNS if wrong else effort(200, RUNS)
+    runs *= 1 if path == "release" else 10  # 16 devices give less evidence
     assert own_refuted(replace(seen, epsilon=claim.epsilon, delta=claim.delta), runs) is wrong
 
 

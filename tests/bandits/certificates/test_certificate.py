@@ -28,10 +28,8 @@ from bandits.play_combinatorial import Coins, play_together
 from bandits.policies.combinatorial_ucb import cucb
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.policy import Policy
-from bandits.policies.policy_settings import Setting
-from bandits.policies.registry import read_algorithm
-from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.policies.successive_elimination import BatchedElimination, DpSe
+from bandits.policies.registry import Setting, read_algorithm
+from bandits.policies.successive_elimination import BatchedElimination, DpSe, ShuffleElimination
 from bandits.privatizers.batch_sums import (
     BitPrivatizer,
     PureShufflePrivatizer,

@@ -83,7 +83,7 @@ def test_the_document_has_a_row_for_each_algorithm_and_epsilon(bandit: Bandit) -
             assert float(promised["epsilon_upper"]) <= row["epsilon"]
 
 
-def test_the_same_seed_gives_the_same_document_for_any_number_of_processes(bandit: Bandit) -> None:
+def test_the_same_seed_gives_the_same_document_also_when_resumed(bandit: Bandit) -> None:
     few = ["--epsilon", "1", "--algorithms", "dist-dp-se,se"]
     once = document(bandit, *few)
     assert document(bandit, *few) == once

@@ -13,7 +13,7 @@ from accounting.composition.returning_users import per_user
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.cli.run import read_experiment
-from bandits.policies.returning_user_noise import RETURNING, steady_for
+from bandits.privatizers.returning_users import RETURNING, steady_for
 from tests.bandits.certificates.test_certificate import sealed
 from tests.day_and_nightly import by_day
 from tests.support.bandits.command import Bandit

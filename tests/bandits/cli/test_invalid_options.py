@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from bandits.cli import render
-from bandits.experiments import regret_table
-from bandits.policies.policy_settings import Setting
-from bandits.policies.registry import read_algorithm
+from bandits.cli import run as command
+from bandits.experiments import results
+from bandits.policies.registry import Setting, read_algorithm
 from dpcore.numbers.enclosure import decimal_up
 from tests.support.bandits.command import Bandit
 from tests.support.dpcore.mutants import rewired
@@ -130,12 +129,12 @@ def test_an_epsilon_is_printed_as_the_next_float_above(text: str) -> None:
     found = decimal_up(exact)
     assert Fraction(repr(found)) >= exact
     assert Fraction(repr(math.nextafter(found, 0))) < exact
-    assert Fraction(render._epsilon(found)) >= exact
-    assert Fraction(regret_table._decimal(text)) >= exact
+    assert Fraction(command.short_epsilon(found)) >= exact
+    assert Fraction(results._decimal(text)) >= exact
 
 
 def test_epsilons_rounded_down_are_detected() -> None:
-    nearest = rewired(render._epsilon, up=lambda value, digits: f"{float(value):.{digits}g}")
+    nearest = rewired(command.short_epsilon, up=lambda value, digits: f"{float(value):.{digits}g}")
     assert Fraction(nearest(decimal_up(Fraction(1, 3)))) < Fraction(1, 3)
     assert Fraction(repr(float(Fraction(1, 3)))) < Fraction(1, 3)
 

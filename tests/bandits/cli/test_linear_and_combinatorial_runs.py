@@ -62,12 +62,16 @@ def test_the_epsilon_at_a_delta_is_derived_from_the_noise(bandit: Bandit) -> Non
     assert row["guarantee"]["epsilon_upper"] == alone.epsilon("1e-6").upper_float < 1.6
 
 
-def test_the_same_seed_gives_the_same_rows_in_any_number_of_processes(bandit: Bandit) -> None:
-    words = ("run", "csb/coverage", "-T", "300", "--instances", "2", "--json")
-    first = bandit(*words, "--algorithms", "cucb,cucb-ldp2")
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.nightly)])
+def test_the_same_seed_gives_the_same_rows_in_any_number_of_processes(
+    bandit: Bandit, jobs: int
+) -> None:
+    played = ("--algorithms", "cucb,cucb-ldp2", "--json")
+    words = ("run", "csb/coverage", "-T", "300", "--instances", "2", *played)
+    first = bandit(*words)
     assert first.code == 0, first.err
-    assert bandit(*words, "--algorithms", "cucb,cucb-ldp2", "--jobs", "2").out == first.out
-    assert bandit(*words, "--algorithms", "cucb,cucb-ldp2", "--seed", "2").out != first.out
+    assert bandit(*words, "--jobs", jobs).out == first.out
+    assert bandit(*words, "--seed", "2").out != first.out
 
 
 def test_an_interrupted_run_continues(bandit: Bandit) -> None:

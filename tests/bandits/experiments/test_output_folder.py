@@ -136,7 +136,7 @@ def test_a_file_created_during_a_run_is_not_replaced(
 
 
 def test_only_certificates_named_by_the_old_record_are_removed(bandit: Bandit) -> None:
-    kept = filled(bandit, "dist-dp-se,cdp-se")[CERTIFICATE]
+    kept = filled(bandit)[CERTIFICATE]
     for name in ("certificate-KEEP.json", "certificate-cdp-se-2.json"):
         Path("out", name).write_bytes(kept)
     filled(bandit, "se")
@@ -151,7 +151,7 @@ def test_only_certificates_named_by_the_old_record_are_removed(bandit: Bandit) -
     takes = rewired(
         remove_earlier, _certified=lambda folder, _: sorted(folder.glob("certificate-*.json"))
     )
-    filled(bandit, "cdp-se")
+    Path("out", CERTIFICATE).write_bytes(kept)
     takes(Path("out"))
     assert contents("out") == {}
 
@@ -188,15 +188,13 @@ STEPS = ["write_csv", "draw_results"]
 def test_a_run_that_fails_to_write_leaves_no_mixed_record(
     bandit: Bandit, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    filled(bandit, "dist-dp-se,cdp-se")
+    filled(bandit)
     with monkeypatch.context() as broken:
         failing(broken, step, FULL)
-        answer = bandit(*RUN, "--algorithms", "se,dp-se", "-o", "out", "--json")
+        answer = bandit(*RUN, "--algorithms", "se", "-o", "out", "--json")
     assert answer.code == 2
-    assert answer.json["algorithms"] == ["se", "dp-se"]
-    left = contents("out")
-    assert "rows.json" not in left
-    assert not {"certificate-dist-dp-se-1.json", CERTIFICATE} & set(left)
+    assert answer.json["algorithms"] == ["se"]
+    assert not {"rows.json", CERTIFICATE} & set(contents("out"))
     said = "out: is incomplete: it has no rows.json, which dpcore bandit run --output writes last\n"
     answer = bandit("plot", "out", "-o", "new.svg")
     assert (answer.code, answer.out, answer.err) == (2, "", f"error: SOURCE = {said}")

@@ -19,16 +19,10 @@ from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.stated_guarantees import Pure
 from bandits.certificates import certificate
-from bandits.experiments import regret_table as tidy
 from bandits.experiments import results, summary
+from bandits.experiments import results as tidy
 from bandits.experiments.experiment import Experiment
-from bandits.experiments.regret_table import (
-    COLUMNS,
-    PlotLine,
-    draw_results,
-    read_lines,
-    write_csv,
-)
+from bandits.experiments.results import COLUMNS, PlotLine, draw_results, read_lines, write_csv
 from bandits.experiments.runner import play_task
 from bandits.experiments.summary import guarantee_json, written_up
 from bandits.privatizers.privatizer import RunGuarantee

@@ -16,13 +16,12 @@ import pytest
 
 from accounting.composition.returning_users import per_user, routes
 from accounting.privacy_curves.release_curve import PrivacyCurve
+from bandits.confidence_radii import RadiusName
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.runner import run_cells
-from bandits.policies.batch_schedule import ScheduleName
-from bandits.policies.shuffle_elimination import ShuffleElimination
+from bandits.policies.successive_elimination import ScheduleName, ShuffleElimination
 from bandits.privatizers.batch_sums import BitPrivatizer
 from bandits.privatizers.returning_users import SteadyPrivatizer
-from bandits.radius.confidence_radii import RadiusName
 from bandits.worlds.arm_environments import Bernoulli, Environment
 from benchmarks.combinatorial import PARTS, measure
 from benchmarks.figures import section

@@ -17,8 +17,8 @@ from scipy import stats
 from accounting import PrivacyCurve, published_bounds
 from accounting.protocol_guarantees import paper_parameters
 from accounting.published_bounds import real_gaussian_delta
-from bandits.papers import chowdhury_zhou, li_zhou_ji, utility
-from bandits.papers.statement import Judgement
+from bandits.papers import chen_et_al, chowdhury_zhou, li_zhou_ji, tenenbaum_et_al
+from bandits.papers.table import Judgement
 from dpcore import Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -34,8 +34,14 @@ mpf = mpmath.mpf
 
 
 @cache
-def every() -> tuple[Judgement, ...]:
-    return tuple(row() for row in utility.rows(quick=False))
+def every(*, quick: bool = False) -> tuple[Judgement, ...]:
+    rows = [*chowdhury_zhou.utility_rows(quick=quick)]
+    for e in ["1/2"] if quick else ["1/10", "1/2"]:
+        rows += [tenenbaum_et_al._regret(f"Theorem 3.{i}", Fraction(e)) for i in (1, 3)]
+        rows += [
+            chen_et_al._lower(f"Theorem {i}", Fraction(e), "x", Fraction(1, 10)) for i in (5, 6)
+        ]
+    return tuple(row() for row in rows)
 
 
 def find(statement: str, *parts: str) -> Judgement:
@@ -60,8 +66,7 @@ def test_every_utility_statement_has_a_row_and_none_is_refuted() -> None:
         *(("CSB", name) for name in ("Theorem 5", "Theorem 6")),
     }
     assert {row.verdict for row in every()} == {"holds", "loose"}
-    quick = {row().statement for row in utility.rows(quick=True)}
-    assert quick == {row.statement for row in every()}
+    assert {row.statement for row in every(quick=True)} == {row.statement for row in every()}
 
 
 def skellam_tail(variance: int, limit: Any) -> Any:
@@ -137,10 +142,10 @@ def test_the_tail_bound_of_a_sum_of_discrete_laplace_noise_holds() -> None:
 
 def test_a_tail_beyond_an_enclosed_limit_is_covered() -> None:
     law = DiscreteLaplace(scale=8)
-    found = utility.beyond(law, Enclosure(Fraction(39, 2), Fraction(41, 2)))
+    found = chowdhury_zhou.beyond(law, Enclosure(Fraction(39, 2), Fraction(41, 2)))
     assert Fraction(found.lower) <= Fraction(law.enclose_tail(20).lower)
     assert Fraction(found.upper) >= Fraction(law.enclose_tail(19).upper)
-    wrong = mutated(utility.beyond, "enclose_tail(low).upper", "enclose_tail(high).upper")
+    wrong = mutated(chowdhury_zhou.beyond, "enclose_tail(low).upper", "enclose_tail(high).upper")
     missed = wrong(law, Enclosure(Fraction(39, 2), Fraction(41, 2)))
     assert Fraction(missed.upper) < Fraction(law.enclose_tail(19).lower)
 
@@ -184,10 +189,10 @@ def test_the_information_bound_of_randomised_response_holds() -> None:
         keep = math.exp(epsilon) / (1 + math.exp(epsilon))
         shown = [keep * q + (1 - keep) * (1 - q) for q in (0.5 - gap, 0.5)]
         exact = stats.entropy([shown[0], 1 - shown[0]], [shown[1], 1 - shown[1]])
-        found = utility.information(Fraction(str(epsilon)), Fraction(str(gap)))
+        found = chen_et_al.information(Fraction(str(epsilon)), Fraction(str(gap)))
         assert found.upper_float == pytest.approx(float(exact), rel=1e-9)
     # On a grid of all binary channels with ratio e^epsilon, none carries more information.
-    epsilon, best = 0.5, utility.information(Fraction(1, 2), Fraction(1, 10)).upper_float
+    epsilon, best = 0.5, chen_et_al.information(Fraction(1, 2), Fraction(1, 10)).upper_float
     a, b = np.meshgrid(np.linspace(0.01, 0.99, 99), np.linspace(0.01, 0.99, 99))
     ratios = np.maximum.reduce([a / b, b / a, (1 - a) / (1 - b), (1 - b) / (1 - a)])
     one, fair = 0.4 * a + 0.6 * b, 0.5 * a + 0.5 * b

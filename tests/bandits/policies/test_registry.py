@@ -13,14 +13,18 @@ from typing import Any
 import pytest
 
 from bandits.batch import Pulls, Released, ReleasedSum
-from bandits.policies.batch_schedule import PAPER, RELEASED, exact_schedule
-from bandits.policies.policy_settings import Setting
-from bandits.policies.registry import read_algorithm
-from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.policies.successive_elimination import BatchedElimination, DpSe
+from bandits.confidence_radii import DpSeRadius, ExactRadius, PaperRadius
+from bandits.policies.registry import Setting, read_algorithm
+from bandits.policies.successive_elimination import (
+    PAPER,
+    RELEASED,
+    BatchedElimination,
+    DpSe,
+    ShuffleElimination,
+    exact_schedule,
+)
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer
 from bandits.privatizers.privatizer import Unprotected
-from bandits.radius.confidence_radii import DpSeRadius, ExactRadius, PaperRadius
 from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import by_day
 from tests.support.bandits.worlds import played

@@ -17,10 +17,10 @@ from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import PureBound
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum
+from bandits.confidence_radii import ExactRadius
 from bandits.play import run_guarantee
 from bandits.policies.policy import Choice, Policy
-from bandits.policies.shuffle_elimination import ShuffleElimination
-from bandits.policies.successive_elimination import BatchedElimination, means_of
+from bandits.policies.successive_elimination import BatchedElimination, ShuffleElimination, means_of
 from bandits.privatizers import deployment as module
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.privatizers.deployment import ALL_HONEST, MASKED, Deployment, masked_sum
@@ -32,7 +32,6 @@ from bandits.privatizers.privatizer import (
     Unprotected,
     Users,
 )
-from bandits.radius.confidence_radii import ExactRadius
 from bandits.worlds.arm_environments import Bernoulli, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -41,7 +40,7 @@ from dpcore.protocols.noisy_sums import AggregatedSum
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng, SystemRng
 from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation
 from tests.alpha_budget import buy_alpha
-from tests.day_and_nightly import by_day
+from tests.day_and_nightly import by_day, effort
 from tests.support.bandits.worlds import Counted, not_none, played
 
 PLAN = Deployment(honest="9/10", dropouts="1/4")
@@ -106,7 +105,7 @@ def test_means_are_over_the_users_who_report() -> None:
     sent = planned.reporting(ask.counts[0])  # type: ignore[union-attr]  # an elimination asks for pulls
     sums = Released((ReleasedSum(Fraction(sent)), ReleasedSum(Fraction(0))))
     assert means_of((0, 1), sums, sent) == {0: 1, 1: 0}
-    assert played(policy, (0.9, 0.5), 4000).active == (0,)
+    assert played(policy, (0.9, 0.3), 600).active == (0,)
 
 
 def test_the_exact_width_covers_means_of_the_users_who_report() -> None:
@@ -115,11 +114,11 @@ def test_the_exact_width_covers_means_of_the_users_who_report() -> None:
     width = ExactRadius(batches=1).width(planned, n, batch=1, active=1, failure=p)
     world, stay, steps = np.random.default_rng(5), planned.reporting(n), planned.precision(n)
     missed = 0
-    for _ in range(1500):
+    for _ in range(500):
         total = steps * int(world.binomial(stay, 0.5))
         missed += abs(planned.release(total, n, rng) / stay - Fraction(1, 2)) > width
     alpha = buy_alpha("width of those who report", "1e-9")
-    assert missed <= stats.binom.isf(alpha, 1500, float(p))
+    assert missed <= stats.binom.isf(alpha, 500, float(p))
     assert missed > 0
 
 
@@ -139,7 +138,7 @@ def test_masked_releases_have_the_law_of_the_ideal_ones() -> None:
     assert MASKED in masked.assumed(8)
     rng, coins = SeededRng(2), np.random.default_rng(4)
     steps, noise = masked.precision(8), not_none(ideal.noise(8))
-    found = [int((masked.release(3 * steps, 8, rng) - 3) * steps) for _ in range(30)]
+    found = [int((masked.release(3 * steps, 8, rng) - 3) * steps) for _ in range(effort(12, 30))]
     alpha = buy_alpha("masked releases: their noise", "1e-9")
     uniform = [float(noise.cdf(k)) - float(noise.pmf(k)) * coins.uniform() for k in found]
     assert stats.kstest(uniform, "uniform").pvalue > alpha
@@ -260,7 +259,7 @@ def test_the_guarantee_is_derived_from_the_noise_in_use() -> None:
 
 @pytest.mark.parametrize("trust", ["local", "pure"])
 def test_pure_runs_have_the_guarantee_epsilon(trust: Trust) -> None:
-    promised = not_none(run_guarantee(BatchedElimination(privatizer=private(trust)), 10, 10**5))
+    promised = not_none(run_guarantee(BatchedElimination(privatizer=private(trust)), 10, 10**4))
     assert as_pure(promised) == PureBound(1)
     assert promised.epsilon("1e-6").upper <= 1
     assert promised.delta(1).upper == 0

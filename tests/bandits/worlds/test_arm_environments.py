@@ -16,13 +16,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from bandits.worlds.arm_environments import (
-    Bernoulli,
-    ClippedNormal,
-    Environment,
-    Table,
-    cz_instance,
-)
+from bandits.worlds.arm_environments import Bernoulli, ClippedNormal, Environment, Table
 from bandits.worlds.arm_presets import obd_arms, table_arms
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
@@ -140,15 +134,6 @@ def test_a_table_is_drawn_with_replacement_and_rounded_at_random() -> None:
     rounded = [TABLE.encoded_sum(1, 1, 1, world) for _ in range(3000)]
     assert set(rounded) == {0, 1}
     assert stats.binomtest(sum(rounded), 3000, 1 / 3).pvalue > alpha / 2
-
-
-def test_instances_agree_with_the_published_code() -> None:
-    legacy = np.random.RandomState(4)
-    easy = cz_instance("0.5", 4)
-    assert easy.centers == tuple(legacy.rand(10) * 0.5 + 0.25)
-    assert all(0.45 <= center <= 0.55 for center in cz_instance("0.1", 11).centers)
-    assert cz_instance("0.1", 0, arms=3).arms == 3
-    assert cz_instance("0.5", 1) != cz_instance("0.5", 2)
 
 
 @pytest.mark.parametrize("world", [NORMAL, TABLE, Bernoulli(means=(0.2, 0.7))])

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from scipy import stats
 
+from bandits.confidence_radii import Radius
 from bandits.play import Run, play
 from bandits.policies.policy import Policy
 from bandits.privatizers.privatizer import Privatizer
-from bandits.radius.confidence_radii import Radius
 from bandits.worlds.arm_environments import Bernoulli, Environment
 from dpcore.numbers.parameter import RationalLike
 from dpcore.sampling.rng import SeededRng

@@ -15,14 +15,20 @@ import pytest
 from scipy import stats
 from scipy.stats import binom
 
+from bandits import confidence_radii as radius_exact
 from bandits.batch import Commit, Released
-from bandits.policies.batch_schedule import Schedule
-from bandits.policies.successive_elimination import BatchedElimination
+from bandits.confidence_radii import (
+    DpSeRadius,
+    ExactRadius,
+    PaperRadius,
+    certified_gap,
+    certified_width,
+    has_gap,
+    tkms_width,
+)
+from bandits.policies.successive_elimination import BatchedElimination, Schedule
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.radius import certified_width as radius_exact
-from bandits.radius.certified_width import certified_gap, certified_width, has_gap
-from bandits.radius.confidence_radii import DpSeRadius, ExactRadius, PaperRadius, tkms_width
 from dpcore import (
     Binomial,
     DiscreteGaussianSum,
@@ -40,14 +46,30 @@ from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.mpmath_precision import real
 from tests.support.dpcore.mutants import mutated, rewired
-from tests.support.laws import reach, second
+from tests.support.laws import reach
 
 
 @cache
 def _law(noise: Noise) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """All values and their masses, from SciPy."""
     far = 60 * reach(noise) + 60
     values = np.arange(0 if isinstance(noise, Binomial) else -far, far + 1)
-    return values, np.array([float(second(noise, "pmf", k)) for k in values.tolist()])
+    match noise:
+        case DiscreteLaplace(scale=scale):
+            masses = stats.dlaplace(1 / float(scale)).pmf(values)
+        case Skellam(variance=variance):
+            masses = stats.skellam(float(variance) / 2, float(variance) / 2).pmf(values)
+        case Binomial(trials=trials, probability=p):
+            masses = binom(trials, float(p)).pmf(values)
+        case PolyaDifference(shape=shape, scale=scale):
+            one = stats.nbinom(float(shape), -math.expm1(-1 / scale)).pmf(np.arange(far + 1))
+            masses = np.convolve(one, one[::-1])
+        case DiscreteGaussianSum(count=count, sigma_squared=v):
+            one = np.exp(-(values**2) / (2 * float(v)))
+            masses = one = one / one.sum()
+            for _ in range(count - 1):
+                masses = np.convolve(masses, one, "same")
+    return values, masses
 
 
 def _read(total: np.ndarray[Any, Any], span: int, tau: int | None) -> np.ndarray[Any, Any]:

@@ -1,0 +1,207 @@
+r"""The server's views of short linear and combinatorial runs, for an audit.
+
+A linear run has two orthogonal actions and two phases. In the first phase one client has the
+largest average of one action and the smallest of the other, or vice versa: both released sums
+change as much as one client can change them, which is the worst pair, and noise shared by both sums
+would cancel in the difference. All other clients have the midpoint. In the local model that client
+is the only one, so the release is its message.
+
+A combinatorial run has two base arms, both in the only super arm, and four rounds, so that a tree
+completes a block on each of its three levels. The user of the first round has outcomes 1 and 0, or
+0 and 1; the outcomes of all other users are 0. Proofs: docs/proofs/bandits.md and
+docs/proofs/radius.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from accounting.guarantees.guarantee import Guarantee
+from bandits.actions import Actions, LinearModel
+from bandits.audit_targets.server_view import ABSENT, ARMS, ServerView, Views, claim_of, play_short
+from bandits.batch import Ask, Encoding
+from bandits.combinatorial_problem import Problem
+from bandits.play_combinatorial import Coins, Game
+from bandits.policies.combinatorial_ucb import Cucb
+from bandits.policies.linear_phased_elimination import PhasedElimination
+from bandits.super_arms import Bools, Unions
+from bandits.worlds.arm_environments import Environment
+from bandits.worlds.combinatorial import BitWorld
+from dpcore.errors import InvalidParameter
+from dpcore.sampling.rng import Rng
+
+MODEL: Final = LinearModel(actions=Actions(np.eye(ARMS)), deviation=0, bound=1, bounded=True)
+r"""The model of two orthogonal actions with rewards in [-1, 1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearView(ServerView):
+    r"""The server's view of a short run of ``policy``; each view is a row of integers."""
+
+    policy: PhasedElimination
+
+    features: ClassVar[tuple[str, ...]] = (
+        "coordinate:0",
+        "bandits.audit_targets.structured_views:first",
+        "bandits.audit_targets.structured_views:second",
+        "coordinate:-1",
+    )
+
+    @property
+    def horizon(self) -> int:
+        r"""A horizon with two phases of both actions and no third."""
+        return sum(ARMS * (self.policy.h(phase) // ARMS or 1) for phase in (1, 2)) + 1
+
+    def views(self, reward: int, runs: int, rng: Rng) -> Views:
+        rows = []
+        for _ in range(runs):
+            fixed = _FixedAverages(reward=reward)
+            sums, left = play_short(self.policy, self.policy.privatizer, fixed, self.horizon, rng)
+            rows.append([*sums, left])
+        return np.array(rows, dtype=np.int64)
+
+    def curve(self) -> Guarantee:
+        held = self.policy.privatizer
+        if held.trust == "none":
+            return claim_of("none", None)
+        choice = self.policy.choose(self.policy.init(ARMS, self.horizon))
+        (ask, *_) = choice.asks  # type: ignore[union-attr]  # never a Commit with two actions
+        return held.curve(held.size_of(ask))
+
+
+def linear_view_of(policy: PhasedElimination) -> LinearView:
+    r"""The audit target of a short run of ``policy``; the model of the policy must be MODEL."""
+    if policy.model != MODEL:
+        raise InvalidParameter("model", policy.model, "must be structured_views.MODEL")
+    if policy.privatizer.trust == "local":
+        held = {each.name: getattr(policy, each.name) for each in fields(policy)}
+        policy = _SingleClient(**held)
+    return LinearView(policy=policy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SingleClient(PhasedElimination):
+    # One client per phase or round, so that the release is the message of that client.
+    def users(self, phase: int, horizon: int) -> int:
+        del phase, horizon
+        return 1
+
+    def h(self, phase: int) -> int:
+        # With one client per round, each action is played once.
+        return 1 if self.clients == "one-a-round" else PhasedElimination.h(self, phase)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FixedAverages(Environment):
+    # The world of a single run: the watched client has one of the two ends of the range, all other
+    # clients the midpoint.
+    reward: int
+    requests: list[Ask] = field(default_factory=list)
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        return (1.0, 0.5)
+
+    @property
+    def model(self) -> LinearModel:
+        return MODEL
+
+    def encoded_sums(
+        self,
+        ask: Ask,
+        encoding: Encoding,
+        world: np.random.Generator,  # noqa: ARG002  # nothing is drawn
+    ) -> tuple[int, ...]:
+        middle = encoding.precision // 2
+        ends = (0, encoding.precision)
+        watched = not self.requests
+        self.requests.append(ask)
+        return tuple(
+            ask.users * middle + (ends[self.reward ^ (action % ARMS)] - middle if watched else 0)
+            for action in ask.actions
+        )
+
+    def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
+        raise InvalidParameter("ask", (arm, pulls, precision, world), "only averages are supported")
+
+
+PAIR: Final = Problem(decisions=Unions.subsets(ARMS, ARMS))
+r"""The problem of two base arms that are always played together."""
+
+ROUNDS: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CombinatorialView(ServerView):
+    r"""The server's view of a short run of ``policy``; each view is a row of integers."""
+
+    policy: Cucb
+
+    features: ClassVar[tuple[str, ...]] = (
+        "coordinate:0",
+        "coordinate:1",
+        "bandits.audit_targets.structured_views:first",
+        "bandits.audit_targets.structured_views:second",
+        "bandits.audit_targets.structured_views:fourth",
+    )
+
+    def views(self, reward: int, runs: int, rng: Rng) -> Views:
+        worlds = [_FixedOutcomes(of=PAIR, chances=(0.5, 0.5), reward=reward) for _ in range(runs)]
+        # Ties are public, so they are the same in all runs.
+        coins = [Coins(world=np.random.default_rng(0), rng=rng) for _ in range(runs)]
+        game, held = Game(self.policy, worlds, coins), self.policy.privatizer
+        steps = held.grid if held.kind == "factorisation" else 1
+        columns = []
+        for _ in range(ROUNDS):
+            game.play(1)
+            values = np.rint(game.sums.value * steps).astype(np.int64)
+            columns.append(np.where(game.sums.count > 0, values, ABSENT))
+        return np.concatenate(columns, axis=1)
+
+    def curve(self) -> Guarantee:
+        return claim_of("none", self.policy.privatizer.guarantee())
+
+
+def combinatorial_view_of(policy: Cucb) -> CombinatorialView:
+    r"""The view of ``policy`` on the problem :data:`PAIR` with horizon 4."""
+    return CombinatorialView(policy=replace(policy, problem=PAIR, horizon=ROUNDS))
+
+
+def first(view: Any) -> int:
+    r"""The sum of action 0 minus the sum of action 1 in the first phase or after the first round.
+
+    Sums that were not released count as 0.
+    """
+    return _lead(view, 1)
+
+
+def second(view: Any) -> int:
+    r"""The difference in the second phase, without the watched client, or after two rounds."""
+    return _lead(view, 2)
+
+
+def fourth(view: Any) -> int:
+    r"""The difference of the sums of action 0 and action 1 after the fourth round."""
+    return _lead(view, ROUNDS)
+
+
+def _lead(view: Any, after: int) -> int:
+    one, other = (0 if each == ABSENT else int(each) for each in view[2 * after - 2 : 2 * after])
+    return one - other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FixedOutcomes(BitWorld):
+    # The outcomes of a single run: those of the watched user, then zeros.
+    reward: int
+    requests: list[int] = field(default_factory=list)
+
+    def outcomes(self, rounds: int, world: np.random.Generator) -> Bools:  # noqa: ARG002  # nothing is drawn
+        found = np.zeros((rounds, ARMS), dtype=np.bool_)
+        if not self.requests:
+            found[0, self.reward] = True
+        self.requests.append(rounds)
+        return found

@@ -1,1 +1,0 @@
-r"""Confidence radii for released means."""
