@@ -22,8 +22,7 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from dpcore.errors import DpcoreError, InvalidParameter
-from dpcore.exit_codes import ANSWER, FAILED, NEGATIVE_ANSWER, NO_ANSWER
+from dpcore.errors import ANSWER, FAILED, NEGATIVE_ANSWER, NO_ANSWER, DpcoreError, InvalidParameter
 from dpcore.mechanism import Mechanism, Norm, Relation, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End, ball, decimal_up, precision, round_up

@@ -29,7 +29,7 @@ from audit.runs.draw_plan import Plan
 from audit.statistical_tests.sample_outcome import versions
 from audit.targets.target import Target
 from audit.targets.target_syntax import content_of, digest_of, files_of
-from dpcore.cli.input_file import parse_json, require_plain
+from dpcore.cli.files import parse_json, require_plain
 from dpcore.cli.state_file import (
     MOST,
     Damaged,

@@ -35,7 +35,7 @@ from audit.statistical_tests.sample_outcome import versions
 from audit.targets.check_neighbours import doubts, pairs_of
 from audit.targets.target import Catalogued, KnownLaw, Shifted, Target, claim_of
 from audit.targets.target_syntax import Auditable, read_target, target_of
-from dpcore.cli.progress import notebook_bar
+from dpcore.cli.terminal import notebook_bar
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import RationalLike, rational

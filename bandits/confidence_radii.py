@@ -37,15 +37,15 @@ from flint import arb
 from bandits.batch import failure_probability_of
 from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from dpcore.analysis.laplace_sums import quick_tail
-from dpcore.continual.continual_sum import variance
+from dpcore.analysis.contour_sums import quick_tail
+from dpcore.continual import variance
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.poisson_and_binomial import Binomial
+from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.sum_of_shares import summed
 from dpcore.noise import Noise
+from dpcore.numbers.arrays import Floats
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision
-from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import RationalLike, check_fields, integer, make_integers, rational_in
 from dpcore.protocols.noisy_sums import ModularSum
 from dpcore.spec_syntax import word

@@ -55,7 +55,7 @@ from accounting.privacy_curves.dominating_pairs import DominatingPairs, of_table
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import NO_RENYI, OneRelease, PrivacyCurve
 from dpcore.errors import InvalidParameter, PrecisionExhausted
-from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.parameter import RationalLike, at_least_zero

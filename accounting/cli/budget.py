@@ -30,10 +30,16 @@ from accounting.cli.continual import continual, matrix
 from accounting.cli.training import check, dpsgd, draw
 from accounting.composition.training_run import TrainingRun
 from dpcore.cli.figure_file import check_picture
-from dpcore.cli.options import AsJson, command_group, named, option, share, with_fields
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import aligned, show
-from dpcore.cli.time_limit import with_time_limit
+from dpcore.cli.options import (
+    AsJson,
+    command_group,
+    named,
+    option,
+    share,
+    with_fields,
+    with_time_limit,
+)
+from dpcore.cli.terminal import aligned, progress_bar, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational

@@ -23,13 +23,10 @@ import typer
 from accounting.certificates.canonical_text import SCHEMA
 from accounting.cli import answers
 from accounting.cli.composition_options import Releases, whole
-from dpcore.cli.input_file import read_bytes
+from dpcore.cli.files import check_writable, read_bytes, write_whole
 from dpcore.cli.options import AsJson, argument, command_group, flag, named, option, with_fields
-from dpcore.cli.output_file import check_writable, write_whole
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import show
-from dpcore.errors import InvalidParameter
-from dpcore.exit_codes import NEGATIVE_ANSWER
+from dpcore.cli.terminal import progress_bar, show
+from dpcore.errors import NEGATIVE_ANSWER, InvalidParameter
 from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:

@@ -12,11 +12,9 @@ from flint import arb
 
 from accounting.cli import answers
 from accounting.cli.composition_options import CertificateFile, exactly_one, relation_option
-from dpcore.cli.input_file import read_text
-from dpcore.cli.options import AsJson, named, option, read_law
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import aligned, show
-from dpcore.cli.time_limit import with_time_limit
+from dpcore.cli.files import read_text
+from dpcore.cli.options import AsJson, named, option, read_law, with_time_limit
+from dpcore.cli.terminal import aligned, progress_bar, show
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import Enclosure, ball, precision, round_up
@@ -28,7 +26,7 @@ from dpcore.spec_syntax import split_name
 if TYPE_CHECKING:
     from accounting.calibration.calibrate_running_sums import CalibratedSum
     from accounting.descriptions.real_noise import Gaussian
-    from accounting.matrix.strategy import Strategy
+    from accounting.matrix import Strategy
     from dpcore.laws.discrete_gaussian import DiscreteGaussian
 
 
@@ -142,8 +140,7 @@ def matrix(
     from accounting.calibration.calibrate import least_sigma
     from accounting.composition.compose import compose
     from accounting.descriptions.real_noise import Gaussian
-    from accounting.matrix.participation import Participation
-    from accounting.matrix.strategy import MOST_ROUNDS
+    from accounting.matrix import MOST_ROUNDS, Participation
     from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
 
     count = whole_number("--rounds", rounds, at_least=1, at_most=MOST_ROUNDS)
@@ -209,7 +206,7 @@ def _noise(written: str) -> Gaussian | DiscreteGaussian:
 
 
 def _strategy(text: str, rounds: int) -> Strategy:
-    from accounting.matrix.strategy import Dense, read_strategy
+    from accounting.matrix import Dense, read_strategy
 
     name, path = split_name(text)
     if name != "file":

@@ -23,8 +23,7 @@ from accounting.cli.composition_options import (
     whole,
 )
 from dpcore.cli.options import AsJson, argument, command_group, flag, named, option, with_fields
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import show
+from dpcore.cli.terminal import progress_bar, show
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.numbers.parameter import write_rational

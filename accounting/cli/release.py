@@ -22,8 +22,7 @@ from dpcore.cli.options import (
     share,
     with_fields,
 )
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import show
+from dpcore.cli.terminal import progress_bar, show
 from dpcore.mechanism import Relation
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import write_rational

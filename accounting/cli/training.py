@@ -26,13 +26,10 @@ from accounting.cli.composition_options import (
 from accounting.composition.training_run import Sampling, TrainingRun
 from accounting.errors import NotDerived
 from dpcore.cli.figure_file import check_picture, curve_picture
-from dpcore.cli.input_file import read_text
-from dpcore.cli.options import AsJson, flag, named, option, with_fields
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import show
-from dpcore.cli.time_limit import with_time_limit
-from dpcore.errors import InvalidParameter
-from dpcore.exit_codes import ANSWER, NEGATIVE_ANSWER, NO_ANSWER
+from dpcore.cli.files import read_text
+from dpcore.cli.options import AsJson, flag, named, option, with_fields, with_time_limit
+from dpcore.cli.terminal import progress_bar, show
+from dpcore.errors import ANSWER, NEGATIVE_ANSWER, NO_ANSWER, InvalidParameter
 from dpcore.mechanism import Relation, Scope
 from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import rational, rational_in

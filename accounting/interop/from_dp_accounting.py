@@ -33,7 +33,7 @@ from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure, Rdp, ZCdp
 from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.release_curve import described
-from dpcore.cli.input_file import parse_json
+from dpcore.cli.files import parse_json
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import InScope, Relation, Scope, Sensitivity

@@ -27,8 +27,8 @@ from accounting.errors import NotDerived
 from accounting.pairs.enclose_curve import hull, middle, supremum_over_orders
 from accounting.pairs.pair import Cell, RayPair, ShiftedPair
 from dpcore.analysis import theta
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.discrete_gaussian_sum import (
+from dpcore.laws.discrete_gaussian import (
+    DiscreteGaussian,
     DiscreteGaussianSum,
     deviation_from_gaussian,
     log_factor,

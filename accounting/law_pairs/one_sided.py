@@ -18,8 +18,7 @@ from typing import Final
 from flint import arb
 
 from accounting.pairs.pair import Loss, Pair, ShiftedPair
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.poisson import Poisson
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
 from dpcore.laws.polya import Polya
 from dpcore.numbers.enclosure import Enclosure, ball
 

@@ -30,13 +30,10 @@ from accounting.law_pairs.skellam_and_polya import (
 )
 from accounting.pairs.finite import StaircasePair
 from accounting.pairs.pair import Pair, ShiftedPair
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.poisson import Poisson
-from dpcore.laws.polya import Polya
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
+from dpcore.laws.polya import Polya, PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.laws.staircase import Staircase
 from dpcore.mechanism import Norm, Sensitivity

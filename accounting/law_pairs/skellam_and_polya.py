@@ -40,7 +40,7 @@ from accounting.pairs.pair import (
     ShiftedPair,
     unknown_probability,
 )
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow

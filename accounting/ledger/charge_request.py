@@ -16,7 +16,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Final, Self, TypeAlias, cast
 
-from accounting.adaptive_composition.privacy_filter import ApproxFilter, Filter, Price
+from accounting.adaptive_composition import ApproxFilter, Filter, Price
 from accounting.composition.compose import Composition, Source, compose
 from accounting.composition.partition_selection_guarantee import threshold_guarantee
 from accounting.convert_guarantees import as_zcdp
@@ -31,9 +31,8 @@ from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.release_curve import OneRelease, PrivacyCurve, described
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
-from dpcore.names import PLAIN, name
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
-from dpcore.numbers.parameter import integer, write_rational
+from dpcore.numbers.parameter import PLAIN, integer, name, write_rational
 from dpcore.selection import AboveThreshold, NoisyMax, NoisyThreshold, Selection
 
 _BITS: Final = 192

@@ -18,7 +18,7 @@ from typing import Any, Final, Self, TypeAlias, cast, overload
 import numpy as np
 from sqlalchemy import Connection, Table
 
-from accounting.adaptive_composition.privacy_filter import Filter, Price, filter_for
+from accounting.adaptive_composition import Filter, Price, filter_for
 from accounting.composition.compose import Source
 from accounting.guarantees.stated_guarantees import Assumed, Word, read_claim
 from accounting.ledger.charge_or_refuse import Book, Charged, Head, charged, text_of
@@ -38,8 +38,7 @@ from accounting.ledger.verify_ledger import Damage, damages
 from dpcore.errors import InvalidParameter
 from dpcore.local import LocalReport, ShuffledReports
 from dpcore.mechanism import Mechanism, Release, Scope, Unit
-from dpcore.names import name
-from dpcore.numbers.parameter import integer, text
+from dpcore.numbers.parameter import integer, name, text
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.selection import AboveThreshold
 
@@ -363,7 +362,7 @@ class Ledger:
     def spent(self, user: str) -> Word | Assumed:
         r"""The budget that ``user`` spent in the present period, as a claim, from the counters.
 
-        Unlike the budget and an odometer (``accounting.adaptive_composition.privacy_odometer``),
+        Unlike the budget and an odometer (``accounting.adaptive_composition``),
         the claim need not hold at all times simultaneously. Assumptions are listed with their
         reasons.
         """

@@ -39,8 +39,8 @@ from accounting.numerical_composition.complex_intervals import (
     upward,
 )
 from accounting.numerical_composition.factor import Factor, Grid
+from dpcore.numbers.arrays import EXP_NEG_ERROR, exp_neg
 from dpcore.numbers.enclosure import Enclosure, End, ball, nearest, round_down
-from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
 _FALL: Final = 5 * UNIT
 _LOOSE: Final = 1 + 2.0**-30

@@ -38,8 +38,8 @@ from accounting.numerical_composition.complex_intervals import (
 from accounting.numerical_composition.factor import Grid, LossPart
 from accounting.pld.pessimistic_discretisation import Focus
 from dpcore.analysis import theta
+from dpcore.numbers.arrays import EXP_NEG_ERROR, exp_neg
 from dpcore.numbers.enclosure import Enclosure, ball, nearest
-from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
 LEAST_VARIANCE: Final = Fraction(1, 2)
 """For smaller variances the lobes overlap."""

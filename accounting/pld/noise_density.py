@@ -26,8 +26,8 @@ from accounting.pairs.enclose_curve import inverse, narrowed, within
 from accounting.pld.discretised_pld import Floats
 from accounting.pld.pessimistic_discretisation import Approximate
 from dpcore.errors import PrecisionExhausted
+from dpcore.numbers.arrays import EXP_NEG_ERROR, exp_neg
 from dpcore.numbers.enclosure import Enclosure, ball, nearest, precision
-from dpcore.numbers.floating import EXP_NEG_ERROR, exp_neg
 
 _FAR: Final = 64
 MOST_EXPONENT: Final = 699.0

@@ -29,8 +29,8 @@ from flint import arb
 
 from accounting.pld.discretised_pld import Floats, Listing
 from dpcore.errors import PrecisionExhausted
+from dpcore.numbers.arrays import LOG1P_ERROR, log1p
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
-from dpcore.numbers.floating import LOG1P_ERROR, log1p
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 

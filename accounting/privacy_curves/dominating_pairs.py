@@ -50,7 +50,7 @@ from accounting.pld.noise_density import NormalDensity, NormalLoss
 from accounting.pld.pessimistic_discretisation import LossTable, Tables
 from accounting.pld.real_cells import RealPair
 from accounting.privacy_curves.connect_the_dots import dominating, revealing_or_nothing
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow

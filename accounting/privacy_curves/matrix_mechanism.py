@@ -15,8 +15,7 @@ from typing import Any, ClassVar, Final
 from accounting.descriptions.real_noise import Gaussian
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import order_above_one
-from accounting.matrix.participation import Participation, SquaredSensitivity, squared_sensitivity
-from accounting.matrix.strategy import Strategy
+from accounting.matrix import Participation, SquaredSensitivity, Strategy, squared_sensitivity
 from accounting.pld.noise_density import NormalLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs
 from accounting.privacy_curves.release_curve import ByOrder, OneRelease

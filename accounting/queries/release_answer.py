@@ -6,7 +6,7 @@ users' budgets are checked before any column is read.
 
 In a session the cost of each query is computed before any data are read, and the query is refused
 if it exceeds the budget: the filter for this kind of budget decides
-(``accounting.adaptive_composition.privacy_filter``), so queries may depend on earlier answers.
+(``accounting.adaptive_composition``), so queries may depend on earlier answers.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from fractions import Fraction
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
-from accounting.adaptive_composition.privacy_filter import Price, filter_for
-from accounting.adaptive_composition.privacy_odometer import AtAllTimes, Odometer
+from accounting.adaptive_composition import AtAllTimes, Odometer, Price, filter_for
 from accounting.composition.compose import Composition, compose
 from accounting.derive_guarantee import guarantee
 from accounting.errors import NotDerived

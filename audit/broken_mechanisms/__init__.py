@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.claims.curve_claim import CurveClaim
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim, CurveClaim
 from dpcore import DiscreteLaplace, Enclosure, Relation, SeededRng
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import narrow

@@ -20,18 +20,17 @@ import numpy as np
 from flint import arb
 
 from audit.broken_mechanisms import seeded
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.poisson_and_binomial import Binomial
+from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import ball
 from dpcore.numbers.parameter import RationalLike
-from dpcore.protocols.ideal_aggregation import Shuffler
 from dpcore.protocols.noisy_sums import AggregatedSum
-from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.shuffled_bits import BinaryShuffle, BitMessages, Bits
+from dpcore.protocols.run_protocol import Shuffler
+from dpcore.protocols.shuffled_bits import BinaryShuffle, BitMessages, Bits, PureShuffle
 
 _STEPS: Final = 10
 

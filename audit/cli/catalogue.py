@@ -15,6 +15,7 @@ from audit.claims import Claim
 from audit.cli.options_and_output import SpecOptions, leave_with, print_report, spec_of, with_spec
 from audit.formats.junit_and_sarif import format_of
 from audit.formats.result import aligned, members, terminal_width
+from dpcore.cli.files import check_writable
 from dpcore.cli.options import (
     AsFormat,
     AsJson,
@@ -25,9 +26,7 @@ from dpcore.cli.options import (
     option,
     read_jobs,
 )
-from dpcore.cli.output_file import check_writable
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import page, say
+from dpcore.cli.terminal import page, progress_bar, say
 from dpcore.cli.terminal import show as show_json
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.spec_syntax import did_you_mean
@@ -94,7 +93,7 @@ def bench_command(
     Exit code: 0 every entry was caught and not too many twins were refuted, 1 otherwise, 2 usage.
     """
     printed, spec = format_of(form, as_json=as_json), spec_of(options)
-    from audit.bench.run_bench import bench
+    from audit.bench import bench
 
     check_writable("--output", output)
     chosen, left_out = _entries(names or [], quick=quick)
@@ -107,7 +106,7 @@ def bench_command(
 
 
 def _entries(names: list[str], *, quick: bool) -> tuple[list[Entry], list[Entry]]:
-    from audit.bench.run_bench import first_runs
+    from audit.bench import first_runs
     from audit.broken_mechanisms import ENTRIES, Layer, find
 
     chosen: dict[str, Entry] = {}

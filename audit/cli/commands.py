@@ -30,10 +30,8 @@ from audit.cli.options_and_output import (
 from audit.cli.training import canaries_command, dpsgd_command
 from audit.formats.junit_and_sarif import format_of
 from dpcore.cli.options import FORMAT_HELP, Format, command_group, flag, option
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import say
-from dpcore.errors import ABSENT, InvalidParameter
-from dpcore.exit_codes import INTERRUPTED, NO_ANSWER
+from dpcore.cli.terminal import progress_bar, say
+from dpcore.errors import ABSENT, INTERRUPTED, NO_ANSWER, InvalidParameter
 from dpcore.numbers.parameter import rational
 
 if TYPE_CHECKING:

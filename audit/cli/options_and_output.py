@@ -19,9 +19,8 @@ import typer
 from audit.audit_spec import AuditSpec, Option
 from audit.formats.result import Result, Statement
 from dpcore.cli.figure_file import require_matplotlib
-from dpcore.cli.input_file import parse_json
+from dpcore.cli.files import check_writable, parse_json, write_whole
 from dpcore.cli.options import argument, named, option, with_fields
-from dpcore.cli.output_file import check_writable, write_whole
 from dpcore.cli.terminal import page, printable, say
 from dpcore.errors import InvalidParameter
 from dpcore.spec_syntax import did_you_mean

@@ -16,9 +16,17 @@ from audit.cli.options_and_output import (
 )
 from audit.formats.junit_and_sarif import format_of
 from audit.formats.result import Result
-from dpcore.cli.options import AsFormat, AsJson, Format, argument, named, option
-from dpcore.cli.output_file import check_writable
-from dpcore.cli.time_limit import with_optional_time_limit, with_time_limit
+from dpcore.cli.files import check_writable
+from dpcore.cli.options import (
+    AsFormat,
+    AsJson,
+    Format,
+    argument,
+    named,
+    option,
+    with_optional_time_limit,
+    with_time_limit,
+)
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import whole_number
 

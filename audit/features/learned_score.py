@@ -30,7 +30,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.claims.verdicts import LOOKS
+from audit.claims import LOOKS
 from audit.features.columns import (
     Column,
     Reader,

@@ -33,7 +33,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from audit.claims.verdicts import cause_of
+from audit.claims import cause_of
 from audit.errors import TargetFailed
 from audit.features import feature_maps as maps
 from audit.features.columns import MOST_WIDE, step_of

@@ -24,7 +24,7 @@ from scipy import stats
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, logsumexp, rel_entr, xlogy
 
-from audit.claims.verdicts import log_bar
+from audit.claims import log_bar
 from audit.formats.result import fact
 from dpcore.errors import PrecisionExhausted
 from dpcore.noise import FLOAT_ERROR, Noise

@@ -27,19 +27,18 @@ from flint import arb
 
 from accounting.errors import NotDerived
 from accounting.law_pairs.one_sided import OneSidedPair
-from accounting.law_pairs.polya import PolyaDifferenceBelowOne, RevealingPair
 from accounting.law_pairs.registry import Coordinates, pair_of
-from accounting.pairs.ball_arithmetic import as_ball
+from accounting.law_pairs.skellam_and_polya import PolyaDifferenceBelowOne, RevealingPair
+from accounting.pairs.enclose_curve import as_ball
 from accounting.pairs.finite import FinitePair
-from accounting.pairs.monotone import RayPair
-from accounting.pairs.pair import Pair
+from accounting.pairs.pair import Pair, RayPair
 from accounting.privacy_curves.release_curve import PairCurve, PrivacyCurve
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.formats.result import computed, fact, members
 from audit.targets.target import Law, Shifted
 from dpcore.errors import InvalidParameter, PrecisionExhausted
-from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.mechanism import Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, ball, narrow, precision

@@ -337,8 +337,7 @@ def load(spelling: str) -> Any:
     Importing runs the user's code: an exception it raises is a failure of the target.
     """
     # Slow imports that a guarded call does not need.
-    from dpcore.cli.packages import clash_of
-    from dpcore.cli.user_code import UserCode
+    from dpcore.cli.imports import UserCode, clash_of
 
     def failed(error: BaseException, folder: Path) -> TargetFailed:
         reason = f"{failure(spelling, error).reason} while it was imported"

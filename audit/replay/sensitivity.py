@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from audit.audit_spec import SensitivityNorm, read_norm
-from audit.claims.tested_claim import format_rational
+from audit.claims import format_rational
 from audit.outputs.copies import captured
 from audit.outputs.identity import identity
 from audit.outputs.rows import EXACT, MOST_DIGITS, NUMBER, row_of

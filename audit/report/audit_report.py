@@ -38,9 +38,8 @@ from audit.formats.result import (
 )
 from audit.formats.shorten import cut, shortened
 from audit.report.audit_record import AuditRecord, ExactWitness
-from audit.statistical_tests.coverage import unmeasured_pairs, unseen
 from audit.statistical_tests.event import Witness
-from audit.statistical_tests.sample_outcome import Outcome
+from audit.statistical_tests.sample_outcome import Outcome, unmeasured_pairs, unseen
 from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.parameter import rational
 from dpcore.numbers.rounding import down, up

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv, ndtri
 
 from accounting.pld.noise_density import NormalLoss
-from audit.claims.verdicts import level
+from audit.claims import level
 from audit.outputs.reading import Integers, read, read_worlds
 from audit.statistical_tests.event import Floats
 from audit.statistical_tests.fixed_sample_test import read_claim

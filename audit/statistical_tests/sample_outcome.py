@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from audit.claims.tested_claim import Claim
-from audit.claims.verdicts import CAUSES, LayerRun, VerdictWord, cause_of, log_bar
+from audit.claims import CAUSES, Claim, LayerRun, VerdictWord, cause_of, log_bar
 from audit.features.feature_maps import is_unread
 from audit.formats.result import Facts, fact, members
 from audit.outputs.output_parser import UNREAD

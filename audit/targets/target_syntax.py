@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from audit.features.parse_feature import FEATURES, Feature
-from audit.outputs.loading import load
+from audit.outputs.call_guard import load
 from audit.targets.target import (
     FORMS,
     Catalogued,
@@ -93,7 +93,7 @@ def provided(spelling: str, name: str, rest: str, *, seeded: bool) -> Catalogued
 
 def provided_as(spelling: str, found: Provided, *, seeded: bool = True) -> Catalogued:
     r"""Build a target from its parts."""
-    from audit.broken_mechanisms.catalogue_entry import Subject
+    from audit.broken_mechanisms import Subject
 
     parts = {name: getattr(found, name) for name in ("pair", "epsilon", "delta", "features")}
     subject = Subject(name=spelling, run=found.run, **parts)

@@ -29,7 +29,7 @@ from audit.formats.shorten import cut
 from audit.outputs.copies import copies
 from audit.report.audit_report import AuditReport
 from audit.run_audit import Audit
-from audit.statistical_tests.coverage import unmeasured_pairs
+from audit.statistical_tests.sample_outcome import unmeasured_pairs
 from audit.targets.check_neighbours import read_pairs
 from audit.targets.target import KnownLaw
 from audit.targets.target_syntax import Auditable

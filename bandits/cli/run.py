@@ -18,12 +18,10 @@ from bandits.policies.registry import read_algorithm
 from bandits.privatizers.deployment import AggregationName, Deployment
 from bandits.worlds import FromFile, Worlds, preset_of
 from bandits.worlds.arm_presets import OWN
+from dpcore.cli.files import made_folder
 from dpcore.cli.options import argument, flag, named, option, read_jobs, share, with_fields
-from dpcore.cli.output_file import made_folder
-from dpcore.cli.progress import progress_bar
-from dpcore.cli.terminal import aligned, page, say
-from dpcore.errors import InvalidParameter
-from dpcore.exit_codes import INTERRUPTED
+from dpcore.cli.terminal import aligned, page, progress_bar, say
+from dpcore.errors import INTERRUPTED, InvalidParameter
 from dpcore.numbers.parameter import whole_number
 from dpcore.numbers.rounding import up
 

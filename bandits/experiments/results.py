@@ -31,8 +31,7 @@ from bandits.experiments.summary import ROWS, SCHEMA, mean_and_error, write_json
 from bandits.policies.registry import read_algorithm
 from bandits.worlds import Worlds
 from dpcore.cli.figure_file import NEEDED
-from dpcore.cli.input_file import csv_rows
-from dpcore.cli.output_file import check_writable, write_whole
+from dpcore.cli.files import check_writable, csv_rows, write_whole
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism
 from dpcore.numbers.rounding import up

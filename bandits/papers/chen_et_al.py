@@ -25,9 +25,9 @@ from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.protocol_guarantees.paper_parameters import WIDTH_BITS
 from bandits.papers.chowdhury_zhou import least_threshold
 from bandits.papers.table import Claim, Found, LaterRow, along, decimals
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.poisson_and_binomial import Binomial
+from dpcore.laws.polya import PolyaDifference
 from dpcore.mechanism import Sensitivity
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 

@@ -31,10 +31,9 @@ from accounting.protocol_guarantees.paper_parameters import (
 )
 from accounting.published_bounds import gaussian_sum_epsilon, skellam_renyi_bound
 from bandits.papers.table import Claim, Found, LaterRow, along, decimals
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.mechanism import Sensitivity
 from dpcore.noise import Noise

@@ -22,8 +22,7 @@ from accounting.protocol_guarantees.paper_parameters import (
     tkms_bits,
     tkms_threshold,
 )
-from accounting.protocol_guarantees.shuffled_bits_calibration import fewest_bits
-from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
+from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox, fewest_bits
 from bandits.papers.table import Claim, Found, LaterRow, decimals
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.integer_search import ceiling

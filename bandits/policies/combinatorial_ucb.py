@@ -30,8 +30,7 @@ from bandits.privatizers.running_sums import StreamPrivatizer, StreamRelease, St
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.numbers.arrays import Integers
-from dpcore.numbers.floating import Floats
+from dpcore.numbers.arrays import Floats, Integers
 from dpcore.numbers.parameter import Exact, Of, RationalLike, Whole, check_fields, rational
 from dpcore.spec_syntax import word
 

@@ -56,7 +56,7 @@ from bandits.privatizers.deployment import EVERYONE, NO_NOISE, Deployment
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.running_sums import StreamRelease
 from bandits.privatizers.vector_averages import AveragePrivatizer, Calibrated, LinearTrust
-from dpcore.cli.user_code import UserCode
+from dpcore.cli.imports import UserCode
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.parameter import Exact, Whole, check_fields, rational, write_rational
 from dpcore.protocols.shuffled_bits import BinaryShuffle

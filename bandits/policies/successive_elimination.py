@@ -63,7 +63,7 @@ from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.deployment import NO_NOISE
 from bandits.privatizers.privatizer import Privatizer
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.numbers.enclosure import ball, narrow, round_up
 from dpcore.numbers.integer_search import ceiling
 from dpcore.numbers.parameter import (

@@ -44,8 +44,7 @@ from dpcore.mechanism import Release, Scope
 from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike, at_least_zero, check_fields, integer
 from dpcore.protocols.noisy_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
-from dpcore.protocols.pure_shuffle import PureShuffle
-from dpcore.protocols.shuffled_bits import BinaryShuffle
+from dpcore.protocols.shuffled_bits import BinaryShuffle, PureShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
 
 Size = TypeVar("Size")

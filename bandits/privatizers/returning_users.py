@@ -27,7 +27,7 @@ from typing import Any, Final, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from accounting.adaptive_composition.privacy_filter import SHARES
+from accounting.adaptive_composition import SHARES
 from accounting.calibration.calibrate import calibrate
 from accounting.composition.returning_users import per_user
 from accounting.errors import NotDerived
@@ -38,20 +38,27 @@ from bandits.batch import Plays, Pulls
 from bandits.privatizers.batch_sums import Planned
 from bandits.privatizers.deployment import EVERYONE, Deployment
 from bandits.privatizers.privatizer import POOLED, Releasing, RunGuarantee, Users
-from dpcore.continual.continual_sum import variance
+from dpcore.continual import variance
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.laws.skellam import Skellam
 from dpcore.laws.sum_of_shares import summed
 from dpcore.mechanism import Mechanism, Scope, Unit
-from dpcore.names import name
 from dpcore.noise import Additive, Noise
 from dpcore.numbers.enclosure import ball, narrow
 from dpcore.numbers.integer_search import ceil_sqrt
-from dpcore.numbers.parameter import Exact, Of, RationalLike, Whole, check_fields, integer, rational
+from dpcore.numbers.parameter import (
+    Exact,
+    Of,
+    RationalLike,
+    Whole,
+    check_fields,
+    integer,
+    name,
+    rational,
+)
 from dpcore.protocols.noisy_sums import AggregatedSum, size_protocol
 from dpcore.protocols.shuffled_bits import BinaryShuffle
 

@@ -22,10 +22,9 @@ import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import InScope, Scope
-from dpcore.numbers.arrays import Integers
+from dpcore.numbers.arrays import Floats, Integers
 from dpcore.numbers.clopper_pearson import proven_upper_end
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
-from dpcore.numbers.floating import Floats
 from dpcore.numbers.parameter import (
     Exact,
     Of,

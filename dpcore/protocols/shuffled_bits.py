@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.poisson_and_binomial import Binomial
+from dpcore.laws.polya import PolyaDifference
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import Exact, Whole, check_fields, integer

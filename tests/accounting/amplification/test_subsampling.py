@@ -23,13 +23,12 @@ from accounting import NotDerived, PrivacyCurve, compose
 from accounting.amplification.subsampling import AmplifiedSample, FixedSizeSample
 from accounting.composition.compose import dominating_pairs
 from accounting.numerical_composition.cell_refinement import TabledLoss
-from accounting.pld.cell_table import Focus, Sampled, Tables
 from accounting.pld.discretised_pld import Listing
-from accounting.pld.pessimistic_discretisation import listed_above
+from accounting.pld.pessimistic_discretisation import Focus, Sampled, Tables, listed_above
 from accounting.privacy_curves.dominating_pairs import _totals
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
+from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
 from tests.day_and_nightly import by_day, spread

@@ -16,10 +16,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-import accounting.adaptive_composition.privacy_filter
+import accounting.adaptive_composition
 import accounting.ledger.charge_or_refuse
 import accounting.ledger.ledger
-from accounting.adaptive_composition.privacy_filter import SHARES
+from accounting.adaptive_composition import SHARES
 from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable, hash_chain
 from accounting.ledger.charge_or_refuse import Book
 from tests.day_and_nightly import by_day, effort
@@ -221,7 +221,7 @@ def broken(
         (Book, "poor", "return names", "return ()"),
         # If prices were rounded down, thirteen thirteenths would cost less than a budget.
         (
-            accounting.adaptive_composition.privacy_filter,
+            accounting.adaptive_composition,
             "_shares",
             "math.ceil(cost * SHARES",
             "math.floor(cost * SHARES",

@@ -12,7 +12,7 @@ import pytest
 
 from accounting import NotDerived, PrivacyCurve, certify, compose, guarantee, verify
 from accounting.descriptions.real_noise import Gaussian, Laplace
-from accounting.interop.export_dp_event import to_dp_event
+from accounting.interop.to_dp_accounting import to_dp_event
 from accounting.matrix import Banded, Dense, Participation, Tree
 from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
 from accounting.privacy_curves.real_noise_curve import RealCurve

@@ -16,7 +16,7 @@ from accounting.guarantees.stated_guarantees import PureBound
 from accounting.protocol_guarantees import pure_shuffle_guarantee
 from accounting.protocol_guarantees.plan_protocol import choose, protocol_guarantee
 from accounting.protocol_guarantees.pure_shuffle_guarantee import plan_pure_shuffle, purity
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.polya import PolyaDifference
 from dpcore.protocols.shuffled_bits import PureShuffle
 from tests.support.accounting.shuffled_views import worst_loss
 from tests.support.dpcore.mutants import rewired

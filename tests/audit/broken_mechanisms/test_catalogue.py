@@ -26,15 +26,14 @@ from audit.broken_mechanisms import ENTRIES, Entry, Layer, Subject, Twin, find, 
 from audit.broken_mechanisms.noise import grid
 from audit.broken_mechanisms.randomised_response import SubsetAsTwoAnswers
 from audit.broken_mechanisms.selection import MEDIAN, median_scores, row_mass
-from audit.claims.curve_claim import read_claim
+from audit.claims import read_claim
 from audit.features.parse_feature import read_feature
 from audit.known_laws.law_file import read_law
 from audit.outputs.output_parser import draw_worlds, interleave
 from audit.replay.replay_both import replay
 from audit.replay.replay_report import ReplayReport
-from audit.statistical_tests.feature_view import View
 from audit.statistical_tests.fixed_sample_test import Evidence, gather, resolution
-from audit.statistical_tests.multiple_testing import weigh_views
+from audit.statistical_tests.multiple_testing import View, weigh_views
 from audit.targets.target import Known, Shifted
 from audit.targets.target_syntax import read_target
 from dpcore.local import HadamardResponse, LocalHashing

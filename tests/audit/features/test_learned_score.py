@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.features import learned_score
 from audit.features.columns import learn_reader
 from audit.features.learned_score import (

@@ -26,10 +26,9 @@ from audit.fit.statistics import (
     log_wealth,
     resolution,
 )
-from dpcore.laws.binomial import Binomial
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.poisson import Poisson
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
 from dpcore.laws.polya import Polya
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise

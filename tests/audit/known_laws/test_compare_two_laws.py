@@ -14,7 +14,7 @@ import pytest
 from mpmath import mpf
 
 from accounting.errors import NotDerived
-from audit.claims.tested_claim import Claim
+from audit.claims import Claim
 from audit.known_laws.compare_two_laws import (
     NeverWorse,
     OutputInterval,
@@ -31,11 +31,9 @@ from audit.runs.draw_plan import Plan
 from audit.targets.target import Law, NoiseAdded, Shifted
 from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian import DiscreteGaussian
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
+from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.laws.poisson import Poisson
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
 from dpcore.laws.polya import Polya
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure

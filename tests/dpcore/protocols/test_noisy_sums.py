@@ -23,10 +23,9 @@ from dpcore import (
     Sensitivity,
     Unrepresentable,
 )
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.discrete_gaussian_sum import DiscreteGaussianSum
-from dpcore.laws.poisson import Poisson
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
+from dpcore.laws.poisson_and_binomial import Binomial, Poisson
+from dpcore.laws.polya import PolyaDifference
 from dpcore.laws.skellam import Skellam
 from dpcore.laws.sum_of_shares import summed
 from dpcore.noise import Noise

@@ -14,8 +14,8 @@ import pytest
 from scipy.stats import chi2
 
 from dpcore import DiscreteLaplace, SeededRng, Sensitivity
-from dpcore.laws.binomial import Binomial
-from dpcore.laws.polya_difference import PolyaDifference
+from dpcore.laws.poisson_and_binomial import Binomial
+from dpcore.laws.polya import PolyaDifference
 from dpcore.protocols.noisy_sums import AggregatedSum
 from dpcore.protocols.run_protocol import IdealAggregation, Shuffler, run
 from dpcore.protocols.shuffled_bits import (
