@@ -153,10 +153,10 @@ def dpsgd_command(
     seed = seed_of(spec)
 
     def load() -> Any:
-        from audit.outputs import loading
+        from audit.outputs import call_guard
         from audit.training.dpsgd_step import LIBRARIES
 
-        return step if step in LIBRARIES else loading.load(step)
+        return step if step in LIBRARIES else call_guard.load(step)
 
     def audited(made: Any) -> Result:
         from audit.training.dpsgd_step import dpsgd

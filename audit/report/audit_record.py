@@ -24,7 +24,7 @@ from audit.claims import (
 from audit.errors import TargetFailed
 from audit.formats.result import Result, computed, fact, format_enclosure
 from audit.statistical_tests.event import Witness
-from audit.statistical_tests.sample_outcome import Outcome
+from audit.statistical_tests.sample_outcome import Outcome, unresolved
 from dpcore.errors import INTERRUPTED, NEGATIVE_ANSWER
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.parameter import RationalLike
