@@ -1,12 +1,10 @@
 r"""Derive the guarantee of a mechanism or description from its noise, sensitivity and scheme.
 
-This module chooses the engine by the kind of release; a law whose engine is in a later module
-registers it with :func:`serve`. No function takes an epsilon from its caller.
+This module chooses the engine by the kind of release. No function takes an epsilon from its caller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
@@ -46,7 +44,6 @@ from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.local import LocalReport, ShuffledReports
 from dpcore.mechanism import Mechanism, Relation, Sensitivity
-from dpcore.noise import Noise
 from dpcore.numbers.parameter import RationalLike
 from dpcore.selection import AboveThreshold, NoisyMax, Rule, Selection
 
@@ -56,10 +53,6 @@ Derivable: TypeAlias = (
     Mechanism | ContinualSum | MatrixMechanism | Choosing | Reported | Description
 )
 """The types that :func:`guarantee` accepts."""
-
-Derive: TypeAlias = Callable[[Mechanism], Guarantee | None]
-
-_SERVED: Final[dict[type[Noise], Derive]] = {}
 
 
 def guarantee(mechanism: Derivable) -> Guarantee:
@@ -71,8 +64,9 @@ def guarantee(mechanism: Derivable) -> Guarantee:
     >>> guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)).pure()
     Bound([0.1, 0.1], 'exact')
 
-    Raises :class:`NotDerived` for a law whose worst shift is unknown, and for most laws in several
-    coordinates; an assumed guarantee can be stated as :class:`Assumed`, with a reason.
+    Raises :class:`NotDerived` for a law whose worst shift is unknown, and for most laws under an l1
+    or l2 norm of several coordinates; an assumed guarantee can be stated as :class:`Assumed`, with
+    a reason.
     """
     if isinstance(mechanism, Description):
         return _described(mechanism)
@@ -99,11 +93,8 @@ def guarantee(mechanism: Derivable) -> Guarantee:
             mechanism,
             "must be a Mechanism; for a protocol use protocol.mechanism(honest)",
         )
-    derive = _SERVED.get(type(mechanism.noise))
-    found = None if derive is None else derive(mechanism)
-    if found is not None:
-        return found
-    coordinates_of(mechanism.noise, heaviest(Sensitivity.of(mechanism.sensitivity)))
+    moves = Sensitivity.of(mechanism.sensitivity)
+    coordinates_of(mechanism.noise, heaviest(moves), moves.norm)
     return PrivacyCurve(
         noise=mechanism.noise, sensitivity=mechanism.sensitivity, scope=mechanism.scope
     )
@@ -228,8 +219,3 @@ def _of_all(description: Description) -> Guarantee:
     one = replace(scope, group=1)
     found = guarantee(Mechanism(noise=description.noise, sensitivity=moved, scope=one))
     return found if scope == one else cast("Guarantee", replace(cast("Any", found), scope=scope))
-
-
-def serve(noise: type[Noise], derive: Derive) -> None:
-    r"""Register ``derive`` for mechanisms with this law; if it returns None, the curve is used."""
-    _SERVED[noise] = derive

@@ -46,11 +46,11 @@ from accounting.privacy_curves.dominating_pairs import (
     over_totals,
 )
 from accounting.privacy_curves.local_report_curve import ReportCurve
-from accounting.privacy_curves.release_curve import ByOrder, OneRelease
+from accounting.privacy_curves.release_curve import ByOrder, OneRelease, PrivacyCurve
 from dpcore.cli.terminal import html_table
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.discrete_laplace import DiscreteLaplace
-from dpcore.mechanism import Scope
+from dpcore.mechanism import Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike, at_least_zero, integer
 
@@ -177,13 +177,15 @@ class Composition(Guarantee):
 
     @property
     def _alone(self) -> OneRelease | BoundedRange | None:
-        # The curve of a single round of noise on the reals, of shuffled reports or of a choice,
-        # which is narrower than the total of one round.
+        # The curve of a single round of noise on the reals, of an asymmetric law in several
+        # coordinates, of shuffled reports or of a choice: narrower than the total of one round.
         source, rounds = self.parts[0]
         if len(self.parts) > 1 or rounds > 1:
             return None
         if isinstance(source, BoundedRange):
             return source if source.choices == 1 else None
+        if isinstance(source, PrivacyCurve) and not source.noise.symmetric:
+            return source if isinstance(Sensitivity.of(source.sensitivity).amount, tuple) else None
         return source if isinstance(source, OneRelease) and source.assumptions else None
 
     def _with_assumptions(self, found: Bound) -> Bound:
@@ -247,7 +249,8 @@ class Composition(Guarantee):
         # the cost of one round a lower bound.
         found = self._with_assumptions(found)
         lower, chosen = found.lower, self._samples
-        releases = [s for s, _ in self.parts if isinstance(s, OneRelease)]
+        known = [s for s, _ in self.parts if lower is not None and isinstance(s, OneRelease)]
+        releases = chosen or known
         if not releases or (lower is not None and 2 * lower >= found.upper):
             return found
         lows = (lower, *(ask(s).lower for s in releases))

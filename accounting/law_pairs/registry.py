@@ -16,6 +16,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import product
 from typing import Any, Final, TypeAlias, cast
 
 from accounting.errors import NotDerived
@@ -43,6 +44,7 @@ Shift: TypeAlias = tuple[tuple[int, int], ...]
 """(step, count) with decreasing steps; the zero shift is excluded."""
 
 _MOST_SHIFTS: Final = 256
+_MOST_SIGNS: Final = 64
 
 _PAIRS: Final[dict[type[Noise], type[Pair]]] = {
     Binomial: BinomialPair,
@@ -148,18 +150,26 @@ def pair_of(noise: Noise, step: int) -> Pair:
     return cast("Pair", kind(noise=noise, shift=step))
 
 
-def coordinates_of(noise: Noise, shift: Shift) -> Coordinates:
-    r"""The pairs of the coordinates that ``shift`` moves.
+def coordinates_of(noise: Noise, shift: Shift, norm: Norm) -> Coordinates:
+    r"""The pairs of the coordinates that ``shift`` moves, all in the same direction.
 
     Raises :class:`NotDerived` for a law that :func:`pair_of` does not support, and for several
-    coordinates of a law other than the discrete Gaussian and the discrete Laplace.
+    coordinates under an l1 or l2 norm of a law without a theorem, that is, any law other than the
+    discrete Gaussian and the discrete Laplace.
     """
     single = len(shift) == 1 and shift[0][1] == 1
-    if not single and not isinstance(noise, (DiscreteGaussian, DiscreteLaplace)):
+    corner = norm in (Norm.ABSOLUTE, Norm.BOX)
+    if not (single or corner or additive(noise)):
         raise NotDerived(
-            f"a curve of several coordinates of {noise!r}", "release one coordinate at a time"
+            f"a curve of several coordinates of {noise!r} under the norm {norm.value}",
+            "use a bound per coordinate: Sensitivity.box",
         )
     return tuple((pair_of(noise, step), count) for step, count in shift)
+
+
+def additive(noise: Noise) -> bool:
+    r"""Whether D_alpha/alpha never increases in alpha: the zCDP parameters of coordinates add."""
+    return isinstance(noise, (DiscreteGaussian, DiscreteLaplace))
 
 
 def shifts_of(noise: Noise, sensitivity: Sensitivity) -> tuple[Shift, ...]:
@@ -172,21 +182,40 @@ def shifts_of(noise: Noise, sensitivity: Sensitivity) -> tuple[Shift, ...]:
 
 
 def directions(pairs: Coordinates) -> tuple[Coordinates, ...]:
-    r"""The product of ``pairs``, and that of their mirrors if it differs."""
-    mirrored = tuple((pair.mirror(), count) for pair, count in pairs)
-    return (pairs,) if mirrored == pairs else (pairs, mirrored)
+    r"""The products of ``pairs`` in which each coordinate moves up or down.
+
+    Equal coordinates are exchangeable: only the number that move down matters. Raises
+    :class:`NotDerived` if there are more than 64 products.
+    """
+    both = [(pair, pair.mirror(), count) for pair, count in pairs]
+    if all(up == down for up, down, _ in both):
+        return (pairs,)
+    if math.prod(count + 1 for _, count in pairs) > _MOST_SIGNS:
+        raise NotDerived(
+            f"the worst directions of {sum(count for _, count in pairs)} coordinates",
+            "use symmetric noise, for which the direction of each change does not matter",
+        )
+    found = []
+    for downs in product(*(range(count + 1) for _, count in pairs)):
+        signed = (
+            part
+            for (up, down, count), k in zip(both, downs, strict=True)
+            for part in ((up, count - k), (down, k))
+        )
+        found.append(tuple(part for part in signed if part[1]))
+    return tuple(found)
 
 
 @lru_cache(maxsize=256)
 def candidates(noise: Noise, sensitivity: Sensitivity) -> tuple[Coordinates, ...]:
     r"""Products of pairs, one of which is the worst case under ``sensitivity`` at each epsilon.
 
-    An asymmetric law has two directions.
+    An asymmetric law has two directions in each coordinate.
 
     Raises :class:`NotDerived` as :func:`coordinates_of` does, and for too many products to try.
     """
-    shifts = shifts_of(noise, sensitivity)
-    return tuple(each for s in shifts for each in directions(coordinates_of(noise, s)))
+    shifts, norm = shifts_of(noise, sensitivity), sensitivity.norm
+    return tuple(each for s in shifts for each in directions(coordinates_of(noise, s, norm)))
 
 
 def worst(noise: Noise, sensitivity: Sensitivity) -> Coordinates:
@@ -195,6 +224,7 @@ def worst(noise: Noise, sensitivity: Sensitivity) -> Coordinates:
     Raises :class:`NotDerived` as :func:`coordinates_of` does: under l1 one coordinate is proven to
     be the worst only for the discrete Gaussian and the discrete Laplace.
     """
-    if sensitivity.norm is Norm.L1 and isinstance(sensitivity.amount, int):
-        coordinates_of(noise, ((1, sensitivity.amount),))
-    return coordinates_of(noise, heaviest(sensitivity))
+    norm = sensitivity.norm
+    if norm is Norm.L1 and isinstance(sensitivity.amount, int):
+        coordinates_of(noise, ((1, sensitivity.amount),), norm)
+    return coordinates_of(noise, heaviest(sensitivity), norm)

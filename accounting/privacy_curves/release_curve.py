@@ -24,7 +24,7 @@ from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import Guarantee, order_above_one, probability, width
 from accounting.guarantees.renyi_to_epsilon import approx_from_renyi, delta_from_renyi
 from accounting.guarantees.stated_guarantees import Pure, ZCdp
-from accounting.law_pairs.registry import Coordinates, candidates, worst
+from accounting.law_pairs.registry import Coordinates, additive, candidates, worst
 from accounting.pairs.enclose_curve import MOST_BITS, as_ball, largest, narrowed, within
 from accounting.pairs.pair import Loss, Pair
 from accounting.privacy_curves.dominating_pairs import (
@@ -47,6 +47,9 @@ _BITS: Final = 64
 _LEAST_BITS: Final = 8
 _FINEST: Final = Fraction(1, 10**11)
 """The relative width for several coordinates, and for laws whose optimal tests are not rays."""
+
+_TABLED: Final = Fraction(1, 10**6)
+"""The default relative width for several coordinates whose losses are put into cells."""
 
 _WIDTH: Final = Fraction(1, 1 << _BITS)
 
@@ -240,7 +243,8 @@ class PairCurve(OneRelease):
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0: the hockey-stick divergence.
 
-        With several coordinates, the relative width is at least about 1e-11.
+        With several coordinates, the relative width is at least about 1e-11, and about 1e-6 by
+        default except for the discrete Gaussian and the discrete Laplace.
 
         >>> from dpcore import DiscreteLaplace
         >>> curve = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1)
@@ -317,7 +321,9 @@ class PairCurve(OneRelease):
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""The least rho: the supremum of D_alpha/alpha over all orders alpha > 1.
 
-        For the discrete Gaussian it is exactly Delta_2^2/2v.
+        For the discrete Gaussian it is exactly Delta_2^2/2v. For coordinates with different shifts,
+        of laws other than the discrete Gaussian and the discrete Laplace, the bounds are the
+        largest parameter of a shift and the sum of all.
         """
         return self._both(self.enclose_zcdp(bits_of(relative)))
 
@@ -332,6 +338,8 @@ class PairCurve(OneRelease):
             total = ComposedLoss(parts=each)
             relative = finest if total.method == "direct" else max(finest, _FINEST)
             sides = (True,) if total.exact else (False, True)
+            if len(sides) > 1 and finest == _WIDTH:
+                relative = _TABLED
             ends = [ask(replace(total, above=side), relative=relative) for side in sides]
             yield Enclosure(ends[0].lower, ends[-1].upper)
 
@@ -382,6 +390,15 @@ class PrivacyCurve(PairCurve):
     def worst(self) -> Coordinates:
         r"""The pairs of the noise under the heaviest shift."""
         return worst(self.noise, self._moves)
+
+    def enclose_zcdp(self, bits: int = _BITS) -> Enclosure:
+        r"""The least rho, to a relative width of 2^-bits if it is exact."""
+        # Coordinates with different shifts may reach their suprema at different orders.
+        found, each = PairCurve.enclose_zcdp(self, bits), self.worst()
+        if len(each) == 1 or additive(self.noise):
+            return found
+        alone = (_added((one,), lambda pair: pair.zcdp(), bits) for one in each)
+        return Enclosure(max(one.lower for one in alone), found.upper)
 
 
 def _added(product: Coordinates, ask: Callable[[Pair], Loss | Enclosure], bits: int) -> Enclosure:

@@ -14,31 +14,20 @@ certified. Proofs: docs/proofs/shuffle.md.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Final
+from typing import ClassVar, Final
 
-from accounting.derive_guarantee import serve
 from accounting.errors import NotDerived
-from accounting.guarantees.bound import Bound
-from accounting.guarantees.guarantee import Guarantee, order_above_one, probability
-from accounting.law_pairs.registry import pair_of
-from accounting.privacy_curves.dominating_pairs import (
-    ComposedLoss,
-    DominatingPairs,
-    Laws,
-    over_totals,
-)
-from accounting.privacy_curves.release_curve import PrivacyCurve
+from accounting.law_pairs.registry import Coordinates, candidates
+from accounting.privacy_curves.dominating_pairs import DominatingPairs, of_noise
+from accounting.privacy_curves.release_curve import PairCurve, PrivacyCurve
 from accounting.published_bounds import real_gaussian_ratio
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.mechanism import Mechanism, Norm, Scope, Sensitivity
-from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import (
     Exact,
@@ -53,28 +42,27 @@ from dpcore.numbers.parameter import (
 # Measured: a total takes about the same time at every width down to 1e-4, and adjacent values in a
 # search for the fewest bits differ by about that much. These widths only affect speed.
 _WIDTHS: Final = tuple(Fraction(1, 10**digits) for digits in (4, 5, 6, 8))
-_FINER: Final = (1, 16, 256)
-_MOST_SIGNS: Final = 64
-_WIDTH: Final = Fraction(1, 1000)
-_APART: Final = "each dataset has outputs that are impossible under the other"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BinomialBox(Guarantee):
-    r"""Binomial(trials, probability) noise on each coordinate; coordinate i changes by
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class BinomialBox(PairCurve):
+    r"""The curve of Binomial(trials, probability) noise on each coordinate; coordinate i changes by
     ``bounds[i]``.
 
     This is the noise of the shuffle protocols: Cheu, Joseph, Mao and Peng 2021; one coordinate with
-    bound 1 is binary summation.
+    bound 1 is binary summation. The largest loss and all Renyi divergences are infinite, since each
+    dataset has outputs that are impossible under the other.
 
     >>> BinomialBox(trials=268, bounds=(1,)).delta("1/2")
-    Bound([9.8800924953414566e-7, 9.8800924953414567e-7], 'direct')
+    Bound([9.8800924953414566e-7, 9.8800924953414567e-7], 'exact')
     >>> BinomialBox(trials=268, bounds=(1,)).meets("1/2", "1e-6")
     True
 
     Raises :class:`InvalidParameter` for trials < 1, a probability outside (0, 1), no bounds or a
     bound < 1; :class:`NotDerived` if there are too many sign choices.
     """
+
+    theorem: ClassVar[str] = "the curve of the noise"
 
     trials: int
     bounds: tuple[int, ...]
@@ -90,38 +78,23 @@ class BinomialBox(Guarantee):
         for bound in self.bounds:
             integer("bounds", bound, at_least=1)
 
-    def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The least delta at ``epsilon`` >= 0, to this relative width (default 1e-3) or less.
+    @property
+    def noise(self) -> Binomial:
+        r"""The noise of each coordinate."""
+        return Binomial(trials=self.trials, probability=self.probability)
 
-        Raises :class:`PrecisionExhausted` if the enclosure stays wider.
-        """
-        at, goal = at_least_zero("epsilon", epsilon), _width(relative)
-        for finer in _FINER:
-            found = self._delta(at, goal / finer)
-            if found.lower is not None and found.upper - found.lower <= goal * found.lower:
-                return found
-        raise PrecisionExhausted(f"no enclosure of delta({at}) of relative width {goal}")
+    @property
+    def sensitivity(self) -> Sensitivity:
+        r"""The bounds of all coordinates."""
+        return Sensitivity.box(self.bounds)
 
-    def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The least epsilon at ``delta`` in [0, 1], to about this relative width (default 1e-3).
+    def products(self) -> tuple[Coordinates, ...]:
+        r"""The pairs of the largest shift, for all signs of the coordinates."""
+        return candidates(self.noise, self.sensitivity)
 
-        It is infinite at delta = 0: each dataset has outputs that are impossible under the other.
-        """
-        most, width = probability("delta", delta), _width(relative)
-        if most == 0:
-            return _infinite()
-        return self._worst(lambda total, near: total.epsilon(most, near), width)
-
-    def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""Infinite, since each dataset has outputs that are impossible under the other."""
-        del relative
-        order_above_one(order)
-        return _infinite()
-
-    def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""Infinite, like every Renyi divergence."""
-        del relative
-        return _infinite()
+    def dominating_pairs(self) -> DominatingPairs:
+        r"""The dominating pairs of the noise."""
+        return of_noise(self.noise, self.sensitivity)
 
     def meets(self, epsilon: RationalLike, delta: RationalLike) -> bool:
         r"""Whether the release is (epsilon, delta)-DP, decided by two-sided bounds."""
@@ -129,79 +102,22 @@ class BinomialBox(Guarantee):
         if self._surely(at, most):
             return True
         for width in _WIDTHS:
-            found = self._delta(at, width)
+            found = self.delta(at, width)
             if found.upper <= most:
                 return True
             if found.lower is not None and found.lower > most:
                 return False
         raise PrecisionExhausted(f"delta({at}) could not be compared with {most}")
 
-    def enclose_delta(self, epsilon: RationalLike, relative: RationalLike = _WIDTH) -> Enclosure:
-        r"""The enclosure of :meth:`delta`."""
-        return _ends(self.delta(epsilon, relative))
-
-    def enclose_epsilon(self, delta: RationalLike, relative: RationalLike = _WIDTH) -> Enclosure:
-        r"""The enclosure of :meth:`epsilon`."""
-        return _ends(self.epsilon(delta, relative))
-
-    def to_json(self) -> dict[str, Any]:
-        r"""Bits, their probability, the bounds and the scope, as JSON."""
-        return {
-            "claim": "binomial-box",
-            "trials": self.trials,
-            "probability": str(self.probability),
-            "bounds": [*self.bounds],
-            "scope": self.scope.to_json(),
-        }
-
-    # -- the losses of all coordinates ------------------------------------------------------------
-
-    def _delta(self, epsilon: Fraction, relative: Fraction) -> Bound:
-        return self._worst(lambda total, near: total.delta(epsilon, near), relative)
-
-    def _worst(
-        self, ask: Callable[[ComposedLoss, Fraction], Enclosure], relative: Fraction
-    ) -> Bound:
-        signs = self._signs()
-        return over_totals([(DominatingPairs(above=signs, attained=signs), 1)], ask, relative)
-
     def _surely(self, epsilon: Fraction, delta: Fraction) -> bool:
         # Basic composition of equal shares of epsilon: a fast proof if there is far more noise than
         # needed, where a total would have to resolve a tiny delta.
-        share, noise = epsilon / len(self.bounds), self._noise
+        share = epsilon / len(self.bounds)
         lost = [
-            count * PrivacyCurve(noise=noise, sensitivity=step).delta(share).upper
+            count * PrivacyCurve(noise=self.noise, sensitivity=step).delta(share).upper
             for step, count in Counter(self.bounds).items()
         ]
         return len(self.bounds) > 1 and sum(lost) <= delta
-
-    def _signs(self) -> tuple[Laws, ...]:
-        # Coordinates with equal bounds are exchangeable, so only the number of coordinates that
-        # move down matters.
-        noise, groups = self._noise, sorted(Counter(self.bounds).items())
-        pairs = [(pair_of(noise, step), count) for step, count in groups]
-        if all(pair.mirror() is pair for pair, _ in pairs):
-            return (tuple(pairs),)
-        if math.prod(count + 1 for _, count in groups) > _MOST_SIGNS:
-            wanted = f"the worst directions of {len(self.bounds)} coordinates with asymmetric noise"
-            reason = (
-                "use probability 1/2, for which the direction of each coordinate's change does "
-                "not matter"
-            )
-            raise NotDerived(wanted, reason)
-        found = []
-        for downs in itertools.product(*(range(count + 1) for _, count in groups)):
-            both = (
-                law
-                for (pair, count), down in zip(pairs, downs, strict=True)
-                for law in ((pair, count - down), (pair.mirror(), down))
-            )
-            found.append(tuple(law for law in both if law[1]))
-        return tuple(found)
-
-    @property
-    def _noise(self) -> Binomial:
-        return Binomial(trials=self.trials, probability=self.probability)
 
 
 def box_of(mechanism: Mechanism) -> BinomialBox:
@@ -219,29 +135,6 @@ def box_of(mechanism: Mechanism) -> BinomialBox:
         bounds=amount if isinstance(amount, tuple) else (amount,),
         scope=mechanism.scope,
     )
-
-
-def _several(mechanism: Mechanism) -> BinomialBox | None:
-    # A single coordinate has a full privacy curve.
-    amount = Sensitivity.of(mechanism.sensitivity).amount
-    return box_of(mechanism) if isinstance(amount, tuple) and len(amount) > 1 else None
-
-
-serve(Binomial, _several)
-
-
-def _infinite() -> Bound:
-    return Bound.of(Enclosure.infinite(), "unbounded", _APART)
-
-
-def _ends(found: Bound) -> Enclosure:
-    return Enclosure(Fraction(0) if found.lower is None else found.lower, found.upper)
-
-
-def _width(relative: RationalLike | None) -> Fraction:
-    if relative is None:
-        return _WIDTH
-    return positive_rational("relative", relative, "an enclosure cannot have width 0")
 
 
 def fewest_bits(

@@ -11,7 +11,7 @@ import mpmath
 import pytest
 from flint import arb
 
-from accounting import NotDerived, PrivacyCurve
+from accounting import NotDerived, PrivacyCurve, compose, guarantee
 from accounting.convert_guarantees import as_pure
 from accounting.guarantees.stated_guarantees import PureBound
 from accounting.law_pairs.registry import (
@@ -25,9 +25,24 @@ from accounting.law_pairs.registry import (
 )
 from accounting.pairs.enclose_curve import as_ball
 from accounting.privacy_curves.dominating_pairs import ComposedLoss
-from dpcore import DiscreteGaussian, DiscreteLaplace, Noise, PolyaDifference, Sensitivity, Staircase
+from dpcore import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteGaussianSum,
+    DiscreteLaplace,
+    Mechanism,
+    Noise,
+    Norm,
+    Poisson,
+    Polya,
+    PolyaDifference,
+    Sensitivity,
+    Skellam,
+    Staircase,
+)
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.day_and_nightly import by_day
+from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import Brute, close, normal_delta, real
 from tests.support.accounting.release_lists import curve
 from tests.support.accounting.unregistered_law import Triangle
@@ -87,7 +102,7 @@ def test_one_shift_vector_is_worst_for_pure_and_zcdp(
     noise: Noise, sensitivity: Sensitivity
 ) -> None:
     with precision(128):
-        tops = [coordinates_of(noise, shift) for shift in maximal(sensitivity)]
+        tops = [coordinates_of(noise, shift, sensitivity.norm) for shift in maximal(sensitivity)]
         best = worst(noise, sensitivity)
         assert all(largest(each).upper <= largest(best).lower for each in tops)
         most = rho(best)
@@ -99,7 +114,7 @@ def test_the_worst_l1_shift_of_other_laws_is_not_one_coordinate(noise: Noise) ->
     # Two steps of 1 lose more than one of 2: neither pure() nor zcdp() may return the latter.
     assert 2 * curve(noise, Sensitivity(1)).pure().upper > curve(noise, Sensitivity(2)).pure().upper
     for ask in (PrivacyCurve.pure, PrivacyCurve.zcdp):
-        with pytest.raises(NotDerived, match="one coordinate at a time"):
+        with pytest.raises(NotDerived, match="bound per coordinate"):
             ask(curve(noise, Sensitivity.l1(2)))
     assert curve(noise, Sensitivity.l1(1)).pure() == curve(noise, Sensitivity(1)).pure()
 
@@ -143,7 +158,7 @@ def test_products_of_laplace_laws_agree_with_sums_over_the_plane(vector: tuple[i
 def test_l1_laplace_is_worst_in_one_coordinate(scale: str | int, amount: int) -> None:
     noise, sensitivity = DiscreteLaplace(scale=scale), Sensitivity.l1(amount)
     (one,) = candidates(noise, sensitivity)
-    assert one == coordinates_of(noise, ((amount, 1),))
+    assert one == coordinates_of(noise, ((amount, 1),), Norm.L1)
     best, others = (
         of_shift(noise, ((amount, 1),)),
         [of_shift(noise, shift) for shift in maximal(sensitivity)],
@@ -191,9 +206,44 @@ def test_the_curve_of_a_wide_lattice_is_enclosed() -> None:
     assert as_pure(steep) == PureBound("1001/10")
 
 
-def test_several_coordinates_of_an_unknown_law_are_refused() -> None:
-    with pytest.raises(NotDerived, match="several coordinates"):
-        curve(Triangle(half=3), Sensitivity.box((1, 1))).enclose_delta(1)
+@pytest.mark.parametrize(
+    "noise",
+    [
+        Skellam(variance=2),
+        DiscreteGaussianSum(count=2, sigma_squared="1/2"),
+        Staircase(epsilon=1, sensitivity=2),
+        LEAN,
+        Poisson(mean=3),
+        Binomial(trials=6, probability="1/3"),
+        Polya(shape=2, scale="1/2"),
+    ],
+    ids=repr,
+)
+def test_boxes_of_every_law_agree_with_sums_over_the_plane(noise: Noise) -> None:
+    moved = Sensitivity.box((2, 1))
+    brute = Brute(noise=noise, shifts=((2, 1), (2, -1)), reach=36)
+    both = guarantee(Mechanism(noise=noise, sensitivity=moved))
+    for epsilon in ("1/2", "2"):
+        found, truth = ends(both.delta(epsilon)), brute.delta(epsilon)
+        assert close(found, truth, room="1e-7")  # the mass outside the cube
+        assert found.upper - found.lower <= Fraction(found.upper) / 10**5
+        assert ends(compose(both, both).delta(epsilon)).upper >= found.lower
+    # The signs that a single direction omits can be the worst.
+    assert len(candidates(noise, moved)) == (1 if noise.symmetric else 4)
+
+
+def test_zcdp_of_a_box_is_between_the_largest_shift_and_the_sum() -> None:
+    noise = Skellam(variance=2)
+    both = curve(noise, Sensitivity.box((3, 1))).enclose_zcdp()
+    alone = [curve(noise, Sensitivity(step)).enclose_zcdp() for step in (3, 1)]
+    assert (both.lower, both.upper) == (alone[0].lower, alone[0].upper + alone[1].upper)
+    assert curve(noise, Sensitivity.box((1, 1))).enclose_zcdp().lower == 2 * alone[1].lower
+
+
+def test_several_coordinates_under_a_norm_are_refused_for_most_laws() -> None:
+    for moved in (Sensitivity.l1(2), Sensitivity.l2_squared(4)):
+        with pytest.raises(NotDerived, match="several coordinates"):
+            curve(Triangle(half=3), moved).enclose_delta(1)
 
 
 def test_the_corner_of_a_box_is_its_worst_shift() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
+from accounting.law_pairs.registry import directions
 from accounting.protocol_guarantees.paper_parameters import tkms_bits
 from accounting.protocol_guarantees.shuffled_bits_guarantee import (
     BinomialBox,
@@ -24,7 +25,6 @@ from accounting.protocol_guarantees.shuffled_bits_guarantee import (
 )
 from accounting.published_bounds import real_gaussian_ratio
 from dpcore.errors import InvalidParameter, PrecisionExhausted
-from dpcore.numbers.enclosure import Enclosure
 from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import (
     binomial,
@@ -68,7 +68,7 @@ def test_every_shift_of_a_small_box_agrees_with_enumeration(
     law = BinomialBox(trials=trials, probability=p, bounds=bounds)
     exact = len(bounds) == 1
     for epsilon in ("0", "1/10", "1", "5/2", "7") if exact else ("0", "2/5", "1", "3"):
-        found = law.enclose_delta(epsilon, "1e-30" if exact else "1/100")
+        found = law.enclose_delta(epsilon, 100)
         assert holds(found, worst(trials, Fraction(p), bounds, Fraction(epsilon)))
         assert not exact or found.width <= Fraction(1, 10**30)
 
@@ -78,31 +78,26 @@ def test_several_coordinates_have_the_requested_width(count: int, trials: int) -
     law = BinomialBox(trials=trials, bounds=(2,) * count)
     truth = of_shift(trials, Fraction(1, 2), [2] * count, Fraction(1))
     for relative in (Fraction(1, 100), Fraction(1, 10**6)):
-        found = law.enclose_delta(1, relative)
+        found = ends(law.delta(1, relative))
         assert holds(found, truth)
-        assert found.upper - found.lower <= relative * found.lower
+        assert found.upper - found.lower <= relative * Fraction(found.lower)
 
 
 def test_mixed_signs_can_be_worst() -> None:
     # Binomial(3, 2/5) twice at epsilon 2/5: one up and one down is worse than both pure directions.
     law = BinomialBox(trials=3, probability="2/5", bounds=(1, 1))
     truth = worst(3, Fraction(2, 5), (1, 1), Fraction(2, 5))
-    assert holds(law.enclose_delta("2/5", relative="1/1000"), truth)
+    assert holds(law.enclose_delta("2/5"), truth)
     one_way = [of_shift(3, Fraction(2, 5), [d] * 2, Fraction(2, 5)) for d in (1, -1)]
     assert max(one_way) < truth * mpmath.mpf("0.996")
-    straight = mutated(
-        BinomialBox._signs,
-        "range(count + 1) for _, count in groups)",
-        "(0, count) for _, count in groups)",
-    )
-    kept = set(straight(law))
-    assert kept < set(law._signs())
+    straight = mutated(directions, "range(count + 1) for _", "(0, count) for _")
+    assert set(straight(law.worst())) < set(directions(law.worst()))
 
 
 def test_epsilon_inverts_delta() -> None:
     law = BinomialBox(trials=268, bounds=(1,))
     found = ends(law.epsilon("1e-6"))
-    above, below = (law.enclose_delta(end, "1e-30") for end in (found.upper, found.lower))
+    above, below = (law.enclose_delta(end, 100) for end in (found.upper, found.lower))
     assert above.upper <= Fraction(1, 10**6) < below.lower
     assert BinomialBox(trials=4, bounds=(1,)).epsilon("1/16").upper < 10
     # P(X = 0) = 1/16 has probability 0 on the other dataset.
@@ -137,12 +132,11 @@ def test_an_undecided_comparison_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     many = BinomialBox(trials=9, probability="1/3", bounds=tuple(range(1, 8)))
     refusal(lambda: many.delta(1), NotDerived)
     law = BinomialBox(trials=5000, bounds=(1, 1))
-    wide = law.enclose_delta("1/5", "1/100")
     assert "relative" in refusal(lambda: law.delta(1, relative=0))
-    ends = Enclosure(wide.lower / 2, wide.upper)  # as if the bounds never became narrower
-    found = Bound.of(ends, "direct", "a theorem")
-    monkeypatch.setattr(BinomialBox, "_delta", lambda *_: found)
-    assert "relative width" in refusal(lambda: law.delta("1/5", "1/100"), PrecisionExhausted)
+    wide = ends(law.delta("1/5", "1/100"))
+    # As if the bounds never became narrower.
+    found = Bound(lower=wide.lower / 2, upper=wide.upper, method="direct", theorem="a theorem")
+    monkeypatch.setattr(BinomialBox, "delta", lambda *_: found)
     with pytest.raises(PrecisionExhausted, match="could not be compared"):
         law.meets("1/5", wide.lower)
 
@@ -229,7 +223,7 @@ def test_a_broken_calibration_of_bits_is_detected(old: str, new: str) -> None:
 def test_bits_of_twenty_coordinates_are_calibrated() -> None:
     found = fewest_bits(epsilon=1, delta="1e-6", bounds=(1,) * 20)
     less = replace(found, trials=found.trials - 1)
-    met, missed = found.enclose_delta(1, "1e-2"), less.enclose_delta(1, "1e-2")
+    met, missed = found.enclose_delta(1, 10), less.enclose_delta(1, 10)
     assert met.lower < Fraction(1, 10**6) < missed.upper
     # b/4 is near the variance of the real Gaussian noise with the same distance in l2.
     ratio = real_gaussian_ratio(1, "1e-6").upper_float
