@@ -1,4 +1,8 @@
-r"""A discretised privacy loss distribution of exact floats: atoms and the mass at infinity."""
+r"""A discretised privacy loss distribution of exact floats: atoms and the mass at infinity.
+
+``pessimistic_discretisation`` builds it from the cells of a round;
+:mod:`accounting.numerical_composition` composes it.
+"""
 
 from __future__ import annotations
 
