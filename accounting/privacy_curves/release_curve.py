@@ -240,6 +240,11 @@ class PairCurve(OneRelease):
         r"""The product with the largest loss and the largest zCDP parameter."""
         return self.products()[0]
 
+    @property
+    def narrow(self) -> bool:
+        r"""Whether several coordinates are enclosed to 1e-11 by default, because that is fast."""
+        return False
+
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0: the hockey-stick divergence.
 
@@ -338,7 +343,7 @@ class PairCurve(OneRelease):
             total = ComposedLoss(parts=each)
             relative = finest if total.method == "direct" else max(finest, _FINEST)
             sides = (True,) if total.exact else (False, True)
-            if len(sides) > 1 and finest == _WIDTH:
+            if len(sides) > 1 and finest == _WIDTH and not self.narrow:
                 relative = _TABLED
             ends = [ask(replace(total, above=side), relative=relative) for side in sides]
             yield Enclosure(ends[0].lower, ends[-1].upper)
@@ -390,6 +395,11 @@ class PrivacyCurve(PairCurve):
     def worst(self) -> Coordinates:
         r"""The pairs of the noise under the heaviest shift."""
         return worst(self.noise, self._moves)
+
+    @property
+    def narrow(self) -> bool:
+        r"""Whether several coordinates are enclosed to 1e-11 by default, because that is fast."""
+        return additive(self.noise)
 
     def enclose_zcdp(self, bits: int = _BITS) -> Enclosure:
         r"""The least rho, to a relative width of 2^-bits if it is exact."""
