@@ -147,7 +147,7 @@ def hockey_stick(setting: ContinualSum, epsilon: float, reach: int) -> float:
     [
         (TreeSum(horizon=3, noise=DiscreteLaplace(scale=2)), 70),
         (TreeSum(horizon=2, noise=DiscreteGaussian(sigma_squared=9)), 40),
-        (SquareRootSum(horizon=2, grid=8, noise=DiscreteGaussian(sigma_squared=100)), 85),
+        (SquareRootSum(horizon=2, grid=16, noise=DiscreteGaussian(sigma_squared=400)), 130),
         (TreeSum(horizon=3, noise=Skellam(variance=9)), 50),
     ],
 )

@@ -72,7 +72,8 @@ def test_an_underivable_quantity_is_omitted_from_the_table_and_refused_on_reques
     refused = shell(*words, "--order", 2)
     assert (refused.code, refused.out) == (2, "")
     assert "cannot derive" in refused.err
-    assert shell("skellam:variance=9@0,0", "skellam:variance=9@1,1").code == 2
+    assert shell("skellam:variance=9@0,0", "skellam:variance=9@1,1").code == 0
+    assert shell("poisson:mean=9@0,0", "poisson:mean=9@1,1").code == 2
 
 
 def test_a_claim_is_proven_or_refuted_with_its_event(shell: Shell) -> None:
