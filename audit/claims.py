@@ -152,7 +152,7 @@ class CurveClaim:
 
     def __post_init__(self) -> None:
         stated, of = _stated_curve(self.spelling), read_relation("relation", self.relation)
-        points = tuple(Claim(epsilon=e, delta=d, relation=of) for e, d in stated.points())
+        points = tuple(Claim(epsilon=e, delta=d, relation=of) for e, d in _points(self.spelling))
         if not points:
             reason = f"gives no privacy up to epsilon = {_EPSILONS[-1]}, the largest tested"
             raise InvalidParameter("claim", self.spelling, reason)
@@ -219,6 +219,11 @@ class _StatedCurve:
                 yield epsilon, rounded
         if self.pure is not None and end <= _EPSILONS[-1]:
             yield end, Fraction(0)
+
+
+@lru_cache(maxsize=64)
+def _points(text: str) -> tuple[tuple[Fraction, Fraction], ...]:
+    return tuple(_stated_curve(text).points())
 
 
 def _firsts(delta: _Delta) -> Iterator[Fraction]:
