@@ -48,7 +48,8 @@ class Relation(Enum):
 class Scope:
     r"""The scope of a guarantee. Guarantees of different scopes cannot be composed.
 
-    Neighbouring datasets differ in ``group`` units, all replaced or all added or removed.
+    Neighbouring datasets differ in ``group`` units: all of them are replaced, or each is added or
+    removed.
 
     >>> Scope(), Scope(group=3)
     (Scope(unit='contribution', relation='replace'), Scope(..., group=3))
@@ -110,9 +111,9 @@ class Sensitivity:
 
     ``Sensitivity(d)``: |q - q'| <= d, one number. ``Sensitivity.l1(d)``: sum_i |q_i - q'_i| <= d.
     ``Sensitivity.l2_squared(d)``: sum_i (q_i - q'_i)^2 <= d. ``Sensitivity.box((d_1, ...))``:
-    |q_i - q'_i| <= d_i for every i. Amounts are integers >= 1: a sensitivity of 0 would add no
-    noise. A plain amount applies to one number, a box to an array with one bound per entry, l1 and
-    l2 to an array of any shape.
+    |q_i - q'_i| <= d_i for every i. Amounts are integers >= 1: a query of sensitivity 0
+    needs no noise. A plain amount applies to one number, a box to an array with one bound per
+    entry, l1 and l2 to an array of any shape.
 
     >>> Sensitivity(1), Sensitivity.box((1, 2))
     (Sensitivity(1), Sensitivity.box((1, 2)))
@@ -173,12 +174,13 @@ class Sensitivity:
         return self._each(lambda amount: factor * amount)
 
     def shared(self, units: int) -> Sensitivity:
-        r"""The sensitivity to one unit, given that this is the sensitivity to ``units`` units.
+        r"""The sensitivity to one unit, if ``self`` is the sensitivity to ``units`` units.
 
         >>> Sensitivity(6).shared(3), Sensitivity.l2_squared(2).times(3).shared(3)
         (Sensitivity(2), Sensitivity.l2_squared(2))
 
-        Raises :class:`InvalidParameter` if no sensitivity to one unit gives this one.
+        Raises :class:`InvalidParameter` if an amount is not a multiple of ``units``, or for squared
+        l2 of ``units``^2.
         """
         factor = self._factor(units)
 
@@ -256,9 +258,9 @@ class Mechanism:
         several releases.
 
         A Python integer of any size is released exactly. Raises :class:`Unrepresentable`, before
-        any draw, if |value| + 2^62 exceeds int64 for an array entry, or the noise itself
-        could exceed int64; :class:`InvalidParameter` for anything but integers, for masked
-        entries, and for an array of another shape.
+        any draw, if an array entry has an absolute value of 2^62 or more, or if the noise of an
+        array could exceed int64. Raises :class:`InvalidParameter` if the value is not made of
+        integers, has masked entries, or has a shape that does not fit the sensitivity.
 
         >>> from dpcore import DiscreteLaplace
         >>> histogram = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=Sensitivity.l1(2))
@@ -318,11 +320,11 @@ def _array(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    r"""The record of one release: mechanism, fraction of noise present, name of the batch, users.
+    r"""The record of one release: its mechanism, batch, participants and fraction of the noise.
 
     ``honest`` is the fraction of the planned noise that honest parties actually added (1 for a
-    central mechanism). The noise of ``mechanism`` is already reduced by it: do not apply ``honest``
-    again. Accounting, ledgers, certificates and protocol runs use this record.
+    central mechanism). The noise of ``mechanism`` is already reduced to this fraction: do not
+    apply ``honest`` again. Accounting, ledgers, certificates and protocol runs use this record.
 
     >>> from dpcore import DiscreteLaplace
     >>> mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)
