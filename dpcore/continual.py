@@ -2,9 +2,8 @@ r"""Running sums of a stream with exact noise: binary tree, doubling blocks, squ
 
 A :class:`ContinualSum` is an immutable configuration: the horizon, the noise, the range of the
 items; ``start()`` returns a stream that takes items one after another. All releases are functions
-of noisy numbers, which are integers plus fresh noise. Per unit by which
-an item changes, these numbers change by at most ``moves``, and by exactly ``moves`` for the first
-item. So the whole stream costs
+of noisy numbers, which are integers plus fresh noise. If an item changes by one unit, these numbers
+change by at most ``moves``, and for the first item by exactly ``moves``. So the whole stream costs
 exactly as much as one release of ``mechanism``, even if items depend on earlier releases;
 ``accounting.guarantee`` derives the guarantee.
 
@@ -185,9 +184,9 @@ class RunningSum(OwnedState):
     ...
     dpcore.errors.InvalidParameter: item = 1: exceeds the horizon: the guarantee is for 4 items
 
-    An invalid item leaves the stream unchanged. After any other error while an item is
-    added, and in a forked process, all further calls raise an error. Copying and pickling raise
-    ``TypeError``: a second stream from the same state would draw noise for the same items again.
+    An invalid item leaves the stream unchanged. After any other error while an item is added, and
+    in a forked process, all further calls raise an error. Copying and pickling raise ``TypeError``:
+    a second stream from the same state would draw noise for the same items again.
     """
 
     __slots__ = ("_rng", "_taken", "_total", "configuration")
@@ -359,8 +358,8 @@ class SquareRootSum(ContinualSum):
 
     The matrix A of prefix sums is R R, where R is lower triangular and Toeplitz with first column
     r_k = binom(2k, k)/4^k. The Toeplitz matrix C of the integers c_k = max(1, floor(g r_k))
-    approximates g R, where g is the ``grid``. The noisy numbers are y = C x + z, where x is
-    the stream and z is integer noise. The release is A C^-1 y = A x + A C^-1 z, a function of y,
+    approximates g R, where g is the ``grid``. The noisy numbers are y = C x + z, where x is the
+    stream and z is integer noise. The release is A C^-1 y = A x + A C^-1 z, a function of y,
     rounded to a multiple of 1/g. A x is a multiple of 1/g, so the value is exactly the sum plus the
     rounded noise.
 

@@ -111,9 +111,9 @@ class Sensitivity:
 
     ``Sensitivity(d)``: |q - q'| <= d, one number. ``Sensitivity.l1(d)``: sum_i |q_i - q'_i| <= d.
     ``Sensitivity.l2_squared(d)``: sum_i (q_i - q'_i)^2 <= d. ``Sensitivity.box((d_1, ...))``:
-    |q_i - q'_i| <= d_i for every i. Amounts are integers >= 1: a query of sensitivity 0
-    needs no noise. A plain amount applies to one number, a box to an array with one bound per
-    entry, l1 and l2 to an array of any shape.
+    |q_i - q'_i| <= d_i for every i. Amounts are integers >= 1: a query of sensitivity 0 needs no
+    noise. A plain amount applies to one number, a box to an array with one bound per entry, l1 and
+    l2 to an array of any shape.
 
     >>> Sensitivity(1), Sensitivity.box((1, 2))
     (Sensitivity(1), Sensitivity.box((1, 2)))
@@ -179,8 +179,8 @@ class Sensitivity:
         >>> Sensitivity(6).shared(3), Sensitivity.l2_squared(2).times(3).shared(3)
         (Sensitivity(2), Sensitivity.l2_squared(2))
 
-        Raises :class:`InvalidParameter` if an amount is not a multiple of ``units``, or for squared
-        l2 of ``units``^2.
+        Raises :class:`InvalidParameter` if an amount is not a multiple of ``units`` (for squared
+        l2, of ``units``^2).
         """
         factor = self._factor(units)
 
@@ -323,8 +323,8 @@ class Release:
     r"""The record of one release: its mechanism, batch, participants and fraction of the noise.
 
     ``honest`` is the fraction of the planned noise that honest parties actually added (1 for a
-    central mechanism). The noise of ``mechanism`` is already reduced to this fraction: do not
-    apply ``honest`` again. Accounting, ledgers, certificates and protocol runs use this record.
+    central mechanism). The noise of ``mechanism`` is already reduced to this fraction: do not apply
+    ``honest`` again. Accounting, ledgers, certificates and protocol runs use this record.
 
     >>> from dpcore import DiscreteLaplace
     >>> mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)

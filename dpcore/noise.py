@@ -367,7 +367,7 @@ class Noise(metaclass=LawType):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Additive(Noise):
-    r"""A law that is closed under sums of independent draws, which add one of its parameters."""
+    r"""A law that is closed under sums: adding independent draws adds one of its parameters."""
 
     adds: ClassVar[str]
     r"""The name of the parameter that is added when independent draws are added."""

@@ -1,8 +1,8 @@
 r"""Parse ``name:key=value,key=value``, the syntax of noise, claims, targets and search spaces.
 
-All text of this form is parsed here, so equal mistakes give equal messages: an unknown name
-or key (with the nearest known one), and a key that is missing, repeated or without a value. Errors
-report the option or argument.
+All text of this form is parsed here, so equal mistakes give equal messages: an unknown name or key
+(with the nearest known one), and a key that is missing, repeated or without a value. Errors report
+the option or argument.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 r"""Masses and tails of sums of coins or of Laplace draws, by contour sums with proven remainders.
 
-For laws that are limits of sums of independent signed coins (discrete Gaussian, Poisson,
-binomial, Skellam, and their sums), M(z) = E[e^(zX)] gives every mass and tail at a cost that does
-not depend on the parameters. With z_j = c + 2 pi i j/N for j = 0, ..., N - 1,
+For laws that are limits of sums of independent signed coins (discrete Gaussian, Poisson, binomial,
+Skellam, and their sums), M(z) = E[e^(zX)] gives every mass and tail at a cost that does not depend
+on the parameters. With z_j = c + 2 pi i j/N for j = 0, ..., N - 1,
 
     (1/N) sum_j M(z_j) e^(-z_j t)              = sum_n e^(cnN) P(X = t + nN),
     (1/N) sum_j M(z_j) e^(-z_j t)/(1-e^(-z_j)) = sum_n e^(cnN) P(X >= t + nN)   for c > 0.
 
 By Chernoff's bound at c - a and c + a, a > 0 (and a <= c for tails), the terms n != 0 are at most
-(M(c-a) e^(-(c-a)t) + M(c+a) e^(-(c+a)t)) e^(-aN)/(1 - e^(-aN)). The terms of high
-frequency are small: a coin of tilted probability p has |M(c + i theta)|^2 =
-M(c)^2 (1 - 2p(1-p)(1 - cos theta)), so with K = log M and the tilted variance V = K''(c),
+(M(c-a) e^(-(c-a)t) + M(c+a) e^(-(c+a)t)) e^(-aN)/(1 - e^(-aN)). The terms of high frequency are
+small: a coin of tilted probability p has |M(c + i theta)|^2 = M(c)^2 (1 - 2p(1-p)(1 - cos theta)),
+so with K = log M and the tilted variance V = K''(c),
 
     |M(c + i theta)| <= M(c) e^(-V(1 - cos theta)).
 
@@ -25,8 +25,7 @@ beta = e^(-1/s) and |c| < 1/s,
 and |M(c + i theta)| decreases fast for n >= 16.
 
 The bounds hold for any c and a, so c and a are chosen in floating point. All balls are at the
-ambient precision.
-Proofs: docs/proofs/coin_and_theta_sums.md and docs/proofs/radius.md.
+ambient precision. Proofs: docs/proofs/coin_and_theta_sums.md and docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ def mass(law: CoinSum, k: int) -> arb:
 
 
 def upper_tail(law: CoinSum, least: int) -> arb:
-    r"""Return P(X >= t), t = ``least`` > E[X], as a ball of small relative width for any t."""
+    r"""Return P(X >= t), t = ``least`` > E[X], as a ball of small relative width."""
     # Because of the pole of 1/(1 - e^-z) at 0, the best line is to the right of the saddle point.
     saddle = law.tilt(least)
     spread = _deviation(law.tilted_variance(ball(saddle)))
@@ -195,10 +194,10 @@ def _chernoff(law: CoinSum, c: arb, step: arb, t: int, base: arb) -> arb:
 
 
 def central_masses(law: CoinSum, reach: int) -> list[arb]:
-    r"""Return P(X = k), k = 0, ..., ``reach``, of a symmetric law to *absolute* width 2^-prec.
+    r"""Return P(X = k), k = 0, ..., ``reach``, of a symmetric law, with small *absolute* width.
 
-    The width is approximate; prec is the ambient precision. For masses far below 2^-prec use
-    :func:`mass`: here the line of the contour sum is Re z = 0 for every k.
+    The width is about 2^-prec, where prec is the ambient precision. For masses far below 2^-prec
+    use :func:`mass`, because here the contour is the line Re z = 0 for every k.
     """
     need = (ctx.prec + _GUARD) * math.log(2)
     variance = law.tilted_variance(arb(0))

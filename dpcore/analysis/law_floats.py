@@ -3,8 +3,8 @@ r"""Floating-point functions of laws without a proven float formula, and guesses
 The value at an isolated integer is rounded once from its own ball (:func:`pointwise`). Values at
 many consecutive integers, called a run, are computed together (:func:`by_runs`): the masses of the
 run and the tails at its two ends are computed as balls (:mod:`dpcore.numbers.enclosure`), and the
-other tails are sums of them. Runs are cached.
-:func:`normal_guess` and :func:`closer` only affect speed: quantiles are certified afterwards.
+other tails are sums of them. Runs are cached. :func:`normal_guess` and :func:`closer` only affect
+speed: quantiles are certified afterwards.
 """
 
 from __future__ import annotations

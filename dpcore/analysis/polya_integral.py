@@ -103,7 +103,10 @@ def upper_tail(law: Branch, least: int) -> arb:
 
 
 def lower_tail(law: Branch, most: int) -> arb:
-    r"""Return P(X <= t), t = ``most`` >= 0, if ``left`` = 0; tight for t below the mean."""
+    r"""Return P(X <= t), t = ``most`` >= 0, as a ball; it is tight for t below the mean.
+
+    ``left`` must be 0.
+    """
     # The gap to the cut at 1/s is made larger than 1/s, so that c < 0.
     gap = max(_saddle(law, most), 1 / law.scale)
     gap += _width(law, gap) / 2

@@ -78,7 +78,7 @@ def second_moment(variance: Fraction) -> arb:
 
 
 def upper_tail(variance: Fraction, least: int) -> arb:
-    r"""Return P(X >= t), t = ``least`` >= 1, as a ball of small *relative* width for any t."""
+    r"""Return P(X >= t), t = ``least`` >= 1, as a ball of small *relative* width."""
     if variance < _SUMMED_VARIANCE:
         return _direct_tail(variance, least)
     return contour.upper_tail(ThetaSum(variance=variance), least)

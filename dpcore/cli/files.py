@@ -1,8 +1,8 @@
 r"""Files of commands: regular input files of limited size, and output files written atomically.
 
 An output file is checked before the computation. It is written under a temporary name in the same
-folder (a dot, the name and the process ID) and then renamed. The temporary files
-of a killed process are removed when the same output file is next written.
+folder (a dot, the name and the process ID) and then renamed. The temporary files of a killed
+process are removed when the same output file is next written.
 """
 
 from __future__ import annotations

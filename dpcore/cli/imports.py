@@ -62,7 +62,7 @@ _FINDER: Final = _OwnPackageFinder()
 
 
 def prefer_own_packages() -> None:
-    r"""Make imports of :func:`package_names` find dpcore's packages, whatever ``sys.path`` is."""
+    r"""Make imports of the :func:`package_names` find dpcore's packages for any ``sys.path``."""
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
 

@@ -3,10 +3,9 @@ r"""An append-only file of records, locked while it is open.
 A record is a length, the crc32 of the length, a sha256 and a payload. Each sha256 covers the
 payload and the previous sha256, so a record is valid only at its position in its file. Only the
 last record can be torn, that is, cut short because the process ended, or filled with zeros after a
-power cut. Any other invalid record is damage.
-:meth:`StateFile.append` returns when the data is on disk. Nothing is buffered, so ``append`` raises
-every error, and closing raises none. A new file is private to its owner (mode 0600) for every
-umask.
+power cut. Any other invalid record is damage. :meth:`StateFile.append` returns when the data is on
+disk. Nothing is buffered, so ``append`` raises every error, and closing raises none. A new file is
+private to its owner (mode 0600) for every umask.
 """
 
 from __future__ import annotations
@@ -165,7 +164,10 @@ _BLOCK: Final = 1 << 12  # a file system may leave a block of zeros after a shor
 
 
 class Damaged(ValueError):
-    r"""The file is damaged at an offset, and not by an interrupted process or a power cut."""
+    r"""The file is damaged, and not by an interrupted process or a power cut.
+
+    The message has the offset of the damage.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,8 +64,8 @@ def in_processes(
 
     With one job the calls run in this process; -1 means one job per core. Only a few calls per
     process start before their results are read. A :class:`DpcoreError` of the function is raised
-    here; any other error in a process is raised as a :class:`WorkerLost` with this cause. Closing
-    the generator abandons unfinished calls.
+    here; any other error in a process is raised as a :class:`WorkerLost` with that error as its
+    cause. Closing the generator abandons unfinished calls.
     """
     width = width_of(jobs)
     if width == 1:
@@ -226,8 +226,8 @@ def watch_over(parent: int) -> Watch:
     r"""Start a thread that ends this process soon after ``parent``, the ID of its parent, ends.
 
     In a worker of a cluster no thread is started, so the worker is not terminated. A process that
-    joblib starts itself also notices if its parent ended during startup; a process of a fork
-    server does not.
+    joblib starts itself also notices if its parent ended during startup; a process of a fork server
+    does not.
     """
     watch = Watch(parent=parent)
     if os.getppid() == parent or current_process().name.startswith("Loky"):

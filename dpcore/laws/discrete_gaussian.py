@@ -79,8 +79,8 @@ class DiscreteGaussian(SymmetricNoise):
     smaller (Canonne, Kamath and Steinke, Corollary 9). A release with sensitivity Delta is
     ZCdp(Delta^2/2v) and not pure DP for any epsilon.
 
-    The float64 functions cover 1e-12 <= sigma_squared <= 2^92. Raises :class:`InvalidParameter`
-    if ``sigma_squared`` is not a positive rational.
+    The float64 functions cover 1e-12 <= sigma_squared <= 2^92. Raises :class:`InvalidParameter` if
+    ``sigma_squared`` is not a positive rational.
 
     >>> noise = DiscreteGaussian(sigma_squared=400)
     >>> noise.pmf(0), noise.quantile(0.975)
@@ -349,10 +349,11 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
         return sum(one.sample_reference(rng) for _ in range(self.count))
 
     def build_batch(self) -> Batch:
-        r"""Build a table if few masses suffice, or else a sampler by rejection from a Gaussian.
+        r"""Build a table if few masses suffice, otherwise a rejection sampler.
 
-        If the sum is far from a discrete Gaussian (``sigma_squared`` below about 1.4) and ``count``
-        is large, build a table of all masses, or for large variances a sampler by inversion.
+        The proposals are draws of a discrete Gaussian. If the sum is far from a discrete Gaussian
+        (``sigma_squared`` below about 1.4) and ``count`` is large, build a table of all masses, or
+        for large variances a sampler by inversion.
         """
         small = self._whole <= _TABLE_VARIANCE
         if small and min(self.count // 2, table_reach(self._whole)) <= _MOST_BASES:

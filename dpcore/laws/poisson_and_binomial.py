@@ -270,8 +270,8 @@ class Binomial(CountNoise):
     0, ..., n, so a release is (epsilon, delta)-DP and never pure DP.
 
     The float64 functions cover trials <= 2^62 and 1e-9 <= variance <= 2^60; beyond variance 2^20
-    each distinct k costs about a millisecond. Raises :class:`InvalidParameter` if trials < 1, or
-    if the probability is outside (0, 1): flips with p = 0 or 1 add no noise.
+    each distinct k costs about a millisecond. Raises :class:`InvalidParameter` if trials < 1, or if
+    the probability is outside (0, 1): flips with p = 0 or 1 add no noise.
 
     >>> noise = Binomial(trials=268, probability="1/2")
     >>> noise.pmf(134), noise.quantile(0.975)

@@ -89,8 +89,8 @@ class Polya(ByRatios, Additive):
     P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r for k >= 0, beta = e^(-1/s).
 
     The mean is r beta/(1-beta), the variance r beta/(1-beta)^2. The values are never negative, so a
-    release with Polya noise alone is never pure DP; a difference of two draws is a share of
-    discrete Laplace noise (:class:`PolyaDifference`).
+    release with Polya noise alone is never pure DP; the difference of two draws of shape 1/n is a
+    share of discrete Laplace noise (:class:`PolyaDifference`).
 
     The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10; each isolated k
     costs about a millisecond, and up to fifty milliseconds far in the tail. Raises

@@ -111,9 +111,9 @@ def two_product(a: Floats, b: Floats) -> Split:
 def compensated_sum(values: Floats) -> tuple[float, float]:
     r"""Return the sum of ``values`` by pairwise compensated summation, and a bound on its error.
 
-    The rounding error of each addition is computed exactly (Knuth 1969); the sum of these errors,
-    which is added to the result, is the only inexact step. A short finite sum is rounded once
-    (:func:`math.fsum`).
+    The rounding error of each addition is computed exactly (Knuth 1969) and added to a second sum:
+    only the second sum and the final addition of both are rounded. A short finite sum is rounded
+    once (:func:`math.fsum`).
     """
     if len(values) <= _SHORT and np.isfinite(values).all() and np.abs(values).max(initial=0) < _FAR:
         exact = math.fsum(values.tolist())

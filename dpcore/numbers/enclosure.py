@@ -297,9 +297,9 @@ def narrow(compute: Callable[[], arb], bits: int) -> Enclosure:
     r"""Evaluate a ball computation at increasing precision until its relative width is <= 2^-bits.
 
     ``compute`` is called at the ambient precision and must be sound at any precision. Raises
-    :class:`PrecisionExhausted` if four million bits do not suffice. A bound of
-    size below 2^-4194304 or above 2^4194304 moves outwards to 0, to such a power or to infinity:
-    the result is still an enclosure, but not narrow.
+    :class:`PrecisionExhausted` if four million bits do not suffice. A bound of size below
+    2^-4194304 or above 2^4194304 moves outwards to 0, to such a power or to infinity: the result is
+    still an enclosure, but not narrow.
     """
     working, topped = bits + 32, False
     while working <= _MOST_BITS:

@@ -226,9 +226,9 @@ class AggregatedSum(_Shared):
 
     ``share`` is the law of one user's noise: PolyaDifference(1/n, s) for pure privacy (Theorem 1),
     Skellam(v/n) for Renyi DP (Theorem 2), DiscreteGaussian(v/n) for concentrated DP (Theorem 4).
-    The numbers are those of Chowdhury and Zhou (arXiv 2206.05772). ``noise.share(n)`` derives the
-    law of a share from the law of the total noise. The server sees only the sum mod
-    m, so the noise of all honest participants protects each contribution.
+    The numbering is that of Chowdhury and Zhou (arXiv 2206.05772). ``noise.share(n)`` derives the
+    law of a share from the law of the total noise. The server sees only the sum mod m, so the noise
+    of all honest participants protects each contribution.
 
     >>> share = DiscreteLaplace(scale=32).share(1024)
     >>> protocol = AggregatedSum(users=1024, precision=32, threshold=700, share=share)

@@ -1,8 +1,9 @@
 r"""Run a protocol once in this process: the users, the functionality and the analyzer.
 
-The functionality passes the users' messages on to the server. :class:`IdealAggregation` and
-:class:`Shuffler` do what a trusted third party would do, for simulation and accounting;
-``secure_aggregation.MaskedAggregation`` is a real aggregation with the same interface.
+The functionality receives the users' messages, and the server sees only its output.
+:class:`IdealAggregation` and :class:`Shuffler` do what a trusted third party would do, for
+simulation and accounting; ``secure_aggregation.MaskedAggregation`` is a real aggregation with the
+same interface.
 
 A run includes dropouts and collusion: users who drop out add no noise, the server knows the noise
 of colluding users, and the record of the run has only the remaining noise. Proofs:

@@ -1,12 +1,12 @@
 r"""Protocols for a shuffler, whose messages are bits.
 
-Each user sends the unary code of a small number and some random bits; the server sees all bits
-in a uniformly random order, so it learns only their sum, and the random bits are
-binomial noise on that sum. :class:`BinaryShuffle` is Algorithm 3 of Tenenbaum, Kaplan, Mansour and
-Stemmer (arXiv 2106.02900), :class:`VectorShuffle` is Algorithms 2 and 4 of Li, Zhou and Ji (arXiv
-2207.05827) after Cheu et al. (arXiv 2106.09805). Both papers use far more noise than an exact
-calibration needs; here the numbers of bits are parameters. :class:`PureShuffle` gives pure DP.
-Proofs: docs/proofs/protocol.md.
+Each user sends the unary code of a small number and some random bits; the server sees all bits in a
+uniformly random order, so it learns only their sum, and the random bits are binomial noise on that
+sum. :class:`BinaryShuffle` is Algorithm 3 of Tenenbaum, Kaplan, Mansour and Stemmer (arXiv
+2106.02900), and :class:`VectorShuffle` is Algorithms 2 and 4 of Li, Zhou and Ji (arXiv 2207.05827)
+after Cheu et al. (arXiv 2106.09805). Both papers use far more noise than an exact calibration
+needs; here the numbers of bits are parameters. :class:`PureShuffle` gives pure DP. Proofs:
+docs/proofs/protocol.md.
 """
 
 from __future__ import annotations
@@ -316,11 +316,14 @@ class PureShuffle(ShuffledSum):
         return self.share
 
     def bias(self, present: int) -> Fraction:
-        r"""The number of ones that ``present`` users send beyond encodings and noise."""
+        r"""The number of ones that ``present`` users send beyond encodings and noise.
+
+        Covers are not taken into account.
+        """
         return Fraction(present * self.reach)
 
     def missed(self, present: int) -> Fraction:
-        r"""An upper bound on the probability that one of ``present`` users sends a cover."""
+        r"""An upper bound on the probability that any of ``present`` users sends a cover."""
         # Rounded up, because for a large epsilon the exact number has thousands of digits.
         beyond = 2 * Fraction(self.share.enclose_sf(self.reach, 32).upper)
         beyond = Fraction(math.ceil(beyond * _ONE), _ONE)

@@ -5,8 +5,8 @@ drawn by certified inversion and an integer on the step uniformly; it is accepte
 mass/height. On most steps the mass hardly varies, and about 98% of the random words are below the
 smallest such ratio and accept immediately. For the other words the ratio is computed in floating
 point (for counts by Stirling's series); if its certified error could matter, balls and further bits
-decide. Values beyond the outermost steps
-are drawn by inversion. So the law is exact. Proofs: docs/proofs/samplers.md.
+decide. Values beyond the outermost steps are drawn by inversion. So the law is exact. Proofs:
+docs/proofs/samplers.md.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Centred:
     For count laws ``parts`` are the expected counts: (l,) for Poisson, (np, n(1-p)) for the heads
     and tails of a binomial; E[X] is the first part, which may exceed int64, and 1/v is the sum of
     their inverses. Without parts the law is the discrete Gaussian, with E[X] = 0. With ``shifted``
-    the draws are X itself, which must fit int64. Raises :class:`Unrepresentable`
-    unless v is between 2^21 and 2^116: below, the float series is not accurate enough, and above, a
-    draw could exceed int64.
+    the draws are X itself, which must fit int64. Raises :class:`Unrepresentable` unless v is
+    between 2^21 and 2^116: below, the float series is not accurate enough, and above, a draw could
+    exceed int64.
     """
 
     def __init__(

@@ -64,10 +64,11 @@ class Neighbourhood:
 def neighbours_of(
     names: Sequence[str], neighbourhood: Neighbourhood | None, rng: Rng
 ) -> dict[str, tuple[str, ...]]:
-    r"""Map each name to the sorted names of its neighbours and itself, or to all names (no graph).
+    r"""Map each name to the sorted names of its neighbours and itself.
 
-    The order on the circle is uniform and independent of everything else. Nothing is drawn for the
-    complete graph. ``names`` are distinct, and there are more than k + 1.
+    Without a neighbourhood every name is mapped to all names. The order on the circle is uniform
+    and independent of everything else. Nothing is drawn for the complete graph. ``names`` are
+    distinct, and there are more than k + 1.
     """
     if neighbourhood is None:
         return dict.fromkeys(names, tuple(sorted(names)))
@@ -215,7 +216,7 @@ def size_neighbourhood(
     exposure: RationalLike = MOST_EXPOSURE,
     failure: RationalLike = "1e-6",
 ) -> Neighbourhood | None:
-    r"""Find the smallest k, and its smallest threshold, for given bounds on both probabilities.
+    r"""Find the smallest k, and its smallest threshold, within the given failure probabilities.
 
     ``exposure`` bounds the probability that the server learns more than the sum, and ``failure``
     the probability that up to ``dropouts`` dropouts make the round fail. If no k <= min(n - 2,

@@ -67,7 +67,7 @@ class Advertised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    r"""After step 2: seed, keys of neighbours (U1), shares for itself, and secrets with them."""
+    r"""After step 2: the seed, the user's own shares, and keys and secrets of neighbours (U1)."""
 
     channel: Channel
     masking: KeyPair

@@ -217,7 +217,7 @@ def _array(value: Any) -> npt.NDArray[Any]:
 def shared(others: Iterable[tuple[ExpRational, ExpRational]]) -> ExpRational | Fraction | int:
     r"""E[1/(1 + N); A], where N of the ``others`` tie and A is the event that no other is ahead.
 
-    The ``others`` are independent; each is a pair of the probabilities that it is behind and ties.
+    The ``others`` are independent; a pair has the probabilities of being behind and of a tie.
     """
     tied: list[ExpRational | int] = [1]
     for behind, ties in others:

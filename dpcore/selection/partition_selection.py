@@ -1,8 +1,8 @@
 r"""Release keys from an unknown domain whose noisy counts reach a threshold.
 
 The delta of the guarantee is the probability that a key of only one user reaches the threshold;
-``accounting.composition.partition_selection_guarantee`` bounds this probability.
-Proofs: docs/proofs/selection.md.
+``accounting.composition.partition_selection_guarantee`` bounds this probability. Proofs:
+docs/proofs/selection.md.
 """
 
 from __future__ import annotations
