@@ -308,7 +308,8 @@ class Mechanism:
 
 
 def _array(value: Any) -> Any:
-    # A column converts itself. The entries of a list are checked one by one: True is not a number.
+    # A column converts itself to an array. The entries of a list are checked one by one, because
+    # True is not a number.
     if not isinstance(value, list | tuple):
         return value.to_numpy()
     numbers = np.array(value, dtype=object)

@@ -43,7 +43,10 @@ _NEGLIGIBLE: Final = Fraction(1, 1 << 100)
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    r"""The range of the float64 functions: ``least`` <= ``quantity`` <= ``most``."""
+    r"""The range of the float64 functions: ``least`` <= ``quantity`` <= ``most``.
+
+    Error messages report ``argument`` and write the quantity as ``written``, by default its name.
+    """
 
     quantity: str
     least: str

@@ -129,7 +129,8 @@ class ThetaSum:
         return (math.floor(target) + self._centre(target)) / self.variance
 
     def _centre(self, target: Fraction) -> Fraction:
-        # The y in [0, 1]: a discrete Gaussian centred at floor(target) + y has mean `target`.
+        # The y in [0, 1] for which a discrete Gaussian centred at floor(target) + y has the mean
+        # `target`.
         wanted, twice = float(target - math.floor(target)), 2 * float(self.variance)
         low, high = 0.0, 1.0
         for _ in range(_HALVINGS):

@@ -32,8 +32,8 @@ class DiscreteLaplace(SymmetricNoise):
     e^(1/s), so a release with sensitivity Delta is (Delta/s)-DP and not epsilon-DP for any smaller
     epsilon.
 
-    The float64 functions cover 1e-6 <= scale <= 2^46. Raises :class:`InvalidParameter` for a
-    scale that is not a positive rational.
+    The float64 functions cover 1e-6 <= scale <= 2^46. Raises :class:`InvalidParameter` if
+    the scale is not a positive rational.
 
     >>> noise = DiscreteLaplace(scale=10)
     >>> noise.pmf(3), noise.sf(0)
@@ -95,7 +95,7 @@ class DiscreteLaplace(SymmetricNoise):
         >>> DiscreteLaplace(scale=10).share(4)
         PolyaDifference(shape='1/4', scale=10)
         """
-        from dpcore.laws.polya import PolyaDifference  # local: it imports six more
+        from dpcore.laws.polya import PolyaDifference  # local: it imports six modules
 
         parties = integer("parties", parties, at_least=1)
         return PolyaDifference(shape=Fraction(1, parties), scale=self.scale)

@@ -188,7 +188,7 @@ class Poisson(CountNoise):
     The support starts at 0, so a release is (epsilon, delta)-DP and never pure DP.
 
     The float64 functions cover 1e-9 <= mean <= 2^60; beyond mean 2^20 each distinct k costs
-    about a millisecond. Raises :class:`InvalidParameter` for a mean that is not a positive
+    about a millisecond. Raises :class:`InvalidParameter` if the mean is not a positive
     rational.
 
     >>> noise = Poisson(mean=50)

@@ -79,7 +79,7 @@ _RUN_BITS: Final = 8
 _ZEROS: Final = np.array([(v & -v).bit_length() - 1 if v else _RUN_BITS for v in range(256)])
 
 COVERED: Final = (Covered("scale", "1e-6", "2^46"), Covered("shape", "2^-30", "2^10"))
-"""The parameters for which the float64 functions of Polya laws are available."""
+"""The parameter ranges in which the float64 functions of Polya laws are available."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -94,7 +94,7 @@ class Polya(ByRatios, Additive):
 
     The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10; each isolated k
     costs about a millisecond, and up to fifty milliseconds far in the tail. Raises
-    :class:`InvalidParameter` for parameters that are not positive rationals.
+    :class:`InvalidParameter` if a parameter is not a positive rational.
 
     >>> noise = Polya(shape="1/4", scale=10)
     >>> noise.pmf(0), noise.quantile(0.975)
@@ -269,8 +269,9 @@ class _Sum:
 
 
 def _support(shape: Fraction, scale: Fraction) -> tuple[int, int]:
-    # First and last value of a table, by floats: the mass below is less than 2^-72, the mass above
-    # less than 2^-40. The table checks the former and refines draws that fall beyond the latter.
+    # The first and the last value of a table, from floats: the mass below is less than 2^-72, the
+    # mass above less than 2^-40. The table checks the former bound and refines draws that fall beyond
+    # the last value.
     if shape > _LONGEST_TABLE**2 or scale > Fraction(2) ** 600:
         return 0, _LONGEST_TABLE
     r, rate = float(shape), float(1 / scale)
@@ -411,8 +412,8 @@ class PolyaDifference(ByRatios, Additive, SymmetricNoise):
     smaller r the largest privacy loss need not be attained at the ends.
 
     The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10; each isolated k
-    costs up to fifty milliseconds. Raises :class:`InvalidParameter` for parameters that are not
-    positive rationals.
+    costs up to fifty milliseconds. Raises :class:`InvalidParameter` if a parameter is not a
+    positive rational.
 
     >>> noise = PolyaDifference(shape="0.9", scale=10)
     >>> noise.pmf(0), noise.quantile(0.975)

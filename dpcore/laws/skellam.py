@@ -43,7 +43,7 @@ class Skellam(ByRatios, Additive, SymmetricNoise):
     log-concave. The privacy loss is unbounded; ``accounting`` derives the privacy curve.
 
     The float64 functions cover 1e-9 <= variance <= 2^60; each isolated k costs about a
-    millisecond. Raises :class:`InvalidParameter` for a variance that is not a
+    millisecond. Raises :class:`InvalidParameter` if the variance is not a
     positive rational.
 
     >>> noise = Skellam(variance=400)

@@ -266,7 +266,7 @@ def integer_below(value: arb) -> int:
 def round_up(value: End) -> float:
     r"""The smallest float >= ``value`` whose shortest decimal form is also >= ``value``.
 
-    Text and JSON print this decimal form, which may lie below the float. Floats are returned as is.
+    Text and JSON print this decimal form, which may lie below the float. A float is not changed.
     """
     if isinstance(value, float):
         return value
@@ -298,7 +298,7 @@ def narrow(compute: Callable[[], arb], bits: int) -> Enclosure:
 
     ``compute`` is called at the ambient precision and must be sound at any precision. Raises
     :class:`PrecisionExhausted` if four million bits do not suffice. A bound of size below
-    2^-4194304 or above 2^4194304 moves outwards to 0, to such a power or to infinity: the result is
+    2^-4194304 or above 2^4194304 moves outwards to 0, to that power or to infinity: the result is
     still an enclosure, but not narrow.
     """
     working, topped = bits + 32, False

@@ -53,7 +53,7 @@ class FixedPoint:
     >>> encoding.encode([0.25] * 8, rng=SeededRng(1)).tolist()
     [2, 3, 3, 2, 2, 2, 3, 3]
 
-    Raises :class:`InvalidParameter` for a precision that is not an integer in [1, 2^40].
+    Raises :class:`InvalidParameter` if the precision is not an integer in [1, 2^40].
     """
 
     precision: Whole = Whole(at_most=MOST_STEPS)

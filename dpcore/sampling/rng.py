@@ -44,7 +44,7 @@ _AHEAD_SINGLE: Final = 1 << 11
 _AHEAD: Final = 1 << 15
 
 SERVED: Final = 1 << 12
-"""Batches up to this size come from the reservoir; larger ones are drawn directly."""
+"""Batches of up to this size come from the reservoir; larger batches are drawn directly."""
 
 
 class Rng(ABC):

@@ -281,7 +281,7 @@ class MaskedAggregation(Terms):
         r"""Enrol all users, run all roles in this process, and return the sum.
 
         ``messages`` maps each of the n identities to its vector, and ``vanish`` each dropout to the
-        step at which it drops out. Raises :class:`InvalidParameter` for invalid inputs, and
+        step at which it drops out. Raises :class:`InvalidParameter` if an input is invalid, and
         :class:`AggregationRefused` if more than t users, or too many neighbours of one user, drop
         out. This is a simulation: the caller sees every input. With a seeded ``rng`` it is
         reproducible.

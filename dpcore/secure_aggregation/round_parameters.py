@@ -120,7 +120,7 @@ class Terms:
 
     @property
     def holders(self) -> int:
-        r"""The number of users that hold a share, including its owner, if no user drops out."""
+        r"""The number of users, including the owner, that hold shares of a secret before dropouts."""
         return self.users if self.neighbourhood is None else self.neighbourhood.neighbours + 1
 
     @property

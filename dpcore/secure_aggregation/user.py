@@ -79,7 +79,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Masked:
-    r"""After step 3: the user's shares of its own secrets and of each neighbour who shared (U2)."""
+    r"""After step 3: the user's shares of its own secrets and of those of neighbours in U2."""
 
     channel: Channel
     shares: Mapping[str, SharePair]

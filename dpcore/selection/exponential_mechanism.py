@@ -228,7 +228,7 @@ def shared(others: Iterable[tuple[ExpRational, ExpRational]]) -> ExpRational | F
 
 
 def _flip(gaps: Integers, unit: Fraction, rng: Rng) -> npt.NDArray[np.bool_]:
-    # Independent coins that show heads with probability e^(-unit gap).
+    # Flips independent coins that show heads with probability e^(-unit gap).
     words = rng.words(len(gaps))
     uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-_BITS
     # Capping a huge unit changes nothing: only a gap of 0 can show heads.

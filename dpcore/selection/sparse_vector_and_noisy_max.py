@@ -100,7 +100,7 @@ class AboveThreshold(ScoreMechanism):
         >>> gaps.release([3, 90, 60, 170, 20], rng=SeededRng(1))
         [None, None, None, 68]
 
-        Raises :class:`InvalidParameter` for answers that are not integers.
+        Raises :class:`InvalidParameter` if an answer is not an integer.
         """
         if not isinstance(value, Iterable):
             raise InvalidParameter("value", value, "must be a sequence of integers")
