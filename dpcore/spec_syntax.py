@@ -99,7 +99,7 @@ def read_keys(
     needed: Collection[str] = (),
     hint: Callable[[Mapping[str, str]], str] | None = None,
 ) -> dict[str, str]:
-    r"""Check ``key=value,key=value``, or a mapping, and return it as a dictionary.
+    r"""Check ``key=value,key=value``, or a mapping, and return the values by key.
 
     Errors quote ``text``, the whole input. They are raised for a key that is not in ``known``, that
     is given twice or has no value, and for a missing key of ``needed``.

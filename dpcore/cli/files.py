@@ -151,7 +151,7 @@ def check_writable(option: str, path: Path | None) -> None:
 
 @contextmanager
 def made_folder(option: str, path: Path | None) -> Iterator[None]:
-    r"""Create the folder if missing; remove a new folder if the block fails and it is empty."""
+    r"""Create a missing folder; remove it if the block fails and the folder is empty."""
     if path is None:
         yield
         return

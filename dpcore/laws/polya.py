@@ -270,8 +270,8 @@ class _Sum:
 
 def _support(shape: Fraction, scale: Fraction) -> tuple[int, int]:
     # The first and the last value of a table, from floats: the mass below is less than 2^-72, the
-    # mass above less than 2^-40. The table checks the former bound and refines draws that fall beyond
-    # the last value.
+    # mass above less than 2^-40. The table checks the former bound, and refines draws beyond the
+    # last value.
     if shape > _LONGEST_TABLE**2 or scale > Fraction(2) ** 600:
         return 0, _LONGEST_TABLE
     r, rate = float(shape), float(1 / scale)

@@ -152,7 +152,7 @@ class LocalReport(ABC):
 
     @abstractmethod
     def law(self, value: int) -> dict[Outcome, Fraction]:
-        r"""The probability of each report of a user with ``value``; meant for small cases."""
+        r"""The probability of each report of a user who has ``value``; meant for small cases."""
 
     @abstractmethod
     def _encode(self, values: Integers, rng: Rng) -> Reports:

@@ -45,7 +45,7 @@ class ExpRational:
         return cls(unit, fmpq_poly([0, 1]), fmpq_poly([1]))
 
     def of(self, value: Fraction | int) -> ExpRational:
-        r"""The rational ``value`` as a number of the field of this number."""
+        r"""Return the rational ``value`` as an element of the field of this number."""
         exact = Fraction(value)
         return self._made(fmpq_poly([fmpq(exact.numerator, exact.denominator)]), fmpq_poly([1]))
 

@@ -42,7 +42,7 @@ from dpcore.secure_aggregation.server import Total
 
 
 class Aggregation(typing.Protocol):
-    r"""Secure aggregation of vectors mod m: it outputs the sum of the inputs and their senders."""
+    r"""Secure aggregation of vectors mod m: it outputs the sum and the senders of the inputs."""
 
     @property
     def modulus(self) -> int:

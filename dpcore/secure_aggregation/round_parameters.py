@@ -120,7 +120,7 @@ class Terms:
 
     @property
     def holders(self) -> int:
-        r"""The number of users, including the owner, that hold shares of a secret before dropouts."""
+        r"""The number of users, including the owner, that hold shares of a secret at first."""
         return self.users if self.neighbourhood is None else self.neighbourhood.neighbours + 1
 
     @property
@@ -187,7 +187,7 @@ class NeighbourhoodRisk:
 
     @property
     def exposure(self) -> Fraction:
-        r"""Bound the probability that the server learns more than the sum: add it to delta."""
+        r"""Bound the probability that the server learns more than the sum; add the bound to delta."""
         return min(Fraction(1), self.corrupted + self.disconnected)
 
 
