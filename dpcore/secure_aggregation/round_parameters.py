@@ -187,7 +187,7 @@ class NeighbourhoodRisk:
 
     @property
     def exposure(self) -> Fraction:
-        r"""Bound the probability that the server learns more than the sum; add the bound to delta."""
+        r"""Bound the probability that the server learns more than the sum; add it to delta."""
         return min(Fraction(1), self.corrupted + self.disconnected)
 
 
