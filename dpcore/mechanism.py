@@ -107,7 +107,9 @@ class Norm(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    r"""The largest change of an integer query q between neighbouring datasets.
+    r"""The largest change of an integer query between neighbouring datasets.
+
+    Let q and q' be the answers on two neighbouring datasets.
 
     ``Sensitivity(d)``: |q - q'| <= d, one number. ``Sensitivity.l1(d)``: sum_i |q_i - q'_i| <= d.
     ``Sensitivity.l2_squared(d)``: sum_i (q_i - q'_i)^2 <= d. ``Sensitivity.box((d_1, ...))``:

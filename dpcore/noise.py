@@ -233,8 +233,8 @@ class Noise(metaclass=LawType):
     def quantile(self, p: float | Fraction | npt.ArrayLike) -> int | Integers:
         r"""The smallest k with P(X <= k) >= p, decided exactly for the exact rational value of p.
 
-        ``p`` in (0, 1): a float (its exact binary value), a Fraction, or an array of floats.
-        Returns an int, or an int64 array of the same shape.
+        ``p`` lies in (0, 1): a float (read as its exact binary value), a Fraction, or an array of
+        floats. Returns an int, or an int64 array of the same shape.
         """
         self.check_float_range()
         if isinstance(p, Fraction):

@@ -197,7 +197,7 @@ def time_limit(seconds: int) -> Iterator[None]:
     r"""Raise :class:`OutOfTime` if the block uses more than ``seconds`` of processor time.
 
     The load of the machine does not affect processor time. There is no limit on systems without a
-    processor-time clock (Windows) and in threads other than the main one.
+    processor-time clock (Windows), or in threads other than the main thread.
     """
     clock, sign = getattr(signal, "ITIMER_PROF", None), getattr(signal, "SIGPROF", None)
     if clock is None or sign is None or threading.current_thread() is not threading.main_thread():

@@ -1,8 +1,8 @@
 r"""The staircase law on the integers: P(X = k) falls by a factor e^(-epsilon) at each step of |k|.
 
-Geng, Kairouz, Oh and Viswanath, "The Staircase Mechanism in Differential Privacy" (2015), for
-integer queries: among all laws that do not depend on the data, a staircase has the least variance
-at a given pure epsilon. With b = e^(-epsilon), sensitivity Delta and plateau r in 1, ..., Delta,
+By Geng, Kairouz, Oh and Viswanath, "The Staircase Mechanism in Differential Privacy" (2015), a
+staircase has, for integer queries and a given pure epsilon, the least variance among all laws that
+do not depend on the data. With b = e^(-epsilon), sensitivity Delta and plateau r in 1, ..., Delta,
 
     P(X = k) = a b^l(k),  l(k) = floor((|k| - r)/Delta) + 1,  1/a = 2r - 1 + 2 Delta b/(1-b).
 

@@ -4,7 +4,7 @@ A report supports the user's value with probability ``own`` and each other value
 ``other``, for all values (the pure protocols of Wang, Blocki, Li and Jha 2017). If c of n users
 have a value, the number of reports that support it is a sum of c coins of probability ``own`` and
 n - c coins of probability ``other``; estimates, variances and intervals follow from these two
-probabilities. Both, and the largest likelihood ratio, are exact rationals. Proofs:
+probabilities. They and the largest likelihood ratio are exact rationals. Proofs:
 docs/proofs/local.md.
 """
 

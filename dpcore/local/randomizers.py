@@ -1,4 +1,4 @@
-r"""Local mechanisms: randomised response, unary encoding, subset selection, hashing, Hadamard.
+r"""Local mechanisms: randomised response, unary encoding, subsets, hashing, Hadamard response.
 
 All mechanisms except unary encoding have one form. Of ``total`` possible reports, ``hit`` agree
 with the user's value. With probability

@@ -224,7 +224,7 @@ class _Whole(ModularSum):
 class AggregatedSum(_Shared):
     r"""Sum by secure aggregation: each user adds a share of the noise (Algorithms 2 and 3).
 
-    ``share`` is the law of one user's noise: PolyaDifference(1/n, s) for pure privacy (Theorem 1),
+    ``share`` is the law of one user's noise: PolyaDifference(1/n, s) for pure DP (Theorem 1),
     Skellam(v/n) for Renyi DP (Theorem 2), DiscreteGaussian(v/n) for concentrated DP (Theorem 4).
     The numbering is that of Chowdhury and Zhou (arXiv 2206.05772). ``noise.share(n)`` derives the
     law of a share from the law of the total noise. The server sees only the sum mod m, so the noise
@@ -301,7 +301,7 @@ class CentralSum(_Whole):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffledPure(_Shared):
-    r"""Sum with pure privacy over an aggregation that shuffling approximates.
+    r"""Sum with pure DP over an aggregation that shuffling approximates.
 
     This is Theorem 3 of Chowdhury and Zhou (arXiv 2206.05772). The protocol is
     :class:`AggregatedSum` with PolyaDifference shares, except that the server sees more than the

@@ -95,7 +95,7 @@ class _SingleUse(OwnedState):
 
 @final
 class Device(_SingleUse):
-    r"""The user's side of one round: four steps, each run once and returning the bytes to send.
+    r"""The user's side of one round: four steps, each of which runs once and returns bytes to send.
 
     It starts from the result of :func:`dpcore.secure_aggregation.user.sit`. A second device of the
     same user draws other keys and rejects a key list without them.
