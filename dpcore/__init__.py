@@ -1,7 +1,7 @@
-r"""Exact integer noise and its law for private releases, by one party or by many users.
+r"""Exact integer noise and its laws for private releases, by one party or by many users.
 
-These are the public names of dpcore. Each is documented where it is defined, and loaded when it is
-first used.
+This package exports the public names of dpcore. Each name is documented where it is defined, and
+loaded when it is first used.
 """
 
 from typing import TYPE_CHECKING

@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    r"""Import and run the command; Ctrl-C gives its exit code during the import as well."""
+    r"""Import and run the command; Ctrl-C gives the exit code 130 even during the import."""
     try:
         from dpcore.cli.app import main as run
 

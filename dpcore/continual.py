@@ -2,8 +2,8 @@ r"""Running sums of a stream with exact noise: binary tree, doubling blocks, squ
 
 A :class:`ContinualSum` is an immutable configuration: the horizon, the noise, the range of the
 items; ``start()`` returns a stream that takes items one after another. All releases are functions
-of noisy numbers, which are integers plus fresh noise. One item changes these numbers by at most
-``moves``, in units of the items, and the first item by exactly that. So the whole stream costs
+of noisy numbers, which are integers plus fresh noise. If an item changes by one unit, these numbers
+change by at most ``moves``, and for the first item by exactly ``moves``. So the whole stream costs
 exactly as much as one release of ``mechanism``, even if items depend on earlier releases;
 ``accounting.guarantee`` derives the guarantee.
 
@@ -61,7 +61,7 @@ class Total:
 class ContinualSum(ABC):
     r"""The immutable configuration of running sums of at most ``horizon`` items.
 
-    Items are multiples of ``unit`` in [``low``, ``high``] (fixed point: ``unit="1/16"``). Under the
+    Items are multiples of ``unit`` in [``low``, ``high``] (for example ``unit="1/16"``). Under the
     relation ``replace`` neighbouring streams differ in the value of one item; under ``add-remove``
     one stream has 0 in place of one item. The privacy unit is one item: with the unit ``user`` the
     caller must ensure that each user contributes at most one item.
@@ -69,9 +69,9 @@ class ContinualSum(ABC):
     ``noise`` is added to each noisy number, in multiples of ``unit`` (for ``SquareRootSum``, of
     ``unit``/``grid``).
 
-    Raises :class:`InvalidParameter` for a horizon that is not an integer >= 1 or is too long, a
-    noise that is not a symmetric :class:`Noise`, and a range that has fewer than two items, has
-    bounds that are not multiples of ``unit``, or lacks 0 although the scope is add-remove.
+    Raises :class:`InvalidParameter` if ``horizon`` is not an integer >= 1 or is too long, if
+    ``noise`` is not a symmetric :class:`Noise`, if ``low`` >= ``high``, if a bound is not a
+    multiple of ``unit``, or if the range lacks 0 although the scope is add-remove.
     """
 
     name: ClassVar[str]
@@ -112,7 +112,8 @@ class ContinualSum(ABC):
     def moves(self) -> tuple[int, ...]:
         r"""The nonzero changes of the noisy numbers if the first item changes by one unit.
 
-        For every k, the k-th largest change is at most this large for any other item.
+        If another item changes by one unit, then for every k the k-th largest change is at most the
+        k-th largest entry.
         """
 
     @property
@@ -127,7 +128,7 @@ class ContinualSum(ABC):
 
     @abstractmethod
     def mean_squared_error(self, taken: int) -> Enclosure:
-        r"""E[(value - sum)^2] after ``taken`` items, for the sum of the items in the total."""
+        r"""E[(value - sum)^2] after ``taken`` items; sum is that of the items in the total."""
 
     def covered(self, taken: int) -> int:
         r"""The number of items in the total after ``taken`` items; by default all of them."""
@@ -170,7 +171,7 @@ def variance(noise: Noise) -> tuple[Fraction, Fraction]:
 
 @final
 class RunningSum(OwnedState):
-    r"""Add items in order; each call returns the released running sum.
+    r"""A stream to which items are added in order; :meth:`add` returns the released running sum.
 
     >>> from dpcore import DiscreteLaplace, SeededRng
     >>> from dpcore.continual import TreeSum
@@ -183,9 +184,9 @@ class RunningSum(OwnedState):
     ...
     dpcore.errors.InvalidParameter: item = 1: exceeds the horizon: the guarantee is for 4 items
 
-    An invalid item leaves the stream unchanged. After any other error during an item, and in a
-    forked process, all further calls raise an error. Copying and pickling raise ``TypeError``: a
-    second stream from the same state would draw noise for the same items again.
+    An invalid item leaves the stream unchanged. After any other error while an item is added, and
+    in a forked process, all further calls raise an error. Copying and pickling raise ``TypeError``:
+    a second stream from the same state would draw noise for the same items again.
     """
 
     __slots__ = ("_rng", "_taken", "_total", "configuration")
@@ -214,10 +215,10 @@ class RunningSum(OwnedState):
         return self._total
 
     def add(self, item: object) -> Total:
-        r"""Add one item and release the new total, or the previous one (``DoublingSum``).
+        r"""Add one item and return the new total; ``DoublingSum`` may return the previous total.
 
-        Raises :class:`InvalidParameter`, before any draw, for an item that is not a
-        number, out of range, not a multiple of the unit, or beyond the horizon.
+        Raises :class:`InvalidParameter`, before any draw, if the item is not a number, out of
+        range, not a multiple of the unit, or beyond the horizon.
         """
         with self._lock.here():
             state, taken, setting = self._state, self._taken + 1, self.configuration
@@ -276,8 +277,9 @@ class TreeSum(_BlockSum):
 
     The sum of the first t items adds the blocks of the binary expansion of t, e.g. 7 = 4 + 2 + 1;
     the noise of each block is drawn once. An item is in at most one block of each of the
-    floor(log2 T) + 1 levels, T = ``horizon``, and the first item is in a block of every level:
-    ``moves`` has a 1 per level. The error after t items is that of one draw per 1 bit of t.
+    floor(log2 T) + 1 levels, where T is the ``horizon``, and the first item is in a block of every
+    level, so ``moves`` has a 1 per level. The error after t items is the sum of as many draws as t
+    has 1 bits.
 
     >>> from dpcore import DiscreteLaplace
     >>> tree = TreeSum(horizon=1000, noise=DiscreteLaplace(scale=10))
@@ -313,7 +315,7 @@ class DoublingSum(_BlockSum):
 
     The blocks are item 1, item 2, items 3-4, items 5-8 and so on. Each item is in one block, so
     ``moves`` is (1,) for every horizon. Between two powers of two the last sum is returned again,
-    with the number ``items`` of items in it. The error at 2^k items is that of k + 1 draws.
+    with the number ``items`` of items in it. The error at 2^k items is the sum of k + 1 draws.
 
     >>> from dpcore import DiscreteLaplace, SeededRng
     >>> doubling = DoublingSum(horizon=100, noise=DiscreteLaplace(scale=1))
@@ -356,9 +358,10 @@ class SquareRootSum(ContinualSum):
 
     The matrix A of prefix sums is R R, where R is lower triangular and Toeplitz with first column
     r_k = binom(2k, k)/4^k. The Toeplitz matrix C of the integers c_k = max(1, floor(g r_k))
-    approximates g R, where g is the ``grid``. The noisy numbers are y = C x + z, x the stream, z
-    integer noise; the release is a function of y: A C^-1 y = A x + A C^-1 z, rounded to 1/g. A x is
-    a multiple of 1/g, so the value is exactly the sum plus the rounded noise.
+    approximates g R, where g is the ``grid``. The noisy numbers are y = C x + z, where x is the
+    stream and z is integer noise. The release is A C^-1 y = A x + A C^-1 z, a function of y,
+    rounded to a multiple of 1/g. A x is a multiple of 1/g, so the value is exactly the sum plus the
+    rounded noise.
 
     The noise is added in steps of 1/``grid`` of a unit; the grid is a power of two from 16 on (by
     default at least 16 sqrt(horizon)). ``moves`` is the first column of C, about grid/sqrt(pi k) at
@@ -390,7 +393,10 @@ class SquareRootSum(ContinualSum):
         return column(self.horizon, self.grid)
 
     def mean_squared_error(self, taken: int) -> Enclosure:
-        r"""Bounds on the variance of sum_k (h_k/g) z_k, k < ``taken``, with the rounding error."""
+        r"""Bounds on the mean squared error of the noise sum_k (h_k/g) z_k, k < ``taken``, rounded.
+
+        The h_k are those of :func:`rounded`.
+        """
         count = self.checked_count(taken)
         if not count:
             return Enclosure.exactly(0)
@@ -413,7 +419,7 @@ class SquareRootSum(ContinualSum):
 
 
 def check_grid(grid: object) -> int:
-    r"""Return ``grid`` if it is 0, for no grid, or a power of two from 16 to 2^20."""
+    r"""Return ``grid`` if it is a power of two from 16 to 2^20, or 0 if none is given."""
     exact = integer("grid", grid)
     if exact and (exact & (exact - 1) or not _LEAST_GRID <= exact <= 1 << 20):
         raise InvalidParameter("grid", exact, "must be a power of two from 16 to 2^20")
@@ -422,7 +428,7 @@ def check_grid(grid: object) -> int:
 
 @lru_cache(maxsize=8)
 def column(horizon: int, grid: int) -> tuple[int, ...]:
-    r"""The first column of C: the integers c_0 = grid, c_1, ..."""
+    r"""The first column c_0 = ``grid``, c_1, ... of the matrix C of :class:`SquareRootSum`."""
     found, ratio = [], grid << _GUARD
     for k in range(horizon):
         found.append(max(ratio >> _GUARD, 1))
@@ -431,11 +437,11 @@ def column(horizon: int, grid: int) -> tuple[int, ...]:
 
 
 def rounded(drawn: Sequence[int], horizon: int, grid: int, bits: int = _BITS) -> int:
-    r"""The exact floor(h_0 z_t + h_1 z_(t-1) + ... + 1/2) for the draws z_0, ..., z_t.
+    r"""Return floor(h_0 z_t + h_1 z_(t-1) + ... + 1/2) exactly for the draws z_0, ..., z_t.
 
-    The h_k are the coefficients of g A C^-1 as a power series, with h_0 = 1. They are enclosed to
-    2^-``bits``, and more finely while the floor is undecided. Every h_k is a multiple of 1/g^k, so
-    the loop terminates.
+    The h_k are the first column of g A C^-1 (see :class:`SquareRootSum`), with h_0 = 1. They are
+    enclosed to 2^-``bits``, and more finely while the floor is undecided. Every h_k is a multiple
+    of 1/g^k, so the loop terminates.
     """
     while True:
         low = reach = 0
@@ -468,7 +474,7 @@ def _inverse(horizon: int, grid: int, bits: int) -> tuple[tuple[int, int], ...]:
 
 
 def series(horizon: int, grid: int) -> list[arb]:
-    r"""The coefficients h_k of g A C^-1 = g/((1 - q) c(q)), as balls at the ambient precision."""
+    r"""The coefficients h_k of g/((1 - q) c(q)), where c(q) = sum_k c_k q^k, as balls."""
     before = ctx.cap
     ctx.cap = horizon
     try:

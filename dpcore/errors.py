@@ -1,8 +1,9 @@
 r"""The errors of dpcore, and the exit codes of its commands.
 
-Every error is a :class:`DpcoreError`, so one ``except`` at a boundary catches them all, and also
-inherits from the built-in exception that a Python user expects (``ValueError``, ``OverflowError``,
-``ArithmeticError``). Errors are raised before anything is drawn, charged or written.
+Every error is a :class:`DpcoreError`, so one ``except`` clause catches them all. The errors here
+also inherit from the built-in exceptions that Python users expect (``ValueError``,
+``OverflowError``, ``ArithmeticError``). Errors are raised before anything is drawn, charged or
+written.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ class DpcoreError(Exception):
 
 
 class InvalidParameter(DpcoreError, ValueError):
-    r"""An invalid argument: the error has the argument's name, its value and the reason.
+    r"""An argument is invalid; the error holds its name, its value and the reason.
 
     >>> raise InvalidParameter("scale", 0, "must be > 0: scale 0 adds no noise")
     Traceback (most recent call last):
     ...
     dpcore.errors.InvalidParameter: scale = 0: must be > 0: scale 0 adds no noise
 
-    The value is :data:`ABSENT` if none was given, or if the argument itself is wrong:
+    The value is :data:`ABSENT` if none was given, or if the error is not about the value:
 
     >>> raise InvalidParameter("--pair", ABSENT, "must be given")
     Traceback (most recent call last):

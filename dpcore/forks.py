@@ -1,10 +1,10 @@
 r"""State that a process must not share across a fork, and fork detection.
 
 A child process starts with the memory of its parent, including random numbers drawn ahead and locks
-held by other threads. Objects that must not be used on both sides register here and check ``HERE``
-before each use: if it is false, they call :func:`forget_inherited` first. Fork hooks alone do not
-suffice: the child continues if a signal handler raises in a hook, and native code bypasses hooks.
-Proof: docs/proofs/rng.md.
+held by other threads. Objects that must not be used on both sides of a fork register here and check
+``HERE`` before each use: if it is false, they call :func:`forget_inherited` first. Fork hooks alone
+do not suffice: the child continues if a signal handler raises in a hook, and native code bypasses
+hooks. Proof: docs/proofs/rng.md.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class ProcessLock:
 class OwnedState:
     r"""A state of one process, used by one thread at a time, that cannot be copied or pickled.
 
-    ``_state`` is None while it is used (a signal handler or an Rng may call back), after a use that
-    was interrupted, and in the child of a fork.
+    ``_state`` is None while the state is in use (a signal handler or an Rng may call back), after a
+    use that was interrupted, and in the child of a fork.
     """
 
     __slots__ = ("__weakref__", "_forgotten", "_lock", "_state")

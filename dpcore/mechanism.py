@@ -48,7 +48,8 @@ class Relation(Enum):
 class Scope:
     r"""The scope of a guarantee. Guarantees of different scopes cannot be composed.
 
-    Neighbouring datasets differ in ``group`` units, all replaced or all added or removed.
+    Neighbouring datasets differ in ``group`` units: all of them are replaced, or each is added or
+    removed.
 
     >>> Scope(), Scope(group=3)
     (Scope(unit='contribution', relation='replace'), Scope(..., group=3))
@@ -106,11 +107,13 @@ class Norm(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    r"""The largest change of an integer query q between neighbouring datasets.
+    r"""The largest change of an integer query between neighbouring datasets.
+
+    Let q and q' be the answers on two neighbouring datasets.
 
     ``Sensitivity(d)``: |q - q'| <= d, one number. ``Sensitivity.l1(d)``: sum_i |q_i - q'_i| <= d.
     ``Sensitivity.l2_squared(d)``: sum_i (q_i - q'_i)^2 <= d. ``Sensitivity.box((d_1, ...))``:
-    |q_i - q'_i| <= d_i for every i. Amounts are integers >= 1: a sensitivity of 0 would add no
+    |q_i - q'_i| <= d_i for every i. Amounts are integers >= 1: a query of sensitivity 0 needs no
     noise. A plain amount applies to one number, a box to an array with one bound per entry, l1 and
     l2 to an array of any shape.
 
@@ -173,12 +176,13 @@ class Sensitivity:
         return self._each(lambda amount: factor * amount)
 
     def shared(self, units: int) -> Sensitivity:
-        r"""The sensitivity to one unit, given that this is the sensitivity to ``units`` units.
+        r"""The sensitivity to one unit, if ``self`` is the sensitivity to ``units`` units.
 
         >>> Sensitivity(6).shared(3), Sensitivity.l2_squared(2).times(3).shared(3)
         (Sensitivity(2), Sensitivity.l2_squared(2))
 
-        Raises :class:`InvalidParameter` if no sensitivity to one unit gives this one.
+        Raises :class:`InvalidParameter` if an amount is not a multiple of ``units`` (for squared
+        l2, of ``units``^2).
         """
         factor = self._factor(units)
 
@@ -256,9 +260,9 @@ class Mechanism:
         several releases.
 
         A Python integer of any size is released exactly. Raises :class:`Unrepresentable`, before
-        any draw, if |value| + 2^62 exceeds int64 for an array entry, or the noise itself
-        could exceed int64; :class:`InvalidParameter` for anything but integers, for masked
-        entries, and for an array of another shape.
+        any draw, if an array entry has an absolute value of 2^62 or more, or if the noise of an
+        array could exceed int64. Raises :class:`InvalidParameter` if the value is not made of
+        integers, has masked entries, or has a shape that does not fit the sensitivity.
 
         >>> from dpcore import DiscreteLaplace
         >>> histogram = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=Sensitivity.l1(2))
@@ -306,7 +310,8 @@ class Mechanism:
 
 
 def _array(value: Any) -> Any:
-    # A column converts itself. The entries of a list are checked one by one: True is not a number.
+    # A column converts itself to an array. The entries of a list are checked one by one, because
+    # True is not a number.
     if not isinstance(value, list | tuple):
         return value.to_numpy()
     numbers = np.array(value, dtype=object)
@@ -318,11 +323,11 @@ def _array(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    r"""The record of one release: mechanism, fraction of noise present, name of the batch, users.
+    r"""The record of one release: its mechanism, batch, participants and fraction of the noise.
 
     ``honest`` is the fraction of the planned noise that honest parties actually added (1 for a
-    central mechanism). The noise of ``mechanism`` is already reduced by it: do not apply ``honest``
-    again. Accounting, ledgers, certificates and protocol runs use this record.
+    central mechanism). The noise of ``mechanism`` is already reduced to this fraction: do not apply
+    ``honest`` again. Accounting, ledgers, certificates and protocol runs use this record.
 
     >>> from dpcore import DiscreteLaplace
     >>> mechanism = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)

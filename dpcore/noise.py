@@ -43,7 +43,10 @@ _NEGLIGIBLE: Final = Fraction(1, 1 << 100)
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    r"""The range of the float64 functions: ``least`` <= ``quantity`` <= ``most``."""
+    r"""The range of the float64 functions: ``least`` <= ``quantity`` <= ``most``.
+
+    Error messages report ``argument`` and write the quantity as ``written``, by default its name.
+    """
 
     quantity: str
     least: str
@@ -118,7 +121,7 @@ class Noise(metaclass=LawType):
     r"""Whether P(X = k) = P(X = -k) for all k, for every parameter."""
 
     floats: ClassVar[tuple[Covered, ...]]
-    r"""The parameters for which the float64 functions are available."""
+    r"""The parameter ranges in which the float64 functions are available."""
 
     _ahead: Reservoir = field(init=False, repr=False, compare=False, default_factory=Reservoir)
 
@@ -171,7 +174,7 @@ class Noise(metaclass=LawType):
     @abstractmethod
     def _log_pmf(self, k: Integers) -> Floats: ...
 
-    # These three are for a law on 0, 1, 2, ...; others override them.
+    # The next three methods are for a law on 0, 1, 2, ...; other laws override them.
 
     def _pmf(self, k: Integers) -> Floats:
         return by_runs(self, k, "pmf")
@@ -228,10 +231,10 @@ class Noise(metaclass=LawType):
         return shaped(k, self._sf(integers(k)))
 
     def quantile(self, p: float | Fraction | npt.ArrayLike) -> int | Integers:
-        r"""The smallest k with F(k) >= p, decided exactly for the exact rational value of p.
+        r"""The smallest k with P(X <= k) >= p, decided exactly for the exact rational value of p.
 
-        ``p`` in (0, 1): a float (its exact binary value), a Fraction, or an array of floats.
-        Returns an int, or an int64 array of the same shape.
+        ``p`` lies in (0, 1): a float (read as its exact binary value), a Fraction, or an array of
+        floats. Returns an int, or an int64 array of the same shape.
         """
         self.check_float_range()
         if isinstance(p, Fraction):
@@ -314,7 +317,7 @@ class Noise(metaclass=LawType):
         r"""Draw exactly from the law: a Python int, or an int64 array of shape ``size``.
 
         Raises :class:`Unrepresentable`, before any draw, if the law could exceed int64, that is,
-        unless P(|X| >= 2^62) <= 2^-100 is certified; a single draw is still possible and exact.
+        unless P(|X| >= 2^62) <= 2^-100 is certified; a single draw as a Python int is always exact.
         Raises :class:`InvalidParameter` if the size is negative or does not fit in memory.
         """
         if size is None:
@@ -349,7 +352,7 @@ class Noise(metaclass=LawType):
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
 
     def to_json(self) -> dict[str, str]:
-        r"""The law and its parameters as a JSON object of texts; ``noise_from_json`` parses it."""
+        r"""The law and its parameters as a JSON object of strings, for ``noise_from_json``."""
         exact = {name: write_rational(Fraction(v)) for name, v in self.parameters.items()}
         return {"law": self.name, **exact}
 
@@ -367,10 +370,10 @@ class Noise(metaclass=LawType):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Additive(Noise):
-    r"""A law that is closed under sums: one parameter adds over independent draws."""
+    r"""A law that is closed under sums: adding independent draws adds one of its parameters."""
 
     adds: ClassVar[str]
-    r"""The name of the parameter that adds over draws."""
+    r"""The name of the parameter that is added when independent draws are added."""
 
     def summed(self, count: int) -> Self:
         r"""The law of the sum of ``count`` independent draws."""
@@ -434,7 +437,7 @@ class SymmetricNoise(Noise):
         return by_runs(self, sizes(k), "pmf")
 
     def _upper(self, k: Integers) -> Floats:
-        r"""P(X > k) for k >= 0 as floats, to the stated relative error."""
+        r"""P(X > k) for k >= 0 as floats, with the relative error of :meth:`sf`."""
         return by_runs(self, k, "sf")
 
     @property

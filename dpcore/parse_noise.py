@@ -1,8 +1,8 @@
 r"""The text and JSON forms of noise and sensitivities, shared by code, commands and files.
 
-``discrete-laplace:scale=10``, ``discrete-gaussian:sigma_squared=1/4``; ``3``, ``l1=3``,
-``l2-squared=4``, ``box=1x2``. Values are exact numbers as
-:func:`dpcore.numbers.parameter.rational` reads them. A new law adds its class to ``LAWS``.
+Noise is written ``discrete-laplace:scale=10`` or ``discrete-gaussian:sigma_squared=1/4``, and a
+sensitivity ``3``, ``l1=3``, ``l2-squared=4`` or ``box=1x2``. Values are exact numbers, parsed by
+:func:`dpcore.numbers.parameter.rational`. To add a law, add its class to ``LAWS``.
 """
 
 from __future__ import annotations
@@ -80,9 +80,8 @@ def read_noise(text: str, more: Mapping[str, type[Any]] = NO_MORE) -> Any:
 
     ``more`` maps the names of further laws to dataclasses.
 
-    Raises :class:`InvalidParameter` for an unknown law, and for a parameter that is missing,
-    unknown, given twice or out of range; the error suggests the intended noise if it can be
-    guessed.
+    Raises :class:`InvalidParameter` if the law is unknown, or if a parameter is missing, unknown,
+    given twice or out of range. The error suggests the intended noise if it can be guessed.
 
     >>> read_noise("discrete-laplace:scale=1/3")
     DiscreteLaplace(scale='1/3')
@@ -177,7 +176,7 @@ def _law(
 
 
 def law_meant(name: str) -> str | None:
-    r"""The law with the name most similar to a misspelled one; None if none is similar."""
+    r"""The name of the law that is most similar to a misspelled name; None if none is similar."""
     written = str(name).lower().replace("_", "-")
     near = get_close_matches(_LAW_NAMES.get(written, written), LAWS, n=1)
     return near[0] if near else None

@@ -1,8 +1,8 @@
 r"""Parse ``name:key=value,key=value``, the syntax of noise, claims, targets and search spaces.
 
-All text of this form is parsed here, so equal mistakes give equal messages: an unknown name
-or key (with the nearest known one), and a key that is missing, repeated or without a value. Errors
-name the option or argument.
+All text of this form is parsed here, so equal mistakes give equal messages: an unknown name or key
+(with the nearest known one), and a key that is missing, repeated or without a value. Errors report
+the option or argument.
 """
 
 from __future__ import annotations
@@ -41,14 +41,15 @@ def did_you_mean(given: object, known: Iterable[str]) -> str:
 def find_name(
     argument: str, typed: object, known: Mapping[str, _T], *, name: str | None = None
 ) -> _T:
-    r"""Look up a name in ``known``; errors quote the whole text or the part ``name``.
+    r"""Look up ``typed``, or its part ``name`` if given, in ``known``.
 
     >>> find_name("preset", "cz/esay", {"cz/easy": 1})
     Traceback (most recent call last):
     ...
     dpcore.errors.InvalidParameter: preset = cz/esay: did you mean cz/easy? it must be one of ...
 
-    Raises :class:`InvalidParameter` for an unknown name, with the nearest and all known names.
+    Raises :class:`InvalidParameter` if the name is unknown; the message has the nearest known name
+    and all known names.
     """
     given = typed if name is None else name
     if isinstance(given, str) and given in known:
@@ -98,7 +99,7 @@ def read_keys(
     needed: Collection[str] = (),
     hint: Callable[[Mapping[str, str]], str] | None = None,
 ) -> dict[str, str]:
-    r"""Check ``key=value,key=value``, or a mapping, and return it as a dictionary.
+    r"""Check ``key=value,key=value``, or a mapping, and return the values by key.
 
     Errors quote ``text``, the whole input. They are raised for a key that is not in ``known``, that
     is given twice or has no value, and for a missing key of ``needed``.
@@ -130,7 +131,7 @@ def read_keys(
 
 
 def parameter_names(kind: type[Any]) -> tuple[str, ...]:
-    r"""The keys of a dataclass in text: its fields in order, without the scope."""
+    r"""The keys of a dataclass in its text form: its fields in order, without the scope."""
     return tuple(each.name for each in fields(kind) if each.init and each.name != "scope")
 
 
@@ -141,7 +142,7 @@ def required_names(kind: type[Any]) -> tuple[str, ...]:
 
 
 def from_words(kind: type[_T], given: Mapping[str, Any]) -> _T:
-    r"""Make an instance from text by key: integers may be 1e3, spaces separate list items."""
+    r"""Make an instance from texts by key; integers may be 1e3, and spaces separate list items."""
     types = {each.name: str(each.type) for each in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     made: dict[str, Any] = {}
     for key, value in given.items():
@@ -165,7 +166,8 @@ def read_spec(
     ``spec`` is the part of ``text`` that describes the instance, by default all of it. The keys of
     ``also`` do not belong to the instance; their values are returned as text.
 
-    Raises :class:`InvalidParameter` naming the argument and quoting ``text``.
+    Raises :class:`InvalidParameter`, whose message has the argument and ``text``, if the text is
+    invalid.
     """
     name, rest = split_name(spec or text)
     kind = find_name(argument, text, kinds, name=name)

@@ -1,30 +1,31 @@
-r"""Masses and tails of sums of coins or Laplace draws, by contour sums with proven remainders.
+r"""Masses and tails of sums of coins or of Laplace draws, by contour sums with proven remainders.
 
-For laws that are limits of sums of independent signed coins (discrete Gaussian, Poisson,
-binomial, Skellam, and their sums), K(z) = log E[e^(zX)] gives every mass and tail at a cost that
-does not depend on the parameters: with z_j = c + 2 pi i j/N,
+For laws that are limits of sums of independent signed coins (discrete Gaussian, Poisson, binomial,
+Skellam, and their sums), M(z) = E[e^(zX)] gives every mass and tail at a cost that does not depend
+on the parameters. With z_j = c + 2 pi i j/N for j = 0, ..., N - 1,
 
     (1/N) sum_j M(z_j) e^(-z_j t)              = sum_n e^(cnN) P(X = t + nN),
     (1/N) sum_j M(z_j) e^(-z_j t)/(1-e^(-z_j)) = sum_n e^(cnN) P(X >= t + nN)   for c > 0.
 
 By Chernoff's bound at c - a and c + a, a > 0 (and a <= c for tails), the terms n != 0 are at most
-(M(c-a) e^(-(c-a)t) + M(c+a) e^(-(c+a)t)) e^(-aN)/(1 - e^(-aN)). High frequencies are small because
-a coin of tilted probability p has |M(c+i theta)|^2 = M(c)^2 (1 - 2p(1-p)(1 - cos theta)), so
+(M(c-a) e^(-(c-a)t) + M(c+a) e^(-(c+a)t)) e^(-aN)/(1 - e^(-aN)). The terms of high frequency are
+small: a coin of tilted probability p has |M(c + i theta)|^2 = M(c)^2 (1 - 2p(1-p)(1 - cos theta)),
+so with K = log M and the tilted variance V = K''(c),
 
-    |M(c + i theta)| <= M(c) e^(-V(1 - cos theta)),   V = K''(c), the tilted variance.
+    |M(c + i theta)| <= M(c) e^(-V(1 - cos theta)).
 
-The noise of a locally private batch is the sum of n discrete Laplace draws of scale s,
-PolyaDifference(n, s), at a cost that does not depend on n (:func:`sum_tail`). With
+The noise of a locally private batch is the sum of n discrete Laplace draws of scale s, that is,
+PolyaDifference(n, s). The cost of its tails (:func:`sum_tail`) does not depend on n. With
 beta = e^(-1/s) and |c| < 1/s,
 
     M(z) = ((1-beta)^2 / ((1-beta e^z)(1-beta e^-z)))^n,
     |M(c + i theta)| = M(c) ((1 + q(c)(1 - cos theta))(1 + q(-c)(1 - cos theta)))^(-n/2),
     q(c) = 2 beta e^c/(1 - beta e^c)^2,
 
-which decreases fast for n >= 16.
+and |M(c + i theta)| decreases fast for n >= 16.
 
-The bounds hold for any c and a, so floats choose them. All balls are at the ambient precision.
-Proofs: docs/proofs/coin_and_theta_sums.md and docs/proofs/radius.md.
+The bounds hold for any c and a, so c and a are chosen in floating point. All balls are at the
+ambient precision. Proofs: docs/proofs/coin_and_theta_sums.md and docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _WIDEST: Final = Fraction(1 << 128)
 _MOST_EXPONENT: Final = 600.0
 
 FEWEST_DRAWS: Final = 16
-r"""With fewer Laplace draws the frequencies decrease too slowly; use PolyaDifference's tails."""
+r"""The least number of draws for :func:`sum_tail`; for fewer draws use PolyaDifference's tails."""
 
 
 class CoinSum(Protocol):
@@ -81,7 +82,7 @@ class CoinSum(Protocol):
 
 
 def mass(law: CoinSum, k: int) -> arb:
-    r"""P(X = k), with small relative width."""
+    r"""Return P(X = k) as a ball of small relative width."""
     tilt = law.tilt(k)
     spread = _deviation(law.tilted_variance(ball(tilt)))
     gap = _rounded(min(_GAP / spread, _WIDEST_GAP))
@@ -89,8 +90,8 @@ def mass(law: CoinSum, k: int) -> arb:
 
 
 def upper_tail(law: CoinSum, least: int) -> arb:
-    r"""P(X >= t) for t = ``least`` > E[X], with small relative width even far in the tail."""
-    # Because of the pole of 1/(1 - e^-z) at 0 the best line is to the right of the saddle point.
+    r"""Return P(X >= t), t = ``least`` > E[X], as a ball of small relative width."""
+    # Because of the pole of 1/(1 - e^-z) at 0, the best line is to the right of the saddle point.
     saddle = law.tilt(least)
     spread = _deviation(law.tilted_variance(ball(saddle)))
     scaled = min(abs(least - law.mean) / spread, _FAR)
@@ -103,7 +104,7 @@ def upper_tail(law: CoinSum, least: int) -> arb:
 
 
 def lower_tail(law: CoinSum, most: int) -> arb:
-    r"""P(X <= t) for t = ``most`` < E[X]: the upper tail of -X."""
+    r"""Return P(X <= t), t = ``most`` < E[X], computed as an upper tail of -X."""
     return upper_tail(_Mirrored(law=law), -most)
 
 
@@ -188,14 +189,15 @@ def _neglected(variance: arb, turn: arb, pole: arb, last: int, points: int) -> a
 
 
 def _chernoff(law: CoinSum, c: arb, step: arb, t: int, base: arb) -> arb:
-    # The ratio of M(c + a) e^(-(c+a)t) to M(c) e^(-ct), where a = `step`.
+    # The ratio of M(c + a) e^(-(c+a)t) to M(c) e^(-ct), where a = `step` and base = log M(c).
     return (law.log_moment(c + step) - base - step * t).exp()
 
 
 def central_masses(law: CoinSum, reach: int) -> list[arb]:
-    r"""P(X = k) for k = 0, ..., ``reach`` of a symmetric law, to *absolute* width about 2^-prec.
+    r"""Return P(X = k), k = 0, ..., ``reach``, of a symmetric law, with small *absolute* width.
 
-    One line, Re z = 0, is used for every k; for masses far below 2^-prec use :func:`mass`.
+    The width is about 2^-prec, where prec is the ambient precision. For masses far below 2^-prec
+    use :func:`mass`, because here the contour is the line Re z = 0 for every k.
     """
     need = (ctx.prec + _GUARD) * math.log(2)
     variance = law.tilted_variance(arb(0))
@@ -224,7 +226,10 @@ def central_masses(law: CoinSum, reach: int) -> list[arb]:
 
 
 def sum_tail(*, draws: RationalLike, scale: RationalLike, least: int, bits: int) -> Enclosure:
-    r"""Enclose P(X >= t) for t = ``least`` > 0, with relative width at most 2^-bits."""
+    r"""Enclose P(X >= t), t = ``least`` > 0, for the sum X of ``draws`` discrete Laplace draws.
+
+    The relative width is at most 2^-bits.
+    """
     count = positive_rational("draws", draws, "a sum without draws adds no noise")
     if count < FEWEST_DRAWS:
         raise InvalidParameter("draws", draws, f"must be >= {FEWEST_DRAWS}: use PolyaDifference")
@@ -236,9 +241,11 @@ def sum_tail(*, draws: RationalLike, scale: RationalLike, least: int, bits: int)
 
 
 def pair_tail(*, scale: RationalLike, least: int, bits: int) -> Enclosure:
-    r"""Enclose P(X >= t) for the sum X of two draws and t = ``least`` >= 0, in closed form.
+    r"""Enclose P(X >= t), t = ``least`` >= 0, for the sum X of two discrete Laplace draws.
 
-    P(X >= t) = ((1-beta)/(1+beta))^2 beta^t ((t + coth(1/s))/(1-beta) + beta/(1-beta)^2).
+    With s = ``scale`` and beta = e^(-1/s),
+
+        P(X >= t) = ((1-beta)/(1+beta))^2 beta^t ((t + coth(1/s))/(1-beta) + beta/(1-beta)^2).
     """
     rate = 1 / positive_rational("scale", scale, "scale 0 adds no noise")
     t = integer("least", least, at_least=0)
@@ -255,7 +262,10 @@ def pair_tail(*, scale: RationalLike, least: int, bits: int) -> Enclosure:
 def quick_tail(
     *, draws: int | Fraction, scale: RationalLike, least: int, bits: int
 ) -> Enclosure | None:
-    """Enclose P(X >= t) by the fastest method for ``draws``; None if PolyaDifference is faster."""
+    r"""Enclose P(X >= t), t = ``least``, for the sum X of ``draws`` discrete Laplace draws.
+
+    Return None for the numbers of draws for which PolyaDifference computes the tail faster.
+    """
     if draws == 2:
         return pair_tail(scale=scale, least=least, bits=bits)
     if draws >= FEWEST_DRAWS:

@@ -1,10 +1,10 @@
 r"""Floating-point functions of laws without a proven float formula, and guesses for quantiles.
 
 The value at an isolated integer is rounded once from its own ball (:func:`pointwise`). Values at
-many consecutive integers are computed together, as a run (:func:`by_runs`): the masses of the run
-and the tails at its two ends as balls (:mod:`dpcore.numbers.enclosure`), the other tails as sums of
-these. Runs are cached.
-:func:`normal_guess` and :func:`closer` only affect speed: quantiles are certified afterwards.
+many consecutive integers, called a run, are computed together (:func:`by_runs`): the masses of the
+run and the tails at its two ends are computed as balls (:mod:`dpcore.numbers.enclosure`), and the
+other tails are sums of them. Runs are cached. :func:`normal_guess` and :func:`closer` only affect
+speed: quantiles are certified afterwards.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ByRatios:
 
 
 def pointwise(k: Integers, value: Callable[[int], arb]) -> Floats:
-    """``value(k)`` for every entry of k, relative error < 2^-51; equal k are computed once."""
+    """Return ``value(k)`` for every entry of k with relative error < 2^-51, once per distinct k."""
     distinct, places = np.unique(k, return_inverse=True)
     found = [float(narrow(partial(value, int(one)), _BITS).lower) for one in distinct]
     # + 0.0, because the logarithm of a mass close to 1 may round to -0.
@@ -75,14 +75,15 @@ def pointwise(k: Integers, value: Callable[[int], arb]) -> Floats:
 
 
 def sizes(k: Integers) -> Integers:
-    r"""The absolute values of int64 as unsigned integers, which hold that of -2^63."""
+    r"""Return the absolute values of int64 numbers as uint64, which can represent |-2^63|."""
     return np.abs(k).view(np.uint64)
 
 
 def by_runs(law: RunLaw, k: Integers, column: Column) -> Floats:
-    r"""P(X = k), P(X <= k) or P(X > k) for every entry of k, relative error below 2^-51.
+    r"""Return P(X = k), P(X <= k) or P(X > k) for every entry of k, with relative error < 2^-51.
 
-    For k < 0 these are the values of a law on 0, 1, 2, ...; values below 2^-1020 may become 0.
+    For k < 0 the results are 0, 0 and 1, as for a law on 0, 1, 2, ... Values below 2^-1020 may
+    become 0.
     """
     values = np.full(len(k), 1.0 if column == "sf" else 0.0)
     index = k // _LENGTH
@@ -116,7 +117,7 @@ def closer(
 ) -> Integers:
     r"""Improve guesses k >= 0 by Newton steps on log P(X > k) towards ``level``.
 
-    ``tail`` decreases in k by ``mass`` per step. The guesses need no proof.
+    ``tail(k)`` is P(X > k), and ``mass(k)`` is its decrease per step. The guesses need no proof.
     """
     for _ in range(_STEPS):
         rest, step = tail(k), mass(k)

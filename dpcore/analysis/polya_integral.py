@@ -12,10 +12,11 @@ integer k and c between the cuts,
     P(X <= k) = (1/pi) Im int M(z) e^(-kz)/(1 - e^z) dz           for c < 0,
 
 for every d >= 0: the path and its mirror image pass the cuts and the pole at 0 on the same side as
-the vertical line, and the horizontal edges at Im z = +-pi cancel. FLINT integrates analytic
-functions with rigorous error bounds (Johansson 2018), over octaves that start at the distance to
-the cut. The formulas hold for any such c; floats choose one near the saddle point, where there is
-no cancellation. Balls are at the ambient precision. Proofs: docs/proofs/polya.md.
+the vertical line through c, and the horizontal edges at Im z = +-pi cancel. FLINT integrates
+analytic functions with rigorous error bounds (Johansson 2018), here over octaves that start at the
+distance to the cut. The formulas hold for any such c; it is chosen in floating point near the
+saddle point, where there is no cancellation. Balls are at the ambient precision. Proofs:
+docs/proofs/polya.md.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ unless f is analytic on z."""
 
 
 def integral(f: Integrand, start: arb, end: arb, *, rel_tol: arb, abs_tol: arb) -> acb:
-    r"""A ball around the integral of ``f`` from ``start`` to ``end``, at the ambient precision.
+    r"""Return a ball around the integral of ``f`` from ``start`` to ``end``.
 
-    Exceptions of ``f``, or of a signal handler that runs meanwhile, are raised here: FLINT would
+    Exceptions of ``f``, or of a signal handler that runs meanwhile, are raised here; FLINT would
     leave a ``BaseException`` pending, and every later call would fail with a SystemError.
     """
     raised: list[BaseException] = []
@@ -88,13 +89,13 @@ class Branch:
 
 
 def mass(law: Branch, k: int) -> arb:
-    r"""P(X = k) for k >= 0, with small relative width."""
+    r"""Return P(X = k) for k >= 0 as a ball of small relative width."""
     gap = _saddle(law, k)
     return _integral(law, k, gap, lambda _: acb(1))
 
 
 def upper_tail(law: Branch, least: int) -> arb:
-    r"""P(X >= t) for t = ``least`` >= 1, with small relative width for t above the mean."""
+    r"""Return P(X >= t), t = ``least`` >= 1, as a ball; it is tight for t above the mean."""
     # The gap to the cut at 1/s is made smaller than 1/s, so that c > 0.
     gap = min(_saddle(law, least), 1 / law.scale)
     gap -= min(gap / 2, _width(law, gap) / 2)
@@ -102,7 +103,10 @@ def upper_tail(law: Branch, least: int) -> arb:
 
 
 def lower_tail(law: Branch, most: int) -> arb:
-    r"""P(X <= t) for t = ``most`` >= 0 if ``left`` = 0, with small width for t below the mean."""
+    r"""Return P(X <= t), t = ``most`` >= 0, as a ball; it is tight for t below the mean.
+
+    ``left`` must be 0.
+    """
     # The gap to the cut at 1/s is made larger than 1/s, so that c < 0.
     gap = max(_saddle(law, most), 1 / law.scale)
     gap += _width(law, gap) / 2

@@ -1,11 +1,11 @@
 r"""Theta sums with rigorous error bounds, for a discrete Gaussian of any variance.
 
-With v = sigma^2 and w(k) = e^(-k^2/2v), the quantities below are Jacobi theta functions, so their
-cost does not grow with v. :class:`ThetaSum` is the sum of several draws in the form that
-``contour_sums`` needs. A discrete Gaussian is a limit of sums of coins: by Jacobi's triple product
-E[e^(zX)] is, up to a constant, a product of factors 1 + q e^z and 1 + q e^-z, q = e^(-(2n-1)/2v).
-All functions work at the ambient precision and return balls. Proofs:
-docs/proofs/coin_and_theta_sums.md.
+With v = sigma^2 and w(k) = e^(-k^2/2v), the quantities below are Jacobi theta functions, so the
+cost of computing them does not grow with v. :class:`ThetaSum` is the sum of several draws in the
+form that ``contour_sums`` needs. A discrete Gaussian is a limit of sums of coins: by Jacobi's
+triple product, E[e^(zX)] is, up to a constant, the product of (1 + q e^z)(1 + q e^-z) with
+q = e^(-(2n-1)/2v) over n = 1, 2, ... All functions work at the ambient precision and return balls.
+Proofs: docs/proofs/coin_and_theta_sums.md.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def partition(variance: Fraction) -> arb:
 
 
 def moment(variance: Fraction, z: acb) -> acb:
-    r"""M(z) e^(-v z^2/2), the moment generating function M without its Gaussian factor.
+    r"""Return M(z) e^(-v z^2/2), the moment generating function M without its Gaussian factor.
 
-    By Poisson summation this is sum_j e^(-2 pi^2 v j^2 - 2 pi i j v z) divided by the same sum at
+    By Poisson summation it is sum_j e^(-2 pi^2 v j^2 - 2 pi i j v z) divided by the same sum at
     z = 0, which is close to 1 for large v. The ball is correct for every z.
     """
     # The pair of terms at j has size at most 2 e^(-2 pi^2 v j^2 + 2 pi v |Im z| j). The ratio of
@@ -50,7 +50,7 @@ def moment(variance: Fraction, z: acb) -> acb:
 
 
 def log_moment(variance: Fraction, order: arb) -> arb:
-    r"""The cumulant function log E[e^(cX)] for real c = ``order``."""
+    r"""Return the cumulant function log E[e^(cX)] of one draw X for real c = ``order``."""
     # theta_3 has period 2 pi i v^-1 in c up to a Gaussian factor: reducing c modulo 1/v keeps the
     # argument small, so that the ball stays tight for huge orders: M(c + n/v) = M(c) e^(cn+n^2/2v).
     v = ball(variance)
@@ -60,7 +60,7 @@ def log_moment(variance: Fraction, order: arb) -> arb:
 
 
 def second_moment(variance: Fraction) -> arb:
-    r"""The variance E[X^2]: by theta functions for v >= 1, by its defining sum for v < 1."""
+    r"""Return E[X^2], by theta functions for v >= 1 and by its defining sum for v < 1."""
     if variance >= 1:
         return ThetaSum(variance=variance).tilted_variance(arb(0))
     # The ratio of successive terms is at most (4/3)^2 e^(-7/2) < 1/2 from j = 3: twice the next
@@ -78,7 +78,7 @@ def second_moment(variance: Fraction) -> arb:
 
 
 def upper_tail(variance: Fraction, least: int) -> arb:
-    r"""P(X >= t) for t = ``least`` >= 1, with small *relative* width even far in the tail."""
+    r"""Return P(X >= t), t = ``least`` >= 1, as a ball of small *relative* width."""
     if variance < _SUMMED_VARIANCE:
         return _direct_tail(variance, least)
     return contour.upper_tail(ThetaSum(variance=variance), least)
@@ -86,7 +86,7 @@ def upper_tail(variance: Fraction, least: int) -> arb:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThetaSum:
-    r"""The sum of ``count`` independent discrete Gaussians of parameter v, as a sum of coins."""
+    r"""The sum of ``count`` independent discrete Gaussians with parameter ``variance``."""
 
     variance: Fraction
     count: int = 1
@@ -114,14 +114,14 @@ class ThetaSum:
         return ratio**self.count * acb(-turn * theta / 2, turn * c).exp()
 
     def tilted_variance(self, c: arb) -> arb:
-        r"""K''(c), the second logarithmic derivative of a theta function, of period 1/v in c."""
+        r"""K''(c), the second logarithmic derivative of a theta function, with period 1/v in c."""
         _, rest = _reduced(ball(self.variance), c)
         value, slope, bend = (_theta(self.variance, acb(rest), order) for order in range(3))
         second: arb = ((slope / value) ** 2 - bend / value).real
         return self.count * second / (2 * arb.pi()) ** 2
 
     def tilt(self, t: int) -> Fraction:
-        r"""An approximate solution of K'(c) = t: t/(count v), or for small v a root in floats."""
+        r"""An approximate solution c of K'(c) = t: t/(count v), or a float root if v is small."""
         # c is not rounded: far in the tail, M(c) e^(-ct) grows like e^(V (c - saddle)^2/2).
         target = Fraction(t, self.count)
         if self.variance >= _STAIRS_VARIANCE:
@@ -129,7 +129,8 @@ class ThetaSum:
         return (math.floor(target) + self._centre(target)) / self.variance
 
     def _centre(self, target: Fraction) -> Fraction:
-        # The y in [0, 1]: a discrete Gaussian centred at floor(target) + y has mean `target`.
+        # The y in [0, 1] for which a discrete Gaussian centred at floor(target) + y has the mean
+        # `target`.
         wanted, twice = float(target - math.floor(target)), 2 * float(self.variance)
         low, high = 0.0, 1.0
         for _ in range(_HALVINGS):

@@ -1,4 +1,4 @@
-r"""The ``dpcore`` command: draws exact noise, and loads the commands of the sibling packages.
+r"""The ``dpcore`` command, which draws exact noise and loads the commands of sibling packages.
 
 Sibling packages add their command groups through the entry-point group ``dpcore.commands``; each
 entry point names a click command (or a typer app) that becomes ``dpcore NAME``. The command
@@ -277,7 +277,7 @@ def run(arguments: Sequence[str]) -> int:
     0: success; 2: the command line or a parameter is invalid, or the output could not be written
     (one line on stderr says which); 70: a bug in dpcore; 130: Ctrl-C; 141: the reader of the output
     closed the pipe. Other codes are specific to the command; 1 is always a negative answer.
-    ``--debug`` anywhere before ``--`` shows tracebacks; ``help COMMAND`` is ``COMMAND --help``.
+    ``--debug`` anywhere before ``--`` shows tracebacks; ``help COMMAND`` means ``COMMAND --help``.
     """
     arguments = list(arguments)
     head = arguments[: arguments.index("--")] if "--" in arguments else arguments

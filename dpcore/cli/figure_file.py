@@ -1,7 +1,7 @@
-r"""Plots of a command: one configuration of matplotlib, and files written atomically.
+r"""Plots of commands, with one matplotlib configuration and files written atomically.
 
-The module needs matplotlib, an extra: ``pip install 'dpcore[plot]'``. It opens no window and
-changes no global setting; the same data give the same bytes.
+The module needs matplotlib, an optional dependency: ``pip install 'dpcore[plot]'``. It opens no
+window and changes no global setting. Plots of the same data are identical byte by byte.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ def require_matplotlib(argument: str, value: object) -> None:
 
 
 def axes_or_new(ax: Axes | None) -> Axes:
-    r"""``ax``, or the axes of a new figure; an error if matplotlib cannot be imported."""
+    r"""Return ``ax``, or the axes of a new figure if ``ax`` is None.
+
+    Raises :class:`InvalidParameter` if matplotlib cannot be imported.
+    """
     require_matplotlib("plot", ABSENT)
     if ax is None:
         from matplotlib.pyplot import subplots
@@ -77,8 +80,8 @@ def check_picture(argument: str, path: Path) -> None:
     ...
     dpcore.errors.InvalidParameter: --output = regret.gif: must end in .svg, .png or .pdf
 
-    The error is :class:`InvalidParameter`, for an unknown file extension, a folder that is missing
-    or not writable, or a missing matplotlib.
+    Raises :class:`InvalidParameter` if the file extension is unknown, if the folder is missing or
+    not writable, or if matplotlib cannot be imported.
     """
     if path.suffix.lower() not in _ENDINGS:
         raise InvalidParameter(argument, str(path), "must end in .svg, .png or .pdf")
@@ -95,7 +98,7 @@ def picture(
     style: dict[Any, Any] | None = None,
     **options: Any,
 ) -> Iterator[Figure]:
-    r"""Yield a new figure of ``size`` inches, written atomically when the block ends."""
+    r"""Yield a new figure of ``size`` inches, and write it atomically when the block ends."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -118,7 +121,7 @@ def curve_picture(
     y_label: str = "delta (logarithmic axis)",
     y_scale: Literal["log", "linear"] = "log",
 ) -> Iterator[Axes]:
-    r"""Yield axes for a curve such as delta over epsilon, with lines that join proven points."""
+    r"""Yield axes for a curve, such as delta against epsilon, of proven points joined by lines."""
     with picture(argument, path, size=_SIZE, layout="constrained") as figure:
         axes = figure.add_subplot()
         yield axes

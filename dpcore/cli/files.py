@@ -1,8 +1,8 @@
-r"""Files of a command: regular input files of limited size, and output files written atomically.
+r"""Files of commands: regular input files of limited size, and output files written atomically.
 
 An output file is checked before the computation. It is written under a temporary name in the same
-folder (a dot, the name and the process ID) and then renamed. Temporary files of a killed process
-are removed when the file is next written.
+folder (a dot, the name and the process ID) and then renamed. The temporary files of a killed
+process are removed when the same output file is next written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpcore.errors import InvalidParameter
 
 @contextmanager
 def file_errors(argument: str, path: str | Path) -> Iterator[None]:
-    r"""Report errors of the operating system as errors of ``argument`` that name the file."""
+    r"""Convert OSError to an error that reports ``argument`` with the path as its value."""
     try:
         yield
     except OSError as error:
@@ -36,7 +36,7 @@ def read_bytes(argument: str, path: str | Path, *, most: int, stdin: bool = Fals
     r"""Read the first ``most`` bytes of a regular file.
 
     Devices and pipes raise an error, because reading them could block forever. With ``stdin`` the
-    path ``-`` is standard input.
+    path ``-`` means standard input.
     """
     if "\0" in str(path):
         raise InvalidParameter(argument, str(path), "is not a valid file name")
@@ -79,7 +79,7 @@ def parse_json(text: str | bytes, **hooks: Any) -> Any:
 
 
 def require_plain(argument: str, path: str | Path) -> None:
-    r"""Raise an error unless the path is a regular file: reading a pipe could block forever."""
+    r"""Raise an error if the path is not a regular file: reading a pipe could block."""
     with suppress(OSError):
         if not stat.S_ISREG(Path(path).stat().st_mode):
             raise InvalidParameter(argument, str(path), "is not a regular file")
@@ -88,7 +88,10 @@ def require_plain(argument: str, path: str | Path) -> None:
 def csv_rows(
     argument: str, path: str | Path, *, whole: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
-    r"""Yield the non-blank rows of a CSV file lazily, each with its line number."""
+    r"""Yield the non-blank rows of a CSV file lazily, each with its line number.
+
+    With ``whole``, a last line without a newline is an error.
+    """
     require_plain(argument, path)
     try:
         with (
@@ -104,7 +107,7 @@ def csv_rows(
 def rows_of(
     argument: str, path: str | Path, lines: Iterable[str]
 ) -> Iterator[tuple[int, list[str]]]:
-    r"""Yield the non-blank CSV rows of ``lines``; errors name ``path``."""
+    r"""Yield the non-blank CSV rows of ``lines``; error messages give ``path`` as the file."""
     rows = csv.reader(lines, skipinitialspace=True, strict=True)
     try:
         for row in rows:
@@ -148,7 +151,7 @@ def check_writable(option: str, path: Path | None) -> None:
 
 @contextmanager
 def made_folder(option: str, path: Path | None) -> Iterator[None]:
-    r"""Create the folder if missing; remove a new folder if the block fails and it is empty."""
+    r"""Create a missing folder; remove it if the block fails and the folder is empty."""
     if path is None:
         yield
         return
@@ -173,7 +176,7 @@ def made_folder(option: str, path: Path | None) -> Iterator[None]:
 
 
 def write_whole(option: str, path: Path, content: str | bytes) -> None:
-    r"""Write a file atomically: to a temporary path, which is then renamed.
+    r"""Write a file atomically: write a temporary file, then rename it.
 
     A symbolic link is followed and its target replaced; a device or a pipe is written to directly.
     """

@@ -1,9 +1,9 @@
-r"""Imports of dpcore's packages, only from their own location, and of a user's file or module.
+r"""Import dpcore's packages from their own location only, and import a user's file or module.
 
 The names of the packages are common, so a user's folder ``accounting`` or another distribution can
 shadow them, and the import errors would look like a bug. The list of packages is read from the
-installation. Importing :class:`UserCode` runs it; the caller converts any exception of that code to
-its own error.
+installation. Loading :class:`UserCode` runs the user's code; the caller of this module converts any
+exception of the user's code to an error of its own.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _FINDER: Final = _OwnPackageFinder()
 
 
 def prefer_own_packages() -> None:
-    r"""Make imports of these names find dpcore's packages first, whatever ``sys.path`` is."""
+    r"""Make imports of the :func:`package_names` find dpcore's packages for any ``sys.path``."""
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
 
@@ -104,7 +104,10 @@ def _require_whole(name: str) -> None:
 
 
 def clash_of(folder: Path, source: bytes | None = None) -> str | None:
-    r"""A module in ``folder`` with the name of a package of dpcore, or None."""
+    r"""Return a module in ``folder`` that has the name of a package of dpcore, or None.
+
+    If ``source`` is given, only the packages that it imports are considered.
+    """
     wanted = package_names() if source is None else package_names() & {*_imported(source)}
     if folder.resolve() != _HOME:
         for name in sorted(wanted):
@@ -129,10 +132,11 @@ def _imported(source: bytes) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserCode:
-    r"""User code with the name ``spelling``, the value of the option ``argument`` in errors.
+    r"""User code; errors report it as the value ``spelling`` of the option ``argument``.
 
-    ``prefix`` starts the module name of a file, because the file may have the name of a library.
-    ``failed`` converts an exception during the import, with the folder of the code, to an error.
+    A file is imported under a module name that starts with ``prefix``, because the file may have
+    the name of a library. ``failed`` is called with an exception that the import raised and with
+    the folder of the code; it returns the error to raise.
     """
 
     argument: str

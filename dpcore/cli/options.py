@@ -33,7 +33,7 @@ AsJson = Annotated[
 
 
 class Format(StrEnum):
-    r"""Output formats: text lines, one JSON document, or a format of CI servers."""
+    r"""Output formats: text lines, one JSON document, or a report format that CI servers read."""
 
     TEXT = "text"
     JSON = "json"
@@ -48,7 +48,7 @@ r"""The type of ``--format``; ``--json`` is the same as ``--format json``."""
 
 
 def command_group(name: str, **given: Any) -> typer.Typer:
-    r"""Create a command group, or one command, with shared conventions: -h, no tracebacks.
+    r"""Create a command group, or one command, with ``-h`` for help and without tracebacks.
 
     >>> command_group("budget", help="What releases cost together.").info.name
     'budget'
@@ -118,7 +118,9 @@ def _with_parameters(
 
 @contextmanager
 def named(*same: str, **options: str) -> Iterator[None]:
-    r"""Report errors of an argument under the name of its option, by default the same name.
+    r"""Report errors of Python arguments under the names of their command-line options.
+
+    ``options`` maps arguments to options; each argument in ``same`` has an option of its own name.
 
     >>> with named("delta", count="--rounds"):
     ...     raise InvalidParameter("delta", 2, "must lie in [0, 1]")
@@ -153,9 +155,9 @@ def read_law(argument: str, text: str) -> Noise: ...
 @overload
 def read_law(argument: str, text: str, more: Mapping[str, type[_T]]) -> Noise | _T: ...
 def read_law(argument: str, text: str, more: Mapping[str, type[Any]] | None = None) -> Any:
-    r"""Parse noise such as ``skellam:variance=400``; errors name the option.
+    r"""Parse noise such as ``skellam:variance=400``; errors report the option ``argument``.
 
-    ``more`` maps names to laws that are not a :class:`Noise`.
+    ``more`` maps additional names to law classes that are not subclasses of :class:`Noise`.
 
     >>> read_law("--noise", "skellam:variance=0")
     Traceback (most recent call last):
@@ -194,8 +196,8 @@ class OutOfTime(DpcoreError):
 def time_limit(seconds: int) -> Iterator[None]:
     r"""Raise :class:`OutOfTime` if the block uses more than ``seconds`` of processor time.
 
-    A busy machine does not change processor time. There is no limit on systems without a
-    processor-time clock (Windows) and in threads other than the main one.
+    The load of the machine does not affect processor time. There is no limit on systems without a
+    processor-time clock (Windows), or in threads other than the main thread.
     """
     clock, sign = getattr(signal, "ITIMER_PROF", None), getattr(signal, "SIGPROF", None)
     if clock is None or sign is None or threading.current_thread() is not threading.main_thread():

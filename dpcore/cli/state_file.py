@@ -1,11 +1,11 @@
 r"""An append-only file of records, locked while it is open.
 
-A record is a length, the crc32 of the length, a sha256 and a payload. Each sha256 covers the one
-before it, so a record is valid only at its position in its file. Only the last record can be torn:
-cut short if the process ended, or zeros after a power cut. Any other difference is damage.
-:meth:`StateFile.append` returns when the data is on disk. Nothing is buffered, so ``append`` raises
-every error, and closing raises none. A new file is private to its owner (mode 0600) for every
-umask.
+A record is a length, the crc32 of the length, a sha256 and a payload. Each sha256 covers the
+payload and the previous sha256, so a record is valid only at its position in its file. Only the
+last record can be torn, that is, cut short because the process ended, or filled with zeros after a
+power cut. Any other invalid record is damage. :meth:`StateFile.append` returns when the data is on
+disk. Nothing is buffered, so ``append`` raises every error, and closing raises none. A new file is
+private to its owner (mode 0600) for every umask.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Place: TypeAlias = str | Path
 class StateFile:
     r"""An open, locked state file; ``reader`` reads it from the beginning.
 
-    ``owner`` names the kind of state it holds; ``digest`` is the digest of its last record.
+    ``owner`` names the kind of program that uses it; ``digest`` is the digest of its last record.
     """
 
     argument: str
@@ -48,7 +48,7 @@ class StateFile:
         begun: Callable[[bytes], None],
         taken: Callable[[bytes], None],
     ) -> None:
-        r"""Call ``begun`` with the first payload of the file and ``taken`` with each later one.
+        r"""Call ``begun`` with the first payload of the file and ``taken`` with each later payload.
 
         A file that is new, or ends within its first record, is restarted with ``header``, and
         neither function is called. A torn record at the end is dropped.
@@ -164,12 +164,15 @@ _BLOCK: Final = 1 << 12  # a file system may leave a block of zeros after a shor
 
 
 class Damaged(ValueError):
-    r"""Damage, with its offset, that an interrupted process or a power cut cannot cause."""
+    r"""The file is damaged, and not by an interrupted process or a power cut.
+
+    The message has the offset of the damage.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    r"""The payload of a record, the offset after it, and the digest for the next one."""
+    r"""A record in a file: its payload, the offset of its end, and its digest."""
 
     payload: bytes
     end: int
@@ -177,12 +180,12 @@ class Record:
 
 
 def started(schema: str) -> bytes:
-    r"""The digest that precedes the first record of a schema."""
+    r"""The digest that is used as ``before`` for the first record of a file with this schema."""
     return hashlib.sha256(schema.encode()).digest()
 
 
 def next_record(before: bytes, payload: bytes) -> tuple[bytes, bytes]:
-    r"""Return the bytes and the digest of the record of ``payload`` after digest ``before``."""
+    r"""Return a record of ``payload`` and its digest; ``before`` is the previous digest."""
     digest = _digest(before, payload)
     length = len(payload)
     return _HEAD.pack(length, zlib.crc32(_LENGTH.pack(length)), digest) + payload, digest

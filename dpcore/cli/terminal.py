@@ -1,8 +1,8 @@
 r"""Terminal output: escaped text, tables and progress bars.
 
 Untrusted text may contain characters that control a terminal, reverse letters, or start a line that
-imitates a report. Every printed line goes through :func:`say`, which escapes them. Progress bars
-appear on standard error if it is a terminal, or in a notebook.
+imitates a report. Every printed line goes through :func:`say`, which escapes such characters.
+Progress bars appear on standard error if it is a terminal, or in a notebook.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> list
 
 
 def fact(name: str, value: str, *, margin: int) -> str:
-    r"""Format a name and its value, at column ``margin`` or one space after a longer name."""
+    r"""Format a name and its value; the value is at column ``margin`` or after a longer name."""
     return f"{name.ljust(margin - 1)} {value}"
 
 
@@ -85,7 +85,7 @@ def html_table(title: str, rows: Iterable[Sequence[object]]) -> str:
 
 @contextmanager
 def progress_bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    r"""Yield a callback for the number of finished items; shows nothing without a terminal."""
+    r"""Yield a callback for the number of finished items; no bar is shown without a terminal."""
     if not sys.stderr.isatty():
         yield _unseen
         return
@@ -114,7 +114,7 @@ def in_notebook() -> bool:
 
 @contextmanager
 def notebook_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    r"""Yield a callback for the number of finished items; shows nothing outside a notebook."""
+    r"""Yield a callback for the number of finished items; no bar is shown outside a notebook."""
     if not in_notebook():
         yield _unseen
         return

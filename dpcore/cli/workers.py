@@ -1,10 +1,10 @@
 r"""Run calls in worker processes that end with their parent and leave Ctrl-C to the parent.
 
-joblib starts the workers, so ``joblib.parallel_config`` chooses where: processes of this machine by
-default, or the workers of a cluster. A terminal sends Ctrl-C to all its processes: workers start
-with the signal blocked and then ignore it, and the parent terminates them. A killed parent cannot
-do this, so workers poll for their parent as soon as this module is loaded, before they receive any
-work, and end soon after the parent.
+joblib starts the workers, so ``joblib.parallel_config`` chooses where they run: as processes of
+this machine by default, or on a cluster. A terminal sends Ctrl-C to all its processes; workers
+start with the signal blocked and then ignore it, and the parent terminates them. A killed parent
+cannot terminate its workers, so each worker polls for its parent as soon as this module is loaded,
+before it receives any work, and ends soon after the parent.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def in_processes(
 
     With one job the calls run in this process; -1 means one job per core. Only a few calls per
     process start before their results are read. A :class:`DpcoreError` of the function is raised
-    here; any other error is the cause of a :class:`WorkerLost`. Closing the generator abandons
-    unfinished calls.
+    here; any other error in a process is raised as a :class:`WorkerLost` with that error as its
+    cause. Closing the generator abandons unfinished calls.
     """
     width = width_of(jobs)
     if width == 1:
@@ -115,7 +115,7 @@ def in_processes(
 
 @dataclass(slots=True, kw_only=True)
 class Prefetch:
-    r"""Calls for joblib, which iterates under a lock; ends while ``most`` results are unread."""
+    r"""Calls for joblib, which iterates under a lock; stops while ``most`` results are unread."""
 
     calls: Iterator[tuple[Any, ...]]
     most: int
@@ -206,7 +206,7 @@ def _interrupts_later() -> Iterator[None]:
 
 @dataclass(slots=True, kw_only=True)
 class Watch:
-    r"""A poll that ends this process if its parent died or a call ran past the time ``due()``."""
+    r"""A loop that ends this process if its parent died or a call ran past the time ``due()``."""
 
     parent: int
     due: Callable[[], float | None] | None = None
@@ -225,9 +225,9 @@ class Watch:
 def watch_over(parent: int) -> Watch:
     r"""Start a thread that ends this process soon after ``parent``, the ID of its parent, ends.
 
-    In a worker of a cluster no thread is started, so it is not terminated. A process that joblib
-    starts itself also notices a parent that ended during startup; a process of a fork server does
-    not.
+    In a worker of a cluster no thread is started, so the worker is not terminated. A process that
+    joblib starts itself also notices if its parent ended during startup; a process of a fork server
+    does not.
     """
     watch = Watch(parent=parent)
     if os.getppid() == parent or current_process().name.startswith("Loky"):
@@ -238,7 +238,7 @@ def watch_over(parent: int) -> Watch:
 def leave_ctrl_c_to(parent: int) -> None:
     r"""Ignore Ctrl-C in this process, because the process with ID ``parent`` handles it.
 
-    This installs a handler, because programs started from here would inherit SIG_IGN.
+    A handler is installed instead of SIG_IGN, because child processes would inherit SIG_IGN.
     """
     if os.getpid() != parent and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, lambda *_: None)

@@ -1,12 +1,12 @@
 r"""The discrete Gaussian law, and the exact law of a sum of independent discrete Gaussians.
 
-One draw: P(X = k) = e^(-k^2/2v) / sum_j e^(-j^2/2v), v = ``sigma_squared`` (Canonne, Kamath and
+One draw has P(X = k) = e^(-k^2/2v) / sum_j e^(-j^2/2v), v = ``sigma_squared`` (Canonne, Kamath and
 Steinke, "The Discrete Gaussian for Differential Privacy", arXiv 2004.00010v5). With sensitivity
 Delta it satisfies ZCdp(Delta^2/2v).
 
-The sum of n draws is not a discrete Gaussian; Kairouz, Liu and Steinke (arXiv 2102.06387) bound the
-difference (Proposition 13). Here the law itself is computed. The moment generating function M of
-one draw satisfies M(z + 1/v) = M(z) e^(z + 1/2v), hence
+The sum of n draws is not a discrete Gaussian; Kairouz, Liu and Steinke (arXiv 2102.06387,
+Proposition 13) bound the difference. This module computes the law itself. The moment generating
+function M of one draw satisfies M(z + 1/v) = M(z) e^(z + 1/2v), hence
 
     P(X = k + n) = P(X = k) e^(-(k + n/2)/v),
 
@@ -14,8 +14,9 @@ and the masses at |k| <= n/2 determine all others.
 
 Batches of a large sum use rejection: with V = n v, P(X = k) = e^(-k^2/2V) f(k), where f has period
 n and its maximum at 0 (Poisson summation over the lattice of integer vectors with sum 0). So a
-discrete Gaussian of parameter V is drawn and kept with probability f(k)/f(0) >= 1 - 2S; S is
-computed beforehand and is tiny unless v is small. Proofs: docs/proofs/laws.md.
+discrete Gaussian of parameter V is drawn and kept with probability f(k)/f(0) >= 1 - 2S, where S
+(:func:`deviation_from_gaussian`) is computed beforehand and is tiny unless v is small. Proofs:
+docs/proofs/laws.md.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ class DiscreteGaussian(SymmetricNoise):
     smaller (Canonne, Kamath and Steinke, Corollary 9). A release with sensitivity Delta is
     ZCdp(Delta^2/2v) and not pure DP for any epsilon.
 
-    The float64 functions cover 1e-12 <= sigma_squared <= 2^92. Raises :class:`InvalidParameter`
-    for a parameter that is not a positive rational.
+    The float64 functions cover 1e-12 <= sigma_squared <= 2^92. Raises :class:`InvalidParameter` if
+    ``sigma_squared`` is not a positive rational.
 
     >>> noise = DiscreteGaussian(sigma_squared=400)
     >>> noise.pmf(0), noise.quantile(0.975)
@@ -134,7 +135,7 @@ class DiscreteGaussian(SymmetricNoise):
                 return candidate
 
     def build_batch(self) -> Batch:
-        r"""Build a table up to sigma = 2^11; above, rejection from staircase proposals."""
+        r"""Build a table for sigma <= 2^11, otherwise a sampler by rejection from staircases."""
         if self.sigma_squared <= _TABLE_VARIANCE:
             return _table(self)
         return Centred(self, self.sigma_squared)
@@ -204,14 +205,17 @@ def _masses(variance: Fraction, least: float) -> tuple[list[arb], arb]:
 
 
 def mean_factor(law: theta.ThetaSum) -> arb:
-    r"""The mean (2 pi v)^((n-1)/2)/(sqrt(n) Z^n) of f, where Z sums e^(-j^2/2v) over all j."""
+    r"""The mean (2 pi v)^((n-1)/2)/(sqrt(n) Z^n) of the periodic factor f of the module docstring.
+
+    Z is the sum of e^(-j^2/2v) over all integers j.
+    """
     around = 2 * arb.pi() * ball(law.variance)
     dual = theta.partition(law.variance) / around.sqrt()
     return 1 / (dual**law.count * (law.count * around).sqrt())
 
 
 def log_factor(law: theta.ThetaSum, k: int) -> arb:
-    r"""log f(k) = log P(X = k) + k^2/2V, from the residue of k nearest to 0."""
+    r"""log f(k) = log P(X = k) + k^2/2V, evaluated at the residue of k mod n nearest to 0."""
     rest = abs(k) % law.count
     return _log_factor(law, min(rest, law.count - rest), ctx.prec)
 
@@ -223,7 +227,7 @@ def _log_factor(law: theta.ThetaSum, rest: int, bits: int) -> arb:
 
 
 def deviation_from_gaussian(law: theta.ThetaSum, bits: int = _BITS) -> arb:
-    r"""The S >= 0 with f(0) = (1 + S) mean, f(k) >= (1 - S) mean for every k, as a ball."""
+    r"""The S >= 0 with f(0) = (1 + S) m, where m is the mean of f; every f(k) >= (1 - S) m."""
     with precision(bits + law.count.bit_length()):
         return _mass(law, 0, ctx.prec) / mean_factor(law) - 1
 
@@ -231,8 +235,9 @@ def deviation_from_gaussian(law: theta.ThetaSum, bits: int = _BITS) -> arb:
 class GaussianSumBatch:
     r"""Exact draws of the sum ``law`` by rejection from the discrete Gaussian of parameter n v.
 
-    ``proposal`` samples that Gaussian; S <= ``most`` < 1/2. A random word below 2^64 (1 - 2 most)
-    accepts any proposal immediately; otherwise interval arithmetic and further bits decide.
+    ``proposal`` samples that Gaussian, and ``most`` < 1/2 is an upper bound on S
+    (:func:`deviation_from_gaussian`). A random word below 2^64 (1 - 2 most) accepts any proposal
+    immediately; otherwise interval arithmetic and further bits decide.
     """
 
     __slots__ = ("_law", "_proposal", "_sure")
@@ -268,14 +273,14 @@ class GaussianSumBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DiscreteGaussianSum(Additive, SymmetricNoise):
-    r"""The sum of n = ``count`` independent discrete Gaussians of ``sigma_squared`` = v.
+    r"""The sum of n = ``count`` independent discrete Gaussians with v = ``sigma_squared``.
 
     The law is log-concave, with n times the variance of one draw. ``accounting`` derives its
     privacy curve; unlike a single discrete Gaussian, its zCDP parameter has no closed form.
 
     The float64 functions cover count sigma_squared <= 2^60; beyond a variance of 2^22, or for more
     than 1024 draws, each distinct k costs about a millisecond. Raises :class:`InvalidParameter`
-    unless ``count`` is an integer >= 1 and ``sigma_squared`` a rational >= 1e-6.
+    unless ``count`` is an integer >= 1 and ``sigma_squared`` is a rational >= 1e-6.
 
     >>> noise = DiscreteGaussianSum(count=16, sigma_squared=4)
     >>> noise.pmf(3), noise.quantile(0.975)
@@ -344,10 +349,11 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
         return sum(one.sample_reference(rng) for _ in range(self.count))
 
     def build_batch(self) -> Batch:
-        r"""Build a table if few masses suffice, otherwise rejection from a discrete Gaussian.
+        r"""Build a table if few masses suffice, otherwise a rejection sampler.
 
-        If the sum is far from a discrete Gaussian (``sigma_squared`` below about 1.4) and ``count``
-        is large, build a table of all masses, with lazy inversion beyond its range.
+        The proposals are draws of a discrete Gaussian. If the sum is far from a discrete Gaussian
+        (``sigma_squared`` below about 1.4) and ``count`` is large, build a table of all masses, or
+        for large variances a sampler by inversion.
         """
         small = self._whole <= _TABLE_VARIANCE
         if small and min(self.count // 2, table_reach(self._whole)) <= _MOST_BASES:

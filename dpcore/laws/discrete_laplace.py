@@ -1,8 +1,8 @@
 r"""The discrete Laplace law: P(X = k) = tanh(1/(2s)) e^(-|k|/s).
 
 Ghosh, Roughgarden and Sundararajan, "Universally utility-maximizing privacy mechanisms" (2009),
-call it the two-sided geometric. A release with sensitivity Delta is (Delta/s)-DP, and no smaller
-epsilon holds. Proofs: docs/proofs/laws.md.
+call it the two-sided geometric law. A release with sensitivity Delta is (Delta/s)-DP, and no
+smaller epsilon holds. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ class DiscreteLaplace(SymmetricNoise):
     r"""Discrete Laplace noise: P(X = k) = tanh(1/(2s)) e^(-|k|/s), s = ``scale`` > 0.
 
     With beta = e^(-1/s): P(X = k) = (1 - beta)/(1 + beta) beta^|k|, P(X > m) = beta^(m+1)/(1+beta)
-    for m >= 0, variance 2 beta/(1 - beta)^2. Adjacent integers have masses of ratio e^(1/s), so a
-    release with sensitivity Delta is (Delta/s)-DP and not epsilon-DP for any smaller epsilon.
+    for m >= 0, and the variance is 2 beta/(1 - beta)^2. The masses of adjacent integers have ratio
+    e^(1/s), so a release with sensitivity Delta is (Delta/s)-DP and not epsilon-DP for any smaller
+    epsilon.
 
-    The float64 functions cover 1e-6 <= scale <= 2^46. Raises :class:`InvalidParameter` for a
-    scale that is not a positive rational.
+    The float64 functions cover 1e-6 <= scale <= 2^46. Raises :class:`InvalidParameter` if
+    the scale is not a positive rational.
 
     >>> noise = DiscreteLaplace(scale=10)
     >>> noise.pmf(3), noise.sf(0)
@@ -66,7 +67,7 @@ class DiscreteLaplace(SymmetricNoise):
         return (rate / 2).tanh() * (-rate * abs(k)).exp()
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X > k) = beta^(k+1)/(1 + beta) for k >= 0, and by symmetry for k < 0."""
+        r"""P(X > k), which is beta^(k+1)/(1 + beta) for k >= 0; by symmetry for k < 0."""
         if k < 0:
             return 1 - self.sf_ball(-k - 1)
         rate = 1 / ball(self.scale)
@@ -94,7 +95,7 @@ class DiscreteLaplace(SymmetricNoise):
         >>> DiscreteLaplace(scale=10).share(4)
         PolyaDifference(shape='1/4', scale=10)
         """
-        from dpcore.laws.polya import PolyaDifference  # local: it imports six more
+        from dpcore.laws.polya import PolyaDifference  # local: it imports six modules
 
         parties = integer("parties", parties, at_least=1)
         return PolyaDifference(shape=Fraction(1, parties), scale=self.scale)

@@ -64,7 +64,7 @@ class CountNoise(Additive):
     @property
     @abstractmethod
     def _counts(self) -> tuple[Fraction, ...]:
-        r"""The expected counts: the mean, and for the binomial law also that of the tails."""
+        r"""The mean number of events, and for a binomial law also that of the other trials."""
 
     @property
     @abstractmethod
@@ -107,7 +107,7 @@ class CountNoise(Additive):
         return self._log_mass(k).exp() if self._inside(k) else arb(0)
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X > k): 1 - P(X <= k) below the mean, a direct or a contour sum in the tail."""
+        r"""P(X > k), by a direct or contour sum above the mean and as 1 - P(X <= k) below it."""
         if k < 0:
             return arb(1)
         if not self._inside(k + 1):
@@ -119,7 +119,7 @@ class CountNoise(Additive):
         return contour.upper_tail(cast(contour.CoinSum, self), k + 1)
 
     def cdf_ball(self, k: int) -> arb:
-        r"""P(X <= k): 1 - P(X > k) above the mean, a direct or a contour sum in the tail."""
+        r"""P(X <= k), by a direct or contour sum below the mean and as 1 - P(X > k) above it."""
         if k < 0:
             return arb(0)
         if not self._inside(k + 1):
@@ -162,7 +162,7 @@ class CountNoise(Additive):
         return Centred(self, self.variance, self._counts)
 
     def build_batch(self) -> Batch:
-        r"""Build a table up to variance 2^22; above, rejection from staircase proposals."""
+        r"""Build a table for variances <= 2^22, else a sampler by rejection from staircases."""
         if self.variance <= _TABLE_VARIANCE:
             return table_of_counts(self)
         return Centred(self, self.variance, self._counts, shifted=True)
@@ -184,11 +184,11 @@ class CountNoise(Additive):
 class Poisson(CountNoise):
     r"""Poisson noise: P(X = k) = e^(-l) l^k/k! for k = 0, 1, 2, ..., l = ``mean`` > 0.
 
-    Mean and variance are l. The values are never negative; the analyzer subtracts the mean. The
-    support starts at 0, so a release is (epsilon, delta)-DP and never pure DP.
+    The mean and the variance are l. The values are never negative; the analyzer subtracts the mean.
+    The support starts at 0, so a release is (epsilon, delta)-DP and never pure DP.
 
     The float64 functions cover 1e-9 <= mean <= 2^60; beyond mean 2^20 each distinct k costs
-    about a millisecond. Raises :class:`InvalidParameter` for a mean that is not a positive
+    about a millisecond. Raises :class:`InvalidParameter` if the mean is not a positive
     rational.
 
     >>> noise = Poisson(mean=50)
@@ -246,9 +246,9 @@ class Poisson(CountNoise):
         return _log_ratio(max(Fraction(t), Fraction(1, 2)), self.mean)
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""Sum floor(l) Poissons of mean 1 and one more, thinned with probability l - floor(l).
+        r"""Sum floor(l) Poisson draws of mean 1, and one of mean l - floor(l) by thinning.
 
-        For l > 4096, where this would take too long, invert the distribution function.
+        If floor(l) > 4096, where this would take too long, invert the distribution function.
         """
         whole = math.floor(self.mean)
         if whole > _MOST_TERMS:
@@ -266,12 +266,12 @@ class Binomial(CountNoise):
 
     P(X = k) = n!/(k! (n-k)!) p^k (1-p)^(n-k).
 
-    p is a rational strictly between 0 and 1. Mean np, variance np(1-p). The support is 0, ..., n:
-    a release is (epsilon, delta)-DP and never pure DP.
+    p is a rational strictly between 0 and 1. The mean is np, the variance np(1-p). The support is
+    0, ..., n, so a release is (epsilon, delta)-DP and never pure DP.
 
     The float64 functions cover trials <= 2^62 and 1e-9 <= variance <= 2^60; beyond variance 2^20
-    each distinct k costs about a millisecond. Raises :class:`InvalidParameter` for trials < 1 and
-    for a probability outside (0, 1): bits with p = 0 or 1 add no noise.
+    each distinct k costs about a millisecond. Raises :class:`InvalidParameter` if trials < 1, or if
+    the probability is outside (0, 1): flips with p = 0 or 1 add no noise.
 
     >>> noise = Binomial(trials=268, probability="1/2")
     >>> noise.pmf(134), noise.quantile(0.975)
@@ -368,7 +368,7 @@ class Binomial(CountNoise):
         return self.trials * (ball(self.probability) * c.expm1()).log1p()
 
     def tilted_characteristic(self, c: arb, theta: arb) -> acb:
-        r"""The characteristic function (1 + p' (e^(i theta) - 1))^n, p' the tilted probability."""
+        r"""The function (1 + p' (e^(i theta) - 1))^n, where p' is the tilted probability."""
         turned = self._tilted(c) * acb(0, theta).expm1()
         if turned.real > -1:
             return (self.trials * turned.log1p()).exp()
@@ -377,7 +377,7 @@ class Binomial(CountNoise):
         return -size if self.trials % 2 else size
 
     def tilted_variance(self, c: arb) -> arb:
-        r"""The tilted variance K''(c) = n p' (1-p') at the tilted probability p'."""
+        r"""The tilted variance K''(c) = n p' (1-p'), where p' is the tilted probability."""
         heads = self._tilted(c)
         return self.trials * heads * (1 - heads)
 
@@ -451,7 +451,7 @@ def falling_sum(first: arb, ratios: Iterator[Ratio]) -> arb:
 
 
 def table_of_counts(noise: CountNoise) -> InversionTable:
-    r"""Build the table of a law of standard deviation up to about 2^11, from the mode outwards."""
+    r"""Build the table of a law of standard deviation up to about 2^11, starting at its mode."""
     # Logarithms of factorials lose about the bits of the largest count.
     size = max(noise._mode, noise._last or 0).bit_length()
     with precision(TABLE_BITS + 2 * size):

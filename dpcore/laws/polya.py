@@ -7,20 +7,20 @@ P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r for k >= 0, and the differ
 
 Shapes add: the sum of n draws of shape r/n has shape r. A difference of shape 1 is discrete Laplace
 of scale s. So n parties can jointly add discrete Laplace noise if each adds a difference of shape
-1/n (Goryczka and Xiong 2017); r < 1 is the noise that remains after dropouts.
+1/n (Goryczka and Xiong 2017); after dropouts the remaining noise has a shape r < 1.
 
-Draws of large scales are sums of a Poisson number of logarithmic jumps: jumps of size m arrive with
-rate r e^(-m/s)/m for each m >= 1, independently (Quenouille 1949). Candidates arrive with rate r in
-each of the following cells and are kept with a probability c <= 1 that gives the right rates. With
-T = 2^t >= s:
+For large scales the law is sampled as a compound Poisson law with logarithmic summands, here called
+jumps: the numbers of jumps of size m = 1, 2, ... are independent Poisson variables of mean
+r e^(-m/s)/m (Quenouille 1949). Candidates for jumps are drawn in the following cells, Poisson(r)
+many in each cell, and kept with a probability c <= 1 that gives these means. With T = 2^t >= s:
 
     octave o < t:  m uniform on [2^o, 2^(o+1)),            c = (2^o/m) e^(-m/s);
     last cell:     w = 0, 1, ... with probability 2^(-w-1),
                    m uniform on [T (w+1), T (w+2)),        c = (T/m) 2^(w+1) e^(-m/s).
 
 So the number of candidates is Poisson(r (t+1)), with a rational mean, and c <= (2/e)^(w+1) in the
-last cell. In a batch, floats decide the coin of c only if their certified error cannot change the
-outcome; the reference uses exact draws. Proofs: docs/proofs/polya.md.
+last cell. In a batch, floats decide whether a candidate is kept only if their certified error
+cannot change the decision; the reference sampler uses exact draws. Proofs: docs/proofs/polya.md.
 """
 
 from __future__ import annotations
@@ -79,21 +79,22 @@ _RUN_BITS: Final = 8
 _ZEROS: Final = np.array([(v & -v).bit_length() - 1 if v else _RUN_BITS for v in range(256)])
 
 COVERED: Final = (Covered("scale", "1e-6", "2^46"), Covered("shape", "2^-30", "2^10"))
-"""The parameters for which the float64 functions of Polya laws are available."""
+"""The parameter ranges in which the float64 functions of Polya laws are available."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Polya(ByRatios, Additive):
-    r"""Polya noise, a share of discrete Laplace noise: r = ``shape`` > 0, s = ``scale`` > 0.
+    r"""Polya noise with shape r = ``shape`` > 0 and scale s = ``scale`` > 0.
 
     P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r for k >= 0, beta = e^(-1/s).
 
-    Mean r beta/(1-beta), variance r beta/(1-beta)^2. The values are never negative, so a release
-    with Polya noise alone is never pure DP; the law serves as a share of other noise.
+    The mean is r beta/(1-beta), the variance r beta/(1-beta)^2. The values are never negative, so a
+    release with Polya noise alone is never pure DP; the difference of two draws of shape 1/n is a
+    share of discrete Laplace noise (:class:`PolyaDifference`).
 
     The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10; each isolated k
-    costs about a millisecond, and up to fifty far in the tail. Raises :class:`InvalidParameter` for
-    parameters that are not positive rationals.
+    costs about a millisecond, and up to fifty milliseconds far in the tail. Raises
+    :class:`InvalidParameter` if a parameter is not a positive rational.
 
     >>> noise = Polya(shape="1/4", scale=10)
     >>> noise.pmf(0), noise.quantile(0.975)
@@ -178,8 +179,8 @@ class Polya(ByRatios, Additive):
     def sample_reference(self, rng: Rng) -> int:
         r"""Sum floor(r) geometric draws and a Polya urn for the fractional part of r.
 
-        All probabilities are rational. For scales above 2^12 exact log-series jumps replace the
-        urn; for shapes above 2^12 the distribution function is inverted.
+        All probabilities are rational. For scales above 2^12, :func:`sum_of_jumps` replaces the
+        urn; for shapes above 2^12, the distribution function is inverted.
         """
         whole = math.floor(self.shape)
         if whole > _MOST_WHOLE:
@@ -191,7 +192,7 @@ class Polya(ByRatios, Additive):
         return total + part(rng, self.shape - whole, self.scale)
 
     def build_batch(self) -> Batch:
-        r"""Build a table if 2^17 values suffice; otherwise add geometric draws and jumps."""
+        r"""Build a table if 2^17 values suffice, otherwise a sum of geometric draws and jumps."""
         first, last = _support(self.shape, self.scale)
         if last - first < _LONGEST_TABLE:
             return _table(self, first, last)
@@ -227,15 +228,16 @@ def one_minus_beta(scale: Fraction) -> arb:
 
 
 def is_near(shape: Fraction, scale: Fraction, k: int) -> bool:
-    r"""Whether FLINT's hypergeometric functions are faster here than contour integrals."""
+    r"""Whether FLINT's hypergeometric functions are faster at ``k`` than contour integrals."""
     near = shape <= _NEAR_SHAPE and scale <= _NEAR_SCALE
     return near and k <= _NEAR_SCALES * (scale + 1)
 
 
 def urn(rng: Rng, shape: Fraction, scale: Fraction) -> int:
-    r"""Draw from Polya(r, s) for 0 < r < 1, as one party's part of a geometric total.
+    r"""Draw from Polya(r, s), 0 < r < 1, by a Polya urn that divides a geometric total.
 
-    The party gets unit i = 0, 1, ... with probability (r + own)/(1 + i), own = its units so far.
+    Unit i = 0, 1, ... of the total is counted with probability (r + own)/(1 + i), where own is the
+    number of units counted so far.
     """
     own = 0
     for i in range(geometric_exp(rng, 1 / scale)):
@@ -267,8 +269,9 @@ class _Sum:
 
 
 def _support(shape: Fraction, scale: Fraction) -> tuple[int, int]:
-    # First and last value of a table, by floats: the mass below is less than 2^-72, the mass above
-    # less than 2^-40. The table checks the former and refines draws that fall beyond the latter.
+    # The first and the last value of a table, from floats: the mass below is less than 2^-72, the
+    # mass above less than 2^-40. The table checks the former bound, and refines draws beyond the
+    # last value.
     if shape > _LONGEST_TABLE**2 or scale > Fraction(2) ** 600:
         return 0, _LONGEST_TABLE
     r, rate = float(shape), float(1 / scale)
@@ -294,7 +297,7 @@ def _table(noise: Polya, first: int, last: int) -> InversionTable:
 
 
 def octaves(scale: Fraction) -> int:
-    r"""The smallest t >= 0 with 2^t >= s, s = ``scale``."""
+    r"""The smallest t >= 0 with 2^t >= ``scale``."""
     return (-(-scale.numerator // scale.denominator) - 1).bit_length()
 
 
@@ -306,7 +309,7 @@ def sum_of_jumps(rng: Rng, shape: Fraction, scale: Fraction) -> int:
 
 
 def jump(rng: Rng, scale: Fraction, cell: int) -> int:
-    r"""Draw one candidate of ``cell``: return its size, or 0 if it is rejected."""
+    r"""Draw a candidate jump in cell number ``cell``; return its size, or 0 if it is rejected."""
     unit, run = 1 << cell, 0
     if cell == octaves(scale):
         while rng.flip():
@@ -341,7 +344,7 @@ class LogJumps:
         self._cells = octaves(scale) + 1
         if self._cells > _MOST_OCTAVES + 1:
             raise Unrepresentable(
-                f"a batch of jumps of scale {scale} could overflow int64; draw single values"
+                f"a batch of draws of scale {scale} could overflow int64; draw single values"
             )
         self._scale = scale
         self._rate = float(1 / scale)
@@ -365,7 +368,7 @@ class LogJumps:
             np.subtract(sums[ends], sums[ends - arrived], out=piece)
 
     def jumps(self, rng: Rng, count: int) -> Integers:
-        r"""Draw ``count`` candidates: return their sizes, with 0 for each rejected one."""
+        r"""Draw ``count`` candidate jumps; return their sizes, with 0 for a rejected candidate."""
         cell = below(rng, self._cells, count)
         unit = np.int64(1) << cell
         low = (rng.words(count) >> np.uint64(1)) >> (np.uint64(63) - cell.astype(np.uint64))
@@ -377,7 +380,7 @@ class LogJumps:
         size[last] += unit[last] * run[last]
         share = np.ldexp(unit.astype(np.float64), run + 1)
         # m/s <= 9 has error below 2^-47, exp_neg below 2^-48, and the quotient adds two roundings:
-        # the margin covers these. The grain covers the interval that a word stands for.
+        # the margin covers these errors. The grain covers the interval that a word stands for.
         words = rng.words(count)
         chance = exp_neg(size.astype(np.float64) * self._rate) * (share / size)
         uniform = words.astype(np.float64) * 2.0**-64
@@ -393,7 +396,7 @@ class LogJumps:
         return drawn
 
     def keeps(self, rng: Rng, word: int, size: int, share: int) -> bool:
-        r"""Whether V < (share/m) e^(-m/s), m = ``size``, for uniform V starting with ``word``."""
+        r"""Whether V < (share/m) e^(-m/s), m = ``size``, for uniform V with first bits ``word``."""
 
         def chance() -> arb:
             return (-ball(size / self._scale)).exp() * share / size
@@ -406,11 +409,11 @@ class PolyaDifference(ByRatios, Additive, SymmetricNoise):
     r"""Noise X - Y for independent Polya(r, s) draws X and Y, r = ``shape``, s = ``scale``.
 
     The variance is 2 r beta/(1-beta)^2. Shapes add. The law is log-concave iff r >= 1, so for
-    smaller r the largest privacy loss need not lie at the ends.
+    smaller r the largest privacy loss need not be attained at the ends.
 
     The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10; each isolated k
-    costs up to fifty milliseconds. Raises :class:`InvalidParameter` for parameters that are not
-    positive rationals.
+    costs up to fifty milliseconds. Raises :class:`InvalidParameter` if a parameter is not a
+    positive rational.
 
     >>> noise = PolyaDifference(shape="0.9", scale=10)
     >>> noise.pmf(0), noise.quantile(0.975)
@@ -464,9 +467,10 @@ class PolyaDifference(ByRatios, Additive, SymmetricNoise):
     def ratios(self, first: int, last: int) -> list[arb]:
         r"""The ratios P(X = k)/P(X = k-1), k = last, ..., first+1 >= 1, by a backward recurrence.
 
-        (1 + beta^2) k p_k = beta (k-1+r) p_(k-1) + beta (k+1-r) p_(k+1), from the derivative of
-        the generating function. p is the decaying solution, so the backward direction is stable.
-        It multiplies a relative error by about beta^2, so the start is a bound far in the tail.
+        The masses p_k = P(X = k) satisfy, by the derivative of the generating function,
+        (1 + beta^2) k p_k = beta (k-1+r) p_(k-1) + beta (k+1-r) p_(k+1). They are the decaying
+        solution, so the backward direction is stable: a step multiplies a relative error by about
+        beta^2. The recurrence therefore starts far in the tail, from bounds on the ratio.
         """
         beta, shape = (-1 / ball(self.scale)).exp(), ball(self.shape)
         square, found = 1 + beta * beta, []

@@ -1,8 +1,8 @@
 r"""The Skellam law P(X = k) = e^(-v) I_|k|(v), of the difference of two Poisson(v/2) draws.
 
-Skellam (1946); as privacy noise, Agarwal, Kairouz and Liu, "The Skellam Mechanism for
-Differentially Private Federated Learning" (arXiv 2110.04995). The law is closed under sums, so it
-divides exactly into shares. Proofs: docs/proofs/laws.md.
+The law is that of Skellam (1946); Agarwal, Kairouz and Liu use it as privacy noise in "The Skellam
+Mechanism for Differentially Private Federated Learning" (arXiv 2110.04995). The law is closed under
+sums, so it divides exactly into shares. Proofs: docs/proofs/laws.md.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Skellam(ByRatios, Additive, SymmetricNoise):
     log-concave. The privacy loss is unbounded; ``accounting`` derives the privacy curve.
 
     The float64 functions cover 1e-9 <= variance <= 2^60; each isolated k costs about a
-    millisecond. Raises :class:`InvalidParameter` for a variance that is not a
+    millisecond. Raises :class:`InvalidParameter` if the variance is not a
     positive rational.
 
     >>> noise = Skellam(variance=400)
@@ -61,11 +61,11 @@ class Skellam(ByRatios, Additive, SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""True for a limit of sums of independent coins (docs/proofs/coin_and_theta_sums.md)."""
+        r"""True, as for any limit of sums of coins (docs/proofs/coin_and_theta_sums.md)."""
         return True
 
     def pmf_ball(self, k: int) -> arb:
-        r"""P(X = k) = e^(-v) I_|k|(v), by a contour sum where the Bessel series would be long."""
+        r"""P(X = k) = e^(-v) I_|k|(v), by a contour sum if the Bessel series would be long."""
         if self.variance > _SERIES_VARIANCE and k * k > 16 * self.variance:
             return contour.mass(self, abs(k))
         return ball(self.variance).bessel_i(arb(abs(k)), scaled=True)
@@ -79,7 +79,8 @@ class Skellam(ByRatios, Additive, SymmetricNoise):
     def ratios(self, first: int, last: int) -> list[arb]:
         r"""The ratios P(X = k)/P(X = k-1), k = last, ..., first+1 >= 1, by a backward recurrence.
 
-        r(k) = 1/(2k/v + r(k+1)), from I_(k-1) - I_(k+1) = (2k/v) I_k. The map contracts errors.
+        The ratios satisfy r(k) = 1/(2k/v + r(k+1)), by I_(k-1) - I_(k+1) = (2k/v) I_k. This map
+        contracts errors.
         """
         step, ratio = 2 / ball(self.variance), self.pmf_ball(last + 1) / self.pmf_ball(last)
         found = []
@@ -111,7 +112,7 @@ class Skellam(ByRatios, Additive, SymmetricNoise):
         return half.sample_reference(rng) - half.sample_reference(rng)
 
     def build_batch(self) -> Batch:
-        r"""Build a table up to variance 2^22, and a difference of two centred Poissons above."""
+        r"""Build a table for variances <= 2^22, otherwise a difference of two Poisson samplers."""
         if self.variance <= _TABLE_VARIANCE:
             return _table(self)
         # A - B = (A - c) - (B - c): the centre itself, which may not fit int64, never appears.

@@ -1,8 +1,8 @@
 r"""The staircase law on the integers: P(X = k) falls by a factor e^(-epsilon) at each step of |k|.
 
-Geng, Kairouz, Oh and Viswanath, "The Staircase Mechanism in Differential Privacy" (2015), for
-integer queries: among all laws that do not depend on the data, a staircase has the least variance
-at a given pure epsilon. With b = e^(-epsilon), sensitivity Delta and plateau r in 1, ..., Delta,
+By Geng, Kairouz, Oh and Viswanath, "The Staircase Mechanism in Differential Privacy" (2015), a
+staircase has, for integer queries and a given pure epsilon, the least variance among all laws that
+do not depend on the data. With b = e^(-epsilon), sensitivity Delta and plateau r in 1, ..., Delta,
 
     P(X = k) = a b^l(k),  l(k) = floor((|k| - r)/Delta) + 1,  1/a = 2r - 1 + 2 Delta b/(1-b).
 
@@ -37,13 +37,13 @@ class Staircase(SymmetricNoise):
 
     The masses are equal for |k| < ``plateau`` and fall by a factor e^(-epsilon) at ``plateau`` and
     after each further ``sensitivity`` integers. The plateau is an integer from 1 to
-    ``sensitivity``; 0, the default, selects the proven plateau of least variance. At sensitivity 1
-    the law is DiscreteLaplace(scale=1/epsilon); at larger sensitivities it has less variance than
-    that law, much less for epsilon > 2, and is not log-concave.
+    ``sensitivity``; 0, the default, selects the plateau of least variance, which is proven. At
+    sensitivity 1 the law is DiscreteLaplace(scale=1/epsilon); at larger sensitivities it has less
+    variance than that law, much less for epsilon > 2, and is not log-concave.
 
     The float64 functions cover 2^-46 sensitivity <= epsilon <= 1e6. Raises
-    :class:`InvalidParameter` for an epsilon that is not a positive rational, a sensitivity that is
-    not an integer from 1 to 2^30, and a plateau above the sensitivity.
+    :class:`InvalidParameter` if epsilon is not a positive rational, if the sensitivity is not an
+    integer from 1 to 2^30, or if the plateau is above the sensitivity.
 
     >>> noise = Staircase(epsilon=4, sensitivity=10)
     >>> noise
@@ -72,7 +72,7 @@ class Staircase(SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""True iff the sensitivity is 1: on a wider step, equal masses follow a drop."""
+        r"""True iff the sensitivity is 1: otherwise equal masses follow a drop between steps."""
         return self.sensitivity == 1
 
     @property
@@ -94,14 +94,14 @@ class Staircase(SymmetricNoise):
         return top * (-ball(self.epsilon) * self.level(k)).exp()
 
     def sf_ball(self, k: int) -> arb:
-        r"""P(X > k): the rest of the step of k + 1 and all later steps; by symmetry for k < 0."""
+        r"""P(X > k), summed over the rest of the step of k + 1 and all later steps if k >= 0."""
         if k < 0:
             return 1 - self.sf_ball(-k - 1)
         rest = self.sensitivity - (k + 1 - self.plateau) % self.sensitivity
         return self.pmf_ball(k + 1) * (rest + self.sensitivity * _behind(self.epsilon))
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""Draw the sign by a certified coin, a geometric step, and a uniform position on it."""
+        r"""Draw the sign by certified inversion, a geometric step, and a uniform place on it."""
         side = invert(rng, self._side, 0)
         if not side:
             return rng.below(2 * self.plateau - 1) - (self.plateau - 1)
@@ -116,7 +116,7 @@ class Staircase(SymmetricNoise):
         return beyond if k < 0 else 1 - beyond
 
     def build_batch(self) -> _Steps:
-        r"""Build the batch sampler, which has the law of the reference sampler."""
+        r"""Build the batch sampler, which draws the sign, the step and the place on the step."""
         return _Steps(self)
 
     # -- floats -------------------------------------------------------------------------------

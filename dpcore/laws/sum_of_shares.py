@@ -22,7 +22,8 @@ def summed(noise: Noise, count: int) -> Noise:
     >>> summed(DiscreteLaplace(scale=10).share(1024), 1024)
     DiscreteLaplace(scale=10)
 
-    Raises :class:`InvalidParameter` for a count below 1 and for a law without known sums.
+    Raises :class:`InvalidParameter` if the count is below 1, or if dpcore does not implement the
+    law of the sum.
     """
     count = integer("count", count, at_least=1)
     if count == 1 and isinstance(noise, Noise):

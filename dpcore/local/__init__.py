@@ -1,7 +1,7 @@
-r"""Frequency oracles in the local model: users randomise their values, the server estimates counts.
+r"""Frequency oracles in the local model: the server estimates counts from randomised values.
 
-``local_report`` defines the common base class, the estimates with their intervals and the release
-of reports in a random order, ``randomizers`` the mechanisms and their samplers.
+``local_report`` defines the common base class, the estimates with their intervals, and the release
+of reports in a random order. ``randomizers`` defines the mechanisms and their samplers.
 """
 
 from dpcore.local.local_report import Frequencies, LocalReport, ShuffledReports

@@ -4,7 +4,7 @@ A report supports the user's value with probability ``own`` and each other value
 ``other``, for all values (the pure protocols of Wang, Blocki, Li and Jha 2017). If c of n users
 have a value, the number of reports that support it is a sum of c coins of probability ``own`` and
 n - c coins of probability ``other``; estimates, variances and intervals follow from these two
-probabilities. Both, and the largest likelihood ratio, are exact rationals. Proofs:
+probabilities. They and the largest likelihood ratio are exact rationals. Proofs:
 docs/proofs/local.md.
 """
 
@@ -93,7 +93,7 @@ class Frequencies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalReport(ABC):
-    r"""A local mechanism: each user sends one epsilon-DP report on a value below ``values``.
+    r"""A local mechanism: each user sends one epsilon-DP report on a value < ``values``.
 
     Probabilities are rounded so that the likelihood ratio of every report is proven to be at most
     e^epsilon.
@@ -152,7 +152,7 @@ class LocalReport(ABC):
 
     @abstractmethod
     def law(self, value: int) -> dict[Outcome, Fraction]:
-        r"""The probability of each report of a user with ``value``; meant for small cases."""
+        r"""The probability of each report of a user who has ``value``; meant for small cases."""
 
     @abstractmethod
     def _encode(self, values: Integers, rng: Rng) -> Reports:
@@ -168,10 +168,10 @@ class LocalReport(ABC):
         return 1
 
     def report(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> Reports:
-        r"""Draw an independent report, a number or a row, for each user's value.
+        r"""Draw an independent report (a number, or a row of numbers) for each user's value.
 
-        Raises :class:`InvalidParameter`, before any draw, for values that are not integers from 0
-        to ``values`` - 1.
+        Raises :class:`InvalidParameter`, before any draw, if a value is not an integer from 0 to
+        ``values`` - 1.
         """
         given = np.asarray(value)
         if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
@@ -228,7 +228,7 @@ class LocalReport(ABC):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        r"""The fields without the scope, exact numbers as text; ``values`` is an integer."""
+        r"""The fields except the scope: ``values`` as an integer, all others as text."""
         given = {name: getattr(self, name) for name in parameter_names(type(self))}
         return {name: _plain(value) for name, value in given.items()}
 
@@ -243,7 +243,7 @@ class LocalReport(ABC):
         return f"{self.name}:{','.join(f'{key}={each}' for key, each in self.parameters.items())}"
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields and both probabilities as a JSON object, exact numbers as text."""
+        r"""The fields and both probabilities as a JSON object, with exact numbers as text."""
         return {
             "mechanism": self.name,
             **self.parameters,
@@ -260,17 +260,20 @@ def _plain(value: Any) -> Any:
 
 
 def spread(own: Fraction, other: Fraction, users: int, count: Fraction) -> Fraction:
-    r"""The variance (c own (1 - own) + (n - c) other (1 - other))/(own - other)^2, c of n users."""
+    r"""The variance of an estimated count if c = ``count`` of n = ``users`` users have the value.
+
+    It is (c own (1 - own) + (n - c) other (1 - other))/(own - other)^2.
+    """
     coins = count * own * (1 - own) + (users - count) * other * (1 - other)
     return coins / (own - other) ** 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffledReports:
-    r"""Reports drawn by ``report`` for ``users`` or more users, one each, in uniform random order.
+    r"""Reports of at least ``users`` users, drawn by ``report``, in a uniformly random order.
 
-    ``users`` counts those who follow the protocol, including the protected user: only their reports
-    hide one another.
+    ``users`` is the number of users who follow the protocol, including the protected user: only the
+    reports of these users hide one another.
 
     >>> from dpcore import SeededRng
     >>> from dpcore.local import RandomisedResponse
@@ -278,8 +281,8 @@ class ShuffledReports:
     >>> votes.release([0, 0, 0, 1, 1, 2], rng=SeededRng(1)).tolist()
     [...]
 
-    Raises :class:`InvalidParameter` for a mechanism that is not a :class:`LocalReport`, and users
-    < 1.
+    Raises :class:`InvalidParameter` if ``report`` is not a :class:`LocalReport`, or if ``users`` is
+    not an integer from 1 to 2^40.
     """
 
     report: Of[LocalReport] = Of(LocalReport, "must be a mechanism of dpcore.local")
@@ -298,10 +301,10 @@ class ShuffledReports:
         return {"report": self.report.to_json(), "users": self.users}
 
     def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> Reports:
-        r"""Draw the reports of all users' values and shuffle them; ``report.estimate`` reads them.
+        r"""Draw the reports of all users' values and shuffle them, for ``report.estimate``.
 
-        Raises :class:`InvalidParameter` for fewer than ``users`` values, and the errors of
-        :meth:`LocalReport.report`.
+        Raises :class:`InvalidParameter` if there are fewer than ``users`` values, or if
+        :meth:`LocalReport.report` does.
         """
         if np.size(value) < self.users:
             reason = f"must have the values of at least {self.users} users"

@@ -1,12 +1,13 @@
-r"""Local mechanisms: randomised response, unary encoding, subset selection, hashing, Hadamard.
+r"""Local mechanisms: randomised response, unary encoding, subsets, hashing, Hadamard response.
 
-All but unary encoding have one form. Of ``total`` possible reports, ``hit`` agree with the user's
-value. With probability
+All mechanisms except unary encoding have one form. Of ``total`` possible reports, ``hit`` agree
+with the user's value. With probability
 
     own = hit e^epsilon / (hit e^epsilon + total - hit),
 
-rounded down, the report is uniform among these, and otherwise uniform among the others. So the
-likelihood ratio of a report is own/(1 - own) (total - hit)/hit, at most e^epsilon.
+rounded down, the report is uniform among those that agree, and otherwise uniform among the others.
+So the largest likelihood ratio of a report is own/(1 - own) (total - hit)/hit, which is at most
+e^epsilon.
 
 Sources: Warner 1965 and Kairouz, Bonawitz and Ramage 2016 (randomised response); Wang, Blocki, Li
 and Jha 2017 (unary encoding, local hashing); Ye and Barg 2018 (subset selection); Acharya, Sun and
@@ -75,8 +76,8 @@ def flip(probability: Fraction, count: int, rng: Rng) -> Flags:
 def below(bound: int, count: int, rng: Rng) -> Integers:
     r"""Draw ``count`` independent integers, uniform on [0, bound), for a bound of at most 2^32.
 
-    Each is the high half of the product of 32 random bits and the bound; the 2^32 mod bound low
-    halves that would make some integers likelier are rejected (Lemire 2019).
+    An integer is the high half of the product of 32 random bits and the bound. A product whose low
+    half is below 2^32 mod bound is rejected, so that no integer is likelier (Lemire 2019).
     """
     words = rng.words(-(-count // 2)).astype("<u8", copy=False)
     products = words.view("<u4")[:count].astype(np.uint64) * np.uint64(bound)
@@ -92,9 +93,9 @@ def below(bound: int, count: int, rng: Rng) -> Integers:
 
 
 def subset(wanted: int, size: int, rng: Rng) -> Flags:
-    r"""Draw a uniform set of ``wanted`` < ``size`` positions, by the smallest random keys.
+    r"""Draw a uniform set of ``wanted`` < ``size`` positions: those with the smallest random keys.
 
-    The keys are drawn again if the next larger key is equal to one in the set.
+    All keys are drawn again if a key in the set equals a key outside it.
     """
     while True:
         keys = rng.words(size)
@@ -217,7 +218,7 @@ class _Bits(LocalReport):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnaryEncoding(_Bits):
-    r"""Report one bit per value, 1 with probability ``own`` or ``other`` for the other values.
+    r"""Report one bit per value: 1 with probability ``own`` for the user's value, else ``other``.
 
     Symmetric (basic RAPPOR): own = 1 - other = e^(epsilon/2)/(e^(epsilon/2) + 1). Optimised:
     own = 1/2, other = 1/(e^epsilon + 1), which has less variance. A report is a row of booleans.
@@ -279,7 +280,7 @@ def _least_other(epsilon: Fraction) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubsetSelection(_Bits, _OneOfTwoParts):
-    r"""Report a set of ``size`` = values/(e^epsilon + 1) values, which favours the user's value.
+    r"""Report a set of ``size`` = values/(e^epsilon + 1) values that favours the user's value.
 
     ``size`` is rounded to an integer. A report is a row of booleans. The variance of estimates is
     about the smallest of all mechanisms here.
@@ -354,8 +355,8 @@ def _size(epsilon: Fraction, values: int) -> int:
 class LocalHashing(_OneOfTwoParts):
     r"""Hash the value to one of ``base`` symbols and apply randomised response to the symbol.
 
-    The hash of v is the inner product, modulo the prime ``base``, of the digits of v with random
-    digits: two values collide with probability exactly 1/base. A report is a row (seed, symbol).
+    The hash of v is the inner product, modulo the prime ``base``, of the digits of v and random
+    digits, so two values collide with probability exactly 1/base. A report is a row (seed, symbol).
 
     >>> LocalHashing(epsilon=2, values=1000).base
     7
@@ -429,7 +430,7 @@ class LocalHashing(_OneOfTwoParts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HadamardResponse(_OneOfTwoParts):
-    r"""Report a column of a Hadamard matrix, which favours columns where row v + 1 is 1.
+    r"""Report a column of a Hadamard matrix; columns where row v + 1 is 1 are likelier for value v.
 
     A report is an integer below the smallest power of two above ``values``.
 
@@ -485,7 +486,7 @@ class HadamardResponse(_OneOfTwoParts):
 
 
 def inner_product_counts(table: Integers, base: int, digits: int) -> Integers:
-    r"""The sum over s of table[s, <s, v>] for every v of ``digits`` digits; <,> is modulo ``base``.
+    r"""Return, for every v of ``digits`` digits, the sum over s of table[s, <s, v> mod ``base``].
 
     Each step replaces one digit of s by one digit of v, in integer arithmetic.
     """
@@ -536,7 +537,8 @@ def report_from_json(data: object) -> LocalReport:
     >>> report_from_json(report.to_json()) == report
     True
 
-    Raises :class:`InvalidParameter` unless the probabilities are those of the mechanism.
+    Raises :class:`InvalidParameter` if ``data`` differs from the JSON of the mechanism that it
+    describes, for example in a probability.
     """
     kind = FAMILIES.get(str(data.get("mechanism"))) if isinstance(data, Mapping) else None
     if kind is not None and isinstance(data, Mapping):

@@ -1,7 +1,7 @@
 r"""Arrays: integers from any sequence, and functions on float64 with proven error bounds.
 
 numpy does not guarantee the last bits of its exp, so the exponential here uses tables rounded once
-from balls and a Taylor polynomial in +, - and *, which IEEE 754 rounds correctly. The bound is
+from balls and a Taylor polynomial in +, - and *, which IEEE 754 rounds correctly. The bounds are
 derived in docs/proofs/numbers.md:
 
     |exp_neg(x) - e^(-x)| <= 2^-48 e^(-x)           for 0 <= x <= 700,
@@ -56,7 +56,7 @@ def _tables() -> tuple[Floats, Floats]:
 
 
 def exp_neg(x: Floats) -> Floats:
-    r"""e^(-x) for x >= 0, relative error at most 2^-48 up to x = 700; 0 beyond 745."""
+    r"""Return e^(-x) for x >= 0, with relative error <= 2^-48 up to x = 700; 0 beyond 745."""
     whole, part = _tables()
     clipped = np.minimum(x, _LARGEST + 0.5)
     cell = np.floor(clipped * _STEPS)
@@ -71,7 +71,7 @@ def exp_neg(x: Floats) -> Floats:
 
 
 def log1p(x: Floats) -> Floats:
-    r"""log(1 + x) for x > -1, relative error at most 2^-48."""
+    r"""Return log(1 + x) for x > -1, with relative error at most 2^-48."""
     near = (x >= -0.25) & (x <= 0.5)
     mantissa, exponent = np.frexp(np.where(near, 1.0, 1.0 + x))
     low = mantissa < _ROOT_HALF
@@ -87,16 +87,17 @@ def log1p(x: Floats) -> Floats:
 
 
 def two_sum(a: Floats, b: Floats) -> Split:
-    r"""The exact sum a + b, as the rounded sum and its error (Knuth 1969)."""
+    r"""Return the exact sum a + b as the rounded sum and its rounding error (Knuth 1969)."""
     total = a + b
     back = total - a
     return Split(total, (a - (total - back)) + (b - back))
 
 
 def two_product(a: Floats, b: Floats) -> Split:
-    r"""The exact product a b, as the rounded product and its error (Dekker 1971, Veltkamp).
+    r"""Return the product a b as the rounded product and its rounding error (Dekker 1971).
 
-    It is exact without overflow and underflow: for 0 and magnitudes between 2^-200 and 2^200.
+    The result is exact if each factor is 0 or has a magnitude between 2^-200 and 2^200, so that
+    nothing overflows or underflows.
     """
     total = a * b
     wide_a, wide_b = a * _SPLITTER, b * _SPLITTER
@@ -108,10 +109,11 @@ def two_product(a: Floats, b: Floats) -> Split:
 
 
 def compensated_sum(values: Floats) -> tuple[float, float]:
-    r"""The sum of ``values`` by pairwise compensated summation, and a bound on its error.
+    r"""Return the sum of ``values`` by pairwise compensated summation, and a bound on its error.
 
-    The rounding error of each addition is computed exactly (Knuth 1969) and summed too: only this
-    second sum has an error. A short finite sum is rounded once (:func:`math.fsum`).
+    The rounding error of each addition is computed exactly (Knuth 1969) and added to a second sum:
+    only the second sum and the final addition of both are rounded. A short finite sum is rounded
+    once (:func:`math.fsum`).
     """
     if len(values) <= _SHORT and np.isfinite(values).all() and np.abs(values).max(initial=0) < _FAR:
         exact = math.fsum(values.tolist())
@@ -140,13 +142,13 @@ def pair_of(values: Integers | Fraction) -> Split:
 
 
 def product(a: Split, b: Split) -> Split:
-    r"""The product a b to relative error 2^-100."""
+    r"""Return the product a b with relative error at most 2^-100."""
     high = two_product(a.high, b.high)
     return two_sum(high.high, high.low + (a.high * b.low + a.low * b.high))
 
 
 def decayed(exponent: Split) -> Floats:
-    r"""e^(-|x|) for x = high + low, relative error at most 2^-47 up to |x| = 700."""
+    r"""Return e^(-|x|) for x = high + low, with relative error <= 2^-47 up to |x| = 700."""
     # + 0.0: where the exponential is 0 the low part may exceed 1, and -0 must not be returned.
     low = np.where(exponent.high < 0, -exponent.low, exponent.low)
     value: Floats = exp_neg(np.abs(exponent.high)) * (1 - low) + 0.0
@@ -174,7 +176,7 @@ def integers(k: IntegersLike) -> Integers:
 
 
 def shaped(k: IntegersLike, values: Floats) -> float | Floats:
-    r"""Reshape the flat ``values`` to the shape of ``k``; a float if ``k`` is a single integer."""
+    r"""Reshape the flat ``values`` to the shape of ``k``; return a float for an integer ``k``."""
     shape = np.shape(k)
     return values.reshape(shape) if shape else float(values[0])
 

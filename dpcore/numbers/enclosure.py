@@ -1,9 +1,10 @@
 r"""Enclosures: proven lower and upper bounds on a real number, and their comparisons.
 
 An :class:`Enclosure` states ``lower <= x <= upper`` with exact rational (or infinite) bounds, which
-are not rounded. It is computed by ball arithmetic (``arb`` of python-flint, Johansson 2017): a ball
-is an interval given by a midpoint and a radius, and every operation returns a ball that contains
-the true result. The working precision affects the width of the result and never its correctness.
+are not rounded. Enclosures are computed by ball arithmetic (``arb`` of python-flint, Johansson
+2017): a ball is an interval given by a midpoint and a radius, and every operation returns a ball
+that contains the true result. The working precision affects the width of the result and never its
+correctness.
 
 A comparison such as ``bound <= 1`` may hold for all numbers of an interval, for none, or only for
 some. In the third case it is undecided and raises an error.
@@ -112,14 +113,14 @@ def precision(bits: int) -> Iterator[None]:
 
 
 def ball(value: Fraction | int) -> arb:
-    r"""The ball around an exact rational at the ambient precision (exact when it fits)."""
+    r"""A ball around an exact rational at the ambient precision; exact if the rational fits."""
     if isinstance(value, int):
         return arb(fmpz(value))
     return arb(fmpq(value.numerator, value.denominator))
 
 
 def nearest(value: arb) -> float:
-    r"""Round a ball of 60 accurate bits to a float, relative error 2^-52 (above 2^-1022)."""
+    r"""Round a ball of 60 accurate bits to a float; relative error 2^-52 above 2^-1022."""
     if not (value.is_exact() or value.rel_accuracy_bits() >= 60):
         raise PrecisionExhausted("the enclosure is too wide to be rounded to a float")
     return float(value.mid())
@@ -255,7 +256,7 @@ def _floor(end: arb) -> End:
 
 
 def integer_below(value: arb) -> int:
-    r"""An integer <= every number in the ball; the floor itself when the ball is tight."""
+    r"""An integer <= every number in the ball; for a tight ball, the floor itself."""
     floor = value.lower().floor().unique_fmpz()
     if floor is None:
         raise PrecisionExhausted("the enclosure is not finite, so it has no integer bound")
@@ -265,7 +266,7 @@ def integer_below(value: arb) -> int:
 def round_up(value: End) -> float:
     r"""The smallest float >= ``value`` whose shortest decimal form is also >= ``value``.
 
-    Text and JSON print this decimal form, which may lie below the float. Floats are returned as is.
+    Text and JSON print this decimal form, which may lie below the float. A float is not changed.
     """
     if isinstance(value, float):
         return value
@@ -296,9 +297,9 @@ def narrow(compute: Callable[[], arb], bits: int) -> Enclosure:
     r"""Evaluate a ball computation at increasing precision until its relative width is <= 2^-bits.
 
     ``compute`` is called at the ambient precision and must be sound at any precision. Raises
-    :class:`PrecisionExhausted` if four million bits do not suffice. Below 2^-4194304 and above
-    2^4194304 a bound moves outwards to 0, to that limit or to infinity: the result is still an
-    enclosure, but not narrow.
+    :class:`PrecisionExhausted` if four million bits do not suffice. A bound of size below
+    2^-4194304 or above 2^4194304 moves outwards to 0, to that power or to infinity: the result is
+    still an enclosure, but not narrow.
     """
     working, topped = bits + 32, False
     while working <= _MOST_BITS:

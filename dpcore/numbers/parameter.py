@@ -128,7 +128,7 @@ _DECLARED = "_declared_fields"
 
 
 def check_fields(instance: object) -> None:
-    r"""Validate every declared field of a frozen dataclass, in ``__post_init__``, bases first."""
+    r"""Validate all declared fields of a frozen dataclass, in ``__post_init__``; bases first."""
     declared: dict[str, Declared[Any, Any]] = {}
     for kind in reversed(type(instance).__mro__):
         declared |= kind.__dict__.get(_DECLARED, {})
@@ -333,7 +333,7 @@ _UNSEEN: Final = re.compile(
 )
 
 PLAIN: Final = re.compile(rf"[!-~](?:[ -~]{{0,{_LONGEST - 2}}}[!-~])?")
-r"""The names of ASCII, which need no further check."""
+r"""The pattern of ASCII names, which need no further check."""
 
 
 def name(argument: str, value: object) -> str:

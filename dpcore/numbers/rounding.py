@@ -26,7 +26,7 @@ def up(value: End, digits: int = 4) -> str:
 
 
 def exactly(value: Fraction) -> str:
-    r"""Format ``value`` in decimals if thirty digits are exact, otherwise as a fraction."""
+    r"""Format ``value`` exactly, as a decimal if thirty digits suffice, otherwise as a fraction."""
     text = down(value, _LONGEST)
     return text if Fraction(text) == value else str(value)
 
@@ -37,7 +37,7 @@ def shortest(value: Fraction) -> str:
 
 
 def brief(value: Fraction, rounded: Callable[[End, int], str]) -> str:
-    """Format ``value`` exactly in at most twelve characters, or to six digits by ``rounded``."""
+    """Format ``value`` exactly if twelve characters suffice, else to six digits by ``rounded``."""
     text = min(str(value), exactly(value), key=len)
     return text if len(text) <= _BRIEF else rounded(value, 6)
 

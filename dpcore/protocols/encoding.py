@@ -53,7 +53,7 @@ class FixedPoint:
     >>> encoding.encode([0.25] * 8, rng=SeededRng(1)).tolist()
     [2, 3, 3, 2, 2, 2, 3, 3]
 
-    Raises :class:`InvalidParameter` for a precision that is not an integer in [1, 2^40].
+    Raises :class:`InvalidParameter` if the precision is not an integer in [1, 2^40].
     """
 
     precision: Whole = Whole(at_most=MOST_STEPS)
@@ -67,12 +67,12 @@ class FixedPoint:
     @overload
     def encode(self, x: RealsLike, *, rng: Rng = ...) -> Integers: ...
     def encode(self, x: RationalLike | RealsLike, *, rng: Rng = SYSTEM) -> int | Integers:
-        r"""Encode x in steps: return an int, or an int64 array of the shape of ``x``.
+        r"""Encode x as a number of steps: an int, or an int64 array of the shape of ``x``.
 
         The values of an object array are encoded one by one.
 
-        Raises :class:`InvalidParameter`, before any draw, for values outside [0, 1]
-        (unless ``clamp``), infinite values, nan, and anything that is not a number.
+        Raises :class:`InvalidParameter`, before any draw, if a value is outside [0, 1] (unless
+        ``clamp``), infinite, nan, or not a number.
         """
         if not isinstance(rng, Rng):
             raise InvalidParameter("rng", rng, "must be a dpcore Rng: SystemRng() or SeededRng(n)")

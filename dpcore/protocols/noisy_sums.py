@@ -37,7 +37,7 @@ _MOST: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModularSum(ABC):
-    r"""The common base class: randomizer and analyzer over a sum mod m, m = n g + 2 tau + 1.
+    r"""The common base class: a randomizer and an analyzer for a sum mod m = n g + 2 tau + 1.
 
     Let n = ``users``, g = ``precision``, tau = ``threshold``. The randomizer sends y = (E(x) + eta)
     mod m, where E is the encoding and eta the noise. The analyzer returns (y - m)/g if y > n g +
@@ -84,7 +84,7 @@ class ModularSum(ABC):
         return self.total_noise(self.users)
 
     def bias(self, present: int) -> Fraction:
-        r"""The offset of the sum: 0, because a sum mod m has only encodings and noise."""
+        r"""The known offset of the sum: 0, because the sum has only encodings and noise."""
         del present
         return Fraction(0)
 
@@ -178,7 +178,7 @@ class ModularSum(ABC):
 
     @abstractmethod
     def observed_noise(self, honest: int) -> Noise:
-        r"""The law of the noise that protects one honest user when ``honest`` are present."""
+        r"""The law of the noise that protects one honest user if ``honest`` are present."""
 
     def sum_mechanism(self, honest: int) -> Mechanism:
         r"""The mechanism that protects a contribution of at most g steps by the observed noise."""
@@ -224,10 +224,11 @@ class _Whole(ModularSum):
 class AggregatedSum(_Shared):
     r"""Sum by secure aggregation: each user adds a share of the noise (Algorithms 2 and 3).
 
-    ``share`` is the law of one user's noise: PolyaDifference(1/n, s) for pure privacy (Theorem 1),
-    Skellam(v/n) for Renyi (Theorem 2), DiscreteGaussian(v/n) for concentrated privacy (Theorem 4);
-    ``noise.share(n)`` derives it from the law of the total noise. The server sees only the sum mod
-    m, so the noise of all honest participants protects each contribution.
+    ``share`` is the law of one user's noise: PolyaDifference(1/n, s) for pure DP (Theorem 1),
+    Skellam(v/n) for Renyi DP (Theorem 2), DiscreteGaussian(v/n) for concentrated DP (Theorem 4).
+    The numbering is that of Chowdhury and Zhou (arXiv 2206.05772). ``noise.share(n)`` derives the
+    law of a share from the law of the total noise. The server sees only the sum mod m, so the noise
+    of all honest participants protects each contribution.
 
     >>> share = DiscreteLaplace(scale=32).share(1024)
     >>> protocol = AggregatedSum(users=1024, precision=32, threshold=700, share=share)
@@ -252,8 +253,9 @@ class AggregatedSum(_Shared):
 class LocalSum(_Whole):
     r"""Sum with local privacy: the noise of each user suffices to protect x (Algorithms 6 and 7).
 
-    ``noise`` is the law of each user's noise, DiscreteLaplace(g/epsilon) in Theorem 6. Neither the
-    aggregation nor other users are trusted, so the observed noise is that of one message.
+    ``noise`` is the law of each user's noise, DiscreteLaplace(g/epsilon) in Theorem 6 of Chowdhury
+    and Zhou (arXiv 2206.05772). Neither the aggregation nor other users are trusted, so the
+    observed noise is that of one message.
 
     >>> protocol = LocalSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
     >>> protocol.planned_noise, protocol.observed_noise(1)
@@ -274,8 +276,9 @@ class LocalSum(_Whole):
 class CentralSum(_Whole):
     r"""Sum with central privacy: the analyzer adds noise to the exact sum (Algorithms 4 and 5).
 
-    ``noise`` is the law of the analyzer's noise, DiscreteLaplace(g/epsilon) in Theorem 5. All users
-    trust the analyzer; only the estimate that it publishes is private.
+    ``noise`` is the law of the analyzer's noise, DiscreteLaplace(g/epsilon) in Theorem 5 of
+    Chowdhury and Zhou (arXiv 2206.05772). All users trust the analyzer; only the estimate that it
+    publishes is private.
 
     >>> protocol = CentralSum(users=4, precision=2, threshold=99, noise=DiscreteLaplace(scale=2))
     >>> protocol.local_noise is None, protocol.randomize(0.5)
@@ -298,19 +301,20 @@ class CentralSum(_Whole):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffledPure(_Shared):
-    r"""Sum with pure privacy over an aggregation approximated by shuffling (CZ, Theorem 3).
+    r"""Sum with pure DP over an aggregation that shuffling approximates.
 
-    It is :class:`AggregatedSum` with PolyaDifference shares, except that the server sees more than
-    the sum: an (epsilon_hat, q_hat)-relaxed aggregation adds 2 epsilon_hat to epsilon. That
-    aggregation is an assumption, so there is no ``mechanism``: :meth:`sum_mechanism` describes only
-    the sum, and ``run`` returns no release record.
+    This is Theorem 3 of Chowdhury and Zhou (arXiv 2206.05772). The protocol is
+    :class:`AggregatedSum` with PolyaDifference shares, except that the server sees more than the
+    sum: an (epsilon_hat, q_hat)-relaxed aggregation adds 2 epsilon_hat to epsilon. That aggregation
+    is an assumption, so there is no ``mechanism``: :meth:`sum_mechanism` describes only the sum,
+    and ``run`` returns no release record.
 
     >>> share = DiscreteLaplace(scale=64).share(16)
     >>> protocol = ShuffledPure(users=16, precision=32, threshold=900, share=share)
     >>> protocol.sum_mechanism(16).noise
     DiscreteLaplace(scale=64)
 
-    Raises :class:`InvalidParameter` for a share other than PolyaDifference or DiscreteLaplace.
+    Raises :class:`InvalidParameter` if the share is not PolyaDifference or DiscreteLaplace.
     """
 
     name: ClassVar[str] = "shuffled-pure"
@@ -342,7 +346,7 @@ class ProtocolSize:
 
     ``wraparound`` encloses P(\|noise\| > tau); for all data, its upper bound also bounds the
     probability that an estimate is off by m/g. ``one_less`` encloses P(\|noise\| > tau - 1), which
-    exceeds the failure probability, so tau is the smallest; it is None if tau is 0.
+    exceeds the allowed failure probability, so no smaller tau suffices; it is None if tau is 0.
     """
 
     threshold: int
@@ -374,8 +378,8 @@ def size_protocol(
     >>> size.wraparound.upper <= Fraction(1, 10**6) < size.one_less.lower
     True
 
-    Raises :class:`InvalidParameter` for users or precision below 1, for noise of another type,
-    and for a failure probability outside (0, 1).
+    Raises :class:`InvalidParameter` if users or precision is below 1, if ``noise`` is not a
+    :class:`Noise`, or if the failure probability is outside (0, 1).
     """
     users = integer("users", users, at_least=1)
     precision = integer("precision", precision, at_least=1)

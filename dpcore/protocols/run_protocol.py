@@ -1,8 +1,9 @@
 r"""Run a protocol once in this process: the users, the functionality and the analyzer.
 
-The functionality is between the users and the server. :class:`IdealAggregation` and
-:class:`Shuffler` do what a trusted third party would do, for simulation and accounting;
-``secure_aggregation.MaskedAggregation`` is a real aggregation with the same interface.
+The functionality receives the users' messages, and the server sees only its output.
+:class:`IdealAggregation` and :class:`Shuffler` do what a trusted third party would do, for
+simulation and accounting; ``secure_aggregation.MaskedAggregation`` is a real aggregation with the
+same interface.
 
 A run includes dropouts and collusion: users who drop out add no noise, the server knows the noise
 of colluding users, and the record of the run has only the remaining noise. Proofs:
@@ -41,7 +42,7 @@ from dpcore.secure_aggregation.server import Total
 
 
 class Aggregation(typing.Protocol):
-    r"""Secure aggregation of vectors mod m: the sum of the received inputs, and their senders."""
+    r"""Secure aggregation of vectors mod m: it outputs the sum and the senders of the inputs."""
 
     @property
     def modulus(self) -> int:
@@ -51,13 +52,13 @@ class Aggregation(typing.Protocol):
     def total(
         self, messages: Mapping[str, Integers], vanish: Mapping[str, Step] = ..., *, rng: Rng = ...
     ) -> Total:
-        r"""Return the sum mod m over the users who do not drop out before the input step."""
+        r"""Return the sum mod m over the users who do not drop out before their input arrives."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdealAggregation:
-    r"""Secure aggregation by a trusted party that only outputs the sum mod m and the participants.
+    r"""Secure aggregation by a trusted party that outputs only the sum mod m and the participants.
 
     With ``per_user``, ``run`` draws the noise of every user; otherwise it draws the sum of the
     noise at once, which has the same distribution.
@@ -81,11 +82,10 @@ class IdealAggregation:
         *,
         rng: Rng = SYSTEM,  # noqa: ARG002 - an ideal party needs none; a real aggregation does
     ) -> Total:
-        r"""Return the sum over the users who do not drop out before the input step.
+        r"""Return the sum over the users who do not drop out before their input arrives.
 
-        Raises :class:`InvalidParameter` for a message that is not a vector of integers in [0, m),
-        for messages of different lengths, for a dropout who is not a user in this run, and if no
-        user remains.
+        Raises :class:`InvalidParameter` if a message is not a vector of integers in [0, m), if
+        messages differ in length, if a dropout is not a user in this run, or if no user remains.
         """
         rows = _stacked(messages, self.modulus)
         names = tuple(messages)
@@ -127,9 +127,9 @@ class Shuffler:
     """
 
     def shuffle(self, messages: BitMessages, *, rng: Rng = SYSTEM) -> Bits:
-        r"""Permute the bits of each coordinate independently: an array (coordinates, all bits).
+        r"""Permute the bits of each coordinate independently; return one row per coordinate.
 
-        Raises :class:`InvalidParameter` for anything but :class:`BitMessages`.
+        Raises :class:`InvalidParameter` if ``messages`` is not a :class:`BitMessages`.
         """
         if not isinstance(messages, BitMessages):
             reason = "must be BitMessages: shuffled noisy integers still reveal the integers"
@@ -260,13 +260,13 @@ def run(
     >>> outcome.participants, outcome.honest, outcome.release.mechanism.noise
     (('ann', 'bob', 'eve'), 3, PolyaDifference(shape='3/4', scale=4))
 
-    Raises :class:`InvalidParameter` unless there is one value for each of n users; for an
-    aggregation of another modulus, unknown users, more colluding users than a masked aggregation
-    tolerates, and if no honest user remains.
+    Raises :class:`InvalidParameter` if there is not exactly one value for each of n users, if the
+    modulus of the aggregation is not that of the protocol, if a name is unknown, if there are more
+    colluding users than a masked aggregation tolerates, or if no honest user remains.
 
     Raises :class:`RoundRefused` if more users drop out than a masked aggregation tolerates. There
-    is no estimate then, but with colluding users the server may know the sum: charge ``release`` of
-    the error as if the round had succeeded, and draw fresh noise for the next round, because the
+    is no estimate then, but with colluding users the server may know the sum: charge the error's
+    ``release`` as if the round had succeeded, and draw fresh noise for the next round, because the
     difference of two sums of the same messages reveals the users that are in only one of them. If a
     masked aggregation failed before ``UnmaskReply``, a semi-honest server learned nothing; charging
     the release is still the safe choice.

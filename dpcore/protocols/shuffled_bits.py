@@ -1,12 +1,12 @@
 r"""Protocols for a shuffler, whose messages are bits.
 
-Each user sends the unary code of a small number and some random bits; the server sees all bits
-in a uniformly random order, so it learns only their sum, and the random bits are
-binomial noise on that sum. :class:`BinaryShuffle` is Algorithm 3 of Tenenbaum, Kaplan, Mansour and
-Stemmer (arXiv 2106.02900), :class:`VectorShuffle` Algorithms 2 and 4 of Li, Zhou and Ji (arXiv
-2207.05827) after Cheu et al. (arXiv 2106.09805). Both papers use far more noise than an exact
-calibration needs; here the numbers of bits are parameters. :class:`PureShuffle` gives pure DP.
-Proofs: docs/proofs/protocol.md.
+Each user sends the unary code of a small number and some random bits; the server sees all bits in a
+uniformly random order, so it learns only their sum, and the random bits are binomial noise on that
+sum. :class:`BinaryShuffle` is Algorithm 3 of Tenenbaum, Kaplan, Mansour and Stemmer (arXiv
+2106.02900), and :class:`VectorShuffle` is Algorithms 2 and 4 of Li, Zhou and Ji (arXiv 2207.05827)
+after Cheu et al. (arXiv 2106.09805). Both papers use far more noise than an exact calibration
+needs; here the numbers of bits are parameters. :class:`PureShuffle` gives pure DP. Proofs:
+docs/proofs/protocol.md.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class BitMessages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffledSum(ABC):
-    r"""The common base class: the unary code of a noisy number per user, and the number of ones.
+    r"""The common base class: users send noisy numbers in unary, and the ones are counted.
 
     Each of n = ``users`` users sends ``width`` bits per coordinate; the number of ones is a noisy
     encoding. For k messages the analyzer returns (number of ones - ``bias(k)``)/g, where g =
@@ -98,14 +98,14 @@ class ShuffledSum(ABC):
 
     @abstractmethod
     def bias(self, present: int) -> Fraction:
-        r"""The mean number of ones of ``present`` users beyond encodings, per coordinate."""
+        r"""The mean number of ones that ``present`` users send beyond encodings, per coordinate."""
 
     @abstractmethod
     def _ones(self, x: RealsLike, rng: Rng) -> Integers:
         r"""Check x, and draw the number of ones of each user (rows) and coordinate."""
 
     def randomize(self, x: RealsLike, *, rng: Rng = SYSTEM) -> BitMessages:
-        r"""R: draw the messages of users with values x, a value or a row of coordinates each."""
+        r"""R: draw the messages of the users; x has a value or a row of coordinates for each."""
         ones = self._ones(x, rng)
         # The order within a message reveals nothing: the shuffler permutes all bits.
         return BitMessages((np.arange(self.width) < ones[..., None]).astype(np.uint8))
@@ -145,7 +145,7 @@ class BitSum(ShuffledSum):
     """
 
     local_noise: ClassVar[None] = None
-    r"""A user adds random bits, which are noise on the sum only."""
+    r"""None, because the random bits of a user are noise on the sum only."""
 
     noise_bits: Whole = Whole()
     probability: Exact = Exact(within="(0, 1)", reason="a constant bit adds no noise")
@@ -259,10 +259,10 @@ class PureShuffle(ShuffledSum):
     r"""Sum values in [0, 1] from shuffled bits under pure DP: the loss is bounded at every output.
 
     Bounded messages that always depend on their input cannot give pure DP: an extreme value of the
-    sum reveals every message. Here a message is x plus a share of discrete Laplace noise or, rarely
-    and whenever the noise would not fit, a cover: a number drawn from the whole range of messages,
-    independently of x. Covers are so rare that the noise of the sum is nearly discrete Laplace, and
-    they bound the loss at the extreme outputs.
+    sum reveals every message. Here a message is x plus a share of discrete Laplace noise, or a
+    cover: a number drawn from the whole range of messages, independently of x. A message is a cover
+    with a small probability, and whenever the noise would not fit. Covers are so rare that the
+    noise of the sum is nearly discrete Laplace, and they bound the loss at the extreme outputs.
 
     Randomizer: x is encoded as E(x) in {0, ..., g}, g = ``precision`` steps, and Z is a draw of
     ``share``. With probability c = ``cover``, and whenever \|Z\| > J = ``reach``, the message is a
@@ -316,11 +316,14 @@ class PureShuffle(ShuffledSum):
         return self.share
 
     def bias(self, present: int) -> Fraction:
-        r"""The number of ones of ``present`` users beyond encodings and noise, without covers."""
+        r"""The number of ones that ``present`` users send beyond encodings and noise.
+
+        Covers are not taken into account.
+        """
         return Fraction(present * self.reach)
 
     def missed(self, present: int) -> Fraction:
-        r"""Bound the probability that ``present`` users deviate from their noise law from above."""
+        r"""An upper bound on the probability that any of ``present`` users sends a cover."""
         # Rounded up, because for a large epsilon the exact number has thousands of digits.
         beyond = 2 * Fraction(self.share.enclose_sf(self.reach, 32).upper)
         beyond = Fraction(math.ceil(beyond * _ONE), _ONE)
@@ -337,7 +340,7 @@ class PureShuffle(ShuffledSum):
         return self.values(x, rng=rng)[:, None]
 
     def values(self, x: RealsLike, *, rng: Rng = SYSTEM) -> Integers:
-        r"""Draw the number of ones of each user's message, with the errors of :meth:`randomize`."""
+        r"""Draw the number of ones of each user's message; it raises as :meth:`randomize` does."""
         held = as_array(x)
         if held.ndim != 1 or not 1 <= len(held) <= self.users:
             reason = f"must be an array with one number for each of 1 to {self.users} users"

@@ -46,7 +46,7 @@ class Batch(Protocol):
 
 
 def in_blocks(count: int, fill: Callable[[Integers], None]) -> Integers:
-    r"""Draw ``count`` values in pieces that are small enough to stay in the CPU cache."""
+    r"""Draw ``count`` values, by ``fill``, in blocks small enough to stay in the CPU cache."""
     drawn = np.empty(count, dtype=np.int64)
     for start in range(0, count, BLOCK):
         fill(drawn[start : start + BLOCK])
@@ -107,9 +107,9 @@ class InversionTable:
 
     ``thresholds[i]`` is the threshold of F(first + i) (see :func:`certified_threshold`); the first
     is 0 or belongs to the smallest value of the law. A table whose last threshold is below 2^64 - 1
-    is open above: a word beyond it is refined. So every word falls strictly between two thresholds
-    or below the first, or is refined. ``cdf(k)`` is the ball of F(k) at the ambient precision, for
-    every integer k.
+    is open above: a word beyond that threshold is refined (:meth:`refine`). So every word falls
+    strictly between two thresholds or below the first, or is refined. ``cdf(k)`` is a ball around
+    F(k) at the ambient precision, for every integer k.
     """
 
     __slots__ = ("_cdf", "_certain", "_guide", "_open", "_shift", "_thresholds", "first")
@@ -231,8 +231,8 @@ def table_of_masses(
 
     ``masses[i]`` is P(X = first + i), and ``below`` is P(X < first). If ``first`` is the smallest
     value, ``below`` is exactly 0; otherwise F(first) must be below 2^-64. If the masses sum to less
-    than 1 - 2^-64 the table is open above. Narrow balls are fast: each threshold that they leave
-    undecided costs a ball of F.
+    than 1 - 2^-64 the table is open above. Narrow balls are fast: each threshold that the balls
+    leave undecided costs an evaluation of ``cdf``.
     """
     _, *sums = accumulate(masses, initial=below)
     if not below.is_zero() and not (sums and sums[0] * _WORDS < 1):
@@ -241,12 +241,12 @@ def table_of_masses(
 
 
 EXTRA: Final = 64
-r"""Extra values beyond a number of standard deviations, for laws that are too narrow to be nearly
-Gaussian."""
+r"""The number of values of a table beyond a multiple of the standard deviation, for laws that are
+too narrow to be nearly Gaussian."""
 
 
 def table_reach(variance: Fraction) -> int:
-    r"""At least nine standard deviations; the table checks that less than 2^-64 lies beyond."""
+    r"""An integer >= 9 standard deviations; the table checks that less than 2^-64 lies beyond."""
     return math.isqrt(86 * math.ceil(variance)) + EXTRA
 
 

@@ -2,9 +2,9 @@ r"""Random number generators, the only source of privacy randomness, and noise d
 
 An :class:`Rng` generates independent uniform bits. :class:`SystemRng` is the default and the only
 private generator: an AES-256-CTR keystream (NIST SP 800-38A) under keys from the operating system,
-in blocks of 64 KiB, re-keyed after a bounded amount and after a fork; every used byte is erased
-from the block. :class:`SeededRng` uses the same keystream under a key derived from its seed. It is
-reproducible on every platform, meant for simulation, and not private.
+in blocks of 64 KiB, re-keyed after a bounded amount of output and after a fork; every used byte is
+erased from the block. :class:`SeededRng` uses the same keystream under a key derived from its seed.
+This stream is reproducible on every platform, meant for simulation, and not private.
 
 The running time of a sampler can reveal the value that it drew (Jin, McMurtry, Rubinstein and
 Ohrimenko, "Are we there yet?", 2022). So a release with :class:`SystemRng` uses values of a
@@ -44,14 +44,14 @@ _AHEAD_SINGLE: Final = 1 << 11
 _AHEAD: Final = 1 << 15
 
 SERVED: Final = 1 << 12
-"""Batches up to this size come from the reservoir; larger ones are drawn directly."""
+"""Batches of up to this size come from the reservoir; larger batches are drawn directly."""
 
 
 class Rng(ABC):
     r"""A source of independent uniform bits.
 
     A subclass implements :meth:`bits` (one integer) and :meth:`words` (an array); the other methods
-    are derived from these, so that a proof about :meth:`below` holds for every source.
+    are derived from these two, so that a proof about :meth:`below` holds for every source.
     """
 
     __slots__ = ()
@@ -242,9 +242,9 @@ class SeededRng(Rng):
     r"""NOT PRIVATE: a reproducible stream for simulation and tests.
 
     The key is SHA-256 of the seed under a fixed label, so equal seeds give equal streams on every
-    platform, and different seeds independent streams, unless SHA-256 or AES is broken. ``seed``
-    is an integer >= 0 of any size. Use an instance in one thread at a time: a lock protects its
-    state, but the order of draws by several threads is not reproducible.
+    platform, and different seeds give independent streams, unless SHA-256 or AES is broken.
+    ``seed`` is an integer >= 0 of any size. Use an instance in one thread at a time: a lock
+    protects its state, but the order of draws by several threads is not reproducible.
 
     >>> SeededRng(7).below(100), SeededRng(7).below(100)
     (71, 71)
@@ -311,7 +311,7 @@ def below(rng: Rng, bound: int, count: int) -> Integers:
 
 
 class Reservoir(list[int]):
-    r"""Drawn noise: a list of values (``pop`` is atomic), and blocks for batches."""
+    r"""Noise drawn ahead: a list of single values (``pop`` is atomic), and blocks for batches."""
 
     __slots__ = ("__weakref__", "_blocks", "_era")
     __hash__ = object.__hash__  # type: ignore[assignment]  # identity: the fork registry holds it

@@ -1,11 +1,12 @@
 r"""Batches of wide discrete Gaussian, Poisson and binomial laws, by rejection from a staircase.
 
 A staircase with steps of 2^b integers dominates the masses P(X = m + i), m = floor(E[X]). A step is
-drawn by certified inversion, an integer on it uniformly, and accepted with probability mass/height.
-On most steps the mass hardly varies, and about 98% of the words are below the smallest ratio and
-accepted immediately. For the others floats compute the ratio (for counts by Stirling's series); if
-their certified error could matter, balls and further bits decide. Values beyond the outermost steps
-are drawn by inversion. So the law is exact. Proofs: docs/proofs/samplers.md.
+drawn by certified inversion and an integer on the step uniformly; it is accepted with probability
+mass/height. On most steps the mass hardly varies, and about 98% of the random words are below the
+smallest such ratio and accept immediately. For the other words the ratio is computed in floating
+point (for counts by Stirling's series); if its certified error could matter, balls and further bits
+decide. Values beyond the outermost steps are drawn by inversion. So the law is exact. Proofs:
+docs/proofs/samplers.md.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ class UnimodalLaw(Protocol):
 
 
 class Centred:
-    r"""A batch sampler of X - floor(E[X]), X of law ``law``, for a variance v from 2^21 to 2^116.
+    r"""A batch sampler of X - floor(E[X]), where X has the law ``law`` of variance v.
 
     For count laws ``parts`` are the expected counts: (l,) for Poisson, (np, n(1-p)) for the heads
     and tails of a binomial; E[X] is the first part, which may exceed int64, and 1/v is the sum of
     their inverses. Without parts the law is the discrete Gaussian, with E[X] = 0. With ``shifted``
-    the draws are X itself, which must fit int64. Raises :class:`Unrepresentable` for other
-    variances: below 2^21 the float series is not accurate enough, and beyond 2^116 a draw could
+    the draws are X itself, which must fit int64. Raises :class:`Unrepresentable` unless v is
+    between 2^21 and 2^116: below, the float series is not accurate enough, and above, a draw could
     exceed int64.
     """
 

@@ -1,8 +1,8 @@
 r"""Secure aggregation after Bonawitz et al. 2017: the server learns only a sum.
 
-``masked_aggregation`` runs the protocol and ensures that each state is used once; ``user`` and
-``server`` are its roles, as functions from state to state; ``messages`` has the messages, ``keys``
-the cryptography and the masks, ``shamir`` the secret sharing for dropouts, ``round_parameters`` the
-common parameters. Adversary model and proofs:
+``masked_aggregation`` runs the protocol and ensures that each state is used once. ``user`` and
+``server`` are its roles, as functions from state to state. ``messages`` defines the messages,
+``keys`` the cryptography and the masks, ``shamir`` the secret sharing for dropouts, and
+``round_parameters`` the common parameters. Adversary model and proofs:
 docs/proofs/masked_aggregation.md.
 """

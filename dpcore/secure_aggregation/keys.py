@@ -70,7 +70,7 @@ class KeyPair:
 class SharePair:
     r"""The shares of another user's mask key and seed.
 
-    Both kinds of shares, from enough users, reveal an input: at most one of the two is ever sent.
+    Shares of both kinds from enough users reveal an input, so at most one of the two is ever sent.
     """
 
     key: int = field(repr=False)
@@ -88,7 +88,7 @@ def public_of(private: bytes) -> bytes:
 
 
 def agreements(private: bytes, public: Mapping[str, bytes]) -> dict[str, bytes]:
-    r"""The X25519 secrets of one party with others, by name; use them only to derive keys."""
+    r"""The X25519 secrets that one party shares with others, by name; only for key derivation."""
     own = X25519PrivateKey.from_private_bytes(private)
     secrets = {}
     for name, key in public.items():
@@ -144,10 +144,10 @@ def commitment(seed: bytes, terms: Round, identity: str) -> bytes:
 def seal_shares(
     shares: SharePair, secret: bytes, terms: Round, sender: str, receiver: str, rng: Rng
 ) -> bytes:
-    r"""Encrypt both shares under the key of this sender and receiver, after a fresh nonce.
+    r"""Encrypt both shares under the key of this sender and receiver; prepend a fresh nonce.
 
-    Round, sender and receiver enter the key and the associated data. A key seals only once, but the
-    nonce is random, so that running a step twice by mistake reveals nothing.
+    Round, sender and receiver enter the key and the associated data. A key is meant for one seal,
+    but the nonce is random, so that running a step twice by mistake reveals nothing.
     """
     nonce = rng.bits(8 * _NONCE_BYTES).to_bytes(_NONCE_BYTES, "big")
     plain = write_element(shares.key) + write_element(shares.seed)
@@ -158,7 +158,7 @@ def seal_shares(
 def open_shares(
     sealed: bytes, secret: bytes, terms: Round, sender: str, receiver: str
 ) -> SharePair:
-    r"""Decrypt the shares; :class:`InvalidParameter` if they were not sealed for this pair."""
+    r"""Decrypt shares; raises :class:`InvalidParameter` if they were not sealed for this pair."""
     cipher, bound_to = _share_cipher(secret, terms, sender, receiver)
     try:
         plain = cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound_to)
@@ -211,7 +211,10 @@ class Channel:
         return data + _tag(self.sending, data)
 
     def receive(self, data: bytes, expected: type[B]) -> B:
-        r"""Check that bytes are authentic, of this round and the expected type; return the body."""
+        r"""Return the body of a message that is authentic, of this round and of the expected type.
+
+        Raises :class:`AggregationRefused` for any other bytes.
+        """
         header = read_header(data)
         if len(data) > most_bytes(expected, self.terms):
             reason = f"is longer than any {expected.__name__} of this round"
@@ -278,9 +281,10 @@ def subtract(left: Integers, right: Integers, modulus: int) -> Integers:
 def add_pair_masks(
     total: Integers, secrets: Mapping[str, bytes], terms: Round, own: str
 ) -> Integers:
-    r"""Add the masks of ``own`` with other users, by their secrets: + if own < other, otherwise -.
+    r"""Add to ``total`` the mask that ``own`` shares with each user named in ``secrets``.
 
-    The masks of two users with each other cancel.
+    The mask is added if own < other and subtracted otherwise, so the masks of two users with each
+    other cancel.
     """
     for other, secret in secrets.items():
         key = mask_key(secret, terms, own, other)

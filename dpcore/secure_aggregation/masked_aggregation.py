@@ -95,7 +95,7 @@ class _SingleUse(OwnedState):
 
 @final
 class Device(_SingleUse):
-    r"""The user's side of one round: four steps, each run once and returning the bytes to send.
+    r"""The user's side of one round: four steps, each of which runs once and returns bytes to send.
 
     It starts from the result of :func:`dpcore.secure_aggregation.user.sit`. A second device of the
     same user draws other keys and rejects a key list without them.
@@ -139,7 +139,7 @@ class Device(_SingleUse):
 
 @final
 class AggregationServer(_SingleUse):
-    r"""The server's side of one round: messages arrive individually, each step is closed once.
+    r"""The server's side of one round: messages arrive one by one, and each step is closed once.
 
     It starts from :func:`dpcore.secure_aggregation.server.open_round` and sends consistent messages
     to all users: two requests about one user, from two copies of a state, would reveal an input.
@@ -164,7 +164,7 @@ class AggregationServer(_SingleUse):
         return f"<AggregationServer: {self.due or 'nothing'} is due>"
 
     def receive(self, data: bytes) -> None:
-        r"""Receive one message of the current step, by the function ``receive`` of the server."""
+        r"""Receive one message of the current step (``server.receive``)."""
         with self._lock.here():
             step = self.due or "receive"
             self._step(step, lambda at: (masked_server.receive(at, data), None))
@@ -205,12 +205,12 @@ NOBODY: Final[Mapping[str, Step]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskedAggregation(Terms):
-    r"""Sum secret vectors mod m under masks: the server sees only the sum, even if t of n drop out.
+    r"""Sum secret vectors mod m under masks: the server sees only the sum, despite dropouts.
 
-    The server learns only the sum over the users whose masked input arrived, at least n - t users,
-    and their identities. This holds against a semi-honest server together with any c < n - t
-    semi-honest users, who together learn the sum of the at least n - t - c other inputs. It does
-    not hold against a malicious server.
+    With n = ``users``, t = ``dropouts`` and m = ``modulus``, the server learns only the sum over
+    the users whose masked input arrived, at least n - t users, and their identities. This holds
+    against a semi-honest server together with any c < n - t semi-honest users, who together learn
+    the sum of the at least n - t - c other inputs. It does not hold against a malicious server.
 
     Each user shares keys and masks with all others or, with a ``neighbourhood``, with k others on a
     random graph, at a cost of O(k) instead of O(n). The statement above then holds except with
@@ -218,8 +218,8 @@ class MaskedAggregation(Terms):
     graph; rarely, t or fewer dropouts make the round fail.
     :func:`dpcore.secure_aggregation.round_parameters.size_neighbourhood` finds the smallest k.
 
-    ``users`` in [2, 2^16), 0 <= 2 ``dropouts`` < ``users``, ``coordinates`` >= 1, ``modulus`` in
-    [2, 2^62], k <= n - 2; otherwise :class:`InvalidParameter`.
+    Raises :class:`InvalidParameter` unless ``users`` is in [2, 2^16), 0 <= 2 ``dropouts`` <
+    ``users``, ``coordinates`` >= 1, ``modulus`` is in [2, 2^62], and k <= n - 2.
 
     >>> aggregation = MaskedAggregation(users=3, dropouts=1, coordinates=2, modulus=100)
     >>> inputs = {"ann": [1, 2], "bob": [30, 40], "eve": [99, 99]}
@@ -234,8 +234,8 @@ class MaskedAggregation(Terms):
     def exposure(self, colluding: int) -> Fraction:
         r"""Bound the probability that the server and ``colluding`` users learn more than the sum.
 
-        Without a neighbourhood the bound is 0 or 1; with one, the probability is over the graph
-        (:class:`dpcore.secure_aggregation.round_parameters.NeighbourhoodRisk`) if up to
+        Without a neighbourhood the bound is 0 or 1. With a neighbourhood the probability is over
+        the graph (:class:`dpcore.secure_aggregation.round_parameters.NeighbourhoodRisk`) if up to
         ``dropouts`` users drop out.
 
         >>> parts = MaskedAggregation(users=3, dropouts=1, coordinates=1, modulus=2)
@@ -281,7 +281,7 @@ class MaskedAggregation(Terms):
         r"""Enrol all users, run all roles in this process, and return the sum.
 
         ``messages`` maps each of the n identities to its vector, and ``vanish`` each dropout to the
-        step at which it drops out. Raises :class:`InvalidParameter` for invalid inputs, and
+        step at which it drops out. Raises :class:`InvalidParameter` if an input is invalid, and
         :class:`AggregationRefused` if more than t users, or too many neighbours of one user, drop
         out. This is a simulation: the caller sees every input. With a seeded ``rng`` it is
         reproducible.

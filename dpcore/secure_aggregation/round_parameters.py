@@ -36,8 +36,8 @@ MOST_NEIGHBOURS = 1 << 10
 class Neighbourhood:
     r"""The number k of ``neighbours`` per user, and the ``threshold`` of shares to reconstruct.
 
-    k is even, with half of the neighbours on each side, and in [2, 1024]; (k + 1)/2 <
-    ``threshold`` <= k + 1; other values raise :class:`InvalidParameter`.
+    k is an even number in [2, 1024], with half of the neighbours on each side, and (k + 1)/2 <
+    ``threshold`` <= k + 1. Other values raise :class:`InvalidParameter`.
     :func:`dpcore.secure_aggregation.round_parameters.size_neighbourhood` finds safe values for the
     numbers of colluding users and dropouts.
     """
@@ -64,10 +64,11 @@ class Neighbourhood:
 def neighbours_of(
     names: Sequence[str], neighbourhood: Neighbourhood | None, rng: Rng
 ) -> dict[str, tuple[str, ...]]:
-    r"""Map each name to the sorted names of its neighbours and itself; without graph, to all names.
+    r"""Map each name to the sorted names of its neighbours and itself.
 
-    The order on the circle is uniform and independent of everything else. Nothing is drawn for the
-    complete graph. ``names`` are distinct, and there are more than k + 1.
+    Without a neighbourhood every name is mapped to all names. The order on the circle is uniform
+    and independent of everything else. Nothing is drawn for the complete graph. ``names`` are
+    distinct, and there are more than k + 1.
     """
     if neighbourhood is None:
         return dict.fromkeys(names, tuple(sorted(names)))
@@ -83,9 +84,9 @@ def neighbours_of(
 class Terms:
     r"""The parameters of masked aggregation that do not depend on the round.
 
-    Up to ``dropouts`` of the enrolled ``users`` may drop out, 2 dropouts < users; inputs are
-    vectors of ``coordinates`` residues mod ``modulus``, 2 <= modulus <= 2^62. Without a
-    ``neighbourhood`` every user shares with all others; with one, k <= users - 2.
+    Up to ``dropouts`` of the enrolled ``users`` may drop out, where 2 dropouts < users. Inputs are
+    vectors of ``coordinates`` residues mod ``modulus``, where 2 <= modulus <= 2^62. Without a
+    ``neighbourhood`` every user shares with all others; in a neighbourhood, k <= users - 2.
     """
 
     users: Whole = Whole(at_least=2, at_most=(1 << 16) - 1)
@@ -114,12 +115,12 @@ class Terms:
 
     @property
     def threshold(self) -> int:
-        r"""The number of shares that reconstruct: n - t, or the threshold of the neighbourhood."""
+        r"""The number of shares that reconstruct a secret: n - t, or that of the neighbourhood."""
         return self.quorum if self.neighbourhood is None else self.neighbourhood.threshold
 
     @property
     def holders(self) -> int:
-        r"""The number of users that hold a share, including its owner, if no user drops out."""
+        r"""The number of users, including the owner, that hold shares of a secret at first."""
         return self.users if self.neighbourhood is None else self.neighbourhood.neighbours + 1
 
     @property
@@ -177,7 +178,7 @@ class NeighbourhoodRisk:
     ``corrupted``: the colluding users have enough shares of some honest user to read its input.
     ``disconnected``: the graph of the honest users whose inputs arrive is disconnected, and the
     server learns the sum of each component. ``stranded``: too few users have shares of some user,
-    and the round ends without a sum. The first two failures concern privacy, the third does not.
+    and the round ends without a sum. The first two failures concern privacy; the third does not.
     """
 
     corrupted: Fraction
@@ -186,7 +187,7 @@ class NeighbourhoodRisk:
 
     @property
     def exposure(self) -> Fraction:
-        r"""Bound the probability that the server learns more than the sum: add it to delta."""
+        r"""Bound the probability that the server learns more than the sum; add it to delta."""
         return min(Fraction(1), self.corrupted + self.disconnected)
 
 
@@ -215,11 +216,11 @@ def size_neighbourhood(
     exposure: RationalLike = MOST_EXPOSURE,
     failure: RationalLike = "1e-6",
 ) -> Neighbourhood | None:
-    r"""Find the smallest k, with its smallest threshold, that meets both bounds.
+    r"""Find the smallest k, and its smallest threshold, within the given failure probabilities.
 
-    ``exposure`` bounds the probability that the server learns more than the sum, ``failure`` the
-    probability that up to ``dropouts`` dropouts make the round fail. The result is None if no k <=
-    min(n - 2, 1024) meets both: then use the complete graph, ``neighbourhood=None``.
+    ``exposure`` bounds the probability that the server learns more than the sum, and ``failure``
+    the probability that up to ``dropouts`` dropouts make the round fail. If no k <= min(n - 2,
+    1024) meets both bounds, the result is None: use the complete graph, ``neighbourhood=None``.
     """
     users, dropouts, colluding = _counts(users, dropouts, colluding)
     most_exposed = rational_in("exposure", exposure, "(0, 1)")

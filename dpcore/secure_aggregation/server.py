@@ -7,11 +7,12 @@ r"""The server of masked aggregation: it receives messages one by one and closes
     finish        returns Total
 
 ``receive(state, bytes)`` returns the state with one more message, or raises an error and leaves the
-state unchanged. The caller decides when to close a step: this returns the next state and a message
-for each remaining user, or raises if fewer than n - t users or too few neighbours of a user remain.
-**Each step must be closed only once**, which
+state unchanged. The caller decides when to close a step. Closing returns the next state and a
+message for each remaining user, or raises an error if fewer than n - t users or too few neighbours
+of a user remain. **Each step must be closed only once**, which
 :class:`~dpcore.secure_aggregation.masked_aggregation.AggregationServer` ensures. A semi-honest
-server learns only the sum of the inputs: docs/proofs/masked_aggregation.md.
+server learns only the sum of the inputs (docs/proofs/masked_aggregation.md). The sets of users U1,
+U2 and U3 are those of :mod:`dpcore.secure_aggregation.messages`.
 """
 
 from __future__ import annotations
@@ -209,7 +210,7 @@ def close_shares(state: Sharing) -> tuple[Masking, Outbox]:
 
 
 def close_inputs(state: Masking) -> tuple[Unmasking, Outbox]:
-    r"""End step 3: ask each user whose input arrived (U3) to unmask their sum."""
+    r"""End step 3: ask each user whose input arrived (U3) for shares that unmask the sum."""
     _check_enough(state, state.commitments)
     outbox = {}
     for name in sorted(state.arrived):

@@ -1,4 +1,4 @@
-r"""Shamir secret sharing: ``threshold`` shares reconstruct a secret, fewer reveal nothing.
+r"""Shamir secret sharing: ``threshold`` shares reconstruct a secret, and fewer reveal nothing.
 
 The secret is the value at 0 of a uniformly random polynomial of degree below ``threshold`` over a
 prime field; the share of a point x is the value at x (A. Shamir, "How to share a secret", CACM

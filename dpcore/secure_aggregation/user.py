@@ -67,7 +67,7 @@ class Advertised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    r"""After step 2: the seed, the keys of neighbours (U1), the user's own shares, the secrets."""
+    r"""After step 2: the seed, the user's own shares, and keys and secrets of neighbours (U1)."""
 
     channel: Channel
     masking: KeyPair
@@ -79,7 +79,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Masked:
-    r"""After step 3: the user's shares of its own secrets and of each neighbour who shared (U2)."""
+    r"""After step 3: the user's shares of its own secrets and of those of neighbours in U2."""
 
     channel: Channel
     shares: Mapping[str, SharePair]
@@ -139,11 +139,12 @@ def share_keys(state: Advertised, received: bytes, rng: Rng = SYSTEM) -> tuple[S
 def mask_input(state: Shared, received: bytes, values: IntegersLike) -> tuple[Masked, bytes]:
     r"""Step 3: open the received shares and send the masked input.
 
-    y_u = x_u + mask(b_u) + sum_(v > u) mask(s_uv) - sum_(v < u) mask(s_uv)  mod m, where v ranges
-    over the neighbours in U2.
+    y_u = x_u + mask(b_u) + sum_(v > u) mask(s_uv) - sum_(v < u) mask(s_uv)  mod m, where x_u is
+    the input, b_u the seed, s_uv the secret of users u and v, and v ranges over the neighbours in
+    U2.
 
     Raises :class:`InvalidParameter` unless ``values`` are ``coordinates`` integers in [0, m), and
-    :class:`AggregationRefused` for too few or unknown senders, or an invalid seal.
+    :class:`AggregationRefused` if senders are unknown or too few, or if a seal is invalid.
     """
     channel, terms = state.channel, state.channel.terms
     inputs = checked_input(values, terms)

@@ -12,8 +12,9 @@ the sensitivity of a score, and exp(-epsilon g_i/Delta) for monotonic scores.
   coins until one shows heads. It is epsilon-DP, and epsilon^2/8-zCDP (Cesar and Rogers 2021: its
   privacy loss has range epsilon).
 
-A coin compares a uniform with its probability, in floats with a certified error; if floats
-cannot decide, interval arithmetic does, so the law is exact. Proofs: docs/proofs/selection.md.
+A coin compares a uniform random number with its probability, in floating point with a certified
+error; if this cannot decide, interval arithmetic does, so the law is exact. Proofs:
+docs/proofs/selection.md.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class ScoreMechanism:
         check_fields(self)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields as a JSON object, exact numbers as text."""
+        r"""The fields as a JSON object, with exact numbers as text."""
         plain = {name: getattr(self, name) for name in parameter_names(type(self))}
         for name, value in plain.items():
             if isinstance(value, (Enum, Fraction)):
@@ -83,18 +84,18 @@ class Selection(ScoreMechanism):
     r"""Release the indices of ``count`` candidates with high scores, in sequence.
 
     With ``count`` rows of scores, one candidate of each row is chosen instead. ``sensitivity``
-    bounds the change of any one score between neighbours; ``epsilon`` is for all choices together,
-    each of which spends epsilon/count, in sequence on the remaining candidates. ``monotonic``
-    states that between neighbours no two scores change in opposite directions, as for counts when
-    a person is added or removed: half of the noise then suffices.
+    bounds the change of any one score between neighbours; ``epsilon`` is for all choices together.
+    The choices are made in sequence among the remaining candidates, and each spends epsilon/count.
+    ``monotonic`` states that between neighbours no two scores change in opposite directions, as for
+    counts when a person is added or removed: half of the noise then suffices.
 
     >>> from dpcore import SeededRng
     >>> choice = Selection(epsilon=8, sensitivity=1)
     >>> [choice.release([0, 9, 10, 3], rng=SeededRng(n)) for n in range(8)]
     [2, 2, 2, 1, 2, 2, 2, 2]
 
-    Raises :class:`InvalidParameter` for an epsilon that is not > 0 or a sensitivity or count that
-    is not an integer >= 1.
+    Raises :class:`InvalidParameter` if epsilon is not > 0, or if the sensitivity or the count is
+    not an integer >= 1.
     """
 
     name: ClassVar[str] = "selection"
@@ -108,13 +109,16 @@ class Selection(ScoreMechanism):
 
     @property
     def unit(self) -> Fraction:
-        r"""The exponent of a coin per unit of the gap: epsilon/(2 count Delta), or twice that."""
+        r"""The exponent of a coin per unit of the gap.
+
+        It is epsilon/(2 count Delta), or epsilon/(count Delta) for monotonic scores.
+        """
         return self.epsilon / ((2 - self.monotonic) * self.count * self.sensitivity)
 
     def release(
         self, value: Sequence[int] | Sequence[Sequence[int]] | Integers, *, rng: Rng = SYSTEM
     ) -> int | Integers:
-        r"""The chosen index into the scores ``value``, or an array of ``count`` indices in order.
+        r"""Return the chosen index into the scores ``value``, or an array of ``count`` indices.
 
         >>> Selection(epsilon=40, sensitivity=1, count=2).release([[0, 9, 1], [5, 0, 0]]).tolist()
         [1, 0]
@@ -183,7 +187,10 @@ class Selection(ScoreMechanism):
             tries = min(2 * tries, _MOST_TRIES)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields as a JSON object, exact numbers as text; the rule is the mechanism."""
+        r"""The fields as a JSON object, with exact numbers as text.
+
+        The value of the key ``mechanism`` is the rule.
+        """
         found = ScoreMechanism.to_json(self)
         found["mechanism"] = found.pop("rule")
         return found
@@ -210,7 +217,7 @@ def _array(value: Any) -> npt.NDArray[Any]:
 def shared(others: Iterable[tuple[ExpRational, ExpRational]]) -> ExpRational | Fraction | int:
     r"""E[1/(1 + N); A], where N of the ``others`` tie and A is the event that no other is ahead.
 
-    The pairs in ``others`` are the probabilities of being behind and of a tie, independently.
+    The ``others`` are independent; a pair has the probabilities of being behind and of a tie.
     """
     tied: list[ExpRational | int] = [1]
     for behind, ties in others:
@@ -221,7 +228,7 @@ def shared(others: Iterable[tuple[ExpRational, ExpRational]]) -> ExpRational | F
 
 
 def _flip(gaps: Integers, unit: Fraction, rng: Rng) -> npt.NDArray[np.bool_]:
-    # Independent coins that show heads with probability e^(-unit gap).
+    # Flips independent coins that show heads with probability e^(-unit gap).
     words = rng.words(len(gaps))
     uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-_BITS
     # Capping a huge unit changes nothing: only a gap of 0 can show heads.

@@ -36,7 +36,7 @@ from dpcore.selection.exponential_mechanism import (
 )
 
 MOST_GAP: Final = 8
-r"""``law`` merges all larger gaps into this outcome."""
+r"""The largest gap in the outcomes of ``law``, which stands for all larger gaps as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,23 +45,24 @@ class AboveThreshold(ScoreMechanism):
 
     The sparse vector technique (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Algorithm
     1): answers below the threshold cost nothing. ``sensitivity`` bounds the change of any one
-    answer between neighbours; ``epsilon`` is for the whole stream, and divided so that a comparison
-    has nearly the least variance (Lyu, Su and Li, Section 4.2). ``monotonic`` states that no two
-    answers change in opposite directions, as for counts when a person is added or removed: less
-    noise then suffices.
+    answer between neighbours; ``epsilon`` is for the whole stream, and is divided so that a
+    comparison has nearly the least variance (Lyu, Su and Li, Section 4.2). ``monotonic`` states
+    that no two answers change in opposite directions, as for counts when a person is added or
+    removed: less noise then suffices.
 
-    With ``gap``, an answer above the threshold is reported as the difference >= 0 of noisy answer
-    and noisy threshold, and one below as None, at no further cost (Ding, Wang, Xiao, Zhang and
-    Kifer, "Free gap information from the differentially private sparse vector and noisy max
-    mechanisms", 2019). The gap contains both noise terms; the noisy answer must not be released.
+    With ``gap``, an answer above the threshold is reported as the noisy answer minus the noisy
+    threshold, which is >= 0, and an answer below it as None, at no further cost (Ding, Wang, Xiao,
+    Zhang and Kifer, "Free gap information from the differentially private sparse vector and noisy
+    max mechanisms", 2019). The gap contains both noise terms; the noisy answer must not be
+    released.
 
     >>> from dpcore import SeededRng
     >>> above = AboveThreshold(epsilon=2, sensitivity=1, threshold=100)
     >>> above.release([3, 90, 60, 170, 20], rng=SeededRng(1))
     [False, False, False, True]
 
-    Raises :class:`InvalidParameter` for an epsilon that is not > 0 and for fields that are not
-    integers in range.
+    Raises :class:`InvalidParameter` if epsilon is not > 0, or if another number is not an integer
+    in its range.
     """
 
     name: ClassVar[str] = "above-threshold"
@@ -92,14 +93,14 @@ class AboveThreshold(ScoreMechanism):
         return scale, ratio * scale
 
     def release(self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM) -> list[int | None]:
-        r"""Report whether each answer reaches the threshold; end after ``count`` that do.
+        r"""Report whether each answer reaches the threshold; stop after ``count`` answers that do.
 
         >>> from dpcore import SeededRng
         >>> gaps = AboveThreshold(epsilon=2, sensitivity=1, threshold=100, gap=True)
         >>> gaps.release([3, 90, 60, 170, 20], rng=SeededRng(1))
         [None, None, None, 68]
 
-        Raises :class:`InvalidParameter` for answers that are not integers.
+        Raises :class:`InvalidParameter` if an answer is not an integer.
         """
         if not isinstance(value, Iterable):
             raise InvalidParameter("value", value, "must be a sequence of integers")
@@ -211,15 +212,15 @@ class NoisyMax(ScoreMechanism):
 
     With ``gap`` the lead of the chosen score is also released, at no cost (Ding et al. 2019): the
     chosen noisy score minus the smallest value at which it would still have been chosen, which is
-    the second largest noisy score, plus 1 if that one wins ties. ``gap`` needs discrete Laplace
-    noise and at least two scores.
+    the second largest noisy score, plus 1 if the second largest wins ties. ``gap`` needs discrete
+    Laplace noise and at least two scores.
 
     >>> from dpcore import SeededRng
     >>> best = NoisyMax(epsilon=8, sensitivity=1)
     >>> [best.release([0, 9, 10, 3], rng=SeededRng(n)) for n in range(4)]
     [2, 2, 2, 2]
 
-    Raises :class:`InvalidParameter` for the same values as :class:`Selection`.
+    Raises :class:`InvalidParameter` for the same parameter values as :class:`Selection`.
     """
 
     name: ClassVar[str] = "noisy-max"
@@ -246,7 +247,7 @@ class NoisyMax(ScoreMechanism):
     def release(
         self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM
     ) -> int | tuple[int, int]:
-        r"""The chosen index into the scores ``value``, or the index and its lead.
+        r"""Return the chosen index into the scores ``value``, with ``gap`` also its lead.
 
         >>> from dpcore import SeededRng
         >>> leading = NoisyMax(epsilon=8, sensitivity=1, noise="laplace", gap=True)
