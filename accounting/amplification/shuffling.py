@@ -195,7 +195,7 @@ def _epsilon(
 ) -> End:
     from scipy.optimize import brentq
 
-    # Floats propose; each proposal is decided by its bound on delta, and the best one is kept.
+    # Floats propose values; each is accepted by its bound on delta, and the best one is kept.
     largest = round_down(reports.report.loss.upper)
     kept: list[Fraction] = []
 
@@ -237,7 +237,7 @@ def _log(value: End) -> float:
 @lru_cache(maxsize=64)
 def _above(reports: ShuffledReports) -> ConnectTheDotsPair:
     # Dots at equal steps of epsilon, in both directions: h(x) = 1 - x + x h(1/x), as exchanging the
-    # two values gives the same curve. h is 0 from the likelihood ratio of one report on.
+    # two values gives the same curve. h is 0 at and above the likelihood ratio of one report.
     width, near = _width(reports, _COARSE), _guess(reports, UNSEEN)
     most = Fraction(round_up(reports.report.loss.upper))
     last = min(_epsilon(reports, UNSEEN, width, near, above=True), most)

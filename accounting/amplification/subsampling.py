@@ -241,7 +241,7 @@ class AmplifiedSample(SampledRelease):
 
 
 class PoissonSample(AmplifiedSample):
-    r"""Poisson sampling where a unit is added or removed: its pair with and without the unit."""
+    r"""Poisson sampling if a unit is added or removed: the pair with and without the unit."""
 
     __slots__ = ()
 
@@ -338,8 +338,9 @@ class FixedSizeSample(AmplifiedSample):
 
 
 class ReplacedSample(SampledRelease):
-    r"""Poisson sampling of noise on the reals where a unit is replaced by one with the opposite
-    effect: this pair dominates all others.
+    r"""Poisson sampling with noise on the reals, if a unit is replaced.
+
+    The pair for a replacement with the opposite effect dominates all other pairs.
     """
 
     __slots__ = ()
@@ -420,10 +421,10 @@ class TruncatedSample(SampledRelease):
 
     ``examples`` is the size of the dataset: of the larger one if a unit is added or removed, of
     both if a unit is replaced. Whether the other units alone fill a batch does not depend on the
-    unit. If they do not, the round is a Poisson sample. If they do, the unit replaces a random one
-    of them with a known probability, and moves the sum by up to twice as much. A round that reveals
-    which of the two cases holds dominates every round and gives the upper bound; the lower bound is
-    for neighbours whose other units contribute 0.
+    unit. If the other units do not fill a batch, the round is a Poisson sample. If they do, the
+    unit replaces a random one of them with a known probability, and moves the sum by up to twice as
+    much. A round that reveals which of the two cases holds dominates every round and gives the
+    upper bound; the lower bound is for neighbours whose other units contribute 0.
 
     >>> from accounting.descriptions.description import Description
     >>> from accounting.descriptions.real_noise import Gaussian

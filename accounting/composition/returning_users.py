@@ -138,7 +138,8 @@ def _exact(total: Composition, delta: Fraction) -> Bound:
 
 
 def _renyi(total: Composition, delta: Fraction) -> Bound:
-    # Orders without a divergence count as infinite; an error is raised if no order has one.
+    # Orders without a divergence count as infinite; an error is raised if no order has a
+    # divergence.
     _divergence(total.parts[0][0], Fraction(2))
 
     def divergence(order: Fraction) -> End:
@@ -195,8 +196,8 @@ def _paper(total: Composition, delta: Fraction) -> Bound:
             return Bound(upper=bound, method="paper", theorem=theorem)
     raise NotDerived(
         "a bound from the papers",
-        "they bound Skellam noise and sums of discrete Gaussians of sigma_squared >= 1/4, under a "
-        "one-number sensitivity",
+        "they bound only Skellam noise and sums of discrete Gaussians of sigma_squared >= 1/4, "
+        "under a sensitivity of one number",
     )
 
 

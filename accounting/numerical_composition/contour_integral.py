@@ -140,7 +140,7 @@ class ContourIntegral:
         self, exact: Fraction, wanted: float, most: float, slope: float, enough: float = 1.0
     ) -> tuple[Enclosure, float]:
         # Floats choose the sums for a delta of at most about `most`; `slope` is the slope of its
-        # logarithm, if known. A width of `enough` times the wanted one suffices. The slope at the
+        # logarithm, if known. A width of `enough` times the wanted width suffices. The slope at the
         # last sum is returned as well.
         parts, near = self.parts, float(min(exact, _FAR))
         saddle = saddle_at_epsilon(near, parts)

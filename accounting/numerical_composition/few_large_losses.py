@@ -2,7 +2,7 @@ r"""Totals of many rounds of which only a few have a large loss, such as samples
 
 A single contour integral of such a total is a sum of terms that far exceed the result: most of the
 mass is close to 0, and the rest, which determines delta, is lost in the rounding of the terms. So
-the total is divided by the number j of rounds with a large loss: with g(L) = (1 - e^(epsilon -
+the total is divided by the number j of rounds with a large loss: where g(L) = (1 - e^(epsilon -
 L))+,
 
     E[g(L)] = sum_j binom(k, j) E[g(L); the losses of j given rounds are large, no others],
@@ -180,8 +180,7 @@ class Split:
         )
 
     def terms(self, spare: float) -> tuple[list[tuple[int, int]], Fraction] | None:
-        r"""The pairs (j, binom(rounds, j)) for numbers j of large losses, and a bound on all
-        others.
+        r"""The pairs (j, binom(rounds, j)) for numbers j of large losses, and a bound on the rest.
 
         The bound on the terms of all larger j is at most ``spare``. The result is None if large
         losses are not rare.

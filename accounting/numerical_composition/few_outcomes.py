@@ -33,8 +33,7 @@ _NEGLECTED: Final = (1e-20, 1e-40, 1e-80, 1e-160, 0.0)
 """Outcomes of smaller mass count as infinite losses in upper bounds; lower bounds omit them."""
 
 _EVENLY: Final = 2048
-"""The factor by which there may be more outcome pairs if losses are evenly spaced (a convolution).
-"""
+"""If losses are evenly spaced (a convolution), this many times as many pairs are allowed."""
 
 _MOST_CONVOLVED: Final = 1 << 31
 """The largest number of outcome pairs of a convolution (about a second)."""
@@ -149,7 +148,7 @@ class Enumeration:
         listed: list[tuple[Listing, int]] = []
         lost = Fraction(least * least * _MANY)
         for law, count in self.parts:
-            # The last product has two halves, each with more outcomes than rounds.
+            # The last product combines two halves, each with more outcomes than rounds.
             known, most = law.outputs < math.inf, 2 * math.isqrt(self.most)
             many = known and law.outputs > most and self.parts != ((law, 1),)
             some = known or self.coarse
@@ -175,7 +174,8 @@ class Enumeration:
     def _plus(
         self, one: Listing | None, two: Listing | None, *, above: bool, least: float
     ) -> Listing | None:
-        # The sum of two losses without outcomes of mass below `least`; None if it has too many.
+        # The sum of two losses without outcomes of mass below `least`; None if there are too many
+        # outcomes.
         if one is None or two is None:
             return None
         pairs = len(one.losses) * len(two.losses)

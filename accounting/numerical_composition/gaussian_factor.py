@@ -87,7 +87,10 @@ class GaussianPart(LossPart):
         return Enclosure.infinite()
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""The cumulants ac(c+1), a(2c+1) and 2a of real Gaussian noise; close for v >= 1/2."""
+        r"""The approximate cumulants ac(c+1), a(2c+1) and 2a, which are exact for real noise.
+
+        They are accurate enough for v >= 1/2.
+        """
         rate = self.shift**2 * self.variance.denominator / (2 * self.variance.numerator)
         return rate * tilt * (tilt + 1), rate * (2 * tilt + 1), 2 * rate
 

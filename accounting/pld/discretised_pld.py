@@ -201,7 +201,7 @@ class Listing:
         # The margin exceeds the rounding of the sums, so the mass above the cut stays below 1.
         kept = (1 - hidden) * (1 - (len(losses) + 4) * 2.0**-51)
         tail = np.cumsum(masses[::-1])[::-1]
-        # Above the atom at which the sum reaches 1 all mass is kept; below it none is.
+        # All mass is kept above the atom at which the sum reaches 1, and none below that atom.
         first = int(np.searchsorted(-tail, -kept, side="right")) - 1
         first = min(max(first, 0), len(losses) - 1)
         losses, masses = losses[first:], masses[first:].copy()
@@ -211,11 +211,11 @@ class Listing:
 
     @classmethod
     def below(cls, losses: Floats, masses: Floats, most: Floats, hidden: float = 0.0) -> Listing:
-        r"""A lower bound on a distribution whose masses lie between ``masses`` and ``most``.
+        r"""A stochastic lower bound on the law whose masses lie between ``masses`` and ``most``.
 
-        The bound is in the stochastic order. ``losses`` are lower bounds, and ``hidden`` is a lower
-        bound on the mass at infinity. An outcome whose lower bound is 0 is dropped, since it may
-        have any loss. All other missing mass is added to the smallest listed loss.
+        ``losses`` are lower bounds, and ``hidden`` is a lower bound on the mass at infinity. An
+        outcome whose lower bound is 0 is dropped, since it may have any loss. All other missing
+        mass is added to the smallest listed loss.
         """
         order = np.argsort(losses, kind="stable")
         losses, masses, most = losses[order], masses[order], most[order]

@@ -1,18 +1,19 @@
 r"""The dominating pairs of one round of a guarantee, and the total loss of a list of pairs.
 
-A guarantee whose neighbours have one worst pair composes exactly: its pair, k times. If several
-pairs compete (both directions of an asymmetric noise, several shifts of an l2 sensitivity), each
-round may have any of them, depending on earlier rounds: then one pair that dominates all of them
-(:mod:`accounting.privacy_curves.connect_the_dots`) bounds the total from above, and lists that
-repeat one of them bound it from below. If the datasets determine the direction (subsampling: which
-dataset has the added unit), it is the same in every round.
+A guarantee whose neighbours have one worst pair composes exactly: the pair is repeated k times. If
+several pairs compete (both directions of an asymmetric noise, several shifts of an l2 sensitivity),
+each round may have any of them, depending on earlier rounds: then one pair that dominates all of
+them (:mod:`accounting.privacy_curves.connect_the_dots`) bounds the total from above, and lists that
+repeat one of the pairs bound the total from below. If the datasets determine the direction
+(subsampling: which dataset has the added unit), it is the same in every round.
 
 The total is a sum of independent losses L_i with k_i copies each (:class:`ComposedLoss`). For one
-release it is the loss of its pair. For one Gaussian law, discrete or not, with the same shift in
-every round, the sum of the noise is one law. Otherwise the outcomes are enumerated if there are
-few; if not, the total of listings in the requested direction is a contour integral with one small
-additional Gaussian (:mod:`accounting.numerical_composition.contour_integral`). An (epsilon, delta)
-claim has an infinite loss with probability delta (``lost``). Proofs: docs/proofs/composition.md.
+release, the total is the loss of its pair. For one Gaussian law, discrete or not, with the same
+shift in every round, the sum of the noise is one law. Otherwise the outcomes are enumerated if
+there are few; if not, the total of listings in the requested direction is a contour integral with
+one small additional Gaussian (:mod:`accounting.numerical_composition.contour_integral`). An
+(epsilon, delta) claim has an infinite loss with probability delta (``lost``). Proofs:
+docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -500,8 +501,9 @@ def over_totals(
 def _totals(
     listed: list[tuple[DominatingPairs, tuple[Laws, ...], int]], *, above: bool
 ) -> list[ComposedLoss]:
-    # One total for each direction; a part with one direction has it in every total. The lists of
-    # samples alternate between the two orders of the datasets, which are the same in all parts.
+    # There is one total for each direction; a part with a single direction has that direction in
+    # every total. The lists of samples alternate between the two orders of the datasets, which are
+    # the same in all parts.
     totals = []
     for at in range(max(len(choices) for _, choices, _ in listed)):
         laws = (

@@ -36,7 +36,7 @@ _THEOREM: Final = (
 class MatrixMechanism:
     r"""Account for correlated noise: C x + z with a ``strategy`` C, and any post-processing.
 
-    ``sensitivity`` bounds the change of x_t by one participation in l2, in any number of
+    ``sensitivity`` bounds the l2 norm of the change of x_t by one participation, in any number of
     coordinates; ``participation`` restricts the rounds of a unit. Under ``replace`` the other unit
     takes part in the same rounds; under ``add-remove`` the rounds stay the same without the unit.
     Inputs may depend on earlier releases, and so may the rounds of a unit.

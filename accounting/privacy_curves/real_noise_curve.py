@@ -149,9 +149,7 @@ class RealCurve(OneRelease):
         return narrowed(lambda: self._laplace_renyi(at), bits)
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""The zCDP parameter: D^2/2 sigma^2 for Gaussian noise, a numerical supremum for Laplace
-        noise.
-        """
+        r"""The zCDP parameter: D^2/2 sigma^2 for Gaussian noise, a supremum for Laplace noise."""
         loss = self.loss()
         if loss:
             return self._both(Enclosure.exactly(loss.variance / 2))

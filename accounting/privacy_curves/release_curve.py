@@ -39,8 +39,8 @@ from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike, at_least_zero, check_fields, integer
 
 NO_RENYI: Final = (
-    "no Renyi divergence is proven for such samples; use epsilon(delta) or delta(epsilon), for "
-    "many rounds the same methods of compose((sampled, rounds))"
+    "no Renyi divergence is proven for such samples; use epsilon(delta) or delta(epsilon), and "
+    "for many rounds the same methods of compose((sampled, rounds))"
 )
 
 _BITS: Final = 64
