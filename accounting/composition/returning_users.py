@@ -196,8 +196,8 @@ def _paper(total: Composition, delta: Fraction) -> Bound:
             return Bound(upper=bound, method="paper", theorem=theorem)
     raise NotDerived(
         "a bound from the papers",
-        "they bound only Skellam noise and sums of discrete Gaussians of sigma_squared >= 1/4, "
-        "under a sensitivity of one number",
+        "they bound Skellam noise and sums of discrete Gaussians of sigma_squared >= 1/4, under a "
+        "one-number sensitivity",
     )
 
 
