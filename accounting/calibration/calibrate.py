@@ -405,7 +405,7 @@ def _exactly(
 
 
 def _guess(plan: _Plan, power: int, epsilon: Fraction, delta: Fraction) -> float:
-    # The log of the parameter at which Gaussian noise of the same variance is just large enough.
+    # The log of the parameter at which Gaussian noise of the same variance roughly suffices.
     moved = sum(step**2 * n for step, n in heaviest(plan.sensitivity))
     rate = Fraction(getattr(plan.release.scheme, "rate", 1))
     squared = max(moved * plan.rounds * (rate * plan.release.group) ** 2, Fraction(1, 16))
