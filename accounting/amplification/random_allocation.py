@@ -1,7 +1,8 @@
-r"""Random allocation: each unit is in uniformly random rounds of an epoch, independently.
+r"""Random allocation: each unit takes part in uniformly random rounds of an epoch, independently.
 
-This is also known as balls and bins: one round of t, or k of t. A shuffled dataset is different:
-moving one example also moves others. Proofs: docs/proofs/subsampling.md.
+The scheme is also known as balls and bins: a unit takes part in one of t rounds, or in k of them. A
+shuffled dataset is different: moving one example also moves others. Proofs:
+docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ _NARROWEST: Final = 0.2
 _WIDEST: Final = 2.0**20
 _MOST_LISTED: Final = 10**5
 _LISTED_BITS: Final = 12
-"""The relative width of the bounds of an epoch, 2^-12, from the usual number of atoms."""
+"""The relative width 2^-12 of the bounds of an epoch, with the usual number of atoms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AllocatedSample(ByOrder, DescribedSample):
     r"""One epoch of random allocation, with Gaussian noise on the reals.
 
-    Each unit is in ``picks`` of the ``rounds`` rounds, where all choices are equally likely,
+    Each unit is in ``picks`` of the ``rounds`` rounds. All choices of rounds are equally likely,
     independent of all other units, drawn again for each epoch and kept secret. For one pick there
-    are bounds on both sides, for several picks only an upper bound. Epochs compose by Renyi orders,
+    are upper and lower bounds, for several picks only upper bounds. Epochs compose by Renyi orders,
     and for one pick also by their losses.
 
     >>> from accounting.descriptions.description import Description
@@ -64,7 +65,7 @@ class AllocatedSample(ByOrder, DescribedSample):
         return cast("Allocation", self.description.scheme)
 
     def most_renyi(self, order: Fraction) -> End:
-        r"""An upper bound on D_alpha: chords of (alpha - 1) D_alpha between integer orders."""
+        r"""An upper bound on D_alpha, from chords of (alpha - 1) D_alpha between integer orders."""
         variance, picks = cast("NormalDensity", self.density).variance, self.scheme.picks
         always = picks * order / (2 * variance)
         if order > MOST_ORDER:
@@ -83,7 +84,10 @@ class AllocatedSample(ByOrder, DescribedSample):
         return fits and self.scheme.picks == 1 and self.scheme.rounds <= _MOST_LISTED
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The discretised pairs of an epoch with one pick; raises for several picks."""
+        r"""The discretised pairs of an epoch.
+
+        Raises :class:`NotDerived` unless :attr:`listed` is true.
+        """
         if not self.listed:
             return ByOrder.dominating_pairs(self)
         density, rounds = self.density, self.scheme.rounds
@@ -96,11 +100,11 @@ class AllocatedSample(ByOrder, DescribedSample):
         return DominatingPairs(above=laws(above=True), attained=laws(above=False), aligned=True)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Bounds on delta from both discretisations, the best order, and without sampling."""
+        r"""Enclose delta by both discretisations, the best order, and the unsampled release."""
         return self._narrowed("enclose_delta", epsilon, bits)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Bounds on epsilon from both discretisations, the best order, and without sampling."""
+        r"""Enclose epsilon by both discretisations, the best order, and the unsampled release."""
         return self._narrowed("enclose_epsilon", delta, bits)
 
     def _narrowed(self, question: str, at: RationalLike, bits: int) -> Enclosure:

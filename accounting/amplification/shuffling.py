@@ -49,7 +49,7 @@ _END: Final = 60
 _FAR: Final = 700.0
 
 Law = dict[tuple[bool, ...], Fraction]
-"""The mass of each set of reports, by which of the two or three values they support."""
+"""The masses of sets of reports, grouped by which of two or three values they support."""
 
 
 class ShuffledCurve(DescribedSample):
@@ -58,7 +58,7 @@ class ShuffledCurve(DescribedSample):
     For randomised response of three or more values, 1000 users and epsilon up to 8 per report the
     two bounds on epsilon differ by about 1% or less. For other mechanisms, for only two values, or
     for few users, the upper bound may be 1.5 times the lower one. The lower bound of a total of
-    several shuffles is that of one. :func:`guarantee` returns this curve for
+    several shuffles is that of a single shuffle. :func:`guarantee` returns this curve for
     :class:`ShuffledReports`.
 
     >>> from accounting.descriptions.description import Description
@@ -77,7 +77,7 @@ class ShuffledCurve(DescribedSample):
 
     @property
     def reports(self) -> ShuffledReports:
-        r"""The mechanism."""
+        r"""The mechanism: the shuffled reports."""
         report, scheme = self.description.noise, self.description.scheme
         return ShuffledReports(
             report=cast("LocalReport", report), users=cast("Shuffled", scheme).users
@@ -85,14 +85,14 @@ class ShuffledCurve(DescribedSample):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""The shuffler and the honest users."""
+        r"""The assumptions that the shuffler and enough users follow the protocol."""
         users = self.reports.users
         honest = f"{users} users follow" if users > 1 else "1 user follows"
         return (f"a shuffler hides the order, and {honest} the protocol",)
 
     @property
     def unsampled(self) -> ReportCurve:
-        r"""One report: shuffling is post-processing of the reports."""
+        r"""The curve of one report: shuffling is post-processing of the reports."""
         return ReportCurve.of(self.reports.report)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
@@ -106,7 +106,7 @@ class ShuffledCurve(DescribedSample):
         )
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least epsilon at ``delta`` in [0, 1]; at 0 it is that of one report."""
+        r"""The least epsilon at ``delta`` in [0, 1]; at delta = 0 it is that of one report."""
         most = probability("delta", delta)
         loss = self.reports.report.loss
         if most == 0:
@@ -117,14 +117,14 @@ class ShuffledCurve(DescribedSample):
         return Enclosure(lower, upper)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""From 0 to D_alpha of one report, as shuffling is post-processing of the reports."""
+        r"""The range from 0 to D_alpha of one report: shuffling is post-processing of reports."""
         return Enclosure(Fraction(0), self.unsampled.enclose_renyi(order, bits).upper)
 
     def _both(self, found: Enclosure) -> Bound:
         return replace(OneRelease._both(self, found), method="contour")
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""A pair above the curve of one shuffle."""
+        r"""A pair whose curve lies above that of one shuffle."""
         return of_table(_above(self.reports))
 
 
@@ -195,7 +195,7 @@ def _epsilon(
 ) -> End:
     from scipy.optimize import brentq
 
-    # Floats propose; each proposal is decided by its bound on delta, and the best one is kept.
+    # Floats propose values; each is accepted by its bound on delta, and the best one is kept.
     largest = round_down(reports.report.loss.upper)
     kept: list[Fraction] = []
 
@@ -237,7 +237,7 @@ def _log(value: End) -> float:
 @lru_cache(maxsize=64)
 def _above(reports: ShuffledReports) -> ConnectTheDotsPair:
     # Dots at equal steps of epsilon, in both directions: h(x) = 1 - x + x h(1/x), as exchanging the
-    # two values gives the same curve. h is 0 from the likelihood ratio of one report on.
+    # two values gives the same curve. h is 0 at and above the likelihood ratio of one report.
     width, near = _width(reports, _COARSE), _guess(reports, UNSEEN)
     most = Fraction(round_up(reports.report.loss.upper))
     last = min(_epsilon(reports, UNSEEN, width, near, above=True), most)

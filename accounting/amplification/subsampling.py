@@ -66,7 +66,7 @@ _ADDED: Final = Relation.ADD_REMOVE
 _BITS: Final = 64
 _FINEST: Final = 200
 _LEAST_SQUARE: Final = 50**2
-"""From this variance on (and ``_FINEST`` shifts), a discrete Gaussian is divided into cells."""
+"""The least variance at which a discrete Gaussian is divided into cells (see ``_FINEST``)."""
 
 _SMALLEST: Final = Fraction(1, 1 << 2000)
 _SPARE: Final = 64
@@ -90,7 +90,7 @@ class DescribedSample(OneRelease):
 
     @property
     def curve(self) -> Curve:
-        r"""The release of all units, for one unit and the relation of the sensitivity."""
+        r"""The curve without sampling, for one unit and the relation of the sensitivity."""
         description = self.description
         return curve_of(replace(description, scheme=EVERYONE, relation=description.added, group=1))
 
@@ -133,9 +133,9 @@ class DescribedSample(OneRelease):
 
 
 class SampledRelease(DescribedSample):
-    r"""A release whose sample has known pairs of laws, defined by the subclass.
+    r"""A release from a sample with known pairs of laws, which the subclass defines.
 
-    The curve is enclosed, from pairs of noise on the reals.
+    The curve is enclosed by means of pairs of noise on the reals.
     """
 
     __slots__ = ()
@@ -241,7 +241,7 @@ class AmplifiedSample(SampledRelease):
 
 
 class PoissonSample(AmplifiedSample):
-    r"""Poisson sampling where a unit is added or removed: its pair with and without the unit."""
+    r"""Poisson sampling if a unit is added or removed: the pair with and without the unit."""
 
     __slots__ = ()
 
@@ -274,7 +274,7 @@ class PoissonSample(AmplifiedSample):
         return False
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The pairs of each direction; candidates of one coordinate bound totals from below."""
+        r"""The pairs of each direction; candidates with one coordinate give lower bounds."""
         found = SampledRelease.dominating_pairs(self)
         if self.attained:
             return found
@@ -314,8 +314,10 @@ class FixedSizeSample(AmplifiedSample):
         return False
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The dominating pair, and from below the pairs of a query that is 0 except for one unit:
-        those of a Poisson sample.
+        r"""The dominating pair for upper bounds, and the pairs of a Poisson sample for lower
+        bounds.
+
+        A query that is 0 except for one unit has the pairs of a Poisson sample.
         """
         poisson = replace(self.description, scheme=Poisson(rate=self.rate), relation=_ADDED)
         reached = PoissonSample(description=poisson).dominating_pairs().attained
@@ -336,8 +338,9 @@ class FixedSizeSample(AmplifiedSample):
 
 
 class ReplacedSample(SampledRelease):
-    r"""Poisson sampling of noise on the reals where a unit is replaced by one with the opposite
-    effect: this pair dominates all others.
+    r"""Poisson sampling with noise on the reals, if a unit is replaced.
+
+    The pair for a replacement with the opposite effect dominates all other pairs.
     """
 
     __slots__ = ()
@@ -357,15 +360,15 @@ class ReplacedSample(SampledRelease):
 class MixedSample(SampledRelease):
     r"""Gaussian noise with a random shift: j times the sensitivity with probability w_j.
 
-    The w_j are those of :class:`Shifts`, or binomial: units of a group, all added or all removed,
-    are in a Poisson sample independently. In the worst case they all move the query in one
-    direction, so both bounds are exact. Raises :class:`InvalidParameter` for noise outside the
-    range of floats, and for a group of more than 64 units.
+    The w_j are those of :class:`Shifts`, or binomial for a group: its units, all added or all
+    removed, are in a Poisson sample independently. In the worst case the units all move the query
+    in one direction, so both bounds are exact. Raises :class:`InvalidParameter` if the noise is
+    outside the range of floats, or if a group has more than 64 units.
     """
 
     @property
     def theorem(self) -> str:  # type: ignore[override]  # depends on the scheme
-        r"""The theorem for the scheme."""
+        r"""The theorem that applies to the scheme."""
         if isinstance(self.description.scheme, Shifts):
             return "the likelihood ratio of shifted to unshifted noise is increasing"
         return (
@@ -404,7 +407,7 @@ def curve_of(description: Description) -> Curve:
 def both_ways(
     *pairs: RealPair, chances: tuple[Fraction, ...] = (Fraction(1),)
 ) -> tuple[Kinds, ...]:
-    r"""Both directions of rounds of these pairs: the pairs, and the pairs swapped."""
+    r"""Both directions of rounds with these pairs: the pairs, and the swapped pairs."""
     swaps = tuple(pair.swapped() for pair in pairs)
     return tuple(tuple(zip(chances, each, strict=True)) for each in (pairs, swaps))
 
@@ -418,10 +421,10 @@ class TruncatedSample(SampledRelease):
 
     ``examples`` is the size of the dataset: of the larger one if a unit is added or removed, of
     both if a unit is replaced. Whether the other units alone fill a batch does not depend on the
-    unit. If they do not, the round is a Poisson sample. If they do, the unit replaces a random one
-    of them with a known probability, and moves the sum by up to twice as much. A round that reveals
-    which of the two cases holds dominates every round and gives the upper bound; the lower bound is
-    for neighbours whose other units contribute 0.
+    unit. If the other units do not fill a batch, the round is a Poisson sample. If they do, the
+    unit replaces a random one of them with a known probability, and moves the sum by up to twice as
+    much. A round that reveals which of the two cases holds dominates every round and gives the
+    upper bound; the lower bound is for neighbours whose other units contribute 0.
 
     >>> from accounting.descriptions.description import Description
     >>> from accounting.descriptions.real_noise import Gaussian
@@ -484,7 +487,7 @@ class TruncatedSample(SampledRelease):
 
     @property
     def directions(self) -> tuple[Kinds, ...]:
-        r"""The pair of each part; one direction for replace-one, otherwise two."""
+        r"""The pairs of all parts, in one direction if a unit is replaced, otherwise in two."""
         replaced, curve = self.description.replaced, cast("RealCurve", self.curve)
         make = RealPair.replaced if replaced else RealPair.sampled
         chances, pairs = [], []
@@ -504,7 +507,7 @@ class TruncatedSample(SampledRelease):
         return replace(found, attained=least.attained, aligned=False)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Enclose delta: from :attr:`least` below, from the mixture of :meth:`parts` above."""
+        r"""Enclose delta: from below by :attr:`least`, from above by the mixture of parts."""
         low = self.least.enclose_delta(epsilon, bits)
         return Enclosure(low.lower, SampledRelease.enclose_delta(self, epsilon, bits).upper)
 

@@ -3,10 +3,10 @@ r"""Calibration: the least noise, the most rounds or the largest sampling rate f
 One parameter of a plan is unknown. Floats propose its value, and two certified bounds decide: the
 guarantee holds at the returned value, and the next riskier value was also tried. If the guarantee
 is proven to fail at that value (:attr:`Edge.proven`; impossible if only an upper bound is known),
-it fails at every riskier value, for rounds, for rates, and for noise whose larger sizes are smaller
-sizes plus independent noise (Skellam, Poisson and binomial in the size, Polya laws, their
-differences and discrete Laplace in the scale). For the discrete Gaussian and its sums only these
-two values are certified. Proofs: docs/proofs/composition.md.
+it fails at every riskier value, for rounds, for rates, and for noise that grows by adding
+independent noise (Skellam, Poisson and binomial in the size, Polya laws, their differences and
+discrete Laplace in the scale). For the discrete Gaussian and its sums only these two values are
+certified. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class NoiseFamily:
 
 
 def read_noise_family(text: str) -> NoiseFamily:
-    r"""Parse the name of a law with the values of its other parameters, if any."""
+    r"""Parse the name of a law, with the values of its fixed parameters if it has any."""
     if not isinstance(text, str):
         raise InvalidParameter("noise", text, "must be the name of a law, e.g. discrete-gaussian")
     law, rest = split_name(text)
@@ -108,7 +108,7 @@ def read_noise_family(text: str) -> NoiseFamily:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    # Releases whose noise has an unknown free parameter; the noise of `release` is a placeholder.
+    # Releases whose noise has an unknown parameter; the noise of `release` is a placeholder.
     law: NoiseFamily
     release: Description
     rounds: int
@@ -130,8 +130,9 @@ class Calibration(_Plan):
     r"""The result of :func:`calibrate`: the least noise found, and the next smaller one.
 
     ``noise`` satisfies (epsilon, delta) over ``rounds``; ``step_less`` is the next smaller noise,
-    None if there is none. ``found`` and ``found_less`` bound delta(epsilon) of the two, or
-    epsilon(0) when delta = 0; ``least`` is True if the smaller one is certified to fail.
+    or None if there is none. ``found`` and ``found_less`` bound delta(epsilon) of the two noises,
+    or epsilon(0) if delta = 0; ``least`` is True if the smaller noise is certified to fail or does
+    not exist.
     """
 
     epsilon: Fraction
@@ -155,7 +156,7 @@ class Calibration(_Plan):
 
     @property
     def found_less(self) -> Bound | None:
-        r"""The bound for ``step_less``, like ``found``; None if there is no smaller noise."""
+        r"""The bound on ``step_less``, like ``found``; None if there is no smaller noise."""
         return self.edge.found_beyond
 
     @property
@@ -168,7 +169,7 @@ class Calibration(_Plan):
         return self.composed(self.noise)
 
     def epsilon_at_delta(self) -> Bound:
-        r"""The epsilon at ``delta`` of the noise, at most the target, as ``found`` proves.
+        r"""The epsilon of the noise at ``delta``; it is at most the target, as ``found`` proves.
 
         >>> calibrate(noise="discrete-laplace", epsilon=2).epsilon_at_delta().upper
         Fraction(2, 1)
@@ -236,9 +237,10 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
     of n users suffice. A real parameter is at most 0.12% above the least one, if the next smaller
     value is proven to fail (``least``).
 
-    ``rate`` < 1 is the rate of Poisson sampling, ``scheme`` any other sampling scheme. They,
-    ``sensitivity``, ``relation`` and ``group`` are those of a :class:`Description`. With sampling,
-    and for ``"gaussian"`` and ``"laplace"`` noise on the reals, the relative step is one millionth.
+    ``rate`` < 1 is the rate of Poisson sampling, and ``scheme`` is any other sampling scheme.
+    ``scheme``, ``sensitivity``, ``relation`` and ``group`` are those of a :class:`Description`.
+    With sampling, and for ``"gaussian"`` and ``"laplace"`` noise on the reals, the relative step is
+    one millionth.
 
     ``watch`` is called with the number of values tried so far.
 
@@ -247,8 +249,9 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
     >>> calibrate(noise="skellam", epsilon=1, delta="1e-6", honest_fraction="9/10").least
     True
 
-    Raises :class:`InvalidParameter` for an unknown law, a missing or unknown parameter, and targets
-    out of range; :class:`NotDerived` if no noise of the law within range satisfies the guarantee.
+    Raises :class:`InvalidParameter` for an unknown law, a missing or unknown parameter, or a target
+    out of range, and :class:`NotDerived` if no noise of the law within range satisfies the
+    guarantee.
     """
     at, limit = _targets(epsilon, delta, pure=True)
     law, sampled = read_noise_family(noise), Poisson(rate=rate)
@@ -402,7 +405,7 @@ def _exactly(
 
 
 def _guess(plan: _Plan, power: int, epsilon: Fraction, delta: Fraction) -> float:
-    # The log of the parameter at which Gaussian noise of the same variance is about large enough.
+    # The log of the parameter at which Gaussian noise of the same variance roughly suffices.
     moved = sum(step**2 * n for step, n in heaviest(plan.sensitivity))
     rate = Fraction(getattr(plan.release.scheme, "rate", 1))
     squared = max(moved * plan.rounds * (rate * plan.release.group) ** 2, Fraction(1, 16))

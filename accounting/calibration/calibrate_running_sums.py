@@ -1,7 +1,7 @@
 r"""The least noise for the running sums of a stream under a guarantee, and the resulting error.
 
-Calibrates the three mechanisms of ``dpcore.continual`` to the same (epsilon, delta); the errors of
-their sums are computed exactly from the coefficients of the noise.
+The three mechanisms of ``dpcore.continual`` are calibrated to the same (epsilon, delta); the errors
+of their sums are computed exactly from the coefficients of the noise.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _SCOPE: Final = Scope()
 class CalibratedSum:
     r"""A calibrated mechanism; ``setting.start()`` runs it.
 
-    ``mean`` and ``largest`` enclose the squared error E[(value - sum)^2] over the totals after 1,
-    ..., horizon items: its mean and its maximum. ``behind`` is the largest number of items not yet
-    in the total; the error does not include them.
+    ``mean`` and ``largest`` enclose the mean and the maximum of the squared error E[(value -
+    sum)^2] over the totals after 1, ..., horizon items. ``behind`` is the largest number of items
+    that a total does not contain yet; the error does not include these items.
     """
 
     setting: ContinualSum
@@ -51,9 +51,7 @@ class CalibratedSum:
     behind: int
 
     def to_json(self) -> dict[str, Any]:
-        r"""The result as JSON: noise as text and as data, errors as two bounds, rounded
-        outwards.
-        """
+        r"""The result as JSON, with each error as two bounds that are rounded outwards."""
         setting, found = self.setting, self.calibration
         grid = {"grid": setting.grid} if isinstance(setting, SquareRootSum) else {}
         return {
@@ -87,11 +85,11 @@ def calibrate_sum(
     scope: Scope = _SCOPE,
     **items: RationalLike,
 ) -> CalibratedSum:
-    r"""The running-sum mechanism ``mechanism`` with the least noise for (epsilon, delta) on the
-    stream.
+    r"""The running-sum mechanism of this name with the least noise for (epsilon, delta).
 
     The noise is discrete Laplace at delta = 0. At delta > 0 it is discrete Laplace or discrete
-    Gaussian: the law with the smaller mean squared error. ``items`` are low, high and unit.
+    Gaussian: the law with the smaller mean squared error. ``items`` are the arguments low, high and
+    unit of the mechanism.
     """
     kind = find_name("mechanism", mechanism, MECHANISMS)
     integer("horizon", horizon, at_least=1, at_most=MOST_COMPARED)
@@ -112,7 +110,7 @@ def calibrate_sum(
 def compare_sums(
     *, horizon: int, epsilon: RationalLike, delta: RationalLike = 0, **items: Any
 ) -> Iterator[CalibratedSum]:
-    r"""Calibrate every mechanism for one guarantee; ``items`` are low, high, unit and scope."""
+    r"""Calibrate every mechanism to one guarantee; ``items`` are low, high, unit and scope."""
     for name in MECHANISMS:
         yield calibrate_sum(name, horizon=horizon, epsilon=epsilon, delta=delta, **items)
 

@@ -38,13 +38,13 @@ _HALVINGS: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    r"""The parameter that :func:`search` solves for, and the values that it tries.
+    r"""The parameter for which :func:`search` solves, and the values that the search tries.
 
-    ``power``: the effective variance grows like this power of the value, so the guarantee holds for
+    The effective variance grows like the power ``power`` of the value, so the guarantee holds for
     large values if it is positive (noise), and for small values if it is negative (rounds, rates).
-    Values lie in [``least``, ``most``]: multiples of ``unit``, or reals of ``digits`` digits with a
-    relative ``step`` if it is 0. ``closed`` means that no value exists beyond the range on the side
-    where the guarantee fails.
+    Values lie in [``least``, ``most``] and are multiples of ``unit``, or reals of ``digits`` digits
+    with a relative ``step`` if ``unit`` is 0. ``closed`` means that no value exists beyond the
+    range on the side where the guarantee fails.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Unknown:
         return self.least if self.power > 0 else self.most
 
     def riskier(self, value: Fraction) -> Fraction | None:
-        r"""The next value towards those that violate the guarantee; None beyond the range."""
+        r"""The next riskier value, or None if it would lie beyond a closed range."""
         if self.closed and value == self.riskiest:
             return None
         beyond = value - self.sign * self.unit if self.unit else value * (1 - self.sign * self.step)
@@ -111,10 +111,11 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    r"""``value`` meets the guarantee: ``found`` is at most ``limit``.
+    r"""A value that meets the guarantee, and the next value, which need not meet it.
 
-    ``beyond`` is the next value on the other side, with its bound ``found_beyond``; None if there
-    is no such value. ``found`` bounds delta(epsilon), or epsilon(0) if delta is 0.
+    The bound ``found`` on delta(epsilon) of ``value``, or on epsilon(0) if delta is 0, is at most
+    ``limit``. ``beyond`` is the next riskier value, with the bound ``found_beyond``; both are None
+    if there is no such value.
     """
 
     value: Fraction
@@ -136,7 +137,7 @@ class Edge:
         return self.found_beyond.lower is not None and self.found_beyond.lower > self.limit
 
     def to_json(self, *, beyond: str, proven: str) -> dict[str, Any]:
-        r"""Both values as JSON, exact values as text, under the keys ``beyond`` and ``proven``."""
+        r"""Both values as JSON, with exact numbers as text; ``beyond`` and ``proven`` are keys."""
         more = None
         if self.beyond is not None and self.found_beyond is not None:
             more = {"value": str(self.beyond), "delta_at_target": self.found_beyond.to_json()}
@@ -179,8 +180,9 @@ def search(
 ) -> Edge:
     r"""The value at which the guarantee is just met, and the next one, if it was tried.
 
-    ``bound(value)`` is what :func:`decide` returns for the plan with this value. ``start`` is the
-    :meth:`~Unknown.height` of the first value. ``watch`` is called with the number of values tried.
+    ``bound(value)`` is the result of :func:`decide` for the plan with this value. ``start`` is the
+    :meth:`~Unknown.height` of the first value. ``watch`` is called with the number of values tried
+    so far.
     """
     limit, tried = delta or epsilon, count(1)
 

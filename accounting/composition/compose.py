@@ -104,7 +104,7 @@ class Composition(Guarantee):
 
     @property
     def text(self) -> str:
-        r"""The parts in the syntax of the commands, each after its number of rounds."""
+        r"""The parts in the syntax of the commands, each preceded by its number of rounds."""
         return " + ".join(f"{count} x {part.text}" for part, count in self.parts)
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
@@ -139,14 +139,14 @@ class Composition(Guarantee):
         )
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The Renyi divergence at ``order`` > 1; the divergences of the rounds add."""
+        r"""The Renyi divergence at ``order`` > 1: the divergences of the rounds add."""
         at = order_above_one(order)
         found = [(renyi_of(source, at, relative), rounds) for source, rounds in self.parts]
         theorem = "Renyi divergences add (Mironov 2017, Proposition 1)"
         return self._with_assumptions(_summed(found, "Renyi", theorem))
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""The zCDP parameter of the composition; those of the rounds add.
+        r"""The zCDP parameter of the composition: the parameters of the rounds add.
 
         Different parts may reach their suprema at different orders; then only the upper bound is
         given.
@@ -178,7 +178,7 @@ class Composition(Guarantee):
     @property
     def _alone(self) -> OneRelease | BoundedRange | None:
         # The curve of a single round of noise on the reals, of an asymmetric law in several
-        # coordinates, of shuffled reports or of a choice: narrower than the total of one round.
+        # coordinates, of shuffled reports or of a choice; it is narrower than a total of one round.
         source, rounds = self.parts[0]
         if len(self.parts) > 1 or rounds > 1:
             return None
@@ -208,7 +208,7 @@ class Composition(Guarantee):
         by_orders: Callable[[], Bound],
         relative: Fraction,
     ) -> Bound:
-        # One quantity, from any guarantee (``ask``), a total of losses, and Renyi orders.
+        # One quantity, from a guarantee (``ask``), from a total of losses, and from Renyi orders.
         if not self.in_pairs:
             return self._informed(by_orders(), ask)
         orders = any(isinstance(source, ByOrder) for source, _ in self.parts)
@@ -326,8 +326,8 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
     >>> compose((Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1), 5)).pure()
     Bound([0.5, 0.5], 'contour')
 
-    Raises :class:`InvalidParameter` if ``parts`` is empty, rounds are below 1, a part is not a
-    guarantee, or scopes differ between parts; :class:`NotDerived` for a guarantee that
+    Raises :class:`InvalidParameter` if ``parts`` is empty, if rounds are below 1, if a part is not
+    a guarantee, or if scopes differ between parts; raises :class:`NotDerived` for a guarantee that
     cannot be composed.
     """
     read = [each for part in parts for each in _read(part)]

@@ -22,7 +22,7 @@ from dpcore.parse_noise import noise_from_json, sensitivity_from_json
 
 _MECHANISM: Final = ("noise", "sensitivity", "scope")
 _OF_A_VALUE: Final = ("released", "question", "mechanism")
-r"""The keys that a ledger adds to the guarantee of a charge whose value it stores."""
+r"""The keys that a ledger adds to a guarantee if it stores the released value of the charge."""
 
 
 def guarantee_from_json(data: Any) -> Guarantee:
@@ -33,8 +33,8 @@ def guarantee_from_json(data: Any) -> Guarantee:
     >>> guarantee_from_json(total.to_json()) == total
     True
 
-    Raises :class:`InvalidParameter` for an unknown claim, missing or unknown fields, and values out
-    of range; :class:`NotDerived` if :func:`guarantee` cannot derive the release's guarantee.
+    Raises :class:`InvalidParameter` for an unknown claim, missing or unknown fields, or values out
+    of range, and :class:`NotDerived` if :func:`guarantee` cannot derive the guarantee of a release.
     """
     if isinstance(data, list):
         return compose(*_parts(data))

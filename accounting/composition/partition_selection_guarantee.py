@@ -1,9 +1,9 @@
 r"""The guarantee of noisy counts above a threshold, with the exact delta of revealed keys.
 
-A user has m keys that no other user has, with counts c_1, ..., c_m and sum at most R. At least one
-of these keys is released with probability 1 - prod_i P(c_i + X < threshold); delta is its maximum
-over all such counts. Otherwise the release reveals no more than noisy counts of shared keys. Proof:
-docs/proofs/selection.md.
+A user has m keys that no other user has, with counts c_1, ..., c_m whose sum is at most R
+(``rows_per_user``). At least one of these keys is released with probability 1 - prod_i P(c_i + X <
+threshold); delta is its maximum over all such counts. Otherwise the release reveals no more than
+noisy counts of shared keys. Proof: docs/proofs/selection.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BITS: Final = 192
 
 
 def appearance(noise: Noise, threshold: int, rows_per_user: int) -> Fraction:
-    r"""The largest probability that a key of a single user is released, rounded up: the delta.
+    r"""The delta: the largest probability that a key of a single user is released, rounded up.
 
     >>> from dpcore import DiscreteLaplace
     >>> float(appearance(DiscreteLaplace(scale=1), 10, 1))
@@ -80,9 +80,9 @@ def least_threshold(noise: Noise, delta: RationalLike, rows_per_user: int) -> in
 def threshold_guarantee(mechanism: NoisyThreshold) -> Composition:
     r"""The guarantee of the noisy counts, with delta for revealing a key.
 
-    An upper bound that need not be tight. The guarantee of the counts allows for all rows of a user
-    under keys that others have too, delta for all rows under keys of this user alone; no user can
-    attain both.
+    The result is an upper bound that need not be tight: the guarantee of the counts assumes that
+    all rows of a user are under keys that others have too, while delta assumes that all rows are
+    under keys of this user alone. No user can attain both.
     """
     noise = mechanism.mechanism.noise
     delta = appearance(noise, mechanism.threshold, mechanism.rows_per_user)

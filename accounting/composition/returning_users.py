@@ -66,7 +66,8 @@ def per_user(guarantee: Guarantee, *, max_visits: int) -> Composition:
     >>> float(user.epsilon(0)), user.scope.unit.value
     (0.4, 'user')
 
-    Raises :class:`InvalidParameter` for ``max_visits`` < 1, and for a guarantee of unit ``user``.
+    Raises :class:`InvalidParameter` if ``max_visits`` < 1, or if ``guarantee`` has the unit
+    ``user``.
     """
     visits = integer("max_visits", max_visits, at_least=1)
     total = compose((guarantee, visits))
@@ -84,10 +85,17 @@ def per_user(guarantee: Guarantee, *, max_visits: int) -> Composition:
 def routes(total: Guarantee, delta: RationalLike) -> tuple[Route, ...]:
     r"""Compare composition theorems: epsilon of ``total`` at ``delta`` in (0, 1) by each.
 
-    exact: composed privacy losses. renyi: exact divergences, order by order. paper: the bounds of
-    the papers on the divergences. zcdp: rho. optimal, advanced: from (epsilon, delta) of a round,
-    with the best split of delta that was tried. basic: epsilons add. A theorem that does not apply
-    has a reason instead of a bound.
+    The methods are:
+
+    - ``exact``: the composed privacy losses;
+    - ``renyi``: exact Renyi divergences, order by order;
+    - ``paper``: published bounds on the Renyi divergences;
+    - ``zcdp``: the zCDP parameter rho;
+    - ``optimal`` and ``advanced``: (epsilon, delta) of a round, with the best split of delta that
+      was tried;
+    - ``basic``: the sum of the epsilons.
+
+    A theorem that does not apply has a reason instead of a bound.
 
     >>> from dpcore import Skellam
     >>> visit = PrivacyCurve(noise=Skellam(variance=400), sensitivity=1)
@@ -130,7 +138,8 @@ def _exact(total: Composition, delta: Fraction) -> Bound:
 
 
 def _renyi(total: Composition, delta: Fraction) -> Bound:
-    # Orders without a divergence count as infinite; this raises if there is no divergence at all.
+    # Orders without a divergence count as infinite; an error is raised if no order has a
+    # divergence.
     _divergence(total.parts[0][0], Fraction(2))
 
     def divergence(order: Fraction) -> End:
@@ -259,7 +268,7 @@ _ADVANCED: Final = "Dwork, Rothblum and Vadhan 2010, Theorem III.3"
 def advanced_over_splits(
     epsilon_of: Callable[[Fraction], End], rounds: int, delta: RationalLike
 ) -> Bound:
-    r"""Advanced composition of k rounds of one curve, minimised over splits delta = k d + slack.
+    r"""Advanced composition of k = ``rounds`` rounds, minimised over splits delta = k d + slack.
 
     ``epsilon_of(d)`` is an upper bound on a round's epsilon at d, possibly infinite. Every split
     gives a valid bound; a floating-point search proposes the splits.

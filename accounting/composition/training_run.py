@@ -40,8 +40,9 @@ class TrainingRun:
     batch_size, examples : int
         The (expected) size of a batch and of the training data.
     epochs, rounds : rational > 0, int
-        Either the passes over the data, or the number of batches. An incomplete last batch is
-        dropped: of the run, or of each pass with shuffled and allocated batches.
+        The number of passes over the data, or the number of batches; give exactly one of the two.
+        An incomplete last batch is dropped: at the end of each pass for shuffled and allocated
+        batches, otherwise at the end of the run.
     sampling : Sampling or str
         ``"poisson"`` (each example independently), ``"fixed"`` (a random subset of fixed size),
         ``"shuffled"`` (each example once per epoch) or ``"allocated"`` (each example in one random
@@ -54,7 +55,7 @@ class TrainingRun:
     Raises
     ------
     InvalidParameter
-        For a number outside its range, and for both or neither of epochs and rounds.
+        If a number is outside its range, or unless exactly one of epochs and rounds is given.
 
     Examples
     --------
@@ -164,7 +165,7 @@ class TrainingRun:
         r"""The bound of the composition, without its lower end where a run may be more private.
 
         A secret shuffle may give more privacy than the composition, and so may an allocation whose
-        last pass ends early; then there is no lower bound.
+        last pass ends early. In these cases the lower bound is None.
         """
         early = self.sampling is Sampling.ALLOCATED and self.rounds % self.batches
         return replace(found, lower=None) if early or self.sampling is Sampling.SHUFFLED else found
@@ -203,7 +204,7 @@ def dpsgd(  # noqa: PLR0913  # the numbers of a training script
     -------
     Bound
         A proven lower and a proven upper bound on epsilon, for noise that follows the normal law
-        exactly. The lower one is None for shuffled batches, and where the last pass of allocated
+        exactly. The lower bound is None for shuffled batches, and if the last pass of allocated
         batches is incomplete.
 
     Raises

@@ -60,7 +60,7 @@ class Truncated(Guarantee):
     ... )
     (1.6...e-11, 6.4...e-06)
 
-    Raises :class:`InvalidParameter` if ``total`` has a part that is not a Poisson sample, and if
+    Raises :class:`InvalidParameter` if ``total`` has a part that is not a Poisson sample, or if
     ``most`` or ``examples`` is not an integer >= 1.
     """
 
@@ -169,7 +169,7 @@ class Truncated(Guarantee):
 
 
 def _rate(source: Guarantee) -> Fraction | None:
-    # The rate of a Poisson sample, 1 without sampling, None for other schemes and claims.
+    # The rate of a Poisson sample, 1 without sampling, or None for other schemes and for claims.
     description = described(source)
     match description and description.scheme:
         case Poisson(rate=rate):

@@ -1,9 +1,10 @@
 r"""A release as data: noise, sensitivity, sampling scheme, neighbouring relation and group.
 
-This module only holds data: :func:`accounting.derive_guarantee.guarantee` derives
-the guarantee. Python, commands, events of dp-accounting, certificates and ledgers all use this
-class; :func:`description_from_json` parses the output of :meth:`Description.to_json`. For sampling
-schemes see :mod:`accounting.descriptions.sampling_schemes`.
+This module contains only data; :func:`accounting.derive_guarantee.guarantee` derives the guarantee.
+The Python interface, the commands, events of dp-accounting, certificates and ledgers all use
+:class:`Description`; :func:`description_from_json` parses the output of
+:meth:`Description.to_json`. For sampling schemes see
+:mod:`accounting.descriptions.sampling_schemes`.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class Description:
     >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/100"), group=3).text
     'gaussian:sigma=2 --sensitivity 1 --poisson 1/100 --group 3'
 
-    Raises :class:`InvalidParameter` for fields of another type, and for a relation or a group size
-    for which no bound is proven under the scheme.
+    Raises :class:`InvalidParameter` if a field has another type, or if no bound is proven for the
+    relation or the group size under the scheme.
     """
 
     noise: Noise | RealNoise | LocalReport
@@ -79,7 +80,8 @@ class Description:
             object.__setattr__(self, "noise", replace(self.noise, scope=scope))
 
     def _unproven(self, relation: Relation, usual: Relation) -> Iterator[tuple[str, object, str]]:
-        # Yield each unsupported field: its name, its value, and the values for which a bound exists
+        # Yield the name and value of each unsupported field, and the values for which a bound
+        # exists
         scheme, gaussian = self.scheme, isinstance(self.noise, Gaussian)
         if relation not in scheme.words:
             yield "relation", relation.value, f"must be {usual.value}: {scheme.why}"
@@ -142,7 +144,7 @@ class Description:
         times = self.scheme.most_moves * (2 if self.replaced else 1)
         moves = Sensitivity.of(self.sensitivity).times(times)
         if self.scheme.participations > 1:
-            # The Gaussian noise of all rounds, as coordinates of one release.
+            # The Gaussian noise of all rounds is treated as that of the coordinates of one release.
             moves = Sensitivity.l2_squared(self.scheme.participations * moves.squared)
         return replace(self, sensitivity=moves, scheme=EVERYONE)
 
@@ -168,7 +170,7 @@ class Description:
         return " ".join(words)
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields as JSON, numbers as exact text; scheme and relation determine the claim.
+        r"""All fields as JSON, numbers as exact text; scheme and relation determine ``claim``.
 
         >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/9")).to_json()["claim"]
         'poisson-sampled'
@@ -206,11 +208,11 @@ _OF_BOTH: Final = {
     for word in kind.words.values()
     if [*kind.words.values()].count(word) > 1
 }
-r"""The words of schemes, in JSON, that do not determine the relation."""
+r"""The names of schemes in JSON that do not determine the relation."""
 
 
 def description_from_json(data: object) -> Description:
-    r"""The inverse of ``Description.to_json``; it also reads the JSON of earlier versions.
+    r"""Parse the output of ``Description.to_json``, also that of earlier versions.
 
     >>> from accounting.descriptions.real_noise import Gaussian
     >>> sampled = Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/9"), group=2)

@@ -1,8 +1,8 @@
 r"""Gaussian and Laplace noise on the reals, added by other code; used only for accounting.
 
-These classes are not a :class:`dpcore.noise.Noise`: dpcore never draws them, since no float follows
-such a law exactly. Results hold for the ideal law and list this assumption; ``released_by`` names
-the integer law that can be drawn exactly.
+These classes are not subclasses of :class:`dpcore.noise.Noise`: dpcore never draws such noise,
+since no float follows such a law exactly. Results hold for the ideal law and list this assumption;
+``released_by`` names the integer law that can be drawn exactly.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RealNoise(metaclass=LawType):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaussian(RealNoise):
-    r"""Gaussian noise Normal(0, sigma^2) in every coordinate, exact sigma; only for accounting.
+    r"""Gaussian noise Normal(0, sigma^2) per coordinate with exact sigma; only for accounting.
 
     >>> Gaussian(sigma="1.1")
     Gaussian(sigma=Fraction(11, 10))

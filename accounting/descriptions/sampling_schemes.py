@@ -1,4 +1,4 @@
-r"""Participation in a round: sampling schemes as data and as text.
+r"""Sampling schemes, which define participation in a round, as data and as text.
 
 A new scheme needs a class here and a case in
 :func:`accounting.derive_guarantee.guarantee`. :func:`read_scheme` parses the output
@@ -33,13 +33,18 @@ _MOST_WEIGHTS: Final = 65
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
-    r"""Participation in a round. ``name`` is its name in text; ``words`` are its names in JSON.
+    r"""A sampling scheme: the participation of units in a round.
 
-    The keys of ``words`` are the relations with a proven bound, the default first; ``why`` explains
-    why another relation is unsupported. ``grouped`` are the relations with a bound for groups.
-    ``gaussian`` means that only Gaussian noise on the reals is supported, ``reports`` that only
-    local reports are (False: only noise; None: both). If ``whole``, the sensitivity refers to the
-    change under the relation, otherwise to adding a unit.
+    Fields of the class:
+
+    - ``name``: the name of the scheme in text;
+    - ``words``: its name in JSON for each relation with a proven bound, the default relation first;
+    - ``why``: the reason why another relation is unsupported;
+    - ``grouped``: the relations with a proven bound for groups;
+    - ``gaussian``: whether only Gaussian noise on the reals is supported;
+    - ``reports``: True if only local reports are supported, False if only noise, None if both;
+    - ``whole``: whether the sensitivity refers to the change under the relation, instead of the
+      addition of a unit.
     """
 
     name: ClassVar[str]
@@ -101,12 +106,12 @@ class Everyone(Scheme):
 
     @property
     def everybody(self) -> bool:
-        r"""True."""
+        r"""True: every unit participates."""
         return True
 
     @property
     def option(self) -> str:
-        r"""No option: this is the default."""
+        r"""The empty text, since this scheme is the default."""
         return ""
 
 
@@ -130,7 +135,7 @@ class Poisson(Scheme):
 
     @property
     def option(self) -> str:
-        r"""The rate, as an option of its own."""
+        r"""The rate as the option ``--poisson``."""
         return f"--poisson {self.rate}"
 
 
@@ -163,9 +168,7 @@ class FixedSize(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation(Scheme):
-    r"""Each unit is in ``picks`` uniformly random rounds of the ``rounds`` of an epoch,
-    independently.
-    """
+    r"""Each unit is, independently, in ``picks`` of the ``rounds`` rounds of an epoch at random."""
 
     name: ClassVar[str] = "allocated"
     words: ClassVar[dict[Relation, str]] = {_ADDED: "random-allocation"}
@@ -287,7 +290,7 @@ def read_scheme(argument: str, text: str) -> Scheme:
     >>> read_scheme("--scheme", "allocated:rounds=100")
     Allocation(rounds=100, picks=1)
 
-    Raises :class:`InvalidParameter`, naming the argument.
+    Raises :class:`InvalidParameter` if the text is invalid; the message names ``argument``.
     """
     found, _ = read_spec(argument, text, _NAMES)
     return found

@@ -23,11 +23,11 @@ _DIGITS: Final = 17
 class Bound(Ordered):
     r"""``lower <= true value <= upper``; ``lower`` is None if only an upper bound is known.
 
-    ``method`` is how it was computed, for example "exact", "direct", "contour" (a contour integral)
-    or "basic"; ``theorem`` is the theorem used, ``assumptions`` are the unproven assumptions.
-    ``safe`` is the value to report: the upper bound on an epsilon or a delta, the lower bound on a
-    type II error. ``float(bound)`` and ``f"{bound:.3f}"`` give that value, rounded to the safe
-    side. A comparison has the same result on the whole interval, or raises
+    ``method`` is the way in which the bound was computed, for example "exact", "direct", "contour"
+    (a contour integral) or "basic"; ``theorem`` is the theorem used, ``assumptions`` are the
+    unproven assumptions. ``safe`` is the value to report: the upper bound on an epsilon or a delta,
+    the lower bound on a type II error. ``float(bound)`` and ``f"{bound:.3f}"`` give that value,
+    rounded to the safe side. A comparison has the same result on the whole interval, or raises
     :class:`dpcore.Undecided`.
 
     >>> from fractions import Fraction
@@ -61,7 +61,7 @@ class Bound(Ordered):
 
     @classmethod
     def of(cls, found: Enclosure, method: str, theorem: str) -> Bound:
-        r"""Convert an enclosure to a bound with the same two ends."""
+        r"""Make a bound with the two ends of an enclosure."""
         return cls(upper=found.upper, lower=found.lower, method=method, theorem=theorem)
 
     @property

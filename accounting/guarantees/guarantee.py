@@ -1,4 +1,4 @@
-r"""The common interface of all guarantees: of one release or many, derived or stated.
+r"""The common interface of all guarantees: for one release or many, derived or stated.
 
 Each number is a :class:`Bound`. If no theorem bounds a number, :class:`NotDerived` is raised, and
 its message suggests an alternative. Proofs: docs/proofs/composition.md.
@@ -37,9 +37,9 @@ _LINES: Final = "each (epsilon, delta) bounds every test (Dong, Roth and Su 2022
 class Guarantee(ABC):
     r"""A privacy guarantee between neighbouring datasets: epsilon, delta, rho and other parameters.
 
-    ``relative`` is the requested relative width of the bound; by default a width that is cheap to
-    compute. An infinite upper bound means that the quantity is infinite, or that this method gives
-    no bound.
+    ``relative`` is the requested relative width of the bound; the default is a width that is cheap
+    to compute. An infinite upper bound means that the quantity is infinite, or that this method
+    gives no bound.
 
     >>> from accounting.guarantees.stated_guarantees import Pure, ZCdp
     >>> [f"{claim.epsilon('1e-6'):.3f}" for claim in (Pure(1), ZCdp("1/800"))]
@@ -104,9 +104,9 @@ class Guarantee(ABC):
     ) -> Axes:
         r"""Plot epsilon for ``points`` deltas from 1/2 down to ``least_delta``, with both bounds.
 
-        ``ax`` are the matplotlib axes, by default those of a new figure; they are returned.
+        ``ax`` is the matplotlib Axes to draw on, by default that of a new figure; it is returned.
 
-        Raises :class:`InvalidParameter` if matplotlib is missing, or no epsilon is finite.
+        Raises :class:`InvalidParameter` if matplotlib is missing, or if no epsilon is finite.
         """
         from accounting.guarantees.plot_curve import plot
 
@@ -119,7 +119,7 @@ _NONE: Final = "no theorem bounds it; use epsilon(delta) or delta(epsilon)"
 def line_error(epsilon: Fraction, delta: Fraction, alpha: Fraction) -> Fraction:
     r"""A lower bound on the type II error of a test of type I error ``alpha``.
 
-    max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)), rounded down.
+    The bound is max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)), rounded down.
     """
     kept = 1 - delta
     with precision(_BITS):
@@ -195,7 +195,7 @@ def order_above_one(order: RationalLike) -> Fraction:
 
 
 def width(relative: RationalLike | None, default: Fraction) -> Fraction:
-    r"""Parse a relative width in (0, 1); ``default`` for None."""
+    r"""Parse a relative width in (0, 1), or return ``default`` for None."""
     if relative is None:
         return default
     exact = positive_rational("relative", relative, "only an exact result has width 0")

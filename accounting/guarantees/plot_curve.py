@@ -1,6 +1,6 @@
 r"""Plot the privacy curve of a guarantee: proven points joined by lines.
 
-Needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``.
+This module needs matplotlib, which is an extra: ``pip install 'dpcore[plot]'``.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _SEEN: Final = 1 / 1000
 
 
 def deltas_down_to(least: Fraction, count: int) -> list[Fraction]:
-    r"""``count`` deltas from 1/2 down to the least one, evenly spaced on a logarithmic scale."""
+    r"""``count`` deltas from 1/2 down to ``least``, evenly spaced on a logarithmic scale."""
     if not 0 < least < Fraction(1, 2):
         raise InvalidParameter("least_delta", exactly(least), "must lie in (0, 1/2)")
-    # Evenly spaced in the logarithm, rounded to four digits; 1/2 and the least one are exact.
+    # The deltas are evenly spaced in the logarithm and rounded to four digits; both ends are exact.
     span = math.log10(least.numerator) - math.log10(least.denominator) + math.log10(2)
     found = [Fraction(1, 2)]
     for i in range(1, count - 1):

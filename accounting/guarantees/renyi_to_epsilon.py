@@ -8,9 +8,9 @@ For every order alpha > 1 (Canonne, Kamath and Steinke 2020, Proposition 12):
 Each order gives a valid bound, so the choice of orders affects only the tightness: a floating-point
 search proposes orders, and ball arithmetic evaluates the bound.
 
-Also the epsilon and delta of randomised response, the worst pair of any (epsilon, delta) claim:
-with probability ``hidden`` the outcome reveals the dataset, otherwise it is randomised response at
-epsilon (Kairouz, Oh and Viswanath 2015). Proofs: docs/proofs/composition.md.
+The module also computes the epsilon and delta of randomised response, the worst pair of any
+(epsilon, delta) claim: with probability ``hidden`` the outcome reveals the dataset, otherwise it is
+randomised response at epsilon (Kairouz, Oh and Viswanath 2015). Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _THEOREM: Final = "least over orders of Canonne, Kamath and Steinke 2020, Propos
 def approx_from_renyi(renyi: Renyi, delta: RationalLike) -> Bound:
     r"""An upper bound on epsilon at ``delta``, minimised over real orders.
 
-    The bound is infinite at delta = 0, where Renyi divergences imply none.
+    The bound is infinite at delta = 0, where Renyi divergences imply no finite epsilon.
     """
     target = probability("delta", delta)
     if target == 0:
@@ -80,7 +80,8 @@ def delta_at_order(divergence: End, order: Fraction, epsilon: Fraction) -> Fract
 def rho_within(epsilon: RationalLike, delta: RationalLike) -> Fraction:
     r"""A rho, rounded down, such that every rho-zCDP mechanism is (epsilon, delta)-DP.
 
-    It is the largest over the orders tried, and inverts the bound of :func:`approx_from_renyi`.
+    The result is the largest rho over the orders tried, by inverting the bound of
+    :func:`approx_from_renyi`.
     """
     most, target = at_least_zero("epsilon", epsilon), rational_in("delta", delta, "(0, 1)")
 
@@ -122,7 +123,7 @@ def _log_delta(divergence: End, order: Fraction, epsilon: Fraction) -> End:
 
 
 def _exponential(log: End) -> Fraction:
-    # Rounded up: at least the smallest number that is stored, and at most 1.
+    # The value is rounded up, is at least the smallest number that is stored, and is at most 1.
     if not isinstance(log, Fraction) or log >= 0:
         return Fraction(0 if log == -math.inf else 1)
     if log < -_LEAST_BITS:

@@ -1,8 +1,8 @@
-r"""Stated guarantees as data: pure DP, zCDP, Renyi DP, (epsilon, delta)-DP, or assumed ones.
+r"""Stated guarantees (claims) as data: pure DP, zCDP, Renyi DP, (epsilon, delta)-DP, or assumed.
 
-:func:`accounting.derive_guarantee.guarantee` derives a claim from a mechanism, and
-theorems convert one claim into another. Any other claim is entered as :class:`Assumed`, with a
-reason that is never dropped.
+:func:`accounting.derive_guarantee.guarantee` derives a claim from a mechanism, and theorems convert
+one claim into another. Any other claim is stated as :class:`Assumed`, with a reason that is never
+dropped.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Pure(_Response):
     >>> Pure("1/10"), Pure(1).stated_epsilon, Pure(1).delta("1/2")
     (Pure('1/10'), Fraction(1, 1), Bound(at most 0.287..., 'pure'))
 
-    Raises :class:`InvalidParameter` for an epsilon that is not a rational >= 0.
+    Raises :class:`InvalidParameter` unless epsilon is a rational >= 0.
     """
 
     word: ClassVar[str] = "pure"
@@ -187,7 +187,7 @@ class Pure(_Response):
 
 
 class PureBound(Pure):
-    r"""An epsilon that a theorem proves for a known mechanism; its totals have only upper bounds.
+    r"""An epsilon that a theorem proves for a known mechanism; totals have only upper bounds.
 
     >>> from accounting import compose
     >>> compose((PureBound(1), 3)).epsilon("1e-6")
@@ -201,10 +201,11 @@ class PureBound(Pure):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BoundedRange(PureBound):
-    r"""``choices`` adaptive choices; the losses of each lie in an interval of epsilon/choices.
+    r"""A number of adaptive choices, each with losses in an interval of length epsilon/choices.
 
-    Exponential mechanisms are such choices (Durfee and Rogers 2019). All of them together satisfy
-    epsilon-DP and rho-zCDP with rho = epsilon^2/(8 choices) (Cesar and Rogers 2021, Lemma 3.2).
+    Exponential mechanisms are such choices (Durfee and Rogers 2019). All ``choices`` together
+    satisfy epsilon-DP and rho-zCDP with rho = epsilon^2/(8 choices) (Cesar and Rogers 2021, Lemma
+    3.2).
 
     >>> BoundedRange(1, 2).zcdp()
     Bound(at most 0.0625, 'bounded-range')
@@ -293,7 +294,7 @@ class Approx(_Response):
     >>> Approx(1, "1e-6"), Approx(1, "1e-6").stated_delta
     (Approx(1, '1/1000000'), Fraction(1, 1000000))
 
-    Raises :class:`InvalidParameter` for an epsilon below 0 or a delta outside [0, 1].
+    Raises :class:`InvalidParameter` if epsilon is below 0 or delta is outside [0, 1].
     """
 
     word: ClassVar[str] = "approx"
@@ -308,7 +309,7 @@ class Approx(_Response):
 
 
 class ApproxBound(Approx):
-    r"""(epsilon, delta) bounds on a known mechanism; its totals have only upper bounds."""
+    r"""An (epsilon, delta) bound on a known mechanism; totals have only upper bounds."""
 
     __slots__ = ()
 
@@ -334,13 +335,13 @@ class Rdp(_Stated):
     r"""D_alpha(M(D) || M(D')) <= epsilon(alpha) at each listed order alpha > 1.
 
     ``points`` maps an order to its epsilon: an exact number, or an :class:`Enclosure`, whose upper
-    end is used. They are stored as pairs (order, epsilon) in increasing order (Mironov 2017).
+    end is used. The points are stored as pairs (order, epsilon) in increasing order (Mironov 2017).
 
     >>> Rdp({2: "1/400", "3/2": "3/1600"})
     Rdp({'3/2': '3/1600', 2: '1/400'})
 
-    Raises :class:`InvalidParameter` for an empty ``points``, for an order that is repeated or is
-    not a rational > 1, and for an epsilon that is not a rational >= 0.
+    Raises :class:`InvalidParameter` if ``points`` is empty, if an order is repeated or is not a
+    rational > 1, or if an epsilon is not a rational >= 0.
     """
 
     word: ClassVar[str] = "rdp"
@@ -407,14 +408,14 @@ def _between(points: tuple[tuple[Fraction, Fraction], ...], order: Fraction) -> 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Assumed(Guarantee):
-    r"""A guarantee that is assumed, not derived, with the stated reason.
+    r"""A guarantee that is assumed instead of derived, with a stated reason.
 
     The reason is kept by every composition and conversion.
 
     >>> Assumed(Pure(1), "vendor's data sheet, 2026-03")
     Assumed(Pure(1), reason="vendor's data sheet, 2026-03")
 
-    Raises :class:`InvalidParameter` for an empty reason, or if ``guarantee`` is not a claim.
+    Raises :class:`InvalidParameter` if the reason is empty, or if ``guarantee`` is not a claim.
     """
 
     word: ClassVar[str] = "assumed"
@@ -472,7 +473,7 @@ StatedGuarantee: TypeAlias = Word | Assumed
 CLAIMS: Final[dict[str, Any]] = {
     kind.word: kind for kind in (Pure, BoundedRange, ZCdp, Approx, Rdp, Assumed)
 }
-r"""The class of each claim, by the word in its JSON."""
+r"""The class of each claim, by its name in JSON."""
 
 
 def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:

@@ -3,9 +3,10 @@ r"""The discrete Gaussian, and sums of n discrete Gaussians, against their shift
 The loss of x under the shift d is d (2x + d)/2v. D_alpha = d^2/2v + log E[e^((alpha-1) d X/v)]/
 (alpha-1) is at most alpha d^2/2v, with equality when (alpha-1) d is an integer.
 
-With V = n sigma^2 the law of a sum is p(m) = e^(-m^2/2V) phi(m), phi of period n and positive, for
-phi(m) = sum over integer vectors x of sum m of e^(-|x - m/n|^2/2 sigma^2), over Z^n. So the loss is
-d(2m + d)/2V + log phi(m)/phi(m+d), exactly the first term when n divides d, and
+With V = n sigma^2 the law of a sum is p(m) = e^(-m^2/2V) phi(m), where phi is positive and has
+period n: phi(m) is the sum of e^(-|x - m/n|^2/2 sigma^2) over the vectors x of n integers with sum
+m, divided by Z^n, where Z = sum_k e^(-k^2/2 sigma^2). So the loss is d(2m + d)/2V + log
+phi(m)/phi(m+d), which is exactly the first term if n divides d, and
 
     D_alpha = alpha d^2/2V + log(sum_m phi(m)^alpha phi(m+d)^(1-alpha) e^(-(m-kd)^2/2V))/k
 
@@ -54,7 +55,7 @@ _GUARD: Final = 32
 
 
 class _Gaussian(ShiftedPair):
-    # The sum of n discrete Gaussians, V = n sigma^2, as far as phi is constant: n divides d.
+    # The sum of n discrete Gaussians, with V = n sigma^2, where phi has no effect: n divides d.
     __slots__ = ()
 
     everywhere: ClassVar[bool] = True
@@ -103,7 +104,7 @@ class _Gaussian(ShiftedPair):
         return Enclosure.infinite()
 
     def renyi(self, order: Fraction) -> Fraction | arb:
-        r"""D_alpha: alpha d^2/2V if n divides (alpha-1) d, otherwise a ball below that."""
+        r"""D_alpha: alpha d^2/2V if n divides (alpha-1) d, otherwise a ball below that value."""
         excess = order - 1
         if (excess * self.shift / self._count).denominator == 1:
             return order * self._limit
@@ -154,10 +155,10 @@ def mills(x: float) -> float:
 
 
 def real_gaussian_epsilon(squared: Fraction, delta: Fraction) -> float:
-    r"""Approximate epsilon at ``delta`` of real Gaussian noise with this squared ratio."""
-    # With mu^2 = D/v, a = epsilon/mu - mu/2 and Mills' ratio R: delta = phi(a) (R(a) - R(a+mu)).
-    # Newton on its logarithm, whose slope in a is -mu R(a+mu)/(R(a) - R(a+mu)). The result only
-    # starts a search.
+    r"""The approximate epsilon at ``delta`` of real Gaussian noise with mu^2 = ``squared``."""
+    # With a = epsilon/mu - mu/2 and Mills' ratio R, delta = phi(a) (R(a) - R(a+mu)). Newton's
+    # method is applied to log delta, whose slope in a is -mu R(a+mu)/(R(a) - R(a+mu)). The result
+    # only starts a search.
     try:
         mu = math.sqrt(squared)
         goal = math.log(delta.numerator) - math.log(delta.denominator)
@@ -201,7 +202,7 @@ class GaussianSumPair(_Gaussian):
         return _Gaussian.ray(self, epsilon) if exact else ShiftedPair.ray(self, epsilon)
 
     def mass_balls(self, first: int, last: int) -> list[arb]:
-        r"""The masses e^(-m^2/2V) phi(m), phi of period n."""
+        r"""The masses e^(-m^2/2V) phi(m), where phi has period n."""
         flat, rate = _flat(self.noise, ctx.prec), 1 / (2 * ball(self._whole))
         if flat is None:
             return [(self._log_phi(m) - rate * m * m).exp() for m in range(first, last + 1)]
@@ -210,7 +211,7 @@ class GaussianSumPair(_Gaussian):
     # -- orders -------------------------------------------------------------------------------
 
     def renyi(self, order: Fraction) -> Fraction | arb:
-        r"""D_alpha by the module's formula; exact when n divides d and (alpha-1)d."""
+        r"""D_alpha by the formula of this module; exact if n divides d and (alpha-1)d."""
         if self._on_lattice:
             return _Gaussian.renyi(self, order)
         excess = order - 1
@@ -225,7 +226,7 @@ class GaussianSumPair(_Gaussian):
         return line + self._by_the_sum(order) / ball(excess)
 
     def zcdp(self) -> Fraction | Enclosure:
-        r"""The zCDP parameter: d^2/2V if n divides d; else up to E >= log phi(m)/phi(m+d) more.
+        r"""The zCDP parameter: d^2/2V, plus at most E >= log phi(m)/phi(m+d) unless n divides d.
 
         If E is not negligible, branch and bound gives a relative width of 1e-4.
         """

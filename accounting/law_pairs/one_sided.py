@@ -1,10 +1,10 @@
 r"""Poisson, binomial and Polya noise: laws on 0, 1, 2, ..., so that both directions are needed.
 
-X on {0, 1, ...} (up to n for the binomial law) against X - d, and X - d against X, which is the
-pair of -X under the same shift. Under each dataset there are outputs that the other cannot produce:
-in the second direction X < d, in the first, for the binomial law, X > n - d. So the largest loss
-and every Renyi divergence are infinite, and epsilon(delta) is infinite for delta below that mass.
-Proofs: docs/proofs/curve.md.
+The two directions are X on {0, 1, ...} (up to n for the binomial law) against X - d, and X - d
+against X; the second is the pair of -X under the same shift. Under each dataset there are outputs
+that the other cannot produce: X < d in the second direction, and X > n - d in the first direction
+for the binomial law. So the largest loss and every Renyi divergence are infinite, and
+epsilon(delta) is infinite for delta below that mass. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SUMMED: Final = 64
 class OneSidedPair(ShiftedPair):
     r"""The pair (X, X - d), or if ``mirrored`` (-X, -X - d), for a log-concave X >= 0.
 
-    ``most`` is the largest value of X, None if there is none.
+    ``most`` is the largest value of X, or None if X is unbounded.
     """
 
     mirrored: bool = True
@@ -56,7 +56,7 @@ class OneSidedPair(ShiftedPair):
 
     @abstractmethod
     def crossing(self, level: float) -> float:
-        r"""The approximate k with log_odds(k) = ``level``; raises ArithmeticError without one."""
+        r"""The approximate k with log_odds(k) = ``level``; ArithmeticError if none exists."""
 
     # -- the pair -----------------------------------------------------------------------------
 
@@ -67,8 +67,8 @@ class OneSidedPair(ShiftedPair):
         r"""The loss log p(m)/p(m+d), or log p(-m)/p(-m-d); infinite beyond an end of a support."""
         here, there = (-m, -m - self.shift) if self.mirrored else (m, m + self.shift)
         if not self._possible(here):
-            # Outside the support of P, any loss that keeps the order is valid: to the left of all
-            # its values -infinity, to the right +infinity.
+            # Outside the support of P, any loss that keeps the order is valid: -infinity to the
+            # left of the support, +infinity to the right.
             least = 0 if not self.mirrored else -math.inf if self.most is None else -self.most
             return arb("-inf") if m < least else arb("inf")
         if not self._possible(there):
@@ -144,7 +144,7 @@ class PoissonPair(OneSidedPair):
         return Fraction(math.prod(range(k + 1, k + self.shift + 1))) / self.noise.mean**self.shift
 
     def crossing(self, level: float) -> float:
-        r"""The k with these odds: lambda e^(level/d), minus about half the shift."""
+        r"""The k with these log odds: lambda e^(level/d), minus about half the shift."""
         return float(self.noise.mean) * math.exp(level / self.shift) - (self.shift + 1) / 2
 
 
@@ -179,7 +179,7 @@ class BinomialPair(OneSidedPair):
         return Fraction(up, down) * ((1 - p) / p) ** self.shift
 
     def crossing(self, level: float) -> float:
-        r"""The k with these odds: n x/(1 + x) - d/2, x = p/(1-p) e^(level/d)."""
+        r"""The k with these log odds: n x/(1 + x) - d/2 with x = p/(1-p) e^(level/d)."""
         p = self.noise.probability
         x = float(p / (1 - p)) * math.exp(level / self.shift)
         return self.noise.trials * x / (1 + x) - self.shift / 2
@@ -187,7 +187,7 @@ class BinomialPair(OneSidedPair):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolyaPair(OneSidedPair):
-    r"""Polya noise, shape r > 1: p(k)/p(k+d) = prod_{j=1..d} (k+j)/(k+j-1+r) e^(d/s).
+    r"""Polya noise of shape r > 1: p(k)/p(k+d) = prod_{j=1..d} (k+j)/(k+j-1+r) e^(d/s).
 
     The odds increase to e^(d/s), so the loss of X against X - d stays below d/s.
     """

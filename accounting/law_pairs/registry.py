@@ -1,13 +1,13 @@
 r"""The registry of laws and their worst-case pairs, and the shifts of a query.
 
 This is the only module that lists every law. To add a law, write its
-:class:`accounting.pairs.pair.Pair` in a separate file and add a case here. A law without a case
-still gets a curve from its mass function if it is symmetric and log-concave.
+:class:`accounting.pairs.pair.Pair` in a separate file and add a case here. The curve of a law
+without a case is computed from its mass function if the law is symmetric and log-concave.
 
-A shift between neighbouring datasets is an integer vector up to order and sign, given by its steps
-with their counts, ``((2, 1), (1, 3))`` for (2, 1, 1, 1), since the noise has the same symmetric law
-in every coordinate. A norm sensitivity does not fix the number of coordinates: a shift may move as
-many of them as the norm permits. Proofs: docs/proofs/curve.md.
+A shift between neighbouring datasets is an integer vector up to order and sign, since the noise has
+the same symmetric law in every coordinate. It is given by its steps with their counts, such as
+``((2, 1), (1, 3))`` for (2, 1, 1, 1). A norm sensitivity does not fix the number of coordinates: a
+shift may move as many of them as the norm permits. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ def heaviest(sensitivity: Sensitivity) -> Shift:
 
 
 def maximal(sensitivity: Sensitivity) -> tuple[Shift, ...]:
-    r"""The shifts that no coordinate can enlarge; one of them is the worst at every epsilon.
+    r"""The shifts that no coordinate can enlarge; at each epsilon, one of them is the worst.
 
-    A larger shift costs more, and an unmoved coordinate can move by 1: these are the partitions of
-    the norm into steps (l1) or squares of steps (l2), and the corner of a box.
+    A larger shift costs more, and an unmoved coordinate can move by 1, so these are the partitions
+    of the norm into steps (l1) or squares of steps (l2), and the corner of a box.
 
     >>> maximal(Sensitivity.l2_squared(4))
     (((2, 1),), ((1, 4),))
@@ -128,8 +128,8 @@ def _partitions(amount: int, largest: int, power: int) -> Iterator[Shift]:
 def pair_of(noise: Noise, step: int) -> Pair:
     r"""The pair of ``noise`` in one coordinate that moves by ``step`` >= 1.
 
-    If the two directions differ, it is one with the largest loss. Raises :class:`NotDerived` for a
-    law whose largest shift is not known to be the worst.
+    If the two directions differ, the pair of a direction with the largest loss is returned. Raises
+    :class:`NotDerived` for a law whose largest shift is not known to be the worst.
     """
     kind: type[Any] | None = next((p for law, p in _PAIRS.items() if isinstance(noise, law)), None)
     match noise:
@@ -168,14 +168,14 @@ def coordinates_of(noise: Noise, shift: Shift, norm: Norm) -> Coordinates:
 
 
 def additive(noise: Noise) -> bool:
-    r"""Whether D_alpha/alpha never increases in alpha: the zCDP parameters of coordinates add."""
+    r"""Whether D_alpha/alpha is non-increasing, so that the zCDP parameters of coordinates add."""
     return isinstance(noise, (DiscreteGaussian, DiscreteLaplace))
 
 
 def shifts_of(noise: Noise, sensitivity: Sensitivity) -> tuple[Shift, ...]:
-    r"""Shifts, one of which is the worst at each epsilon.
+    r"""Shifts; at each epsilon, one of them is the worst.
 
-    Discrete Laplace noise under l1 is worst with the whole shift in one coordinate.
+    For discrete Laplace noise under l1, the worst shift moves only one coordinate.
     """
     one = isinstance(noise, DiscreteLaplace) and sensitivity.norm is Norm.L1
     return (heaviest(sensitivity),) if one else maximal(sensitivity)
@@ -184,8 +184,8 @@ def shifts_of(noise: Noise, sensitivity: Sensitivity) -> tuple[Shift, ...]:
 def directions(pairs: Coordinates) -> tuple[Coordinates, ...]:
     r"""The products of ``pairs`` in which each coordinate moves up or down.
 
-    Equal coordinates are exchangeable: only the number that move down matters. Raises
-    :class:`NotDerived` if there are more than 64 products.
+    Equal coordinates are exchangeable: only the number of coordinates that move down matters.
+    Raises :class:`NotDerived` if there are more than 64 products.
     """
     both = [(pair, pair.mirror(), count) for pair, count in pairs]
     if all(up == down for up, down, _ in both):
@@ -208,11 +208,12 @@ def directions(pairs: Coordinates) -> tuple[Coordinates, ...]:
 
 @lru_cache(maxsize=256)
 def candidates(noise: Noise, sensitivity: Sensitivity) -> tuple[Coordinates, ...]:
-    r"""Products of pairs, one of which is the worst case under ``sensitivity`` at each epsilon.
+    r"""Products of pairs; at each epsilon, one of them is the worst case under ``sensitivity``.
 
     An asymmetric law has two directions in each coordinate.
 
-    Raises :class:`NotDerived` as :func:`coordinates_of` does, and for too many products to try.
+    Raises :class:`NotDerived` as :func:`coordinates_of` does, and if there are too many products to
+    try.
     """
     shifts, norm = shifts_of(noise, sensitivity), sensitivity.norm
     return tuple(each for s in shifts for each in directions(coordinates_of(noise, s, norm)))

@@ -89,7 +89,7 @@ class SummedPair(Pair):
 
     @abstractmethod
     def reach(self, order: Fraction, bits: int) -> int:
-        r"""An estimated summation range for ``bits`` of D_alpha; it is doubled if too small."""
+        r"""An estimated summation range for D_alpha to ``bits`` bits; doubled if too small."""
 
     def mass_balls(self, first: int, last: int) -> list[arb]:
         masses, _ = self.table(max(abs(first), abs(last)))
@@ -251,7 +251,8 @@ def _log(delta: Fraction) -> float:
 
 
 def _chernoff(m: float, v: float) -> float:
-    # Close to log P(X >= m): the infimum over theta of v (cosh theta - 1) - theta m, in floats.
+    # Approximately log P(X >= m): the infimum over theta of v (cosh theta - 1) - theta m, in
+    # floats.
     return m * m / (math.hypot(m, v) + v) - m * math.asinh(m / v) if v > 0 else -math.inf
 
 
@@ -349,10 +350,11 @@ class PolyaDifferenceBelowOne(_Difference):
 class RevealingPair(ClosedPair):
     r"""One-sided Polya noise X of shape r <= 1 under a shift d: only the mass of X < d matters.
 
-    In the worse direction P = X - d, Q = X: P takes the values -d..-1, which Q does not, with mass
-    P(X < d), and every other loss log p(x+d)/p(x) is negative. So delta(epsilon) = P(X < d) for all
-    epsilon >= 0, which at epsilon = 0 is the total variation distance of both directions; the other
-    direction is never worse. ``loss`` places the values up to -1 last in the order of losses.
+    In the worse direction P = X - d, Q = X: P takes the values -d..-1, which Q never takes, with
+    mass P(X < d), and every other loss log p(x+d)/p(x) is negative. So delta(epsilon) = P(X < d)
+    for all epsilon >= 0, which at epsilon = 0 is the total variation distance of both directions;
+    the other direction is never worse. ``loss`` places the values up to -1 last in the order of
+    losses.
 
     >>> from dpcore.laws.polya import Polya
     >>> noise = Polya(shape=1, scale=1)

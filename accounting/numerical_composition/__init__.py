@@ -1,1 +1,1 @@
-r"""The composed privacy loss of any list of releases by a contour integral, with proven bounds."""
+r"""Proven bounds on the composed privacy loss of any list of releases, by a contour integral."""

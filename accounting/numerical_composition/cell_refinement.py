@@ -1,7 +1,7 @@
 r"""The privacy loss of a round with real noise, discretised from above or from below.
 
 The cells of a round (:mod:`accounting.pld.pessimistic_discretisation`) are chosen for the requested
-tilt, and their number for the requested width. Proofs: docs/proofs/cells.md.
+tilt, and the number of cells for the requested width. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ _UP: Final = 1 + 2.0**-50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TabledLoss(LossPart):
-    r"""The loss of a round of random kind (probability, pair), where the output reveals the kind.
+    r"""The loss of a round whose kind is random and revealed by the output.
 
-    Totals of this loss are upper bounds if ``above``, and lower bounds otherwise.
+    ``kinds`` lists each kind as (probability, table). Totals of this loss are upper bounds if
+    ``above``, and lower bounds otherwise.
 
     >>> from accounting.pld.noise_density import NormalDensity
     >>> from accounting.pld.real_cells import RealPair
@@ -72,9 +73,10 @@ class TabledLoss(LossPart):
         return max(table.outputs for _, table in self.kinds)
 
     def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
-        r"""All atoms of the truncated tables if their cells are fixed, otherwise None.
+        r"""Return all atoms of the truncated tables, or None if their cells are not fixed.
 
-        Also None if the precision does not suffice. With ``coarse`` the cells need not be fixed.
+        With ``coarse``, the cells need not be fixed. The result is also None if the precision does
+        not suffice.
         """
         cut = self.cut(least)
         if not (coarse or all(table.fixed for _, table in cut.kinds)):
@@ -85,7 +87,7 @@ class TabledLoss(LossPart):
             return None
 
     def listing(self, focus: Focus = _USUAL, count: int = _LISTED) -> Listing:
-        r"""All atoms, of about ``count`` cells."""
+        r"""The atoms of a table of about ``count`` cells."""
         return _listing(self, focus, count)
 
     @property
@@ -144,7 +146,7 @@ class AllAtoms(LossPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedLoss(AllAtoms):
-    r"""A loss that the discretised law ``listing`` bounds from above, or from below."""
+    r"""A loss bounded by the discretised law ``listing``, from above or from below."""
 
     listing: Listing
     above: bool
@@ -214,7 +216,7 @@ def _count(law: TabledLoss, focus: Focus, variance: float) -> int:
     count = math.sqrt(most / (2.4 * whole * variance)) if variance > 0 else _MOST
     if not count < _MOST:
         return _MOST
-    # Rounded up to a few values, so that similar requests share their cells.
+    # The count is rounded up to one of a few values, so that similar requests share their cells.
     return max(math.ceil(2 ** (math.ceil(math.log2(max(count, 1.0)) * _STEPS) / _STEPS)), _FEWEST)
 
 

@@ -1,4 +1,4 @@
-r"""Complex interval arithmetic: arrays of centres and radii in floats.
+r"""Complex interval arithmetic on arrays of floating-point centres and radii.
 
 Floats are used only for multiplications, additions, divisions and square roots, which are correctly
 rounded (IEEE 754 double, to nearest), each with an a-priori bound in u = 2^-53. Functions without
@@ -48,7 +48,7 @@ _REST: Final = np.uint64(64 - _TABLE_BITS)
 
 
 def gamma(operations: int) -> float:
-    r"""The error n u/(1 - n u) of n successive roundings, rounded up (Higham 2002, Lemma 3.1).
+    r"""The relative error n u/(1 - n u) of n roundings, rounded up (Higham 2002, Lemma 3.1).
 
     >>> gamma(1) > UNIT
     True
@@ -59,7 +59,8 @@ def gamma(operations: int) -> float:
 def product_error(terms: int) -> float:
     r"""The relative error of sums of n = ``terms`` complex products, in any order of summation.
 
-    A complex matrix product may use four or three real ones (Higham 2002, Section 23.2.4).
+    The bound holds whether a complex matrix product uses four or three real products (Higham 2002,
+    Section 23.2.4).
 
     >>> product_error(1) > 4 * UNIT
     True
@@ -68,7 +69,7 @@ def product_error(terms: int) -> float:
 
 
 def sizes(values: Complexes) -> Floats:
-    r"""Upper bounds on the moduli; never 0.
+    r"""Positive upper bounds on the moduli.
 
     >>> sizes(np.array([3 + 4j])).item() >= 5
     True
@@ -104,7 +105,7 @@ class Discs:
             return Discs(self.centres * other.centres, radii * SLACK)
 
     def power(self, exponent: int) -> Discs:
-        r"""The powers x_i^n, n = ``exponent`` >= 1, by squaring."""
+        r"""The powers x_i^n for n = ``exponent`` >= 1, by repeated squaring."""
         if exponent == 1:
             return self
         half = self.power(exponent // 2)
@@ -112,7 +113,7 @@ class Discs:
         return square.times(self) if exponent % 2 else square
 
     def real_sum(self) -> tuple[float, float]:
-        r"""The approximate Re sum x_i, and an upper bound on the error.
+        r"""The approximate real part of sum x_i, and an upper bound on its error.
 
         >>> Discs(np.array([1 + 1j, 2 - 5j]), np.array([0.0, 0.25])).real_sum()[0]
         3.0
@@ -142,7 +143,7 @@ def circle(turns: Turns) -> Complexes:
 
 
 def fixed_point(turns: list[arb]) -> tuple[Turns, Turns]:
-    r"""The midpoints of the balls, rounded down, modulo 2^128: high and low 64 bits.
+    r"""The high and low 64 bits of the midpoints of the balls, rounded down and taken modulo 2^128.
 
     >>> high, low = fixed_point([arb(-1), arb(2) ** 64 + 4096])
     >>> [hex(x) for x in high.tolist()], [hex(x) for x in low.tolist()]
@@ -160,7 +161,9 @@ def _floor(turn: arb) -> int:
 
 
 def multiples(high: Turns, low: Turns, counts: Integers) -> Turns:
-    r"""The top 64 bits of n times a 128-bit turn, modulo 1, 0 <= n < 2^62: low by at most 3 units.
+    r"""The top 64 bits of n times a 128-bit turn, modulo 1, for each n in ``counts``.
+
+    Results are too small by at most 3 units. Each n satisfies 0 <= n < 2^62.
 
     >>> word = np.array([1], dtype=np.uint64)
     >>> multiples(word, word << np.uint64(63), np.array([0, 2, 5, 1 << 40])).tolist()
@@ -175,7 +178,7 @@ def multiples(high: Turns, low: Turns, counts: Integers) -> Turns:
 
 
 def upward(value: arb) -> float:
-    r"""A float >= the number in a ball >= 0; infinite if the ball is unbounded."""
+    r"""A float >= the nonnegative number in a ball; infinite if the ball is unbounded."""
     top = value.upper()
     return float(top) * SLACK + TINY if top.is_finite() else math.inf
 

@@ -37,9 +37,9 @@ from dpcore.numbers.parameter import RationalLike, integer, positive_rational, r
 
 # These constants choose the position and resolution of the sums. Every sum is an enclosure, so a
 # bad choice costs time or width but never invalidates a bound.
-PRECISION: Final = 128  # the bits of balls, far below any requested width
+PRECISION: Final = 128  # the precision of balls in bits, far finer than any requested width
 _BEYOND: Final = 4.0  # later tilts are at most this multiple of the first one
-_ATTEMPTS: Final = 9  # the largest number of sums; the best enclosure so far is then returned
+_ATTEMPTS: Final = 9  # the largest number of sums, after which the best enclosure is returned
 _LAST: Final = 4  # the last attempts, which only refine the sum at the same position
 _MOST_ROUNDS: Final = 1 << 40
 _MOST_SMOOTHING: Final = 0.5  # more smoothing would hide the result
@@ -47,24 +47,24 @@ _MOST_ERROR: Final = 0.25  # the largest relative error of a sum that helps to p
 _SAME: Final = 0.05  # tilts with a smaller relative difference count as equal
 _CERTAIN: Final = 1e-9  # relative to the requested width
 _STEP: Final = 0.1  # the least step in log tau that shows how the width decreases
-_LISTED: Final = 0.5  # the factor of the smoothing if the cells of a part can be refined
+_LISTED: Final = 0.5  # the factor applied to the smoothing if the cells of a part can be refined
 _COARSER: Final = 5.0  # the variance added by listings, relative to that of the smoothing
-_SURE: Final = 0.9  # if lower/upper exceeds this, the ends alone place the next sum
-_FROM_AFAR: Final = 0.01  # the permitted error of delta if epsilon may be 0
+_SURE: Final = 0.9  # above this ratio lower/upper, only the two ends place the next sum
+_FROM_AFAR: Final = 0.01  # the permitted relative error of delta if epsilon may be 0
 _MOST_GAIN: Final = 64.0  # a larger refinement step may make the sum too long
 _LOCATED: Final = 1e-4  # the relative width of a first enclosure of epsilon
 _ROUGHLY: Final = 4.0  # the factor by which that enclosure may be wider
-_FEW: Final = 32  # rounds: the moment of a longer composition decreases fast
+_FEW: Final = 32  # the moment of a composition of more rounds decreases fast
 _FINEST: Final = Fraction(1, 10**12)  # the least relative width that is attempted
 _NO_LOSS: Final = Fraction(1, 10**9)  # a smaller epsilon is treated as this one
 _NO_MASS: Final = Fraction(1, 10**300)  # a smaller delta is treated as this one
 _SPARED: Final = 0.25  # the share of the width for rare losses that are counted as infinite
-_LEAST_SPARE: Final = 1e-306  # floats do not represent smaller masses well
+_LEAST_SPARE: Final = 1e-306  # floats represent smaller masses inaccurately
 _CUTS: Final = 8  # the largest number of cuts for a delta that is not known beforehand
 _SEEN: Final = 0.01  # the relative width to which that delta is estimated
-_LESS: Final = 2.0**-8  # a delta below this fraction of the guess needs another cut
+_LESS: Final = 2.0**-8  # if delta is below this fraction of the guess, another cut is needed
 _FAR_BELOW: Final = 3.0  # the nats by which a saddle point may overestimate delta
-_FAR: Final = Fraction(10**9)  # floats place the sum of a larger epsilon here
+_FAR: Final = Fraction(10**9)  # the sum for a larger epsilon is placed here
 
 _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
 
@@ -82,12 +82,12 @@ class ContourIntegral:
     r"""The total loss L, a sum of k independent copies of each law of ``parts`` ((law, k), ...).
 
     delta(epsilon) = P(L = oo) + E[(1 - e^(epsilon - L))+; L < oo]. ``relative`` is the requested
-    width relative to the result, at least 1e-12; an epsilon below 1e-9 counts as 1e-9, a delta
-    below 1e-300 as 1e-300. The enclosure is always valid. It is wider than requested if that width
-    would take more than a few seconds: if epsilon is a total of losses of large probability, if
-    delta is close to 1, or if delta is so small that epsilon is close to the largest loss; the sum
-    of the largest losses is then the upper bound. Unless ``patient``, a result for which the saddle
-    point is :meth:`misplaced` is not refined.
+    width relative to the result, at least 1e-12; an epsilon below 1e-9 counts as 1e-9, and a delta
+    below 1e-300 counts as 1e-300. The enclosure is always valid. It is wider than requested if that
+    width would take more than a few seconds: if epsilon is a total of losses of large probability,
+    if delta is close to 1, or if delta is so small that epsilon is close to the largest loss. In
+    the last case the upper bound is the sum of the largest losses. Unless ``patient``, a result for
+    which the saddle point is :meth:`misplaced` is not refined.
 
     >>> from accounting.numerical_composition.gaussian_factor import GaussianPart
     >>> loss = GaussianPart(variance=Fraction(400), shift=1)
@@ -95,8 +95,8 @@ class ContourIntegral:
     >>> round(found.upper_float, 6), found.width < Fraction(1, 10**7)
     (8.306226, True)
 
-    Raises :class:`InvalidParameter` for an empty list, a count below 1 or above 2^40, and arguments
-    out of range.
+    Raises :class:`InvalidParameter` if ``parts`` is empty, if a count is below 1 or above 2^40, or
+    if an argument is out of range.
     """
 
     parts: _Parts
@@ -125,7 +125,7 @@ class ContourIntegral:
                 guess, hidden = math.exp(rest.log_delta), _SPARED * wanted * most
                 if guess >= hidden:
                     break
-                # The losses that were cut may determine delta: fewer and fewer are cut.
+                # The cut losses may determine delta, so each attempt cuts fewer of them.
                 most *= hidden
             for _ in range(_CUTS):
                 before = guess
@@ -140,7 +140,7 @@ class ContourIntegral:
         self, exact: Fraction, wanted: float, most: float, slope: float, enough: float = 1.0
     ) -> tuple[Enclosure, float]:
         # Floats choose the sums for a delta of at most about `most`; `slope` is the slope of its
-        # logarithm, if known. A width of `enough` times the wanted one suffices. The slope at the
+        # logarithm, if known. A width of `enough` times the wanted width suffices. The slope at the
         # last sum is returned as well.
         parts, near = self.parts, float(min(exact, _FAR))
         saddle = saddle_at_epsilon(near, parts)
@@ -203,7 +203,7 @@ class ContourIntegral:
                 if near == 0 and saddle.epsilon > 0 and not looked:
                     at = saddle
                 else:
-                    # The sum gave no bound: rare large losses led to a point too far out.
+                    # The sum gave no bound, because rare large losses led to a point too far out.
                     guess = float(near) or max(saddle.epsilon, 0.0) / 4.0 ** len(looked)
                     if tried and found.lower < _SURE * found.upper:
                         guess = _led(tried[-1], goal, guess)
@@ -219,7 +219,8 @@ class ContourIntegral:
                 error = max(near_to * steep * at.epsilon, _FROM_AFAR * (at.epsilon == 0))
                 return _Aim(at, error, steep)
 
-            # For few rounds a fine sum far from epsilon is too long: a coarse one locates epsilon.
+            # For few rounds a fine sum far from epsilon is too long, so a coarse sum locates
+            # epsilon.
             found, few = first, sum(count for _, count in parts) < _FEW
             for near_to in sorted({max(wanted, _LOCATED if few else 0), wanted}, reverse=True):
                 enough = near_to if near_to == wanted else _ROUGHLY * near_to
@@ -247,7 +248,7 @@ class ContourIntegral:
     def misplaced(self, epsilon: float, delta: float) -> bool:
         r"""Whether the saddle point at ``delta`` is far above ``epsilon``.
 
-        It is for rare large losses; the terms of the sum then exceed it by far.
+        This happens for rare large losses: the terms of the sum then far exceed the sum.
         """
         saddle = saddle_at_delta(math.log(delta) if delta > 0 else -math.inf, self.parts)
         return saddle.tilt * (saddle.epsilon - epsilon) > _FAR_BELOW
@@ -261,7 +262,9 @@ class ContourIntegral:
 
     @property
     def side(self) -> int:
-        r"""1 if discretised losses bound the parts from above, -1 from below, 0 without them."""
+        r"""1 if discretised losses bound the parts from above, -1 if from below, 0 if all are
+        exact.
+        """
         sides = (part.above for part, _ in self.parts)
         return next((1 if above else -1 for above in sides if above is not None), 0)
 
@@ -322,20 +325,20 @@ def _led(total: ContourSum, goal: arb, otherwise: float) -> float:
 
 
 def spare_mass(delta: float, wanted: float, rounds: int) -> float:
-    r"""The mass of losses that each round may count as infinite for a relative width."""
+    r"""The mass of losses that each round may count as infinite for a relative width ``wanted``."""
     spare = _SPARED * delta * wanted / rounds
     return 2.0 ** math.floor(math.log2(spare)) if spare >= _LEAST_SPARE else 0.0
 
 
 def smoothing(error: float, slope: float) -> float:
-    r"""A tau for a relative error in delta, which it changes by about tau^2 slope (slope + 1)."""
+    r"""A tau for a relative ``error`` in delta: smoothing adds about tau^2 slope (slope + 1)."""
     return 0.75 * math.sqrt(min(error, _MOST_ERROR) / (slope * (slope + 1)))
 
 
 def sum_at(
     parts: tuple[tuple[LossPart, int], ...], saddle: Saddle, error: float, tau: float
 ) -> ContourSum | None:
-    r"""The sum at a saddle point, for a relative ``error`` in delta; None if it is too long."""
+    r"""The sum at a saddle point for a relative ``error`` in delta, or None if it is too long."""
     # Atoms cost more than frequencies: listings may add more variance than the smoothing.
     listed = any(part.above is not None and part.outputs == math.inf for part, _ in parts)
     chosen_tau = float(np.float32(min(tau * _LISTED if listed else tau, _MOST_SMOOTHING)))

@@ -1,16 +1,16 @@
 r"""The contour integral as a finite sum: two-sided bounds on delta from one set of frequencies.
 
-For the total loss L, M(z) = E[e^(zL); L < oo], z = c + iy and any c, tau > 0,
+For the total loss L, let M(z) = E[e^(zL); L < oo] and z = c + iy. For any c, tau > 0,
 
     upper(epsilon) = (1/2 pi) int M(z) e^(-z epsilon) e^(tau^2 z(z+1)/2)/(z(z+1)) dy
 
 is the curve with one more release, a Gaussian of loss variance tau^2; the same integral with
-1/(z(z+1)) - tau^2 e^(tau^2/8) instead of 1/(z(z+1)) is below the curve. Both are computed here as
-trapezoid sums, with every error bounded.
+1/(z(z+1)) - tau^2 e^(tau^2/8) instead of 1/(z(z+1)) is below the curve. Both are computed as
+trapezoid sums, with bounds on every error.
 
-:func:`epsilon_between` inverts the curve: floats propose two points, and proven bounds of the sum
-decide. delta is non-increasing: lower(a) >= delta gives a <= epsilon(delta), and upper(b) <= delta
-gives epsilon(delta) <= b. Proofs: docs/proofs/total_loss.md.
+:func:`epsilon_between` inverts the curve: floats propose two points a and b, and proven bounds on
+the sum certify them. As the curve is non-increasing, lower(a) >= delta gives a <= epsilon(delta),
+and upper(b) <= delta gives epsilon(delta) <= b. Proofs: docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Window:
     r"""Parameters of the sum: tilt c, smoothing tau, grid, and the tolerated omitted mass.
 
     ``tilt`` and ``smoothing`` are floats of at most 24 bits, c >= 2^-20, tau <= 1. The moment at (1
-    + ``lift``) c bounds the aliases, 0 < lift <= 1. ``budget`` is the tolerated sum over skipped
-    frequencies; it affects the cost, and the error is always included. ``epsilon`` is the
-    approximate point of evaluation.
+    + ``lift``) c, with 0 < lift <= 1, bounds the aliases. ``budget`` is the tolerated sum over
+    skipped frequencies; it affects only the cost and the width, as the error is always included.
+    ``epsilon`` is the approximate point of evaluation.
     """
 
     epsilon: float
@@ -110,7 +110,7 @@ class ContourSum:
     def logarithm(self, epsilon: float, *, upper: bool) -> tuple[float, float]:
         r"""Approximate log of a bound and its derivative: floats that only affect speed.
 
-        The logarithm is -oo where the sum is below its error.
+        The logarithm is -oo if the sum is below its error.
         """
         c, tau, step = self.window.tilt, self.window.smoothing, self.window.grid.step
         weights = self.smooth.centres
@@ -243,7 +243,7 @@ def _pole(real: float, frequencies: Floats) -> Discs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixedSum:
-    r"""A weighted sum of contour sums; all but ``rest`` of the curve is in the terms."""
+    r"""A weighted sum of contour sums, which omits at most ``rest`` of the curve."""
 
     terms: tuple[tuple[int, ContourSum], ...]
     rest: Fraction
@@ -275,8 +275,8 @@ CurveSum: TypeAlias = ContourSum | MixedSum
 def epsilon_between(total: CurveSum, goal: arb, largest: End) -> Enclosure:
     r"""An enclosure of the epsilon >= 0 at which E[(1 - e^(epsilon - L))+; L < oo] = ``goal`` > 0.
 
-    It is 0 if the curve at 0 is below ``goal``. ``largest`` >= 0 is a known upper bound; the lower
-    bound is 0 if no better one is certified.
+    The epsilon is 0 if the curve at 0 is below ``goal``. ``largest`` >= 0 is a known upper bound.
+    The lower bound is 0 unless a better one is certified.
     """
     most = round_down(largest)
     start = min(max(total.window.epsilon, 0.0), most)
@@ -294,7 +294,8 @@ def epsilon_between(total: CurveSum, goal: arb, largest: End) -> Enclosure:
 
 
 def _proposed(total: CurveSum, goal: arb, place: tuple[float, float], *, upper: bool) -> float:
-    # Newton's method on log delta, and a second time with the error of the bound at that point.
+    # Newton's method on log delta is applied twice, the second time with the error of the bound at
+    # the first result.
     target = float(goal.log())
     near = _newton(total, target, place, upper=upper)
     bound, log = total.bounds(Fraction(near))[1 if upper else 0], total.logarithm(near, upper=upper)

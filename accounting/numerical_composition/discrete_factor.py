@@ -1,10 +1,10 @@
 r"""A finite law of exact floats as a factor of the integrand: phi(y) = sum_x q_x e^(iyl_x).
 
 Frequencies are equally spaced, so a nonuniform Fourier transform gives phi at all of them at a cost
-proportional to the atoms plus the frequencies (Dutt and Rokhlin 1993; Greengard and Lee 2004): for
-phases f_x of 128 bits, phi(j) = sum_x q_x e^(2 pi i j f_x), |j| <= M/8. Each exponential is spread
-over a grid of M points by a Gaussian K, a discrete Fourier transform sums the grid, and the result
-is divided by the Fourier transform of K. Proofs: docs/proofs/cells.md.
+proportional to the number of atoms plus the number of frequencies (Dutt and Rokhlin 1993; Greengard
+and Lee 2004): for phases f_x of 128 bits and |j| <= M/8, phi(j) = sum_x q_x e^(2 pi i j f_x). Each
+exponential is spread over a grid of M points by a Gaussian K, a discrete Fourier transform sums the
+grid, and the result is divided by the Fourier transform of K. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ TRANSFORM_ERROR: Final = (
 """The error relative to the sum of |q_x|: aliases and truncation of K (< 2^-52), and rounding."""
 
 _GAP: Final = 1024
-"""The largest number of consecutive frequencies that are computed although unneeded."""
+"""The largest number of consecutive unneeded frequencies that are computed."""
 
 _LONGEST: Final = 1 << 18
 _FEW: Final = 48
@@ -88,7 +88,7 @@ _FLOOR: Final = 2.0**-900
 
 
 def transform(high: Turns, low: Turns, weights: Complexes, length: int) -> Complexes:
-    r"""Compute phi at -length/2 <= j < length/2, within TRANSFORM_ERROR times the sum of |weights|.
+    r"""Compute phi(j) for -length/2 <= j < length/2, within TRANSFORM_ERROR times sum |weights|.
 
     ``high`` and ``low`` are the words of the phases f_x, where a full turn is 2^128. ``length`` is
     even and at most 2^20.
@@ -153,7 +153,7 @@ def _heights() -> Floats:
 
 
 def summed_by_label(terms: Complexes, labels: Integers) -> tuple[Complexes, Integers]:
-    r"""Sums over runs of equal labels, pairwise in groups of four."""
+    r"""Sums over runs of consecutive equal labels, added pairwise in groups of four."""
     while True:
         starts = np.flatnonzero(np.diff(labels, prepend=-1))
         if len(starts) == len(labels):
@@ -212,7 +212,7 @@ def _roots(multiples: Integers, bits: int) -> Complexes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DiscreteFactor:
-    r"""The factor phi at one tilt c; |phi(y) - sum q_x e^(iyl_x)| <= ``missing`` for all y.
+    r"""The factor phi at one tilt c, with |phi(y) - sum q_x e^(iyl_x)| <= ``missing`` for all y.
 
     ``weights`` are the floats q_x, ``total`` is at least their sum, and ``deviation`` is at least
     sum q_x |l_x - mu| for some mu. ``moment`` bounds log M((1 + lift) c) from above.
@@ -296,7 +296,10 @@ def _runs(indices: Integers) -> list[tuple[int, int]]:
 
 
 def cumulants(exponents: Floats, losses: Floats) -> tuple[float, float, float]:
-    r"""The approximate log sum e^t, and the mean and variance of the losses under these weights."""
+    r"""The approximate log sum e^t, and the mean and variance of the losses under weights e^t.
+
+    ``exponents`` are the numbers t.
+    """
     if not len(losses):
         return 0.0, 0.0, 0.0
     top = float(exponents.max())
@@ -307,7 +310,7 @@ def cumulants(exponents: Floats, losses: Floats) -> tuple[float, float, float]:
 
 
 def tilted(listing: Listing, tilt: Fraction) -> DiscreteFactor:
-    r"""The factor of exact floats at the float c = ``tilt`` > 0."""
+    r"""The factor of a listing at the tilt c = ``tilt`` > 0, which is a float."""
     weights, error, reference = _grown(listing, tilt)
     scale = float(weights.sum())
     if not (math.isfinite(scale) and scale > 0):
@@ -372,7 +375,8 @@ def _grown(listing: Listing, tilt: Fraction) -> tuple[Floats, float, float]:
 
 
 def turns(losses: Floats, step: Fraction) -> tuple[Turns, Turns]:
-    r"""Compute l step/2 pi modulo 1 for each loss l, in units of 2^-128, within 16 units.
+    r"""Compute l step/(2 pi) modulo 1 for each loss l, in units of 2^-128, with an error of at most
+    16 units.
 
     >>> high, low = turns(np.array([1.0, -3.0]), Fraction(1, 2))
     >>> (high / 2.0**64).round(6).tolist()  # 1/4 pi, 1 - 3/4 pi
@@ -406,5 +410,5 @@ def _pieces(step: Fraction) -> list[float]:
 
 
 def _sum(values: Floats) -> float:
-    # An upper bound on the sum of numbers >= 0, for any order of summation.
+    # An upper bound on the sum of numbers >= 0 that holds for any order of summation.
     return float(values.sum()) * (1 + len(values) * 2 * UNIT) + TINY

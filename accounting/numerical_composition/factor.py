@@ -1,7 +1,8 @@
 r"""The factors of the contour integral: one factor of the integrand for each law.
 
-A :class:`LossPart` is the loss of one round. It helps to choose the tilt c, and tilted at c it
-gives a :class:`Factor` phi(y) = M(c+iy)/S of the integrand. Proofs: docs/proofs/total_loss.md.
+A :class:`LossPart` is the loss of one round. Its cumulants guide the choice of the tilt c; tilted
+at c, the loss gives a :class:`Factor` phi(y) = M(c+iy)/S of the integrand. Proofs:
+docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations
@@ -49,13 +50,14 @@ class LossPart(ABC):
 
     @property
     def outputs(self) -> float:
-        r"""About the number of atoms, if it does not depend on the requested variance."""
+        r"""The approximate number of atoms, or infinity if it depends on the requested variance."""
         return math.inf
 
     def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
-        r"""All atoms, if they are few; atoms of mass below ``least`` may be counted as infinite.
+        r"""Return all atoms, or None if there are too many.
 
-        With ``coarse``, the listing of a table that could still be refined is accepted as well.
+        Atoms of mass below ``least`` may be counted as infinite losses. With ``coarse``, the
+        listing of a table that could still be refined is accepted as well.
         """
         del least, coarse
         return None
@@ -65,12 +67,12 @@ class LossPart(ABC):
     def hidden(self) -> arb:
         r"""P(L = oo): an upper bound if listings bound L from above, a lower bound if from below.
 
-        If L is exact it is an enclosure of P(L = oo).
+        If L is exact, the result is an enclosure of P(L = oo).
         """
 
     @property
     def largest(self) -> arb:
-        r"""An upper bound on all finite losses, also if discretised; infinite if unbounded."""
+        r"""An upper bound on all finite losses, discretised or not; infinite if unbounded."""
         found = self.largest_loss().upper
         return arb("inf") if found == math.inf else arb(float(found)) * (1 + 2.0**-40) + _SLACK
 

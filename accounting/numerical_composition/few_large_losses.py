@@ -1,8 +1,8 @@
 r"""Totals of many rounds of which only a few have a large loss, such as samples at a small rate.
 
-One integral of such a total is a sum of terms that exceed it by far: most of its mass is close to
-0, and the rest, which determines delta, is lost in their rounding. So the total is divided by the
-number j of rounds with a large loss: with g(L) = (1 - e^(epsilon - L))+,
+A single contour integral of such a total is a sum of terms that far exceed the result: most of the
+mass is close to 0, and the rest, which determines delta, is lost in the rounding of the terms. So
+the total is divided by the number j of rounds with a large loss. For g(L) = (1 - e^(epsilon - L))+,
 
     E[g(L)] = sum_j binom(k, j) E[g(L); the losses of j given rounds are large, no others],
 
@@ -72,7 +72,7 @@ class FewLargeLosses:
 
     @classmethod
     def of(cls, line: ContourIntegral, epsilon: float, delta: float) -> FewLargeLosses | None:
-        r"""The total of ``line``, if large losses are rare at about this point of its curve."""
+        r"""Return the total of ``line``, or None if large losses are not rare near this point."""
         match line.parts:
             case ((TabledLoss() as part, rounds),) if (
                 rounds > 1
@@ -113,7 +113,7 @@ class FewLargeLosses:
             return within(Enclosure.of(low.union(high)), Fraction(0), Fraction(1))
 
         at, rough = self.near
-        # An integral that shows nothing has a bound far above the delta of one large loss.
+        # A useless integral has a bound far above the delta of one large loss.
         near = min(rough, self.rounds * self._finite().delta(Fraction(at))[1]) or rough
         with precision(PRECISION), one_thread():
             return self._answer(at, near, float(relative), evaluated, steep=False)
@@ -130,7 +130,8 @@ class FewLargeLosses:
         *,
         steep: bool,
     ) -> Enclosure | None:
-        # The answer from sums near this point; if `steep`, the width is relative to epsilon.
+        # The answer from sums near the point (epsilon, delta); if `steep`, the width is relative to
+        # epsilon.
         spare = spare_mass(delta, relative, self.rounds)
         part = self.part.cut(spare) if spare else self.part
         tilt = saddle_at_epsilon(epsilon, ((part, self.rounds),)).tilt
@@ -167,7 +168,7 @@ class Split:
         return int(np.searchsorted(self.listing.losses, self.least))
 
     def parts(self, large: int) -> _Parts:
-        r"""The total of which the first ``large`` rounds have a large loss and no other has one."""
+        r"""The parts of a total in which exactly the first ``large`` rounds have a large loss."""
         losses, masses, first = self.listing.losses, self.listing.masses, self._first
         both = ((slice(first), self.rounds - large), (slice(first, None), large))
         # The direction of a listing does not matter here: its atoms are exact.
@@ -178,9 +179,10 @@ class Split:
         )
 
     def terms(self, spare: float) -> tuple[list[tuple[int, int]], Fraction] | None:
-        r"""The numbers j of large losses with binom(rounds, j), and a bound on all larger j.
+        r"""The pairs (j, binom(rounds, j)) for numbers j of large losses, and a bound on the rest.
 
-        The bound is at most ``spare``. Returns None if large losses are not rare.
+        The bound on the terms of all larger j is at most ``spare``. The result is None if large
+        losses are not rare.
         """
         mass = Fraction(float(self.listing.masses[self._first :].sum()))
         mass *= 1 + Fraction(1, 1 << 40)
@@ -198,7 +200,8 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    # A weight, the total that it multiplies, the place of its sum, and the sum once it is placed.
+    # A weight, the parts of the total that it multiplies, the saddle point of the sum, and the sum
+    # once it is computed.
     weight: int
     parts: _Parts
     saddle: Saddle
@@ -214,7 +217,7 @@ def _term(weight: int, parts: _Parts, epsilon: float) -> _Term:
 
 
 def _placed(terms: Iterable[tuple[_Term, float]]) -> list[_Term] | None:
-    # Terms with sums of these relative errors; None if a sum is too long.
+    # The terms with sums of these relative errors; None if a sum is too long.
     found: list[_Term] = []
     for term, error in terms:
         known = term.total is not None and error >= _ROUGH

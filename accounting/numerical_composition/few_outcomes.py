@@ -24,19 +24,19 @@ from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 
 MOST_OUTCOMES: Final = 1 << 14
-"""The largest number of outcome pairs to enumerate before an integral is tried: milliseconds."""
+"""The largest number of outcome pairs to enumerate before an integral is tried (milliseconds)."""
 
 MANY_OUTCOMES: Final = 1 << 22
-"""The largest number to enumerate if the integral gives wide bounds: about a second."""
+"""The largest number to enumerate if the integral gives wide bounds (about a second)."""
 
 _NEGLECTED: Final = (1e-20, 1e-40, 1e-80, 1e-160, 0.0)
 """Outcomes of smaller mass count as infinite losses in upper bounds; lower bounds omit them."""
 
 _EVENLY: Final = 2048
-"""This many times as many outcome pairs are allowed if losses are evenly spaced: a convolution."""
+"""If losses are evenly spaced (a convolution), this many times as many pairs are allowed."""
 
 _MOST_CONVOLVED: Final = 1 << 31
-"""The largest number of outcome pairs of a convolution: about a second."""
+"""The largest number of outcome pairs of a convolution (about a second)."""
 
 _FAR: Final = 700.0
 _MANY: Final = 1e10  # about the largest number of outcomes that a product omits
@@ -46,8 +46,8 @@ _MANY: Final = 1e10  # about the largest number of outcomes that a product omits
 class Enumeration:
     r"""The total loss of ``parts``, pairs (loss, count), if it has few outcomes.
 
-    ``coarse``: excess outcomes are merged, upwards for the upper bound and downwards for the lower
-    one, instead of returning None.
+    If ``coarse``, excess outcomes are merged, upwards for the upper bound and downwards for the
+    lower bound; otherwise the methods return None if there are too many outcomes.
 
     >>> from accounting.numerical_composition.cell_refinement import TabledLoss
     >>> from accounting.law_pairs.discrete_laplace import LaplacePair
@@ -66,7 +66,7 @@ class Enumeration:
     def delta(self, epsilon: Fraction, relative: Fraction) -> Enclosure | None:
         r"""The delta of the total at ``epsilon`` >= 0; None if it has too many outcomes.
 
-        It is wider than ``relative`` if a narrower one would have too many outcomes.
+        The enclosure is wider than ``relative`` if a narrower one would need too many outcomes.
         """
         if self.coarse:
             return self._merged(lambda total: _delta_of(total, epsilon), relative)
@@ -120,7 +120,7 @@ class Enumeration:
         relative: Fraction,
         delta: Fraction | None = None,
     ) -> Enclosure | None:
-        # One end from a law above that of the total, the other from a law below it.
+        # One end comes from a law above that of the total, the other end from a law below it.
         best: Enclosure | None = None
         for least in _NEGLECTED:
             try:
@@ -135,8 +135,8 @@ class Enumeration:
         return best
 
     def listing(self, least: float) -> Listing | None:
-        r"""The law of the total without outcomes of mass below ``least``; None if there are too
-        many.
+        r"""The law of the total without outcomes of mass below ``least``, or None if too many
+        remain.
         """
         found = self._listed(least, above=self._up)
         return None if found is None else found[0]
@@ -148,7 +148,7 @@ class Enumeration:
         listed: list[tuple[Listing, int]] = []
         lost = Fraction(least * least * _MANY)
         for law, count in self.parts:
-            # The last product has two halves, each with more outcomes than rounds.
+            # The last product combines two halves, each with more outcomes than rounds.
             known, most = law.outputs < math.inf, 2 * math.isqrt(self.most)
             many = known and law.outputs > most and self.parts != ((law, 1),)
             some = known or self.coarse
@@ -174,7 +174,8 @@ class Enumeration:
     def _plus(
         self, one: Listing | None, two: Listing | None, *, above: bool, least: float
     ) -> Listing | None:
-        # The sum of two losses without outcomes of mass below `least`; None if it has too many.
+        # The sum of two losses without outcomes of mass below `least`; None if there are too many
+        # outcomes.
         if one is None or two is None:
             return None
         pairs = len(one.losses) * len(two.losses)

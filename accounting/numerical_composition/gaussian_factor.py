@@ -1,12 +1,12 @@
 r"""A discrete Gaussian as a factor of the contour integral, in closed form.
 
-With a = D^2/2v, the loss L = (D^2 + 2DX)/2v, P = 2 pi v/D and Theta = sum_j e^(-2 pi^2 v j^2),
+For the loss L = (D^2 + 2DX)/2v, let a = D^2/2v, P = 2 pi v/D and Theta = sum_j e^(-2 pi^2 v j^2).
 Poisson summation gives
 
     M(c+iy) = E e^((c+iy)L) = S phi(y),   S = e^(ac(c+1))/Theta,
     phi(y)  = e^(ia(2c+1)y) sum_j e^(-a(y - jP)^2 - 2 pi i j D c):
 
-these are lobes at the multiples of P. For v < 1/2 the lobes overlap: such noise has few likely
+a sum of lobes at the multiples of P. For v < 1/2 the lobes overlap: such noise has few likely
 outputs and is treated as cells. Proofs: docs/proofs/cells.md.
 """
 
@@ -53,12 +53,12 @@ _CERTAIN: Final = 2.0**32
 _FARTHEST: Final = 300.0
 _LARGEST_RATE: Final = 2.0**100
 _PHASE: Final = CIRCLE + 3 * UNIT + 2.0**-56
-"""The phase error: of circle, of the three turns (2^-61 together) and of the product."""
+"""The phase error: that of circle, of three turns (2^-61 in total) and of a product."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianPart(LossPart):
-    r"""The pair X, X - D for one discrete Gaussian X of parameter v >= 1/2, before tilting.
+    r"""The loss of the pair (X, X - D) for a discrete Gaussian X of parameter v >= 1/2.
 
     >>> part = GaussianPart(variance=Fraction(400), shift=1)
     >>> [round(each, 6) for each in part.cumulants(9.5)]
@@ -87,7 +87,10 @@ class GaussianPart(LossPart):
         return Enclosure.infinite()
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        r"""The cumulants ac(c+1), a(2c+1) and 2a of a real Gaussian, good enough for v >= 1/2."""
+        r"""The approximate cumulants ac(c+1), a(2c+1) and 2a, which are exact for real noise.
+
+        They are accurate enough for v >= 1/2.
+        """
         rate = self.shift**2 * self.variance.denominator / (2 * self.variance.numerator)
         return rate * tilt * (tilt + 1), rate * (2 * tilt + 1), 2 * rate
 
@@ -102,7 +105,7 @@ class GaussianPart(LossPart):
 class GaussianFactor:
     r"""The factor phi at c = ``tilt`` > 0, with S = e^(ac(c+1))/Theta.
 
-    Products and sums are floats with error bounds, the rest is balls.
+    Products and sums are computed in floats with error bounds, everything else in ball arithmetic.
 
     >>> grid = Grid(step=1.0, depth=1, blocks=4000)
     >>> factor = GaussianPart(variance=Fraction(400), shift=1).factor(Fraction(10))
@@ -140,7 +143,7 @@ class GaussianFactor:
         return ball(self.part.rate) * farther * (farther + 1)
 
     def cover(self, grid: Grid, blocks: Integers) -> Floats:
-        r"""The bound sum_j e^(-a d_j^2) or Theta; d_j <= the distance of the block from jP."""
+        r"""The bound sum_j e^(-a d_j^2) or Theta, with d_j <= the distance of the block from jP."""
         rate, period, cap, rest = _cover(self.part, grid, ctx.prec)
         centre = grid.centres(blocks)
         # u is the distance of the centre from the nearest jP, with error <= `blur`: j is an

@@ -1,6 +1,7 @@
 r"""The mean positive part E[(W_1 + ... + W_n)+] of a sum of independent copies of a variable.
 
-The contour integral encloses E[(1 - e^-L)+] of a total L. With L = k S for a small k,
+The contour integral encloses E[(1 - e^-L)+] of a total L. For L = k S with S = W_1 + ... + W_n and
+a small k > 0,
 
     E[(1 - e^(-kS))+]/k <= E[S+] <= E[(e^(kS) - 1)+]/k = M(k)^n E'[(1 - e^(-kS))+]/k,
 
@@ -32,10 +33,10 @@ _TILT: Final = 24
 def mean_positive_part(
     values: Sequence[tuple[arb, arb]], count: int, relative: Fraction, *, above: bool
 ) -> End:
-    r"""A bound on E[(W_1 + ... + W_n)+], n = ``count``: from ``above``, or from below.
+    r"""An upper (``above``) or lower bound on E[(W_1 + ... + W_n)+] for n = ``count``.
 
-    ``values`` are the values w and their probabilities, which sum to 1. ``relative`` is the
-    approximate width of the contour integral.
+    ``values`` lists each value w with its probability; the probabilities sum to 1. ``relative`` is
+    the approximate width of the contour integral.
     """
     with precision(_BITS):
         ends = [Enclosure.of(w).upper if above else Enclosure.of(w).lower for w, _ in values]

@@ -50,7 +50,7 @@ _INFLATED: Final = 2.0  # the most that a listing may add to the logarithm of a 
 _STEEP: Final = 1e6  # at this tilt the mean is about the largest loss
 _LARGE: Final = 300.0  # for smaller c l, e^(2cl) times the least float is below every moment
 _SHARE: Final = 64  # aliases and truncation may each have 1/64 of the error
-_FEW: Final = 64  # laws: the moment of a longer composition is smoother
+_FEW: Final = 64  # the moment of a composition of more laws is smoother
 _NEAR: Final = 0.25  # the largest change of the phase of phi within a block, for few laws
 _WIDE: Final = 0.45  # and for many laws; longer blocks have worse bounds
 _MOST_DEPTH: Final = 10  # a block has at most 2^10 frequencies
@@ -69,7 +69,7 @@ class Saddle:
 
     @property
     def focus(self) -> Focus:
-        r"""The relevant losses: below epsilon, at a tilt that grows as the curve decreases."""
+        r"""The relevant losses: those below epsilon, at a tilt that grows as delta decreases."""
         if not self.epsilon > 0:
             return Focus(self.tilt)
         mantissa, exponent = math.frexp(self.epsilon)
@@ -78,7 +78,7 @@ class Saddle:
         return Focus(max(self.tilt, rare / until), until)
 
     def less(self, delta: float) -> Saddle:
-        r"""This saddle point with the additional knowledge that the curve is at most ``delta``."""
+        r"""This saddle point, given that the curve is at most ``delta`` there."""
         log = math.log(delta) if delta > 0 else _LEAST_LOG
         return replace(self, log_delta=max(min(self.log_delta, log), _LEAST_LOG))
 
@@ -94,7 +94,7 @@ def saddle_at_epsilon(
 
 
 def saddle_at_delta(log_delta: float, parts: Sequence[tuple[LossPart, int]]) -> Saddle:
-    r"""The saddle point of the epsilon with delta about e^``log_delta``."""
+    r"""The saddle point at the epsilon whose delta is about e^``log_delta``."""
 
     def above(c: float) -> bool:
         _, log, bend = _point(parts, c)
@@ -105,11 +105,11 @@ def saddle_at_delta(log_delta: float, parts: Sequence[tuple[LossPart, int]]) -> 
 
 
 def calm(parts: Sequence[tuple[LossPart, int]], saddle: Saddle) -> Saddle:
-    r"""A tilt of at most the saddle point's, for which the period is short.
+    r"""A point with at most the tilt of the saddle point, for which the period is short.
 
     The saddle point balances one rare large loss against the sum of all small ones. A lower tilt
-    excludes the large losses, whose aliases make the period long; but if it is too low the terms of
-    the sum exceed the sum and cancel, and so their errors exceed it too.
+    excludes the large losses, whose aliases make the period long. If the tilt is too low, however,
+    the terms of the sum exceed the sum and cancel, so that their errors exceed the sum too.
     """
     start, lowest, calmed = saddle.tilt, math.inf, saddle
     cancelled = _CANCELLED - math.log(sum(count for _, count in parts)) + saddle.log_delta
@@ -166,10 +166,10 @@ def _log_moment(factors: Sequence[tuple[Factor, int]]) -> _LogMoment:
 def window(
     factors: Sequence[tuple[Factor, int]], saddle: Saddle, wanted: float, smoothing: float
 ) -> Window | None:
-    r"""A window at the saddle for a relative error ``wanted`` in delta; None if it is too long.
+    r"""A window at the saddle for a relative error ``wanted`` in delta, or None if it is too long.
 
-    The period T makes the aliases small, the cutoff Y the remaining frequencies, and blocks are so
-    short that |phi| varies little within one.
+    The period T makes the aliases small, the cutoff Y makes the omitted frequencies small, and the
+    blocks are so short that |phi| varies little within each of them.
     """
     c, tau, small = saddle.tilt, smoothing, math.log(wanted / _SHARE)
     log_scale = sum(k * float(f.log_scale) for f, k in factors)
@@ -226,7 +226,7 @@ def _point(parts: Sequence[tuple[LossPart, int]], c: float) -> tuple[float, floa
 
 
 def _bisected(below: Callable[[float], bool], most: float) -> float:
-    # The point where `below` becomes false, approximately, as a float of 24 bits.
+    # The approximate point where `below` becomes false, as a float of 24 bits.
     low, high = LEAST_TILT, min(USUAL_TILT, most)
     while high < most and below(high):
         low, high = high, min(_FARTHER * high, most)

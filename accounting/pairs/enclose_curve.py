@@ -4,8 +4,9 @@ The precision increases until an enclosure is narrow enough. The supremum of D_a
 by branch and bound: K(alpha) = (alpha - 1) D_alpha is convex with K(1) = 0, so on an interval of
 orders [a, b] K lies below its chord l, and l(alpha)/(alpha(alpha-1)) = |l(0)|/alpha -
 |l(1)|/(alpha-1) has one maximum, (sqrt|l(0)| - sqrt|l(1)|)^2 at alpha* = r/(r-1), r =
-sqrt(l(0)/l(1)). Below the smallest order b tried D_b is an upper bound; above the largest order it
-is D_oo/b, or a bound from the law. Proofs: docs/proofs/curve.md.
+sqrt(l(0)/l(1)). Below the smallest order b that was tried, D_b is an upper bound; above the largest
+order b that was tried, the upper bound is D_oo/b or a bound from the law. Proofs:
+docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ def _bracketed(
 
 
 def moved(end: arb, towards: arb, certain: Callable[[arb], object], times: int) -> arb:
-    r"""Move ``end``, where ``certain`` holds, towards ``towards`` by halving while it holds."""
+    r"""Move ``end`` towards ``towards`` in bisection steps that keep ``certain`` true."""
     for _ in range(times):
         middle = ((end + towards) / 2).mid()
         end, towards = (middle, towards) if certain(middle) else (end, middle)
@@ -165,8 +166,8 @@ def joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
     r"""The best ends of two enclosures from discretised losses on one ``side`` of the true loss.
 
     If ``side`` is 1 (above) or -1 (below), only the end on that side bounds the true value; the
-    other is that of the last law, or of the previous one if the last one is worse. If it is 0, both
-    contain the true value, and this is the intersection.
+    other end is that of ``found``, or of ``best`` if that of ``found`` is out of range. If ``side``
+    is 0, both enclosures contain the true value, and the result is their intersection.
     """
     if not side:
         return within(best, found.lower, found.upper)
@@ -180,8 +181,8 @@ def better(one: Enclosure, two: Enclosure, side: int, relative: Fraction) -> Enc
     r"""The better of two enclosures of numbers on the same side of the true value.
 
     The numbers are upper bounds if ``side`` is 1, lower bounds if it is -1, and equal to the true
-    value if it is 0; then this is the intersection. If both agree on this side to the ``relative``
-    width, the other end is that of the narrower one.
+    value if it is 0; then the result is the intersection. If both enclosures agree on this side to
+    the ``relative`` width, the other end is that of the narrower one.
     """
     if not side:
         return within(one, two.lower, two.upper)

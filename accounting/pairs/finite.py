@@ -1,4 +1,4 @@
-r"""Pairs with finitely many losses: staircase noise, and choices of bounded range.
+r"""Pairs with finitely many losses: staircase noise, and mechanisms of bounded range.
 
 The loss is a sufficient statistic: outcomes with equal loss count as one outcome, so the losses and
 their masses determine the pair. Proofs: docs/proofs/curve.md.
@@ -45,7 +45,7 @@ class FinitePair(RayPair):
         return rows[m][0] if 0 <= m < len(rows) else arb("-inf" if m < 0 else "inf")
 
     def ray(self, epsilon: Fraction) -> Cell | None:
-        r"""The first loss above ``epsilon``; several are possible if a ball contains it."""
+        r"""The first outcome with a loss above ``epsilon``; a range if a ball contains it."""
         gaps = [
             loss - epsilon if isinstance(loss, Fraction) else loss - ball(epsilon)
             for loss, _, _ in self.listed()
@@ -54,7 +54,7 @@ class FinitePair(RayPair):
         return None if first == len(gaps) else (first, sum(not gap > 0 for gap in gaps))
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""The sums of Q (e^L - 1) on the side where all terms have the same sign, and of Q."""
+        r"""The sums of Q (e^L - 1), on the side where all terms have one sign, and of Q."""
         rows, m = self.listed(), max(m, 0)
         rest = sum((q for _, _, q in rows[m:]), arb(0))
         above = bool(rows[m:]) and rows[m][0] >= 0
@@ -137,12 +137,17 @@ def _number(noise: Staircase, k: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedRangePair(FinitePair):
-    r"""The pair whose curve joins points of H: its losses are equally spaced in +-``length``."""
+    r"""A pair that dominates every choice with losses in an interval of this ``length``.
+
+    The least delta of such choices at t is H(t) = (1 - e^((t - length)/2))^2/(1 - e^-length). The
+    curve of the pair interpolates H, linearly in e^t, between equally spaced t in [-``length``,
+    ``length``], which are the losses of the pair.
+    """
 
     length: Fraction
 
     def listed(self) -> Listed:
-        r"""The losses and their masses, from the slopes of the lines between points of H."""
+        r"""The losses and their masses, from the slopes of the lines between the points of H."""
         return _of_chords(self.length, ctx.prec)
 
 

@@ -3,7 +3,7 @@ r"""A noise law and its shifted copy: the output laws of a release on neighbouri
 P is the law of the output under one dataset, Q the law under the other, both on integers m, with
 the loss L(m) = log P(m)/Q(m). :class:`Pair` is the interface of such a pair; ``law_pairs`` has the
 pair of each law. If a reflection swaps P and Q (symmetric noise), one direction suffices; otherwise
-``mirror`` is the other one.
+``mirror`` is the other direction.
 
 :class:`RayPair` encloses the curve of any law with increasing loss, for which every optimal test is
 a ray {m, m+1, ...}. With A(m) = P([m, oo)) and B(m) = Q([m, oo)):
@@ -61,7 +61,9 @@ _FAR: Final = 1 << 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offsets:
-    r"""P(m) = p(``sign`` m + ``here``), Q(m) = p(``sign`` m + ``there``), p the ``noise`` law."""
+    r"""P(m) = p(``sign`` m + ``here``) and Q(m) = p(``sign`` m + ``there``), for the law p of
+    ``noise``.
+    """
 
     noise: Noise
     here: int = 0
@@ -99,7 +101,9 @@ class Pair(ABC):
         raise NotDerived(f"a table of the losses of {self!r}", "compose its guarantee instead")
 
     def mass_balls(self, first: int, last: int) -> list[arb] | None:
-        r"""The masses of the noise from ``first`` to ``last``, if its float masses are slow."""
+        r"""The masses of the noise from ``first`` to ``last``, or None unless float masses are
+        slow.
+        """
         del first, last
         return None
 
@@ -171,7 +175,7 @@ class ClosedPair(Pair):
 
     @abstractmethod
     def smallest_loss(self) -> Loss:
-        r"""The approximate smallest positive loss; widths treat far smaller values as 0."""
+        r"""The approximate smallest positive loss; a far smaller epsilon counts as 0."""
 
     @abstractmethod
     def tradeoff(self, alpha: Fraction) -> arb:
@@ -283,10 +287,10 @@ class RayPair(ClosedPair):
     def epsilon(self, delta: Fraction, guess: int | None) -> arb:
         r"""The epsilon at delta > 0; wide or infinite if the precision is too low.
 
-        Each ray gives a lower bound E(m) = log((A(m) - delta)/B(m)); the one that attains it is the
-        m with L(m-1) <= E(m) <= L(m). Rays are tried from ``guess`` until both comparisons are
-        certified. If E(m) cannot be separated from L(m), ray m + 1 is computed too, and the result
-        encloses all bounds that were kept.
+        Each ray gives a lower bound E(m) = log((A(m) - delta)/B(m)); the largest bound,
+        epsilon(delta), is that of an m with L(m-1) <= E(m) <= L(m). Rays are tried from ``guess``
+        until both comparisons are certified. If E(m) cannot be separated from L(m), ray m + 1 is
+        computed too, and the result encloses all bounds that were kept.
         """
         bottom = self.bottom()
         start = self._left_end(bottom if guess is None else max(guess, bottom), bottom, delta)
@@ -340,7 +344,7 @@ class RayPair(ClosedPair):
         return (left / rest).log1p()
 
     def smallest_loss(self) -> Loss:
-        r"""The loss of the lowest ray, or of one before it if the precision leaves a tie."""
+        r"""The loss of the lowest ray, or of an earlier ray if the precision leaves a tie."""
         return self.loss(self.bottom())
 
     def bottom(self) -> int:
@@ -400,7 +404,7 @@ class ShiftedPair(RayPair):
 
     @property
     def sign(self) -> int:
-        r"""The sign s of the pair of sX."""
+        r"""The sign s: the pair is (sX, sX - d)."""
         return 1
 
     def loss(self, m: int) -> Loss:
@@ -469,7 +473,7 @@ class ShiftedPair(RayPair):
         return self.noise.cdf_ball(m - 1) if self.sign > 0 else self.noise.sf_ball(-m)
 
     def largest_loss(self) -> Enclosure:
-        r"""Always raises :class:`NotDerived`: the mass function alone does not determine it."""
+        r"""Always raise :class:`NotDerived`: the mass function does not determine it."""
         raise NotDerived(f"the largest loss of {self.noise!r}", "use epsilon(delta) with delta > 0")
 
     def offsets(self) -> Offsets:

@@ -1,11 +1,11 @@
-r"""Random allocation: an example is in one of t rounds, chosen at random.
+r"""The privacy loss of random allocation: an example is in one of t rounds, chosen at random.
 
-Under Q (the example is in no round) the ratio of an epoch is R = (R_1 + ... + R_t)/t, a mean of
-independent ratios, one per round. A mean-preserving spread, or a conditional mean, of each R_s has
-the same effect on R: sums are reduced to few atoms in both ways, which gives both bounds on every
-divergence (docs/proofs/cells.md).
+Under Q (the example is in no round) the likelihood ratio of an epoch is R = (R_1 + ... + R_t)/t, a
+mean of independent ratios, one per round. If each R_s is replaced by a mean-preserving spread, or
+by a conditional mean, then R is too. Sums are reduced to few atoms in both ways, which gives an
+upper and a lower bound on every divergence (docs/proofs/cells.md).
 
-Renyi bounds for Gaussian noise, v = sigma^2/D^2: R_s = e^u_s, u_s ~ Normal(-1/2v, 1/v), and
+For Gaussian noise with v = sigma^2/D^2, R_s = e^u_s with u_s ~ Normal(-1/2v, 1/v), and
 
     e^((a-1) D_a) = E[R^a] for (with, without) the unit, E[R^(1-a)] for the reverse direction.
 
@@ -45,10 +45,10 @@ _FINE: Final = 39
 _REACH: Final = 9.3
 _NO_RATIO: Final = 1e-60
 _LARGEST: Final = 1e23
-"""Larger ratios are weighted as this one, whose powers are within the range of floats."""
+"""Larger ratios have the weight of this ratio, whose powers are within the range of floats."""
 
 _TILTS: Final = ((1.0, 0.25), (4.0, 0.3), (12.0, 0.2))
-"""(tilt, share of the cells): small tilts for many epochs, large ones for one epoch."""
+"""(tilt, share of the cells): small tilts for many epochs, large tilts for one epoch."""
 
 MOST_ORDER: Final = 257
 r"""The largest order that is computed."""
@@ -93,7 +93,8 @@ class _Ratios:
 
 
 def atoms_for(width: float) -> int:
-    r"""The number of atoms of a sum for bounds of about this relative ``width``, if possible.
+    r"""The number of atoms of a sum that gives bounds of about this relative ``width``, if
+    possible.
 
     >>> atoms_for(8e-4), atoms_for(8e-5)
     (1300, 4000)

@@ -100,9 +100,10 @@ class Listing:
         )
 
     def without(self, least: float, *, above: bool, ends: bool = False) -> Listing:
-        r"""The law without atoms of mass below ``least``, or only without those at both ``ends``.
+        r"""The law without its atoms of mass below ``least``.
 
-        Their mass counts as infinite loss if the listing bounds a law from ``above``.
+        If ``ends``, only such atoms at both ends are removed. Their mass counts as infinite loss if
+        the listing bounds a law from ``above``.
         """
         kept = self.masses >= least
         if kept.all() or not kept.any():
@@ -115,7 +116,7 @@ class Listing:
         return Listing(self.losses[kept], self.masses[kept], hidden)
 
     def plus(self, other: Listing, *, above: bool) -> Listing:
-        r"""The law of the sum of two independent losses, each rounding to one side.
+        r"""The law of the sum of two independent losses, with all roundings in one direction.
 
         Losses that differ only by rounding are merged, at the upper or lower end of their range.
         """
@@ -204,7 +205,7 @@ class Listing:
         # The margin exceeds the rounding of the sums, so the mass above the cut stays below 1.
         kept = (1 - hidden) * (1 - (len(losses) + 4) * 2.0**-51)
         tail = np.cumsum(masses[::-1])[::-1]
-        # Above the atom at which the sum reaches 1 all mass is kept; below it none is.
+        # All mass is kept above the atom at which the sum reaches 1, and none below that atom.
         first = int(np.searchsorted(-tail, -kept, side="right")) - 1
         first = min(max(first, 0), len(losses) - 1)
         losses, masses = losses[first:], masses[first:].copy()
@@ -214,8 +215,7 @@ class Listing:
 
     @classmethod
     def below(cls, losses: Floats, masses: Floats, most: Floats, hidden: float = 0.0) -> Listing:
-        r"""A distribution stochastically below one whose masses lie between ``masses`` and
-        ``most``.
+        r"""A stochastic lower bound on the law whose masses lie between ``masses`` and ``most``.
 
         ``losses`` are lower bounds, and ``hidden`` is a lower bound on the mass at infinity. An
         outcome whose lower bound is 0 is dropped, since it may have any loss. All other missing
@@ -235,11 +235,11 @@ class Listing:
 
 
 def thinned(losses: Floats, masses: Floats, most: int) -> Integers:
-    r"""About ``most`` indices into increasing losses: both ends, and denser where the mass is
-    large.
+    r"""About ``most`` indices into increasing losses, including both ends.
 
-    A density of (mass per loss)^(1/3) adds the least variance; a quarter of the indices is spread
-    evenly over the losses, and a quarter over the atoms.
+    The indices are denser where the mass is large: a density of (mass per loss)^(1/3) adds the
+    least variance. A quarter of the indices is spread evenly over the losses, and a quarter over
+    the atoms.
     """
     if len(losses) <= most:
         return np.arange(len(losses))

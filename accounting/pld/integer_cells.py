@@ -66,14 +66,14 @@ _OUTSIDE_STEP: Final = 32
 
 _SMALLEST: Final = 1e-299
 _BEYOND_NATS: Final = 95
-"""A bend this many nats further out is left to a tail: floats hold no mass below e^-745."""
+"""A bend this many nats further out is part of a tail: floats represent no mass below e^-745."""
 
 _MOST_LOSS: Final = 680
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntegerPair(LossTable):
-    r"""The outputs of ``pair`` as cells: single integers until masses decrease by ``outside`` nats.
+    r"""The outputs of ``pair`` as cells, in a window where the masses decrease by ``outside`` nats.
 
     >>> from accounting.law_pairs.skellam_and_polya import SkellamPair
     >>> from accounting.pld.pessimistic_discretisation import Focus
@@ -83,14 +83,14 @@ class IntegerPair(LossTable):
     >>> bool(abs(cells.p.value.sum() - 1) < 1e-12), table.fixed
     (True, True)
 
-    Raises :class:`NotDerived` for a pair without :meth:`Pair.offsets`.
+    Raises :class:`NotDerived` if ``pair`` does not define :meth:`Pair.offsets`.
     """
 
     pair: Pair
     outside: int = _OUTSIDE
 
     def cut(self, spare: float) -> IntegerPair:
-        r"""The same pair with a window for masses of at least ``spare``, if it is positive."""
+        r"""The same pair, with a window for masses of at least ``spare`` if that is positive."""
         if not spare > 0:
             return self
         steps = math.ceil((_BEYOND_SPARE - math.log(spare)) / _OUTSIDE_STEP)
@@ -126,7 +126,7 @@ class IntegerPair(LossTable):
         return not self._window.listed
 
     def allowed(self, edges: Floats) -> Floats:
-        r"""The edges as integers, with both sides of each turning point; all integers if few."""
+        r"""The edges as integers, with both sides of each turning point, or all integers if few."""
         window = self._window
         found = {int(edge) for edge in np.clip(edges, float(window.first), float(window.last))}
         found |= {window.first, window.last}

@@ -1,11 +1,11 @@
 r"""Densities of noise: masses of cells, shifts and tails; and the loss of unsampled Gaussian noise.
 
-To add a law, add a class here: its exponent, its masses between edges, and its growth under a
+To add a law, add a class here with its exponent, its masses between edges, and its growth under a
 shift.
 
 Gaussian noise has the loss Normal(m/2, m), m = D^2/sigma^2 for a shift of l2 length D, in any
-number of coordinates; over releases the m add. delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon
-Phi(-mu/2 - epsilon/mu), mu = sqrt(m) (Balle and Wang 2018, Theorem 8). Proofs:
+number of coordinates; the m of several releases add up. With mu = sqrt(m), delta(epsilon) =
+Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) (Balle and Wang 2018, Theorem 8). Proofs:
 docs/proofs/cells.md.
 """
 
@@ -105,7 +105,7 @@ def upper_tail(x: arb) -> arb:
 
 
 class Density(ABC):
-    r"""A density proportional to e^-t(x), t convex and symmetric; a shift has length 1."""
+    r"""A density proportional to e^-t(x) for a convex, symmetric t; shifts have length 1."""
 
     __slots__ = ()
 
@@ -120,7 +120,7 @@ class Density(ABC):
         r"""A lower bound on the x > 0 with t(x) = 699; infinite if the law has a kink."""
 
     def spacing(self, size: float) -> tuple[float, float]:
-        r"""The offset and step of edges up to this size: they are offset + k step."""
+        r"""The offset and step of the grid offset + k step for edges up to this size."""
         return 0.0, _grid(size)
 
     def masses(self, edges: Floats, shift: int) -> Approximate:
@@ -293,7 +293,7 @@ class LaplaceDensity(Density):
 
 @dataclass(frozen=True, slots=True)
 class IntegerNormalDensity(NormalDensity):
-    r"""The discrete Gaussian law of sigma^2 = ``variance`` >= 2500; lengths in integers.
+    r"""The discrete Gaussian law with sigma^2 = ``variance`` >= 2500.
 
     Edges lie between integers. dP/dQ of its mixtures is that of the real density.
     """
@@ -303,7 +303,7 @@ class IntegerNormalDensity(NormalDensity):
         return 0.5, 1.0
 
     def masses(self, edges: Floats, shift: int) -> Approximate:
-        r"""Integer masses, summed one by one, or over a range by the Euler-Maclaurin formula
+        r"""The masses: sums over integers, one by one or by the Euler-Maclaurin formula
 
         sum f(k) = int f - [f']/24 + 7 [f^(3)]/5760, within 6.5e-5 int |f^(6)|.
         """

@@ -67,7 +67,7 @@ class Columns:
         return self._each(lambda columns: columns[0][places])
 
     def joined(self, *others: Self) -> Self:
-        r"""The concatenation with the others."""
+        r"""The concatenation with ``others``."""
         return self._each(_concatenated, *others)
 
     def _each(self, make: Callable[[list[Any]], Any], *others: Self) -> Self:
@@ -101,7 +101,7 @@ class Approximate(Columns):
         return self.value - self.error - np.abs(self.value) * 2 * _UNIT
 
     def over(self, other: Approximate) -> Approximate:
-        r"""The quotients by numbers >= 0; infinite where their enclosure contains 0."""
+        r"""The quotients by ``other`` >= 0; infinite where ``other`` may be 0."""
         least = other.value - other.error
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             value = self.value / other.value
@@ -218,10 +218,10 @@ class Cells(Columns):
         return losses[kept], masses[kept], hidden
 
     def atoms_below(self) -> tuple[Floats, Floats, Floats, float]:
-        r"""Lower bounds on losses, upper bounds on masses, and a lower bound on the mass at
-        infinity.
+        r"""The atoms of the lower listing, with bounds on their masses.
 
-        Outputs of Q-mass 0 have no finite loss.
+        Return lower bounds on the losses, lower and upper bounds on their masses, and a lower bound
+        on the mass at infinity. Outputs of Q-mass 0 have no finite loss.
         """
         p, q, moved = self.p, self.q, self.moved
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -262,7 +262,7 @@ class Cells(Columns):
 
 
 def listed_above(*kinds: tuple[float, Cells]) -> Listing:
-    r"""The upper listing of a round of random kind: pairs (probability rounded up, cells)."""
+    r"""The upper listing of a round whose kinds are pairs (probability rounded up, cells)."""
     found = [(chance, *cells.atoms_above()) for chance, cells in kinds]
     return Listing.above(
         np.concatenate([losses for _, losses, _, _ in found]),
@@ -272,7 +272,7 @@ def listed_above(*kinds: tuple[float, Cells]) -> Listing:
 
 
 def listed_below(*kinds: tuple[float, Cells]) -> Listing:
-    r"""The lower listing of a round of random kind: pairs (probability rounded down, cells)."""
+    r"""The lower listing of a round whose kinds are pairs (probability rounded down, cells)."""
     found = [(chance, *cells.atoms_below()) for chance, cells in kinds]
     return Listing.below(
         np.concatenate([losses for _, losses, *_ in found]),
@@ -428,7 +428,9 @@ class Sampled(LossTable):
         return self.base.fixed
 
     def largest_loss(self) -> Enclosure:
-        r"""log(1 + rate (e^l - 1)), or -log(1 + rate (e^-l - 1)); l is the base's largest."""
+        r"""log(1 + rate (e^l - 1)) or -log(1 + rate (e^-l - 1)), for the largest loss l of
+        ``base``.
+        """
         found = self.base.largest_loss()
         return Enclosure(self._loss(found.lower).lower, self._loss(found.upper).upper)
 
@@ -467,7 +469,7 @@ class Sampled(LossTable):
 
     @property
     def infinite_ends(self) -> int:
-        r"""The base's infinite ends if the mixture is the pair's first law; otherwise 0."""
+        r"""The number for ``base`` if the mixture is the first law of the pair, otherwise 0."""
         return self.base.infinite_ends if self.present else 0
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
@@ -479,7 +481,7 @@ class Sampled(LossTable):
 
 
 Tables: TypeAlias = tuple[tuple[Fraction, LossTable], ...]
-r"""(probability, table) of each kind of round, with sum 1; the outcome reveals the kind."""
+r"""Pairs (probability, table), one for each kind of round; the outcome reveals the kind."""
 
 
 def sketch_of(cells: Cells, x: Floats | None = None) -> Sketch:

@@ -120,17 +120,18 @@ class RealPair(LossTable):
         return replace(self, spare=spare)
 
     def infinite(self, *, above: bool) -> float:
-        r"""An upper bound on the P-mass beyond the last edge at infinite losses; 0 if not above.
+        r"""An upper bound on the P-mass beyond the last edge at infinite losses; 0 if not
+        ``above``.
 
-        It is at most about ``spare``, plus the mass of losses outside the range of floats.
+        The bound is at most about ``spare``, plus the mass of losses outside the range of floats.
         """
         return _infinite(self) if above else 0.0
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
         r"""An upper bound on E_Q[(dP/dQ)^order] beyond all edges, where the loss is unbounded.
 
-        There dP/dQ grows by a factor of at most e^(k s) over s; k is the largest difference of
-        shifts over the variance.
+        There dP/dQ grows by a factor of at most e^(k s) over a distance s, where k is the largest
+        difference of shifts divided by the variance.
         """
         found = arb(0)
         for sign, edge in ((-1, float(edges[0])), (1, float(edges[-1]))):

@@ -1,8 +1,8 @@
 r"""Two-sided bounds on the Renyi divergences of one round, at every real order > 1.
 
-(alpha - 1) D_alpha = log(1 + E_Q[g(R)]), R = dP/dQ, g(r) = r^alpha - 1 - alpha (r - 1) >= 0 convex,
-so there is no cancellation. On a cell E_Q[g] lies between g at the mean and its value for the
-two-point law at the ends. Proofs: docs/proofs/cells.md.
+For R = dP/dQ, (alpha - 1) D_alpha = log(1 + E_Q[g(R)]), where g(r) = r^alpha - 1 - alpha (r - 1) is
+convex and nonnegative, so there is no cancellation. On a cell E_Q[g] lies between g at the mean and
+its value for the two-point law at the ends. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _WIDTH: Final = 1e-6
 
 
 def renyi(kinds: Tables, order: Fraction, relative: float) -> Enclosure:
-    r"""D_alpha of a round of these kinds at alpha = ``order`` > 1, to a width of ``relative``.
+    r"""D_alpha of a round of these kinds at alpha = ``order`` > 1, to the width ``relative``.
 
-    The result is wider if 2^15 cells do not suffice. Raises :class:`PrecisionExhausted` if the
-    cells do.
+    The width is relative. The result is wider if 2^15 cells do not suffice. Raises
+    :class:`PrecisionExhausted` if the cells cannot be computed.
 
     >>> from accounting.pld.noise_density import NormalDensity
     >>> from accounting.pld.real_cells import RealPair
@@ -99,5 +99,8 @@ def _growth(w: arb, order: Fraction) -> arb:
 
 
 def largest_renyi(directions: tuple[Tables, ...], order: Fraction, bits: int) -> Enclosure:
-    r"""The largest Renyi divergence over these directions, to 2^-``bits`` or 1e-6."""
+    r"""The largest Renyi divergence over these directions, to a relative width of 2^-``bits``.
+
+    The width is at least 1e-6.
+    """
     return largest(renyi(kinds, order, max(2.0**-bits, _WIDTH)) for kinds in directions)

@@ -4,8 +4,8 @@ For a pair (P, Q) the curve in x = e^epsilon, h(x) = sup_S P(S) - x Q(S), is con
 h(0) = 1 and is at least 1 - x. Any such function is the curve of a pair, and a pair with a larger
 curve dominates, also under adaptive composition. So upper bounds on h at chosen points, joined by
 straight lines, give a pair with finitely many losses that can replace (P, Q); the maximum of
-several curves is treated the same way. Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, "Connect
-the dots" (2022). Proofs: docs/proofs/subsampling.md.
+several curves is treated the same way. See Doroshenko, Ghazi, Kamath, Kumar and Manurangsi,
+"Connect the dots" (2022). Proofs: docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _ROUNDED: Final = 2.0**-52
 _MOST: Final = 2000
 _FEWEST: Final = 250
 _OUTCOMES: Final = 1 << 22
-_FINER: Final = 4  # the factor of dots for several coordinates
+_FINER: Final = 4  # the factor by which there are more dots for several coordinates
 _BITS: Final = 256
 _CURVE_BITS: Final = 96  # relative to delta; a chord between two dots has a far larger error
 _PLACED: Final = 128
@@ -64,8 +64,8 @@ class ConnectTheDotsPair(FixedTable):
     r"""The pair whose curve, in x = e^epsilon, has the ``corners`` (x, h(x)) and is flat beyond.
 
     The corners start at (0, 1); x increases, h decreases, and the slopes increase strictly, from at
-    least -1 to below 0. With q the change of slope at a corner x > 0, the pair has the masses P = x
-    q and Q = q there, so the loss is log x; the last h is P(L = oo), and the other Q-mass has no
+    least -1 to below 0. If the slope changes by q at a corner x > 0, the pair has the masses P = x
+    q and Q = q there, so the loss is log x. The last h is P(L = oo). The remaining Q-mass has no
     P-mass.
 
     >>> half = ConnectTheDotsPair.through(
@@ -133,7 +133,7 @@ class ConnectTheDotsPair(FixedTable):
         return _corner_cells(self)
 
     def height(self, x: Fraction) -> Fraction:
-        r"""The height h(x) at a rational x >= 0, exactly."""
+        r"""The exact height h(x) at a rational x >= 0."""
         at = bisect_left(self.corners, (x,))
         if x <= 0 or at == len(self.corners):
             return Fraction(1) if x <= 0 else self.corners[-1][1]
@@ -215,8 +215,9 @@ def above_table(table: LossTable, most: int) -> ConnectTheDotsPair:
 def revealing_or_nothing(pair: RevealingPair, *, above: bool) -> ConnectTheDotsPair:
     r"""A dominating pair, valid in both directions, whose output reveals everything or nothing.
 
-    If ``above``, with the total variation distance h, everything is revealed with probability h,
-    otherwise nothing. If not, all outputs of positive Q-mass are merged, by post-processing.
+    If ``above``, everything is revealed with probability h, the total variation distance, and
+    otherwise nothing. If not ``above``, all outputs of positive Q-mass are merged, by
+    post-processing.
     """
     with precision(_CURVE_BITS):
         found = Enclosure.of(pair.hidden())

@@ -1,18 +1,18 @@
 r"""The dominating pairs of one round of a guarantee, and the total loss of a list of pairs.
 
-A guarantee whose neighbours have one worst pair composes exactly: its pair, k times. If several
-pairs compete (both directions of an asymmetric noise, several shifts of an l2 sensitivity), each
-round may have any of them, depending on earlier rounds: then one pair that dominates all of them
-(:mod:`accounting.privacy_curves.connect_the_dots`) bounds the total from above, and lists that
-repeat one of them bound it from below. If the datasets determine the direction (subsampling: which
-dataset has the added unit), it is the same in every round.
+A guarantee whose neighbours have one worst pair composes exactly: the pair is repeated k times. If
+several pairs compete (both directions of an asymmetric noise, several shifts of an l2 sensitivity),
+each round may have any of them, depending on earlier rounds: then one pair that dominates all of
+them (:mod:`accounting.privacy_curves.connect_the_dots`) bounds the total from above, and lists that
+repeat one of the pairs bound the total from below. If the datasets determine the direction
+(subsampling: which dataset has the added unit), it is the same in every round.
 
 The total is a sum of independent losses L_i with k_i copies each (:class:`ComposedLoss`). For one
-release it is the loss of its pair. For one Gaussian law, discrete or not, with the same shift in
-every round, the sum of the noise is one law. Otherwise the outcomes are enumerated if there are
-few, or a contour integral with one small additional Gaussian is used
-(:mod:`accounting.numerical_composition.contour_integral`), of listings in the requested direction.
-An (epsilon, delta) claim has an infinite loss with probability delta (``lost``). Proofs:
+release, the total is the loss of its pair. For one Gaussian law, discrete or not, with the same
+shift in every round, the sum of the noise is one law. Otherwise the outcomes are enumerated if
+there are few; if not, the total of listings in the requested direction is a contour integral with
+one small additional Gaussian (:mod:`accounting.numerical_composition.contour_integral`). An
+(epsilon, delta) claim has an infinite loss with probability delta (``lost``). Proofs:
 docs/proofs/composition.md.
 """
 
@@ -58,9 +58,9 @@ from dpcore.numbers.enclosure import Enclosure, End, ball, narrow
 _HIDDEN_BITS: Final = 128
 _MOST_EXACT: Final = 1 << 20
 _FEWEST_BITS: Final = 64
-_WIDE: Final = 4  # an integral may be this much wider than requested before outcomes are enumerated
+_WIDE: Final = 4  # outcomes are enumerated if an integral is wider than requested by this factor
 
-_MUCH: Final = 30  # a width less than this factor larger than the requested one is not tried
+_MUCH: Final = 30  # only widths larger than the requested one by at least this factor are tried
 _ROUGHER: Final = tuple(Fraction(1, each) for each in (2, 100, 10**4, 10**6, 10**8, 10**10))
 
 _FEW_ROUNDS: Final = 16
@@ -107,9 +107,12 @@ def loss_of(law: Law, *, above: bool, closed: bool = False) -> LossPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComposedLoss:
-    r"""``parts`` are laws with counts >= 1, ``lost`` are pairs (delta_i, count) of claims.
+    r"""The total loss of independent laws, each with its count.
 
-    With listings, the total is an upper bound if ``above``, otherwise a lower bound.
+    ``parts`` lists pairs (law, count) with counts >= 1, and ``lost`` lists pairs (delta_i, count)
+    of (epsilon, delta) claims.
+
+    If laws are discretised, the total is an upper bound if ``above``, otherwise a lower bound.
 
     >>> from accounting.law_pairs.discrete_laplace import LaplacePair
     >>> from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -358,12 +361,12 @@ def _bits(relative: Fraction) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DominatingPairs:
-    r"""``above`` has lists of pairs: for each direction, one of them dominates every possible
-    round.
+    r"""The lists of pairs of laws that bound one round from above and from below.
 
-    ``attained`` has lists that some neighbours have in every round; it equals ``above`` if the
-    bound is exact, and is empty if no such list is known. ``lost`` is the delta of a claim. If
-    ``aligned``, both have the same directions.
+    ``above`` has one list for each direction, which dominates every possible round in that
+    direction. ``attained`` has lists that some neighbours have in every round; it equals ``above``
+    if the bound is exact, and is empty if no such list is known. ``lost`` is the delta of a claim.
+    If ``aligned``, ``above`` and ``attained`` have the same directions.
     """
 
     above: tuple[Laws, ...]
@@ -378,7 +381,7 @@ class DominatingPairs:
 
     @classmethod
     def tabled(cls, *directions: Tables) -> DominatingPairs:
-        r"""The two discretisations of the cells of a round, per direction."""
+        r"""The two discretisations of the cells of a round, for each direction."""
         above, below = (
             tuple(((TabledLoss(kinds=kinds, above=side), 1),) for kinds in directions)
             for side in (True, False)
@@ -409,7 +412,7 @@ def of_noise(noise: Noise, sensitivity: Sensitivity) -> DominatingPairs:
 
 
 def _of_shift(noise: Noise, shift: Shift) -> DominatingPairs:
-    # Each coordinate of a shift acts as a round of one coordinate.
+    # Each coordinate of a shift acts like a round with one coordinate.
     each: list[tuple[Law, Law, int]] = []
     above: list[tuple[Law, int]] = []
     if any(_disjoint(pair_of(noise, step)) for step, _ in shift):
@@ -437,8 +440,9 @@ def _disjoint(pair: Pair) -> bool:
 
 
 def _signed(each: list[tuple[Law, Law, int]]) -> tuple[Laws, ...]:
-    # Coordinates with equal steps are exchangeable: only the number that move down matters. The two
-    # aligned lists come first; of many mixtures an evenly spaced selection is tried.
+    # Coordinates with equal steps are exchangeable: only the number of coordinates that move down
+    # matters. The two aligned lists come first; of many mixtures an evenly spaced selection is
+    # tried.
     tried = max(int(_MOST_SIGNS ** (1 / len(each)) + _ROOT), 2)
     downs = [sorted({count * i // (tried - 1) for i in range(tried)}) for _, _, count in each]
     mixed = product(*downs) if tried ** len(each) <= _MOST_SIGNS else ()
@@ -463,8 +467,8 @@ def over_totals(
 ) -> Bound:
     r"""Evaluate ``ask`` on the worst composition of the ``found`` pairs, each with its rounds.
 
-    ``relative`` is the width for the worst direction, usually the first one. The others need only
-    the width ``rough`` if it shows that they are not the worst.
+    ``relative`` is the width for the worst direction, usually the first one. The other directions
+    need only the width ``rough`` if that shows that they are not the worst.
     """
     above = _totals([(each, each.above, rounds) for each, rounds in found], above=True)
     upper = [ask(above[0], relative)]
@@ -497,8 +501,9 @@ def over_totals(
 def _totals(
     listed: list[tuple[DominatingPairs, tuple[Laws, ...], int]], *, above: bool
 ) -> list[ComposedLoss]:
-    # One total for each direction; a part with one direction has it in every total. The lists of
-    # samples alternate between the two orders of the datasets, which are the same in all parts.
+    # There is one total for each direction; a part with a single direction has that direction in
+    # every total. The lists of samples alternate between the two orders of the datasets, which are
+    # the same in all parts.
     totals = []
     for at in range(max(len(choices) for _, choices, _ in listed)):
         laws = (

@@ -1,9 +1,9 @@
 r"""The privacy curve of one local report: randomised response, or a mechanism of its form.
 
-If two users' values lead to reports whose likelihood ratio is r, 1 or 1/r, the pair of laws is
-determined by r and by the total variation distance t = P(ratio = r) - P(ratio = 1/r) = own - other.
-All mechanisms of :mod:`dpcore.local` have this form for any two values. Proofs:
-docs/proofs/local.md.
+If the likelihood ratio of the reports on two values is always r, 1 or 1/r, the pair of their laws
+is determined by r and by the total variation distance t = P(ratio = r) - P(ratio = 1/r), which is
+``own`` - ``other`` of the report. All mechanisms of :mod:`dpcore.local` have this form for any two
+values. Proofs: docs/proofs/local.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DIGITS: Final = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPair(FinitePair):
-    r"""The pair with the losses log r, 0 and -log r, where P and Q have distance t."""
+    r"""The pair with losses log r, 0 and -log r, where t is the total variation distance."""
 
     ratio: Fraction
     distance: Fraction
@@ -57,7 +57,7 @@ class ReportCurve(PairCurve):
     >>> curve.delta(0), curve.delta(1)
     (Bound([0.233..., 0.233...], 'exact'), Bound([0, 0], 'exact'))
 
-    Raises :class:`InvalidParameter` for numbers out of range.
+    Raises :class:`InvalidParameter` if a number is out of range.
     """
 
     theorem: ClassVar[str] = "the likelihood ratios of a report"
@@ -102,7 +102,7 @@ class ReportCurve(PairCurve):
         return (((ReportPair(ratio=self.ratio, distance=self.distance), 1),),)
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The pair of any two values, which every two values attain."""
+        r"""The pair of any two values; all pairs of values attain it."""
         return DominatingPairs.exactly(*self.products())
 
     @property
@@ -112,5 +112,5 @@ class ReportCurve(PairCurve):
 
     @property
     def description(self) -> None:
-        r"""None: a report has no noise that is added to a number."""
+        r"""None, since a report adds no noise to a number."""
         return

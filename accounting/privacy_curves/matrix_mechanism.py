@@ -1,9 +1,9 @@
-r"""The matrix mechanism: training or streams with noise correlated between rounds.
+r"""The matrix mechanism: training or streams with noise that is correlated between rounds.
 
-B(C x + z) is released, round by round: x_t is the sum of round t, z is fresh noise, and B C is the
-workload (prefix sums, also with momentum or weight decay). It costs as much as one release of C x +
-z; with Gaussian noise this is one Gaussian with the sensitivity of C. Proofs:
-docs/proofs/continual.md.
+B(C x + z) is released round by round, where x_t is the sum of round t, z is fresh noise, and B C is
+the workload (prefix sums, also with momentum or weight decay). All rounds together cost as much
+privacy as one release of C x + z; with Gaussian noise, this is one Gaussian with the sensitivity of
+C. Proofs: docs/proofs/continual.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _THEOREM: Final = (
 class MatrixMechanism:
     r"""Account for correlated noise: C x + z with a ``strategy`` C, and any post-processing.
 
-    ``sensitivity`` bounds the change of x_t by one participation in l2, in any number of
+    ``sensitivity`` bounds the l2 norm of the change of x_t by one participation, in any number of
     coordinates; ``participation`` restricts the rounds of a unit. Under ``replace`` the other unit
     takes part in the same rounds; under ``add-remove`` the rounds stay the same without the unit.
     Inputs may depend on earlier releases, and so may the rounds of a unit.
@@ -51,8 +51,9 @@ class MatrixMechanism:
     >>> guarantee(training).epsilon("1e-6")
     Bound([5.14928409056672..., 5.14928409056672...], 'exact')
 
-    Raises :class:`InvalidParameter` for arguments of another type, a sensitivity that is neither
-    one number nor l2-squared, and integer noise with a strategy that has non-integer entries.
+    Raises :class:`InvalidParameter` if an argument has another type, if the sensitivity is neither
+    one number nor l2-squared, or if integer noise is used with a strategy that has non-integer
+    entries.
     """
 
     strategy: Of[Strategy] = Of(Strategy, "must be a Strategy")
@@ -80,7 +81,7 @@ class MatrixMechanism:
 
     @property
     def moved(self) -> SquaredSensitivity:
-        r"""The sensitivity of C x to participations of norm 1, squared."""
+        r"""The squared sensitivity of C x to participations of norm 1."""
         return squared_sensitivity(self.strategy, self.participation)
 
     @property
@@ -131,15 +132,15 @@ class _OneMatrix(OneRelease):
 class MatrixCurve(_OneMatrix):
     r"""The Gaussian curve of a :class:`MatrixMechanism` with noise on the reals.
 
-    Both bounds are exact if the sensitivity is; otherwise the lower bound comes from one pattern of
-    participations, and the upper bound from a bound over all patterns.
+    Both bounds are exact if the sensitivity is exact; otherwise the lower bound comes from one
+    pattern of participations, and the upper bound from a bound over all patterns.
     """
 
     theorem: ClassVar[str] = _THEOREM
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        r"""The assumption that floating-point noise follows the law."""
+        r"""The assumption that floating-point noise follows the normal law."""
         noise = self.mechanism.noise
         return (noise.assumption,) if isinstance(noise, Gaussian) else ()
 
@@ -164,10 +165,12 @@ class MatrixCurve(_OneMatrix):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixOrders(ByOrder, _OneMatrix):
-    r"""A :class:`MatrixMechanism` with integer noise: rho = D^2/2 sigma^2 in zCDP.
+    r"""A :class:`MatrixMechanism` with integer noise, which satisfies zCDP with rho = D^2/2
+    sigma^2.
 
-    The integer vectors that move the noisy numbers may be chosen depending on earlier releases:
-    there is no single dominating pair for all choices, but Renyi divergences add for every choice.
+    D is the sensitivity of C x. The integer vectors that move the noisy numbers may be chosen
+    depending on earlier releases: there is no single dominating pair for all choices, but Renyi
+    divergences add for every choice.
     """
 
     theorem: ClassVar[str] = (
@@ -179,7 +182,7 @@ class MatrixOrders(ByOrder, _OneMatrix):
         return order * self.mechanism.variances[1] / 2
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""The exact rho, attained at whole orders."""
+        r"""The zCDP parameter rho = D^2/2 sigma^2, attained at integer orders."""
         del relative
         low, high = self.mechanism.variances
         return Bound.of(Enclosure(low / 2, high / 2), "exact", self.theorem)

@@ -1,7 +1,7 @@
 r"""The privacy curve of real Gaussian or Laplace noise, assuming that code samples it exactly.
 
-No code draws such noise exactly: every bound on it, and on compositions with it, lists this
-assumption. Proofs: docs/proofs/cells.md.
+No code draws such noise exactly. Every bound on such noise, and on compositions that contain it,
+lists the assumption. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class RealCurve(OneRelease):
         return LaplaceDensity(self._spread())
 
     def loss(self) -> NormalLoss | None:
-        r"""The loss of one release, if it is normal."""
+        r"""The loss of one release if it follows a normal law, otherwise None."""
         density = self.density
         return (
             NormalLoss(variance=1 / density.variance)
@@ -98,7 +98,7 @@ class RealCurve(OneRelease):
     def in_floats(self) -> bool:
         r"""Whether float64 can represent the losses of many rounds: D/sigma from 1e-15 to 1e10.
 
-        One round of one unit has a closed form for all ratios.
+        One round of one unit has a closed form for every ratio.
         """
         loss = self.loss()
         size = loss.variance if loss else self._spread() ** 2
@@ -136,7 +136,7 @@ class RealCurve(OneRelease):
         return within(found, Fraction(0), math.inf)
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The pair; for Gaussian noise its loss is in closed form."""
+        r"""The pair of one release; for Gaussian noise its loss has a closed form."""
         loss = self.loss()
         if loss:
             return DominatingPairs.exactly(((loss, 1),))

@@ -39,14 +39,14 @@ from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike, at_least_zero, check_fields, integer
 
 NO_RENYI: Final = (
-    "no Renyi divergence is proven for such samples; use epsilon(delta) or delta(epsilon), for "
-    "many rounds the same methods of compose((sampled, rounds))"
+    "no Renyi divergence is proven for such samples; use epsilon(delta) or delta(epsilon), and "
+    "for many rounds the same methods of compose((sampled, rounds))"
 )
 
 _BITS: Final = 64
 _LEAST_BITS: Final = 8
 _FINEST: Final = Fraction(1, 10**11)
-"""The relative width for several coordinates, and for laws whose optimal tests are not rays."""
+"""The least relative width for several coordinates, and for laws whose best tests are not rays."""
 
 _TABLED: Final = Fraction(1, 10**6)
 """The default relative width for several coordinates whose losses are put into cells."""
@@ -71,12 +71,12 @@ class OneRelease(Guarantee):
         return ()
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least delta at ``epsilon`` >= 0, by default that of the dominating pairs."""
+        r"""The least delta at ``epsilon`` >= 0, by default from the dominating pairs."""
         exact = at_least_zero("epsilon", epsilon)
         return self._of_pairs(partial(ComposedLoss.delta, epsilon=exact), bits)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least epsilon at ``delta`` in [0, 1], by default that of the dominating pairs."""
+        r"""The least epsilon at ``delta`` in [0, 1], by default from the dominating pairs."""
         exact = probability("delta", delta)
         return self._of_pairs(partial(ComposedLoss.epsilon, delta=exact), bits)
 
@@ -165,10 +165,10 @@ def _exact(value: object) -> str:
 
 
 class ByOrder(OneRelease):
-    r"""A release with D_alpha at most ``most_renyi(alpha)``, whose pairs are unknown.
+    r"""A release with D_alpha at most ``most_renyi(alpha)``, whose dominating pairs are unknown.
 
-    epsilon and delta follow from the best order; they are only upper bounds. Releases of this kind
-    compose order by order. The errors are those of :class:`OneRelease`. Proofs:
+    The bounds on epsilon and delta come from the best order; they are only upper bounds. Releases
+    of this kind compose order by order. The errors are those of :class:`OneRelease`. Proofs:
     docs/proofs/composition.md.
     """
 
@@ -176,7 +176,7 @@ class ByOrder(OneRelease):
 
     @property
     def listed(self) -> bool:
-        r"""Whether dominating pairs are known as well."""
+        r"""Whether dominating pairs are known in addition to the divergences."""
         return False
 
     @abstractmethod
@@ -226,7 +226,7 @@ def bits_of(relative: RationalLike | None) -> int:
 class PairCurve(OneRelease):
     r"""The exact curve of a release whose worst pairs of output laws are known.
 
-    Raises :class:`InvalidParameter` for arguments out of range, and :class:`NotDerived` if no
+    Raises :class:`InvalidParameter` if an argument is out of range, and :class:`NotDerived` if no
     theorem gives the number.
     """
 
@@ -234,7 +234,7 @@ class PairCurve(OneRelease):
 
     @abstractmethod
     def products(self) -> tuple[Coordinates, ...]:
-        r"""Products of pairs, one of which is the worst case at each epsilon."""
+        r"""Products of pairs; at each epsilon, one of them is the worst case."""
 
     def worst(self) -> Coordinates:
         r"""The product with the largest loss and the largest zCDP parameter."""
@@ -275,7 +275,8 @@ class PairCurve(OneRelease):
             return _added(self.worst(), lambda pair: pair.largest_loss(), bits)
         found = largest(self._totals(partial(ComposedLoss.epsilon, delta=exact), bits))
         if found.lower < found.upper == math.inf:
-            # The losses are beyond the floats of an integral; a finite zCDP parameter bounds them.
+            # The losses are outside the range of floats of an integral; a finite zCDP parameter
+            # bounds epsilon.
             with suppress(NotDerived):
                 rho = self.enclose_zcdp().upper
                 if isinstance(rho, Fraction):
@@ -327,8 +328,9 @@ class PairCurve(OneRelease):
         r"""The least rho: the supremum of D_alpha/alpha over all orders alpha > 1.
 
         For the discrete Gaussian it is exactly Delta_2^2/2v. For coordinates with different shifts,
-        of laws other than the discrete Gaussian and the discrete Laplace, the bounds are the
-        largest parameter of a shift and the sum of all.
+        under laws other than the discrete Gaussian and the discrete Laplace, the lower bound is the
+        largest parameter of the coordinates with one shift, and the upper bound is the sum over all
+        coordinates.
         """
         return self._both(self.enclose_zcdp(bits_of(relative)))
 
@@ -337,7 +339,7 @@ class PairCurve(OneRelease):
         return _added(self.worst(), lambda pair: pair.zcdp(), _checked(bits))
 
     def _totals(self, ask: Callable[..., Enclosure], bits: int) -> Iterator[Enclosure]:
-        # Each product: its value, or bounds from the listings of both directions.
+        # For each product, its value or bounds from the listings above and below.
         finest = Fraction(1, 1 << _checked(bits))
         for each in self.products():
             total = ComposedLoss(parts=each)
@@ -364,8 +366,8 @@ class PrivacyCurve(PairCurve):
     >>> curve.zcdp(), curve.pure()
     (Bound([0.00125, 0.00125], 'exact'), Bound([infinity, infinity], 'exact'))
 
-    Raises the errors of :class:`Mechanism`; :class:`InvalidParameter` for a bad argument;
-    :class:`NotDerived` if no theorem gives the number.
+    Raises the errors of :class:`Mechanism`, :class:`InvalidParameter` if an argument is out of
+    range, and :class:`NotDerived` if no theorem gives the number.
     """
 
     theorem: ClassVar[str] = "the curve of the noise"
