@@ -73,7 +73,7 @@ class Head(NamedTuple):
 
     @property
     def renewed(self) -> bool:
-        r"""Whether a new period has begun since the last charge, so that all counters start at 0."""
+        r"""Whether a new period began since the last charge, so that all counters start at 0."""
         return self.today > self.period
 
 
@@ -191,7 +191,7 @@ class Book:
         return Head(*last, self.period(made), now, self.period(now))
 
     def found(self, connection: Connection, batches: Sequence[str]) -> dict[str, Entry]:
-        r"""The existing charges of ``batches``, by batch, without the names of the charged users."""
+        r"""The existing charges of ``batches``, without the names of the charged users."""
         made = {}
         for cells in [*those(connection, self.tables.charges, "batch", batches)]:
             charge = _charge_of(self.tables, *cells)
@@ -201,7 +201,7 @@ class Book:
         return made
 
     def value(self, connection: Connection, charge: Charge) -> str | None:
-        r"""The released value of a charge, as JSON. Raises :class:`LedgerDamaged` if it was edited."""
+        r"""The value released with a charge, as JSON; raises :class:`LedgerDamaged`."""
         if charge.released is None:
             return None
         released = self.tables.released
@@ -417,7 +417,7 @@ def charged(
 
 
 def text_of(value: object) -> str:
-    r"""The text stored for a drawn value. Raises the error of ``json`` if the type is unsupported."""
+    r"""The text stored for a drawn value; raises the error of ``json`` if there is none."""
     return canonical(value.tolist() if isinstance(value, np.ndarray) else value)
 
 

@@ -160,7 +160,7 @@ class Ledger:
 
     @property
     def budget(self) -> Word:
-        r"""The guarantee to each user for all releases together, or for all releases of one period."""
+        r"""The guarantee to each user for all releases together, or for all in one period."""
         return self._book.filter.budget
 
     @property

@@ -145,7 +145,7 @@ class Table:
         return cls(name=name, columns=tuple(native.collect_schema().names()), source=native)
 
     def require(self, *columns: str, argument: str = "column") -> None:
-        r"""Raise :class:`InvalidParameter` for ``argument`` if the table lacks one of the columns."""
+        r"""Raise :class:`InvalidParameter` for ``argument`` if a column is missing."""
         for column in columns:
             if column not in self.columns:
                 names = ", ".join(self.columns[:8])
