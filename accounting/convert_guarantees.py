@@ -6,9 +6,10 @@ r"""Conversions between pure DP, zCDP, Renyi DP and (epsilon, delta)-DP.
     Rdp, ZCdp    -> Approx, by the minimum over orders (``accounting.guarantees.renyi_to_epsilon``)
 
 Numbers are rational and rounded up. Conversions without a theorem are refused: from Approx to ZCdp
-or Rdp, from Rdp to ZCdp, and from other claims to Pure. A pure or approximate claim that differs
-from the given claim is a ``PureBound`` or an ``ApproxBound``: its compositions have only upper
-bounds. An assumed claim stays assumed, with the same reason. Proofs: docs/proofs/composition.md.
+or Rdp, from Rdp to ZCdp, and from other claims to Pure. A pure or (epsilon, delta) claim that
+differs from the given claim is a ``PureBound`` or an ``ApproxBound``: its compositions have only
+upper bounds. An assumed claim stays assumed, with the same reason. Proofs:
+docs/proofs/composition.md.
 """
 
 from __future__ import annotations

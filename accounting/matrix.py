@@ -56,7 +56,7 @@ MOST_DENSE: Final = 1 << 12
 r"""The largest number of rounds for which all products of columns are computed."""
 
 _WORK: Final = 1 << 26
-"""The number of array entries that a search may read, in about a second; more narrow the bounds."""
+"""The number of array entries that a search reads, about a second; more give narrower bounds."""
 
 _SWEEPS: Final = 8
 _BITS: Final = 256

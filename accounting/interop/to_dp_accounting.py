@@ -1,4 +1,4 @@
-r"""Convert guarantees to events and loss distributions of dp-accounting, and an accountant.
+r"""Events and loss distributions of dp-accounting from guarantees, and a certified accountant.
 
 The library is an extra (``pip install dpcore[interop]``) and is imported at first use. It computes
 in floats: exported values are rounded to the safe side, but the library's rounding errors are not

@@ -155,9 +155,7 @@ class Book:
             raise LedgerUnavailable(connection.info["where"], HOMELESS)
 
     def period(self, made: str) -> str:
-        r"""The period that contains the time ``made``, e.g. ``"2026"``; ``""`` if the budget never
-        renews.
-        """
+        r"""The period of the time ``made``, e.g. ``"2026"``; ``""`` if the budget never renews."""
         return made[: RENEWALS[self.renews]] if self.renews is not None else ""
 
     # -- reading ------------------------------------------------------------------------------
@@ -235,9 +233,7 @@ class Book:
     def accounts(
         self, connection: Connection, head: Head, names: Sequence[str]
     ) -> tuple[dict[str, Account], frozenset[str]]:
-        r"""The accounts of ``names`` in this period, and the names whose row does not match its
-        digest.
-        """
+        r"""The accounts of ``names`` in this period, and the names whose row has a wrong digest."""
         found: dict[str, Account] = {}
         known: dict[tuple[int, ...], Account] = {}
         damaged: list[str] = []

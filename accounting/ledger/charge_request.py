@@ -73,9 +73,7 @@ class Request:
 
     @classmethod
     def of(cls, release: Request | Release, rows_per_user: int | None = None) -> Request:
-        r"""Return the request to charge the participants of ``release``; a request is returned as
-        is.
-        """
+        r"""Return ``release`` if it is a request, or else a request to charge its participants."""
         if isinstance(release, Request):
             return release
         if not isinstance(release, Release):

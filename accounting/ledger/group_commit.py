@@ -128,8 +128,8 @@ class Queue:
         return epoch, self._append(message) if epoch and len(message) < _LONGEST else 0
 
     def _waited(self, handle: int, me: str, at: int) -> list[Charged] | None:
-        # Returns the outcomes that another process recorded, or None, with the lock held, if it did
-        # not.
+        # Returns the outcomes from another process; if there are none, takes the lock, returns
+        # None.
         start, rest, mine = time.monotonic(), b"", f'"to":"{me}"}}'.encode()
         last = start + self._store.patience
         time.sleep(self._pause)

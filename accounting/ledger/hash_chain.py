@@ -40,8 +40,7 @@ from sqlalchemy import (
 from accounting.ledger.errors import LedgerDamaged
 
 HISTORY: Final = 1
-"""The version of the chain's format, part of each digest; receipts outlive a layout of the tables.
-"""
+"""The version of the chain format, part of each digest and independent of the table layout."""
 
 QUESTION: Final = "question"
 """The key, in a charge's guarantee, of the question that its released value answers."""
@@ -53,8 +52,7 @@ RELEASED: Final = "released"
 """The key, in a charge's guarantee, of the digest of the value that was drawn with it."""
 
 RENEWALS: Final = {"year": 4, "month": 7, "day": 10}
-"""The periods of a budget that renews, with the length of the prefix of a UTC time that names one.
-"""
+"""The periods of a budget: the length of the prefix of a UTC time that names the period."""
 
 _ROWS: Final = 10_000
 _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))

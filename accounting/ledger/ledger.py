@@ -118,7 +118,7 @@ class Ledger:
     ) -> Self:
         r"""Open a ledger; ``budget`` and ``renews``, if given, must be as in :meth:`create`.
 
-        If only ``budget`` is given, it must be a budget that never renews.
+        If ``budget`` is given without ``renews``, the ledger must be one whose budget never renews.
 
         Raises :class:`LedgerUnavailable` if there is no ledger, :class:`LedgerDamaged` if its
         filter cannot be read, and :class:`InvalidParameter` if the budget differs.
@@ -165,9 +165,7 @@ class Ledger:
 
     @property
     def renews(self) -> str | None:
-        r"""The period of the budget, ``"year"``, ``"month"`` or ``"day"``, or None if it never
-        renews.
-        """
+        r"""The period ``"year"``, ``"month"`` or ``"day"``; None if the budget never renews."""
         return self._book.renews
 
     def together(self, periods: int) -> Word:
@@ -474,8 +472,8 @@ class Ledger:
         r"""Verify the whole ledger, and return all inconsistencies with their locations.
 
         The check finds every row that was edited, deleted or inserted, unless all later digests and
-        counters were recomputed too. With ``receipts`` it finds even this, because the charges that
-        the receipts acknowledge must exist. At most 100 findings are returned.
+        counters were recomputed too. With ``receipts`` it finds even a recomputed history, because
+        the charges that the receipts acknowledge must exist. At most 100 findings are returned.
         """
         book, found = self._book, list[Damage]()
         acknowledged = [(receipt.number, receipt.digest) for receipt in receipts]

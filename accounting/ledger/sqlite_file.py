@@ -133,11 +133,11 @@ def bring_to_disk(path: Path, how: int = os.O_RDONLY) -> None:
 
 
 def made_private(path: Path) -> None:
-    r"""Create an empty private file at ``path`` if there is none: SQLite would create a public
-    file.
+    r"""Create an empty private file at ``path`` if there is none.
 
-    The log and its index take the mode of the file. A non-empty file keeps the mode that its owner
-    gave it. ``path`` must not contain links, and must not be a device or a pipe.
+    SQLite itself would create a file that others can read. The log and its index take the mode of
+    the file. A non-empty file keeps the mode that its owner gave it. ``path`` must not contain
+    links, and must not be a device or a pipe.
     """
     try:
         # The file is not opened: closing it would drop the locks of a thread that has it open.

@@ -167,8 +167,9 @@ class Store:
             raise LedgerUnavailable(self.where, "contains no ledger: create one with a budget")
 
     def has_tables(self, connection: Connection) -> bool:
-        r"""Whether the database contains a ledger; raise :class:`LedgerDamaged` for only some
-        tables.
+        r"""Whether the database contains a ledger.
+
+        Raises :class:`LedgerDamaged` if it contains only some of the tables of a ledger.
         """
         tables = inspect(connection)
         found = {tables.has_table(name) for name in ("ledger", "ledger_charges", "ledger_users")}

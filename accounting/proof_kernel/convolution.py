@@ -49,7 +49,7 @@ class Listing:
     rounds: int = 1
 
     def fitted(self, plan: Plan) -> Listing:
-        r"""The listing with at most ``slots`` weights; at each end at most ``cut`` units per round
+        r"""The listing with at most ``slots`` weights; at each end ``cut`` units per round may
         move.
         """
         found = self._trimmed(plan.cut * self.rounds)

@@ -57,7 +57,7 @@ def _largest_loss(part: Part) -> Fraction:
             return epsilon * sum(math.ceil(each / step) for each in part.amounts)
         case "polya-difference", (shape, scale) if shape >= 1 and part.norm in ("absolute", "box"):
             return sum(part.amounts) / scale
-    raise Refused("the largest loss of a part is infinite, or not a rational")
+    raise Refused("the largest loss of a part is infinite or irrational")
 
 
 def _squared(part: Part) -> Fraction:

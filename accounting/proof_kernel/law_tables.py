@@ -117,7 +117,10 @@ def _share(chance: Fraction, mass: int) -> int:
 
 @dataclass(frozen=True)
 class Table:
-    r"""Lower bounds on masses from ``first`` on; ``ends``: which sides end with the support."""
+    r"""Lower bounds on the masses of ``first``, ``first`` + 1, and so on.
+
+    ``ends`` states whether the support ends at the first and at the last of these values.
+    """
 
     first: int
     masses: list[int]

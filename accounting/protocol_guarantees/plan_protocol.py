@@ -275,9 +275,7 @@ def _sum(target: _Target) -> Plan:
 
 
 def user_noise(instance: str, parameter: Fraction, users: int) -> Noise:
-    r"""The noise of one user or of the analyzer; ``parameter`` is a scale, or a variance
-    (``SCALED``).
-    """
+    r"""The noise of a user or the analyzer, by its scale or (for ``SCALED``) its variance."""
     match instance:
         case "renyi":
             return Skellam(variance=parameter)

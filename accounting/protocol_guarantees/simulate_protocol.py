@@ -46,9 +46,9 @@ class Simulation:
     r"""The results of ``runs`` runs of a plan, with ``dropouts`` dropouts in each.
 
     Errors are those of the estimated sum of values in [0, 1], over all coordinates, measured in
-    these runs. ``kept`` is the guarantee by the noise of the users who stayed. ``noise_deviation``
-    is the exact standard deviation of the noise in units of a value, rounded up; the encoding adds
-    a rounding error of at most sqrt(users)/(2 precision).
+    these runs. ``kept`` is the guarantee derived from the noise of the users who stayed.
+    ``noise_deviation`` is the exact standard deviation of the noise in units of a value, rounded
+    up; the encoding adds a rounding error of at most sqrt(users)/(2 precision).
     """
 
     plan: Plan

@@ -60,7 +60,7 @@ r"""Within this limit floats represent all steps and bounds, and products of err
 _MOST_GRID: Final = 1 << 22
 _MOST_DENOMINATOR: Final = 1 << 16
 _FINE: Final = 64
-r"""The factors of scores are rounded by a relative error of less than the inverse of this."""
+r"""The factors of scores are rounded with a relative error below 1/64."""
 _ROOT: Final = 1 << 40
 
 Interval: TypeAlias = tuple[Fraction, Fraction]
@@ -139,9 +139,7 @@ class Query(ABC):
 
     @abstractmethod
     def encode(self, table: Table, scope: TableScope, rng: Rng) -> Any:
-        r"""Encode the table as integers; ``rng`` draws the key of the hash that selects counted
-        rows.
-        """
+        r"""Encode the table as integers; ``rng`` keys the hash that selects the counted rows."""
 
     @abstractmethod
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:
@@ -176,7 +174,7 @@ class Additive(Query):
 
 
 def noisy(moves: Moves, scope: TableScope, target: Target) -> Mechanism:
-    r"""Discrete Laplace noise for pure DP, discrete Gaussian for zCDP, else the smaller of both."""
+    r"""Discrete Laplace noise for pure DP, discrete Gaussian for zCDP; with delta, the smaller."""
     squared = sum(step**2 * count for step, count in heaviest(moves.gaussian))
     if target.rho is not None:
         target.without_delta("a zCDP release")

@@ -149,9 +149,7 @@ def guarantee_of(mechanism: Releasable) -> Guarantee:
 
 
 def epsilon_at(found: Guarantee, delta: Fraction) -> Fraction:
-    r"""Bound epsilon at ``delta`` by the exact curve, or by zCDP if the curve needs too many
-    shifts.
-    """
+    r"""Bound epsilon at ``delta`` exactly, or by zCDP if the curve needs too many shifts."""
     try:
         return Fraction(found.epsilon(delta).upper)
     except NotDerived:

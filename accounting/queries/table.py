@@ -31,9 +31,7 @@ from dpcore.sampling.rng import Rng
 _A_PASS: Final = 1 << 25
 _A_BATCH: Final = 1 << 20
 _A_PART: Final = 1 << 17
-r"""The approximate numbers of rows of a pass over the table, of an engine's batch, of a ranked
-part.
-"""
+r"""Approximate numbers of rows in a pass over the table, in a batch, and in a ranked part."""
 Booleans: TypeAlias = npt.NDArray[np.bool_]
 _EXTRA: Final = "needs polars and narwhals: pip install 'dpcore[tables]'"
 _NOBODY: Final = "must be given: every row must have a user"
@@ -115,8 +113,7 @@ class Table:
 
     @classmethod
     def of(cls, frame: Any, name: str = "table") -> Self:
-        r"""Make a table from a frame that narwhals reads, e.g. of pandas, Polars, PyArrow or
-        DuckDB.
+        r"""Make a table from a pandas, Polars, PyArrow or DuckDB frame, or another narwhals frame.
 
         >>> import polars
         >>> Table.of(polars.DataFrame({"user": ["ada"], "amount": [2]})).columns
