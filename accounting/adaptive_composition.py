@@ -203,7 +203,7 @@ class Filter(ABC):
         return self._claim(tuple(periods * budget for budget in self.budgets))
 
     def to_json(self) -> dict[str, Any]:
-        r"""The filter as text; :func:`filter_from_json` reads it back."""
+        r"""The filter as JSON data; :func:`filter_from_json` reads it back."""
         return {"filter": self.kind, "budget": self.budget.to_json(), "shares": str(SHARES)}
 
     def _checked(self, total: Sequence[int]) -> tuple[int, ...]:
@@ -401,7 +401,7 @@ class ApproxFilter(Filter):
         return f"{cost} (an epsilon,delta budget is counted as rho and delta)"
 
     def to_json(self) -> dict[str, Any]:
-        r"""The filter as text; :func:`filter_from_json` reads it back."""
+        r"""The filter as JSON data; :func:`filter_from_json` reads it back."""
         return {
             # A dataclass with slots is created twice: super() would refer to the first class.
             **Filter.to_json(self),

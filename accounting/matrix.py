@@ -302,7 +302,7 @@ class Dense(Strategy):
         return ball(unit * int(products.diagonal().max()))
 
     def gram(self) -> Products:
-        r"""G and u by exact multiplication."""
+        r"""G and u with C^T C = u G, by exact multiplication."""
         self._few()
         exact = [[Fraction(each) for each in row] for row in self.rows]
         scale = lcm(*(each.denominator for row in exact for each in row))
@@ -346,8 +346,7 @@ def read_strategy(argument: str, text: str, rounds: int) -> Strategy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participation:
-    r"""A unit takes part in at most ``most`` rounds, any two of them at least ``apart`` rounds
-    apart.
+    r"""A unit takes part in at most ``most`` rounds, any two at least ``apart`` rounds apart.
 
     The default is one round. ``Participation(most=6, apart=342)`` is six epochs of 342 rounds each.
     The order of the units may change between epochs if each unit waits at least 342 rounds.

@@ -106,8 +106,9 @@ class Read:
 
 
 def parsed(text: str | bytes, most: int = _MOST_TEXT) -> Any:
-    r"""Parse at most ``most`` characters of JSON without duplicate keys, floats, NaN or long
-    integers.
+    r"""Parse at most ``most`` characters of JSON.
+
+    Duplicate keys, floats, NaN and long integers raise :class:`Malformed`.
     """
     if len(text) > most:
         raise Malformed("certificate", f"must be at most {most} characters")

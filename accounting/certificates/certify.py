@@ -73,9 +73,7 @@ _CLOSE: Final = Fraction(1, 10**6)
 
 
 class Disagreement(DpcoreError):
-    r"""``verify`` computes a number that contradicts the engine: one of the two is wrong, so no
-    certificate is written.
-    """
+    r"""``verify`` computes a number that contradicts the engine, so no certificate is written."""
 
 
 Subject: TypeAlias = Guarantee | Mechanism | ContinualSum | Sequence[Release]
@@ -132,9 +130,9 @@ class Certificate:
 
     @classmethod
     def from_text(cls, text: str | bytes) -> Certificate:
-        r"""Parse a certificate. The form, digest and assumptions are checked; claims are not
-        verified.
+        r"""Parse a certificate.
 
+        The form, digest and assumptions are checked; claims are not verified.
         Raises :class:`InvalidParameter` with the location of the first error.
         """
         try:
@@ -435,7 +433,9 @@ class _ClaimRequest:
     bound: Callable[[Fraction, Fraction], Bound]
 
     def claim(self, digits: int) -> dict[str, Any]:
-        r"""The claim with as many significant digits as the enclosure determines."""
+        r"""The claim with ``digits`` significant digits, or fewer if the enclosure determines
+        fewer.
+        """
         for spare in (1, 2):
             try:
                 lower, upper = self.ends(Fraction(1, 10 ** (digits + spare)))

@@ -67,7 +67,7 @@ _Value: TypeAlias = tuple[Any, Any]
 
 
 def estimated(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
-    r"""Whether the claim agrees with the estimate, and the finding."""
+    r"""Whether the claim agrees with the estimate, and the finding as text."""
     if claim.quantity == "delta":
         return _inside(
             claim, _worst(parts, claim.at, float(claim.unit / max(claim.upper, claim.unit)))
@@ -204,7 +204,9 @@ class _Atoms:
         return self.count * float(logsumexp(c * self.losses, b=self.masses))
 
     def near(self, c: float) -> tuple[_Floats, _Floats]:
-        r"""The atoms that contribute to the moment at c, and their shares of it."""
+        r"""The atoms that contribute to the moment at c: their shares of the moment, and their
+        losses.
+        """
         powers = c * self.losses
         shares = self.masses * np.exp(powers - float(logsumexp(powers, b=self.masses)))
         kept = shares > _NONE / len(shares)

@@ -126,7 +126,7 @@ def _wrong(
 
 
 def zcdp_keeps(rho: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
-    r"""Whether rho-zCDP implies (epsilon, delta)-DP at some order."""
+    r"""Whether rho-zCDP implies (epsilon, delta)-DP, by the bound at some Renyi order."""
     return epsilon > rho and bool(delta) and ZCdp(rho).epsilon(delta).upper <= epsilon
 
 

@@ -319,9 +319,7 @@ def _kind() -> Callable[..., Any]:
     base: Any = dp.PrivacyAccountant
 
     class CertifiedAccountant(base):  # type: ignore[misc]  # the base is known when it is installed
-        r"""A privacy accountant that composes events with
-        :func:`accounting.interop.from_dp_accounting.from_dp_event`.
-        """
+        r"""A privacy accountant that composes events with :func:`from_dp_event`."""
 
         def __init__(self, relation: Any, scope: Scope) -> None:
             super().__init__(relation)

@@ -199,7 +199,10 @@ class Book:
         return made
 
     def value(self, connection: Connection, charge: Charge) -> str | None:
-        r"""The value released with a charge, as JSON; raises :class:`LedgerDamaged`."""
+        r"""The value released with a charge, as JSON, or None.
+
+        Raises :class:`LedgerDamaged` if the value was edited or deleted.
+        """
         if charge.released is None:
             return None
         released = self.tables.released
@@ -413,7 +416,7 @@ def charged(
 
 
 def text_of(value: object) -> str:
-    r"""The text stored for a drawn value; raises the error of ``json`` if there is none."""
+    r"""The text stored for a drawn value; raises the error of ``json`` for an unsupported value."""
     return canonical(value.tolist() if isinstance(value, np.ndarray) else value)
 
 

@@ -267,8 +267,7 @@ class Ledger:
         question: str | None = None,
         rng: Rng = SYSTEM,
     ) -> Receipt:
-        r"""Charge ``users``, draw ``mechanism.release(value)`` and store it, in a single
-        transaction.
+        r"""Charge ``users``, draw ``mechanism.release(value)`` and store it in one transaction.
 
         Publish ``receipt.value``. A second call for the same batch, with the same users, mechanism
         and ``question`` (a description of the value), costs nothing and returns the stored value,

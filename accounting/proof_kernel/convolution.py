@@ -49,8 +49,9 @@ class Listing:
     rounds: int = 1
 
     def fitted(self, plan: Plan) -> Listing:
-        r"""The listing with at most ``slots`` weights; at each end ``cut`` units per round may
-        move.
+        r"""The listing with at most ``slots`` weights, on a coarser grid if necessary.
+
+        At each end at most ``cut`` units of mass per round are moved.
         """
         found = self._trimmed(plan.cut * self.rounds)
         while len(found.weights) > plan.slots:

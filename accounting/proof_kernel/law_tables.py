@@ -331,8 +331,10 @@ class _Real:
     # Edges are placed in floats, in units of 2^-50.
 
     def edges(self, grid: Grid, least: int) -> list[int]:
-        r"""Points where the loss crosses the grid: at every grid point while the loss is small,
-        then at distances proportional to the loss; for one epsilon, two points around it.
+        r"""Points where the loss crosses the grid.
+
+        The points are at every grid point while the loss is small, then at distances proportional
+        to the loss. For a single epsilon there are two points around it.
         """
         ends = [0, int(self.shift * _PLACE)]
         if self.normal:

@@ -182,8 +182,10 @@ def tkms_threshold(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
 
 
 def tkms_bits(users: int, epsilon: RationalLike, delta: RationalLike) -> BitNoise:
-    r"""TKMS Algorithm 3 for m users: ceil(tau/m) fair noise bits each if m <= tau, otherwise one
-    bit with probability tau/(2m).
+    r"""TKMS Algorithm 3 for m users.
+
+    Each user adds ceil(tau/m) fair noise bits if m <= tau, otherwise one bit with probability
+    tau/(2m).
     """
     m, tau = integer("users", users, at_least=1), tkms_threshold(epsilon, delta)
     if tau.lower >= m:

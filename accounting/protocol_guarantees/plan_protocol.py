@@ -140,9 +140,9 @@ def choose(  # noqa: PLR0913 - all arguments are keywords, most with a default
     scaling: RationalLike = 1,
     coordinates: int = 1,
 ) -> Plan:
-    r"""Choose a protocol for ``users``, of whom at least ``honest_fraction`` are honest and do not
-    drop out.
+    r"""Choose a protocol for ``users`` users and an (epsilon, delta) target.
 
+    At least the fraction ``honest_fraction`` of the users are honest and do not drop out.
     ``precision`` is the number g of steps per unit, by default that of the paper, or 1 for
     ``pure-shuffle``, which is in no paper. With ``parameters="exact"`` the noise is the least, up
     to a grid step, with which the honest users meet (epsilon, delta) (slightly more for
@@ -290,7 +290,7 @@ def user_noise(instance: str, parameter: Fraction, users: int) -> Noise:
 def sum_protocol(
     instance: str, users: int, precision: int, threshold: int, noise: Noise
 ) -> AggregatedSum | CentralSum | LocalSum | ShuffledPure:
-    r"""The protocol of an instance with sums mod m; ``noise`` is of the analyzer or of a user."""
+    r"""The protocol of an instance with sums mod m; the analyzer or each user adds ``noise``."""
     size = {"users": users, "precision": precision, "threshold": threshold}
     match instance:
         case "central":

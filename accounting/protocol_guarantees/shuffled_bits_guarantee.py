@@ -88,7 +88,7 @@ class BinomialBox(PairCurve):
         return Sensitivity.box(self.bounds)
 
     def products(self) -> tuple[Coordinates, ...]:
-        r"""The pairs of the largest shift, for all signs of the coordinates."""
+        r"""The dominating pairs of the largest shift, for each choice of the coordinates' signs."""
         return candidates(self.noise, self.sensitivity)
 
     def dominating_pairs(self) -> DominatingPairs:

@@ -147,9 +147,7 @@ class Query(ABC):
 
     @abstractmethod
     def answer(self, drawn: Any, mechanism: Any, confidence: Fraction) -> Answer:
-        r"""Compute the answer from the released integers ``drawn``, without other access to the
-        data.
-        """
+        r"""Compute the answer from the released integers ``drawn`` alone, not from the data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

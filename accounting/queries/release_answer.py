@@ -77,7 +77,7 @@ class Released:
 
     @property
     def interval(self) -> Any:
-        r"""The confidence interval, or one per key, or None."""
+        r"""The confidence interval, or a mapping from keys to intervals, or None."""
         return self.answer.interval
 
     @property
@@ -364,7 +364,7 @@ class Session:
 
     @property
     def spent(self) -> Word:
-        r"""The guarantee spent so far, by the counters of the budget."""
+        r"""The guarantee spent so far, computed from the counters of the budget."""
         return self._filter.spent(self._total)
 
     @property
