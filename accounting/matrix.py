@@ -132,7 +132,7 @@ class Tree(Strategy):
         found = np.zeros((self.rounds, self.rounds), dtype=np.int64)
         size = 1
         while size <= self.rounds:
-            # Blocks of this size that are the smallest block in the binary form of their end.
+            # Blocks that end at an odd multiple of their size.
             for start in range(0, self.rounds - size + 1, 2 * size):
                 found[start : start + size, start : start + size] += 1
             size *= 2

@@ -62,7 +62,7 @@ class Queue:
 
     def __init__(self, store: Store, book: Book, work: Work) -> None:
         self._store, self._book, self._work = store, book, work
-        # These affect only the speed: the number of other callers, and the length of the last wait.
+        # The number of other callers, and the length of the last wait; they affect only the speed.
         self._company, self._pause = 0, 0.0
 
     def take(self, requests: Sequence[CheckedRequest]) -> list[Charged]:

@@ -310,8 +310,7 @@ class Correlated:
 
     def _column(self, place: int, coefficients: Sequence[int]) -> dict[object, int]:
         if self.strategy == "tree":
-            # The blocks of 2^k rounds that contain the round and belong to the binary decomposition
-            # of their own end.
+            # The blocks of 2^k rounds that contain the round and end at an odd multiple of 2^k.
             blocks = ((place >> k, k) for k in range(self.rounds.bit_length()))
             return {(i, k): 1 for i, k in blocks if i % 2 == 0 and i + 1 << k <= self.rounds}
         return dict(zip(range(place, self.rounds), coefficients, strict=False))

@@ -246,7 +246,7 @@ def _loss(law: _Law, noise: Sequence[arb], covers: Sequence[arb], lost: arb | in
 
 
 def _wide(noise: arb_poly, law: _Law) -> list[arb]:
-    # For every output the noise that leads to it from each x, starting from the last x.
+    # The masses of the noise, with g zeros on both sides: `_loss` needs g + 1 of them per output.
     around = [arb(0)] * law.precision
     return [*around, *noise.coeffs(), *around]
 
