@@ -1,6 +1,6 @@
 r"""Privacy accounting: privacy curves, compositions, budgets, ledgers and certificates.
 
-The public names of accounting; each is documented where it is defined, and imported at first use.
+Each public name is documented in the module that defines it, and is imported at first use.
 """
 
 from typing import TYPE_CHECKING

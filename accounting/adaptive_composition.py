@@ -2,18 +2,19 @@ r"""Adaptive composition: privacy filters and odometers for adaptively chosen ch
 
 A filter has a budget and one integer counter for each additive quantity. A charge is admitted iff
 every counter stays within its limit; then, whenever the releases stop and however the charges are
-chosen, all releases together stay within the budget. Only sums have this property: loss
-distributions of an adaptively chosen list do not give a filter.
+chosen, all releases together stay within the budget. Only sums have this property: composing the
+loss distributions of adaptively chosen charges does not give a filter.
 
-An odometer gives more: a loss that grows with the counters and may be read at any time, even a time
-chosen depending on earlier readings. For pure charges the sum is such a loss. For other charges a
-supermartingale gives a bound for each lambda,
+An odometer gives more: a bound on the loss that grows with the counters and holds at any time, even
+at a time chosen depending on earlier readings. For pure charges the sum is such a bound. For other
+charges a supermartingale gives a bound for the j-th value lambda of a grid,
 
     loss <= (lambda + 1) (sum of rho) + log(1/delta_j)/lambda for all times, except with probability
     delta_j.
 
-A geometric grid of lambdas, fixed when the odometer opens, shares one delta (Whitehouse, Ramdas,
-Rogers and Wu 2023; Rogers, Roth, Ullman and Vadhan 2016). Proofs: docs/proofs/composition.md.
+The grid is geometric and fixed when the odometer opens, and its delta_j are shares of one delta
+(Whitehouse, Ramdas, Rogers and Wu 2023; Rogers, Roth, Ullman and Vadhan 2016). Proofs:
+docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -67,9 +68,10 @@ _OTHER_BUDGETS: Final = "open a ledger with a budget such as rho=1 or epsilon=1,
 class Price:
     r"""The cost of one charge: an integer per counter, rounded up.
 
-    Amounts are capped at the limit plus 1, so that they fit 64 bits; the cap means that the charge
-    costs more than the whole budget. ``assumptions`` has the reasons of an :class:`Assumed` claim.
-    ``costs`` has the same amounts before the conversion to shares, without the cap.
+    Amounts are capped at the limit plus 1, so that they fit 64 bits; an amount at the cap means
+    that the charge costs more than the whole budget. ``assumptions`` has the reasons of an
+    :class:`Assumed` claim. ``costs`` has the same amounts before the conversion to shares, without
+    the cap.
     """
 
     amounts: tuple[int, ...]
@@ -81,8 +83,8 @@ class Price:
 class Filter(ABC):
     r"""A budget that holds at any stopping time, for adaptively chosen charges.
 
-    ``counters`` has the names of the summed quantities, ``limits`` their largest values as
-    integers, ``budgets`` the exact values of the limits.
+    ``counters`` are the names of the summed quantities, ``limits`` are their largest values as
+    integers, and ``budgets`` are the exact values of the limits.
     """
 
     kind: ClassVar[str]
@@ -118,12 +120,12 @@ class Filter(ABC):
         object.__setattr__(self, "limits", tuple(SHARES if b else 0 for b in allowed.values()))
 
     def price(self, guarantee: Guarantee) -> Price:
-        r"""The price of one charge of ``guarantee``, see ``accounting.convert_guarantees``.
+        r"""The price of one charge of ``guarantee``, by ``accounting.convert_guarantees``.
 
         >>> PureFilter(budget=Pure(1)).price(Pure("1/10")).amounts[0] * 10 == SHARES
         True
 
-        Raises :class:`InvalidParameter` for a scope other than the budget's, and
+        Raises :class:`InvalidParameter` if the scope differs from that of the budget, and
         :class:`NotDerived` if no theorem converts the guarantee to the counted quantities.
         """
         if not isinstance(guarantee, (Pure, ZCdp, Rdp, Approx, Assumed, PairCurve)):
@@ -172,15 +174,15 @@ class Filter(ABC):
         return self.format(price.costs, up)
 
     def format(self, values: Sequence[Fraction], rounded: Callable[[End, int], str]) -> str:
-        r"""A value of each counter as text; long values are rounded ``down`` or ``up``."""
+        r"""The values of the counters as text; long values are rounded ``down`` or ``up``."""
         named = zip(self.counters, values, strict=True)
         return ", ".join(f"{name}={brief(value, rounded)}" for name, value in named)
 
     def spent(self, total: Sequence[int]) -> Word:
         r"""The guarantee implied by the counters at ``total``; a filter is not an odometer.
 
-        It is a guarantee only for a list of releases that was fixed in advance. For adaptively
-        chosen releases the guarantee is the budget; see also :class:`Odometer`.
+        The result is a guarantee only for a list of releases that was fixed in advance. For
+        adaptively chosen releases the guarantee is the budget; see also :class:`Odometer`.
 
         >>> half = PureFilter(budget=Pure(1))
         >>> half.spent((SHARES // 2,))
@@ -191,9 +193,9 @@ class Filter(ABC):
     def together(self, periods: int) -> Word:
         r"""The guarantee of ``periods`` periods, each with this whole budget.
 
-        Counters that each stay within ``periods`` times their limit are again a filter, so the
-        guarantee holds for charges that were chosen adaptively, in all periods, if the number of
-        periods is fixed in advance.
+        Counters with limits that are ``periods`` times as large are again a filter. So the
+        guarantee holds for charges chosen adaptively in all periods, if the number of periods is
+        fixed in advance.
 
         >>> PureFilter(budget=Pure(2)).together(3)
         PureBound(6)
@@ -201,7 +203,7 @@ class Filter(ABC):
         return self._claim(tuple(periods * budget for budget in self.budgets))
 
     def to_json(self) -> dict[str, Any]:
-        r"""The filter as text; :func:`filter_from_json` reads it back."""
+        r"""The filter as JSON data; :func:`filter_from_json` reads it back."""
         return {"filter": self.kind, "budget": self.budget.to_json(), "shares": str(SHARES)}
 
     def _checked(self, total: Sequence[int]) -> tuple[int, ...]:
@@ -217,7 +219,8 @@ def _shares(cost: Fraction, budget: Fraction) -> int:
 
 
 def _short(rho: Fraction) -> Fraction:
-    # Rounded down to about 40 bits, with a margin for a search by another version of dpcore.
+    # Rounded down to about 40 bits, with a margin so that other versions of dpcore accept the
+    # value.
     shift = rho.denominator.bit_length() - rho.numerator.bit_length() + _KEPT + 1
     return Fraction(math.floor(rho * (1 - Fraction(1, 1 << _KEPT)) * Fraction(2) ** shift)) / (
         Fraction(2) ** shift
@@ -247,7 +250,7 @@ class PureFilter(Filter):
         return (found,)
 
     def convert(self, guarantee: Guarantee) -> Pure:
-        r"""The largest loss of the guarantee."""
+        r"""Convert a guarantee to pure DP: its largest privacy loss."""
         try:
             return cast("Pure", as_pure(guarantee))
         except NotDerived as error:
@@ -277,7 +280,7 @@ class ZCdpFilter(Filter):
         return (rational("rho", self.convert(guarantee).rho),)
 
     def convert(self, guarantee: Guarantee) -> ZCdp:
-        r"""The rho of the guarantee."""
+        r"""Convert a guarantee to zCDP: its rho."""
         return cast("ZCdp", as_zcdp(guarantee))
 
     def _claim(self, held: tuple[Fraction, ...]) -> ZCdp:
@@ -286,7 +289,7 @@ class ZCdpFilter(Filter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RdpFilter(Filter):
-    r"""A Renyi budget at orders fixed beforehand: at each, sum of epsilon(order) <= budget(order).
+    r"""A Renyi budget: the sum of epsilon(order) <= budget(order) at each of its fixed orders.
 
     Source: Feldman and Zrnic 2021.
 
@@ -308,7 +311,7 @@ class RdpFilter(Filter):
         return tuple(epsilon for _, epsilon in points_of(self.convert(guarantee)))
 
     def convert(self, guarantee: Guarantee) -> Rdp:
-        r"""The divergences of the guarantee at the orders of the budget."""
+        r"""Convert a guarantee to its Renyi divergences at the orders of the budget."""
         orders = [order for order, _ in points_of(self.budget)]
         return cast("Rdp", as_rdp(guarantee, orders))
 
@@ -321,22 +324,22 @@ class RdpFilter(Filter):
 class ApproxFilter(Filter):
     r"""An (epsilon, delta) budget: charges add rho and delta, and both are limited.
 
-    Sources: Whitehouse, Ramdas, Rogers and Wu 2023; for epsilon at slack Canonne, Kamath and
-    Steinke 2020, Proposition 12.
+    Sources: Whitehouse, Ramdas, Rogers and Wu 2023; for the epsilon that rho implies at delta =
+    slack: Canonne, Kamath and Steinke 2020, Proposition 12.
 
-    The sum of rho is limited to a value that implies (epsilon, slack), the sum of delta to delta -
-    slack. An (epsilon, delta) charge costs rho = min(epsilon^2/2, epsilon) and delta; a zCDP charge
-    costs its rho. ``slack`` is half of delta by default. A guarantee without a rho is converted at
-    ``charge_delta``, by default a thousandth of delta - slack, and so is a sampled release if this
-    costs less.
-    ``rho`` is the limit of the sum; it is computed once and stored.
+    The sum of rho is limited to a value that implies (epsilon, slack); the sum of delta is limited
+    to delta - slack. An (epsilon, delta) charge costs rho = min(epsilon^2/2, epsilon) and delta; a
+    zCDP charge costs its rho. ``slack`` is half of delta by default. A guarantee without a rho is
+    converted to its epsilon at ``charge_delta``, by default a thousandth of delta - slack, and so
+    is a sampled release if this costs less. ``rho`` is the limit of the sum of rho; it is computed
+    once and stored.
 
     >>> opened = ApproxFilter(budget=Approx(1, "1e-6"))
     >>> opened.counters, opened.slack
     (('rho', 'delta'), Fraction(1, 2000000))
 
-    Raises :class:`InvalidParameter` for a slack outside (0, delta], for a charge_delta above delta
-    - slack, and for a rho that does not imply (epsilon, slack).
+    Raises :class:`InvalidParameter` if slack is outside (0, delta], if charge_delta is above delta
+    - slack, or if rho does not imply (epsilon, slack).
     """
 
     kind: ClassVar[str] = "approx"
@@ -379,7 +382,7 @@ class ApproxFilter(Filter):
         return (core.rho, guarantee.stated_delta)
 
     def convert(self, guarantee: Guarantee) -> Approx:
-        r"""The epsilon of the guarantee at ``charge_delta``."""
+        r"""Convert a guarantee to its epsilon at ``charge_delta``."""
         return cast("Approx", as_approx(guarantee, self.charge_delta or 0))
 
     def _claim(self, held: tuple[Fraction, ...]) -> Approx:
@@ -398,7 +401,7 @@ class ApproxFilter(Filter):
         return f"{cost} (an epsilon,delta budget is counted as rho and delta)"
 
     def to_json(self) -> dict[str, Any]:
-        r"""The filter as text; :func:`filter_from_json` reads it back."""
+        r"""The filter as JSON data; :func:`filter_from_json` reads it back."""
         return {
             # A dataclass with slots is created twice: super() would refer to the first class.
             **Filter.to_json(self),
@@ -414,7 +417,7 @@ def filter_for(budget: StatedGuarantee) -> Filter:
     >>> filter_for(ZCdp("1/2")).counters
     ('rho',)
 
-    Raises :class:`InvalidParameter` for an assumed budget, and for a budget of 0.
+    Raises :class:`InvalidParameter` if the budget is assumed or 0.
     """
     match budget:
         case Pure():
@@ -435,8 +438,8 @@ def filter_from_json(data: Mapping[str, Any]) -> Filter:
     >>> filter_from_json(PureFilter(budget=Pure(1)).to_json()) == PureFilter(budget=Pure(1))
     True
 
-    Raises :class:`InvalidParameter` for missing, superfluous or changed fields, since counters that
-    use a different unit (``SHARES``) would be misread.
+    Raises :class:`InvalidParameter` if a field is missing, superfluous or changed: counters in a
+    different unit (``SHARES``) would be misread.
     """
     if not isinstance(data, Mapping):
         raise InvalidParameter("filter", data, "must be a JSON object")
@@ -457,11 +460,11 @@ def filter_from_json(data: Mapping[str, Any]) -> Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtAllTimes:
-    r"""P(S) <= E_Q[e^epsilon; S] + delta for every event S of the outputs up to any time.
+    r"""A guarantee that holds at all times: P(S) <= E_Q[e^epsilon; S] + delta.
 
-    P and Q are the laws under two neighbouring datasets; ``epsilon`` is the reading of the odometer
-    at that time, which may depend on all earlier releases. If epsilon never exceeds e, this is
-    (e, delta)-DP.
+    S is any event of the outputs up to any time. P and Q are the laws of the outputs under two
+    neighbouring datasets. ``epsilon`` is the reading of the odometer at that time, which may depend
+    on all earlier releases. If epsilon never exceeds a number e, the releases are (e, delta)-DP.
     """
 
     epsilon: Fraction
@@ -471,8 +474,7 @@ class AtAllTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Odometer:
-    r"""The privacy spent so far, valid simultaneously at all times, except with probability
-    ``slack``.
+    r"""A bound on the privacy loss at all times simultaneously, except with probability ``slack``.
 
     >>> from accounting.guarantees.stated_guarantees import Pure, ZCdp
     >>> from accounting.adaptive_composition import SHARES
@@ -482,7 +484,7 @@ class Odometer:
     >>> float(opened.read((SHARES,)).epsilon), float(opened.read((SHARES // 1000,)).epsilon)
     (5.88..., 0.19...)
 
-    Raises :class:`InvalidParameter` for a slack outside (0, 1), or a slack for a pure filter.
+    Raises :class:`InvalidParameter` if slack is outside (0, 1), or is given for a pure filter.
     """
 
     filter: Filter
@@ -504,7 +506,7 @@ class Odometer:
     def read(self, total: Sequence[int]) -> AtAllTimes:
         r"""The guarantee of the counters at ``total``, rounded up.
 
-        Raises :class:`InvalidParameter` for counters beyond the limits of an Approx filter.
+        Raises :class:`InvalidParameter` if the counters exceed the limits of an Approx filter.
         """
         opened, held, rest = self.filter, self.filter.held(total), Fraction(0)
         if isinstance(opened, PureFilter):
@@ -548,9 +550,9 @@ class Odometer:
 
 
 def _rate(most: Fraction, slack: Fraction, j: int) -> tuple[Fraction, Fraction]:
-    # The lambda of line j, approximately the best one if the sum of rho is most/2^(j-1), and its
-    # share of the slack, 1/(j(j+1)), which adds up to less than 1. Only integers are used, so that
-    # a line is the same at every time and on every machine.
+    # The lambda of line j, approximately the best lambda if the sum of rho is most/2^(j-1), and the
+    # share of the slack for line j, 1/(j(j+1)); the shares add up to less than 1. Only integers are
+    # used, so that a line is the same at every time and on every machine.
     share = Fraction(1, j * (j + 1))
     log = Fraction(693, 1000) * math.ceil(1 / (share * slack)).bit_length()
     square = log / (most / 2 ** (j - 1))

@@ -6,9 +6,10 @@ r"""Conversions between pure DP, zCDP, Renyi DP and (epsilon, delta)-DP.
     Rdp, ZCdp    -> Approx, by the minimum over orders (``accounting.guarantees.renyi_to_epsilon``)
 
 Numbers are rational and rounded up. Conversions without a theorem are refused: from Approx to ZCdp
-or Rdp, from Rdp to ZCdp, and from other claims to Pure. A claim that differs from the given one is
-a ``PureBound`` or an ``ApproxBound``: its totals have only upper bounds. An assumed claim stays
-assumed, with the same reason. Proofs: docs/proofs/composition.md.
+or Rdp, from Rdp to ZCdp, and from other claims to Pure. A pure or (epsilon, delta) claim that
+differs from the given claim is a ``PureBound`` or an ``ApproxBound``: its compositions have only
+upper bounds. An assumed claim stays assumed, with the same reason. Proofs:
+docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -99,15 +100,15 @@ def as_zcdp(claim: Guarantee) -> ZCdp:
 def as_rdp(claim: Guarantee, orders: Iterable[RationalLike]) -> Rdp:
     r"""Convert a claim to Renyi bounds at ``orders``, each > 1.
 
-    A Pure claim gives the exact divergence of randomised response; between the orders of an Rdp
-    claim (alpha - 1) D_alpha lies below its chord.
+    A Pure claim gives the exact divergence of randomised response; between two orders of an Rdp
+    claim, (alpha - 1) D_alpha lies below the chord.
 
     >>> as_rdp(ZCdp("1/800"), [2, "3/2"])
     Rdp({'3/2': '3/1600', 2: '1/400'})
     >>> as_rdp(Rdp({2: 1, 4: 3}), [3])
     Rdp({3: '5/2'})
 
-    Raises :class:`NotDerived` for an Approx claim, and beyond the largest order of an Rdp claim.
+    Raises :class:`NotDerived` for an Approx claim, and for orders above all orders of an Rdp claim.
     """
     wanted = [order_above_one(order) for order in orders]
     renyi, source = _of_guarantee(claim).renyi, claim.text
@@ -158,7 +159,7 @@ def _approx(claim: Guarantee, epsilon: Fraction, delta: Fraction) -> Approx:
 
 
 def _bounded(claim: Guarantee, bound_of: Callable[[Guarantee], End]) -> End:
-    # Without an exact curve, bounds on all orders give a bound.
+    # Without an exact curve, zCDP gives a bound.
     try:
         return bound_of(_of_guarantee(claim))
     except NotDerived:

@@ -64,9 +64,9 @@ def guarantee(mechanism: Derivable) -> Guarantee:
     >>> guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)).pure()
     Bound([0.1, 0.1], 'exact')
 
-    Raises :class:`NotDerived` for a law whose worst shift is unknown, and for most laws under an l1
-    or l2 norm of several coordinates; an assumed guarantee can be stated as :class:`Assumed`, with
-    a reason.
+    Raises :class:`NotDerived` if the worst shift of the noise is unknown, and for most laws if the
+    sensitivity is an l1 or l2 norm of several coordinates. An assumed guarantee can be stated as
+    :class:`Assumed`, with a reason.
     """
     if isinstance(mechanism, Description):
         return _described(mechanism)
@@ -105,9 +105,9 @@ def sampled(
 ) -> OneRelease:
     r"""The guarantee of the release of ``curve`` from a sample of the units.
 
-    ``curve`` is the release of all units. Its relation must be replace for samples of a fixed size,
-    otherwise add-remove. Neighbours differ in ``group`` units by ``relation``, by default the first
-    relation of the scheme.
+    ``curve`` is the guarantee of the release from all units. Its relation must be replace for
+    samples of a fixed size, otherwise add-remove. Neighbours differ in ``group`` units by
+    ``relation``, by default the first relation of the scheme.
 
     >>> from accounting.descriptions.real_noise import Gaussian
     >>> from dpcore import Scope

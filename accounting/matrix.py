@@ -2,17 +2,17 @@ r"""Correlated noise: strategy matrices, participation patterns, and sensitiviti
 
 The matrix mechanism adds noise z to C x, where C is the strategy, and releases B (C x + z). Row t
 of x is the sum of round t; the workload is B C, e.g. prefix sums. Every C is lower triangular, so
-inputs may depend on earlier releases. Denisov, McMahan, Rush, Smith and Thakurta, "Improved
+inputs may depend on earlier releases. Source: Denisov, McMahan, Rush, Smith and Thakurta, "Improved
 Differential Privacy for SGD via Optimal Private Linear Operators on Adaptive Streams" (2022).
 
 A unit that takes part in the rounds of a pattern p, each time with a vector of l2 norm at most 1,
-moves C x by at most the square root of sum_(i,j in p) |G_ij|, G = C^T C, and exactly by it if no
-G_ij is negative. For non-negative G the squared sensitivity of C is the largest sum of G_ij over i
-and j in a pattern: a quadratic form, which dynamic programming maximises only if all products of
-different rounds of a pattern are 0. Here branch and bound finds the best pattern, with bounds from
-dynamic programming; both bounds are proven even if the search stops early. Choquette-Choo, McMahan,
-Rush and Thakurta (2023), "Multi-Epoch Matrix Factorization Mechanisms for Private Machine
-Learning". Proofs: docs/proofs/continual.md.
+changes C x in l2 norm by at most the square root of sum_(i,j in p) |G_ij|, where G = C^T C. The
+bound is attained if no G_ij is negative. For non-negative G the squared sensitivity of C is the
+largest sum of G_ij over i and j in a pattern: a quadratic form, which dynamic programming maximises
+only if all products of different rounds of a pattern are 0. Here branch and bound finds the best
+pattern, with bounds from dynamic programming; the lower and the upper bound are proven even if the
+search stops early. Source: Choquette-Choo, McMahan, Rush and Thakurta (2023), "Multi-Epoch Matrix
+Factorization Mechanisms for Private Machine Learning". Proofs: docs/proofs/continual.md.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MOST_DENSE: Final = 1 << 12
 r"""The largest number of rounds for which all products of columns are computed."""
 
 _WORK: Final = 1 << 26
-"""The array entries that a search may read: about a second. More entries give narrower bounds."""
+"""The number of array entries that a search reads, about a second; more give narrower bounds."""
 
 _SWEEPS: Final = 8
 _BITS: Final = 256
@@ -91,7 +91,7 @@ class Strategy(ABC):
     def first_column(self) -> list[arb] | None:
         r"""The first column c as arb enclosures, if C_ij = c_(i-j) with c_0 >= c_1 >= ... >= 0.
 
-        None if C is not such a Toeplitz matrix, or is not recognised as one.
+        Return None if C is not such a Toeplitz matrix, or is not recognised as such a matrix.
         """
         return None
 
@@ -114,7 +114,7 @@ class Strategy(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree(Strategy):
-    r"""The noisy nodes of ``dpcore.continual.TreeSum``: dyadic blocks of rounds."""
+    r"""The sums of dyadic blocks of rounds, the noisy nodes of ``dpcore.continual.TreeSum``."""
 
     name: ClassVar[str] = "tree"
 
@@ -127,12 +127,12 @@ class Tree(Strategy):
         return arb(self.rounds.bit_length())
 
     def gram(self) -> Products:
-        r"""The numbers G_ij of blocks that contain both rounds."""
+        r"""G_ij is the number of blocks that contain both round i and round j; the unit is 1."""
         self._few()
         found = np.zeros((self.rounds, self.rounds), dtype=np.int64)
         size = 1
         while size <= self.rounds:
-            # Blocks of this size that are the smallest block in the binary form of their end.
+            # Blocks that end at an odd multiple of their size.
             for start in range(0, self.rounds - size + 1, 2 * size):
                 found[start : start + size, start : start + size] += 1
             size *= 2
@@ -185,7 +185,7 @@ class Toeplitz(Strategy):
         return sum((ball(each * each) for each in self._exact), arb(0))
 
     def gram(self) -> Products:
-        r"""C^T C: entry (i, i + d) is the sum of c_s c_(s+d) over s < T - i - d."""
+        r"""C^T C over T rounds: entry (i, i + d) is the sum of c_s c_(s+d) over s < T - i - d."""
         self._few()
         last, given = self.rounds, self._exact
         scale = lcm(*(each.denominator for each in given))
@@ -201,13 +201,14 @@ class Toeplitz(Strategy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Banded(Strategy):
-    r"""The square root of the prefix-sum matrix, c_k = binom(2k, k)/4^k, in ``bands`` diagonals.
+    r"""The first ``bands`` diagonals of the square root of the prefix-sum matrix.
 
-    With as many bands as rounds (``bands`` 0) it is the square-root factorisation; with one band
-    the noise of each round is independent, as in DP-SGD. Fichtenberger, Henzinger and Upadhyay
-    (2023); Kalinin and Lampert (2024), "Banded Square Root Matrix Factorization for Differentially
-    Private Model Training". With a ``grid`` the entries are integers, floor(grid c_k) but at least
-    1, as in ``dpcore.continual.SquareRootSum``.
+    Diagonal k has the entries c_k = binom(2k, k)/4^k. With as many bands as rounds (or ``bands`` 0)
+    C is the strategy of the square-root factorisation; with one band the noise of each round is
+    independent, as in DP-SGD. Sources: Fichtenberger, Henzinger and Upadhyay (2023); Kalinin and
+    Lampert (2024), "Banded Square Root Matrix Factorization for Differentially Private Model
+    Training". With a ``grid`` the entries are the integers max(floor(grid c_k), 1), as in
+    ``dpcore.continual.SquareRootSum``.
     """
 
     name: ClassVar[str] = "banded"
@@ -301,7 +302,7 @@ class Dense(Strategy):
         return ball(unit * int(products.diagonal().max()))
 
     def gram(self) -> Products:
-        r"""G and u by exact multiplication."""
+        r"""G and u with C^T C = u G, by exact multiplication."""
         self._few()
         exact = [[Fraction(each) for each in row] for row in self.rows]
         scale = lcm(*(each.denominator for row in exact for each in row))
@@ -345,11 +346,10 @@ def read_strategy(argument: str, text: str, rounds: int) -> Strategy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participation:
-    r"""A unit takes part in at most ``most`` rounds, any two of them at least ``apart`` rounds
-    apart.
+    r"""A unit takes part in at most ``most`` rounds, any two at least ``apart`` rounds apart.
 
-    The default is one round. ``Participation(most=6, apart=342)`` is six epochs of 342 rounds each,
-    whose order may change between epochs if a unit waits at least 342 rounds.
+    The default is one round. ``Participation(most=6, apart=342)`` is six epochs of 342 rounds each.
+    The order of the units may change between epochs if each unit waits at least 342 rounds.
     """
 
     most: int = 1
@@ -490,7 +490,7 @@ class _Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SquaredSensitivity:
-    r"""``squared`` encloses the squared sensitivity; ``how`` describes the method."""
+    r"""An enclosure ``squared`` of the squared sensitivity, computed by the method ``how``."""
 
     squared: Enclosure
     how: str
@@ -522,7 +522,8 @@ def squared_sensitivity(strategy: Strategy, participation: Participation) -> Squ
 
 
 def _falling(column: list[arb], participation: Participation) -> arb:
-    # ||C u||^2 for u = 1 in rounds 0, b, ..., (k-1) b: entry t is the sum of c_(t - jb).
+    # ||C u||^2 for u = 1 in k rounds 0, b, ..., (k-1) b: entry t is the sum of c_(t - jb) over j <
+    # k.
     apart = participation.apart
     width = apart * participation.patterns(len(column))
     sums: list[arb] = []

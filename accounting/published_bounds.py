@@ -29,9 +29,11 @@ _BITS: Final = 64
 
 
 def skellam_renyi_bound(order: int, variance: RationalLike, sensitivity: int) -> Fraction:
-    r"""The Renyi bound of Agarwal, Kairouz and Liu 2021, Theorem 3.5, for integer orders
-    (Lemma 3 of Chowdhury and Zhou 2023):
-    D_alpha <= alpha d^2/2v + min{((2 alpha - 1) d^2 + 6d)/(4 v^2), 3d/(2v)}.
+    r"""The Renyi bound of Agarwal, Kairouz and Liu 2021, Theorem 3.5, for integer orders alpha.
+
+    For sensitivity d and variance v,
+    D_alpha <= alpha d^2/(2v) + min{((2 alpha - 1) d^2 + 6d)/(4 v^2), 3d/(2v)}
+    (Lemma 3 of Chowdhury and Zhou 2023).
 
     >>> skellam_renyi_bound(32, 16, 4)
     Fraction(131, 8)
@@ -45,10 +47,11 @@ def skellam_renyi_bound(order: int, variance: RationalLike, sensitivity: int) ->
 
 
 def gaussian_sum_epsilon(count: int, sigma_squared: RationalLike, sensitivity: int) -> Enclosure:
-    r"""The bound of Kairouz, Liu and Steinke 2021, Proposition 13 (Lemma 4 of Chowdhury and Zhou
-    2023): a sum of n discrete Gaussians
-    is (epsilon^2/2)-concentrated for epsilon = min{sqrt(d^2/(n v) + xi/2), d/sqrt(n v) + xi},
-    xi = 10 sum_{k<n} e^(-2 pi^2 v k/(k+1)), v = sigma^2 >= 1/4.
+    r"""The zCDP bound of Kairouz, Liu and Steinke 2021, Proposition 13, for sums of noise.
+
+    A sum of n discrete Gaussians with v = sigma^2 >= 1/4 is (epsilon^2/2)-concentrated at
+    sensitivity d for epsilon = min{sqrt(d^2/(n v) + xi/2), d/sqrt(n v) + xi}, where
+    xi = 10 sum_{k<n} e^(-2 pi^2 v k/(k+1)) (Lemma 4 of Chowdhury and Zhou 2023).
 
     >>> gaussian_sum_epsilon(16, 1, 4)
     Enclosure([1.0001360525238399, 1.0001360525238400])

@@ -1,7 +1,7 @@
 r"""Parse an untrusted certificate and check every field.
 
 Each value has exactly one encoding. Duplicate keys, unknown or missing fields, floats, and sizes
-beyond the limits raise :class:`Malformed`, the only exception, which names the location.
+beyond the limits raise :class:`Malformed`, which names the location; there is no other exception.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    r"""``quantity`` at ``at`` lies in [lower, upper]; ``unit`` is one unit in the last digit.
+    r"""The claim that ``quantity`` at ``at`` lies in [lower, upper].
 
-    With evidence the bounds may be several units apart, otherwise one. For an exact quantity the
-    bounds are equal, and ``unit`` is 0.
+    ``unit`` is one unit of the last digit. The bounds differ by at most one unit, unless the
+    certificate has evidence. For an exact quantity the bounds are equal, and ``unit`` is 0.
     """
 
     quantity: str
@@ -106,8 +106,9 @@ class Read:
 
 
 def parsed(text: str | bytes, most: int = _MOST_TEXT) -> Any:
-    r"""Parse at most ``most`` characters of JSON without duplicate keys, floats, NaN or long
-    integers.
+    r"""Parse at most ``most`` characters of JSON.
+
+    Duplicate keys, floats, NaN and long integers raise :class:`Malformed`.
     """
     if len(text) > most:
         raise Malformed("certificate", f"must be at most {most} characters")
@@ -250,7 +251,7 @@ def _plan(where: str, value: object) -> Plan:
 
 
 def scope_of(where: str, value: object) -> Mapping[str, Any]:
-    r"""Parse a scope, the unit and neighbouring relation: the object at ``where``."""
+    r"""Parse the object at ``where``: a scope with a unit and a neighbouring relation."""
     scope = mapping(where, value)
     exactly(where, scope, _SCOPES)
     for key, choices in _SCOPES.items():
@@ -273,7 +274,7 @@ def _complaints(top: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def part_of(where: str, item: Mapping[str, Any]) -> Part:
-    r"""Parse one kind of round, the object at ``where``."""
+    r"""Parse the object at ``where``: one kind of round."""
     rounds = whole(f"{where}.rounds", item.get("rounds"), 1, _MOST_ROUNDS)
     if "claim" in item:
         word = _one_of(f"{where}.claim", item["claim"], _STATED)

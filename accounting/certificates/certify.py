@@ -1,8 +1,8 @@
 r"""Certificates: the mechanisms and their guarantees, as text that can be verified independently.
 
-:func:`certify` derives the claims with the certified engines, writes each as two decimals one unit
-apart with the true value well inside, and checks the certificate with ``verify`` before returning
-it. The format is docs/certificates.md.
+:func:`certify` derives the claims with the certified engines, writes each claim as two decimals
+that are one unit apart and contain the true value with a margin, and checks the certificate with
+``verify`` before returning it. The format is described in docs/certificates.md.
 """
 
 from __future__ import annotations
@@ -73,16 +73,14 @@ _CLOSE: Final = Fraction(1, 10**6)
 
 
 class Disagreement(DpcoreError):
-    r"""``verify`` computes a number that contradicts the engine: one of the two is wrong, so no
-    certificate is written.
-    """
+    r"""``verify`` computes a number that contradicts the engine, so no certificate is written."""
 
 
 Subject: TypeAlias = Guarantee | Mechanism | ContinualSum | Sequence[Release]
 """The objects that can be certified."""
 
 _Kinds: TypeAlias = Counter[tuple[Any, Fraction]]
-# The parts of a total with their rounds, each with the fraction of the noise from honest parties.
+# The rounds of each pair of a part and the fraction of its noise that honest parties added.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,9 +130,9 @@ class Certificate:
 
     @classmethod
     def from_text(cls, text: str | bytes) -> Certificate:
-        r"""Parse a certificate. The form, digest and assumptions are checked; claims are not
-        verified.
+        r"""Parse a certificate.
 
+        The form, digest and assumptions are checked; claims are not verified.
         Raises :class:`InvalidParameter` with the location of the first error.
         """
         try:
@@ -165,14 +163,14 @@ def certify(
 ) -> Certificate:
     r"""Write a certificate for a composition, a mechanism, a stream, a curve, or releases.
 
-    It claims epsilon at each of ``deltas``, delta at each of ``epsilons``, the Renyi divergence at
-    each of ``orders``, and the exact pure and zCDP parameters if every part has one. Each claim has
-    ``digits`` significant digits, or fewer (at least 3) if ``verify`` cannot decide more. At delta
-    = 0 epsilon is the largest loss, which must be finite.
+    The certificate claims epsilon at each of ``deltas``, delta at each of ``epsilons``, the Renyi
+    divergence at each of ``orders``, and the exact pure and zCDP parameters if every part has one.
+    Each claim has ``digits`` significant digits, or fewer (at least 3) if ``verify`` cannot decide
+    more. At delta = 0 epsilon is the largest loss, which must be finite.
 
     With ``evidence`` the claims are the bounds that the integer kernel proves, and the certificate
-    contains the precision of the kernel; their ends may differ by more than one unit of the last
-    digit.
+    contains the precision of the kernel. The two ends of a claim may then differ by more than one
+    unit of the last digit.
 
     For a list of releases, the certificate is for one participant: if all releases are equal and
     list their participants, for the most frequent participant; otherwise for a participant of all
@@ -342,8 +340,8 @@ def _of_run(releases: Sequence[Release]) -> tuple[Composition | PrivacyCurve, _K
 
 
 def _draft(total: Composition | PrivacyCurve, kinds: _Kinds) -> Certificate:
-    # A group has no field: the parts have its sensitivity or its members, and an assumption states
-    # its size.
+    # A certificate has no field for a group: the parts contain the sensitivity or the number of
+    # members of the group, and an assumption states its size.
     scope, group = replace(total.scope, group=1).to_json(), total.scope.group
     grouped = (
         f"groups: at most {group} {scope['unit']}s differ; without sampling, a sensitivity or a "
@@ -435,7 +433,9 @@ class _ClaimRequest:
     bound: Callable[[Fraction, Fraction], Bound]
 
     def claim(self, digits: int) -> dict[str, Any]:
-        r"""The claim with as many significant digits as the enclosure determines."""
+        r"""The claim with ``digits`` significant digits, or fewer if the enclosure determines
+        fewer.
+        """
         for spare in (1, 2):
             try:
                 lower, upper = self.ends(Fraction(1, 10 ** (digits + spare)))

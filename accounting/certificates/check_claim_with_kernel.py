@@ -1,8 +1,8 @@
-r"""The kernel's proofs of the claims of a certificate, and the resolution they need.
+r"""Decide the claims of a certificate with the kernel, and choose the resolution of the kernel.
 
-A plan, the evidence of a certificate, is chosen here in floats: it affects only the width of the
-bounds and the time. A claim holds if both bounds are proven, fails if one is refuted, and is
-undecided otherwise. Proofs: docs/proofs/kernel.md.
+The resolution, a ``Plan``, is also the evidence that a certificate may store. It is chosen in
+floats, because it affects only the width of the bounds and the time. A claim holds if both bounds
+are proven, fails if one is refuted, and is undecided otherwise. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def evidence_of(plan: Plan) -> dict[str, Any]:
 def _plan_for(parts: tuple[Part, ...], claims: tuple[Claim, ...], claim: Claim) -> Plan:
     r"""The plan for a claim among ``claims``, for a certificate that stores no evidence.
 
-    Claims beyond the kernel's reach share a coarse plan, which refutes claims far from the truth.
+    Claims that are too narrow for the kernel share a coarse plan, which refutes claims far from the
+    truth.
     """
     reached = _reaches(parts, claim)
     alike = [each for each in claims if _reaches(parts, each) == reached]
@@ -61,7 +62,7 @@ def _plan_for(parts: tuple[Part, ...], claims: tuple[Claim, ...], claim: Claim) 
 
 @lru_cache(maxsize=256)
 def _reaches(parts: tuple[Part, ...], claim: Claim) -> bool:
-    # Whether the kernel can reach the claim's width; with losses on a grid it reaches few digits.
+    # Whether the kernel can prove bounds as narrow as the claim; on a grid it proves few digits.
     size = 100 * claim.upper if claim.quantity == "delta" else max(claim.upper, _ONE)
     return claim.unit >= _REACH * size or _without_spread(scenarios(parts, above=True, tick=tick))
 
@@ -84,7 +85,7 @@ def plan_of(parts: tuple[Part, ...], claims: Sequence[Claim], *, slots: int | No
     digits = _decimals(room / rounds / (64 * slots)) + 4
     cut = int(room * 10**digits / (64 * rounds * max(rounds.bit_length(), 1)))
     # The grid is as fine as the window of the total permits, or as the width requires. Losses of
-    # integer noise that are sparse on the grid are merged less accurately than dense ones.
+    # integer noise that are sparse on the grid are merged less accurately than dense losses.
     square = sum(count * _square(each) for each, count in rows[0])
     sparse = any(each.law not in (*REAL, "stated") for each, _ in rows[0])
     width = 2 * math.sqrt((_SPARSE if sparse else _WIDTH) * square / rounds)
@@ -163,7 +164,7 @@ def _passed(delta: Callable[[Fraction], Fraction], target: Fraction) -> tuple[Fr
 
 
 def _known(parts: tuple[Part, ...], claim: Claim) -> Fraction | None:
-    r"""The claimed value if it is rational; None if the delta of the rounds decides the claim."""
+    r"""The exact value if it is rational; None if the delta of the rounds decides the claim."""
     try:
         return exact_value(parts, claim.quantity, claim.at)
     except Refused:
@@ -183,7 +184,7 @@ def _curve(parts: tuple[Part, ...], plan: Plan) -> Curve:
 
 
 def proven(found: Read, claim: Claim, spend: Callable[[object, int], None]) -> tuple[bool, str]:
-    r"""Whether the kernel proves the claim, and the reason; ``spend`` is called before the work."""
+    r"""Whether the kernel proves the claim, and why; ``spend`` is called before the work."""
     value = _known(found.parts, claim)
     if value is not None:
         decimal = value if claim.quantity in ("pure", "zcdp") else decimal_of(value)

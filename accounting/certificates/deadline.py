@@ -47,7 +47,7 @@ def deadline(seconds: float, watch: Callable[[float], None] | None = None) -> It
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    r"""A limit of :data:`SECONDS`, unless an outer limit is active."""
+    r"""Limit all checks in the block to :data:`SECONDS`, unless an outer limit is active."""
     if _BOUND.get() is not None:
         yield
         return

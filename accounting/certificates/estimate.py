@@ -6,7 +6,7 @@ contour integral of the moments M(z) = E[e^(zL)] of the total loss L, numericall
 
     delta(epsilon) = (1/2 pi i) integral over Re z = c > 0 of M(z) e^(-z epsilon)/(z (z + 1)) dz,
 
-and Renyi divergences by their sum in mpmath. The error is estimated by two contours that share no
+and Renyi divergences by their sum in mpmath. The error is estimated from two contours that share no
 point. A claim is accepted only if it is resolved to its last digit.
 """
 
@@ -67,7 +67,7 @@ _Value: TypeAlias = tuple[Any, Any]
 
 
 def estimated(parts: tuple[Part, ...], claim: Claim) -> tuple[bool, str]:
-    r"""Whether the claim agrees with the estimate, and the finding."""
+    r"""Whether the claim agrees with the estimate, and the finding as text."""
     if claim.quantity == "delta":
         return _inside(
             claim, _worst(parts, claim.at, float(claim.unit / max(claim.upper, claim.unit)))
@@ -185,9 +185,9 @@ def _largest_loss(each: Round) -> _Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Atoms:
-    r"""P-masses and losses of one round, repeated ``count`` times; ``infinite`` is P(L = infinity),
-    ``omitted`` the mass of outcomes that are too rare to be listed.
+    r"""P-masses and losses of the outcomes of one round, which is repeated ``count`` times.
 
+    ``infinite`` is P(L = infinity), and ``omitted`` is the mass of outcomes too rare to be listed.
     ``gap`` is the typical distance between losses, infinite for a density; for the nodes of a
     density the moments are accurate up to the frequency ``most``.
     """
@@ -204,7 +204,9 @@ class _Atoms:
         return self.count * float(logsumexp(c * self.losses, b=self.masses))
 
     def near(self, c: float) -> tuple[_Floats, _Floats]:
-        r"""The atoms that contribute to the moment at c, and their shares of it."""
+        r"""The atoms that contribute to the moment at c: their shares of the moment, and their
+        losses.
+        """
         powers = c * self.losses
         shares = self.masses * np.exp(powers - float(logsumexp(powers, b=self.masses)))
         kept = shares > _NONE / len(shares)
@@ -236,8 +238,9 @@ def _delta(listed: tuple[_Atoms, ...], epsilon: float, goal: float) -> tuple[flo
 
 def _direct(listed: tuple[_Atoms, ...], epsilon: float, goal: float) -> tuple[float, float] | None:
     # All combinations of a few rounds, as two halves: for each outcome of one half, a sum over the
-    # outcomes of the other half for which the total loss exceeds epsilon. None if there are too
-    # many, or if the omitted ones may change the goal's digits.
+    # outcomes of the other half for which the total loss exceeds epsilon. Returns None if there are
+    # too many combinations, or if the omitted combinations have a mass above the relative error
+    # ``goal``.
     if any(each.gap == math.inf or each.count > _FEW_ROUNDS for each in listed):
         return None
     some = tuple((each.count + i % 2) // 2 for i, each in enumerate(listed))

@@ -38,7 +38,7 @@ _VARIANTS: Final = (
 
 
 def registry_entry(document: Mapping[str, Any], verdict: Verdict) -> dict[str, Any]:
-    r"""A draft tier-2 entry for https://registry.opendp.org, for its curator to complete."""
+    r"""A draft tier-2 entry for https://registry.opendp.org, for a curator to complete."""
     unit, relation = document["scope"]["unit"], document["scope"]["relation"]
     variant, parameters = _guarantee(document["claims"])
     rounds = sum(part["rounds"] for part in document["parts"])
@@ -69,7 +69,7 @@ def registry_entry(document: Mapping[str, Any], verdict: Verdict) -> dict[str, A
 
 
 def nist_lines(document: Mapping[str, Any], verdict: Verdict) -> list[tuple[str, str]]:
-    r"""The components of a guarantee in NIST SP 800-226, in the order of its pyramid."""
+    r"""The components of a guarantee, in the order of the pyramid in NIST SP 800-226."""
     unit, relation = document["scope"]["unit"], document["scope"]["relation"]
     variant, parameters = _guarantee(document["claims"])
     values = ", ".join(f"{name} = {value}" for name, value in parameters.items())

@@ -23,7 +23,7 @@ ESTIMATE: Final = "estimate"
 
 
 class Status(Enum):
-    r"""The outcome for one claim or for the text; assumptions are stated, not derived."""
+    r"""The outcome for one claim or for the text; ASSUMED means stated, not derived."""
 
     HOLDS = "holds"
     FAILS = "fails"
@@ -34,7 +34,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    r"""``where`` in the certificate, status, and reason; ``estimated`` if it is not proven."""
+    r"""A status and its reason at ``where`` in a certificate; ``estimated`` if it is not proven."""
 
     where: str
     status: Status
@@ -59,9 +59,7 @@ class Verdict:
 
     @property
     def proof(self) -> str:
-        r"""``"kernel"`` if the kernel decided every claim, ``"estimate"`` if an estimate decided
-        some.
-        """
+        r"""``"kernel"`` if the kernel decided every claim, otherwise ``"estimate"``."""
         return ESTIMATE if any(each.estimated for each in self.findings) else KERNEL
 
     @property
@@ -117,7 +115,7 @@ class Allowance:
         self.listed: dict[object, int] = {}
 
     def spend(self, listing: object, values: int) -> None:
-        r"""Count a listing once. Raises :class:`Refused` beyond the limit."""
+        r"""Count the values of a listing once. Raises :class:`Refused` beyond the limit."""
         if listing in self.listed:
             return
         if sum(self.listed.values()) + values > self.most:
@@ -139,19 +137,19 @@ def verify(
 ) -> Verdict:
     r"""Verify a certificate: its form, its digest, its assumptions, and every claim.
 
-    It never raises: malformed text gives a finding. A claim that holds is proven by the kernel. If
+    No exception is raised: malformed text gives a finding. The kernel proves or refutes a claim. If
     the kernel proves neither the claim nor its negation, the claim is compared with an estimate to
-    its last digit, unless the certificate has evidence or ``estimates`` is False. The digest is
-    not a signature, so the author of a certificate is not verified. Claims beyond the
-    ``allowance``, by default 2^20 values, are unchecked. All claims together must be decided within
-    the enclosing :func:`deadline`, by default 60 seconds.
+    its last digit, unless the certificate has evidence or ``estimates`` is False. The digest is not
+    a signature, so the author of a certificate is not verified. Claims beyond the ``allowance``, by
+    default 2^20 values, are unchecked. All claims together must be decided within the enclosing
+    :func:`deadline`, by default 60 seconds.
     """
     spent = Allowance() if allowance is None else allowance
     return judged(_findings(certificate, spent, estimates=estimates))
 
 
 def judged(findings: Iterator[Finding]) -> Verdict:
-    r"""All findings within the time limit, or the one location that cannot be parsed."""
+    r"""All findings within the time limit, or one finding if the text is malformed."""
     with bounded():
         try:
             return Verdict(findings=tuple(findings))

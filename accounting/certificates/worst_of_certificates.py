@@ -1,8 +1,9 @@
 r"""Check a composed bound against several certificates: an epsilon that holds for every part.
 
-A user who may belong to any one of several totals has the guarantee of the worst one. Each part
-states its releases and its epsilon at each delta, and has either a certificate, which ``verify``
-checks, or a reason for its absence. The caller parses the document that contains the parts.
+Each part is a composition of releases. A user who may belong to any one of the parts has the
+guarantee of the worst part. Each part states its releases and its epsilon at each delta, and has
+either a certificate, which ``verify`` checks, or a reason why it has no certificate. The caller
+parses the document that contains the parts.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ _FARTHEST: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstPart:
-    r"""One part: its description, its epsilon by delta, and its certificate, or why it has none.
+    r"""One part: its releases, an epsilon for each delta, and a certificate if it has one.
 
-    ``scope`` and ``inner`` are the scope and the parts that its certificate must have. ``reason``
-    is the reason for a claim that is stated rather than derived, otherwise empty; ``assumption`` is
-    the sentence that the certificate must contain in this case. For a ``shuffle`` with ``honest``
-    users the certificate states an epsilon, which the protocol engine recomputes.
+    ``scope`` and ``inner`` are the scope and the parts that the certificate must have. ``claims``
+    maps each delta to its epsilon. ``unchecked`` is the reason if there is no certificate.
+    ``reason`` is the reason for a claim that is stated rather than derived, otherwise empty;
+    ``assumption`` is the sentence that the certificate must contain in this case. For a ``shuffle``
+    with ``honest`` users the certificate states an epsilon, which the protocol engine recomputes.
     """
 
     scope: Mapping[str, str]
@@ -48,7 +50,7 @@ class WorstPart:
 
 
 def check_certificates(parts: Sequence[WorstPart]) -> None:
-    r"""Read the certificates of all parts."""
+    r"""Parse the certificates of all parts. Raises :class:`Malformed` for an invalid one."""
     for i, part in enumerate(parts):
         try:
             if part.certificate is not None:
@@ -69,7 +71,7 @@ def stated_parts(parts: Sequence[WorstPart]) -> Iterator[Finding]:
 def worst_of(
     claims: Mapping[str, Fraction], parts: Sequence[WorstPart], allowance: Allowance
 ) -> Iterator[Finding]:
-    r"""Check that epsilon is at least that of every part at each delta; a finding for each part."""
+    r"""Check that each epsilon is at least that of every part; yield findings for all parts."""
     for i, (delta, epsilon) in enumerate(claims.items()):
         where = f"claims[{i}] (epsilon)"
         if epsilon < max(part.claims[delta] for part in parts):
@@ -124,7 +126,7 @@ def _wrong(
 
 
 def zcdp_keeps(rho: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
-    r"""Whether rho-zCDP implies (epsilon, delta)-DP at some order."""
+    r"""Whether rho-zCDP implies (epsilon, delta)-DP, by the bound at some Renyi order."""
     return epsilon > rho and bool(delta) and ZCdp(rho).epsilon(delta).upper <= epsilon
 
 

@@ -30,7 +30,7 @@ _DIGITS: Final = 9
 
 
 def of_least(what: str, least: Edge | None) -> list[Fact]:
-    r"""The least noise that a search found, if any, and the cost of one step less."""
+    r"""Lines for the least noise that a search found, if any, and for one step less."""
     if least is None:
         return []
     words = f"the least {what} is" if least.proven else f"this {what} suffices:"
@@ -41,9 +41,7 @@ def of_least(what: str, least: Edge | None) -> list[Fact]:
 
 
 def beyond_fact(name: str, beyond: str, edge: Edge, quantity: str) -> Fact:
-    r"""A line of the answer: the value beyond ``edge``, whether it fails or is not proven, and
-    ``quantity`` there.
-    """
+    r"""A line for the value beyond ``edge``: whether it fails, and its ``quantity``."""
     words = "fails" if edge.proven else "is not proven to satisfy the target"
     found = edge.found if edge.found_beyond is None else edge.found_beyond
     return name, f"{beyond} {words}: {quantity} is {between(found)}"
@@ -54,7 +52,7 @@ def write_certificate(
 ) -> list[Fact]:
     r"""Write a certificate of epsilon at ``delta`` to a file atomically, if a path is given.
 
-    Return a fact to print: the size of a certificate with evidence.
+    Return a line to print with the size of the certificate, if it has evidence.
     """
     if path is None:
         return []

@@ -1,7 +1,7 @@
 r"""The ``dpcore budget`` commands: the privacy loss of compositions, and calibration.
 
-The commands ``dpsgd`` and ``check`` are in the module ``training``, ``continual`` and ``matrix`` in
-the module ``continual``.
+The commands ``dpsgd`` and ``check`` are in the module ``training``; ``continual`` and ``matrix``
+are in the module ``continual``.
 """
 
 from __future__ import annotations
@@ -307,7 +307,8 @@ def calibrate(wanted: CalibrationOptions, *, as_json: AsJson = False) -> None:
 
     Example: dpcore budget calibrate --noise discrete-gaussian --rounds 50 --epsilon 2 --delta 1e-6
 
-    --rounds most finds the largest number of rounds, --poisson most the largest sampling rate.
+    --rounds most finds the largest number of rounds; --poisson most finds the largest sampling
+    rate.
     """
     wanted = _of_training(wanted)
     document, facts = (_most if _MOST in (wanted.rounds, wanted.poisson) else _noise)(wanted)

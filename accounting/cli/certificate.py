@@ -1,9 +1,10 @@
 r"""``dpcore certify`` and ``dpcore verify``: write a privacy certificate, and check one.
 
-A sibling package registers its reader in the group ``dpcore.certificates`` as ``schema =
-"module:function"``: a function of the text that returns a ``Verdict`` and never raises. So ``dpcore
-verify`` checks the certificates of a sibling without importing it directly. The schema of
-accounting cannot be replaced, and two readers of one schema raise an error.
+Another package registers a reader of its certificates in the entry-point group
+``dpcore.certificates``, as ``schema = "module:function"``. The function takes the text, returns a
+``Verdict`` and never raises. So ``dpcore verify`` checks the certificates of other packages without
+importing these packages directly. The schema of accounting cannot be replaced, and two readers of
+one schema are an error.
 """
 
 from __future__ import annotations

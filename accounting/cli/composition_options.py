@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dpcore.local import LocalReport
 
 NOT_BOTH: Final = "cannot be combined with --poisson: write poisson:rate=1/100"
-"""The reason against ``--scheme`` beside ``--poisson``."""
+"""The error if both ``--scheme`` and ``--poisson`` are given."""
 
 Delta = Annotated[
     str, option("DELTA", "The delta of the guarantee, e.g. 1e-6; 0 for pure DP.", default=...)
@@ -128,7 +128,7 @@ class Releases(Batch):
     group: Group = "1"
 
     def described(self) -> list[tuple[Description, int]]:
-        r"""Each release as data with its number of rounds.
+        r"""Return the description of each release and its number of rounds.
 
         The default relation is that of the scheme: add-remove for samples, otherwise replace.
         """
@@ -216,7 +216,7 @@ def whole(argument: str, text: str, at_least: int = 0) -> int:
 
 
 def counts(argument: str, text: str) -> list[int]:
-    r"""Parse comma-separated integers >= 1; '...' continues the three before it."""
+    r"""Parse comma-separated integers >= 1; '...' continues the three numbers before it."""
     found: list[int] = []
     dots = False
     for part in (piece.strip() for piece in text.split(",")):

@@ -69,7 +69,7 @@ class PlanOptions:
     failure: str = option("P", "The largest probability that a sum overflows.", default="1e-6")
 
     def plan(self) -> Plan:
-        r"""Build the plan from the options; errors name the option."""
+        r"""Build the plan from the options; error messages name the option."""
         from accounting.protocol_guarantees.plan_protocol import choose
 
         unbounded = ("renyi", "concentrated", "binary-shuffle", "vector-shuffle")

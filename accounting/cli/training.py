@@ -282,9 +282,10 @@ def draw(path: Path, points: Sequence[tuple[float, Bound]], *, title: str) -> No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    r"""One line of a plot: epsilon by number of epochs, and the values of other tools.
+    r"""A curve of a plot: epsilon against the number of epochs, and the values of other tools.
 
-    ``points``: (epochs, bound on epsilon). ``others``: (epochs, epsilon) for each tool.
+    ``points`` has pairs (epochs, bound on epsilon); ``others`` has pairs (epochs, epsilon) for each
+    tool.
     """
 
     label: str
@@ -394,7 +395,8 @@ def check(
         found = total.epsilon(at)
     stated = run.get("epsilon")
     if isinstance(stated, dict) and stated.get("lower") is None:
-        # A run whose batches are shuffled, or whose pass ends early, may lose less than its parts.
+        # A run whose batches are shuffled, or whose pass ends early, may have a smaller loss than
+        # its parts.
         found = replace(found, lower=None)
     # The certain part of the gap: the least amount by which the reported epsilon is off.
     gap: End | None = None

@@ -1,8 +1,9 @@
 r"""Read events of dp-accounting, as plain data or JSON, and convert them to guarantees.
 
-Parsing JSON does not need the library: ``{"class_name": "GaussianDpEvent", "noise_multiplier":
-1.1}`` is an example; the fields are those of the library. The name may also be under ``event`` if
-there is no inner event, and may omit the suffix ``DpEvent``. Proofs: docs/proofs/composition.md.
+Parsing JSON does not need the library. The fields are those of the library, e.g. ``{"class_name":
+"GaussianDpEvent", "noise_multiplier": 1.1}``. The class name may also be given under the key
+``event`` if there is no inner event, and may omit the suffix ``DpEvent``. Proofs:
+docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def event_of(event: Any) -> Event:
 
 
 def event_to_json(event: Any) -> dict[str, Any]:
-    r"""The fields of an event under its ``class_name``, for :func:`event_from_json`."""
+    r"""The class name and the fields of an event, as read by :func:`event_from_json`."""
     fields = vars(event_of(event)).items()
     return {name: _each(value, event_to_json, Event) for name, value in fields}
 
@@ -164,7 +165,7 @@ def _event(document: Any, depth: int) -> Event:
 
 
 def _each(value: Any, convert: Any, kind: type) -> Any:
-    # The events in fields, and in lists in fields.
+    # Converts the events in a field, also those in lists.
     if isinstance(value, kind):
         return convert(value)
     if isinstance(value, (list, tuple)):
@@ -187,13 +188,14 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def from_dp_event(event: Any, scope: Scope = _ADD_REMOVE) -> Composition:
     r"""Convert an event of dp-accounting to a composition under ``scope``.
 
-    ``event`` is an event of the library, or of :func:`event_from_json`, which does not need the
-    library. An event has no scope: ``scope`` is the relation under which it is read. Bounds in
-    events are for one record, so replacing a record moves a sum by twice as much. Discrete Laplace
-    events are exact curves, sampled events amplified curves, and randomised response is pure.
-    Gaussian and Laplace events are curves of ideal noise on the reals, which is an assumption; the
-    dataset size of a truncated sample is the size of the larger dataset; a ``ZCDpEvent`` is assumed
-    as stated. The assumptions of the composition list the reasons.
+    ``event`` is an event of the library, or the result of :func:`event_from_json`, which does not
+    need the library. An event has no relation, so ``scope`` states it. The bounds in an event are
+    for one record, so replacing a record changes a sum by twice as much. Discrete Laplace events
+    become exact curves, sampled events become amplified curves, and randomised response becomes the
+    curve of a local report. Gaussian and Laplace events become curves of ideal noise on the reals,
+    which is an assumption. The dataset size of a truncated sample is the size of the larger
+    dataset. A ``ZCDpEvent`` is assumed as stated. The assumptions of the composition list the
+    reasons.
     """
     one = InScope().read("scope", scope)
     return _read(event_of(event), one)
@@ -321,7 +323,7 @@ def _concentrated(event: Event, scope: Scope) -> ZCdp | Rdp:
 
 
 def _response(event: Event, scope: Scope) -> Guarantee:
-    # The true one of k buckets is reported with probability 1 - p + p/k, any other one with p/k.
+    # The true bucket of k is reported with probability 1 - p + p/k, every other bucket with p/k.
     k = integer("num_buckets", event.num_buckets, at_least=1)
     p = rational_in("noise_parameter", event.noise_parameter, "[0, 1]")
     if scope.relation is not Relation.REPLACE:
@@ -367,7 +369,7 @@ def reveals_all(total: Composition) -> bool:
 
 def _one_round(inner: Composition) -> Description | None:
     # The release that is sampled: one release, or Gaussian noise on any number of vectors, which is
-    # Gaussian noise on one vector: the D^2/sigma^2 = 2 rho add.
+    # Gaussian noise on one vector: the terms D^2/sigma^2 = 2 rho add up.
     listed = [(described(part), part, rounds) for part, rounds in inner.parts]
     first, _, times = listed[0]
     if first is None or any(one is None or one.scheme != EVERYONE for one, _, _ in listed):
@@ -387,7 +389,7 @@ def _positive(argument: str, value: object) -> Fraction:
 
 
 def refused_part(event: Any, scope: Scope) -> tuple[Any, DpcoreError] | None:
-    r"""The first unsupported part of an event, with the reason; None if there is none."""
+    r"""The first unsupported part of an event, with the reason; None if all are supported."""
     plain = event_of(event)
     inner = event.events if plain.class_name == "ComposedDpEvent" else []
     inner = [event.event] if plain.class_name == "SelfComposedDpEvent" else inner

@@ -1,10 +1,10 @@
-r"""Write guarantees as events and loss distributions of dp-accounting, and an accountant for it.
+r"""Events and loss distributions of dp-accounting from guarantees, and a certified accountant.
 
-dp-accounting is an extra, ``pip install dpcore[interop]``, imported at first use. It computes in
-floats: exported values are rounded to the safe side, but the library's rounding errors are not
-bounded. Imported events are statements by the caller: a noise law gives an exact curve; exact
-sampling of noise on the reals is an assumption, and so is every claim, with the event as the
-reason. Proofs: docs/proofs/composition.md.
+The library is an extra (``pip install dpcore[interop]``) and is imported at first use. It computes
+in floats: exported values are rounded to the safe side, but the library's rounding errors are not
+bounded. Imported events are statements by the caller. An event of integer noise gives an exact
+curve. For noise on the reals, exact sampling is an assumption. Every claim is an assumption, with
+the event as the reason. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -75,12 +75,13 @@ def assumes(source: Guarantee) -> bool:
 def to_dp_event(source: Guarantee) -> Any:
     r"""An event of dp-accounting whose guarantee is implied by ``source``.
 
-    Discrete Laplace noise on one number or under l1 is a ``DiscreteLaplaceDpEvent``, to be read
-    under ADD_OR_REMOVE_ONE; so is Pure(e), with parameter e and sensitivity 1. Any other noise
-    becomes its zCDP parameter, a ``ZCDpEvent``: version 0.6 has no event for discrete Gaussian,
-    Skellam or Polya noise (:func:`to_pld` keeps their whole curve). Sampling of discrete Laplace
-    noise, truncated batches whose rate is a float, and lists keep their structure. A randomised
-    response event is never created: the PLD accountant of 0.6 charges many rounds of it as one.
+    Discrete Laplace noise on one number, or with an l1 sensitivity, becomes a
+    ``DiscreteLaplaceDpEvent``, to be read under ADD_OR_REMOVE_ONE; so does Pure(e), with parameter
+    e and sensitivity 1. Any other integer noise becomes a ``ZCDpEvent`` with its zCDP parameter:
+    version 0.6 has no event for discrete Gaussian, Skellam or Polya noise (:func:`to_pld` keeps
+    their whole curve). Sampling of discrete Laplace noise, truncated batches whose rate is a float,
+    and compositions keep their structure. A randomised response event is never created: the PLD
+    accountant of version 0.6 charges many rounds of such an event as one round.
     """
     dp = library("dp_accounting.dp_event")
     if assumes(source):
@@ -191,11 +192,12 @@ def _no_event(what: str, why: str) -> NotDerived:
 def to_pld(source: Guarantee, *, interval: RationalLike = "1e-4") -> Any:
     r"""A ``PrivacyLossDistribution`` of dp-accounting that dominates ``source``.
 
-    Its losses are multiples of ``interval``, which dp-accounting needs to compose. Each loss is
-    split between the two adjacent nodes so that both laws keep their masses (merging them again is
-    post-processing), and every mass is rounded up. So delta of one round is at least the exact one
-    at every epsilon, even after the rounding of its sums; several rounds are composed by
-    dp-accounting, whose transform has an error of about 1e-16 in either direction.
+    Its losses are multiples of ``interval``, as dp-accounting requires for composition. The mass at
+    each loss is split between the two adjacent multiples so that both laws keep their masses
+    (merging the two outcomes is post-processing), and every mass is rounded up. So the delta of one
+    round is at least the exact delta at every epsilon, even after dp-accounting rounds its sums.
+    Several rounds are composed by dp-accounting, whose transform has an error of about 1e-16 in
+    either direction.
     """
     kind = library("dp_accounting.pld.privacy_loss_distribution").PrivacyLossDistribution
     step = float(positive_rational("interval", interval, "the losses lie on multiples of it"))
@@ -251,9 +253,9 @@ def nodes(listed: Listing, step: float) -> tuple[dict[int, float], float]:
     r"""Dominating masses on the losses j ``step``, by key j, and the mass at infinity.
 
     An outcome of loss l with P-mass a and Q-mass b = a e^-l goes to the nodes u <= l <= v: to v
-    with a (1 - e^(u-l))/(1 - e^(u-v)), to u with the remainder; then P and Q keep a and b. A node
-    is the float that dp-accounting computes for it. A loss within 2^-64 of a node is moved there;
-    the mass that this may lose is counted as infinite loss, like hidden mass.
+    with a (1 - e^(u-l))/(1 - e^(u-v)), to u with the remainder; then P and Q keep a and b. The
+    value of a node is the float that dp-accounting computes for it. A loss within 2^-64 of a node
+    is moved there; the mass that this move may lose is counted as infinite loss, like hidden mass.
     """
     found: dict[int, arb] = {}
     seen = moved = arb(0)
@@ -317,9 +319,7 @@ def _kind() -> Callable[..., Any]:
     base: Any = dp.PrivacyAccountant
 
     class CertifiedAccountant(base):  # type: ignore[misc]  # the base is known when it is installed
-        r"""A privacy accountant that composes events with
-        :func:`accounting.interop.from_dp_accounting.from_dp_event`.
-        """
+        r"""A privacy accountant that composes events with :func:`from_dp_event`."""
 
         def __init__(self, relation: Any, scope: Scope) -> None:
             super().__init__(relation)

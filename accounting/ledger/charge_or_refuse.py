@@ -61,8 +61,8 @@ _MOVED: Final = "UPDATE ledger SET charges = :number, head = :digest"
 class Head(NamedTuple):
     r"""The number of charges, and the digest to which the next charge is chained.
 
-    ``period`` is the period of the last charge, whose counters are stored; ``now`` is the time, and
-    ``today`` is its period.
+    ``period`` is the period of the last charge; the stored counters are those of this period.
+    ``now`` is the current time, and ``today`` is the period that contains it.
     """
 
     charges: int
@@ -73,7 +73,7 @@ class Head(NamedTuple):
 
     @property
     def renewed(self) -> bool:
-        r"""Whether a period began since the last charge, so that all counters start at 0."""
+        r"""Whether a new period began since the last charge, so that all counters start at 0."""
         return self.today > self.period
 
 
@@ -101,7 +101,7 @@ class Entry(NamedTuple):
 
 
 class Book:
-    r"""A filter, its tables, and the ``identity`` of the ledger: a new one, or the given one.
+    r"""The filter and the tables of a ledger, with its ``identity`` (by default a new identity).
 
     ``renews`` is the period of the budget, or None for one budget for all time.
     """
@@ -125,7 +125,7 @@ class Book:
 
     @classmethod
     def stored(cls, connection: Connection, *, at_home: bool = True) -> Self:
-        r"""The book of the ledger stored in the database."""
+        r"""Read the ledger in the database; if ``at_home``, it must be at its recorded location."""
         row = connection.exec_driver_sql("SELECT * FROM ledger").mappings().one()
         if row.get("format") != FORMAT or not isinstance(row.get("identity"), str):
             raise LedgerDamaged("ledger", f"must have format {FORMAT}")
@@ -155,7 +155,7 @@ class Book:
             raise LedgerUnavailable(connection.info["where"], HOMELESS)
 
     def period(self, made: str) -> str:
-        r"""The period of a charge at this time, such as 2026; empty for one budget for all time."""
+        r"""The period of the time ``made``, e.g. ``"2026"``; ``""`` if the budget never renews."""
         return made[: RENEWALS[self.renews]] if self.renews is not None else ""
 
     # -- reading ------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class Book:
         return Head(*last, self.period(made), now, self.period(now))
 
     def found(self, connection: Connection, batches: Sequence[str]) -> dict[str, Entry]:
-        r"""The existing charges among ``batches``; their users are given only as a digest."""
+        r"""The existing charges of ``batches``, without the names of the charged users."""
         made = {}
         for cells in [*those(connection, self.tables.charges, "batch", batches)]:
             charge = _charge_of(self.tables, *cells)
@@ -199,7 +199,10 @@ class Book:
         return made
 
     def value(self, connection: Connection, charge: Charge) -> str | None:
-        r"""The released value stored with a charge, as JSON. Raises :class:`LedgerDamaged`."""
+        r"""The value released with a charge, as JSON, or None.
+
+        Raises :class:`LedgerDamaged` if the value was edited or deleted.
+        """
         if charge.released is None:
             return None
         released = self.tables.released
@@ -210,8 +213,9 @@ class Book:
         return found
 
     def names(self, connection: Connection, members: Table, charge: Charge) -> tuple[str, ...]:
-        r"""The users charged by a charge, or left out of it, in order. Raises
-        :class:`LedgerDamaged`.
+        r"""The users charged by a charge, or left out of it, in order.
+
+        Raises :class:`LedgerDamaged` if they were edited.
         """
         query = select(members.c.name).where(members.c.charge == charge.number)
         found = tuple(connection.execute(query.order_by(members.c.name)).scalars())
@@ -232,7 +236,7 @@ class Book:
     def accounts(
         self, connection: Connection, head: Head, names: Sequence[str]
     ) -> tuple[dict[str, Account], frozenset[str]]:
-        r"""The accounts in force among ``names``, and the names whose digest does not match."""
+        r"""The accounts of ``names`` in this period, and the names whose row has a wrong digest."""
         found: dict[str, Account] = {}
         known: dict[tuple[int, ...], Account] = {}
         damaged: list[str] = []
@@ -346,7 +350,7 @@ def _charge_of(tables: Tables, *cells: Any) -> Charge:
 
 
 Charged: TypeAlias = Receipt | DpcoreError
-"""The outcome of one request: its entry or receipt, or the reason why nobody was charged."""
+"""The outcome of one request: its receipt or its error."""
 
 _NAMED: Final = 3
 _BACK: Final = (
@@ -360,8 +364,8 @@ def charged(
 ) -> list[Charged]:
     r"""Charge the requests one after the other, as if in separate transactions.
 
-    An invalid request has an error as its outcome and does not affect the others; an inconsistent
-    ledger raises an error, and nobody is charged.
+    An invalid request has an error as its outcome and does not affect the others; if the ledger is
+    inconsistent, an error is raised and nobody is charged.
     """
     start = head = book.head(connection, lock=True)
     made = book.found(connection, [request.batch for request in requests])
@@ -396,7 +400,7 @@ def charged(
                 continue
             try:
                 value = text_of(drawn)
-            except Exception as error:  # noqa: BLE001 - what fails by what was drawn tells of it
+            except Exception as error:  # noqa: BLE001 - an error from the value reveals it
                 lost = f"{type(error).__name__}: {error}"
         paying = without(request.names, poor)
         charge = _charge(head, request, paying, poor, value)
@@ -412,7 +416,7 @@ def charged(
 
 
 def text_of(value: object) -> str:
-    r"""A drawn value as it is stored. Raises the error of ``json`` for an unsupported value."""
+    r"""The text stored for a drawn value; raises the error of ``json`` for an unsupported value."""
     return canonical(value.tolist() if isinstance(value, np.ndarray) else value)
 
 
@@ -449,7 +453,7 @@ def _charge(
 
 
 def _again(entry: Entry, request: CheckedRequest) -> Charged:
-    # A batch that was charged before: either the same charge, or another charge of this name.
+    # The batch was charged before, by the same charge or by another charge with the same name.
     made, spared = entry.charge, entry.left_out
     paying = without(request.names, spared)
     record = {key: each for key, each in made.guarantee.items() if key != RELEASED}

@@ -1,7 +1,7 @@
 r"""Charge requests: the names of the users, the batch, and the cost to each user.
 
-A guarantee for one contribution becomes one for a user who has several rows in a batch by group
-privacy: k rows of one user change together. Proofs: docs/proofs/ledger.md.
+Group privacy converts a guarantee for one contribution to a guarantee for a user with k rows in a
+batch: all k rows change together. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Request:
 
     @classmethod
     def of(cls, release: Request | Release, rows_per_user: int | None = None) -> Request:
-        r"""The request for the record of a release and its participants."""
+        r"""Return ``release`` if it is a request, or else a request to charge its participants."""
         if isinstance(release, Request):
             return release
         if not isinstance(release, Release):
@@ -90,8 +90,8 @@ class Request:
 class CheckedRequest:
     r"""A validated request: sorted distinct names, and the cost to each user.
 
-    ``record`` is the guarantee as the history stores it. ``draw`` computes the value that is
-    released with the charge; it stays in this process.
+    ``record`` is the guarantee in the form stored in the history. ``draw`` computes the value that
+    is released with the charge; only this process calls it.
     """
 
     batch: str
@@ -103,7 +103,7 @@ class CheckedRequest:
 
     @classmethod
     def of(cls, request: Request, price: Price, record: Mapping[str, Any]) -> Self:
-        r"""The validated request; errors name its ``users`` or its ``batch``."""
+        r"""Validate ``request``; error messages name ``users`` or ``batch``."""
         return cls(
             batch=name("batch", request.batch),
             names=sorted_names(request.users),
@@ -114,7 +114,7 @@ class CheckedRequest:
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any], counters: int) -> Self:
-        r"""Parse a request from :meth:`to_json`; raises if it is invalid."""
+        r"""Parse the output of :meth:`to_json`; raise an error if it is invalid."""
         price, record = data["price"], data["record"]
         amounts = tuple(integer("amounts", each, at_least=0) for each in price["amounts"])
         costs = tuple(Fraction(each) for each in price["costs"])
@@ -131,7 +131,7 @@ class CheckedRequest:
         )
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields except ``draw``, which no other process may run."""
+        r"""Return all fields except ``draw``, which no other process may call."""
         kept, costs = self.price, [*map(write_rational, self.price.costs)]
         price = {"amounts": kept.amounts, "assumptions": kept.assumptions, "costs": costs}
         data = {"batch": self.batch, "names": self.names, "price": price, "record": self.record}
@@ -139,7 +139,7 @@ class CheckedRequest:
 
 
 def sorted_names(users: object) -> tuple[str, ...]:
-    r"""Distinct names, sorted by code point."""
+    r"""Return valid, distinct names sorted by code point."""
     if isinstance(users, (str, bytes)) or not isinstance(users, Iterable):
         raise InvalidParameter("users", users, "must be a collection of names, e.g. a list")
     names = [*users]
@@ -166,7 +166,7 @@ def cost(
 ) -> tuple[Price, Mapping[str, Any]]:
     r"""The cost of a guarantee to each user, who has at most ``rows_per_user`` rows in the batch.
 
-    The second result is the guarantee as the history stores it.
+    The second result is the guarantee in the form stored in the history.
     """
     if isinstance(guarantee, Derivable):
         guarantee = derived(guarantee)
@@ -194,7 +194,7 @@ def cost(
 
 
 def _threshold_for_user(threshold: NoisyThreshold, rows_per_user: int) -> NoisyThreshold:
-    # Several rows of one key reach the threshold together: delta is not k times that of one row.
+    # k rows with one key can reach the threshold together: delta is not k times that of one row.
     k = integer("rows_per_user", rows_per_user, at_least=1)
     counts = threshold.mechanism
     scope = Scope(unit=Unit.USER, relation=threshold.scope.relation)
@@ -207,7 +207,8 @@ def _threshold_for_user(threshold: NoisyThreshold, rows_per_user: int) -> NoisyT
 
 
 def _price_of(keeper: Filter, whole: Composition) -> Price:
-    # Bounds the whole in the quantities that the filter counts; refuses it if there is no bound.
+    # Bounds the composition in the quantities that the filter counts; raises NotDerived if there is
+    # no bound.
     if isinstance(keeper, ApproxFilter):
         found = _price_in_two(keeper, whole)
     else:
@@ -216,8 +217,9 @@ def _price_of(keeper: Filter, whole: Composition) -> Price:
 
 
 def _price_in_two(keeper: ApproxFilter, whole: Composition) -> Price:
-    # Parts are priced by their rho. The rho of a sample is only an upper bound, so samples are also
-    # priced by their epsilon at a delta; the price that uses less of the budget is charged.
+    # Parts are priced by their rho. The rho of a subsampled release is only an upper bound, so
+    # subsampled releases are also priced by their epsilon at a delta; the price that uses less of
+    # the budget is charged.
     rhos: dict[Guarantee, Fraction] = {}
     for part, _ in whole.parts:
         with suppress(NotDerived):
@@ -272,16 +274,16 @@ def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 Priced: TypeAlias = Pure | ZCdp | Rdp | Approx | Assumed | PrivacyCurve | Composition
-"""The subject of a charge: one guarantee, or several that are released together."""
+"""What can be charged: one guarantee, or a composition of releases made together."""
 
 
 def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
-    r"""Convert ``guarantee`` to one for all of a user's rows, at most ``rows_per_user``.
+    r"""Convert ``guarantee`` to a guarantee for all rows of a user, at most ``rows_per_user``.
 
-    A guarantee of scope unit ``user`` takes no ``rows_per_user``; one for a contribution needs it.
-    k rows change a query by up to k times as much, so the noise is charged at k times the
-    sensitivity: k epsilon for a pure guarantee, k^2 rho for zCDP. An (epsilon, delta) claim becomes
-    (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))).
+    A guarantee with scope unit ``user`` must be given without ``rows_per_user``; a guarantee for
+    one contribution requires it. k rows change a query by up to k times as much as one row, so the
+    noise is charged at k times the sensitivity: k epsilon for a pure guarantee, k^2 rho for zCDP.
+    An (epsilon, delta) claim becomes (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))).
     """
     if guarantee.scope.unit is Unit.USER:
         if rows_per_user is not None:
@@ -295,7 +297,7 @@ def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
     if isinstance(guarantee, Assumed):
         return replace(guarantee, guarantee=_of_rows(guarantee.guarantee, rows, scope))
     if isinstance(guarantee, Composition):
-        # Each row of a user is a local report of its own.
+        # Each row of a user is a separate local report.
         parts = tuple(
             (each, rows * k) if isinstance(each, ReportCurve) else (_of_rows(each, rows), k)
             for each, k in guarantee.parts
@@ -306,7 +308,8 @@ def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
 
 
 def _of_rows(source: Any, k: int, scope: Scope | None = None) -> Any:
-    # The guarantee for k rows together, under `scope` if given: parts of a composition keep theirs.
+    # The guarantee for k rows together, with `scope` if given: parts of a composition keep their
+    # own.
     if scope is not None:
         source = replace(source, scope=scope)
     if k == 1:

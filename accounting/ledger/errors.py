@@ -17,16 +17,17 @@ _NAMED = 3
 class Receipt:
     r"""A charge that is permanently recorded in the ledger.
 
-    ``number`` and ``digest`` fix its position in the history: :meth:`Ledger.check` takes receipts.
-    ``paid`` users were charged; ``left_out`` had too little budget, and must not take part.
+    ``number`` and ``digest`` identify the charge in the history; :meth:`Ledger.check` verifies that
+    the history still contains it. ``paid`` is the number of users charged. ``left_out`` are the
+    users with too little budget, who must not take part.
 
     ``repeated`` means that the charge existed before this request: of all requests for one batch,
-    even concurrent ones, at most one gets False. A program that draws fresh noise at each start
+    even concurrent requests, at most one gets False. A program that draws fresh noise at each start
     must not release on a repeated receipt. Receipts of the same charge are equal, even if
     ``repeated`` differs.
 
-    ``value`` is the value that :meth:`Ledger.release` drew and stored with the charge, the same for
-    every request for the batch; None for a charge without a release.
+    ``value`` is the value that :meth:`Ledger.release` drew and stored with the charge; every
+    request for the batch returns the same value. It is None for a charge without a release.
     """
 
     batch: str
@@ -74,8 +75,8 @@ class BudgetExhausted(DpcoreError):
 class AlreadyCharged(DpcoreError):
     r"""The batch was already charged with the same users and guarantee: no budget was spent.
 
-    ``receipt`` is that of the existing charge. Its noise was drawn, or is being drawn, by the
-    caller that made that charge.
+    ``receipt`` is the receipt of the existing charge. The caller that made this charge has drawn
+    the noise, or is drawing it.
 
     >>> raise AlreadyCharged(Receipt(batch="monday", number=1, digest="", paid=2, repeated=True))
     Traceback (most recent call last):
@@ -94,10 +95,10 @@ class AlreadyCharged(DpcoreError):
 
 @dataclass(eq=False, repr=False)
 class ValueLost(DpcoreError):
-    r"""A value was drawn that cannot be stored: it is lost, and its users were charged for it.
+    r"""A drawn value cannot be stored: the value is lost, although the users were charged.
 
-    Whether this happens may depend on the value, so the error itself releases information about it.
-    ``receipt`` is that of the charge.
+    Whether this error occurs may depend on the value, so the error itself reveals information about
+    the value. ``receipt`` is the receipt of the charge.
 
     >>> raise ValueLost(Receipt(batch="monday", number=1, digest="", paid=2), "ValueError: ...")
     Traceback (most recent call last):
@@ -128,7 +129,7 @@ class _Located(DpcoreError):
 
 
 class LedgerDamaged(_Located):
-    r"""An inconsistent ledger, with the location; it accepts no further charge.
+    r"""The ledger is inconsistent at ``where``, and accepts no further charge.
 
     >>> raise LedgerDamaged("charge 3", "was edited: its digest does not match")
     Traceback (most recent call last):

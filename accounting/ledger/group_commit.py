@@ -28,7 +28,7 @@ from accounting.ledger.transactions import Store
 from dpcore.errors import DpcoreError, InvalidParameter
 
 Work: TypeAlias = Callable[[Sequence[CheckedRequest]], list[Charged]]
-"""One transaction: the outcome of each request, in order, after it is on the disk."""
+"""A function that executes requests in one transaction, and returns their outcomes in order."""
 
 _CUT: Final = (
     "a thread that committed several charges was interrupted: charge again, the batch is charged "
@@ -50,7 +50,7 @@ _ERRORS: Final = {
 
 
 class Queue:
-    r"""Processes and threads that charge an SQLite file concurrently share a transaction.
+    r"""A queue through which concurrent charges to an SQLite file share a transaction.
 
     The lock is on the file ``<name>-queue``, and the requests are lines at its end. A leader
     records which lines it takes before its transaction, and the outcomes after it. A process that
@@ -62,11 +62,11 @@ class Queue:
 
     def __init__(self, store: Store, book: Book, work: Work) -> None:
         self._store, self._book, self._work = store, book, work
-        # These affect only the speed: the number of other callers, and the length of the last wait.
+        # The number of other callers, and the length of the last wait; they affect only the speed.
         self._company, self._pause = 0, 0.0
 
     def take(self, requests: Sequence[CheckedRequest]) -> list[Charged]:
-        r"""The outcomes of ``requests``, in their order."""
+        r"""Charge ``requests``, and return their outcomes in order."""
         handle = self._opened()
         if handle is None:
             return self._work(requests)
@@ -115,7 +115,8 @@ class Queue:
     def _published(
         self, handle: int, me: str, requests: Sequence[CheckedRequest]
     ) -> tuple[str, int]:
-        # The epoch of the queue, and the end of the request in it: 0 if it was not published.
+        # Returns the epoch of the queue and the position after the request, 0 if it was not
+        # published.
         epoch, _ = _header(handle)
         # A value is drawn by the process that requests it, in a separate transaction.
         drawn = any(each.draw is not None for each in requests)
@@ -127,7 +128,8 @@ class Queue:
         return epoch, self._append(message) if epoch and len(message) < _LONGEST else 0
 
     def _waited(self, handle: int, me: str, at: int) -> list[Charged] | None:
-        # The outcomes that another process recorded; None, with the lock held, if there are none.
+        # Returns the outcomes from another process; if there are none, takes the lock, returns
+        # None.
         start, rest, mine = time.monotonic(), b"", f'"to":"{me}"}}'.encode()
         last = start + self._store.patience
         time.sleep(self._pause)
@@ -197,11 +199,11 @@ class Queue:
         return found
 
     def _group(self) -> str:
-        # Prices count shares of one budget, and the file must be the one that was opened.
+        # Only requests for the same budget and the same open file can share a transaction.
         return f"{self._book.identity} {self._store.file}"
 
     def _append(self, lines: str) -> int:
-        # The end of the lines in the queue; 0 if they could not be written.
+        # Returns the position after the lines in the queue, or 0 if they could not be written.
         data = f"\n{lines}\n".encode()
         with suppress(OSError):
             handle = os.open(self._store.queue, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)

@@ -4,13 +4,13 @@ The digest of a charge is SHA-256 of the charge, the charged users, the users le
 digest of the previous charge.
 
 The tables are the same on SQLite and PostgreSQL. ``ledger`` has one row: the filter with its
-budget, the number of charges, the digest of the last charge, and the identity that is part of the
-checksums of its users. ``ledger_charges``, ``ledger_paid`` and ``ledger_spared`` are the
+budget, the number of charges, the digest of the last charge, and an identity that is part of the
+checksum of each user's row. ``ledger_charges``, ``ledger_paid`` and ``ledger_spared`` are the
 append-only history: one row per charge, one row for each charged user, and one for each user left
 out. ``ledger_released`` has the values that were drawn with a charge; the first such value creates
 the table. ``ledger_users`` has the sums over the history, so that a charge does not read the
-history; each row contains a checksum of its content. Names are looked up in arrays, so a million of
-them take a few statements. Proofs: docs/proofs/ledger.md.
+history; each row contains a checksum of its content. Names are looked up in arrays, so a million
+names take a few statements. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from sqlalchemy import (
 from accounting.ledger.errors import LedgerDamaged
 
 HISTORY: Final = 1
-"""The format of the chain, as part of each digest. Receipts outlive the tables."""
+"""The version of the chain format, part of each digest and independent of the table layout."""
 
 QUESTION: Final = "question"
 """The key, in a charge's guarantee, of the question that its released value answers."""
 
 MECHANISM: Final = "mechanism"
-"""The key, in a charge's guarantee, of the mechanism, unless the guarantee states its noise."""
+"""The key, in a charge's guarantee, of a mechanism that the guarantee does not determine."""
 
 RELEASED: Final = "released"
 """The key, in a charge's guarantee, of the digest of the value that was drawn with it."""
 
 RENEWALS: Final = {"year": 4, "month": 7, "day": 10}
-"""The periods after which a budget renews: the prefix of a charge's UTC time that names them."""
+"""The periods of a budget: the length of the prefix of a UTC time that names the period."""
 
 _ROWS: Final = 10_000
 _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
@@ -80,7 +80,7 @@ def value_digest(text: str) -> str:
 
 
 def genesis(filter_text: str) -> str:
-    r"""The digest before the first charge, of the format and the filter with its budget."""
+    r"""The digest of the format and of the filter with its budget, to which charge 1 is chained."""
     return hashlib.sha256(canonical([HISTORY, filter_text]).encode()).hexdigest()
 
 
@@ -115,10 +115,11 @@ class Account(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    r"""A charge of the history: ``amounts`` for each of ``paid`` users; ``spared`` were left out.
+    r"""A charge in the history: ``paid`` users pay ``amounts`` each; ``spared`` users are left out.
 
-    ``number`` counts from 1. ``guarantee`` is the claim or curve as JSON, ``amounts`` is its price
-    in the integers of the filter. ``digest`` fixes this charge and all charges before it.
+    Charges are numbered from 1. ``guarantee`` is the guarantee as JSON, and ``amounts`` is its
+    price in the integer units of the filter. ``digest`` covers this charge and all charges before
+    it.
     """
 
     number: int
@@ -137,7 +138,7 @@ class Charge:
     def of(cls, row: Mapping[Any, Any], owed: tuple[str, ...]) -> Charge:
         r"""The charge in a row of ``ledger_charges``, with the amounts in columns ``owed``.
 
-        Raises :class:`LedgerDamaged` if any field differs from the one that was digested.
+        Raises :class:`LedgerDamaged` if the fields do not match the digest.
         """
         where = f"charge {row['id']} (batch {row['batch']!r})"
         for kind, columns in ((int, (*_INTEGERS, *owed)), (str, _TEXTS)):
@@ -181,7 +182,7 @@ class Charge:
         return hashlib.sha256(canonical(parts).encode()).hexdigest()
 
     def row(self, digest: str) -> tuple[object, ...]:
-        r"""The row of ``ledger_charges``, in column order."""
+        r"""Return this charge as a row of ``ledger_charges``, in column order."""
         return (
             self.number, self.batch, self.made, canonical(self.guarantee), *self.amounts,
             int(self.assumed), self.paid, self.spared, self.paid_digest, self.spared_digest,
@@ -189,7 +190,7 @@ class Charge:
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields and the digest."""
+        r"""Return all fields and the digest."""
         found = {each.name: getattr(self, each.name) for each in fields(self)}
         amounts = [str(amount) for amount in self.amounts]
         return {"charge": found.pop("number"), **found, "amounts": amounts, "digest": self.digest}
@@ -207,10 +208,10 @@ _AT_ONCE: Final = 50_000
 
 
 class Tables:
-    r"""The tables for ``limits`` of the counters, which the database enforces as well.
+    r"""The tables of a ledger; the database also enforces the ``limits`` of the counters.
 
-    ``owed`` and ``spent`` have the names of one column per counter, of a charge and of a user. The
-    statement ``edges`` reads the first and the last charge.
+    ``owed`` and ``spent`` are the names of the columns with the counters of a charge and of a user.
+    The statement ``edges`` reads the first and the last charge.
     """
 
     def __init__(self, limits: Sequence[int]) -> None:
@@ -301,7 +302,7 @@ def those(
 
 
 def put(connection: Connection, table: Table, rows: Sequence[tuple[object, ...]]) -> None:
-    r"""Insert rows in column order; a user's row replaces the existing one."""
+    r"""Insert rows with cells in column order; the row of a user replaces the existing row."""
     driver: Any = connection.connection.driver_connection
     statement = _insert(table, connection.dialect.name)
     if connection.dialect.name == "sqlite":

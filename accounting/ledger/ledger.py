@@ -1,7 +1,7 @@
 r"""The budget ledger: charges, users and remaining budgets.
 
-A charge is refused before the release; it is complete or absent even if the process is killed, and
-is charged once however often it is repeated. Proofs: docs/proofs/ledger.md.
+A charge that exceeds a budget is refused before the release. A charge is complete or absent even if
+the process is killed, and repeating it charges nobody again. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Ledger:
 
     The budget is a guarantee to a user (scope unit ``user``). A charge states the cost of one batch
     to each of its users: a guarantee for the user, or a guarantee for one contribution with
-    ``rows_per_user``, the largest number of rows of one user in the batch. Its relation must be the
-    budget's. Users are identified by name: 1 to 200 printable characters in normal form NFC,
-    without space at either end. Names are case-sensitive, and letters that look alike are
-    different. The participants and the charges may depend on the data of a user only through
-    earlier releases; under add-remove, charge all users who were asked, whether or not their data
-    arrived. The ledger itself (who took part when) is not private.
+    ``rows_per_user``, the largest number of rows of one user in the batch. The guarantee must have
+    the relation of the budget. Users are identified by name: 1 to 200 printable characters in
+    normal form NFC, without space at either end. Names are case-sensitive, and letters that look
+    alike are different. The participants and the charges may depend on the data of a user only
+    through earlier releases; under add-remove, charge all users who were asked, whether or not
+    their data arrived. The ledger itself (who took part when) is not private.
 
     >>> import tempfile
     >>> from dpcore import DiscreteGaussian, Mechanism
@@ -83,20 +83,21 @@ class Ledger:
 
     @classmethod
     def create(cls, url: str, *, budget: Word | Filter | str, renews: str | None = None) -> Self:
-        r"""Create a ledger, or open the existing one with this budget.
+        r"""Create a ledger with this budget, or open the existing ledger.
 
         ``url`` is a path, ``sqlite:///path`` or ``postgresql://user@host/database``. The budget may
-        be text, such as ``"epsilon=4"``, under the relation replace. Give a ``Filter`` to choose
-        its parameters, such as the slack of an Approx budget.
+        be text, such as ``"epsilon=4"``; its relation is then replace. Give a ``Filter`` to choose
+        the parameters of the filter, such as the slack of an Approx budget.
 
         With ``renews`` the budget is for each ``"year"``, ``"month"`` or ``"day"`` of the calendar,
-        in UTC. A charge counts in the period of its time, and the first charge of a period starts
-        all users with the whole budget. A user who takes part in k periods has a guarantee of k
-        budgets (:meth:`together`), and for unlimited time there is no guarantee. The clock must be
-        right: a clock set forward opens the next period, and with a clock before the period of the
-        last charge nobody is charged (:class:`LedgerUnavailable`).
+        in UTC. A charge counts in the period in which it is made, and all users have the whole
+        budget at the start of a period. A user who takes part in k periods has the guarantee of k
+        budgets together (:meth:`together`); there is no guarantee for an unlimited number of
+        periods. The clock must be right: a clock set forward starts the next period early, and
+        charges are refused with :class:`LedgerUnavailable` while the clock is before the period of
+        the last charge.
 
-        Raises :class:`InvalidParameter` for a budget that is not per user, and if the budget or
+        Raises :class:`InvalidParameter` if the budget is not per user, or if the budget or
         ``renews`` differs from that of an existing ledger.
         """
         budget = _read(budget)
@@ -115,10 +116,12 @@ class Ledger:
     def open(
         cls, url: str, *, budget: Word | Filter | str | None = None, renews: str | None = None
     ) -> Self:
-        r"""Open a ledger; ``budget`` and ``renews``, as in :meth:`create`, must equal its own.
+        r"""Open a ledger; ``budget`` and ``renews``, if given, must be as in :meth:`create`.
+
+        If ``budget`` is given without ``renews``, the ledger must be one whose budget never renews.
 
         Raises :class:`LedgerUnavailable` if there is no ledger, :class:`LedgerDamaged` if its
-        filter cannot be read, and :class:`InvalidParameter` for another budget.
+        filter cannot be read, and :class:`InvalidParameter` if the budget differs.
         """
         budget = None if budget is None else _read(budget)
         with ExitStack() as undo:
@@ -157,19 +160,20 @@ class Ledger:
 
     @property
     def budget(self) -> Word:
-        r"""The guarantee to each user for all releases together, or for those of one period."""
+        r"""The guarantee to each user for all releases together, or for all in one period."""
         return self._book.filter.budget
 
     @property
     def renews(self) -> str | None:
-        r"""The period of the budget, ``"year"``, ``"month"`` or ``"day"``; None for all time."""
+        r"""The period ``"year"``, ``"month"`` or ``"day"``; None if the budget never renews."""
         return self._book.renews
 
     def together(self, periods: int) -> Word:
-        r"""The guarantee to each user for all releases of ``periods`` periods, fixed in advance.
+        r"""The guarantee to each user for ``periods`` periods, a number fixed in advance.
 
-        It is the adaptive composition of that many budgets: periods add epsilon and delta, or rho,
-        and an (epsilon, delta) budget adds the rho and delta that its filter counts.
+        It is the adaptive composition of ``periods`` budgets: the limits of the filter's counters
+        (epsilon, or rho, or for an (epsilon, delta) budget rho and delta) are multiplied by
+        ``periods``.
         """
         return self.filter.together(integer("periods", periods, at_least=1))
 
@@ -220,21 +224,21 @@ class Ledger:
         Call it before the release, and release only after it returns. A guarantee for one
         contribution (the default scope of a mechanism) needs ``rows_per_user``, the largest number
         of rows of one user in the batch: k rows cost k epsilon, or k^2 rho. With
-        ``skip_exhausted``, users with too little budget are left out and listed; they must not
-        take part. A :class:`Composition` is the cost of several queries in one charge. A
-        :class:`Release` states users, mechanism and batch: write the record, charge it, then
-        release.
+        ``skip_exhausted``, users with too little budget are left out and listed; they must not take
+        part. Give a :class:`Composition` to charge several queries together. A :class:`Release`
+        states users, mechanism and batch: write the record, charge it, then release.
 
         A second charge of the same batch, with the same users and guarantee, costs nothing and
         raises :class:`AlreadyCharged`: a batch is one release, whose noise is drawn once. With
         ``repeat_ok`` it returns the receipt again, with ``repeated`` set; use this to publish an
         old result again, or after :class:`LedgerUnavailable` if nothing was released yet.
 
-        Raises :class:`BudgetExhausted`; :class:`InvalidParameter` for no users, an invalid or
-        repeated name, a scope that does not fit, a ``rows_per_user`` that is missing or forbidden,
-        and a batch that was charged differently; :class:`NotDerived` for a guarantee without a
-        price; :class:`LedgerUnavailable`; and :class:`LedgerDamaged` if the last charge, the
-        filter, or the counters of a user were edited.
+        Raises :class:`BudgetExhausted` if a user has too little budget; :class:`InvalidParameter`
+        if there are no users, a name is invalid or repeated, the scope does not fit the budget,
+        ``rows_per_user`` is missing or forbidden, or the batch was charged differently before;
+        :class:`NotDerived` if the guarantee has no price; :class:`LedgerUnavailable`; and
+        :class:`LedgerDamaged` if the last charge, the filter, or the counters of a user were
+        edited.
         """
         if isinstance(first, Release):
             if any(each is not None for each in (second, users, batch)) or skip_exhausted:
@@ -263,8 +267,7 @@ class Ledger:
         question: str | None = None,
         rng: Rng = SYSTEM,
     ) -> Receipt:
-        r"""Charge ``users``, draw ``mechanism.release(value)`` and store it, in a single
-        transaction.
+        r"""Charge ``users``, draw ``mechanism.release(value)`` and store it in one transaction.
 
         Publish ``receipt.value``. A second call for the same batch, with the same users, mechanism
         and ``question`` (a description of the value), costs nothing and returns the stored value,
@@ -287,9 +290,9 @@ class Ledger:
         (True, True, {'epsilon': Fraction(9, 10)})
 
         Raises the errors of :meth:`charge` except :class:`AlreadyCharged`; the errors of the
-        mechanism for the value, with nothing charged; :class:`InvalidParameter` for a batch whose
-        value the ledger does not have; and :class:`ValueLost`, with the users charged, for a value
-        that was drawn and cannot be stored.
+        mechanism if it refuses the value, and nobody is charged; :class:`InvalidParameter` if the
+        batch was charged without a stored value; and :class:`ValueLost` if the drawn value cannot
+        be stored, although the users are charged.
         """
         request = Request(users=users, guarantee=mechanism, batch=batch)
         checked = CheckedRequest.of(request, *self._cost(mechanism, rows_per_user))
@@ -297,7 +300,8 @@ class Ledger:
         if question is not None:
             more[QUESTION] = text("question", question, "must be text")
         if not isinstance(mechanism, Mechanism):
-            # Mechanisms with the same guarantee may answer differently: the record names this one.
+            # Mechanisms with the same guarantee may answer differently: the record states this one,
+            # too.
             more[MECHANISM] = mechanism.to_json()
         act: Any = mechanism.report if isinstance(mechanism, LocalReport) else mechanism.release
         if isinstance(mechanism, LocalReport | ShuffledReports) and (
@@ -326,10 +330,12 @@ class Ledger:
 
         Each request is charged or refused separately, as by :meth:`charge`: its outcome is a
         receipt, or the error that left its users uncharged. All charges are on the disk when this
-        returns, with a single write, so a hundred cost little more than one. Threads that charge
-        one ledger concurrently, and processes that charge one file, share writes automatically.
+        method returns, with a single write, so a hundred charges take little longer than one.
+        Threads that charge one ledger concurrently, and processes that charge one file, share
+        writes automatically.
 
-        Raises, and charges nobody, if the arguments of any request, or the ledger, are invalid.
+        Raises an error, and charges nobody, if an argument of a request is invalid or the ledger is
+        inconsistent.
         """
         checked = [
             CheckedRequest.of(each, *self._cost(each.guarantee, each.rows_per_user))
@@ -360,11 +366,11 @@ class Ledger:
     # -- reading ------------------------------------------------------------------------------
 
     def spent(self, user: str) -> Word | Assumed:
-        r"""The budget that ``user`` spent in the present period, as a claim, from the counters.
+        r"""The budget that ``user`` has spent in the present period, computed from the counters.
 
-        Unlike the budget and an odometer (``accounting.adaptive_composition``),
-        the claim need not hold at all times simultaneously. Assumptions are listed with their
-        reasons.
+        Unlike the budget and an odometer (``accounting.adaptive_composition``), this guarantee need
+        not hold at all times simultaneously. If charges rest on assumptions, the result is an
+        :class:`Assumed` with their reasons.
         """
         named = name("user", user)
         with self._reading() as (connection, head):
@@ -379,9 +385,10 @@ class Ledger:
         return Assumed(word, "; ".join(reasons)) if reasons else word
 
     def periods(self, user: str | None = None) -> dict[str, tuple[Charge, ...]]:
-        r"""The charges by the name of their period, e.g. ``"2026"``; empty periods are omitted.
+        r"""A mapping from the name of a period, e.g. ``"2026"``, to its charges.
 
-        With ``user``, only the charges of that user. A budget for all time has one period, ``""``.
+        Periods without charges are omitted. With ``user``, the mapping contains only the charges of
+        that user. A budget for all time has one period, ``""``.
         """
         charges = groupby(self.history(user), lambda charge: self._book.period(charge.made))
         return {period: tuple(each) for period, each in charges}
@@ -407,11 +414,11 @@ class Ledger:
     def exhausted(
         self, users: Iterable[str], guarantee: Priceable, *, rows_per_user: int | None = None
     ) -> tuple[str, ...]:
-        r"""The ``users`` whose budget does not cover ``guarantee``, sorted by name.
+        r"""The ``users`` whose remaining budget does not cover ``guarantee``, sorted by name.
 
         Counters only increase, so these users remain exhausted in this period. Other callers may
-        charge the other users first: :meth:`charge` decides. Raises the errors of :meth:`charge`
-        for invalid arguments.
+        charge the other users in the meantime, so only :meth:`charge` decides. Raises the errors of
+        :meth:`charge` if an argument is invalid.
         """
         names = sorted_names(users)
         price, _ = self._cost(guarantee, rows_per_user)
@@ -424,14 +431,14 @@ class Ledger:
     def history(self, user: str | None = None) -> tuple[Charge, ...]:
         r"""The charges of ``user``, or all charges, in order.
 
-        Raises :class:`LedgerDamaged` for a charge that was edited.
+        Raises :class:`LedgerDamaged` if a charge was edited.
         """
         named = None if user is None else name("user", user)
         with self._reading() as (connection, _):
             return self._book.history(connection, named)
 
     def users(self) -> int:
-        r"""The number of users charged in the last period with a charge."""
+        r"""The number of users charged in the most recent period that has a charge."""
         return self._count(self._book.tables.users)
 
     def charges(self) -> int:
@@ -443,10 +450,11 @@ class Ledger:
             return self._book.count(connection, table)
 
     def export(self) -> Iterator[str]:
-        r"""A consistent export as lines of JSON: the filter, then each charge.
+        r"""Export a consistent snapshot as lines of JSON: first the filter, then each charge.
 
-        A charge is its row, the ``users`` charged, those ``left_out`` and the released ``value``,
-        so the digests can be checked without this package (see docs/proofs/ledger.md).
+        The line of a charge has its fields, the ``users`` charged, the users ``left_out`` and the
+        released ``value``, if any, so the digests can be checked without this package (see
+        docs/proofs/ledger.md).
         """
         book = self._book
         with self._reading() as (connection, _):
@@ -460,12 +468,11 @@ class Ledger:
                 yield canonical(line if value is None else {**line, "value": json.loads(value)})
 
     def check(self, *receipts: Receipt) -> tuple[Damage, ...]:
-        r"""Verify the whole ledger: all inconsistencies and their locations, empty if there are
-        none.
+        r"""Verify the whole ledger, and return all inconsistencies with their locations.
 
-        It finds every row that was edited, deleted or inserted, unless all later digests and
-        counters were recomputed too; ``receipts`` reveal even this, because the charges that they
-        acknowledge must exist. At most 100 findings are returned.
+        The check finds every row that was edited, deleted or inserted, unless all later digests and
+        counters were recomputed too. With ``receipts`` it finds even a recomputed history, because
+        the charges that the receipts acknowledge must exist. At most 100 findings are returned.
         """
         book, found = self._book, list[Damage]()
         acknowledged = [(receipt.number, receipt.digest) for receipt in receipts]

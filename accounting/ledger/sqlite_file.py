@@ -3,14 +3,14 @@ r"""The SQLite file of a ledger: its location in one private folder, and process
 SQLite names the log and the locks of a file after its path. A file that is reached through two
 folders would have two of each, and two processes would both spend the whole budget. So a file that
 is mounted without its folder is refused, and so is a file in another folder than the one in which
-it was created or adopted: the file ``<name>-home`` next to it records which ledger lives here, and
-in which folder.
+it was created or adopted: the file ``<name>-home`` next to it records the identity of the ledger
+and its folder.
 
 SQLite also keeps the locks of a file in the memory of the process. A child inherits that memory but
 not the locks: it believes that it holds the locks of its parent, and when the parent closes the
-file, data written by the child are lost, also through a connection that the child opened itself.
-So every idle connection is closed before a fork. A connection in a transaction cannot be closed:
-the child must not touch its file. Proofs: docs/proofs/ledger.md.
+file, data written by the child are lost, even through a connection that the child opened itself. So
+every idle connection is closed before a fork. A connection in a transaction cannot be closed: the
+child must not touch its file. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ HOMELESS: Final = (
 def identity(path: Path, where: str) -> tuple[int, int] | None:
     r"""The device and inode of the file, or None if there is no file.
 
-    Raises :class:`LedgerUnavailable` for a folder, a device, a pipe or a file with two links.
+    Raises :class:`LedgerUnavailable` for a folder, a device, a pipe or a file with two hard links.
     """
     try:
         found = path.stat()
@@ -112,7 +112,7 @@ def home_of(path: Path) -> str:
 
 
 def settle_in(path: Path, ledger: str) -> None:
-    r"""Record durably that the ledger of this identity is at this location."""
+    r"""Record durably that the ledger with identity ``ledger`` is at this location."""
     home = Path(f"{path.resolve()}-home")
     partial = home.with_name(f"{home.name}.new")
     partial.unlink(missing_ok=True)
@@ -133,10 +133,11 @@ def bring_to_disk(path: Path, how: int = os.O_RDONLY) -> None:
 
 
 def made_private(path: Path) -> None:
-    r"""Create an empty private file at ``path``, if missing: SQLite would let others read its own.
+    r"""Create an empty private file at ``path`` if there is none.
 
-    The log and its index take the mode of the file. A non-empty file keeps the mode that its owner
-    gave it. ``path`` must not contain links, and must not be a device or a pipe.
+    SQLite itself would create a file that others can read. The log and its index take the mode of
+    the file. A non-empty file keeps the mode that its owner gave it. ``path`` must not contain
+    links, and must not be a device or a pipe.
     """
     try:
         # The file is not opened: closing it would drop the locks of a thread that has it open.
@@ -190,7 +191,7 @@ class FileConnection(sqlite3.Connection):
             _OPEN.add(self)
 
     def rests_open(self) -> bool:
-        r"""Whether an idle connection is still open."""
+        r"""Whether the connection has not been closed."""
         try:
             return self.total_changes >= 0
         except sqlite3.ProgrammingError:

@@ -1,7 +1,7 @@
 r"""The database of a ledger, an SQLite file or PostgreSQL: its address, and its transactions.
 
-A writing transaction has the ledger to itself; a reading one sees a single snapshot of it. Errors
-of the database are raised as :class:`LedgerUnavailable` or :class:`LedgerDamaged`.
+A write transaction excludes all other writers; a read transaction sees a single snapshot of the
+ledger. Errors of the database are raised as :class:`LedgerUnavailable` or :class:`LedgerDamaged`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _CREATION: Final = 0x64_70_63_6F_72_65  # the advisory lock under which tables a
 _LOG: Final = 4 << 20  # the largest size of the write-ahead log of a file, in bytes
 _FOLDER: Final = ": the folder must exist and be writable"
 _CORRUPT: Final = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
-# The errors of PostgreSQL if the tables are not those of a ledger: no such table, column or
+# The error codes of PostgreSQL if the tables are not those of a ledger: no such table, column or
 # function, a wrong type, a sum out of range.
 _OTHER_TABLES: Final = frozenset({"42P01", "42703", "42883", "42804", "22003"})
 _LOCK_TIMEOUT: Final = "55P03"
 _LOCKS: Final = Path("/proc/locks")
 _WRITE_LOCK: Final = 120  # SQLite's WAL_WRITE_LOCK: the number of a byte of the file -shm
-# A charging session locks the row of the ledger; the one that is not waiting for a lock holds it.
+# A session that charges locks the row of the ledger; the session that does not wait holds the lock.
 _HOLDERS: Final = text(
     "SELECT a.pid, a.state, extract(epoch FROM now() - a.xact_start)::int AS since"
     " FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
@@ -131,8 +131,8 @@ class Store:
         r"""An exclusive write transaction, durable when the block ends.
 
         On SQLite it starts with the write lock. On PostgreSQL the caller's first statement locks
-        the one row of ``ledger``; each later statement sees all data committed before that. With
-        ``create`` the tables, or the file, need not exist yet.
+        the one row of ``ledger``; each later statement sees all data committed before it starts.
+        With ``create``, the tables or the file need not exist yet.
         """
         if create and self.is_file:
             # This refuses a device, whose mode must not change.
@@ -154,7 +154,7 @@ class Store:
             yield connection
 
     def settle_here(self, ledger: str) -> None:
-        r"""Record next to a file that the ledger of this identity is at this location.
+        r"""Record next to an SQLite file that the ledger with identity ``ledger`` is stored here.
 
         Call it inside a writing transaction.
         """
@@ -162,12 +162,15 @@ class Store:
             sqlite_file.settle_in(self._path, ledger)
 
     def must_hold_tables(self, connection: Connection) -> None:
-        r"""Raise :class:`LedgerUnavailable` for a database without a ledger."""
+        r"""Raise :class:`LedgerUnavailable` if the database contains no ledger."""
         if not self.has_tables(connection):
             raise LedgerUnavailable(self.where, "contains no ledger: create one with a budget")
 
     def has_tables(self, connection: Connection) -> bool:
-        r"""Whether the database contains a ledger, that is all of its tables and not only some."""
+        r"""Whether the database contains a ledger.
+
+        Raises :class:`LedgerDamaged` if it contains only some of the tables of a ledger.
+        """
         tables = inspect(connection)
         found = {tables.has_table(name) for name in ("ledger", "ledger_charges", "ledger_users")}
         if len(found) > 1:
@@ -177,9 +180,9 @@ class Store:
     def settle(self) -> None:
         r"""Flush to disk the writes of a process that died before it flushed them.
 
-        SQLite shows such a charge to other processes: it is complete, but a power cut could still
-        undo it. Call this inside a writing transaction. PostgreSQL flushes before it shows a
-        charge.
+        In SQLite other processes see the complete charge of such a process, but a power failure
+        could still undo it. Call this method inside a write transaction. PostgreSQL flushes a
+        charge before other sessions see it.
         """
         if self.is_file:
             for path, how in ((self._log, os.O_RDWR), (self._log.parent, os.O_RDONLY)):
@@ -204,8 +207,8 @@ class Store:
             reason = "there is no such file: create a ledger with dpcore ledger open"
             raise LedgerUnavailable(self.where, reason)
         if os.getpid() != self._process:
-            # A connection must not be shared by two processes: a child neither uses nor closes
-            # those of its parent, and keeps references so that they are not closed.
+            # A connection must not be shared by two processes: a child neither uses nor closes the
+            # connections of its parent, and keeps references so that they are not closed.
             self._inherited.append(self._engine.pool)
             self._engine.dispose(close=False)
             self._process = os.getpid()
@@ -231,7 +234,7 @@ class Store:
     def _shorten_log(self) -> None:
         # SQLite before 3.51.3 may lose a commit that restarts the log while two others checkpoint
         # it (sqlite.org/wal.html, "the WAL-reset bug"). So connections never checkpoint on their
-        # own, and this one does so while it holds the write lock.
+        # own, and this method does so while it holds the write lock.
         try:
             length = self._log.stat().st_size
         except OSError:
@@ -293,7 +296,7 @@ def _prepare(connection: Any, record: Any) -> None:
     # Text that is not valid Unicode is shown as it is stored, not refused.
     connection.text_factory = as_stored
     _write_ahead(connection)
-    # These make an acknowledged charge survive a power failure.
+    # With these settings an acknowledged charge survives a power failure.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA fullfsync = ON")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -311,8 +314,8 @@ def as_stored(value: bytes) -> str:
 
 
 def _write_ahead(connection: Any) -> None:
-    # In this mode readers do not block a charge. SQLite does not wait for others while it changes a
-    # new file to this mode.
+    # In WAL mode readers do not block a charge. SQLite itself does not wait for other connections
+    # while it changes a new file to this mode.
     last = time.monotonic() + _PATIENCE
     while True:
         try:

@@ -1,9 +1,9 @@
 r"""Verify a ledger: the hash chain, the charged users, and the totals; and copy verified ledgers.
 
 A changed, deleted or inserted row breaks the chain at its position, and the counters of each user
-must equal the sums over the history. A copy is another file, so a ledger that is charged in two
-places spends twice. A copy therefore accepts no charge at its location until it is adopted there:
-its owner states that it is the only one in use. Proofs: docs/proofs/ledger.md.
+must equal the sums over the history. If a ledger and its copy were both charged, users would spend
+their budgets twice. A copy therefore accepts no charge until its owner adopts it at its location,
+and so states that no other copy is in use. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _charges(connection: Connection, book: Book) -> Iterator[Damage]:
 
 
 def _members(connection: Connection, tables: Tables, kind: str) -> Iterator[Damage]:
-    # The members and the charges are two lists in the same order, read side by side.
+    # The rows of the users charged or left out must fit the number and the digest in each charge.
     members = tables.metadata.tables[f"ledger_{kind}"]
     charged = {row["id"]: row for row in _rows(connection, tables.charges)}
     rows = _rows(connection, members, "charge", "name")
@@ -157,8 +157,8 @@ def _fits(row: RowMapping, kind: str, names: list[Any]) -> Iterator[Damage]:
 
 
 def _counters(connection: Connection, book: Book) -> Iterator[Damage]:
-    # For each user in the last period: the number of rows and of charges, the stored counters and
-    # the sums over the history. In an earlier period: no user was charged more than the budget.
+    # In the last period each charged user must have one row, with counters equal to the sums over
+    # the history. In an earlier period no user may have been charged more than the budget.
     tables = book.tables
     users, paid, charges = tables.users, tables.paid, tables.charges
     pairs = [*zip(tables.spent, tables.owed, strict=True), ("assumed", "assumed")]
@@ -232,8 +232,8 @@ def adopt(url: str) -> int:
     r"""Adopt the ledger in ``url`` at its current location, and return its number of charges.
 
     Use it for a file that was moved, copied or restored. The caller states that no other copy will
-    be charged again. The whole history is checked first: raises :class:`LedgerDamaged`, and changes
-    nothing, if it is inconsistent; :class:`LedgerUnavailable` if there is no ledger.
+    be charged again. The whole history is checked first. Raises :class:`LedgerDamaged`, and changes
+    nothing, if the history is inconsistent, and :class:`LedgerUnavailable` if there is no ledger.
     """
     with closing(Store(url)) as store, store.writing() as connection:
         store.must_hold_tables(connection)
@@ -248,11 +248,11 @@ def adopt(url: str) -> int:
 def backup(url: str, destination: Path) -> int:
     r"""Write a consistent copy of an SQLite ledger, and return its number of charges.
 
-    The copy is one file without a log, with a verified history, private to its owner, and on the
-    disk when this returns. It cannot be opened at its location before it is adopted. Others may
-    charge meanwhile. Raises :class:`InvalidParameter` for a destination that exists (it is never
-    overwritten) or cannot be written, and for a ledger on a server; :class:`LedgerDamaged`, and
-    leaves no copy, for an inconsistent history.
+    The copy is a single file without a log, and private to its owner. Its history is verified, and
+    it is on the disk when this function returns. It must be adopted before it can be opened. Other
+    processes may charge the ledger meanwhile. Raises :class:`InvalidParameter` if the destination
+    exists (it is never overwritten) or cannot be written, or if the ledger is on a server; raises
+    :class:`LedgerDamaged`, and leaves no copy, if the history is inconsistent.
     """
     with closing(Store(url)) as store:
         if not store.is_file:

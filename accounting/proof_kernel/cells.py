@@ -43,7 +43,7 @@ class Pair:
 def of_cells(
     fixed: Fixed, cells: Sequence[Cell], infinite: int = 0, *, least: int = 1, slack: int = 72
 ) -> Pair:
-    r"""The pair of these cells; cells of a P-mass below ``least`` are omitted."""
+    r"""The pair of these cells; cells with a P-mass below ``least`` are omitted."""
     p_missing = fixed.one - infinite - sum(cell[0] for cell in cells)
     q_missing = fixed.one - sum(cell[1] for cell in cells)
     kept = [cell for cell in cells if cell[0] >= least]
@@ -128,8 +128,9 @@ def _above(pair: Pair, step: Fraction, start: Fraction) -> Iterator[tuple[int, i
 
 
 def _below(pair: Pair, step: Fraction, start: Fraction) -> Iterator[tuple[int, int]]:
-    # Cells of losses log p/q, with q from above, merge in order into grid points x: one below x has
-    # a deficit (want) e^x q - p, one above x an excess.
+    # Cells with losses log p/q, where q is an upper bound, are merged in increasing order into grid
+    # points x: a cell with a loss below x has a deficit e^x q - p (`want`), a cell with a loss
+    # above x has an excess.
     fixed, slack = pair.fixed, pair.slack
 
     @lru_cache(maxsize=1)
@@ -162,6 +163,6 @@ def _below(pair: Pair, step: Fraction, start: Fraction) -> Iterator[tuple[int, i
 
 
 def _around(low: int, high: int, step: Fraction, start: Fraction, fixed: Fixed) -> tuple[int, int]:
-    # The last grid point up to ``low``, and the first from ``high`` on.
+    # The last grid point at or below ``low``, and the first grid point at or above ``high``.
     shift, scale = start * fixed.one, step * fixed.one
     return math.floor((low - shift) / scale), math.ceil((high - shift) / scale)

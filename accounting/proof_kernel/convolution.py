@@ -1,10 +1,10 @@
-r"""Compositions: discretised losses on a grid, each convolution one product of decimal integers.
+r"""Composition of discretised losses; each convolution is one product of decimal integers.
 
 A listing of a loss L (under P) states that P(L = start + j step) is ``weights[j - first]`` units of
-10^-digits. In a listing from above, the missing mass is at infinity and L is at most that large in
-distribution; from below, the missing mass is at minus infinity and L is at least that large. All
-rounding has the direction of the listing, so operations keep the order. Proofs:
-docs/proofs/kernel.md.
+10^-digits. In a listing from above, the missing mass is at infinity, and L is at most the listed
+loss in distribution; in a listing from below, the missing mass is at minus infinity, and L is at
+least the listed loss. All rounding has the direction of the listing, so operations keep the order.
+Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Listing:
-    r"""The losses start + j step, j = first, first + 1, ..., in units of 10^-digits."""
+    r"""Masses of the losses start + j step, j = first, first + 1, ..., in units of 10^-digits."""
 
     above: bool
     step: Fraction
@@ -49,7 +49,10 @@ class Listing:
     rounds: int = 1
 
     def fitted(self, plan: Plan) -> Listing:
-        r"""The listing on a grid that fits; at most ``cut`` units per round move at each end."""
+        r"""The listing with at most ``slots`` weights, on a coarser grid if necessary.
+
+        At each end at most ``cut`` units of mass per round are moved.
+        """
         found = self._trimmed(plan.cut * self.rounds)
         while len(found.weights) > plan.slots:
             found = found.doubled()
@@ -139,9 +142,10 @@ def power(
 
 
 def convolved(one: list[int], other: list[int], slot: int, drop: int = 0) -> list[int]:
-    r"""The convolution of two lists >= 0, each below 10^slot, without the last digits.
+    r"""The convolution of two lists of integers >= 0, without the last ``drop`` digits.
 
-    A single product of two long decimal integers: its digits contain all sums.
+    All sums must be below 10^slot: they are read from the digits of a single product of two long
+    decimal integers.
     """
     a = decimal.Decimal("".join(f"{each:0{slot}d}" for each in reversed(one)))
     b = (

@@ -150,8 +150,9 @@ def _common(one: Fraction, other: Fraction) -> Fraction:
 
 
 def _of_table(pair: Pair, epsilon: Fraction) -> tuple[Fraction, Fraction]:
-    # One round: the sum of P - e^epsilon Q over cells with a larger loss. For a cell that contains
-    # epsilon the lower bound is the same if > 0, the upper bound P (1 - e^(epsilon - high)).
+    # One round: the sum of P - e^epsilon Q over the cells with a loss above epsilon. If the loss of
+    # a cell may be on either side of epsilon, the cell adds max(P - e^epsilon Q, 0) to the lower
+    # bound and P (1 - e^(epsilon - high)) to the upper bound.
     fixed = pair.fixed
     e_low, e_high = fixed.of(epsilon)
     f_low, f_high = fixed.exp(e_low)[0], fixed.exp(e_high)[1]
@@ -169,8 +170,8 @@ def _of_table(pair: Pair, epsilon: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def _of_listing(total: Listing, epsilon: Fraction, digits: int) -> Fraction:
-    # The mass M of larger losses l_i, l_(i+1), ..., minus e^(epsilon - l_i) times the sum of
-    # w_j e^(l_i - l_j), which Horner's rule adds up from the top.
+    # The mass of the losses l_i, l_(i+1), ... above epsilon, minus e^(epsilon - l_i) times the sum
+    # of w_j e^(l_i - l_j), which Horner's rule adds up from the top.
     fixed, up = Fixed(math.ceil(digits * 3.33) + _GUARD), not total.above
     i = max(math.floor((epsilon - total.start) / total.step) + 1 - total.first, 0)
     fall = fixed.decay(total.step)[up]

@@ -21,13 +21,15 @@ _MOST_BITS: Final = 1 << 16
 def exact_value(parts: tuple[Part, ...], quantity: str, at: Fraction) -> Fraction:
     r"""The value of ``quantity`` at the delta, epsilon or order ``at``, if it is rational.
 
-    The largest loss ("pure", or "epsilon" at delta 0) is Delta/s for discrete Laplace noise and for
-    Polya differences of shape >= 1, and a multiple of its epsilon for staircase noise. Delta beyond
-    the largest loss is the stated failure probability, 1 - prod (1 - delta)^rounds; for one round
-    of a binomial it is rational at epsilon = 0, and 1 if the two datasets share no output. Rho is
-    Delta_2^2/2v for Gaussians, epsilon^2/2 for pure claims. D_alpha of a discrete Gaussian is
-    alpha d^2/2v if (alpha - 1) d is an integer; of a sum of n of them it is alpha d^2/2nv if n
-    divides d and (alpha - 1) d.
+    Let s be the scale and v the variance of the noise, D_1 and D_2 the l1 and l2 sensitivity, and d
+    the change of a number. The largest loss ("pure", or "epsilon" at delta 0) is D_1/s for discrete
+    Laplace noise and for Polya differences of shape >= 1, and a multiple of its epsilon for
+    staircase noise. At an epsilon of at least the largest loss, delta is the stated failure
+    probability, 1 - prod (1 - delta)^rounds. For one round of binomial noise, delta is rational at
+    epsilon = 0, and 1 if the two datasets share no output. Rho is D_2^2/(2v) for Gaussian noise and
+    epsilon^2/2 for pure claims. The Renyi divergence of order alpha of a discrete Gaussian is alpha
+    d^2/(2v) if (alpha - 1) d is an integer; that of a sum of n discrete Gaussians is alpha
+    d^2/(2nv) if n divides d and (alpha - 1) d.
 
     Raises :class:`Refused` if the value is not known to be rational.
     """
@@ -55,7 +57,7 @@ def _largest_loss(part: Part) -> Fraction:
             return epsilon * sum(math.ceil(each / step) for each in part.amounts)
         case "polya-difference", (shape, scale) if shape >= 1 and part.norm in ("absolute", "box"):
             return sum(part.amounts) / scale
-    raise Refused("the largest loss of a part is infinite, or not a rational")
+    raise Refused("the largest loss of a part is infinite or irrational")
 
 
 def _squared(part: Part) -> Fraction:

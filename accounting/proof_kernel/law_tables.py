@@ -34,7 +34,7 @@ Ratio: TypeAlias = Callable[[int], Bounds]
 r"""Bounds on the ratio of the masses of k + 1 and k: two numerators and one denominator."""
 
 Tail: TypeAlias = tuple[int, Bounds]
-r"""A number of values, and a ratio: over these values masses fall at least by this ratio."""
+r"""A number of values, and a ratio: over that many values, masses fall at least by the ratio."""
 
 
 class Refused(Exception):
@@ -117,7 +117,10 @@ def _share(chance: Fraction, mass: int) -> int:
 
 @dataclass(frozen=True)
 class Table:
-    r"""Lower bounds on masses from index ``first`` on; ``ends``: whether the support ends there."""
+    r"""Lower bounds on the masses of ``first``, ``first`` + 1, and so on.
+
+    ``ends`` states whether the support ends at the first and at the last of these values.
+    """
 
     first: int
     masses: list[int]
@@ -161,7 +164,7 @@ def masses_of(each: Round, fixed: Fixed) -> list[tuple[int, int, bool]]:
 
 
 def _table(law: str, parameters: tuple[Fraction, ...], fixed: Fixed) -> Table:  # noqa: C901  # a case for each law
-    r"""Masses from their ratios p(k + 1)/p(k), or from those of the summands."""
+    r"""The table of a law, from ratios p(k + 1)/p(k) or from the tables of the summands."""
     match law, parameters:
         case "discrete-gaussian", (variance,):
             return _from_ratios(
@@ -213,7 +216,7 @@ def _table(law: str, parameters: tuple[Fraction, ...], fixed: Fixed) -> Table:  
 def _from_ratios(
     ratio: Ratio, mode: int | None, fixed: Fixed, last: int | None = None, tail: Tail | None = None
 ) -> Table:
-    r"""The law on 0, 1, ..., ``last`` with this mode, or, without one, symmetric around 0."""
+    r"""The law on 0, ..., ``last`` with this ``mode``; if it is None, symmetric around 0."""
 
     def inverse(k: int) -> tuple[int, int, int]:
         low, high, whole = ratio(peak - 1 - k)
@@ -230,9 +233,9 @@ def _from_ratios(
 def _side(
     ratio: Ratio, count: int | None, fixed: Fixed, tail: Tail | None = None
 ) -> tuple[list[int], int]:
-    r"""Masses from the mode outwards, relative to it, and an upper bound on the sum of the others.
+    r"""Masses outwards from the mode, relative to it, and a bound on the sum of all but the mode.
 
-    After the last listed value they fall at least by ``tail``, by default by their last ratio.
+    After the last listed value the masses fall at least by ``tail``, by default by the last ratio.
     """
     masses, high, total = [fixed.one], fixed.one, 0
     while masses[-1] and len(masses) - 1 != count:
@@ -257,7 +260,7 @@ def _of_reals(each: Round, fixed: Fixed, grid: Grid, least: int) -> list[Cell]:
     noise = _Real(each, fixed)
     points = noise.edges(grid, least)
     losses, masses = [*map(noise.loss, points)], [*map(noise.masses, points)]
-    # The loss of Laplace noise is constant outside [0, shift], that of Gaussian noise is unbounded,
+    # The loss of Laplace noise is constant outside [0, shift]; that of Gaussian noise is unbounded,
     # except that it is at least log here[0] if Q is the noise itself.
     bottom: int | None = noise.loss(0)[0]
     top: int | None = noise.loss(fixed.of(each.shift)[1])[1]
@@ -278,7 +281,7 @@ def _minus(loss: int | None) -> int | None:
 
 
 class _Real:
-    r"""Gaussian or Laplace noise of scale 1, in mixtures of shifts; the loss rises in x."""
+    r"""Mixtures of shifted Gaussian or Laplace noise of scale 1; the loss increases in x."""
 
     def __init__(self, each: Round, fixed: Fixed) -> None:
         self.shift, self.fixed, self.normal = each.shift, fixed, each.law == "gaussian"
@@ -328,8 +331,10 @@ class _Real:
     # Edges are placed in floats, in units of 2^-50.
 
     def edges(self, grid: Grid, least: int) -> list[int]:
-        r"""Points where the loss crosses the grid: at every grid point while the loss is small,
-        then at distances proportional to the loss; for one epsilon, two points around it.
+        r"""Points where the loss crosses the grid.
+
+        The points are at every grid point while the loss is small, then at distances proportional
+        to the loss. For a single epsilon there are two points around it.
         """
         ends = [0, int(self.shift * _PLACE)]
         if self.normal:

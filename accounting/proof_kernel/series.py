@@ -17,7 +17,7 @@ _LARGEST: Final = 1 << 14
 
 
 class Fixed:
-    r"""Fixed point with ``bits`` fractional bits; ``tick`` is called often, and may raise.
+    r"""Fixed-point numbers with ``bits`` fractional bits; ``tick`` is called often, and may raise.
 
     >>> low, high = Fixed(100).exp(1 << 100)
     >>> high - low < 8 and abs(low / 2**100 - math.e) < 1e-15
@@ -65,7 +65,7 @@ class Fixed:
         return low, high + 1
 
     def log(self, n: int) -> tuple[int, int]:
-        r"""Bounds (below, above) on log x, x = n * 2^-bits > 0."""
+        r"""Bounds (below, above) on log x, where x = n * 2^-bits > 0."""
         start = int(Fraction(math.log(n) - self.bits * math.log(2)) * self.one)
         low, high = self.exp(-start)
         ends = (n * low >> self.bits) - self.one, (n * high >> self.bits) + 1 - self.one
@@ -97,7 +97,7 @@ class Fixed:
 
     def _area(self, z: int) -> int:
         # The integral of e^(-t^2/2) over [0, z] is e^(-z^2/2) (z + z^3/3 + z^5/15 + ...). The sum
-        # is at most e^(z^2/2), which needs that many more bits.
+        # is at most e^(z^2/2), so about 3/4 z^2 more bits are needed.
         more = (3 * z * z >> 2 * self.bits + 2) + 24
         wide = Fixed(self.bits + more, self.tick)
         z <<= more

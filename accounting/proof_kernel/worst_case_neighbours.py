@@ -82,11 +82,11 @@ def norms_of(law: str, scheme: str | None, amount: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    r"""One kind of round: a law under a sensitivity, or a stated claim.
+    r"""One kind of round: a noise law with a sensitivity, or a stated claim.
 
-    A stated claim has its kind, "pure", "approx" or "zcdp", instead of a law. Without sampling,
-    ``sampling`` is None and ``rate`` is 1. ``members`` units are all added or all removed. A run of
-    ``correlated`` noise counts as one round.
+    For a stated claim, ``law`` is the kind of the claim: "pure", "approx" or "zcdp". Without
+    sampling, ``sampling`` is None and ``rate`` is 1. ``members`` units are all added or all
+    removed. A run of ``correlated`` noise counts as one round.
     """
 
     law: str
@@ -117,7 +117,7 @@ def scenarios(
     Raises :class:`Refused` if the worst shift or direction may differ between rounds: further lists
     are then possible.
     """
-    # Added units are in the same one of the two datasets in all rounds, so the direction is shared.
+    # Added units are in the same dataset in all rounds, so all rounds share the direction.
     ways = (False, True) if any(part.sampling in _ONE_SIDED for part in parts) else (False,)
     for part in parts:
         if part.correlated is not None:
@@ -195,7 +195,7 @@ def _root(square: Fraction, *, above: bool) -> Fraction:
 
 
 def _directions(shift: list[tuple[int, int]], *, symmetric: bool) -> list[list[tuple[int, int]]]:
-    # (signed step, count): coordinates with equal steps are exchangeable; only counts matter.
+    # Lists of (signed step, count): coordinates with equal steps are exchangeable.
     if symmetric:
         return [shift]
     if math.prod(count + 1 for _, count in shift) > _MOST_SHIFTS:
@@ -243,8 +243,9 @@ def _partitions(amount: int, largest: int, power: int) -> Iterator[dict[int, int
 class Correlated:
     r"""A strategy matrix C over ``rounds`` rounds, and the rounds in which a unit may participate.
 
-    A unit takes part in at most ``most`` rounds, any two at least ``apart`` apart. C_ij = c_(i-j)
-    with ``coefficients`` c_0, c_1, ...; ``banded`` has the first ``bands`` of binom(2k, k)/4^k.
+    A unit takes part in at most ``most`` rounds, any two at least ``apart`` apart. For "toeplitz",
+    C_ij = c_(i-j) with ``coefficients`` c_0, c_1, ...; for "banded", c_k = binom(2k, k)/4^k for k <
+    ``bands``.
 
     >>> tree = Correlated(strategy="tree", rounds=8, most=2, apart=3)
     >>> tree.squared
@@ -260,7 +261,7 @@ class Correlated:
 
     @property
     def squared(self) -> tuple[Fraction, Fraction]:
-        r"""The squared l2 sensitivity, max ||C u||^2 over the participations u of a unit, enclosed.
+        r"""Bounds on the squared l2 sensitivity, max ||C u||^2 over the participations u of a unit.
 
         Raises :class:`Refused` if there are too many patterns of rounds.
         """
@@ -278,7 +279,8 @@ class Correlated:
         return Fraction(low, 1 << 2 * bits), Fraction(high, 1 << 2 * bits)
 
     def _patterns(self, length: int) -> Iterator[Sequence[int]]:
-        # If coefficients never increase, the earliest rounds are the worst; otherwise any may be.
+        # If coefficients never increase, the earliest rounds are the worst pattern; otherwise any
+        # may be.
         if self.strategy != "tree" and all(a >= b for a, b in pairwise(self.coefficients)):
             places = range(0, self.rounds, self.apart)[: self.most]
             if length * len(places) > _MOST_WORK:
@@ -308,8 +310,7 @@ class Correlated:
 
     def _column(self, place: int, coefficients: Sequence[int]) -> dict[object, int]:
         if self.strategy == "tree":
-            # The blocks of 2^k rounds that contain the round and belong to the binary decomposition
-            # of their own end.
+            # The blocks of 2^k rounds that contain the round and end at an odd multiple of 2^k.
             blocks = ((place >> k, k) for k in range(self.rounds.bit_length()))
             return {(i, k): 1 for i, k in blocks if i % 2 == 0 and i + 1 << k <= self.rounds}
         return dict(zip(range(place, self.rounds), coefficients, strict=False))

@@ -99,8 +99,9 @@ def simulation_json(result: Simulation) -> dict[str, Any]:
 
 
 def _epsilon(plan: Plan, curve: Guarantee, present: int) -> Bound:
-    # epsilon(delta) with the noise of the present users. A plan that meets its target is certified
-    # to be at most the target with only the honest users, which may be narrower than a bisection.
+    # epsilon(delta) with the noise of the present users. If a plan meets its target, its epsilon
+    # with only the honest users is proven to be at most the target, which may be tighter than the
+    # bound of a bisection.
     found = curve.epsilon(plan.delta)
     if plan.meets and present == plan.honest:
         lower = None if found.lower is None else min(found.lower, plan.epsilon)

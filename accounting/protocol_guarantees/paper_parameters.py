@@ -1,8 +1,9 @@
 r"""Parameters of protocols as published in three papers, for ``parameters="paper"``.
 
-CZ (Chowdhury and Zhou 2023, Theorems 1 to 5), TKMS (Tenenbaum and others 2021, Algorithm 3) and LZJ
-(Li, Zhou and Ji 2022, Algorithm 2). Guarantees do not use these formulas; they are derived from the
-exact laws. Integers are exact, without floating-point rounding. Real parameters are enclosures.
+The papers are CZ (Chowdhury and Zhou 2023, Theorems 1 to 5), TKMS (Tenenbaum and others 2021,
+Algorithm 3) and LZJ (Li, Zhou and Ji 2022, Algorithm 2). Guarantees do not use these formulas; they
+are derived from the exact laws. Integers are exact, without floating-point rounding. Real
+parameters are enclosures.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def paper_sum(
     failure: RationalLike,
     scaling: RationalLike = 1,
 ) -> AggregatedSum | CentralSum | ShuffledPure:
-    r"""The protocol of CZ for ``instance``, corrected for "shuffled-pure"."""
+    r"""The protocol of CZ for ``instance``; "shuffled-pure" has the corrected form."""
     match instance:
         case "renyi":
             return cz_renyi(users, epsilon, failure, scaling)
@@ -100,8 +101,9 @@ def paper_sum(
 def cz_pure(users: int, epsilon: RationalLike, failure: RationalLike) -> AggregatedSum:
     r"""CZ Theorem 1: g = ceil(epsilon sqrt n), tau = ceil((g/epsilon) ln(2/p)).
 
-    The noise is discrete Laplace of scale g/epsilon; each user adds a difference of two Polya(1/n).
-    Theorem 5 is the same, but the analyzer adds the noise.
+    Here n is the number of users and p is ``failure``. The noise is discrete Laplace of scale
+    g/epsilon; each of the users adds the difference of two Polya variables of shape 1/n. In Theorem
+    5 the analyzer adds the noise.
     """
     sizes, noise = _laplace(users, epsilon, failure)
     return AggregatedSum(**sizes, share=noise.share(users))
@@ -120,8 +122,10 @@ def _laplace(
 def cz_renyi(
     users: int, epsilon: RationalLike, failure: RationalLike, scaling: RationalLike = 1
 ) -> AggregatedSum:
-    r"""CZ Theorem 2: g = ceil(s epsilon sqrt n), Skellam noise of variance g^2/epsilon^2,
-    tau = ceil((2g/epsilon) sqrt(ln(2/p)) + sqrt(2) ln(2/p)).
+    r"""CZ Theorem 2: Skellam noise of variance g^2/epsilon^2 for g = ceil(s epsilon sqrt n).
+
+    The threshold is tau = ceil((2g/epsilon) sqrt(ln(2/p)) + sqrt(2) ln(2/p)). Here n is the number
+    of users, s is ``scaling`` and p is ``failure``.
     """
     n, g, ratio = _scaled(users, epsilon, scaling)
     log = log_of(2 / _failure(failure))
@@ -133,8 +137,10 @@ def cz_renyi(
 def cz_concentrated(
     users: int, epsilon: RationalLike, failure: RationalLike, scaling: RationalLike = 1
 ) -> AggregatedSum:
-    r"""CZ Theorem 4: g = ceil(s epsilon sqrt n), tau = ceil((g/epsilon) sqrt(2 ln(2/p))), and each
-    user adds a discrete Gaussian of sigma^2 = g^2/(n epsilon^2).
+    r"""CZ Theorem 4: g = ceil(s epsilon sqrt n), tau = ceil((g/epsilon) sqrt(2 ln(2/p))).
+
+    Here n is the number of users, s is ``scaling`` and p is ``failure``. Each user adds a discrete
+    Gaussian of sigma^2 = g^2/(n epsilon^2).
     """
     n, g, ratio = _scaled(users, epsilon, scaling)
     log, each = log_of(2 / _failure(failure)), ratio**2 / n
@@ -176,8 +182,10 @@ def tkms_threshold(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
 
 
 def tkms_bits(users: int, epsilon: RationalLike, delta: RationalLike) -> BitNoise:
-    r"""TKMS Algorithm 3 for m users: ceil(tau/m) fair noise bits each if m <= tau, otherwise one
-    bit of probability tau/2m.
+    r"""TKMS Algorithm 3 for m users.
+
+    Each user adds ceil(tau/m) fair noise bits if m <= tau, otherwise one bit with probability
+    tau/(2m).
     """
     m, tau = integer("users", users, at_least=1), tkms_threshold(epsilon, delta)
     if tau.lower >= m:
@@ -196,9 +204,11 @@ def _tkms_tau(epsilon: RationalLike, delta: RationalLike) -> Callable[[], arb]:
 def lzj_vector(
     users: int, coordinates: int, epsilon: RationalLike, delta: RationalLike
 ) -> BitNoise:
-    r"""LZJ Algorithm 2: vectors of s coordinates and l2 norm at most Delta, g steps over 2 Delta;
-    e = epsilon/(18 sqrt(ln(2/delta))), g = max{e sqrt(n)/(6 sqrt(5 ln(4s/delta))), sqrt s, 10}
-    rounded up, b = ceil(180 g^2 ln(4s/delta)/(e^2 n)), p = 90 g^2 ln(4s/delta)/(b e^2 n).
+    r"""LZJ Algorithm 2 for n users with vectors of s coordinates and l2 norm at most Delta.
+
+    An interval of length 2 Delta has g steps. With e = epsilon/(18 sqrt(ln(2/delta))), g is
+    max{e sqrt(n)/(6 sqrt(5 ln(4s/delta))), sqrt s, 10} rounded up,
+    b = ceil(180 g^2 ln(4s/delta)/(e^2 n)) and p = 90 g^2 ln(4s/delta)/(b e^2 n).
     """
     n, e = integer("users", users, at_least=1), epsilon_of(epsilon)
     s, d = integer("coordinates", coordinates, at_least=1), rational_in("delta", delta, "(0, 1)")
@@ -211,7 +221,10 @@ def lzj_vector(
 
 
 def bits_of_cheu(n: int, g: int, factor: Callable[[], arb]) -> BitNoise:
-    r"""The bits b = ceil(180 g^2 f/n) per user, p = 90 g^2 f/(n b), after Cheu et al. 2021."""
+    r"""Bits b = ceil(180 g^2 f/n) per user and p = 90 g^2 f/(n b), with f = ``factor()``.
+
+    The source is Cheu et al. 2021.
+    """
     bits = ceiling(lambda: 180 * g * g * factor() / n)
     chance = narrow(lambda: 90 * g * g * factor() / (n * bits), WIDTH_BITS)
     # The probability is at most 1/2, as the number of bits was rounded up.

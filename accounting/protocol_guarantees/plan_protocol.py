@@ -2,10 +2,10 @@ r"""Distributed protocols: guarantees by the number of honest users, and paramet
 
 A protocol is planned for n users, of whom at least h are honest and stay. Only their noise counts,
 so the guarantee is that of ``protocol.mechanism(h)``; :func:`choose` increases every user's noise
-until this meets the target. If larger noise is smaller noise plus independent noise (Polya
-differences, Skellam, fair bits), the result is the least on its grid. For sums of discrete
-Gaussians, and for the probability of biased bits, only two grid points are certified: delta need
-not be monotone in that probability. Proofs: docs/proofs/shuffle.md.
+until this guarantee meets the target. If larger noise is the sum of smaller noise and independent
+noise (Polya differences, Skellam, fair bits), the result is the least noise on its grid. For sums
+of discrete Gaussians, and for the probability of biased bits, only two adjacent grid points are
+certified: delta need not be monotone in that probability. Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ GRID: Final = 1024
 """Real parameters are multiples of 1/1024 of the start value of their search."""
 
 SCALED: Final = ("renyi", "concentrated")
-"""The instances whose precision has a scaling, and whose noise is searched by its variance."""
+"""The instances whose precision has a scaling, and whose noise is found by its variance."""
 
 _BITS: Final = ("binary-shuffle", "vector-shuffle")
 _PROBABILITY_GRID: Final = 1 << 16
@@ -83,11 +83,11 @@ _MOST_EPSILON: Final = 1000
 class Plan:
     r"""A protocol chosen for a target, and its guarantee if ``honest`` users do not drop out.
 
-    ``guarantee`` is derived, independently of the target; ``meets`` is True if it is proven to
-    reach the target. ``wraparound`` encloses the probability that a sum wraps around (None for
-    bits). ``assumes`` is the assumption of a protocol beyond its noise ("" for none);
-    ``guarantee`` is then only for the sum, other messages to the server cost an additional
-    ``assumed_epsilon``, and ``meets`` includes it.
+    ``guarantee`` is derived independently of the target; ``meets`` is True if it is proven to meet
+    the target. ``wraparound`` encloses the probability that a sum wraps around (None for bits).
+    ``assumes`` is an assumption of the protocol that does not concern its noise, or "". With an
+    assumption, ``guarantee`` is only for the sum; the other messages to the server cost an
+    additional ``assumed_epsilon``, which ``meets`` includes.
     """
 
     instance: Instance
@@ -106,7 +106,8 @@ class Plan:
 def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
     r"""The guarantee of a protocol for one contribution, if ``honest`` users do not drop out.
 
-    For :class:`ShuffledPure` it covers only the sum; the server sees more than the sum.
+    For :class:`ShuffledPure` the guarantee covers only the sum, but the server sees more than the
+    sum.
 
     >>> share = DiscreteLaplace(scale=32).share(1024)
     >>> protocol = AggregatedSum(users=1024, precision=32, threshold=700, share=share)
@@ -139,14 +140,15 @@ def choose(  # noqa: PLR0913 - all arguments are keywords, most with a default
     scaling: RationalLike = 1,
     coordinates: int = 1,
 ) -> Plan:
-    r"""Choose a protocol for ``users``, of whom at least ``honest_fraction`` are honest and do not
-    drop out.
+    r"""Choose a protocol for ``users`` users and an (epsilon, delta) target.
 
-    ``precision`` is g, by default the paper's, or 1 for ``pure-shuffle``, which is in no paper.
-    ``parameters="exact"``: the least noise, up to a grid step, with which the honest users meet
-    (epsilon, delta) (slightly more for ``pure-shuffle``), and the least modulus for which a sum
-    overflows with probability at most ``failure``. ``"paper"``: the (corrected) formula of the
-    paper for epsilon, with all users honest; the guarantee of the plan is derived from it.
+    At least the fraction ``honest_fraction`` of the users are honest and do not drop out.
+    ``precision`` is the number g of steps per unit, by default that of the paper, or 1 for
+    ``pure-shuffle``, which is in no paper. With ``parameters="exact"`` the noise is the least, up
+    to a grid step, with which the honest users meet (epsilon, delta) (slightly more for
+    ``pure-shuffle``), and the modulus is the least for which a sum overflows with probability at
+    most ``failure``. With ``"paper"`` the parameters follow the (corrected) formula of the paper
+    for epsilon, with all users honest; the guarantee of the plan is derived from these parameters.
 
     >>> plan = choose(instance="binary-shuffle", users=100, epsilon="1/2", delta="1e-6")
     >>> plan.protocol.noise_bits, plan.meets
@@ -157,10 +159,9 @@ def choose(  # noqa: PLR0913 - all arguments are keywords, most with a default
     >>> plan.protocol.noise_bits, plan.meets
     (56, True)
 
-    Raises :class:`InvalidParameter` for an argument that is out of range or not used by the
-    instance, an epsilon above 1000, a delta of 0 for an instance without pure DP, or a
-    ``precision`` with ``parameters="paper"``; :class:`NotDerived` if no ``pure-shuffle`` is
-    certified.
+    Raises :class:`InvalidParameter` if an argument is out of range or not used by the instance, if
+    epsilon is above 1000, if delta is 0 for an instance without pure DP, or if ``precision`` is
+    given with ``parameters="paper"``; :class:`NotDerived` if no ``pure-shuffle`` is certified.
     """
     target = _Target(
         instance=instance,
@@ -274,7 +275,7 @@ def _sum(target: _Target) -> Plan:
 
 
 def user_noise(instance: str, parameter: Fraction, users: int) -> Noise:
-    r"""The law of one user's noise, or the analyzer's, for a scale or (``SCALED``) a variance."""
+    r"""The noise of a user or the analyzer, by its scale or (for ``SCALED``) its variance."""
     match instance:
         case "renyi":
             return Skellam(variance=parameter)
@@ -289,7 +290,7 @@ def user_noise(instance: str, parameter: Fraction, users: int) -> Noise:
 def sum_protocol(
     instance: str, users: int, precision: int, threshold: int, noise: Noise
 ) -> AggregatedSum | CentralSum | LocalSum | ShuffledPure:
-    r"""The protocol of an instance with sums mod m; ``noise`` is the analyzer's, or one user's."""
+    r"""The protocol of an instance with sums mod m; the analyzer or each user adds ``noise``."""
     size = {"users": users, "precision": precision, "threshold": threshold}
     match instance:
         case "central":

@@ -1,14 +1,16 @@
 r"""Certify pure DP by shuffling: a bound on the loss of :class:`PureShuffle` at every output.
 
-A message of a user with x in {0, ..., g} is z^x V + tau U as a polynomial in z: V is the noise
-within the reach, tau the probability of a cover, U its uniform law. The server sees the sum of n
-messages. For any two values x, x' of one user let f = V (e^eps z^x - z^x') + (e^eps - 1) tau U: the
-loss is at most eps if f times the product of the others' laws has no negative coefficient. Expand
-the product by the set of users who send covers. The values of the others are then only a shift, so
-all values are equivalent: it suffices that U^t f >= 0 for t or more covers, and V^(h-t) f >= 0 for
-fewer. With G the part of V without 0, if G^b f >= 0, then V^(h-t) f needs to be checked only near
-its centre. Each of the three conditions gives a least e^eps, the largest ratio
-(A + tau K)/(a + tau K) over all outputs, as an enclosure. Proofs: docs/proofs/shuffle.md.
+The law of the message of a user with value x in {0, ..., g}, as a polynomial in z, is z^x V + tau
+U: V is the noise within the reach, tau is the probability of a cover (a random message), and U is
+the uniform law of a cover. The server sees the sum of n messages. For any two values x, x' of one
+user let f = V (e^eps z^x - z^x') + (e^eps - 1) tau U: the loss is at most eps if f times the
+product of the others' laws has no negative coefficient. Expand the product by the set of users who
+send covers. The values of the others are then only a shift, so all values are equivalent: it
+suffices that U^t f >= 0 for t or more covers, and V^(h-t) f >= 0 for fewer covers, where h is the
+number of honest users. Let G be V without the noise 0. If G^b f >= 0, then V^(h-t) f needs to be
+checked only near its centre. Each of the three conditions gives an enclosure of a least e^eps: the
+largest ratio (A + tau K)/(a + tau K) over all outputs, where A and a are the largest and the least
+mass of the noise over all values x, and K is the mass of covers. Proofs: docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from dpcore.numbers.parameter import RationalLike, integer, positive_rational, r
 from dpcore.protocols.shuffled_bits import PureShuffle
 
 MOST_WIDTH: Final = 1 << 12
-"""The longest message that is certified; the time of a certificate grows faster than its square."""
+"""The longest message that is certified; the time grows faster than the square of the length."""
 
 _GUARD: Final = 96
 _MOST_COVERS: Final = 64
@@ -65,8 +67,8 @@ def certified_shuffle(protocol: PureShuffle, honest: int) -> CertifiedShuffle:
 def purity(protocol: PureShuffle, honest: int) -> PureBound:
     r"""The pure DP guarantee of ``protocol`` with ``honest`` users, certified at every output.
 
-    It is the largest of the losses from U^t f, G^b f and V^(h-t) f, or the epsilon g/scale of the
-    shares if that is not smaller.
+    Its epsilon is the maximum of the losses from U^t f, G^b f and V^(h-t) f, and of the epsilon
+    g/scale of the shares.
     """
     if not isinstance(protocol, PureShuffle):
         raise InvalidParameter("protocol", protocol, "must be a PureShuffle")
@@ -75,7 +77,7 @@ def purity(protocol: PureShuffle, honest: int) -> PureBound:
         reason = f"its messages of {protocol.width} bits are too long: at most {MOST_WIDTH} bits"
         raise InvalidParameter("protocol", protocol, reason)
     own = Fraction(protocol.precision) / protocol.share.scale
-    # The count for which the shares were planned, if it suffices; otherwise the least.
+    # The number t of covers for which the shares were planned, if it suffices; otherwise the least.
     loss = lru_cache(partial(_loss_of_covers, protocol))
     covers = present + 1 - math.ceil(1 / Fraction(protocol.share.shape))
     if not 1 <= covers <= _MOST_COVERS or loss(covers) > own:
@@ -102,10 +104,11 @@ def plan_pure_shuffle(
     precision: int = 1,
     failure: RationalLike = "1e-6",
 ) -> PureShuffle:
-    r"""The parameters for epsilon-DP with ``honest`` users (all users by default).
+    r"""Choose parameters for epsilon-DP with ``honest`` users (all users by default).
 
     The probability that any message is a cover is about ``failure``; the reach is about 2
-    (g/epsilon) ln(1/cover). The result is not certified; use :func:`purity`.
+    (g/epsilon) ln(1/cover), where g is ``precision``. The result is not certified; use
+    :func:`purity`.
     """
     n, g = integer("users", users, at_least=1), integer("precision", precision, at_least=1)
     h = n if honest is None else integer("honest", honest, at_least=1, at_most=n, limit="users")
@@ -144,8 +147,8 @@ def _planned_covers(protocol: PureShuffle) -> int:
 
 
 def _fewest_covers(loss: Callable[[int], Fraction], goal: Fraction) -> int:
-    # The loss decreases in the count. Found is the least count whose loss is at most the goal, or
-    # _MOST_COVERS.
+    # The least number of covers whose loss is at most the goal, or _MOST_COVERS. The loss decreases
+    # in the number of covers.
     return least(lambda t: t >= _MOST_COVERS or (t >= 0 and loss(t) <= goal), _FIRST)
 
 
@@ -167,8 +170,9 @@ def _loss_of_jumps(protocol: PureShuffle, b: int) -> Fraction:
 
 
 def _loss_at_centre(protocol: PureShuffle, others: int, jumps: int) -> Fraction:
-    # Coefficients beyond the window are dropped, which reduces the others by at most ``lost`` in
-    # total: they are valid lower bounds, and with ``lost`` added valid upper bounds.
+    # Coefficients beyond the window are dropped, which reduces the other coefficients by at most
+    # ``lost`` in total: these are valid lower bounds, and valid upper bounds after ``lost`` is
+    # added.
     reach, half = protocol.reach, (jumps + _BEYOND) * protocol.reach
     with precision(_GUARD + _bits_of(protocol, jumps + _BEYOND)):
         law = _Law.of(protocol)
@@ -242,7 +246,7 @@ def _loss(law: _Law, noise: Sequence[arb], covers: Sequence[arb], lost: arb | in
 
 
 def _wide(noise: arb_poly, law: _Law) -> list[arb]:
-    # For every output the noise that leads to it from each x, starting from the last x.
+    # The masses of the noise, with g zeros on both sides: `_loss` needs g + 1 of them per output.
     around = [arb(0)] * law.precision
     return [*around, *noise.coeffs(), *around]
 

@@ -1,10 +1,10 @@
 r"""The privacy of shuffled bits, and the least binomial noise for a target.
 
 The coordinates of X are independent binomial variables; neighbouring data move coordinate i by at
-most d_i in either direction. As p(x)/p(x-d) decreases in x, every optimal test is a ray, and its
-payoff increases with d, so the full shift dominates every smaller one of the same sign. It remains
-to maximise over the signs of the coordinates; for p = 1/2 one choice suffices. The losses of the
-coordinates add, like those of rounds.
+most d_i in either direction. As p(x)/p(x-d) decreases in x, every optimal event S is a half-line,
+and P(S) - e^epsilon Q(S) increases with d, so the full shift dominates every smaller shift of the
+same sign. It remains to maximise over the signs of the coordinates; for p = 1/2 one choice
+suffices. The losses of the coordinates add, like those of rounds.
 
 Calibration: Binomial(b, p) plus an independent Binomial(1, p) is Binomial(b + 1, p), so more bits
 are post-processing and delta is non-increasing in b: bisection finds the least b, and both b and b
@@ -39,27 +39,26 @@ from dpcore.numbers.parameter import (
     rational_in,
 )
 
-# Measured: a total takes about the same time at every width down to 1e-4, and adjacent values in a
-# search for the fewest bits differ by about that much. These widths only affect speed.
+# Measured: a composition takes about the same time at every width down to 1e-4, and the deltas of
+# adjacent numbers of bits differ by about this width. The widths only affect speed.
 _WIDTHS: Final = tuple(Fraction(1, 10**digits) for digits in (4, 5, 6, 8))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class BinomialBox(PairCurve):
-    r"""The curve of Binomial(trials, probability) noise on each coordinate; coordinate i changes by
-    ``bounds[i]``.
+    r"""The curve of binomial noise on each coordinate, if coordinate i changes by ``bounds[i]``.
 
-    This is the noise of the shuffle protocols: Cheu, Joseph, Mao and Peng 2021; one coordinate with
-    bound 1 is binary summation. The largest loss and all Renyi divergences are infinite, since each
-    dataset has outputs that are impossible under the other.
+    The noise is Binomial(trials, probability), as in shuffle protocols (Cheu, Joseph, Mao and Peng
+    2021); one coordinate with bound 1 is binary summation. The largest loss and all Renyi
+    divergences are infinite, since each dataset has outputs that are impossible under the other.
 
     >>> BinomialBox(trials=268, bounds=(1,)).delta("1/2")
     Bound([9.8800924953414566e-7, 9.8800924953414567e-7], 'exact')
     >>> BinomialBox(trials=268, bounds=(1,)).meets("1/2", "1e-6")
     True
 
-    Raises :class:`InvalidParameter` for trials < 1, a probability outside (0, 1), no bounds or a
-    bound < 1; :class:`NotDerived` if there are too many sign choices.
+    Raises :class:`InvalidParameter` if trials < 1, the probability is outside (0, 1), or there are
+    no bounds or a bound < 1; :class:`NotDerived` if there are too many choices of signs.
     """
 
     theorem: ClassVar[str] = "the curve of the noise"
@@ -89,7 +88,7 @@ class BinomialBox(PairCurve):
         return Sensitivity.box(self.bounds)
 
     def products(self) -> tuple[Coordinates, ...]:
-        r"""The pairs of the largest shift, for all signs of the coordinates."""
+        r"""The dominating pairs of the largest shift, for each choice of the coordinates' signs."""
         return candidates(self.noise, self.sensitivity)
 
     def dominating_pairs(self) -> DominatingPairs:
@@ -111,7 +110,7 @@ class BinomialBox(PairCurve):
 
     def _surely(self, epsilon: Fraction, delta: Fraction) -> bool:
         # Basic composition of equal shares of epsilon: a fast proof if there is far more noise than
-        # needed, where a total would have to resolve a tiny delta.
+        # needed, where the exact composition would have to resolve a tiny delta.
         share = epsilon / len(self.bounds)
         lost = [
             count * PrivacyCurve(noise=self.noise, sensitivity=step).delta(share).upper
@@ -173,8 +172,9 @@ def least_probability(
     bounds: tuple[int, ...] = (1,),
     grid: int = 1 << 16,
 ) -> BinomialBox:
-    r"""A probability j/``grid`` <= 1/2 of ``trials`` noise bits that meets the target, where
-    (j - 1)/``grid`` does not, found by bisection.
+    r"""Find by bisection a probability j/``grid`` <= 1/2 of the noise bits that meets the target.
+
+    The probability (j - 1)/``grid`` does not meet it. ``trials`` is the number of noise bits.
     """
     e, d = _target(epsilon, delta)
     steps = integer("grid", grid, at_least=2)

@@ -46,7 +46,7 @@ class Simulation:
     r"""The results of ``runs`` runs of a plan, with ``dropouts`` dropouts in each.
 
     Errors are those of the estimated sum of values in [0, 1], over all coordinates, measured in
-    these runs. ``kept`` is the exact curve of the actual noise.
+    these runs. ``kept`` is the guarantee derived from the noise of the users who stayed.
     ``noise_deviation`` is the exact standard deviation of the noise in units of a value, rounded
     up; the encoding adds a rounding error of at most sqrt(users)/(2 precision).
     """
@@ -76,12 +76,14 @@ def simulate(
     rng: Rng = SYSTEM,
     progress: Callable[[int], None] | None = None,
 ) -> Simulation:
-    r"""Simulate ``plan`` with values uniform in [0, 1] (fair bits for bits) drawn from ``world``.
+    r"""Simulate ``plan`` with random values in [0, 1] drawn from ``world``.
 
-    ``aggregation``: ``"ideal"`` draws the noise of the sum at once, ``"ideal-per-user"`` that of
-    every user, ``"masked"`` runs the masked secure aggregation, ``"masked-neighbours"`` the same
-    with the smallest neighbourhoods for these dropouts, where all other users that the plan does
-    not count as honest collude; protocols of bits are shuffled.
+    The values are uniform, or fair bits for a binary shuffle.
+
+    With ``aggregation="ideal"`` the noise of the sum is one draw; with ``"ideal-per-user"`` every
+    user draws noise. ``"masked"`` runs masked secure aggregation; ``"masked-neighbours"`` runs it
+    with the smallest neighbourhoods for these dropouts, if all other users whom the plan does not
+    count as honest collude. Protocols of bits use a shuffler.
     """
     users = plan.protocol.users
     gone, runs = integer("dropouts", dropouts, at_least=0), integer("runs", runs, at_least=1)
@@ -126,7 +128,7 @@ def _check_size(protocol: Protocol) -> None:
 def _functionality(
     plan: Plan, gone: int, aggregation: Kind
 ) -> tuple[str, Aggregation | RelaxedAggregation | Shuffler]:
-    # The functionality in words, and itself.
+    # Returns a description of the functionality, and the functionality.
     protocol, users = plan.protocol, plan.protocol.users
     check_word("aggregation", aggregation, Kind)
     shuffled = not isinstance(protocol, ModularSum) or isinstance(protocol, ShuffledPure)

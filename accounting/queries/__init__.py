@@ -1,8 +1,8 @@
 r"""Queries on tables whose rows belong to users, and their private answers.
 
-``query`` defines counts, sums, means, histograms, quantiles and top k, ``table`` reads tables,
-``release_answer`` releases their answers: with a ledger, or in a session with one budget.
-Proofs: docs/proofs/selection.md.
+``query`` defines counts, sums, means, histograms, quantiles and top k; ``table`` reads tables;
+``release_answer`` releases the answers of queries, also with a ledger or in a session. Proofs:
+docs/proofs/selection.md.
 """
 
 from typing import TYPE_CHECKING

@@ -1,14 +1,16 @@
-r"""Queries on a table: immutable data whose sensitivity follows from the scope.
+r"""Queries on a table: immutable objects whose sensitivity follows from the scope of the table.
 
-A query encodes a table as integers whose sensitivity to a user is at most ``moves``, and defines
-the mechanism for a target and the answer from a released value. No argument states a sensitivity.
-With at most R rows per user and the relation add-remove or replace, one user changes
+A query encodes a table as integers, which one user changes by at most ``moves``. It defines the
+mechanism that releases them for a target guarantee, and computes the answer from the released
+value. The caller never states a sensitivity. With at most R rows per user and the relation
+add-remove or replace, one user changes
 
 - a count by R; a histogram by R in l1 (2R under replace) and R^2 (2R^2) in l2 squared;
 - a sum of whole steps in [a, b] by R max(|a|, |b|), under replace by R (max(b, 0) - min(a, 0));
-- the pair of a mean, (sum of x - c, h n) for x - c in [-h, h], by R h in each under add-remove, and
-  by 2R h in l1 and 4 R^2 h^2 in l2 squared under replace;
-- the score of a quantile q = p/s by R max(p, s - p), under replace by R s; of a top key by R.
+- the pair of a mean, (sum of x - c, h n) for n values x in [c - h, c + h], by R h in each component
+  under add-remove, and by 2R h in l1 and 4 R^2 h^2 in l2 squared under replace;
+- the score of a quantile q = p/s by R max(p, s - p), under replace by R s; the score of a key in a
+  top k by R.
 
 Proofs: docs/proofs/selection.md; tests compare each sensitivity with all small tables.
 """
@@ -54,11 +56,11 @@ if TYPE_CHECKING:
 
 _MOST_STEPS: Final = 1 << 32
 _LEAST_STEP: Final = Fraction(1, 10**250)
-r"""The limit up to which floats hold all steps and bounds, and products of errors and steps."""
+r"""Within this limit floats represent all steps and bounds, and products of errors and steps."""
 _MOST_GRID: Final = 1 << 22
 _MOST_DENOMINATOR: Final = 1 << 16
 _FINE: Final = 64
-r"""Factors of scores are rounded by less than one part in this many."""
+r"""The factors of scores are rounded with a relative error below 1/64."""
 _ROOT: Final = 1 << 40
 
 Interval: TypeAlias = tuple[Fraction, Fraction]
@@ -71,7 +73,8 @@ class Target:
     >>> Target(epsilon="1/2").text
     'epsilon=1/2'
 
-    Raises :class:`InvalidParameter` unless exactly one of epsilon and rho is given, and > 0.
+    Raises :class:`InvalidParameter` unless exactly one of epsilon and rho is given, and is
+    positive.
     """
 
     epsilon: RationalLike | None = None
@@ -89,12 +92,12 @@ class Target:
 
     @property
     def text(self) -> str:
-        r"""The target as command options."""
+        r"""The target as text, e.g. ``epsilon=1,delta=1/1000``."""
         given = {"epsilon": self.epsilon, "rho": self.rho, "delta": self.delta or None}
         return ",".join(f"{name}={value}" for name, value in given.items() if value is not None)
 
     def without_delta(self, query: str) -> None:
-        r"""Raise :class:`InvalidParameter` for a delta, which ``query`` does not use."""
+        r"""Raise :class:`InvalidParameter` if a delta is given: ``query`` does not use it."""
         if self.delta:
             must = f"must not be given: {query} does not use delta"
             raise InvalidParameter("delta", self.delta, must)
@@ -112,7 +115,7 @@ class Answer(NamedTuple):
 
     ``value`` is a number, text, or a mapping of keys to numbers; a standard error or interval that
     would depend on data that was not released is None. ``note`` states the errors that the interval
-    does not cover, other than those of rows that are not counted.
+    does not cover, except the effect of rows that are not counted.
     """
 
     value: Any
@@ -136,7 +139,7 @@ class Query(ABC):
 
     @abstractmethod
     def encode(self, table: Table, scope: TableScope, rng: Rng) -> Any:
-        r"""The table as integers; ``rng`` keys the hash that selects the counted rows of a user."""
+        r"""Encode the table as integers; ``rng`` keys the hash that selects the counted rows."""
 
     @abstractmethod
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:
@@ -144,9 +147,7 @@ class Query(ABC):
 
     @abstractmethod
     def answer(self, drawn: Any, mechanism: Any, confidence: Fraction) -> Answer:
-        r"""Compute the answer from the released integers ``drawn``, without other access to the
-        data.
-        """
+        r"""Compute the answer from the released integers ``drawn`` alone, not from the data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +172,7 @@ class Additive(Query):
 
 
 def noisy(moves: Moves, scope: TableScope, target: Target) -> Mechanism:
-    r"""Discrete Laplace noise for pure DP, discrete Gaussian for zCDP, otherwise the smaller."""
+    r"""Discrete Laplace noise for pure DP, discrete Gaussian for zCDP; with delta, the smaller."""
     squared = sum(step**2 * count for step, count in heaviest(moves.gaussian))
     if target.rho is not None:
         target.without_delta("a zCDP release")
@@ -205,7 +206,7 @@ def _calibrated(moves: Sensitivity, squared: int, target: Target) -> DiscreteGau
 
 
 def spread(noise: Noise, confidence: Fraction) -> tuple[float, int]:
-    r"""The standard error of the noise, and t with P(|X| <= t) >= confidence, exactly."""
+    r"""The standard error of noise X, and an exact t such that P(|X| <= t) >= confidence."""
     variance = noise.variance
     exact = variance if isinstance(variance, Fraction) else Fraction(variance.upper)
     reach = noise.quantile(1 - (1 - confidence) / 2)
@@ -213,7 +214,7 @@ def spread(noise: Noise, confidence: Fraction) -> tuple[float, int]:
 
 
 def scaled(error: float, unit: Fraction) -> float:
-    r"""The standard error in units of ``unit``, rounded up."""
+    r"""The standard error times ``unit``, rounded up."""
     return error if unit == 1 else math.nextafter(error * round_up(unit), math.inf)
 
 
@@ -234,7 +235,7 @@ class Count(Additive):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clipped(Query):
-    r"""A query of numbers, clipped to [low, high] and rounded to a multiple of ``step``.
+    r"""A query on a column of numbers, clipped to [low, high] and rounded to multiples of ``step``.
 
     The bounds are public: choose them without looking at the data.
     """
@@ -261,7 +262,7 @@ class Clipped(Query):
 
     @property
     def ends(self) -> tuple[int, int]:
-        r"""The range in steps."""
+        r"""The bounds of the range, in steps."""
         return int(self.low / self.step), int(self.high / self.step)
 
     @property
@@ -304,11 +305,11 @@ class Sum(Clipped, Additive):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mean(Clipped, Additive):
-    r"""The mean of a column: a noisy sum around the centre over a noisy count, in one release.
+    r"""The mean of a column, from a noisy sum around the centre and a noisy count in one release.
 
-    The released pair is (sum of x - c, h n) in steps, for the centre c of the range and its half
-    width h, so that both have noise of the same size. The choice of the counted rows affects the
-    mean.
+    The released pair is (sum of x - c, h n) in steps, for the n counted values x, the centre c of
+    the range and its half width h. So both components have noise of the same size. The choice of
+    the counted rows affects the mean.
     """
 
     name: ClassVar[str] = "mean"
@@ -339,7 +340,7 @@ class Mean(Clipped, Additive):
     def answer(self, drawn: Any, mechanism: Mechanism, confidence: Fraction) -> Answer:
         centre, half = self.centre
         low, high = self.ends
-        # The probability that either number misses its interval is at most the given one.
+        # Each component is outside its interval with probability at most (1 - confidence) / 2.
         error, reach = spread(mechanism.noise, 1 - (1 - confidence) / 2)
         total, count = (int(each) for each in drawn)
 
@@ -360,11 +361,11 @@ class Mean(Clipped, Additive):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram(Additive):
-    r"""The number of rows per key: of given ``keys``, or of keys found by a noisy threshold.
+    r"""The number of rows per key, for given ``keys`` or for keys found by a noisy threshold.
 
-    Rows with other keys, or without a key, are ignored. If keys are given, each of them has a
-    number, also if it is unused, in the given order. Otherwise a key is released if its noisy count
-    reaches a threshold, which requires a delta.
+    Rows with other keys, or without a key, are ignored. If keys are given, the answer has a number
+    for each of them, in the given order, even if no row has the key. Otherwise a key is released if
+    its noisy count reaches a threshold, which requires a delta.
     """
 
     name: ClassVar[str] = "histogram"
@@ -436,11 +437,11 @@ def _chosen(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantile(Clipped):
-    r"""A multiple of ``step`` in [low, high] near the quantile ``q`` of the values, or near each.
+    r"""Multiples of ``step`` in [low, high] near one or several quantiles ``q`` of the values.
 
-    The score of a candidate r is -max(0, s #{x < r} - p n, p n - s #{x <= r}), where q = p/s. If
-    ``q`` is a tuple, the quantiles are chosen independently with equal parts of the target, and
-    released in increasing order.
+    The score of a candidate r is -max(0, s #{x < r} - p n, p n - s #{x <= r}), for the n values x
+    and q = p/s. If ``q`` is a tuple, the quantiles are chosen independently with equal parts of the
+    target, and released in increasing order.
     """
 
     name: ClassVar[str] = "quantile"
@@ -500,8 +501,9 @@ class Quantile(Clipped):
 
     def answer(self, drawn: Any, mechanism: Selection, confidence: Fraction) -> Answer:
         low, high = self.ends
-        # P(gap >= t) <= m e^(-unit t), for permute-and-flip and for the exponential mechanism, and
-        # the probabilities of all quantiles add.
+        # The gap is the best score minus the chosen score, among m candidates. P(gap >= t) <= m
+        # e^(-unit t), for permute-and-flip and for the exponential mechanism, and the probabilities
+        # of all quantiles add.
         m, miss = (high - low + 1) * len(self.all), 1 - confidence
         log = math.log(m) + math.log(miss.denominator) - math.log(miss.numerator)
         # A rank is s units of the score of q = p/s, times its factor.

@@ -50,9 +50,10 @@ _EVERYBODY: Final = "everybody"
 class Released:
     r"""A released answer with its guarantee; ``value`` is None in a plan.
 
-    ``interval`` contains the query's answer with probability at least ``confidence``, by the exact
-    law of the noise, for the data after the clipping, rounding and bounding in ``note``.
-    ``receipt`` is the receipt of the ledger; ``private`` is False if the noise came from a seed.
+    ``interval`` contains the query's answer on the data after the clipping, rounding and bounding
+    stated in ``note``, with probability at least ``confidence`` under the exact law of the noise.
+    ``receipt`` is the receipt of the ledger, if any; ``private`` is False if the noise came from a
+    seed.
     """
 
     query: Query
@@ -76,7 +77,7 @@ class Released:
 
     @property
     def interval(self) -> Any:
-        r"""The confidence interval, or one per key, or None."""
+        r"""The confidence interval, or a mapping from keys to intervals, or None."""
         return self.answer.interval
 
     @property
@@ -91,7 +92,7 @@ class Released:
 
     @property
     def repeated(self) -> bool:
-        r"""Whether the value was stored before, and is returned again without a charge."""
+        r"""Whether the value was already stored, and is returned again without a charge."""
         return self.receipt is not None and self.receipt.repeated
 
     @property
@@ -115,9 +116,10 @@ class Released:
         return guarantee_of(self.mechanism)
 
     def privacy_parameters(self) -> dict[str, Fraction]:
-        r"""The guarantee in the terms of the target, rounded up.
+        r"""The parameters of the guarantee, in the quantities of the target, rounded up.
 
-        For a noisy threshold, rho is that of the noisy counts, and delta that of revealing a key.
+        For a noisy threshold, epsilon or rho is the cost of the noisy counts, and delta is the cost
+        of revealing a key.
         """
         whole: Any = self.guarantee
         delta, pure = Fraction(self.target.delta), self.target.rho is None
@@ -147,7 +149,7 @@ def guarantee_of(mechanism: Releasable) -> Guarantee:
 
 
 def epsilon_at(found: Guarantee, delta: Fraction) -> Fraction:
-    r"""Bound epsilon at ``delta``, exactly or, if that needs too many shifts, by zCDP."""
+    r"""Bound epsilon at ``delta`` exactly, or by zCDP if the curve needs too many shifts."""
     try:
         return Fraction(found.epsilon(delta).upper)
     except NotDerived:
@@ -157,7 +159,7 @@ def epsilon_at(found: Guarantee, delta: Fraction) -> Fraction:
 def plan(
     query: Query, scope: TableScope, target: Target, confidence: Fraction = CONFIDENCE
 ) -> Released:
-    r"""The release without its value: no data are read, no noise is drawn, no user is charged."""
+    r"""Return the release without its value: no data are read, no noise drawn, no user charged."""
     mechanism = query.mechanism(scope, target)
     error: float | None = None
     if isinstance(query, Additive):
@@ -191,9 +193,10 @@ def release(  # noqa: PLR0913 - one release, by keyword
 ) -> Released:
     r"""Answer ``query`` about ``table`` within ``target``.
 
-    With a ``ledger`` the release has a name, ``batch``, is charged to ``users`` and is stored: a
-    repeated call returns the same answer. Under replace the users are those of the table, who are
-    public. Under add-remove ``users`` must be given: all invited users, with or without rows.
+    With a ``ledger`` the release is named ``batch``, charged to ``users`` and stored: a repeated
+    call returns the same answer. Under replace, ``users`` are by default the users in the table,
+    who are public. Under add-remove ``users`` must be given: all invited users, with or without
+    rows.
 
     >>> import polars
     >>> from accounting.queries import Count
@@ -202,9 +205,9 @@ def release(  # noqa: PLR0913 - one release, by keyword
     >>> release(Count(), table, scope, target).value in range(-5, 12)
     True
 
-    Raises :class:`BudgetExhausted`, with only the column of users read, and
-    :class:`InvalidParameter` for a table that cannot be read as requested; in both cases nothing is
-    charged.
+    Raises :class:`BudgetExhausted` if a user has too little budget, after reading only the column
+    of users, and :class:`InvalidParameter` if the table cannot be read as requested; in both cases
+    nobody is charged.
     """
     sure = rational_in("confidence", confidence, "(0, 1)")
     planned = plan(query, scope, target, sure)
@@ -268,7 +271,7 @@ def _paid(
 
 
 class Session:
-    r"""Query ``table`` until ``budget`` is spent: ``budget`` is text such as ``"epsilon=1"``.
+    r"""Queries on ``table`` that share one ``budget``, given as text such as ``"epsilon=1"``.
 
     >>> import polars
     >>> from accounting.queries import Count
@@ -313,12 +316,13 @@ class Session:
         batch: str | None = None,
         confidence: RationalLike = CONFIDENCE,
     ) -> Released:
-        r"""Answer ``query`` with this part of the budget.
+        r"""Answer ``query`` within the target given by ``epsilon``, ``rho`` and ``delta``.
 
-        ``batch`` names the release in the ledger, and must be given if there is one. An answer that
-        the ledger has stored under this name costs the session nothing.
+        ``batch`` names the release in the ledger, and must be given if the session has a ledger. An
+        answer that the ledger has stored under this name costs the session nothing.
 
-        Raises :class:`BudgetExhausted` if the cost exceeds the remaining budget; no data are read.
+        Raises :class:`BudgetExhausted` if the cost exceeds the remaining budget; in this case no
+        data are read.
         """
         target = Target(epsilon=epsilon, rho=rho, delta=delta)
         if self._ledger is not None and batch is None:
@@ -360,7 +364,7 @@ class Session:
 
     @property
     def spent(self) -> Word:
-        r"""The guarantee spent so far, by the counters of the budget."""
+        r"""The guarantee spent so far, computed from the counters of the budget."""
         return self._filter.spent(self._total)
 
     @property
@@ -371,7 +375,7 @@ class Session:
     def odometer(self, slack: RationalLike | None = None) -> AtAllTimes:
         r"""A bound on the privacy spent so far that holds at all times; see :class:`Odometer`.
 
-        ``slack`` is its delta, in (0, 1); a pure budget needs none.
+        ``slack`` is the delta of the bound, in (0, 1); a pure budget needs no slack.
         """
         return Odometer(filter=self._filter, slack=slack).read(self._total)
 
@@ -379,8 +383,8 @@ class Session:
     def total(self) -> Composition:
         r"""The composition of all answers, e.g. for :func:`accounting.certify`.
 
-        It holds if the noise of each answer was chosen beforehand; queries may be adaptive. Raises
-        :class:`InvalidParameter` before the first answer.
+        The guarantee holds if the noise of each answer was chosen beforehand; queries may be
+        adaptive. Raises :class:`InvalidParameter` if there is no answer yet.
         """
         return compose(*(each.guarantee for each in self.answers))
 

@@ -1,4 +1,4 @@
-r"""Tables whose rows belong to users: parsed, validated, with bounded rows per user.
+r"""Tables whose rows belong to users: parsing, validation, and a limit of rows per user.
 
 CSV and Parquet files are scanned by Polars; frames of other libraries are converted by narwhals. A
 row's contribution depends only on that row, and the choice of a user's counted rows only on that
@@ -31,7 +31,7 @@ from dpcore.sampling.rng import Rng
 _A_PASS: Final = 1 << 25
 _A_BATCH: Final = 1 << 20
 _A_PART: Final = 1 << 17
-r"""The largest number of rows in memory: of one pass, of an engine's batch, of a ranked part."""
+r"""Approximate numbers of rows in a pass over the table, in a batch, and in a ranked part."""
 Booleans: TypeAlias = npt.NDArray[np.bool_]
 _EXTRA: Final = "needs polars and narwhals: pip install 'dpcore[tables]'"
 _NOBODY: Final = "must be given: every row must have a user"
@@ -43,10 +43,11 @@ _VALUE, _USER, _PART, _COUNT = "value", "user", "part", "count"
 class TableScope:
     r"""The unit of privacy of a release: all rows of a user in the table.
 
-    ``user`` is the column with the user of a row; ``rows_per_user`` is the largest number of rows
-    of one user that count: a uniform choice, by a hash of the user and the number of the row among
-    that user's rows, under a key drawn for the release. ``relation``: neighbouring tables differ by
-    adding or removing one user with all rows, or by replacing the rows of one user with any others.
+    ``user`` is the column with the user of each row. At most ``rows_per_user`` rows of a user are
+    counted. They are chosen uniformly, by a hash of the user and of the number of the row among
+    that user's rows, with a key drawn for the release. Neighbouring tables differ by adding or
+    removing one user with all rows (``relation`` add-remove), or by replacing the rows of one user
+    with any other rows (replace).
 
     >>> TableScope(user="user_id", rows_per_user=3).scope
     Scope(unit='user', relation='add-remove')
@@ -80,14 +81,14 @@ class Table:
     name: str
     columns: tuple[str, ...]
     source: Any = field(repr=False)
-    """A lazy frame of Polars, or None until the file is scanned."""
+    """A lazy frame of Polars, or None for a file, which is scanned whenever it is read."""
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
         r"""Open a .csv or .parquet file; only the names of its columns are read.
 
-        Raises :class:`InvalidParameter`, which names the file, if it cannot be read, or if its
-        header has an empty or repeated name.
+        Raises :class:`InvalidParameter` if the file cannot be read, or if its header has an empty
+        or repeated name; the message names the file.
         """
         file = Path(path)
         kind = file.suffix.lower()
@@ -112,7 +113,7 @@ class Table:
 
     @classmethod
     def of(cls, frame: Any, name: str = "table") -> Self:
-        r"""Make a table from a pandas, Polars, PyArrow or DuckDB frame, or any that narwhals reads.
+        r"""Make a table from a pandas, Polars, PyArrow or DuckDB frame, or another narwhals frame.
 
         >>> import polars
         >>> Table.of(polars.DataFrame({"user": ["ada"], "amount": [2]})).columns
@@ -141,7 +142,7 @@ class Table:
         return cls(name=name, columns=tuple(native.collect_schema().names()), source=native)
 
     def require(self, *columns: str, argument: str = "column") -> None:
-        r"""Raise :class:`InvalidParameter` under ``argument`` for columns missing in the table."""
+        r"""Raise :class:`InvalidParameter` for ``argument`` if a column is missing."""
         for column in columns:
             if column not in self.columns:
                 names = ", ".join(self.columns[:8])
@@ -192,9 +193,10 @@ class Table:
     ) -> Iterator[Integers]:
         r"""The counted values, in steps: clipped to ``ends`` and rounded to the nearest step.
 
-        They are in parts, each with all rows of its users. A number halfway between two steps, up
-        to float precision, is rounded to one of them, deterministically. Raises
-        :class:`InvalidParameter`, with the row, for a missing, non-numeric or non-finite value.
+        Each item of the iterator contains the values of all rows of some of the users. A number
+        halfway between two steps, up to float precision, is rounded to one of them,
+        deterministically. Raises :class:`InvalidParameter` if a value is missing, non-numeric or
+        not finite; the message names the row.
         """
         polars = _polars()
         number = self._number(column)
@@ -291,7 +293,7 @@ class Table:
         # The column as text, if values have a unique spelling: 1 in a float column would be 1.0.
         polars, kind = _polars(), self._kind(column)
         words = polars.String, polars.Categorical, polars.Enum, polars.Boolean, polars.Null
-        dates = kind.is_temporal() and kind != polars.Duration  # which has no text
+        dates = kind.is_temporal() and kind != polars.Duration  # a duration has no text
         if not (kind.is_integer() or dates or kind in words):
             reason = f"contains {kind}, but must contain text, integers or dates"
             raise InvalidParameter("column", column, reason)
@@ -350,8 +352,8 @@ def _counting(users: Any, most: int, key: bytes) -> Booleans:
     r"""Which rows count: at most ``most`` of each user, the first in the order of a keyed hash.
 
     The hash is AES of the hash of the name and the index of the row among the user's rows. So the
-    choice depends only on the key and on this user's rows. Without the key it is computationally
-    indistinguishable from a uniform choice.
+    choice depends only on the key and on this user's rows. Without the key, the choice is
+    computationally indistinguishable from a uniform choice.
     """
     hashed = users.hash().to_numpy()
     width = len(users).bit_length()
@@ -385,7 +387,7 @@ def _counting(users: Any, most: int, key: bytes) -> Booleans:
 
 def _converted(frame: Any, name: str) -> Any:
     # Other libraries may hold values that no Polars column can contain, such as 1 and "x". Polars
-    # panics at decimals of 256 bits, and a panic is no Exception and prints its stack.
+    # panics at decimals of 256 bits; a panic is not an Exception, and prints its stack.
     reason = "contains values of several types, or of an unsupported type"
     for column in getattr(frame.to_native(), "schema", ()):
         if "decimal256" in str(getattr(column, "type", "")):
