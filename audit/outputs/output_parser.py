@@ -403,7 +403,7 @@ def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
 def interleave(
     world_a: ArrayLike, world_b: ArrayLike, worlds: NDArray[np.bool_], rng: np.random.Generator
 ) -> NDArray[np.generic]:
-    r"""Put outputs of a vectorised mechanism in run order, after shuffling those of each dataset."""
+    r"""Put outputs of a vectorised mechanism in run order, after shuffling each side."""
     side_a, side_b = np.asarray(world_a), np.asarray(world_b)
     in_b = int(np.count_nonzero(worlds))
     for name, side, runs in (("world_a", side_a, len(worlds) - in_b), ("world_b", side_b, in_b)):
