@@ -279,8 +279,8 @@ def _text(value: Any, objects: list[Hashable]) -> str:
 
 
 def _object(value: Any, objects: list[Hashable]) -> str:
-    # An address in an object's repr is not part of its identity if its attributes or its own ==
-    # decide.
+    # An address in an object's repr is left out of the identity if the object's attributes, or its
+    # own == (if it is hashable), distinguish it from other objects.
     kind, own = type(value), attributes_of(value)
     text, plain = f"{kind.__qualname__}: {value!r}", cast("Any", object.__eq__)
     bare = without_address(text)

@@ -1,4 +1,4 @@
-r"""Join outputs in run order, distinguish their types, and warn about unusual ones.
+r"""Join outputs in run order, distinguish their types, and warn about unusual outputs.
 
 An :class:`OutputParser` defines how outputs are read: whether the lines of a program are JSON or
 text, and whether values or only their types are compared. It is learned from the first block of

@@ -136,7 +136,7 @@ def _is_small(shape: tuple[int, ...]) -> bool:
 def _from_npy(data: bytes) -> Outputs:
     file = io.BytesIO(data)
     if data[len(np.lib.format.MAGIC_PREFIX) :][:2] != b"\x01\x00":
-        raise ValueError("an npy array of an unsupported version")
+        raise ValueError("an array in an unsupported version of the npy format")
     file.seek(np.lib.format.MAGIC_LEN)
     try:
         with warnings.catch_warnings(action="error"):
@@ -158,7 +158,7 @@ def _require_sizes(dtype: np.dtype[Any], shape: list[Any], size: int) -> None:
         raise ValueError("an array has a zero dimension")
     items = math.prod(shape)
     if items * dtype.itemsize != size:
-        raise ValueError(f"an array of {items} x {dtype.itemsize} bytes in {size}")
+        raise ValueError(f"an array of {items} items of {dtype.itemsize} bytes has {size} bytes")
 
 
 def _sound(array: NDArray[Any]) -> NDArray[Any]:

@@ -198,7 +198,7 @@ def watch(epsilon: RationalLike, delta: RationalLike = 0, *, isotonic: bool = Fa
 def watch_curve(
     claims: Iterable[tuple[RationalLike, RationalLike]], *, isotonic: bool = False
 ) -> EProcess:
-    r"""Start a sequential test of the claim (epsilon, delta)-DP at all of these points.
+    r"""Start a sequential test of the claim that (epsilon, delta)-DP holds at every given point.
 
     The average of the e-processes of the points is an e-process.
     """

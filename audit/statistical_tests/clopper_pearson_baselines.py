@@ -247,7 +247,8 @@ def bayes(scores: Scores, parameters: BaselineParameters) -> float:
 
 
 def _posterior_quantiles(counts: Counts) -> Floats:
-    # Midpoint quantiles of the other dataset's probability: the mean over them is the integral.
+    # Quantiles of the posterior of the event's probability on the other dataset. A mean over these
+    # approximates an integral over the posterior.
     j, shares = int(counts.misses[0]), (np.arange(_NODES) + 0.5) / _NODES
     found: Floats = betaincinv(j + 0.5, counts.others - j + 0.5, shares)
     return found

@@ -158,7 +158,7 @@ class Evidence:
             alone = np.append(~(_tail(score) / self.weights[0] + cost <= level), [True])
             place = int(np.argmax(alone))
             low, high = [low, *tried.tolist(), high][place : place + 2]
-        # Each expert continues where the one before it stopped, until none rejects the next point.
+        # Each expert continues where the previous one stopped, until none rejects the next point.
         tested = (1 + np.flatnonzero(self.weights[1:])).tolist()
         others = sorted(tested, key=lambda i: -self.weights[i])
         widest = max((len(one.rule.lean) for trials in self._views for one in trials), default=1)

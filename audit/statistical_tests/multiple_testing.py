@@ -325,7 +325,8 @@ def weigh_views(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Block:
-    # The runs of one pair as read by its views, and the state of every view before these runs.
+    # The runs of one pair, with the values of each of its views, and the state of every view before
+    # these runs.
     before: tuple[EProcess, ...]
     pair: int
     outputs: tuple[Outputs, ...]

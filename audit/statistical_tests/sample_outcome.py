@@ -236,14 +236,14 @@ FIXED: Final = LayerRun(
     method="prequential guessing game",
     proves="if the claim holds and runs are independent, P(p-value <= alpha) <= alpha",
 )
-r"""The sample layer with a number of runs fixed beforehand (one test)."""
+r"""The sample layer's description for one test with a number of runs fixed beforehand."""
 
 ANYTIME: Final = LayerRun(
     layer="sample",
     method="e-process of guesses",
     proves="if the claim holds and runs are independent, P(e-value ever >= 1/alpha) <= alpha",
 )
-r"""The sample layer with a test that may be evaluated after every run (one test)."""
+r"""The sample layer's description for one test that may be evaluated after every run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,7 +309,8 @@ class Weighed:
     ``outcomes`` has the outcome of every test, by view and then by claimed point. ``row`` is the
     index of the reported outcome, which has the strongest evidence against the claim
     (:func:`reported_row`); ``witness`` and ``epsilon_lower`` belong to that outcome.
-    ``resolution`` is the worst one of the views that measured anything, according to ``coverage``.
+    ``resolution`` is that of :func:`resolution_of`, over the views that measured anything according
+    to ``coverage``.
     """
 
     verdict: VerdictWord

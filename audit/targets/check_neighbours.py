@@ -221,7 +221,7 @@ def pairs_of(
     checked = tuple(map(subject.check, found))
     for a, b in checked:
         if identity(a) == identity(b):
-            reason = "must be two different datasets: no test distinguishes equal ones"
+            reason = "must be two different datasets: no test distinguishes equal datasets"
             raise InvalidParameter(given[0], _short([a, b]), reason)
     return checked
 

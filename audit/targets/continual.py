@@ -60,7 +60,7 @@ def target_of(
 
     def run(dataset: Any, n: int, rng: Rng) -> NDArray[np.int64]:
         if not isinstance(dataset, list) or len(dataset) != setting.horizon:
-            reason = f"must be a list of {setting.horizon} items: the stream"
+            reason = f"must be a stream, given as a list of {setting.horizon} items"
             raise InvalidParameter("dataset", dataset, reason)
         sums = np.zeros((n, setting.horizon), dtype=np.int64)
         for row in sums:

@@ -132,8 +132,8 @@ def _laws(protocol: Protocol, noise: Noise, pair: tuple[Any, Any]) -> tuple[Law,
     for name, dataset in zip("AB", pair, strict=True):
         moves = [x * steps for x in _held(protocol, dataset, f"dataset {name}")]
         if any(move.denominator != 1 for move in moves):
-            reason = f"must be a multiple of 1/{steps}: others are rounded at random, and the "
-            raise InvalidParameter(f"dataset {name}", dataset, reason + "law is a mixture")
+            reason = f"must be a multiple of 1/{steps}: other values are rounded at random, and "
+            raise InvalidParameter(f"dataset {name}", dataset, reason + "the law is a mixture")
         whole = tuple(int(move) for move in moves)
         found.append(whole if isinstance(dataset, list) else whole[0])
     return Shifted(noise, found[0]), Shifted(noise, found[1])
