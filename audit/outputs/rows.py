@@ -425,7 +425,7 @@ def path_of(text: str) -> str:
 
 
 def table_parts(text: str) -> dict[str, str]:
-    r"""Parse the identity or structure of a table: its parts except the values, by description.
+    r"""The parts of a table except its values, from its identity or structure; empty if no table.
 
     >>> import pandas as pd
     >>> table_parts(identity(pd.DataFrame({"n": [1]})))["the type of column n"]

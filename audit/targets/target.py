@@ -79,7 +79,7 @@ class Block:
         return len(self.worlds) - in_b, in_b
 
     def seed(self, world: int) -> np.random.SeedSequence:
-        r"""A copy of a dataset's seed; it is new because spawning changes a seed sequence."""
+        r"""A new copy of a dataset's seed; spawning would change a shared seed sequence."""
         seed = self.seeds[world]
         return np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
 
