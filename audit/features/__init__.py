@@ -1,1 +1,1 @@
-r"""Features: properties of an output to test, such as a digit, a length or a user's function."""
+r"""Features: values computed from an output, such as a digit or a length, that are tested."""

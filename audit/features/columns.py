@@ -1,14 +1,15 @@
 r"""The columns that a learner reads from outputs, and step functions of them.
 
 A column is a value, a difference, a remainder or a summary of each output. Flags are numbers that
-are frequent in a column of floats (-1000 for "below", -1 for "ended"): sums, maxima and differences
-omit them, and if outputs consist only of flags, their counts are used instead. Flags, the repeated
-labels of each column, and the grid of its numbers are learned from earlier runs.
+are frequent in a column of floats (such as -1000 for "below" or -1 for "ended"): sums, maxima and
+differences omit flags, and if outputs consist only of flags, the counts of each flag are used
+instead. The flags, the repeated labels of each column, and the grid on which its numbers lie are
+learned from earlier runs.
 
-A step function has the learned log-likelihood ratio of the two datasets in each cell of a column.
-Cells of numbers are intervals of equal count, and a separate cell for each frequent number; a cell
-borrows from its neighbours through a binary tree, so that a smooth ratio is learned from few runs
-and jumps are kept. Each code of a non-number has its own cell.
+A step function assigns to each cell of a column the learned log-likelihood ratio of the two
+datasets. The cells of numbers are intervals of equal count, with a separate cell for each frequent
+number. A cell borrows from its neighbours through a binary tree, so that a smooth ratio is learned
+from few runs and discontinuities are kept. Each code of a non-number has its own cell.
 """
 
 from __future__ import annotations
@@ -39,14 +40,16 @@ _NAMES: Final = {
     "zero": "sign of the zero {path}",
 }
 MOST_WIDE: Final = 64
-r"""Outputs with more columns than this are read only by their columns and summaries."""
+r"""If outputs have more columns than this, differences, lowest bits and remainders are not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    r"""One property of outputs: ``what`` names it, for the column with index ``place`` and path
-    ``path``; ``value`` is the flag or the step. ``labels`` are the repeated labels with their
-    codes.
+    r"""One property of outputs.
+
+    ``what`` names the property of the table column with index ``place`` and path ``path``.
+    ``value`` is the flag whose count is the property, or the step of a remainder. ``labels`` has
+    the repeated labels, as pairs of a schema's code and the label.
     """
 
     what: str
@@ -62,11 +65,13 @@ class Column:
         return words.format(path=display_path(self.path), value=self.value)
 
     def label(self, code: int) -> str:
-        r"""The label of a code of :meth:`own`."""
+        r"""The label that a code of :meth:`own` stands for."""
         return CODES[code] if code in CODES else self.labels[code - OTHER - 1][1]
 
     def own(self, codes: Codes) -> Codes:
-        r"""Convert codes of a schema to codes of this column, numbered from the first label."""
+        r"""Convert codes of a schema to codes of this column, in which repeated labels are numbered
+        from ``OTHER + 1``.
+        """
         if not self.labels:
             return np.minimum(codes, OTHER)
         known = np.array([code for code, _ in self.labels])
@@ -77,7 +82,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    r"""The columns, and the flags that summaries omit."""
+    r"""Reads the ``columns`` of outputs; summaries omit the ``flags``."""
 
     columns: tuple[Column, ...]
     flags: tuple[float, ...]
@@ -89,7 +94,7 @@ class Reader:
 
     @property
     def codes(self) -> int:
-        r"""An exclusive upper bound on the codes of columns."""
+        r"""One more than the largest code of any column."""
         return OTHER + 1 + max((len(column.labels) for column in self.columns), default=0)
 
     @property
@@ -101,7 +106,9 @@ class Reader:
         return Column(what="number", place=place, path=self.paths[place])
 
     def plain(self, table: Table) -> Floats:
-        r"""The numbers that are not flags, nan elsewhere, with as many columns as in training."""
+        r"""The numbers that are not flags, with nan in other cells; the columns are those of the
+        training runs.
+        """
         if not self.flags and table.width == self.width:
             return table.numbers
         numbers = np.full((len(table), self.width), np.nan)
@@ -112,7 +119,7 @@ class Reader:
         return numbers
 
     def read(self, column: Column, table: Table, plain: Floats) -> tuple[Floats, Codes]:
-        r"""Read a column of every run: numbers, and codes for non-numbers."""
+        r"""The numbers and codes of a column, one per run; the code of a number is 0."""
         match column.what:
             case "column":
                 numbers, codes = table.column(column.place)
@@ -165,14 +172,14 @@ def _coded(numbers: Floats) -> tuple[Floats, Codes]:
 
 
 def learn_reader(table: Table, schema: Schema) -> Reader:
-    r"""Choose the columns for outputs like these. A constant column is omitted."""
+    r"""Choose the columns to read from outputs like those in ``table``, without constant ones."""
     width = table.width
     some = table.rows(slice(max(0, len(table) - _LOOKED_AT), None))
     known = some.known()
     values, counts = np.unique(some.numbers[known], return_counts=True)
     often = np.argsort(-counts)[:_MOST_FLAGS]
     share = counts[often] / max(len(some) * width, 1)
-    # A flag is repeated; other floats hardly ever are.
+    # A flag is often repeated, whereas other floats hardly ever are.
     flags = np.sort(values[often[(share >= _FLAG) & (counts[often] >= _MOST_FLAGS)]])
     flagged = int(counts[np.isin(values, flags)].sum())
     paths = schema.paths[:width]
@@ -208,7 +215,7 @@ def _varies(numbers: Floats, codes: Codes) -> bool:
 
 
 def _labels(codes: Codes, schema: Schema) -> tuple[tuple[int, str], ...]:
-    # The repeated labels, at most the most frequent ones.
+    # The repeated labels; only the most frequent ones if there are too many.
     found, counts = np.unique(codes[codes > OTHER], return_counts=True)
     kept = np.argsort(-counts, kind="stable")[:_MOST_LABELS]
     names = schema.names
@@ -218,7 +225,7 @@ def _labels(codes: Codes, schema: Schema) -> tuple[tuple[int, str], ...]:
 
 
 def _fine(some: Table, plain: NDArray[np.bool_], paths: list[str]) -> list[Column]:
-    # Differences of adjacent numbers, lowest bits of floats, and the steps between numbers.
+    # Differences of adjacent numbers, lowest bits of floats, and remainders modulo a step.
     found = [
         Column(what="difference", place=place, path=paths[place]) for place in range(1, len(paths))
     ]
@@ -244,8 +251,8 @@ _MOST_NATS: Final = 12.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    r"""A step function of a column: ``heights[k]`` if cuts[k-1] <= x < cuts[k], and
-    ``others[code]`` for a non-number.
+    r"""A step function of a column: its value is ``heights[k]`` for a number x with
+    cuts[k-1] <= x < cuts[k], and ``others[code]`` for a non-number.
     """
 
     cuts: Floats
@@ -275,20 +282,22 @@ def cuts_of(numbers: Floats) -> Floats:
 
 
 def cell_places(cuts: Floats, numbers: Floats, codes: Codes, cells: int) -> Places:
-    r"""The index of each value's cell; the ``cells`` cells of numbers precede those of codes."""
+    r"""The index of each value's cell; the cells of numbers, ``cells`` in number, come first."""
     place = np.searchsorted(cuts, numbers, side="right")
     return np.where(codes > 0, cells + codes, place).astype(np.int16)
 
 
 def cell_counts(cells: int, places: Places, groups: NDArray[Any], many: int) -> Floats:
-    r"""The number of runs in each cell, one row per group of runs."""
+    r"""The number of runs in each cell, with one row for each of the ``many`` groups of runs."""
     flat = np.bincount(places + cells * groups.astype(np.int64), minlength=many * cells)
     return flat.reshape(many, cells).astype(np.float64)
 
 
 def heights_of(counts: Floats, codes: int) -> tuple[Floats, Floats]:
     r"""The log-likelihood ratio of B to A in each cell, and the information of each column in nats
-    per run, from counts of shape (columns, 2, cells and ``codes``).
+    per run.
+
+    ``counts`` has shape (columns, 2, cells), and the last ``codes`` cells are those of codes.
     """
     cells = counts.shape[2] - codes
     sides = np.maximum(counts[0].sum(axis=1), 1.0)
@@ -299,8 +308,8 @@ def heights_of(counts: Floats, codes: int) -> tuple[Floats, Floats]:
     ratio = np.log(rate / (1.0 - rate)) - np.log(base / (1.0 - base))
     seen = total > 0
     heights = np.where(seen, np.clip(ratio, -_MOST_NATS, _MOST_NATS), 0.0)
-    # The gain in mean log-likelihood from the rates, minus the expected gain by chance: 1/2 per
-    # cell.
+    # The gain in mean log-likelihood from using the rates, minus its expected value by chance,
+    # which is 1/2 per cell.
     share = counts[:, 1] / np.maximum(total, 1.0)
     gained = share * np.log(rate / base) + (1.0 - share) * np.log((1.0 - rate) / (1.0 - base))
     spent = 0.5 * (np.count_nonzero(seen, axis=1) - 1)
@@ -309,7 +318,8 @@ def heights_of(counts: Floats, codes: int) -> tuple[Floats, Floats]:
 
 
 def _smooth(leaves: Floats, base: float) -> Floats:
-    # The rate of dataset B in each cell, shrunk to its parent's according to the siblings' spread.
+    # The rate of dataset B in each cell, shrunk to the rate in the cell's parent in the binary
+    # tree, according to the spread among siblings.
     rate = np.full((len(leaves), 1), base)
     for counts in binary_tree(leaves):
         rate = np.repeat(rate, counts.shape[2] // rate.shape[1], axis=1)
@@ -319,8 +329,10 @@ def _smooth(leaves: Floats, base: float) -> Floats:
 
 
 def binary_tree(leaves: NDArray[Any]) -> list[NDArray[Any]]:
-    r"""The sums of pairs of adjacent cells (the last axis), of pairs of these, ..., the total
-    first; the leaves are padded with zeros to a power of two.
+    r"""The levels of the binary tree over the cells (the last axis), from the root to the leaves.
+
+    The leaves are the counts of the cells, padded with zeros to a power of two, and each parent is
+    the sum of its two children.
     """
     more = (1 << (leaves.shape[-1] - 1).bit_length()) - leaves.shape[-1]
     levels = [np.pad(leaves, (*[(0, 0)] * (leaves.ndim - 1), (0, more)))]
@@ -330,20 +342,20 @@ def binary_tree(leaves: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 SIBLINGS: Final = 0.5
-r"""The expected surprise (squared standardised deviation) per cell by chance in a pair of siblings,
-to which the rate of their parent is fitted.
+r"""The expected squared standardised deviation per cell, by chance, in a pair of siblings; it is
+below 1 because their parent's rate is fitted to them.
 """
 
 
 def shrunk(
     counts: NDArray[Any], rate: Floats, *, part: float, forced: NDArray[Any] | tuple[()] = ()
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    r"""The rates of dataset B, shrunk towards ``rate``, and whether each departs from it. The
-    shrinkage decreases with the spread of the rates beyond chance; ``part`` is the expected
-    surprise per cell by chance. A rate departs, and is hardly shrunk, if it is more than three
-    standard deviations away or its index is ``forced``.
+    r"""The rates of dataset B, shrunk towards ``rate``, and whether each departs from ``rate``.
 
-    The last two axes of ``counts`` are the datasets and the cells.
+    The shrinkage decreases with the spread of the rates beyond chance; ``part`` is the expected
+    squared standardised deviation per cell by chance. A rate departs, and is hardly shrunk, if it
+    is more than three standard deviations away or its index is in ``forced``. The last two axes of
+    ``counts`` are the datasets and the cells.
     """
     total = counts.sum(axis=-2)
     variance = np.maximum(total * rate * (1.0 - rate), _LEAST)
@@ -361,13 +373,15 @@ def shrunk(
 _TRIPLES: Final = 96
 _SURE: Final = 64.0  # the factor by which a remainder must drop to count as 0
 _SLACK: Final = 4.0  # in units of rounding errors
-_APART: Final = 2.0**-7  # in steps: the largest deviation of a distance that counts as whole steps
+_APART: Final = 2.0**-7  # the largest deviation from a whole number of steps, in steps
 _NATS: Final = 7.0
 
 
 def step_of(numbers: Sequence[float] | NDArray[np.floating[Any]]) -> float | None:
-    r"""The coarsest step such that a third of the numbers differ by multiples of it; None if there
-    is no such step, or if all numbers look random on a finer lattice.
+    r"""The coarsest step such that a third of the numbers differ by multiples of it.
+
+    Returns None if there is no such step. A step does not count if so many numbers would differ by
+    its multiples by chance, because all numbers lie on a finer lattice.
     """
     x = np.asarray(numbers, dtype=np.float64)
     if len(x) < 3 or not bool(np.isfinite(x).all()):
@@ -393,7 +407,8 @@ def _steps(x: NDArray[np.float64]) -> set[float]:
 
 
 def _common(one: float, other: float, unit: float) -> float:
-    # The common divisor of two numbers known up to a few ``unit``; 0 if it cannot be determined.
+    # The common divisor of two numbers that are known up to a small multiple of ``unit``; 0 if it
+    # cannot be determined.
     whole, high, low = max(one, other), max(one, other), min(one, other)
     while low > _SLACK * unit * whole / max(high, unit):
         high, low = low, abs(high - round(high / low) * low)
@@ -401,8 +416,8 @@ def _common(one: float, other: float, unit: float) -> float:
 
 
 def _refined(moved: NDArray[np.float64], step: float) -> float:
-    # Refit the step by least squares over the numbers that are whole steps away, and round it to
-    # the fewest digits that change no multiple noticeably.
+    # Refit the step by least squares over the numbers that are a whole number of steps away, and
+    # round it to as few digits as possible without noticeably changing its multiples.
     times = np.rint(moved / step)
     near = np.abs(moved / step - times) < _APART
     if bool(times[near].any()):
@@ -417,7 +432,8 @@ def _refined(moved: NDArray[np.float64], step: float) -> float:
 
 
 def _two_largest(x: NDArray[np.float64], step: float) -> tuple[int, int]:
-    # The sizes of the two largest classes of numbers that are whole steps apart.
+    # The sizes of the two largest classes of numbers; numbers are in one class if they are a whole
+    # number of steps apart.
     counts = [0, 0]
     rest = (x - x[0]) / step % 1.0
     apart = _APART if bool((x != np.rint(x)).any()) else min(_APART, 0.5 / step)
@@ -431,8 +447,9 @@ def _two_largest(x: NDArray[np.float64], step: float) -> tuple[int, int]:
 
 
 def _more_than_chance(many: int, of: int, part: float) -> bool:
-    # On a finer lattice, two classes contain a fraction ``2 part`` by chance (Chernoff's bound and
-    # a union bound over all pairs of classes).
+    # Whether two classes contain more than the fraction ``2 part`` of the numbers, which they would
+    # contain by chance on a finer lattice (by Chernoff's bound, and a union bound over all pairs of
+    # classes).
     if not part:
         return True
     share, by_chance = many / of, 2.0 * part

@@ -1,15 +1,15 @@
 r"""The built-in features: maps of one output, applied to each output or to a whole array.
 
-Floating-point noise is visible in its digits. The possible values of a rounded x + z depend on x
-(Mironov 2012, "On significance of the least significant bits for differential privacy"): with x = 0
-small outputs keep all the digits of small noise, with x = 1 they are multiples of 2^-53.
-``lowest-bit`` distinguishes such multiples from other floats at every magnitude. For other pairs of
-answers the possible floats differ only at some magnitudes, or on one side of 0 (Haney,
-Desfontaines, Hartman, Shrestha and Hay 2022, "Precision-based attacks and interval refining"):
-``precision`` distinguishes these.
+The digits of an output reveal noise that was added in floating point. The possible values of the
+rounded sum of an answer x and noise z depend on x (Mironov 2012, "On significance of the least
+significant bits for differential privacy"): with x = 0, small outputs keep all the digits of small
+noise; with x = 1, they are multiples of 2^-53. ``lowest-bit`` distinguishes such multiples from
+other floats at every magnitude. For other pairs of answers, the possible floats differ only at some
+magnitudes or on one side of 0 (Haney, Desfontaines, Hartman, Shrestha and Hay 2022,
+"Precision-based attacks and interval refining"); ``precision`` distinguishes these floats.
 
 A list, a tuple, a row of an array, a string (of characters) and bytes (of integers) are sequences.
-In sequences, nan is larger than all numbers, and equal to itself.
+In a sequence, nan counts as larger than all numbers and as equal to itself.
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ class Misread(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Map:
-    r"""The map that applies ``of_one`` to every output; if it raises :class:`Misread`, the value is
-    the label "no NAME: KIND". ``of_array`` is a faster equivalent for an array of runs (first
-    axis); it returns None if it does not support the array, and raises :class:`Misread` if all
-    outputs would get that label. A list of only floats, or of integers below 2^63, counts as an
-    array. Both functions also get the ``arguments``.
+    r"""The map that applies ``of_one`` to every output.
+
+    If ``of_one`` raises an error, the value is the label "no NAME: KIND" instead, with the name of
+    the map and the type of the output. ``of_array`` is a faster equivalent for an array whose first
+    axis is the runs; it returns None if it does not support the array, and raises :class:`Misread`
+    if all outputs would get that label. A list of floats only, or of integers of 64 bits only, is
+    converted to an array. Both functions also get the ``arguments``.
     """
 
     name: str
@@ -84,7 +86,10 @@ class Map:
 
 
 def is_unread(label: str, feature: str) -> bool:
-    r"""Whether a label (as an identity of text) states that the feature does not apply."""
+    r"""Whether a label states that the feature does not apply to the output.
+
+    ``label`` is the identity (:func:`audit.outputs.identity.identity`) of the label's text.
+    """
     return label.startswith(f"'no {feature.rpartition('+')[2]}: ")
 
 
@@ -103,7 +108,7 @@ def _as_array(outputs: Outputs) -> NDArray[Any] | None:
 def by_value(found: Outputs) -> Outputs:
     r"""Normalise the result of a map, so that it does not depend on the container of the outputs.
 
-    Numbers become floats, or integers beyond the range of floats; sequences become tuples.
+    Numbers become floats, except integers beyond the range of floats; sequences become tuples.
     """
     array = _as_array(found) if isinstance(found, np.ndarray) else None
     if array is not None and array.ndim == 1:
@@ -134,7 +139,7 @@ def _by_value(item: object) -> object:
 
 
 def each(outputs: Outputs) -> Sequence[object]:
-    r"""The individual outputs: the Python values of a one-dimensional array, otherwise the rows."""
+    r"""The individual outputs: for a one-dimensional array Python values, otherwise its rows."""
     if not isinstance(outputs, np.ndarray):
         return outputs
     found: list[object] = outputs.tolist() if outputs.ndim == 1 else list(outputs)
@@ -142,7 +147,7 @@ def each(outputs: Outputs) -> Sequence[object]:
 
 
 def number_of(output: object) -> int | float:
-    r"""The number in an output; an array of one number counts as that number, a bool does not."""
+    r"""The number in an output; an array of one number counts as the number, a bool does not."""
     if isinstance(output, np.ndarray) and output.size == 1:
         output = output.reshape(1)[0]
     match output:
@@ -232,7 +237,7 @@ def _exponents(array: NDArray[Any]) -> Outputs:
 
 
 EXPONENT: Final = Map(name="exponent", of_one=_exponent, of_array=_exponents)
-r"""The exponent floor(log2 \|x\|): -inf for 0, and inf or nan for these.
+r"""The exponent floor(log2 \|x\|); -inf for 0, inf for inf or -inf, and nan for nan.
 
 >>> EXPONENT([0.75, -8.0, 2**100])
 [-1, 3, 100]
@@ -267,7 +272,7 @@ def _lowest_bits(array: NDArray[Any]) -> Outputs:
 
 
 LOWEST_BIT: Final = Map(name="lowest-bit", of_one=_lowest_bit, of_array=_lowest_bits)
-r"""The largest e for which x is a multiple of 2^e; inf for 0, nan if x is not finite.
+r"""The largest e for which the number x is a multiple of 2^e; inf for 0, nan if x is not finite.
 
 >>> LOWEST_BIT([0.75, 3 * 2.0**-53, 12])
 [-2, -53, 2]
@@ -292,15 +297,18 @@ def _precisions(array: NDArray[Any]) -> Outputs:
 
 
 PRECISION: Final = Map(name="precision", of_one=_precision, of_array=_precisions)
-r"""The precision of a number, with its magnitude: p + 1/2 + s (k + 1100)/10^4, where p is the
-number of fractional binary digits that it needs (minus ``lowest-bit``), k its exponent and s its
-sign; -inf for 0, nan if x is not finite. Values are ordered by p, and for equal p by the number.
+r"""The precision of a number x, together with its magnitude.
 
-The parts detect different leaks. Lowest bits alone detect noise added to 0 in only one dataset
-(Mironov 2012). Exponents also detect noise added to 1 and to 1.1: both sums lose the same last
-bits, except where they are small. They also detect noise that is scaled afterwards, by 0.3 or for a
-mean by 1/100, so that some floats of each magnitude are impossible. Signs also detect noise added
-to -1 and to 1, where one is the mirror image of the other.
+The value is p + 1/2 + s (k + 1100)/10^4, where p is the number of fractional binary digits of x
+(minus its ``lowest-bit``), k its exponent and s its sign; -inf for 0, nan if x is not finite.
+Values are ordered by p, and for equal p by x.
+
+The three parts detect different leaks. Lowest bits alone detect that noise is added to 0 in only
+one dataset (Mironov 2012). With exponents, a test also distinguishes noise added to 1 from noise
+added to 1.1, where both sums lose the same last bits except where they are small, and detects noise
+that is scaled after the addition (by 0.3, or by 1/100 for a mean), which makes some floats of each
+magnitude impossible. With signs, it also distinguishes noise added to -1 from noise added to 1,
+where one output is the mirror image of the other.
 
 >>> PRECISION([0.75, -0.75, 12])
 [2.6099, 2.3901, -1.3897]
@@ -335,7 +343,7 @@ def _last_bits(array: NDArray[Any], bits: int) -> Outputs:
 def last_bits(bits: int) -> Map:
     r"""The lowest ``bits`` bits of the stored significand of a float, or of an integer.
 
-    A float64 has 52 of them, a float32 23; inf and nan are unchanged.
+    A float64 has 52 stored bits of significand, and a float32 has 23. inf and nan are unchanged.
     """
     return Map.with_number("last-bits", bits, _last_bits_of, _last_bits)
 
@@ -366,12 +374,12 @@ def _modulo(array: NDArray[Any], step: float) -> NDArray[Any] | None:
 
 
 def modulo(step: float) -> Map:
-    r"""The remainder of a number modulo a step, as a fraction of the step, to the nearest 64th;
-    exact for an integer and an integer step.
+    r"""The remainder of a number modulo a step, as a fraction of the step.
 
-    Noise on a grid of 0.01 reveals an added value that is not a multiple of 0.01, because the
-    remainder is the same in every run. Likewise, the feature shows a grid on which only the numbers
-    of one dataset lie. inf and nan are unchanged.
+    The fraction is rounded to the nearest 64th, but exact for an integer and an integer step. If
+    noise lies on a grid of 0.01, the remainder reveals an added value that is not a multiple of
+    0.01, because it is the same in every run. Likewise, the feature reveals a grid on which only
+    the numbers of one dataset lie. inf and nan are unchanged.
     """
     return Map.with_number("modulo", step, _modulo_of, _modulo)
 
@@ -404,7 +412,7 @@ def _round(array: NDArray[Any], digits: int) -> NDArray[Any]:
 def rounded(digits: int) -> Map:
     r"""Round every number to ``digits`` decimals, also within sequences.
 
-    Vectors of floats are hardly ever repeated; rounded ones are, and can be counted.
+    A vector of floats is hardly ever repeated; a rounded vector may be, and can then be counted.
     """
     return Map.with_number("round", digits, _round_of, _round)
 
@@ -446,8 +454,8 @@ def _rows(array: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def _kind(output: object) -> str:
-    # numpy's float64 and int64 count as Python's numbers, because numbers of one type are joined to
-    # an array, which does not distinguish them.
+    # numpy's float64 and int64 count as Python's numbers, because outputs that are all of one such
+    # type are joined to an array, which does not distinguish numpy's types from Python's.
     if isinstance(output, np.float64 | np.int64):
         return kind(output.item())
     return kind(output)
@@ -552,7 +560,7 @@ def _distinct(output: object) -> int:
 
 
 def _same_as(item: object) -> object:
-    # A key that is equal for equal numbers, and for other items with equal text.
+    # A key that is equal for equal numbers, and for other items if their texts are equal.
     if isinstance(item, int | float | np.integer | np.floating) and not math.isnan(item):
         return item
     return _text(item)
@@ -594,7 +602,7 @@ r"""The structure without the values: types, keys and their order, nesting, leng
 
 
 def _column_of(output: object, path: str) -> object:
-    cells = dict(reversed(row_of(output).cells))  # of equal paths, the first
+    cells = dict(reversed(row_of(output).cells))  # the first cell of each path
     if path in cells:
         return cells[path]
     # A text without numbers is one label; the parts of other texts have columns of their own.
@@ -618,8 +626,8 @@ def column(written: str) -> Map:
 
 
 def _text(output: object) -> str:
-    # The identity, which is the same in every process; lists, tuples and arrays are not
-    # distinguished.
+    # The identity as text, which is the same in every process, but without distinguishing lists,
+    # tuples and arrays.
     if isinstance(output, np.ndarray | np.generic):
         output = output.tolist()
     if isinstance(output, list | tuple):
@@ -648,9 +656,9 @@ def _word(number: float) -> int:
 
 
 def hashed(cells: int) -> Map:
-    r"""A fixed hash of any output into 0, ..., cells - 1: equal outputs have equal hashes.
+    r"""A fixed hash of any output into 0, ..., cells - 1; equal outputs have equal hashes.
 
-    Numbers are mixed by splitmix64 (Steele, Lea and Flood 2014), the text of other outputs by
-    BLAKE2b without a key, so that hashes are the same in every process.
+    Numbers are hashed by splitmix64 (Steele, Lea and Flood 2014). For other outputs, a BLAKE2b hash
+    of their text (without a key) is hashed in the same way. Hashes are the same in every process.
     """
     return Map.with_number("hash", cells, _hash_of)

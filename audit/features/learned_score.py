@@ -4,12 +4,12 @@ An :class:`OnlineLearner` learns from the earlier runs, scores a new block, and 
 datasets of that block. So, given the past, a score is a fixed map of its output, and the test of
 scores is valid for every learner (``docs/proofs/audit_tests.md``).
 
-The built-in learner (:func:`learn_parts`) is a least-squares sum of step functions of columns and a
-linear form. It uses earlier runs, in stages: it learns the log-likelihood ratio of each column by
-its cells; their sum (naive Bayes); a linear form of the standardised coordinates, and another one
-of their signs relative to the medians; and joint weights of all columns and of these forms, with
-ratios learned from the other half of the runs. The result is one sum, which a reader can compute by
-hand.
+The built-in learner (:func:`learn_parts`) fits, by least squares, a sum of step functions of
+columns and of linear forms of coordinates. From earlier runs it learns, in stages: the
+log-likelihood ratio in each cell of each column; the sum of these ratios (naive Bayes); a linear
+form of the standardised coordinates, and another linear form of their signs relative to the
+medians; and joint weights of all columns and both forms, where the ratios in each half of the runs
+are those learned from the other half. The result is one sum, which a reader can compute by hand.
 
 A linear form is fitted by ridge regression of the dataset on the coordinates. The amount of
 shrinkage, and its target (0 or the common mean), are chosen by cross-validation on the two halves
@@ -46,14 +46,16 @@ from audit.outputs.rows import OTHER, Floats, Schema, Table, joined
 from dpcore.numbers.arrays import one_thread
 
 LEARNERS: Final = ("coordinates", "learned", "grid")
-r"""The names of the learned features: the best single column, the sum of all columns, and the sum
-of the lowest bits.
+r"""The names of the learned features: the best single column, a weighted sum of all columns, and a
+weighted sum of the lowest bits.
 """
 
 CANDIDATES: Final = ("naive", "joint", "linear", "sides", "best", "grid")
-r"""The candidate scores: naive Bayes, all columns and the linear forms jointly, the linear form of
-the coordinates, the linear form of their signs relative to the medians, the most informative
-column, and the lowest bits of all coordinates.
+r"""The names of the candidate scores.
+
+In order: naive Bayes, the joint fit of all columns and the linear forms, the linear form of the
+coordinates, the linear form of their signs relative to the medians, the most informative column,
+and the lowest bits of all coordinates.
 """
 
 # The refits, and the mixture of the candidates.
@@ -81,9 +83,9 @@ _CHANCE: Final = 4.0  # two standard deviations, squared
 
 @dataclass(slots=True, kw_only=True)
 class OnlineLearner:
-    r"""The runs so far, the fitted models, and the performance of earlier candidates on new runs.
+    r"""A learner: the runs so far, the fitted models, and how candidates performed on later runs.
 
-    ``models`` maps a number of training runs to the scores learned from them, by name.
+    ``models`` maps each number of training runs to the scores learned from these runs, by name.
     """
 
     models: dict[int, dict[str, Score]] = field(default_factory=dict)
@@ -100,7 +102,7 @@ class OnlineLearner:
         return sum(map(len, self._worlds))
 
     def learn(self) -> None:
-        r"""Refit on all runs if there are enough, and clearly more than at the last fit."""
+        r"""Refit on all runs, if there are enough runs and clearly more than at the last fit."""
         runs, before = self.runs, 0 if self._parts is None else self._parts.runs
         growth = _GROWTH if before > _SMALL else _GROWTH**2
         if runs < max(_FEWEST, growth * before - 2):
@@ -118,8 +120,8 @@ class OnlineLearner:
             "learned": mixed / size if size else mixed,
             "grid": _only("grid"),
         }
-        # A sum of many columns is never repeated; without rounding it would have so many cells that
-        # chance selects among them.
+        # A sum of many columns is never repeated, so without rounding the test would have so many
+        # cells that its choice of cells would be due to chance.
         self._units = {"learned": _UNIT if size else 0.0}
         self.models[runs] = {
             name: parts.score(each, self._units.get(name, 0.0))
@@ -127,9 +129,9 @@ class OnlineLearner:
         }
 
     def _size(self, mixed: Floats, fresh: int) -> float:
-        # The mean absolute score of the runs that the previous model scored, regardless of blocks.
-        # Dividing by it makes scores of different blocks comparable, so that the rule for a
-        # threshold is learned from all blocks.
+        # The mean absolute score of the runs since the last fit, which earlier models scored.
+        # Dividing by it makes scores of different blocks comparable, so that a threshold can be
+        # learned from all blocks.
         if not self._past:
             return 0.0
         size = float(np.abs(np.concatenate(self._past)[-fresh:] @ mixed).mean())
@@ -155,8 +157,8 @@ class OnlineLearner:
         return found
 
     def scores(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> dict[str, Floats]:
-        r"""The scores of a new block by the name of the learner; the block then becomes training
-        data.
+        r"""The scores of a new block, by the name of the learned feature; then the block becomes
+        training data.
 
         Scores are 0 before the first fit. Call :meth:`learn` first, at the start of a block of the
         test.
@@ -176,7 +178,9 @@ class OnlineLearner:
         return found
 
     def watched(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> dict[str, Floats]:
-        r"""The scores for a sequential test; the models are refitted at its looks."""
+        r"""The scores for a sequential test; the models are refitted at the numbers of runs
+        :data:`audit.claims.LOOKS`.
+        """
         if self.runs in _LOOKS:
             self.learn()
         return self.scores(outputs, worlds)
@@ -189,8 +193,8 @@ def _only(candidate: str) -> Floats:
 def learned_scores(
     outputs: Outputs, worlds: NDArray[np.bool_], ends: list[int]
 ) -> tuple[dict[str, Floats], dict[int, dict[str, Score]]]:
-    r"""The scores for a number of runs fixed beforehand, in blocks that end at ``ends``, and the
-    models by their numbers of training runs.
+    r"""The scores if the number of runs is fixed beforehand, and the models by their number of
+    training runs. Blocks end at the numbers of runs ``ends``.
     """
     study = OnlineLearner()
     parts: dict[str, list[Floats]] = {name: [] for name in LEARNERS}
@@ -205,12 +209,12 @@ def learned_scores(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    r"""A sum over columns of weight * step function, and over coordinates of slope * (x - center);
-    larger values favour dataset B.
+    r"""A learned score: larger values favour dataset B.
 
-    ``center`` and ``slope`` apply to numbers that are not flags; otherwise that term is 0. ``most``
-    are the columns with the largest influence, with their shares of it. The sum is rounded to
-    multiples of ``unit``, or not at all if ``unit`` is 0.
+    The score is the sum of weight * step function over all columns and of slope * (x - center) over
+    all coordinates, where a coordinate that is a flag or not a number contributes 0. ``most`` has
+    the columns with the largest shares of the influence on the score, and these shares. The sum is
+    rounded to multiples of ``unit``, unless ``unit`` is 0.
     """
 
     reader: Reader
@@ -221,10 +225,10 @@ class Score:
     unit: float = 0.0
 
     def words(self, threshold: float, *, above: bool) -> str | None:
-        r"""Describe the outputs with score >= ``threshold`` (< if not ``above``) by the only
-        column.
+        r"""Describe the outputs with score >= ``threshold`` (< if not ``above``) by the values of
+        the only column of the score.
 
-        Return None if there are several columns.
+        Returns None if the score depends on several columns or has no short description.
         """
         if len(self.columns) != 1 or self.slope.any():
             return None
@@ -252,10 +256,10 @@ class Score:
     def to_json(self) -> dict[str, Any]:
         r"""The data needed to compute the score by hand.
 
-        ``steps``: for each column ``heights[k]`` where ``cuts[k-1] <= x < cuts[k]``, which includes
-        the weight; ``others`` has the height of each non-numeric label. ``linear``: slope * (x -
-        center) for a coordinate, if x is a number and not in ``flags``. ``unit``: the sum is
-        rounded to multiples of this number, unless it is 0.
+        The score is a sum, rounded to multiples of ``unit`` unless that is 0. Each column in
+        ``steps`` adds ``heights[k]`` if its value x is a number with ``cuts[k-1] <= x < cuts[k]``,
+        and otherwise the entry of ``others`` for its label; weights are included. Each coordinate
+        in ``linear`` adds slope * (x - center) if x is a number that is not in ``flags``.
         """
         return {
             "unit": self.unit,
@@ -286,11 +290,13 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    r"""The result of learning from ``runs`` runs: a step function of each column, and the
-    candidates in the order of :data:`CANDIDATES`: ``weights`` (candidates, columns) and ``slopes``
-    (candidates, coordinates). ``spread`` is the standard deviation of each step function, ``scale``
-    that of each coordinate. ``sides`` (candidates, coordinates) are the weights of the signs: +1
-    above and -1 below the ``middle``.
+    r"""The result of learning from ``runs`` runs: step functions, and weights of the candidates.
+
+    ``steps`` has the step function of each column, and ``spread`` its standard deviation. The rows
+    of ``weights`` (candidates, columns), ``slopes`` and ``sides`` (candidates, coordinates) are in
+    the order of :data:`CANDIDATES`. ``slopes`` are the weights of the coordinates minus ``center``;
+    ``sides`` are the weights of their signs, +1 above and -1 below ``middle``. ``scale`` is the
+    standard deviation of each coordinate.
     """
 
     runs: int
@@ -305,7 +311,7 @@ class Parts:
     sides: Floats
 
     def scores(self, table: Table) -> Floats:
-        r"""The scores of every candidate: (runs, candidates)."""
+        r"""The scores of every candidate, of shape (runs, candidates)."""
         plain = self.reader.plain(table)
         first: Floats = _known(plain - self.center) @ self.slopes.T
         first += _sides(plain, self.middle) @ self.sides.T
@@ -320,7 +326,7 @@ class Parts:
         return rounded(np.stack(found, axis=1), 0.0)
 
     def score(self, mixture: Floats, unit: float = 0.0) -> Score:
-        r"""Combine candidates with the weights ``mixture``, rounded to multiples of ``unit``."""
+        r"""The score that is the sum of the candidates with weights ``mixture``."""
         weights, slopes = mixture @ self.weights, mixture @ self.slopes
         sides = mixture @ self.sides
         names = [*self.reader.names, *(column.name for column in self.reader.columns)]
@@ -348,32 +354,33 @@ class Parts:
 
 
 def rounded(scores: Floats, unit: float) -> Floats:
-    r"""Round to the nearest multiples of ``unit`` (0: no rounding), limited so that squares are
-    finite.
+    r"""Limit scores, so that their squares are finite, and round them to multiples of ``unit``.
+
+    They are not rounded if ``unit`` is 0.
     """
     bounded: Floats = np.clip(scores, -_LARGEST, _LARGEST)
     return np.rint(bounded / unit) * unit + 0.0 if unit else bounded
 
 
 def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Parts:
-    r"""Fit every candidate on the same runs."""
+    r"""Fit all candidates on the same runs."""
     reader = learn_reader(table, schema)
     plain = reader.plain(table)
     fold = np.arange(len(table)) % 2 == 0
     sampled = slice(None, None, -(-len(table) // _CUT_FROM))
-    # An odd stride selects equally from both halves.
+    # The stride is odd, so that it selects equally from both halves.
     thin = slice(None, None, len(table) * len(reader.columns) // _CELLS | 1)
     cuts, read, cells = [], [], _MOST_CELLS + reader.codes
     for column in reader.columns:
         numbers, codes = reader.read(column, table, plain)
         cuts.append(cuts_of(numbers[sampled][codes[sampled] == 0]))
         read.append(cell_places(cuts[-1], numbers, codes, _MOST_CELLS))
-    # The datasets of the first half, then those of the second.
+    # The group of each run: its dataset, plus 2 if it is not in ``fold``.
     groups = worlds + 2 * ~fold
     halves = np.stack([cell_counts(cells, places, groups, 4) for places in read])
     halves = np.ascontiguousarray(halves.reshape(len(read), 2, 2, -1).swapaxes(0, 1))
     heights, gains = heights_of(halves[0] + halves[1], reader.codes)
-    # The heights learned from the other half of the runs.
+    # For each half of the runs, the heights learned from the other half.
     others = np.stack([heights_of(half, reader.codes)[0] for half in halves], axis=1).astype(
         np.float32
     )
@@ -446,7 +453,7 @@ def _sides(plain: Floats, middle: Floats) -> Floats:
 
 
 def _step(middle: float) -> Steps:
-    # -1 below, 1 above, 0 at the median and without a number.
+    # The step function that is -1 below the median, 1 above it, and 0 at it and for non-numbers.
     cuts = np.array([middle, np.nextafter(middle, np.inf)])
     return Steps(cuts=cuts, heights=np.array([-1.0, 0.0, 1.0]), others=np.zeros(OTHER + 1))
 
@@ -484,7 +491,7 @@ def _standard(plain: Stretches) -> tuple[Floats, Floats]:
             squares += (_known(rows - center) ** 2).sum(axis=0)
         scale = np.nan_to_num(np.sqrt(squares / count), nan=np.inf, posinf=np.inf)
     scale = np.where(scale > 0, scale, 1.0)
-    # A column whose squares overflow is omitted from the linear forms.
+    # A column is omitted from the linear forms if squares of its numbers overflow.
     wild = ~np.isfinite(scale)
     return np.where(wild, 0.0, center), np.where(wild, np.inf, scale)
 
@@ -492,8 +499,8 @@ def _standard(plain: Stretches) -> tuple[Floats, Floats]:
 def _joint(
     reader: Reader, ratio: Callable[[int, slice], Any], forms: tuple[Floats, Floats], y: Floats
 ) -> tuple[Floats, float, float]:
-    # The least-squares weights of the columns, and then of the two linear forms, with a ridge that
-    # decreases as the runs grow. A constant column has weight 0.
+    # The least-squares weights of the columns, and then of the two linear forms, with a ridge
+    # penalty that decreases with the number of runs. A constant column has weight 0.
     kept = [i for i, column in enumerate(reader.columns) if column.what != "lowest-bit"]
     runs, width = len(y), len(kept) + len(forms)
     columns = Stretches(
@@ -519,8 +526,9 @@ def _joint(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretches:
-    r"""Columns that are computed for a slice of runs at a time, which saves memory: ``rows(part)``
-    returns the rows of one slice.
+    r"""Columns that are computed for one slice of runs at a time, which saves memory.
+
+    ``rows(part)`` returns the rows of the slice ``part``.
     """
 
     runs: int
@@ -539,8 +547,9 @@ class Stretches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moments:
-    r"""Sums over some runs: ``gram`` of products of columns, ``cross`` of products of columns and
-    datasets. With fewer runs than columns, the centred ``columns`` are kept instead of ``gram``.
+    r"""Sums over some runs: ``gram`` has the sums of products of two columns, ``cross`` the sums of
+    products of a column and the dataset. With fewer runs than columns, the centred ``columns`` are
+    kept instead of ``gram``.
     """
 
     gram: Any
@@ -550,7 +559,7 @@ class Moments:
 
     @classmethod
     def of(cls, columns: Stretches, y: Floats, chosen: NDArray[np.bool_]) -> Moments:
-        r"""The moments of the chosen rows: centred columns, and centred datasets ``y``."""
+        r"""The moments of the chosen rows, after centring the columns and the datasets ``y``."""
         runs = int(np.count_nonzero(chosen))
         if runs < columns.width:
             some = np.concatenate([rows[chosen[part]] for part, rows in columns])
@@ -589,7 +598,7 @@ class Moments:
         return float(slope @ self.cross) / math.sqrt(max(moves * max(self.runs, 1), _LEAST))
 
     def slopes(self, ridge: float) -> tuple[Floats, Floats]:
-        r"""The weights shrunk towards 0, and those shrunk towards their common mean."""
+        r"""The ridge weights shrunk towards 0, and those shrunk towards their common mean."""
         width = len(self.cross)
         penalty = ridge * (_RIDGE + width / max(self.runs, 1)) * max(self.runs, 1)
         same = np.full(width, width**-0.5)
@@ -602,8 +611,10 @@ class Moments:
 
 
 def solve_ridge(gram: Any, columns: Floats | None, penalty: Floats, right: Floats) -> Floats:
-    r"""Solve (gram + diag(penalty)) x = right. If columns are given, gram is their Gram matrix, and
-    the size of the system is the number of rows (Woodbury).
+    r"""Solve (gram + diag(penalty)) x = right.
+
+    If ``columns`` are given, their Gram matrix is used, and the size of the system that is solved
+    is their number of rows (by Woodbury's identity).
     """
     if columns is None:
         found: Floats = np.linalg.solve(gram + np.diag(penalty), right)
@@ -615,7 +626,11 @@ def solve_ridge(gram: Any, columns: Floats | None, penalty: Floats, right: Float
 
 
 def learn_linear(columns: Stretches, y: Floats, fold: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    r"""Fit on all runs; return weights and cross-fitted scores."""
+    r"""Fit a linear form of ``columns`` to the datasets ``y`` by ridge regression.
+
+    Returns its weights, fitted on all runs, and the cross-fitted value of each run, from weights
+    that were fitted on the half of the runs (by ``fold``) that does not contain it.
+    """
     halves = [Moments.of(columns, y, half) for half in (~fold, fold)]
     tried = []
     for ridge in _RIDGES:

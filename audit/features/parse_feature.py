@@ -1,22 +1,22 @@
 r"""Features: maps of an output, for outputs that are too complex to be tested directly.
 
-Post-processing: if M is (epsilon, delta)-DP, so is f(M) for every map f that is fixed before the
-runs and reads one output at a time, because {f(X) in S} = {X in f^-1(S)} is one of the events of
-the claim. So a refutation of f(M) refutes M, and a lower bound on epsilon for f(M) holds for M. The
-converse is false: a feature may hide all information in M.
+By post-processing, if a mechanism M is (epsilon, delta)-DP, so is f(M) for every map f that is
+fixed before the runs and reads one output at a time, because {f(X) in S} = {X in f^-1(S)} is one of
+the events of the claim. So a refutation of f(M) refutes M, and a lower bound on epsilon for f(M)
+holds for M. The converse is false: a feature may hide all information in M.
 
 A feature is written as its name, with a number if it takes one; ``a+b`` applies a, then b. A user's
-function is written ``module:callable`` or ``file.py:callable`` and called with one output. An
-output to which a feature does not apply becomes a label ("no sign: str"), never an error.
+function is written ``module:callable`` or ``file.py:callable``, and is called with one output. An
+output to which a built-in feature does not apply becomes a label ("no sign: str"), never an error.
 
-The default features fit the outputs of a training block, which is not tested. Repeated numbers, and
-labels, are tested directly. Numbers that are rarely repeated are also tested modulo a grid, if they
-lie on one, and floats by their precision, which reveals noise added in floating point. Any other
-output is a row of a table (``audit.outputs.rows``), tested by its structure if that varies, and by
-its columns. A single column of numbers is tested by thresholds, and the best column and a learned
-score also read the other columns, which may vary later; several columns are tested by these two
-and, up to 64 of them, by their grids. The outputs themselves keep a share of the level, a large one
-if they are repeated.
+The default features are chosen for the outputs of a training block, which is not tested. Repeated
+numbers and labels are tested directly. Numbers that are rarely repeated are also tested modulo a
+grid, if they lie on one, and floats by their precision, which reveals noise added in floating
+point. Any other output is a row of a table (``audit.outputs.rows``); it is tested by its structure,
+if that varies, and by its columns. A single column of numbers is tested by thresholds; the best
+column and a learned score are tested as well, because other columns may vary later. Several columns
+are tested by the best column and a learned score and, if there are at most 64, by their lowest
+bits. The outputs themselves keep a share of the level, which is large if they are repeated.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ _FLOAT_VECTORS: Final = {"identity": 5, "coordinates": 25, "learned": 50, "grid"
 _STRUCTURE: Final = {"structure": 20}
 _OTHERS: Final = {"coordinates": 8, "learned": 8}
 
-_OFTEN: Final = Fraction(3, 4)  # with a smaller fraction of distinct outputs, they are repeated
+_OFTEN: Final = Fraction(3, 4)  # below this fraction of distinct outputs, they count as repeated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
     r"""A named map of each output: ``apply(outputs)[i]`` depends only on ``outputs[i]``.
 
-    Features with the same name are equal. If it has a ``learner``, the values are training data,
-    and a score of each output, learned from earlier runs, is tested instead. ``share`` is the
-    relative part of the level.
+    Features with the same name are equal. If a feature has a ``learner``, its values are training
+    data, and a score of each output, learned from earlier runs, is tested instead. ``share`` is the
+    feature's relative share of the level. ``as_it_is`` is described in :meth:`viewed`.
     """
 
     name: str
@@ -86,7 +86,9 @@ class Feature:
         return self.name.rpartition("+")[2].partition(":")[0] in _BITS
 
     def viewed(self, outputs: Outputs) -> Outputs:
-        r"""The tested values of the feature, without their types unless ``as_it_is`` is set."""
+        r"""The values of the feature to test; unless ``as_it_is``, their number types are
+        normalised.
+        """
         found = self.apply(outputs)
         return found if self.as_it_is else by_value(found)
 
@@ -95,10 +97,10 @@ class Feature:
 class Builtin:
     r"""A built-in feature.
 
-    With ``limits`` it takes a number within them, of the same type, written ``name:number``; with
-    ``text`` it takes any text; in both cases ``make`` returns the map for this argument, otherwise
-    ``make`` is the map. A ``learned`` feature must be the last of a chain, and learns from the
-    steps before it.
+    A feature with ``limits`` takes a number of their type between them, written ``name:number``;
+    a feature with ``text`` takes any text. In both cases ``make`` returns the map for this
+    argument; otherwise ``make`` is the map. A ``learned`` feature must be the last of a chain, and
+    learns from the values of the steps before it.
     """
 
     make: Callable[[Any], Any]
@@ -141,15 +143,15 @@ FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
         "grid": Builtin(_itself, learned=True),
     }
 )
-r"""The features by name; each map is described in :mod:`audit.features.feature_maps`."""
+r"""The built-in features by name; :mod:`audit.features.feature_maps` describes each map."""
 
 
 def read_feature(
     text: str, *, own: Callable[[str], Callable[[Outputs], Outputs]] | None = None
 ) -> Feature:
-    r"""Parse a feature: a built-in, a chain of them, or a user's map.
+    r"""Parse a feature: a built-in feature, a user's map, or a chain of these.
 
-    ``own`` loads a user's map from its text, instead of :func:`own_map`.
+    ``own`` loads a user's map from its text, by default :func:`own_map`.
     """
     wrong = partial(InvalidParameter, "feature", text)
     steps = [step.strip() for step in text.split("+")]
@@ -221,12 +223,12 @@ class _OwnMap:
     function: Callable[[Any], object]
 
     def __reduce__(self) -> tuple[Callable[[str], Callable[[Outputs], Outputs]], tuple[str]]:
-        # Another process loads the map again from its text: a function from a file belongs to no
-        # importable module.
+        # Another process loads the map again from its text, because a function from a file belongs
+        # to no importable module.
         return own_map, (self.spelling,)
 
     def __call__(self, outputs: Outputs) -> Outputs:
-        # The map runs with the time limit and the Ctrl-C handling of the target.
+        # The map runs with the same time limit and handling of Ctrl-C as the target.
         watchdog, name = current(), f"feature {self.spelling}"
         return [watchdog.call(partial(self._of, output), name) for output in each(outputs)]
 
@@ -237,9 +239,9 @@ class _OwnMap:
 
 
 def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
-    r"""Load a user's map, ``module:callable`` or ``file.py:callable``, and apply it to each output.
+    r"""Load a user's map, written ``module:callable`` or ``file.py:callable``.
 
-    Raises the same errors as :func:`read_feature`.
+    The result applies the map to each output. Raises the same errors as :func:`read_feature`.
     """
     wrong = partial(InvalidParameter, "feature", spelling)
     try:
@@ -258,7 +260,7 @@ def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
 
 
 def _copied(output: object) -> object:
-    # A copy, because the map may modify its argument, which other features read.
+    # The map gets a copy, because it may modify its argument, which other features read.
     if type(output) in _PLAIN:
         return output
     try:
@@ -271,8 +273,10 @@ _OUTPUT: Final = maps.coordinate(0)
 
 
 def with_time(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
-    r"""Adapt features to timed runs: if one reads the duration of a call, each run gives (output,
-    nanoseconds), and the other features are changed to read the output.
+    r"""Adapt features to timed runs.
+
+    If some feature reads the duration of a call, each run gives (output, nanoseconds), and the
+    other features are changed so that they read the output.
     """
     found = list(features)
     for i, feature in enumerate(features if any(f.of_time for f in features) else ()):
@@ -285,8 +289,9 @@ def with_time(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
 def require_fixed(feature: Feature, outputs: Outputs) -> None:
     r"""Refuse a feature that does not map each output separately and deterministically.
 
-    The feature is applied to the outputs, which must not be tested afterwards, and again in reverse
-    order. A map that passes may still change its answers later; the user must exclude that.
+    The feature is applied to the outputs, which must not be tested afterwards, and once more to the
+    outputs in reverse order. A map that passes this check may still change its values later; the
+    user must exclude that.
     """
     if len(first := feature.apply(outputs)) != len(outputs):
         reason = f"returned {len(first):,} values for {len(outputs):,} outputs"
@@ -304,7 +309,10 @@ def require_fixed(feature: Feature, outputs: Outputs) -> None:
 
 
 def default_family(outputs: Outputs) -> dict[str, int]:
-    r"""Default features with their shares of the level; empty to test only the outputs."""
+    r"""The default features for these outputs, with their relative shares of the level.
+
+    The result is empty if only the outputs themselves are to be tested.
+    """
     values = each(outputs)
     came = len(set(map(identity, values)))
     if came < 2 or all(isinstance(value, bool | np.bool_) for value in values):
@@ -312,7 +320,7 @@ def default_family(outputs: Outputs) -> dict[str, int]:
     again = came < _OFTEN * len(values)
     numbers = [number for value in values if (number := number_in(value)) is not None]
     if 2 * len(numbers) > len(values):
-        # A clamped number may be an int among floats.
+        # A few ints among floats may be clamped numbers.
         for kind in (float, int):
             mine = [number.value for number in numbers if isinstance(number.value, kind)]
             if not again and 2 * len(mine) > len(values):
@@ -325,8 +333,8 @@ def default_family(outputs: Outputs) -> dict[str, int]:
 
 
 def default_features(outputs: Outputs, *, floats: bool) -> tuple[Feature, ...]:
-    r"""The default features with their shares; without ``floats``, those of the floating-point
-    representation are omitted.
+    r"""The default features for these outputs; features of the floating-point representation are
+    omitted unless ``floats``.
     """
     parts = default_family(outputs)
     return tuple(
@@ -337,7 +345,8 @@ def default_features(outputs: Outputs, *, floats: bool) -> tuple[Feature, ...]:
 
 
 def _number_family(numbers: Floats, path: str | None = None) -> dict[str, int]:
-    # The features of a number that is hardly ever repeated; ``path`` is its path in the output.
+    # The features for outputs with a number that is hardly ever repeated, at ``path``; None if the
+    # output is the number.
     name, chain = ("identity", "") if path is None else (f"column:{path}", f"column:{path}+")
     rest = ["precision"] if 2 * np.count_nonzero(numbers != np.rint(numbers)) > len(numbers) else []
     if step := step_of(numbers):

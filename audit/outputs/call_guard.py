@@ -29,7 +29,7 @@ _OURS: Final = frozenset({"audit", "dpcore", "accounting", "numpy", "scipy"})
 
 
 class TimeUp(BaseException):
-    r"""Raised when a call ran too long. Not an Exception, so that the target does not catch it."""
+    r"""Raised when a call runs too long. ``except Exception`` in the target does not catch it."""
 
 
 RAISED = BaseException
@@ -37,13 +37,14 @@ r"""The exceptions that are attributed to the target, except Ctrl-C: see :func:`
 
 
 class Watchdog:
-    r"""A time limit on each call of Python code: call ``restart()`` before it, ``stop()`` after it.
+    r"""A time limit on calls of Python code: use ``restart()`` before a call, ``stop()`` after it.
 
-    It interrupts the interpreter of the main thread, so it ends any Python loop that lets an
-    exception through. From inside a process, native code that never returns, code that catches
-    everything, or code that replaces the SIGALRM handler cannot be stopped; therefore a sandbox, a
-    worker (``jobs`` other than 1) and an ``exec:`` target are ended from outside. Outside the main
-    thread, or without POSIX timers, it does nothing, and ``active`` is false.
+    The watchdog interrupts the interpreter of the main thread, so it ends any Python loop that does
+    not catch the exception. From inside a process, native code that never returns, code that
+    catches everything, and code that replaces the SIGALRM handler cannot be stopped; therefore a
+    sandbox, a worker (``jobs`` other than 1) and an ``exec:`` target are ended from outside.
+    Outside the main thread, or without POSIX timers, the watchdog does nothing, and ``active`` is
+    false.
 
     ``interrupted`` distinguishes a user's Ctrl-C from a KeyboardInterrupt raised by the target;
     ``due`` is the time at which the running call must end, on the clock of ``time.monotonic``.
@@ -91,8 +92,8 @@ class Watchdog:
         dataset: str | None = None,
         run: int | None = None,
     ) -> T:
-        r"""Return ``work()``, within the time limit; its errors are raised as :func:`failure`
-        describes.
+        r"""Return ``work()``, called within the time limit; an exception that it raises is
+        converted by :func:`failure`.
         """
         try:
             self.restart()
@@ -116,7 +117,7 @@ class Watchdog:
             signal.setitimer(signal.ITIMER_REAL, seconds, _RING_AGAIN)
 
     def read(self) -> None:
-        r"""Limit each call of code outside the auditor, until ``stop()``."""
+        r"""Limit the time of each call from the auditor to outside code, until ``stop()``."""
         if self.active and self.seconds is not None:
             self._reads, self._call = True, None
             signal.setitimer(signal.ITIMER_REAL, self.seconds, self.seconds)
@@ -152,7 +153,7 @@ _published: Final[list[Any]] = []
 
 
 def publish(memory: Any) -> None:
-    r"""Publish the running call of this process in a
+    r"""Publish the begin and end of each call in this process through ``memory``, a
     :class:`audit.sandbox.child_process.SharedMemory`.
     """
     _published[:] = [memory]
@@ -169,8 +170,8 @@ def current() -> Watchdog:
 
 @contextmanager
 def reading(target: str) -> Iterator[None]:
-    r"""A context for reading outputs: errors and hangs of the outputs' code are failures of the
-    target.
+    r"""A context for reading outputs, in which errors and hangs in the outputs' code count as
+    failures of the target.
 
     An output can be an object of any class, whose hash, comparison and repr run code of that class.
     An error that involves only the auditor's code is raised unchanged.
@@ -204,7 +205,7 @@ def _is_auditor(frame: FrameType) -> bool:
 
 
 def _call_outside(frame: FrameType | None) -> FrameType | None:
-    # The frame of outside code that the auditor called, if such a call is running.
+    # The outermost frame of outside code that the auditor called, or None if there is none.
     found = None
     while frame is not None and not str(frame.f_globals.get("__name__", "")).startswith("audit."):
         if _is_outside(frame):
@@ -216,7 +217,7 @@ def _call_outside(frame: FrameType | None) -> FrameType | None:
 def failure(
     target: str, error: BaseException, *, dataset: str | None = None, run: int | None = None
 ) -> TargetFailed:
-    r"""Describe an exception of a call in one line: its type, message and location.
+    r"""Describe an exception raised by a call in one line: its type, message and location.
 
     Raises the error itself if it is the user's Ctrl-C.
     """
@@ -247,11 +248,11 @@ def failure(
 
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
-    r"""Redirect standard output to standard error in the block, also of native code and children.
+    r"""Redirect standard output to standard error, including that of native code and children.
 
-    ``sys.stdout`` and ``sys.stderr`` may be closed or replaced inside: afterwards they are
-    restored, and open. The first thread to enter redirects the streams of the whole process, the
-    last to leave restores them.
+    ``sys.stdout`` and ``sys.stderr`` may be closed or replaced in the block; afterwards they are
+    restored and open. The first thread to enter redirects the streams of the whole process, and the
+    last thread to leave restores them.
     """
     with _STREAMS_LOCK:
         if not _inside:
@@ -334,7 +335,7 @@ def signal_name(number: int) -> str:
 def load(spelling: str) -> Any:
     r"""Import the object given by ``module:name`` or ``file.py:name``.
 
-    Importing runs the user's code: an exception it raises is a failure of the target.
+    Importing runs the user's code, so an exception that it raises is a failure of the target.
     """
     # Slow imports that a guarded call does not need.
     from dpcore.cli.imports import UserCode, clash_of

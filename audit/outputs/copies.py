@@ -58,7 +58,7 @@ def copies(name: str, dataset: Any) -> Callable[[], Any]:
     if _INERT.issuperset(map(type, held.values())):
         return lambda: dataset
     if _CONTAINERS.issuperset(map(type, held.values())):
-        # Ten times faster than deepcopy. A function within the dataset may prevent it.
+        # Pickling is ten times faster than deepcopy, but may fail if the dataset holds a function.
         with suppress(Exception):
             packed = pickle.dumps(dataset)
             return lambda: pickle.loads(packed)  # noqa: S301  # packed here
@@ -84,9 +84,9 @@ def copies(name: str, dataset: Any) -> Callable[[], Any]:
 def captured(output: Any, seen: dict[int, tuple[object, str]] | None = None) -> Any:
     r"""Return a snapshot of the output that later changes of the returned object do not affect.
 
-    An object without its own equality is not equal to any copy, so it is not copied. ``seen`` keeps
-    the representation of such objects. Raises :class:`Unreadable` if such an object is returned
-    again after a change.
+    An object whose class does not define equality would not equal its copy, so it is not copied;
+    ``seen`` keeps its representation. Raises :class:`Unreadable` if an object in ``seen`` is
+    returned again after a change.
     """
     kind = type(output)
     if _is_fixed(output):
@@ -128,8 +128,8 @@ def _object(output: Any, seen: dict[int, tuple[object, str]]) -> Any:
 
 
 def _copied_table(output: Any) -> Any:
-    # A deep copy shares Python objects in cells and loses the class of a subclass, and one of Arrow
-    # shares its memory; pickling does neither, but takes ten times as long.
+    # A deep copy shares Python objects in cells and loses the class of a subclass, and a deep copy
+    # of an Arrow table shares its memory. Pickling avoids this, but takes ten times as long.
     own = type(output).__module__.partition(".")[0] not in LIBRARIES
     if (
         own

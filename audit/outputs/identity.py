@@ -1,10 +1,10 @@
-r"""The identity of an output: its type and exact value as text; different outputs differ.
+r"""The identity of an output: its type and exact value as text.
 
 Two outputs are the same if their texts are equal: ``1``, ``1.0``, ``True`` and ``np.int64(1)`` are
-four outputs, and ``0.0`` and ``-0.0`` are two. All payloads of nan are the same. The items of a set
-are unordered, those of a dict are ordered. An object of an unknown class is identified by its repr,
-its attributes, also those of objects in them, and, if it has a hash, by its own ``==``. Tables of
-pandas, polars and Arrow are read as plain data (``audit.outputs.tables``).
+four outputs, and ``0.0`` and ``-0.0`` are two. All nan are the same, whatever their bits. The order
+of items matters in a dict, but not in a set. An object of an unknown class is identified by its
+repr, by its attributes and those of the objects in them, and, if it is hashable, by its own ``==``.
+Tables of pandas, polars and Arrow are read as plain data (``audit.outputs.tables``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ Exact: TypeAlias = int | float | Fraction | Decimal
 r"""The types of finite numbers that can be compared exactly with each other."""
 
 TEXTS: Final = {"U": "str", "S": "bytes"}
-r"""Type names of text without the width, which depends on the other texts of a batch."""
+r"""The names of numpy's text types, without the width, which depends on the other texts of a batch.
+"""
 
 _PLAIN: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
 BY_REPR: Final = (
@@ -44,7 +45,7 @@ BY_REPR: Final = (
     | {bytearray, range, type(...), Decimal, Fraction}
     | {dt.date, dt.datetime, dt.time, dt.timedelta, dt.timezone}
 )
-r"""The types whose repr is the value; all except bytearray are immutable."""
+r"""The types whose repr determines the value; all except bytearray are immutable."""
 
 _BARE: Final = frozenset({"int64", "float64", "bool"})
 _JSON_NUMBER: Final = re.compile(r"\s*-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*")
@@ -105,7 +106,7 @@ def _one_form(array: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    r"""An attribute that is not read, by the name of its class; see :func:`attributes_of`."""
+    r"""Replaces an attribute that is not read (:func:`attributes_of`); ``kind`` is its class."""
 
     kind: str
 
@@ -118,7 +119,10 @@ class Number(NamedTuple):
 
 
 def identity(output: object) -> str | Name:
-    r"""The identity of an output: equal if and only if no recipient can distinguish the outputs."""
+    r"""The identity of an output.
+
+    Two identities are equal if and only if no recipient can distinguish the outputs.
+    """
     if type(output) is np.ndarray and output.dtype.kind in "biuf" and output.dtype.itemsize <= 8:
         return _Array.of(output)
     objects: list[Hashable] = []
@@ -142,8 +146,9 @@ class _Rows(Sequence[Name]):
 
 
 def distinct_rows(rows: NDArray[Any]) -> tuple[NDArray[np.int64], Sequence[Name]]:
-    r"""The index of each row's identity, and the identities in order of first appearance: as from
-    :func:`identity`, but faster, for rows of plain numbers.
+    r"""The index of each row's identity, and the identities in order of first appearance.
+
+    The rows must be plain numbers. The identities are those of :func:`identity`, found faster.
     """
     rows = _one_form(rows)
     flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
@@ -177,7 +182,7 @@ def _hashes(words: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def display_name(name: str | Name, others: object = ()) -> str:
-    r"""An identity for display: ``np.str('x')`` as ``'x'``, unless that is in ``others``."""
+    r"""Format an identity: ``np.str('x')`` as ``'x'``, unless ``others`` contains the latter."""
     text = str(name)
     match = _WRAPPED.fullmatch(text)
     short = text if match is None else match[1]
@@ -216,7 +221,7 @@ def number_in(output: object) -> Number | None:
 
 
 def array_form(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
-    r"""The type and shape of an array; the byte order is part of the type."""
+    r"""The text of an array's type and shape, with the byte order if it is not the native one."""
     return f"{dtype.name if dtype.isnative else dtype.str}{shape}"
 
 
@@ -274,8 +279,8 @@ def _text(value: Any, objects: list[Hashable]) -> str:
 
 
 def _object(value: Any, objects: list[Hashable]) -> str:
-    # An address in an object's repr is not part of its identity if its attributes or its own ==
-    # decide.
+    # An address in an object's repr is left out of the identity if the object's attributes, or its
+    # own == (if it is hashable), distinguish it from other objects.
     kind, own = type(value), attributes_of(value)
     text, plain = f"{kind.__qualname__}: {value!r}", cast("Any", object.__eq__)
     bare = without_address(text)
@@ -302,9 +307,9 @@ def _number_text(dtype: np.dtype[Any]) -> str:
 
 
 def type_text(dtype: np.dtype[Any]) -> str:
-    r"""The text of a type, which numpy computes anew for each value.
+    r"""The text of a dtype, cached for numbers, because numpy computes it anew for each value.
 
-    It is kept for numbers only: two types of records may be equal and have different texts.
+    It is not cached for records: two record types may be equal but have different texts.
     """
     return _number_text(dtype) if dtype.kind in "biufc" else str(dtype)
 
@@ -380,21 +385,20 @@ BASES: Final[dict[type, Callable[[Any], Any]]] = {
     set: lambda value: set(set.__iter__(value)),
     frozenset: lambda value: frozenset(frozenset.__iter__(value)),
 }
-r"""The content of an object of a subclass, read by methods of the base class, not of the subclass.
-"""
+r"""Functions that read the content of a subclass instance by methods of the base class only."""
 
 ALL_BASES: Final[dict[type, Callable[[Any], Any]]] = {
     **BASES,
     np.ndarray: lambda value: value.view(np.ndarray),
 }
-r"""As :data:`BASES`, and for arrays."""
+r""":data:`BASES` with an additional entry for arrays."""
 
 _WRITERS[Table] = lambda value, objects: _dict(
     {**value.fixed, **value.more, VALUES: value.values}, objects
 )
 
 
-# The state of objects of Python's own classes that their pickled form omits.
+# The state of instances of built-in classes that their pickled form omits.
 _STATES: Final[dict[type, Callable[[Any], dict[str, Any]]]] = {
     re.Match: lambda value: {
         name: getattr(value, name) for name in ("string", "re", "regs", "pos", "endpos")
@@ -414,8 +418,9 @@ _WITH_VALUE: Final = (*ALL_BASES, BaseException, np.generic)
 class StandIn:
     r"""A placeholder for an object in another process, equal only to itself.
 
-    For an object of a subclass of int, tuple, ..., it is a value of that base, with the object's
-    additional attributes. ``fields`` are those of a dataclass, ``table`` is the content of a table.
+    The stand-in for an instance of a subclass of int, tuple, ... is also an instance of that base,
+    with the object's additional attributes. ``fields`` contains the fields of a dataclass,
+    ``table`` the content of a table.
     """
 
     number: int
@@ -459,11 +464,12 @@ def field_names(output: Any) -> tuple[str, ...] | None:
 def attributes_of(output: Any) -> dict[str, Any]:
     r"""The attributes of an object as plain data, including those that its repr omits.
 
-    An object in an attribute is a dict of its class and its own attributes, up to 1000 objects and
-    50 levels; beyond that, and without data, it is :class:`Unread` (:func:`unread_attributes`). The
-    attributes of a class that is made by each call are also read. An object of the classes of
-    Python and of libraries of tables, or without attributes, has the parts of its pickled state.
-    There are none for members of an enum and for tables (:func:`table_of`).
+    An object in an attribute becomes a dict of its class and its own attributes, up to 1000 objects
+    and 50 levels. Objects beyond these limits, or without readable data, become :class:`Unread`
+    (:func:`unread_attributes`). If a class is defined in a function or made by ``type()``, its
+    attributes are included. If an object has no attributes, or belongs to Python's
+    standard library or a table library, the parts of its pickled state are read instead. Members of
+    an enum and tables have no attributes here (for tables, see :func:`table_of`).
     """
     if isinstance(output, StandIn):
         return output.own
@@ -478,7 +484,7 @@ def all_attributes_of(output: Any) -> dict[str, Any]:
 
 
 def unread_attributes(output: Any) -> list[str]:
-    r"""The paths of the attributes that :func:`attributes_of` cannot read, with their class."""
+    r"""The paths of the attributes that :func:`attributes_of` cannot read, with their classes."""
     found: list[str] = []
 
     def search(value: Any, path: str) -> None:
@@ -493,8 +499,8 @@ def unread_attributes(output: Any) -> list[str]:
     return found
 
 
-# The objects that were read, by id, with their number: a later reference is written as the number,
-# so that cycles end. The objects are kept, so that no id is used twice.
+# For each object that was read, by id, its number and itself: later references are written as the
+# number, so that cycles end. The object is kept alive, so that its id is not used again.
 _Seen: TypeAlias = dict[int, tuple[int, object]]
 
 
@@ -514,8 +520,8 @@ def _own_attributes(value: Any) -> dict[str, Any]:
         found["default_factory"] = value.default_factory
     if hasattr(kind, "n_unnamed_fields"):  # a tuple of C, some fields of which are not items
         found |= value.__reduce__()[1][1]
-    # The classes of Python and pandas may cache a text or a hash in an attribute, but do not pickle
-    # it.
+    # Instances of classes of Python and pandas may cache a text or a hash in an attribute that is
+    # not pickled.
     if error or str(kind.__module__).partition(".")[0] not in _PICKLED:
         found |= _joined(object.__getstate__(value))
     if not found and kind not in BY_REPR and not isinstance(value, _WITH_VALUE):
@@ -552,13 +558,14 @@ def _of_state(value: Any) -> dict[str, Any]:
 
 
 def _joined(state: Any) -> dict[str, Any]:
-    # The attributes in a state: a dict, or that of the attributes and that of the slots.
+    # The attributes in a state: either one dict, or a tuple of a dict of attributes and one of
+    # slots.
     both = state if type(state) is tuple else (state,)
     return {name: item for part in both if type(part) is dict for name, item in part.items()}
 
 
 def _of_local_classes(kind: type) -> dict[str, Any]:
-    # A class that is made anew by each call, so that its attributes may differ.
+    # The attributes of local classes: each call makes such a class anew, with other attributes.
     return {
         name: item
         for base in reversed(kind.__mro__)
@@ -581,8 +588,9 @@ def _is_local(kind: type) -> bool:
 
 
 def _of_exception(error: BaseException) -> dict[str, Any]:
-    # The attributes of the built-in classes, such as __cause__ and filename. A traceback refers to
-    # all variables of the target. The repr has the arguments, but may shorten those of other types.
+    # The attributes of the built-in classes, such as __cause__ and filename, without the traceback,
+    # which refers to all variables of the target. The repr contains the arguments; they are added
+    # if it may shorten them.
     names = {
         name
         for base in type(error).__mro__
@@ -615,7 +623,8 @@ def _data(value: Any, seen: _Seen, depth: int) -> Any:
 
 
 def _contents(value: Any, seen: _Seen, depth: int) -> dict[str, Any]:
-    # The attributes, and the value of the base or a repr that is more than an address.
+    # The attributes, with the value as an instance of a base type, or else the repr, unless the
+    # repr is only an address.
     found, kind = _attributes(value, seen, depth), cast("Any", type(value))
     if names := field_names(value):
         items = zip(names, tuple.__iter__(value), strict=True)

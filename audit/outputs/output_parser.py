@@ -1,9 +1,9 @@
-r"""Join outputs in run order, distinguish their types, and warn about unusual ones.
+r"""Join outputs in run order, distinguish their types, and warn about unusual outputs.
 
-An :class:`OutputParser` defines how outputs are read: lines of a program as JSON or as text, values
-or only their kind. It is learned from the first block of runs (at least
-:data:`audit.claims.TRAINING`), which is never tested, so it is fixed before the tested
-runs (``docs/proofs/audit_tests.md``).
+An :class:`OutputParser` defines how outputs are read: whether the lines of a program are JSON or
+text, and whether values or only their types are compared. It is learned from the first block of
+runs (at least :data:`audit.claims.TRAINING`). This block is never tested, so the parser is fixed
+before the tested runs (``docs/proofs/audit_tests.md``).
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 
 UNREAD: Final = "parts without plain data were not measured"
-r"""The beginning of a warning about outputs that were not read as a whole."""
+r"""The beginning of a warning about outputs that were read only in part."""
 
 Outputs: TypeAlias = NDArray[Any] | list[Any]
 
 _DEEPEST: Final = 50
 _MOST_GROUPS: Final = 1000
 _EXAMPLES: Final = 8
-_RARE: Final = 10**9  # independent runs cause a warning with probability at most 1/_RARE
+_RARE: Final = 10**9  # the warning about dependent runs is false with probability at most 1/_RARE
 _MOST_BITS: Final = 14_000  # above this, integers have more digits than Python prints
 _KINDS: Final[dict[type, str]] = {int: "int", float: "float", bool: "bool", str: "str"}
 _NUMBERS: Final = {np.dtype(code).type for code in f"?{np.typecodes['AllInteger']}efdFD"}
@@ -56,7 +56,7 @@ _HARMLESS: Final = _SCALARS | {list, tuple, dict, set, frozenset}
 
 
 def kind(output: object) -> str:
-    r"""A readable type of the output, with the shape if it has one."""
+    r"""Describe the type of an output, with its shape if it has one."""
     plain = _KINDS.get(type(output))
     if plain is not None:
         return plain
@@ -81,7 +81,7 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def require_readable(output: object) -> None:
-    r"""Raise :class:`audit.errors.Unreadable` if no test can distinguish such outputs."""
+    r"""Raise :class:`audit.errors.Unreadable` if no test can tell this output from others."""
     if type(output) in _SCALARS:
         return
     if type(output) is int:
@@ -98,7 +98,7 @@ def require_readable(output: object) -> None:
 
 
 def _require_code(item: object) -> None:
-    # Try the methods of an object's class that distinguish outputs.
+    # Try the methods of an object's class that are used to distinguish outputs.
     if isinstance(item, int) and item.bit_length() > _MOST_BITS:
         raise Unreadable(f"returned an integer of more than {_MOST_BITS:,} bits")
     if type(item) is int or isinstance(item, np.ndarray | np.generic) or is_table(type(item)):
@@ -193,7 +193,7 @@ def _stackable(*sides: Outputs) -> bool:
 
 
 def concatenate(pieces: Sequence[Outputs]) -> Outputs:
-    r"""Concatenate pieces: an array if they are compatible, otherwise a list."""
+    r"""Concatenate outputs: an array if the pieces are compatible arrays, otherwise a list."""
     if not pieces:
         return []
     if _stackable(*pieces):
@@ -203,7 +203,7 @@ def concatenate(pieces: Sequence[Outputs]) -> Outputs:
 
 
 def _adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
-    # Adjacent slices as one view, or None.
+    # The pieces as one view, if they are adjacent slices of one array; otherwise None.
     first, base = pieces[0], pieces[0].base
     if not isinstance(base, np.ndarray) or not base.flags.c_contiguous or not first.size:
         return None
@@ -223,10 +223,10 @@ def _adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
 class OutputParser:
     r"""The parser of an audit's outputs.
 
-    ``lines`` are parsed one by one: as JSON if all lines of the training runs were JSON, otherwise
-    as text. A JSON number is kept as written, any other line as its text. ``by_kind`` replaces each
-    output by its kind, if the kinds of the two datasets had nothing in common in the training runs:
-    values could hide what types reveal.
+    If ``lines``, outputs are lines, parsed one by one: as JSON if all lines of the training runs
+    were JSON, otherwise as text. A JSON number is kept as written, any other line as its text. If
+    ``by_kind``, each output is replaced by its type (:func:`kind`): the two datasets had no type in
+    common in the training runs, and values could hide what the types reveal.
     """
 
     lines: bool
@@ -244,13 +244,13 @@ class OutputParser:
         return cls(lines=lines, as_json=as_json, by_kind=apart)
 
     def apply(self, outputs: Outputs) -> Outputs:
-        r"""The outputs to test; each is parsed separately."""
+        r"""Parse outputs, each separately, into the values to test."""
         if self.by_kind:
             return list(_kinds(self.values(outputs)))
         return [written(line) for line in outputs] if self.as_json else outputs
 
     def values(self, outputs: Outputs) -> Outputs:
-        r"""The outputs as features read them, with JSON parsed."""
+        r"""The outputs that features are applied to: parsed JSON instead of JSON lines."""
         return [_value(line) for line in outputs] if self.as_json else outputs
 
 
@@ -264,12 +264,12 @@ def _value(line: str) -> object:
 
 
 def same(one: Outputs, other: Outputs) -> bool:
-    r"""Whether two calls returned the same outputs, to the last bit; nan equals nan."""
+    r"""Whether two calls returned exactly the same outputs; nan equals nan."""
     return len(one) == len(other) and list(map(identity, one)) == list(map(identity, other))
 
 
 def oddities(outputs: Outputs, worlds: NDArray[np.bool_], form: OutputParser) -> list[str]:
-    r"""Warnings about outputs: nan, a type that only one dataset gives, constants, dependence."""
+    r"""Warnings about unusual outputs, such as nan, constants, or a type of only one dataset."""
     values = form.values(outputs)
     return [
         *_nan_found(values, worlds),
@@ -332,7 +332,7 @@ def _constant(outputs: Outputs) -> list[str]:
 
 
 def _all_different(outputs: Outputs) -> list[str]:
-    # Warn about new objects that are equal only to themselves.
+    # Warn if every output is a new object that is equal only to itself.
     if isinstance(outputs, np.ndarray):
         return []
     own: Any = object.__eq__
@@ -348,7 +348,7 @@ def _all_different(outputs: Outputs) -> list[str]:
 
 
 def _unread(outputs: Outputs) -> list[str]:
-    # The warning is based on a few objects of each class.
+    # Only a few objects of each class are examined.
     if isinstance(outputs, np.ndarray):
         return []
     found: dict[str, None] = {}
@@ -363,9 +363,9 @@ def _unread(outputs: Outputs) -> list[str]:
 
 
 def _dependent(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
-    # If runs are independent, adjacent ones are equal as often as runs half of the audit apart.
-    # Each run is in one pair, so the two counts are binomial with one probability: Fisher's exact
-    # test, with half of the level for each dataset.
+    # If the runs are independent, adjacent outputs are equal as often as outputs half of the audit
+    # apart. No run is in two comparisons, so the two counts are binomial with the same probability,
+    # and Fisher's exact test applies, with half of the level for each dataset.
     for world in (False, True):
         places = np.flatnonzero(worlds == world)
         groups = min(len(places) // 4, _MOST_GROUPS)
@@ -391,8 +391,9 @@ def _dependent(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
 
 
 def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    r"""Draw the datasets by fair coins (True: B): n0 ~ Bin(runs, 1/2) runs of A, the rest of B,
-    permuted.
+    r"""Draw the dataset of each run by a fair coin (True for B).
+
+    The number of runs on A is drawn from Bin(runs, 1/2); then the order of the runs is drawn.
     """
     count = integer("runs", runs, at_least=0)
     worlds = np.arange(count) >= rng.binomial(count, 0.5)
@@ -402,7 +403,7 @@ def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
 def interleave(
     world_a: ArrayLike, world_b: ArrayLike, worlds: NDArray[np.bool_], rng: np.random.Generator
 ) -> NDArray[np.generic]:
-    r"""Put outputs of a vectorised mechanism in run order, permuting those of each dataset."""
+    r"""Put outputs of a vectorised mechanism in run order, after shuffling each side."""
     side_a, side_b = np.asarray(world_a), np.asarray(world_b)
     in_b = int(np.count_nonzero(worlds))
     for name, side, runs in (("world_a", side_a, len(worlds) - in_b), ("world_b", side_b, in_b)):

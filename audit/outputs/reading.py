@@ -1,11 +1,11 @@
-r"""Parse outputs: numbers in exact order, and other values by their identity.
+r"""Parse outputs: order numbers exactly, and distinguish other values by their identity.
 
 A reading distinguishes all outputs that a recipient can distinguish (``audit.outputs.identity``).
-Finite numbers are ordered, without rounding. If all have the same form, 64-bit integers are used
-directly and floats as the integers with the same order in IEEE 754 (-0.0 just before 0.0), so that
-both are compared as int64; all others (larger integers, fractions, decimals, mixed forms) are
-compared one by one in Python. All other outputs are *labels*: a string, a tuple, None or a row of
-an array; nan, inf and -inf are labels too, so that each has its own cell.
+Finite numbers are ordered without rounding. If all numbers have the same type, 64-bit integers are
+compared as int64, and floats as the int64 values that have the same order (with -0.0 just before
+0.0). All other numbers (larger integers, fractions, decimals, mixed types) are compared one by one
+in Python. An output that is not a finite number is a *label*: a string, a tuple, None, a row of an
+array, and also nan, inf and -inf, so that each of these has its own cell.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DTYPE: Final = re.compile(r"(?:[<>]?[uif]|u?int|float|longdouble)[0-9]*(?:\([0-
 
 
 class Place(NamedTuple):
-    r"""A position on the number line: at a value, or immediately above it (``behind``)."""
+    r"""A position on the number line: at a value, or immediately above it if ``behind``."""
 
     value: Any  # of audit.outputs.identity.Exact
     form: str
@@ -48,7 +48,7 @@ class Place(NamedTuple):
 
     @property
     def words(self) -> str:
-        r"""The number as text: as it was written, if its form includes that."""
+        r"""The number as text: as it was written, if ``form`` contains its literal text."""
         value, form = self.value, self.form
         if isinstance(value, float) and value == 0.0:
             form = form.removeprefix("-")
@@ -66,8 +66,10 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberLine:
-    r"""Numbers in an array: ``places`` holds integers if all numbers have the same ``form``,
-    otherwise objects. ``floats`` means that these integers represent floats.
+    r"""An array of numbers that are ordered exactly.
+
+    If all numbers have the same ``form``, ``places`` holds integers, which represent floats if
+    ``floats`` is true. Otherwise ``places`` holds :class:`Place` objects.
     """
 
     places: NDArray[Any]
@@ -76,12 +78,12 @@ class NumberLine:
 
     @classmethod
     def empty(cls, runs: int = 0) -> NumberLine:
-        r"""Zeros without a form, for runs without a number."""
+        r"""Zeros as placeholders, for runs whose output is not a number."""
         return cls(places=np.zeros(runs, dtype=np.int64), form="")
 
     @classmethod
     def of_floats(cls, numbers: NDArray[np.floating[Any]], form: str) -> NumberLine:
-        r"""Build from floats of at most 64 bits; entries that are used must be finite."""
+        r"""Build from floats of at most 64 bits. All entries that will be used must be finite."""
         bits = np.ascontiguousarray(numbers, dtype=np.float64).view(np.int64)
         return cls(places=np.where(bits < 0, bits ^ _MAX, bits), form=form, floats=True)
 
@@ -133,7 +135,7 @@ class NumberLine:
         return np.where(self.places < 0, self.places ^ _MAX, self.places).view(np.float64)
 
     def as_floats(self) -> NDArray[np.float64]:
-        r"""The nearest floats, for a figure; numbers beyond the range become the largest floats."""
+        r"""The nearest floats, for a figure, clipped to the range of finite floats."""
         return np.array([as_float(value) for value in self.values.tolist()], dtype=np.float64)
 
     @property
@@ -170,7 +172,7 @@ class NumberLine:
         )
 
     def behind(self, *, integral: bool) -> NumberLine:
-        r"""The position just above each number; the next integer if all are ``integral``."""
+        r"""The position just above each number, or the next integer if all are ``integral``."""
         if self.form is None:
             return NumberLine(places=_objects(place._replace(behind=True) for place in self.places))
         if self.floats and integral:
@@ -185,7 +187,7 @@ class NumberLine:
         return NumberLine(places=self.places - 1, form=self.form, floats=self.floats)
 
     def search(self, numbers: NumberLine) -> Integers:
-        r"""The number of these sorted numbers that are at or below each of the given ones."""
+        r"""For each of ``numbers``, the count of numbers in this sorted line at or below it."""
         if not len(self) or not len(numbers):
             return np.zeros(len(numbers), dtype=np.int64)
         mine, theirs = self.places, numbers.places
@@ -214,7 +216,7 @@ def _format_number(value: Exact) -> str:
 
 
 def as_float(value: Exact) -> float:
-    r"""The nearest float, limited to the largest one."""
+    r"""The nearest float, clipped to the range of finite floats."""
     try:
         found = float(value)
     except OverflowError:
@@ -228,7 +230,11 @@ _NOWHERE: Final = Number(0, "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    r"""Outputs in order: ``numbers[i]`` if ``codes[i] < 0``, otherwise ``names[codes[i]]``."""
+    r"""Outputs in run order.
+
+    Output i is the number ``numbers[i]`` if ``codes[i] < 0``, otherwise the label
+    ``names[codes[i]]``.
+    """
 
     numbers: NumberLine
     codes: Integers
@@ -242,10 +248,11 @@ class Reading:
 
 
 def read(outputs: object) -> Reading:
-    r"""Read the outputs of runs: an array (first axis the runs) or a sequence of anything.
+    r"""Read the outputs of runs: an array with one row per run, or a sequence of any objects.
 
     Each output is read independently of the others, without rounding, and outputs of different
-    types are different. Raises :class:`InvalidParameter` for an object without a first axis.
+    types are different. Raises :class:`InvalidParameter` for an array without axes, for a text, and
+    for any other object that is not a sequence.
     """
     if isinstance(outputs, np.ndarray):
         if outputs.ndim == 0:
@@ -323,7 +330,7 @@ def _read_objects(outputs: Sequence[object]) -> Reading:
 
 
 def read_worlds(worlds: object, runs: int) -> NDArray[np.bool_]:
-    r"""Parse the dataset of each run, True for B; there must be one truth value per run."""
+    r"""Parse the datasets of the runs: one truth value per run, True for dataset B."""
     array = np.asarray(worlds)
     if array.ndim != 1 or (array.dtype != np.bool_ and array.size):
         raise InvalidParameter("worlds", worlds, "must be truth values: True for dataset B")

@@ -2,9 +2,9 @@ r"""Parse an output as a row of a table: its structure as one label, and its col
 
 The *structure* is everything but the values: types, keys and their order, nesting, lengths, dtypes,
 and the names of index and columns. A *column* holds a number or a label at one path, such as
-``.counts.Rome``, ``.rows[3].mean`` or ``.text[2]``, the third number in a text; ``.text`` is the
-text with its numbers blanked. JSON text is read as its value, text of several lines line by line,
-and an object of an unknown class by its repr and its attributes. Each output is read separately.
+``.counts.Rome``, ``.rows[3].mean`` or ``.text[2]`` (the third number in a text); ``.text`` is the
+text with its numbers blanked. JSON text is parsed, other text of several lines is read line by
+line, and an object of an unknown class by its repr and attributes. Each output is read separately.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ ABSENT: Final = 1
 r"""The code of a cell without an item; the code of a number is 0."""
 
 OTHER: Final = 5
-r"""The code of labels beyond the dictionary; 2 is nan, 3 and 4 are the infinities."""
+r"""The code of all labels beyond the largest number of labels; 2 is nan, 3 is inf, 4 is -inf."""
 
 CODES: Final[dict[int, str]] = {ABSENT: "absent", 2: "nan", 3: "inf", 4: "-inf", OTHER: "other"}
-r"""The codes that are not labels, with their names. Labels have larger codes."""
+r"""The names of the codes that do not stand for one label. Labels have larger codes."""
 
 MOST: Final = 2048
-r"""The number of separate columns; further columns are summed by the hash of their path."""
+r"""The largest number of separate columns; further columns are added up by a hash of their path."""
 
 EXACT: Final = " exact"
-r"""The end of the path of a label that states what a float cannot represent: the rest of a number
-of more than 53 bits, the sign of a zero, or a written form.
+r"""The suffix of the path of a label for what a float cannot represent: the remainder of a number
+of more than 53 bits, the sign of a zero, or how a number was written.
 """
 
 _FIRST: Final = 8
@@ -88,8 +88,8 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 
 class Cells(list[tuple[str, Cell]]):
-    r"""Cells by path. ``texts`` has the texts from which numbers were read, ``coded`` the paths of
-    numbers that encode something else: bytes, dates, the parts of a complex number.
+    r"""A list of (path, cell). ``texts`` has the texts from which numbers were read, ``coded`` the
+    paths of numbers that encode something else: bytes, dates, the parts of a complex number.
     """
 
     __slots__ = ("coded", "texts")
@@ -154,7 +154,7 @@ def _number(value: float, path: str, cells: Cells) -> None:
 
 
 def _exact(text: str, path: str, cells: Cells) -> None:
-    # Add a label for the part of an item that the number at its path does not represent.
+    # Add a label for the part of an item that a float at its path does not represent.
     if text:
         cells.append((path + EXACT, text))
 
@@ -167,8 +167,8 @@ def _residue(value: float) -> str:
 
 
 def _form(digits: str) -> str:
-    # The written form of a number if it is not that of Python: digits other than the first one are
-    # zeros, or all digits if a float has fewer.
+    # How a number was written, if Python writes it otherwise: with all digits if a float would lose
+    # some, otherwise with zeros for its digits.
     number = int(digits) if digits.lstrip("+-").isdecimal() else float(digits)
     if repr(number) == digits:
         return _residue(number) if abs(number) > _WHOLE or not number else ""
@@ -225,7 +225,7 @@ def _set(value: Any, path: str, cells: Cells) -> str:
 
 
 def _text(text: str, path: str, cells: Cells) -> str:
-    r"""Read the numbers in a text: as words or after a sign or bracket, never within a word."""
+    r"""Read the numbers in a text; digits after a letter or underscore are part of a word."""
     if text[:1] in {"{", "["} and (value := _of_json(text)) is not None:
         cells.texts.append(text)
         dense = text != json.dumps(value)
@@ -262,7 +262,7 @@ def _form_in(digits: str) -> str:
 
 
 def _of_json(text: str) -> Any:
-    # None if the text is not JSON, or if it has a key twice, of which only one would be read.
+    # None if the text is not JSON, or if a key occurs twice: only one of its values would be read.
     try:
         return json.loads(text, object_pairs_hook=_distinct)
     except (ValueError, RecursionError):
@@ -419,19 +419,19 @@ def display_path(path: str) -> str:
 
 
 def path_of(text: str) -> str:
-    r"""Parse a path that is written without its first dot, and with ``%2B`` for a plus sign."""
+    r"""Parse a path that is written without its leading dot, and with ``%2B`` for a plus sign."""
     path = unquote(text)
     return path if not path or path[0] in "[{" else f".{path}"
 
 
 def table_parts(text: str) -> dict[str, str]:
-    r"""The parts of a table except its values, from its identity or structure; empty for others.
+    r"""The parts of a table except its values, from its identity or structure; empty if no table.
 
     >>> import pandas as pd
     >>> table_parts(identity(pd.DataFrame({"n": [1]})))["the type of column n"]
     "'int64'"
     """
-    # A structure is a label, which is written as a quoted text.
+    # A structure is a label, so it is written with quotes.
     text = ast.literal_eval(text) if text[:1] in {"'", '"'} else text
     found: list[re.Match[str]] = []
     depth = done = 0
@@ -444,13 +444,13 @@ def table_parts(text: str) -> dict[str, str]:
         match[2]: text[match.end() : end].removesuffix(", ")
         for match, end in zip(found, ends, strict=False)
     }
-    # The identity ends with the values: without them at the end it was not parsed.
+    # An identity ends with the values; if they were not found, it was not parsed as a whole.
     whole = VALUES in parts or not text.endswith("}")
     return {part: value for part, value in parts.items() if whole and part != VALUES}
 
 
 def table_words(inside: Sequence[str], outside: Sequence[str], world: str) -> str | None:
-    r"""Describe the first part in which all tables of two sets differ, by identity or structure."""
+    r"""Describe the first part of tables that separates two sets of identities or structures."""
     mine, others = ([table_parts(text) for text in texts] for texts in (inside, outside))
     for part in dict.fromkeys(chain(*mine, *others)):
         here, there = ({each.get(part) for each in found} for found in (mine, others))
@@ -464,7 +464,7 @@ def table_words(inside: Sequence[str], outside: Sequence[str], world: str) -> st
 
 
 def _shown(value: str) -> str | None:
-    # A short plain value, also of the items of an index; None for any other.
+    # A short plain value, or the items of an index as such a value; otherwise None.
     items = _ITEMS.search(value)
     text = items[1] if items else value
     with suppress(ValueError, SyntaxError):
@@ -474,7 +474,7 @@ def _shown(value: str) -> str | None:
 
 
 def structure_words(inside: Sequence[str], outside: Sequence[str]) -> str | None:
-    r"""Describe the difference of structures, if it is a key or the order of keys."""
+    r"""Describe how structures differ, if they differ in a key or in the order of keys."""
     if not inside or not outside:
         return None
     mine, others = ([_KEY.findall(text) for text in texts] for texts in (inside, outside))
@@ -492,9 +492,9 @@ def structure_words(inside: Sequence[str], outside: Sequence[str]) -> str | None
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    r"""A table of outputs: ``numbers`` (runs, columns), with nan for non-numbers, whose codes are
-    in ``codes`` (None if all cells are finite numbers). ``structures`` has the code of each run's
-    structure.
+    r"""A table of outputs. ``numbers`` (runs, columns) has nan for a cell that is no finite number.
+    ``codes`` has the codes of the cells (0 for a number); it is None if all are finite numbers.
+    ``structures`` has the code of each run's structure.
 
     >>> table = Schema().read([(1, "stop"), (2.5, None), [3]])
     >>> table.numbers[:, 0].tolist(), (table.column(1)[1] > 0).tolist()
@@ -520,7 +520,7 @@ class Table:
         )
 
     def column(self, place: int) -> tuple[Floats, Codes]:
-        r"""The numbers and codes of a column; all absent beyond the last column."""
+        r"""The numbers and codes of a column; beyond the last column, every cell is absent."""
         if place >= self.width:
             return np.full(len(self), np.nan), np.full(len(self), ABSENT, dtype=np.int32)
         numbers = self.numbers[:, place]
@@ -582,7 +582,7 @@ class Schema:
         return MOST + zlib.crc32(path.encode("utf-8", "surrogatepass")) % _BUCKETS
 
     def code(self, label: str) -> int:
-        r"""The code of a label, assigned if it is new; OTHER if there are already too many."""
+        r"""The code of a label, assigned if it is new; OTHER if there are already 2^16 labels."""
         found = self.labels.get(label)
         if found is not None:
             return found
@@ -601,7 +601,7 @@ class Schema:
 
     @property
     def paths(self) -> list[str]:
-        r"""The paths of the columns in their order, and the names of buckets."""
+        r"""The paths of the columns in order, and then the names of the sums of hashed columns."""
         buckets = (f" hashed[{bucket}]" for bucket in range(_BUCKETS if self.hashed else 0))
         return [*self.places, *buckets]
 
@@ -679,7 +679,7 @@ def _table_of(numbers: Floats, codes: Codes | None, structures: Codes) -> Table:
 
 
 def _stacked(outputs: Sequence[Any]) -> NDArray[Any] | None:
-    # An array, if all rows have one type and length and contain only numbers of one type.
+    # An array if all outputs have one type and length and only numbers of one type; else None.
     kinds = set(map(type, outputs))
     if kinds == {np.ndarray}:
         alike = {(output.dtype, output.shape) for output in outputs}

@@ -1,11 +1,11 @@
 r"""Encode values for the pipe between the auditor and the process that runs audited code.
 
 The answers are data. Numbers, text, arrays and containers of them arrive unchanged. An object of
-any other class remains in its process: a stand-in arrives, with a number, the name of its class,
-its repr and its attributes that hold data, and two stand-ins are the same if the objects have the
-same identity. The stand-in of a dataclass also has its fields, that of a table its content. The
-bytes are a pickle that may name nothing but :func:`_made`, so no code of the sender's classes runs
-here.
+any other class remains in its process, and a stand-in arrives instead, with a number, the name of
+the object's class, its repr and those of its attributes that hold data. Two stand-ins are the same
+if the objects have the same identity. The stand-in of a dataclass also has its fields, and the
+stand-in of a table its content. The bytes are a pickle that may name nothing but :func:`_made`, so
+unpacking runs no code of the sender's classes.
 
 An instance of a subclass of list, tuple, array, ... arrives as an instance of a class of the same
 name, whose items are plain data; a named tuple keeps the names of its fields.
@@ -51,8 +51,8 @@ _TOKEN: Final = 40  # bits, after those of a counter
 class Objects:
     r"""Objects of this process that other processes refer to by number.
 
-    ``shared`` means that several processes send to one reader, and use the same number for objects
-    with a distinctive repr.
+    If ``shared``, several processes send to one reader, and use the same number for equal objects,
+    unless these have only the default repr and no attributes.
     """
 
     shared: bool = False
@@ -61,7 +61,7 @@ class Objects:
     _token: int = field(default_factory=lambda: secrets.randbits(_TOKEN))
 
     def number(self, value: Any, text: str, which: str | Name) -> int:
-        r"""The number of the first equal object with the same representation and identity."""
+        r"""The number of an object; objects of one class with the same identity share a number."""
         kind = type(value)
         # The default repr is only an address.
         address, own = getattr(kind, "__repr__", None) is object.__repr__, _own(value)
@@ -81,14 +81,14 @@ class Objects:
         return found
 
     def find(self, number: int, otherwise: Callable[[], Any]) -> Any:
-        r"""The object with this number in this process, else the result of ``otherwise``."""
+        r"""The object with this number in this process, otherwise the result of ``otherwise()``."""
         return self._first[number] if number in self._first else otherwise()
 
 
 def pack(value: object, objects: Objects) -> bytes:
     r"""Serialise a value for another process.
 
-    This runs code of the value (its hash, equality and repr): see
+    Serialising runs code of the value's class (its hash, equality and repr); see
     :func:`audit.outputs.call_guard.reading`.
     """
     file = io.BytesIO()
@@ -97,9 +97,10 @@ def pack(value: object, objects: Objects) -> bytes:
 
 
 def unpack(data: bytes, known: dict[int, Any], objects: Objects | None = None) -> Any:
-    r"""Parse bytes of :func:`pack`; ``known`` are earlier stand-ins from the same sender.
+    r"""Parse the bytes that :func:`pack` returned.
 
-    With ``objects``, stand-ins that came from them are converted back.
+    ``known`` contains earlier stand-ins from the same sender, by number. With ``objects``,
+    stand-ins for objects of this process are converted back to these objects.
 
     Raises ValueError for invalid bytes.
     """
@@ -142,7 +143,7 @@ def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
     if kind in _ARRAYS:
         return _array(value)
     name, fields, table = kind.__name__, fields_of(value), table_of(value)
-    # The repr of a dataclass may omit fields; that of a table omits rows and rounds numbers.
+    # The repr of a dataclass may omit fields; the repr of a table omits rows and rounds numbers.
     which = identity(value if table is None else table)
     if table is not None:
         text = f"{name}{which}"
@@ -157,7 +158,8 @@ def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
 
 
 def _own(value: Any) -> dict[str, Any]:
-    # All attributes of an instance of a plain type's subclass, otherwise those that hold data.
+    # All attributes if the value's class is a subclass of a plain type, otherwise those that hold
+    # data.
     plain = any(isinstance(value, base) for base in ALL_BASES)
     return all_attributes_of(value) if plain else attributes_of(value)
 
@@ -252,8 +254,8 @@ class _Unpickler(pickle.Unpickler):
 @lru_cache(maxsize=256)
 def _class(name: str, base: type, names: tuple[str, ...] | None = None) -> Any:
     bases = (StandIn,) if base is object else (StandIn, base)
-    # Hide number and text, which are not attributes of the object. A slice of an array of a
-    # subclass has no attributes.
+    # Hide number and text, which are not attributes of the object. The defaults on the class are
+    # for a slice of an array of a subclass, which has no attributes of its own.
     hidden = {"__dict__": property(lambda self: self.own), "own": {}, "text": name}
     hidden |= {} if names is None else {"_fields": names}
     return type(name, bases, hidden)

@@ -1,10 +1,11 @@
 r"""Serialise outputs without loss and without pickle.
 
-Arrays of plain numbers or text are npy. Everything else is JSON, in which a value that JSON would
-change is an object with one key, its kind: ``{"tuple": [1, 2]}``, ``{"float": "nan's bytes"}``.
+Arrays of plain numbers or text are stored in the npy format. Everything else is JSON, in which a
+value that JSON would change is an object with one key that names its type: ``{"tuple": [1, 2]}``,
+``{"float": "nan's bytes"}``.
 
 Bytes are untrusted: stated sizes are compared with the number of bytes before any allocation.
-Integers have at most 3,500 hexadecimal digits, which Python can also convert to decimal.
+Integers have at most 3,500 hexadecimal digits, because Python can also print these in decimal.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def pack(outputs: Outputs) -> bytes:
 
 
 def unpack(data: bytes) -> Outputs:
-    r"""Parse bytes of :func:`pack`. Raises ValueError if they are invalid."""
+    r"""Parse the bytes that :func:`pack` returned. Raises ValueError if they are invalid."""
     if data.startswith(np.lib.format.MAGIC_PREFIX):
         return _from_npy(data)
     try:
@@ -69,7 +70,7 @@ def unpack(data: bytes) -> Outputs:
 
 
 def encode(value: object, depth: int = 0) -> Any:
-    r"""Encode a value with its types as JSON."""
+    r"""Encode a value, with the types of its parts, as JSON data."""
     if depth > _DEEPEST:
         raise Unstorable(f"{type(value).__name__}, nested deeper than {_DEEPEST}")
     written = _WRITTEN.get(type(value))
@@ -88,7 +89,7 @@ def encode(value: object, depth: int = 0) -> Any:
 
 
 def decode(value: Any, depth: int = 0) -> Any:
-    r"""Decode JSON of :func:`encode`. Raises ValueError if it is invalid."""
+    r"""Decode the JSON data that :func:`encode` returned. Raises ValueError if they are invalid."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("not a JSON number")
     if not isinstance(value, list | dict):
@@ -128,14 +129,14 @@ def _is_plain(array: Any) -> bool:
 
 
 def _is_small(shape: tuple[int, ...]) -> bool:
-    # The other axes of an empty array may have any length, which would cost memory when read.
+    # The other axes of an empty array may have any length, and reading them would cost memory.
     return 0 not in shape or math.prod(length for length in shape if length) <= _MOST_EMPTY
 
 
 def _from_npy(data: bytes) -> Outputs:
     file = io.BytesIO(data)
     if data[len(np.lib.format.MAGIC_PREFIX) :][:2] != b"\x01\x00":
-        raise ValueError("an npy array of an unsupported version")
+        raise ValueError("an array in an unsupported version of the npy format")
     file.seek(np.lib.format.MAGIC_LEN)
     try:
         with warnings.catch_warnings(action="error"):
@@ -157,7 +158,7 @@ def _require_sizes(dtype: np.dtype[Any], shape: list[Any], size: int) -> None:
         raise ValueError("an array has a zero dimension")
     items = math.prod(shape)
     if items * dtype.itemsize != size:
-        raise ValueError(f"an array of {items} x {dtype.itemsize} bytes in {size}")
+        raise ValueError(f"an array of {items} items of {dtype.itemsize} bytes has {size} bytes")
 
 
 def _sound(array: NDArray[Any]) -> NDArray[Any]:
@@ -230,7 +231,7 @@ def _complex(parts: list[Any]) -> complex:
     return complex(real, imag)
 
 
-# The decoder of each kind; ``each`` decodes the items of a container.
+# The decoder of each type; ``each`` decodes the items of a container.
 _MADE: Final[dict[str, Callable[[Any, _Each], Any]]] = {
     "int": lambda held, _: int(_text_of(held, _INTEGER), 16),
     "float": lambda held, _: struct.unpack("<d", bytes.fromhex(held))[0],
@@ -250,13 +251,13 @@ _MADE: Final[dict[str, Callable[[Any, _Each], Any]]] = {
     "objects": lambda held, each: _objects(held[0], each(held[1])),
 }
 
-# The encoder of each exact type: a value of a subclass would lose its class.
+# The encoder of each type, but not of its subclasses: their values would lose their class.
 _WRITTEN: Final[dict[type, Callable[[Any, _Each], Any]]] = {
     type(None): lambda held, _: held,
     bool: lambda held, _: held,
     str: lambda held, _: held,
     int: lambda held, _: _integer(held),
-    # JSON has no infinity and no nan, which has a sign and a payload.
+    # JSON has no infinity and no nan. The bytes keep the sign and payload of a nan.
     float: lambda held, _: (
         held if math.isfinite(held) else {"float": struct.pack("<d", held).hex()}
     ),
@@ -270,7 +271,7 @@ _WRITTEN: Final[dict[type, Callable[[Any, _Each], Any]]] = {
     complex: lambda held, each: {"complex": each((held.real, held.imag))},
     Fraction: lambda held, _: _fraction(held),
     Decimal: lambda held, _: {"Decimal": str(held)},
-    # An array cannot store an empty text.
+    # Texts are not stored as arrays, because an array cannot store an empty text.
     np.str_: lambda held, _: {"str_": str(held)},
     np.bytes_: lambda held, _: {"bytes_": _text(bytes(held))},
 }

@@ -1,9 +1,9 @@
 r"""Tables of pandas, polars and Arrow as plain data: all that a recipient can distinguish.
 
-The values of a table need not contain everything in it: a column keeps categories that no value
-uses, an index keeps unused levels, and missing numbers of pandas keep the number under their mask.
-An extension array of pandas is read as a Series, an array of Arrow as a column, and a schema as an
-empty table. No library is imported here.
+A table contains more than its values: a column keeps categories that no value uses, an index keeps
+unused levels, and a masked pandas array keeps the number under each missing value. An extension
+array of pandas is read as a Series, an array of Arrow as a column, and a schema as an empty table.
+This module imports none of the three libraries.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _known: Final[dict[type, bool]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    r"""A table by columns; a Series or an index is one column, without a name in ``columns``.
+    r"""A table by columns. A Series or an index is one column, and ``columns`` is then empty.
 
-    ``fixed`` has the other parts of the structure by their descriptions: names, types, the labels
-    of rows, the class, type, names, frequency and range of each index of pandas, and the lengths of
-    the chunks of Arrow. ``more`` has properties that the values do not determine: categories,
-    levels, flags and attributes.
+    Both ``fixed`` and ``more`` are keyed by descriptions. ``fixed`` has the rest of the structure:
+    names, types, the labels of rows, the class, type, names, frequency and range of each index of
+    pandas, and the lengths of the chunks of Arrow. ``more`` has properties that the values do not
+    determine: categories, levels, flags and attributes.
     """
 
     columns: tuple[Hashable, ...]
@@ -57,12 +57,12 @@ def is_table(kind: type) -> bool:
 
 
 def is_arrow(kind: type) -> bool:
-    r"""Whether tables of a class are those of Arrow."""
+    r"""Whether a class of tables is one of Arrow."""
     return hasattr(kind, "to_pylist") or hasattr(kind, "empty_table")
 
 
 def is_lazy(kind: type) -> bool:
-    r"""Whether objects of a class are queries of polars that were not run."""
+    r"""Whether objects of a class are lazy queries of polars, which have no values yet."""
     return hasattr(kind, "collect") and hasattr(kind, "columns") and _of_libraries(kind)
 
 
@@ -71,7 +71,7 @@ def _of_libraries(kind: type) -> bool:
 
 
 def read_table(output: Any) -> Table:
-    r"""Read every part of a table, a Series, an index or an array that its recipient sees."""
+    r"""Read every part that a recipient sees of a table, a Series, an index or an array."""
     if is_arrow(type(output)):
         return _read_arrow(output)
     if _has(output, "_from_sequence"):
@@ -147,7 +147,7 @@ def _dictionaries(column: Any) -> dict[str, Any]:
 
 
 def _described(names: tuple[Hashable, ...]) -> list[str]:
-    # Different for each column.
+    # A different description for each column.
     plain = all(type(name) in {str, int} for name in names)
     found = [f"column {name}" for name in names] if plain else []
     distinct = len(set(found)) == len(names)
@@ -160,7 +160,8 @@ def _of_each(labels: dict[str, Any], parts_of: Callable[[Any], dict[str, Any]]) 
 
 
 def _has(value: Any, name: str) -> bool:
-    # Look up the attribute in the class, because the labels of a pandas Series are attributes, too.
+    # The attribute is looked up in the class, because the labels of a pandas Series are attributes
+    # of the instance.
     return hasattr(type(value), name)
 
 
@@ -185,7 +186,7 @@ def _axis(index: Any) -> dict[str, Any]:
 
 def _omitted(labels: Any) -> dict[str, Any]:
     # Properties of a column or an index that need not follow from its items: categories, levels,
-    # and the numbers under the mask of missing ones.
+    # and the numbers under the mask of missing values.
     if _has(labels, "levels"):
         return {"levels": tuple(labels.levels)}
     if isinstance(labels.dtype, np.dtype):

@@ -1,7 +1,7 @@
-r"""Blocks of draws, with randomness that depends only on the seed and block number.
+r"""Blocks of draws, with randomness that depends only on the seed and the block number.
 
-All randomness is a function of the audit's seed, the block number j and the purpose, so a block
-does not depend on where, or in which order, it is drawn or read back
+All randomness is a function of the audit's seed, the block number and the purpose, so a block does
+not depend on where it is drawn, or on the order in which blocks are drawn or read back
 (``docs/decisions/0014-blocks-by-number.md``).
 """
 
@@ -32,16 +32,17 @@ if TYPE_CHECKING:
 
 
 _LARGEST_BLOCK: Final = 8192
-# A block has a quarter as many runs as all earlier ones: workers end at nearly the same time, and a
-# target that starts a process for each block starts few.
+# A block has a quarter as many runs as all earlier blocks together. So workers end at nearly the
+# same time, and a target that starts a process for each block starts only few processes.
 _GROWTH: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    r"""Block ``index`` of an audit: the ``runs`` it draws on the pair with index ``pair``.
+    r"""A planned block of an audit: ``runs`` runs on the pair with index ``pair``.
 
-    ``drawn`` runs, over all pairs, precede the block.
+    ``index`` is the block number, and ``drawn`` the number of runs before the block, over all
+    pairs.
     """
 
     index: int
@@ -52,11 +53,12 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(AuditSpec):
-    r"""A resolved spec with claim, pairs, features, runs and seed: the input of the layers.
+    r"""An audit specification in which claim, pairs, features, runs and seed are resolved.
 
-    ``pairs`` are all pairs, by default only ``pair``; ``runs`` counts both datasets and all pairs.
-    Fields are not parsed again. Raises :class:`InvalidParameter` for fewer runs than pairs, and for
-    a repeated feature.
+    It is the input of the layers. ``pairs`` are all pairs, by default only ``pair``; ``runs``
+    counts the runs on both datasets of all pairs. Fields are not parsed again. Raises
+    :class:`InvalidParameter` if there are several pairs and fewer runs than pairs, or if a feature
+    is given twice.
     """
 
     claim: Claim | CurveClaim
@@ -83,10 +85,10 @@ class Plan(AuditSpec):
         return any(feature.of_time for feature in self.features)
 
     def blocks(self) -> Iterator[Planned]:
-        r"""The blocks; the first one of each pair is for training. No block depends on earlier
-        draws.
+        r"""The planned blocks, which do not depend on any draws.
 
-        The pairs take turns; their numbers of runs differ by at most one.
+        The first block of each pair is for training. The pairs take turns, and their total numbers
+        of runs differ by at most one.
         """
         share, rest = divmod(self.runs, len(self.pairs))
         rounds = zip_longest(*(self._sizes(share + (i < rest)) for i in range(len(self.pairs))))
@@ -136,8 +138,8 @@ def stream(seed: int, purpose: Stream, *place: int) -> np.random.SeedSequence:
 class Drawing:
     r"""The outputs of a block in run order, possibly incomplete.
 
-    ``error`` is the target's error, ``interrupted`` means Ctrl-C, ``limited`` that calls had a time
-    limit.
+    ``error`` is the error of the target, if any; ``interrupted`` means that Ctrl-C was pressed, and
+    ``limited`` that calls had a time limit.
     """
 
     outputs: Outputs
@@ -185,7 +187,7 @@ def probe_of(plan: Plan) -> Block:
 def draw_block(
     target: Target, block: Block, *, progress: Callable[[int], None] | None = None
 ) -> Drawing:
-    r"""Draw a block, or a part of it if the target fails, Ctrl-C is pressed or the time is over."""
+    r"""Draw a block, or only a part if the target fails, Ctrl-C is pressed or the time is over."""
     pieces: list[Outputs] = []
     error: TargetFailed | None = None
     interrupted = False
@@ -212,7 +214,7 @@ def draw_block(
 
 
 def keeps_to_its_seed(target: Target, block: Block) -> bool:
-    r"""Whether the target gives equal outputs twice with the same randomness."""
+    r"""Whether the target gives the same outputs if a block is drawn again with the same seeds."""
     answers = []
     for _ in range(2):
         drawing = draw_block(target, block)

@@ -30,8 +30,8 @@ _PLAIN: Final = OutputParser(lines=False, as_json=False, by_kind=False)
 class BlockRuns:
     r"""The runs of one block: raw outputs, and the values of each feature.
 
-    ``viewed`` is empty if a feature, or the code of an output, failed. ``process`` is the
-    anytime-valid evidence after the block.
+    ``viewed`` has the values of each feature; it is empty if a feature, or the code of an output,
+    failed. ``process`` is the anytime-valid evidence after the block.
     """
 
     block: Planned
@@ -45,10 +45,13 @@ class BlockRuns:
 class DrawnRuns:
     r"""The runs of an audit so far, and why they ended; the only mutable object of an audit.
 
-    ``error`` is the target's error, ``notes`` are remarks for the reader, ``forms`` parse the
-    outputs of a pair and of its features, ``features`` has the features of each pair (if empty, the
-    outputs are tested). No choice here depends on the tested runs. A block is kept by a single
-    append, so that Ctrl-C leaves it either complete or absent.
+    - ``error``: the error of the target, if any;
+    - ``notes``: remarks for the reader;
+    - ``forms``: the parsers of the outputs of each pair, and of the values of each of its features;
+    - ``features``: the features of each pair; if there are none, the outputs are tested.
+
+    No choice in this class depends on the tested runs. A block is kept by a single append, so that
+    Ctrl-C leaves it either complete or absent.
     """
 
     plan: Plan
@@ -89,7 +92,7 @@ class DrawnRuns:
 
     @property
     def rejected_at(self) -> int | None:
-        r"""The number of runs at which a sequential audit refuted the claim, None before."""
+        r"""The number of runs at which a sequential audit refuted the claim; None if it has not."""
         process = self.process
         return None if process is None else process.rejected_at(self.plan.alpha)
 
@@ -158,7 +161,7 @@ class DrawnRuns:
             return replace(plain, models={runs: each[learner] for runs, each in taught.items()})
 
         def scores(runs: int) -> tuple[NDArray[np.float64], dict[int, Score]]:
-            # The learners with the same source are fitted together, once.
+            # The learners of features with the same input are fitted together, once.
             from audit.features.learned_score import learned_scores  # most outputs need no learner
 
             key = (pair, source, runs)
@@ -195,8 +198,8 @@ class DrawnRuns:
     def _viewed(
         self, pair: int, outputs: Outputs, worlds: NDArray[np.bool_]
     ) -> tuple[tuple[Outputs, ...], tuple[Feature, ...]]:
-        # A pair's first block is for training: how its outputs are read is learned there, and its
-        # features are chosen there if the plan names none.
+        # The first block of a pair is for training: from it the parser of the outputs is learned,
+        # and the features are chosen if the plan names none.
         form = self.forms.get((pair, None))
         first = form is None
         with reading(self.target.spelling):
@@ -205,7 +208,7 @@ class DrawnRuns:
                 self.forms[pair, None] = form
             values = form.values(outputs)
             features = self.features.get(pair, self.plan.features)
-            if first and not features and not form.by_kind:  # otherwise the kind is tested
+            if first and not features and not form.by_kind:  # otherwise only types are tested
                 features = default_features(values, floats=self.plan.floats == "test")
             if not features:
                 return (form.apply(outputs),), features
@@ -287,7 +290,7 @@ def _holds_floats(value: object) -> bool:
 
 
 def _source(feature: Feature) -> str:
-    # The values after the steps before a learner, which are its input.
+    # The steps before a learner, as text; their values are the learner's input.
     return feature.name.rpartition("+")[0]
 
 

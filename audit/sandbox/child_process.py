@@ -1,10 +1,10 @@
 r"""Run audited code in a child process, so that its crash does not end the auditor.
 
-The child is forked, leads its own session and communicates over a pipe: requests and answers are
-frames of ``audit.outputs.sandbox_encoding`` on a socket, and shared memory has the running call and
-its time limit. The auditor kills the child and its children if a call is far beyond its time limit,
-if the child stops itself, if it does not react to Ctrl-C, and when its work is done. The child ends
-if the auditor ends.
+The child is forked and leads its own session. It communicates over a socket, on which each request
+and answer is a frame encoded by ``audit.outputs.sandbox_encoding``; shared memory holds the number
+of the running call and its deadline. The auditor kills the child and its children if a call is far
+beyond its time limit, if the child stops itself, if it does not react to Ctrl-C, and when its work
+is done. The child ends if the auditor ends.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _TRACED: Final = 1 << 14
 
 
 def run_work(name: str, work: Callable[[], object]) -> tuple[str, object]:
-    r"""Do the work of the target ``name``; return ("done", result), or an error's kind and data."""
+    r"""Call ``work`` for the target ``name``; return ("done", result), or the kind of the error and
+    its data.
+    """
     try:
         return "done", work()
     except InvalidParameter as error:
@@ -55,7 +57,7 @@ def run_work(name: str, work: Callable[[], object]) -> tuple[str, object]:
 
 
 def result_of(name: str, kind: object, value: Any) -> Any:
-    r"""Return the result of the work that :func:`run_work` did, or raise its error."""
+    r"""Return the result, or raise the error, that :func:`run_work` returned as data."""
     match kind, value:
         case "done", _:
             return value
@@ -91,12 +93,14 @@ _leave: Final = os._exit  # kept, because a target may patch the module
 
 @dataclass(slots=True, kw_only=True)
 class SharedMemory:
-    r"""Memory that both processes share: started calls, the last one's deadline, a stop flag."""
+    r"""Memory that both processes share: the number of started calls, the deadline of the last one,
+    and a flag that requests a stop.
+    """
 
     held: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, _STOP + 1))
     calls: int = 0
-    # Casts, which store each number at once. struct.pack_into clears the bytes first, so the other
-    # process could read a deadline of 0.
+    # A cast memoryview stores all bytes of a number at once. struct.pack_into clears the bytes
+    # first, so the other process could read a deadline of 0.
     _calls: memoryview[int] = field(init=False, repr=False)
     _due: memoryview[float] = field(init=False, repr=False)
 
@@ -113,11 +117,11 @@ class SharedMemory:
         self._calls[0], self._due[0] = self.calls, math.inf
 
     def read(self) -> tuple[int, float]:
-        r"""The number of started calls, and the last one's deadline: inf if none is running."""
+        r"""The number of started calls, and the deadline of the running call; inf if none runs."""
         return self._calls[0], self._due[0]
 
     def clear(self) -> None:
-        r"""Reset before a piece of work: no calls, no stop request."""
+        r"""Reset to no calls and no stop request, before a new request is handled."""
         self.calls = 0
         self.end()
         self.held[_STOP] = 0
@@ -132,7 +136,7 @@ class SharedMemory:
 
 @dataclass(slots=True, kw_only=True)
 class Pipe:
-    r"""The child's end of the pipe: its requests and answers."""
+    r"""The child's end of the connection, which receives requests and sends answers."""
 
     socket: socket.socket
     memory: SharedMemory
@@ -141,7 +145,7 @@ class Pipe:
     objects: Objects = field(default_factory=Objects)
 
     def requests(self) -> Iterator[Any]:
-        r"""Yield the requests until the auditor closes the pipe."""
+        r"""Yield the requests until the auditor closes the connection."""
         while (head := self._read(LENGTH.size)) is not None:
             request = self._read(*LENGTH.unpack(head))
             if request is None:
@@ -159,11 +163,11 @@ class Pipe:
         return bytes(found)
 
     def answer(self, work: Callable[[], object]) -> None:
-        r"""Do a piece of work and send its result or its failure."""
+        r"""Call ``work`` and send its result or its error."""
         self.send(*run_work(self.name, work))
 
     def send(self, kind: str, value: object) -> None:
-        r"""Send a part of an answer, encoded in the process that has its classes."""
+        r"""Encode and send a part of an answer."""
         if os.getpid() != self.process:
             # The target forked and this is the child: only the original process answers.
             _leave(0)
@@ -186,7 +190,9 @@ _DEATH_SIGNAL, _SET_REAPER, _GET_REAPER = 1, 36, 37  # options of prctl(2)
 
 
 class Ended(TargetFailed):
-    r"""Raised when the process ended or was killed, in call number ``calls`` of a piece of work."""
+    r"""Raised when the process ended or was killed; ``calls`` is the number of calls of the request
+    that had started.
+    """
 
     def __init__(self, target: str, reason: str, calls: int) -> None:
         super().__init__(target, reason)
@@ -195,9 +201,10 @@ class Ended(TargetFailed):
 
 @dataclass(slots=True, kw_only=True)
 class IsolatedProcess:
-    r"""A process that runs ``work(pipe)``, started at the first request. ``seconds`` limits each
-    call. Ctrl-C requests a stop by shared memory or, if ``forwards_ctrl_c``, is sent to the
-    process, whose answer is awaited.
+    r"""A process that runs ``work(pipe)`` and is started at the first request.
+
+    ``seconds`` limits each call. Ctrl-C requests a stop through shared memory; if
+    ``forwards_ctrl_c``, it is also sent to the process, and the answer is awaited.
     """
 
     name: str
@@ -222,9 +229,9 @@ class IsolatedProcess:
     def ask(self, request: object) -> Generator[Any, None, Any]:
         r"""Send a request, yield the parts of the answer, and return its final value.
 
-        A first Ctrl-C is raised after the available parts have been yielded, a second one
-        immediately. Raises :class:`Ended`, and the :class:`InvalidParameter` or
-        :class:`TargetFailed` of the other process.
+        The first Ctrl-C is raised after the available parts have been yielded, a second one
+        immediately. Raises :class:`Ended` if the process ends, and an :class:`InvalidParameter` or
+        :class:`TargetFailed` that was raised in the process.
         """
         if self.process is None:
             self._begin()
@@ -280,7 +287,7 @@ class IsolatedProcess:
     def _look_after(self, *, gone: bool, until: float) -> None:
         status = self._status(_PATIENCE if gone else 0.0)
         now, running = time.monotonic(), self.memory.read()
-        # The two numbers are not read atomically, so the same call must be overdue twice.
+        # The two numbers are not read atomically, so a call must be found overdue twice.
         overdue, self._overdue = self._overdue, running if now > running[1] + _GRACE else None
         if status is not None and os.WIFSTOPPED(status):
             self.end(f"stopped itself by {signal_name(os.WSTOPSIG(status))}")
@@ -297,7 +304,7 @@ class IsolatedProcess:
             self.end("interrupted")
 
     def _status(self, patience: float) -> int | None:
-        # The wait status of the process if it ends or stops within ``patience`` seconds.
+        # The wait status of the process if it ends or stops within ``patience`` seconds, else None.
         end = time.monotonic() + patience
         while self.process is not None:
             found, status = os.waitpid(self.process, os.WNOHANG | os.WUNTRACED)
@@ -353,7 +360,7 @@ class IsolatedProcess:
         parent, leave = os.getpid(), os._exit
         with warnings.catch_warnings():
             # Ignore the warning about forks with threads: numpy's threads support forks, and the
-            # child does not use those of the progress bar.
+            # child does not use the thread of the progress bar.
             warnings.simplefilter("ignore", DeprecationWarning)
             process = os.fork()
         if not process:
@@ -361,7 +368,7 @@ class IsolatedProcess:
                 ours.close()
                 self._be(theirs, parent)
             finally:
-                # Under all circumstances: the child must never continue the auditor's code.
+                # Whatever happens, the child must never continue the auditor's code.
                 leave(_LOST)
         self.process = process
         theirs.close()
@@ -373,8 +380,8 @@ class IsolatedProcess:
         _prctl(_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != parent:
             return
-        # Only the auditor runs its exit handlers and its objects' finalizers, which may wait for a
-        # thread that does not exist in this process.
+        # Only the auditor's own process runs its exit handlers and the finalizers of its objects,
+        # which may wait for a thread that does not exist in this process.
         atexit._clear()
         gc.freeze()
         with Path(os.devnull).open("rb") as nothing:
@@ -400,7 +407,7 @@ class IsolatedProcess:
         _prctl(_SET_REAPER, self._reaper)
 
     def close(self) -> None:
-        r"""Close the connection, so that the process exits normally."""
+        r"""Close the connection, so that the process exits normally, and kill it if it does not."""
         try:
             if self.process is not None:
                 self._socket.shutdown(socket.SHUT_WR)
@@ -418,7 +425,7 @@ def end_group(process: int, *, reaped: bool = False) -> None:
     if not reaped:
         with suppress(ChildProcessError):
             os.waitpid(process, 0)
-    # Reap orphans, which are now children of this process if the system supports that.
+    # Reap orphans, which are now children of this process if the system supports subreapers.
     end = time.monotonic() + _PATIENCE
     with suppress(ChildProcessError):
         while time.monotonic() < end:

@@ -1,15 +1,15 @@
-r"""Draw blocks in this process, in several, or on a cluster; always in order.
+r"""Draw blocks in this process, in several processes, or on a cluster; results come in block order.
 
-One job draws in this process, without joblib. Several jobs use joblib, so
-``joblib.parallel_config`` chooses where they run: by default in processes of this machine, on the
-workers of a Dask cluster with ``backend="dask"`` (:func:`dask_cluster` sets it up for the command).
-The draws of a block do not depend on where it runs, if the target uses only the randomness it is
-given.
+With one job, blocks are drawn in this process, without joblib. Several jobs use joblib, so
+``joblib.parallel_config`` chooses where they run: by default in processes of this machine, with
+``backend="dask"`` on the workers of a Dask cluster (which :func:`dask_cluster` sets up for the
+command). The draws of a block do not depend on where it is drawn, if the target uses only the
+randomness it is given.
 
-A worker builds a target from its text, if it has one (a file must then be at the same path on every
-machine), and otherwise receives it by cloudpickle. A target without text or with its own randomness
-starts in the same state in each worker: a generator that its module seeds on import gives every
-worker the same numbers.
+If a target was given as text, a worker builds it from the text (a file must then be at the same
+path on every machine); otherwise the worker receives it by cloudpickle. A target that was not given
+as text, or that has its own randomness, starts in the same state in each worker: a generator that
+its module seeds on import gives every worker the same numbers.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _LATE: Final = ("no answer within", "kept its output open")  # parts of a time l
 
 
 def check_reveals(failed: TargetFailed, block: Block, by: Drawer) -> TargetFailed:
-    r"""Return the error, with ``reveals`` set if its dataset fails in a few more runs of the same
-    pair and the other one does not. These runs are not tested.
+    r"""Return the error, after checking whether it reveals the dataset.
 
-    A call that exceeded the time limit is not repeated, because each repetition would take that
-    long.
+    ``reveals`` is set if a few more runs all fail on the dataset of the error, and none fails on
+    the other dataset of the pair. These runs are not tested. If a call exceeded the time limit,
+    there are no such runs, because each of them would take that long.
     """
     if failed.dataset is None or any(limit in failed.reason for limit in _LATE):
         return failed
@@ -92,7 +92,7 @@ def drawer(
     timeout: float | None,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Drawer]:
-    r"""The drawer for this number of jobs (-1: one per core)."""
+    r"""A context with the drawer for this number of jobs; -1 stands for one job per core."""
     # Outputs are read in this process, wherever the target runs.
     with Watchdog(timeout):
         sent = None if width_of(jobs) == 1 else _send(target, jobs)
@@ -101,8 +101,9 @@ def drawer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawer:
-    r"""Draws blocks one by one in this process, or in parallel if the target was ``sent`` to
-    workers; the results are in the order of the blocks.
+    r"""Draws blocks one by one in this process, or in parallel if the target was sent to workers.
+
+    The results are in the order of the blocks.
     """
 
     target: Target
@@ -120,7 +121,7 @@ class Drawer:
         return bool(answer)
 
     def draw(self, blocks: Iterable[Block]) -> Generator[Drawing, None, None]:
-        r"""Yield the drawings; closing the iterator ends the unfinished ones."""
+        r"""Yield the drawing of each block; closing the iterator ends unfinished drawings."""
         if self.sent is None:
             for block in blocks:
                 yield draw_block(self.target, block, progress=self.progress)
@@ -191,9 +192,10 @@ def _lost(target: str, timeout: float | None, error: Exception) -> TargetFailed:
 def dask_cluster(scheduler: str) -> Iterator[None]:
     r"""A context in which audits with ``jobs`` other than 1 draw on a Dask cluster.
 
-    ``scheduler`` is the address of the cluster, e.g. ``tcp://host:8786``. All its workers draw,
-    for every number of jobs. They need the same dpcore and numpy, and a target's file at the
-    same path. They use threads, so only calls of ``exec:`` targets have a time limit there.
+    ``scheduler`` is the address of the cluster, e.g. ``tcp://host:8786``. All workers of the
+    cluster draw, whatever the number of jobs. They need the same versions of dpcore and numpy, and
+    a target's file at the same path. They use threads, so only calls of ``exec:`` targets have a
+    time limit there.
     """
     wrong = partial(InvalidParameter, "--scheduler", scheduler)
     try:
@@ -219,9 +221,10 @@ _GRACE: Final = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentTarget:
-    r"""A target as sent to a worker; equal values are built only once per process.
+    r"""A target in the form in which it is sent to a worker.
 
-    ``content`` is a digest of the source file, ``process`` the ID of the audit's process.
+    ``content`` is a digest of the source file, ``process`` the ID of the audit's process. A worker
+    process builds the target only once if it receives equal values.
     """
 
     spelling: str
@@ -233,8 +236,10 @@ class SentTarget:
 
 
 def work_block(sent: SentTarget, block: Block) -> bytes:
-    r"""Draw a block in a worker; return the drawing and the number of earlier runs, or the target's
-    failure, encoded by ``audit.outputs.sandbox_encoding``.
+    r"""Draw a block in a worker.
+
+    Returns the drawing and the number of earlier runs, or the target's failure, encoded by
+    ``audit.outputs.sandbox_encoding``.
     """
 
     def drawn(target: Target) -> tuple[Any, ...]:
@@ -251,9 +256,10 @@ def work_probe(sent: SentTarget, block: Block) -> bytes:
 
 
 def answer_of(data: bytes, known: dict[int, Any]) -> Any:
-    r"""Decode an answer: a ``Drawing`` and the number of earlier runs, or a bool.
+    r"""Decode an answer of a worker: a ``Drawing`` and the number of earlier runs, or a bool.
 
-    ``known`` has the stand-ins of objects in the workers. Raises :class:`TargetFailed`.
+    ``known`` has the stand-ins of objects in the workers. Raises :class:`TargetFailed` if the
+    target failed in the worker.
     """
     match result_of("a worker", *unpack(data, known)):
         case bool(found):
@@ -304,7 +310,7 @@ def _received(sent: SentTarget) -> Target:
         assert isinstance(found, Target)  # noqa: S101  # nothing else is sent
         return found
     if os.getpid() != sent.process:
-        # Relative names are relative to the user's folder.
+        # Relative file names are relative to the folder in which the audit was started.
         with contextlib.suppress(OSError):
             os.chdir(sent.folder)
     return read_target(sent.spelling, seeded=sent.seeded)

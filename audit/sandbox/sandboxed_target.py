@@ -1,9 +1,10 @@
 r"""Run the targets and feature maps of a command in a child process.
 
-The auditor never imports their code. A sandbox loads a target, draws blocks of its runs and applies
-maps to outputs; its answers are data (``audit.outputs.sandbox_encoding``), and any unexpected end
-of its process is a failure of the target (``audit.sandbox.child_process``). Callables that are
-passed to the Python functions of ``audit`` run in the caller's process instead.
+The auditor's process never imports the code of these targets and maps. A sandbox is a process that
+loads a target, draws blocks of its runs and applies maps to outputs. Its answers are data
+(``audit.outputs.sandbox_encoding``), and any unexpected end of the process is a failure of the
+target (``audit.sandbox.child_process``). Callables that are passed to the Python functions of
+``audit`` run in the caller's process instead.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remote(Target):
-    r"""A target of a file or module, which is loaded and runs only in a sandbox.
+    r"""A target from a file or module that is loaded and run only in a sandbox.
 
-    ``one`` means one output per call; ``source`` is the source file of the target.
+    ``one`` means that each call gives one output; ``source`` is the source file of the target.
     """
 
     sandbox: Sandbox = field(compare=False, repr=False)
@@ -52,7 +53,7 @@ class Remote(Target):
         try:
             yield from self.sandbox.ask(("draw", self.spelling, *_block_fields(block)))
         except Ended as error:
-            # If a call makes several runs, the first call is for the first dataset that has runs.
+            # If one call gives several outputs, the first call is for the first dataset with runs.
             sides = [world for world in (0, 1) if block.sizes[world]]
             at = error.calls - 1
             if at < 0:
@@ -79,7 +80,7 @@ class _Map:
 
 
 class Sandbox:
-    r"""A process for targets and maps, which starts when the first one is loaded."""
+    r"""A process for targets and maps; it starts when the first target or map is loaded."""
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = timeout
@@ -92,7 +93,9 @@ class Sandbox:
         self._process.close()
 
     def target(self, spelling: str, *, seeded: bool = True) -> Target:
-        r"""Parse as :func:`audit.targets.target_syntax.read_target`, but import in the sandbox."""
+        r"""Parse a target as :func:`audit.targets.target_syntax.read_target` does, but import code
+        only in the sandbox.
+        """
 
         def elsewhere(spelling: str) -> Target:
             self._process.name = spelling
@@ -194,9 +197,10 @@ def _last(answer: Generator[Any, None, Any]) -> Any:
 
 
 def run_isolated(name: str, work: Callable[[], T], *, timeout: float | None) -> T:
-    r"""Run ``work()`` in its own process and return its result, which must be plain data.
+    r"""Run ``work()`` in a process of its own and return the result, which must be plain data.
 
-    The process is forked from this one, and its imports do not affect this one. Ctrl-C reaches it.
+    The process is forked from the current process, which its imports do not affect. Ctrl-C is
+    forwarded to it.
     """
 
     def serve(pipe: Pipe) -> None:

@@ -1,23 +1,25 @@
 r"""Spaces of neighbouring datasets in which ``--search`` looks for a pair.
 
     integer:low=0,high=10[,apart=1]
-                            two integers at most ``apart`` apart
+                            two integers that differ by at most ``apart``
     vector:dimension=5,low=0,high=2[,sensitivity=1][,norm=box]
                             answers to queries; between neighbours, ``sensitivity`` bounds the
                             change of each answer (norm=box), the sum of all changes (norm=l1) or
                             the sum of their squares (norm=l2-squared)
     histogram:bins=5[,most=10]
-                            counts up to ``most``; one person moved to another bin, added or removed
+                            counts up to ``most``; neighbours differ in one person, who is moved to
+                            another bin, or added or removed
     dataset:low=0,high=1[,most=10]
-                            up to ``most`` integer records; one replaced, added or removed
+                            up to ``most`` integer records; neighbours differ in one record, which
+                            is replaced, or added or removed
     stream:steps=8[,users=2][,low=0,high=1][,unit=contribution]
-                            [user, event] or null at each step; one event, or (unit=user) any of
-                            the events of one user, replaced or left out
+                            [user, event] or null at each step; neighbours differ in one event, or
+                            (unit=user) in any events of one user, which are replaced or left out
 
-The relation of the claim decides between replaced and added or removed (replace, add-remove);
-integers and vectors are answers to queries, and have the same neighbours under both relations. The
-definition of neighbours agrees with :mod:`audit.testing.strategies`. Datasets are integers and
-lists, which every target accepts.
+Under the relation replace, a person, record or event is moved or replaced; under add-remove, it is
+added or removed. Integers and vectors are answers to queries, and have the same neighbours under
+both relations. The definition of neighbours agrees with :mod:`audit.testing.strategies`. Datasets
+are integers and lists, which every target accepts.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ _ATTEMPTS: Final = 30
 FARTHEST: Final = 1 << 53  # exact in every JSON reader
 LARGEST: Final = 10_000
 
-# The keys of each space, with their defaults, if any.
+# The keys of each space, with their default values; None means that the key must be given.
 SPACES: Final[dict[str, dict[str, str | None]]] = {
     "integer": {"low": None, "high": None, "apart": "1"},
     "vector": {"dimension": None, "low": None, "high": None, "sensitivity": "1", "norm": "box"},
@@ -59,14 +61,14 @@ class Space(ABC):
     r"""A set of pairs of different, neighbouring datasets.
 
     ``spelling`` is the text of the space. An audit is symmetric in its two datasets, so (a, b) and
-    (b, a) are one candidate, and each method yields only one of them.
+    (b, a) are the same candidate, and each method yields only one of them.
     """
 
     spelling: str
 
     @abstractmethod
     def patterns(self) -> Iterator[DatasetPair]:
-        r"""The classic candidates, each once, always in the same order; at least one."""
+        r"""Yield the classic candidates, at least one, without repetition and in a fixed order."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> DatasetPair:
@@ -78,11 +80,11 @@ class Space(ABC):
 
     @abstractmethod
     def _step(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
-        # A pair a small step away, which may lie outside the space.
+        # A pair that is a small step away; it may lie outside the space.
         ...
 
     def mutate(self, pair: DatasetPair, rng: np.random.Generator) -> DatasetPair:
-        r"""Return another pair a small step away from ``pair``, or else a random one."""
+        r"""Return another pair that is a small step away from ``pair``, or else a random pair."""
         for _ in range(_ATTEMPTS):
             found = self._step(pair, rng)
             if key(found) != key(pair) and self.neighbours(*found):
@@ -91,7 +93,7 @@ class Space(ABC):
 
 
 def unique_pairs(pairs: Iterable[DatasetPair]) -> Iterator[DatasetPair]:
-    r"""Yield each pair once; mirror images of earlier pairs are omitted."""
+    r"""Yield each pair once; (b, a) is omitted after (a, b)."""
     seen = set()
     for pair in pairs:
         if key(pair) not in seen:
@@ -106,7 +108,7 @@ def key(pair: DatasetPair) -> str:
 
 _Point: TypeAlias = tuple[int, ...]
 
-_OFTEN: Final = 0.75  # the fraction of maximal moves: shorter ones are rarely more revealing
+_OFTEN: Final = 0.75  # the fraction of maximal moves: shorter moves rarely reveal more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,16 +154,16 @@ class _Grid(Space):
 
     def _candidates(self) -> Iterator[DatasetPair]:
         middle = (self.low + self.high) // 2
-        # 0 if it is in range, because thresholds are often at 0.
+        # The first level is 0 if it is in range, because thresholds are often at 0.
         levels = (min(max(0, self.low), self.high), middle, self.low, self.high)
-        # Constant starts, and one at which the coordinates swap their order (X shape).
+        # Constant starting points, and one from which the move exchanges the order of coordinates.
         for level in (*levels, None):
             for move in self._moves():
                 wide = [middle + max(-step, 0) if level is None else level for step in move]
                 yield self._fitted(wide, move)
 
     def _fitted(self, start: list[int], move: _Point) -> DatasetPair:
-        # Use the nearest start from which the move stays within bounds.
+        # Use the nearest starting point from which the move stays within bounds.
         here = tuple(
             min(max(x, self.low + max(-step, 0)), self.high - max(step, 0))
             for x, step in zip(start, move, strict=True)
@@ -195,9 +197,9 @@ class _Grid(Space):
                 start[i] += step
             case 2:  # two coordinates swap
                 start[i], start[j], move[i], move[j] = start[j], start[i], move[j], move[i]
-            case 3:  # one copies another
+            case 3:  # one coordinate becomes a copy of another
                 start[i], move[i] = start[j], move[j]
-            case 4:  # one changes at random
+            case 4:  # the move of one coordinate changes at random
                 move[i] = self._move(rng)[i]
             case _:  # the whole move changes at random
                 move = list(self._move(rng))
@@ -228,11 +230,11 @@ class Vectors(_Grid):
                 yield tuple(step * sign for sign in signs)
 
     def _cost(self, step: int) -> int:
-        # The part of the amount that the move of one coordinate takes.
+        # The part of ``amount`` that a change of one coordinate by ``step`` uses.
         return step**2 if self.norm is Norm.L2_SQUARED else abs(step)
 
     def _room(self, left: int) -> int:
-        # The largest move of one coordinate if ``left`` of the amount remains.
+        # The largest change of one coordinate if ``left`` of ``amount`` remains.
         most = math.isqrt(left) if self.norm is Norm.L2_SQUARED else left
         return min(most, self.high - self.low)
 
@@ -268,7 +270,9 @@ class Integers(Vectors):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histograms(_Grid):
-    r"""Histograms with ``size`` bins: one person is moved to another bin, or added or removed."""
+    r"""Histograms with ``size`` bins; neighbours differ in one person, who is moved to another bin
+    or, under add-remove, added or removed.
+    """
 
     relation: Relation
 
@@ -280,7 +284,8 @@ class Histograms(_Grid):
             yield from (self._person(*ends) for ends in ((0, 0), (last, last)))
 
     def _person(self, joined: int, left: int) -> _Point:
-        # The same bin twice stands for one added person.
+        # The move of one person who leaves one bin and joins another; if both are the same bin, a
+        # person is added.
         move = [0] * self.size
         move[left] = -1
         move[joined] = 1
@@ -305,7 +310,9 @@ _Entry: TypeAlias = list[int] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Datasets(Space):
-    r"""Lists of at most ``most`` records in [low, high]: one is replaced, added or removed."""
+    r"""Lists of at most ``most`` records in [low, high]; neighbours differ in one record, which is
+    replaced or, under add-remove, added or removed.
+    """
 
     low: int
     high: int
@@ -329,7 +336,8 @@ class Datasets(Space):
         return len(long) == len(short) + 1 and long[place + 1 :] == short[place:]
 
     def _pair(self, rest: list[int], place: int, record: int, instead: int) -> DatasetPair:
-        # The other dataset has ``instead`` in place of the record, or lacks the record (None).
+        # The other dataset has ``instead`` in place of the record or, under add-remove, lacks the
+        # record.
         one = [*rest[:place], record, *rest[place:]]
         if self.relation is Relation.ADD_REMOVE:
             return list(rest), one
@@ -347,7 +355,7 @@ class Datasets(Space):
         )
 
     def _two(self, rng: np.random.Generator) -> tuple[int, int]:
-        # Two different records: half of the time the two extremes.
+        # Two different records; with probability 1/2, the two extreme ones.
         if rng.random() < 0.5:
             return (self.low, self.high) if rng.random() < 0.5 else (self.high, self.low)
         record = int(rng.integers(self.low, self.high + 1))
@@ -391,8 +399,9 @@ def _first_difference(one: list[Any], other: list[Any]) -> int:
 class Streams(Space):
     r"""Streams of ``steps`` entries, each [user, event] or None.
 
-    Two streams differ in one event, or for ``Unit.USER`` in any of the events of one user: each is
-    replaced by another event or, under add-remove, removed. A removed user has no events left.
+    Neighbours differ in one event, or for ``Unit.USER`` in any of the events of one user. Each of
+    these events is replaced by another event or, under add-remove, removed. A removed user has no
+    events left.
     """
 
     low: int
@@ -433,7 +442,7 @@ class Streams(Space):
         return not any(replaced) and (single or gone)
 
     def _pair(self, one: list[_Entry], places: list[int]) -> DatasetPair:
-        # The events at these steps are replaced by the farthest ones, or removed.
+        # The events at these steps are replaced by the extreme event that differs, or removed.
         other = list(one)
         for i in places:
             entry = one[i]
@@ -483,7 +492,7 @@ class Streams(Space):
                 one[i] = other[i] = self._entry(rng)
             case 1:  # two steps are swapped
                 one[i], one[j], other[i], other[j] = one[j], one[i], other[j], other[i]
-            case 2:  # a step is added to the difference, or removed from it
+            case 2:  # one step becomes a copy of another, in both streams
                 one[i], other[i] = one[j], other[j]
             case _:  # the difference at a step changes
                 if one[i] is not None and other[i] is not None and one[i] != other[i]:
@@ -494,7 +503,7 @@ class Streams(Space):
 
 
 def read_space(text: str, relation: Relation | str = Relation.REPLACE) -> Space:
-    r"""Parse a space; the module lists the forms."""
+    r"""Parse a space; the docstring of this module lists the syntax."""
     name, rest = split_name(text)
     if name not in SPACES:
         reason = f"must start with one of {', '.join(SPACES)}, e.g. integer:low=0,high=10"
@@ -513,7 +522,7 @@ def read_space(text: str, relation: Relation | str = Relation.REPLACE) -> Space:
             return Integers(**ends, amount=given.whole("apart", 1, high - low), norm=Norm.BOX)
         case "vector":
             norm = Norm(given.word("norm", NORMS))
-            # A step larger than the range is impossible.
+            # No answer can change by more than the range.
             most = high - low if norm is Norm.BOX else LARGEST**2
             size = given.whole("dimension", 1, LARGEST)
             return Vectors(**ends, size=size, amount=given.whole("sensitivity", 1, most), norm=norm)

@@ -1,14 +1,16 @@
 r"""Search for the most revealing pair of datasets: trained on some runs, tested on others.
 
-Candidates of a space are compared by successive halving: all get a few runs, then the best third
-shares the same number of runs, and so on. Then the best candidates are compared in the same way
-with small changes of themselves. The final pair is a function of the training runs alone.
+Candidate pairs of a space are compared by successive halving: all candidates share a number of
+runs, then the best third of them share the same number of further runs, and so on. Then the best
+candidates are compared, in the same way, with small changes of themselves. The final pair is a
+function of the training runs alone.
 
 **Statement.** Let the pair be chosen by :func:`search`, and tested on separate runs. If the claim
 holds for all pairs of neighbours, the test refutes it with probability at most alpha. *Proof.* The
-randomness of the search and of the audit comes from different streams of the seed and is
-independent, and so are the runs; given the training runs the pair is fixed, and the test of a fixed
-pair errs with probability at most alpha; hence so does the test averaged over the training runs. ∎
+randomness of the search and that of the audit come from different streams of the seed and are
+independent, and so are the runs. Given the training runs, the pair is fixed, and the test of a
+fixed pair errs with probability at most alpha. Averaged over the training runs, the test therefore
+errs with probability at most alpha, too. ∎
 """
 
 from __future__ import annotations
@@ -42,15 +44,15 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 
 SHARE: Final = 4
-r"""One run in this many is used for training."""
+r"""One in this many of an audit's runs is used for the search."""
 
 STREAM: Final = 1 << 31
 r"""The first word of the spawn keys of a search; the random streams of an audit never use it."""
 
 _LEAST: Final = 1000
-# The fractions of the training runs for the first candidates, and for two rounds of changes.
+# The fractions of the training runs for the first candidates, and for two rounds of changed pairs.
 _BRACKETS: Final = (0.6, 0.2, 0.2)
-_KEPT: Final = 3  # the best one in three
+_KEPT: Final = 3  # one candidate in three is kept
 _FEWEST: Final = 650  # runs per candidate, if there are enough
 _SOME: Final = 8
 _SCARCE: Final = 150
@@ -64,11 +66,11 @@ _SHOWN: Final = 60
 class Candidate(Facts):
     r"""A candidate pair, the number of its training runs, and its score.
 
-    ``score`` is sqrt(runs) times an estimate of the fraction of right guesses beyond the claim's
-    maximum: the mean over runs of E[(r - q)+], where r is the posterior rate of right guesses in
-    the cell of the output and q = e^epsilon/(1 + e^epsilon), minus its expected value by chance and
-    minus delta/(1 + e^epsilon); for a claimed curve, at the best of three points. The score orders
-    candidates and is not a bound.
+    ``score`` is sqrt(runs) times an estimate of how far the fraction of right guesses can exceed
+    the claim's maximum. The estimate is the mean over runs of E[(r - q)+], minus its expected value
+    by chance and minus delta/(1 + e^epsilon), where r is the rate of right guesses in the cell of
+    the output, under its posterior distribution, and q = e^epsilon/(1 + e^epsilon). For a claimed
+    curve, the best of three points counts. The score orders candidates and is not a bound.
     """
 
     pair: DatasetPair
@@ -77,7 +79,7 @@ class Candidate(Facts):
 
     @classmethod
     def of_json(cls, held: Any) -> Candidate:
-        r"""Parse the JSON from :meth:`to_json`. Raises ValueError if it is invalid."""
+        r"""Parse the result of :meth:`to_json`. Raises ValueError if it is invalid."""
         match held:
             case {"pair": [a, b], "runs": int(runs), "score": float(score)} if math.isfinite(score):
                 return cls(pair=(a, b), runs=runs, score=score)
@@ -99,7 +101,7 @@ class SearchResult(Facts):
 
     @classmethod
     def of_json(cls, held: Any) -> SearchResult:
-        r"""Parse the JSON from :meth:`to_json`. Raises ValueError if it is invalid."""
+        r"""Parse the result of :meth:`to_json`. Raises ValueError if it is invalid."""
         match held:
             case {"space": str(space), "pair": [a, b], "runs": int(runs), "tried": list(tried)}:
                 every = tuple(map(Candidate.of_json, tried))
@@ -108,7 +110,7 @@ class SearchResult(Facts):
 
 
 def training_runs(runs: int) -> int:
-    r"""The number of an audit's runs that a search may use; the others are for the test."""
+    r"""The number of an audit's runs that a search may use; the other runs are for the test."""
     if integer("runs", runs) < _LEAST:
         raise InvalidParameter(
             "runs", runs, f"must be >= {_LEAST:,}, to leave enough runs for both search and test"
@@ -119,12 +121,12 @@ def training_runs(runs: int) -> int:
 def search(
     target: Target, plan: Plan, space: Space, *, progress: Callable[[int], None] | None = None
 ) -> SearchResult:
-    r"""Choose a pair for the claim of the plan with at most ``training_runs(plan.runs)`` runs;
-    ``plan.runs`` minus the ``runs`` of the result remain for the test.
+    r"""Choose a pair for the claim of the plan with at most ``training_runs(plan.runs)`` runs.
 
-    If the target uses only the randomness it is given, the same arguments find the same pair, for
-    any ``plan.jobs``. Outputs are read as in the test, through ``plan.features`` or the default
-    ones. ``progress`` is called with the number of runs so far.
+    ``plan.runs`` minus the ``runs`` of the result remain for the test. If the target uses only the
+    randomness it is given, the same arguments give the same pair, for any ``plan.jobs``. As in the
+    test, ``plan.features`` or the default features are applied to outputs. ``progress`` is called
+    with the number of runs so far.
     """
     budget = training_runs(plan.runs)
     rng = np.random.default_rng(np.random.SeedSequence(plan.seed, spawn_key=(STREAM, 0)))
@@ -144,8 +146,8 @@ def search(
 
 
 def _width(runs: int) -> int:
-    # The number of candidates of a bracket, whose first rung has about a third of its runs. If runs
-    # are scarce, a few candidates matter more than precision.
+    # The number of candidates of a bracket (one successive halving), whose first round uses about a
+    # third of its runs. If runs are scarce, several candidates matter more than precision.
     return max(2, min(_SOME, runs // _SCARCE), runs // (_KEPT * _FEWEST))
 
 
@@ -159,7 +161,7 @@ def _first(space: Space, width: int, rng: np.random.Generator) -> list[DatasetPa
 def _changed(
     space: Space, best: Sequence[Candidate], width: int, rng: np.random.Generator
 ) -> list[DatasetPair]:
-    # The best candidates, and changes of each in turn.
+    # The best candidates, and changed copies of each in turn.
     old = [tried.pair for tried in best]
     new = (space.mutate(old[i % len(old)], rng) for i in range(4 * width))
     return list(islice(unique_pairs(chain(old, new)), width))
@@ -177,8 +179,8 @@ class _Trainer:
     tried: dict[str, Candidate] = field(default_factory=dict)
 
     def bracket(self, pairs: list[DatasetPair], runs: int) -> list[Candidate]:
-        # Successive halving; returns the last few candidates, the best first. Runs of earlier
-        # brackets count too, so a change must beat candidates with more runs.
+        # Successive halving; returns the last few candidates, the best one first. Runs of earlier
+        # brackets count too, so a changed pair must beat candidates with more runs.
         for pair in pairs:
             self.target.check(pair)
         rungs = max(1, round(math.log(len(pairs), _KEPT)))
@@ -281,8 +283,8 @@ def _advantage(counts: Integers, points: Sequence[Claim], rng: np.random.Generat
 
 
 def _beyond(in_b: Integers, runs: Integers, q: float) -> float:
-    # The mean over all runs of E[(r - q)+], r ~ Beta(right + 1/2, wrong + 1/2) in the run's cell,
-    # summed over guesses of either dataset.
+    # The mean over all runs of E[(r - q)+], where r ~ Beta(right + 1/2, wrong + 1/2) for the counts
+    # in the run's cell, summed over guesses of either dataset.
     total = 0.0
     for right in (in_b, runs - in_b):
         a, b = right + 0.5, runs - right + 0.5
@@ -293,7 +295,7 @@ def _beyond(in_b: Integers, runs: Integers, q: float) -> float:
 
 
 def _with_dataset(failed: TargetFailed, pair: DatasetPair) -> TargetFailed:
-    # The error shows the dataset, because a search tries many.
+    # The error shows the dataset, because a search tries many datasets.
     datasets = [cut(json.dumps(dataset), _SHOWN) for dataset in pair]
     place = (
         " or ".join(datasets) if failed.dataset is None else datasets["AB".index(failed.dataset)]

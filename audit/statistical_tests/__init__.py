@@ -1,1 +1,1 @@
-r"""Evidence: test a claim on outputs, and bound epsilon with a stated confidence."""
+r"""Test a claim on outputs, and bound epsilon from below with a stated confidence."""

@@ -5,10 +5,11 @@ Each run multiplies a wealth that starts at 1 by
     1 + lambda(X) (1{right} - e^epsilon 1{wrong}) - pay,
     pay = delta (sup lambda over guesses of A + sup lambda over guesses of B) / 2,
 
-with the guesses and the stakes lambda fixed before the run. If the mechanism is (epsilon, delta)-DP
-the wealth is a supermartingale, so it ever reaches 1/alpha with probability at most alpha (Ville),
-at any number of looks. A run without a guess also pays; otherwise a bet only on a revealing output
-that delta allows would always win. Statement and proof: ``docs/proofs/audit_tests.md``.
+where X is the output and the guesses and the stakes lambda are fixed before the run. If the
+mechanism is (epsilon, delta)-DP, the wealth is a supermartingale, so the probability that it ever
+reaches 1/alpha is at most alpha (Ville), however often it is looked at. A run without a guess also
+pays; otherwise a bet placed only on a revealing output whose probability is within delta would
+always win. Statement and proof: ``docs/proofs/audit_tests.md``.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from audit.statistical_tests.sample_outcome import LARGEST_EXPONENT, Watched
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike
 
-# The mixture of bets, fixed before any run: (expert, fraction of the largest stake 1/(e^epsilon +
-# delta), weight), and Kelly bets on every cell by its learned odds or a conservative bound on them:
-# (index in ThresholdFamily.odds, fraction of the Kelly stake, weight).
+# The mixture of bets, fixed before any run: (index of an expert, fraction of the largest stake
+# 1/(e^epsilon + delta), weight), and Kelly bets on every cell by its learned odds or by a
+# conservative bound on them: (index in ThresholdFamily.odds, fraction of the Kelly stake, weight).
 _EXPERT_BETS: Final = (
     *((0, 0.75 * 2.0**-k, 0.5 / 8) for k in range(8)),
     *((expert, f, 0.3 / 9) for expert, f in product((1, 2, 3), (0.9, 0.5, 0.2))),
@@ -63,10 +64,11 @@ _RUN_SLACK: Final = 2.0**-44
 class EProcess(Watched):
     r"""The sequential evidence against one claim, or jointly against all points of a curve.
 
-    Frozen: :meth:`update` returns the next state. It depends on the runs but not on their division
-    into updates. ``path[t-1]`` is the logarithm of the wealth after t runs, averaged over the bets
-    and the claimed points; ``trials`` has the integer counts between looks. ``isotonic`` is passed
-    to :func:`audit.statistical_tests.learn_event.learn_rule`.
+    Instances are frozen: :meth:`update` returns the next state, which depends on the runs but not
+    on how they are divided into updates. ``path[t-1]`` is the logarithm of the wealth after t runs,
+    averaged over the bets and the claimed points. ``trials`` has the integer counts between looks,
+    which are the numbers of runs :data:`audit.claims.LOOKS`. ``isotonic`` is passed to
+    :func:`audit.statistical_tests.learn_event.learn_rule`.
     """
 
     claims: tuple[tuple[float, float], ...]
@@ -85,11 +87,11 @@ class EProcess(Watched):
 
     @property
     def tested(self) -> tuple[Trial, ...]:
-        r"""All trials, including the pending one: the runs since the last look."""
+        r"""All trials, including those of the pending runs, which came after the last look."""
         if self.rule is None or not self.pending:
             return self.trials
-        # Split at the run with the largest wealth, so that the bound is also evaluated there and a
-        # rejected claim stays rejected. Ville's inequality allows any times.
+        # Split the pending runs at the largest wealth, so that the bound is also evaluated there
+        # and a rejected claim stays rejected. Ville's inequality allows evaluation at any time.
         waiting = sum(len(fresh) for fresh, _ in self.pending)
         left = int(np.argmax(self.path[-waiting:])) + 1
         parts: tuple[list[Trial], list[Trial]] = ([], [])
@@ -151,18 +153,18 @@ class EProcess(Watched):
         return np.concatenate(path), wealth
 
     def epsilon_lower(self, alpha: RationalLike = "0.05", delta: RationalLike = 0) -> float:
-        r"""A lower confidence bound, valid simultaneously at all times:
-        P(ever epsilon_lower > epsilon) <= alpha where the mechanism is (epsilon, delta)-DP.
+        r"""A lower confidence bound that is valid simultaneously at all times.
 
-        Every epsilon of a fixed grid has its own e-process, evaluated after each of :data:`LOOKS`,
-        now, and where the claim's wealth was largest in between. Returns the last epsilon before
-        the first one that was never rejected, or 0.0.
+        If the mechanism is (epsilon, delta)-DP, P(ever epsilon_lower > epsilon) <= alpha. Every
+        epsilon of a fixed grid has its own e-process, evaluated at every look, now, and at the run
+        since the last look at which the claim's wealth was largest. The bound is the last grid
+        point before the first one that was never rejected, or 0.0 if there is none.
         """
         bar = log_bar(alpha)
         rate = read_claim(0, delta)[1]
         trials = self.tested
-        # The zero cut's part of the wealth is cheap to compute at all epsilons, and every epsilon
-        # that it rejects is rejected by the whole mixture.
+        # The part of the wealth won by the expert "zero cut" is cheap to compute at all epsilons,
+        # and every epsilon that it rejects is rejected by the whole mixture.
         alone = _best_wealth(trials, _COARSE, rate, zero_cut=True)
         start = _first_kept(alone, bar)
         while start < len(_COARSE):
@@ -174,8 +176,9 @@ class EProcess(Watched):
         return float(_COARSE[start - 1]) if start else 0.0
 
     def witness(self, place: int = 0) -> Witness | None:
-        r"""The event guessed by the expert with the largest gain against one claimed point, with
-        its counts on the runs that gave this gain.
+        r"""The event in which the bet with the most wealth against one claimed point guesses.
+
+        It is counted on the runs between two looks in which that bet won most.
         """
         bet = int(np.argmax(self.wealth[place, : len(_EXPERT_BETS)]))
         epsilon, delta = self.claims[place]
@@ -195,7 +198,7 @@ def watch(epsilon: RationalLike, delta: RationalLike = 0, *, isotonic: bool = Fa
 def watch_curve(
     claims: Iterable[tuple[RationalLike, RationalLike]], *, isotonic: bool = False
 ) -> EProcess:
-    r"""Start a sequential test of the claim (epsilon, delta)-DP at all of these points.
+    r"""Start a sequential test of the claim that (epsilon, delta)-DP holds at every given point.
 
     The average of the e-processes of the points is an e-process.
     """
@@ -217,7 +220,10 @@ def watch_curve(
 
 
 def log_mean(logs: Floats, log_weights: Floats) -> Floats:
-    r"""The logarithm of sum_i w_i e^(logs_i) over the first axis; nan counts as wealth 0."""
+    r"""The logarithm of sum_i w_i e^(logs_i) over the first axis; nan counts as -inf.
+
+    ``log_weights`` are the logarithms of the weights w_i.
+    """
     terms = logs + log_weights[:, None]
     terms = np.where(np.isnan(terms), -np.inf, terms)
     top = np.maximum(terms.max(axis=0), -LARGEST_EXPONENT)
@@ -233,7 +239,7 @@ def _stake_limit(growth: Floats, delta: float) -> Floats:
 
 
 def _kelly(odds: Floats, growth: Floats, delta: float) -> Floats:
-    # (epsilons, cells), signed: the stakes with the largest growth rate if these odds were true.
+    # Shape (epsilons, cells): the signed stakes with the largest growth rate if the odds were true.
     stake = np.maximum(expit(np.abs(odds)) * (1.0 + 1.0 / growth[:, None]) - 1.0, 0.0)
     signed: Floats = np.sign(odds) * np.minimum(stake, _stake_limit(growth, delta)[:, None])
     return signed
@@ -256,7 +262,7 @@ def _sup(stakes: Floats) -> Floats:
 
 
 def _log_factors(rule: ThresholdFamily, epsilon: float, delta: float) -> Floats:
-    # (bets, 2, cells): the log factor of one run, by its dataset and its cell.
+    # Shape (bets, 2, cells): the log of the factor of one run, by its dataset and its cell.
     growth = _grow(np.array([epsilon]))
     limit = _stake_limit(growth, delta)[0]
     guesses = [expert.guesses(epsilon).astype(np.float64) for expert in rule.experts]
@@ -274,7 +280,7 @@ def _log_factors(rule: ThresholdFamily, epsilon: float, delta: float) -> Floats:
 
 
 def _expert_gains(trial: Trial, epsilons: Floats, delta: float, bets: int | None = None) -> Floats:
-    # (expert bets, epsilons): the log-wealth that the first ``bets`` win over a trial, from counts.
+    # Shape (bets, epsilons): the log-wealth that the first ``bets`` expert bets win over a trial.
     growth = _grow(epsilons)
     limit = _stake_limit(growth, delta)
     placed, gains = _EXPERT_BETS[:bets], []
@@ -288,11 +294,12 @@ def _expert_gains(trial: Trial, epsilons: Floats, delta: float, bets: int | None
 
 
 def _kelly_gains(trial: Trial, epsilons: Floats, delta: float) -> Floats:
-    # (Kelly bets, epsilons): the log-wealth that the Kelly bets win over a trial, from counts.
+    # Shape (Kelly bets, epsilons): the log-wealth that the Kelly bets win over a trial.
     growth = _grow(epsilons)
     gains = []
     for source, fraction, _ in _KELLY_BETS:
-        # Cells with the same odds have the same bets; most of many labels have equal counts.
+        # Cells with the same odds have the same bets. If there are many labels, most have the same
+        # counts and so the same odds.
         odds, place = np.unique(trial.rule.odds[source], return_inverse=True)
         world_a, world_b = np.zeros((2, len(odds)), dtype=np.int64)
         np.add.at(world_a, place, trial.counts[0])
@@ -320,8 +327,8 @@ def _won(counts: tuple[Integers, Integers, Integers], returns: tuple[Floats, ...
 def _best_wealth(
     trials: tuple[Trial, ...], epsilons: Floats, delta: float, *, zero_cut: bool = False
 ) -> Floats:
-    # The largest log-wealth after any trial, at each epsilon; with only the ``zero_cut``, a lower
-    # bound on it that is cheap.
+    # The largest log-wealth after any trial, at each epsilon. With ``zero_cut``, only the bets of
+    # that expert are used, which gives a cheap lower bound.
     bets = _ZERO_CUT_BETS if zero_cut else len(_LOG_WEIGHTS)
     wealth, best = np.zeros((bets, len(epsilons))), np.zeros(len(epsilons))
     for trial in trials:

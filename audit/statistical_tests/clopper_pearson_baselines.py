@@ -1,8 +1,9 @@
 r"""Baseline methods: bounds from counts of threshold events, and from one-run guesses.
 
-(epsilon, delta)-DP bounds every event: P(X in S) <= e^epsilon Q(X in S) + delta, so with bounds p
-<= P(S) and q >= Q(S) that hold together, epsilon >= ln((p - delta)/q). Three of the methods are not
-valid: a credible bound, a bound for one family of mechanisms, and a ratio of frequencies.
+If a mechanism is (epsilon, delta)-DP, then P(S) <= e^epsilon Q(S) + delta for every event S, where
+P and Q are its output distributions on the two datasets. So if p <= P(S) and q >= Q(S) hold
+together, epsilon >= ln((p - delta)/q). Three of the methods are not valid: a credible bound, a
+bound for one family of mechanisms, and a ratio of frequencies.
 """
 
 from __future__ import annotations
@@ -73,10 +74,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    r"""Scores in run order, and the dataset of each (True for B).
+    r"""Scores in run order, and the dataset of each run (True for B).
 
-    Only their order is used, so :meth:`read` converts outputs to ranks, which are exact for outputs
-    that are not floats.
+    Only the order of scores is used, so :meth:`read` converts outputs to ranks, which are exact
+    even for numbers that are not floats.
     """
 
     numbers: Floats
@@ -84,7 +85,7 @@ class Scores:
 
     @classmethod
     def read(cls, outputs: object, worlds: object) -> Self:
-        r"""Read scores. Raises :class:`InvalidParameter` unless outputs are finite numbers."""
+        r"""Read scores. Raises :class:`InvalidParameter` unless all outputs are finite numbers."""
         reading = read(outputs)
         truth = read_worlds(worlds, len(reading))
         if bool((reading.codes >= 0).any()):
@@ -102,7 +103,9 @@ class Scores:
         return np.unique(np.quantile(self.numbers, np.linspace(0, 1, most), method="inverted_cdf"))
 
     def counts(self, thresholds: Floats) -> Iterator[Counts]:
-        r"""The counts of "<= t" pointing to A, "> t" to A, "<= t" to B and "> t" to B."""
+        r"""The counts of four events for each threshold t: "<= t" and "> t" pointing to dataset A,
+        then "<= t" and "> t" pointing to B.
+        """
         sides = [np.sort(self.numbers[self.worlds == world]) for world in (False, True)]
         below = [np.searchsorted(side, thresholds, side="right") for side in sides]
         runs = [len(side) for side in sides]
@@ -117,7 +120,7 @@ class Scores:
 # -- thresholds -----------------------------------------------------------------------------------
 
 BONFERRONI_THRESHOLDS: Final = 32
-r"""The number of thresholds that share the level."""
+r"""The number of thresholds in :func:`bonferroni_thresholds`, which share the level."""
 
 
 def _log_ratio(p: Floats, q: Floats, delta: float) -> Floats:
@@ -133,9 +136,9 @@ def _bounded(counts: Counts, delta: float, level: float) -> Floats:
 
 
 def chosen_event(scores: Scores, parameters: BaselineParameters) -> Counts | None:
-    r"""The event with the largest bound in one random half of the runs, counted in the other half.
+    r"""The event with the largest bound in a random half of the runs, counted in the other half.
 
-    Returns None if there are no runs.
+    Returns None if there are fewer than two runs.
     """
     order = parameters.coins.permutation(len(scores.numbers))
     train, test = scores.part(order[: len(order) // 2]), scores.part(order[len(order) // 2 :])
@@ -153,11 +156,12 @@ def chosen_event(scores: Scores, parameters: BaselineParameters) -> Counts | Non
 
 
 def clopper_pearson_split(scores: Scores, parameters: BaselineParameters) -> float:
-    r"""Choose an event on one random half; bound it on the other (Clopper-Pearson, alpha/2 each).
+    r"""Clopper-Pearson bounds for an event that was chosen on a random half of the runs.
 
-    Valid: the event is fixed before the runs it is counted on, and both bounds hold together with
-    probability at least 1 - alpha. Source: re-derived after the split method of jax_privacy's
-    auditing.
+    The event is counted on the other half, and its probability on each dataset is bounded at level
+    alpha/2. Valid: the event is fixed before the runs on which it is counted, and both bounds hold
+    together with probability at least 1 - alpha. Source: re-derived after the split method in the
+    auditing module of jax_privacy.
     """
     counts = chosen_event(scores, parameters)
     if counts is None:
@@ -168,9 +172,10 @@ def clopper_pearson_split(scores: Scores, parameters: BaselineParameters) -> flo
 def dkw(scores: Scores, parameters: BaselineParameters) -> float:
     r"""The largest bound over all thresholds, from bands around both distribution functions.
 
-    P(sup_t |F_n(t) - F(t)| > c) <= 2 exp(-2 n c^2); c is chosen for alpha/2 in each dataset. Valid:
-    the bands cover all thresholds simultaneously. Source: Dvoretzky, Kiefer and Wolfowitz 1956,
-    with the constant of Massart 1990.
+    For n runs, P(sup_t |F_n(t) - F(t)| > c) <= 2 exp(-2 n c^2), where F_n is the empirical
+    distribution function; c is chosen so that this bound is alpha/2 for each dataset. Valid: the
+    bands cover all thresholds simultaneously. Source: Dvoretzky, Kiefer and Wolfowitz 1956, with
+    the constant of Massart 1990.
     """
     return _largest_ratio(
         scores, parameters, lambda n: math.sqrt(math.log(4 / parameters.alpha) / (2 * n))
@@ -180,7 +185,7 @@ def dkw(scores: Scores, parameters: BaselineParameters) -> float:
 def _largest_ratio(
     scores: Scores, parameters: BaselineParameters, width: Callable[[int], float]
 ) -> float:
-    # The largest bound over all thresholds, from frequencies in n runs that err by ``width(n)``.
+    # The largest bound over all thresholds, if a frequency in n runs errs by at most ``width(n)``.
     best = 0.0
     for counts in scores.counts(scores.thresholds()):
         if counts.runs and counts.others:
@@ -193,9 +198,9 @@ def _largest_ratio(
 def bonferroni_thresholds(scores: Scores, parameters: BaselineParameters) -> float:
     r"""Clopper-Pearson bounds at each of :data:`BONFERRONI_THRESHOLDS` thresholds.
 
-    The thresholds are the quantiles of a random tenth of the runs; the other runs are counted. Each
-    threshold has four bounds (two datasets, lower and upper), each at level alpha/(4 thresholds).
-    Valid by the union bound (Bonferroni), the textbook method for many events.
+    The thresholds are quantiles of a random tenth of the runs, and the events are counted on the
+    other runs. With m thresholds, each has four bounds (lower and upper, for each dataset), each at
+    level alpha/(4 m). Valid by the union bound (Bonferroni), the textbook method for many events.
     """
     order = parameters.coins.permutation(len(scores.numbers))
     tenth = -(-len(order) // 10)
@@ -207,10 +212,10 @@ def bonferroni_thresholds(scores: Scores, parameters: BaselineParameters) -> flo
 
 
 def plug_in(scores: Scores, parameters: BaselineParameters) -> float:
-    r"""The largest ratio of frequencies over all thresholds, as if they were probabilities.
+    r"""The largest bound over all thresholds if frequencies were probabilities.
 
-    A negative control, never valid: the smallest of continuous outputs occurs on only one dataset,
-    and the ratio there is infinite for every mechanism.
+    This is a negative control and never valid: if outputs are continuous, the smallest one occurs
+    on only one dataset, so the ratio of frequencies is infinite there for every mechanism.
     """
     return _largest_ratio(scores, parameters, lambda _: 0.0)
 
@@ -224,12 +229,13 @@ _CURVE_BITS: Final = 40
 def bayes(scores: Scores, parameters: BaselineParameters) -> float:
     r"""The alpha-quantile of the posterior of epsilon, under Jeffreys priors.
 
-    The event is chosen on one random half, as in ``clopper-pearson-split``. With the counts of the
-    other half, its probabilities in the two datasets have independent Beta(k + 1/2, n - k + 1/2)
-    posteriors, and the posterior of epsilon is the law of the least epsilon that allows both. Not a
-    confidence bound: epsilon = 0 has posterior probability 0, so the bound is always positive, even
-    for identical datasets. Source: Zanella-Beguelin et al. 2023, "Bayesian estimation of
-    differential privacy".
+    The event is chosen on one random half of the runs, as in ``clopper-pearson-split``, and counted
+    on the other half. If it occurred in k of n runs on a dataset, its probability there has a
+    Beta(k + 1/2, n - k + 1/2) posterior. The posteriors of the two datasets are independent, and
+    the posterior of epsilon is the law of the least epsilon that allows both probabilities. This is
+    not a confidence bound: epsilon = 0 has posterior probability 0, so the bound is always
+    positive, even for identical datasets. Source: Zanella-Beguelin et al. 2023, "Bayesian
+    estimation of differential privacy".
     """
     counts = chosen_event(scores, parameters)
     if counts is None:
@@ -241,7 +247,8 @@ def bayes(scores: Scores, parameters: BaselineParameters) -> float:
 
 
 def _posterior_quantiles(counts: Counts) -> Floats:
-    # Midpoint quantiles of the other dataset's probability: the mean over them is the integral.
+    # Quantiles of the posterior of the event's probability on the other dataset. A mean over these
+    # approximates an integral over the posterior.
     j, shares = int(counts.misses[0]), (np.arange(_NODES) + 0.5) / _NODES
     found: Floats = betaincinv(j + 0.5, counts.others - j + 0.5, shares)
     return found
@@ -259,11 +266,11 @@ def _allowed(counts: Counts, q: Floats, epsilon: float, delta: float) -> float:
 def gaussian_dp(scores: Scores, parameters: BaselineParameters) -> float:
     r"""A bound on epsilon from the error rates, under the assumption of a Gaussian mechanism.
 
-    At every threshold, mu = Phi^-1(p) - Phi^-1(q) with Clopper-Pearson bounds p, q at alpha/2 each;
-    the largest mu becomes epsilon on the curve of N(0, 1) against N(mu, 1). Not valid: for any
-    other mechanism mu does not determine that curve, and the threshold is chosen on the tested
-    runs. Source: Nasr et al. 2023, "Tight auditing of differentially private machine learning",
-    after Dong, Roth and Su 2022.
+    At every threshold, mu = Phi^-1(p) - Phi^-1(q), where p and q are Clopper-Pearson bounds at
+    level alpha/2 each. The largest mu is converted to epsilon by the privacy curve of N(0, 1)
+    against N(mu, 1). Not valid: mu does not determine the curve of any other mechanism, and the
+    threshold is chosen on the tested runs. Source: Nasr et al. 2023, "Tight auditing of
+    differentially private machine learning", after Dong, Roth and Su 2022.
     """
     mu = 0.0
     for counts in scores.counts(scores.thresholds()):
@@ -284,16 +291,17 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return loss.epsilon(Fraction(delta), _CURVE_BITS).lower_float
 
 
-# -- all runs as the canaries of one run ----------------------------------------------------------
+# -- each run as a canary of one run --------------------------------------------------------------
 
 GUESSED: Final = 10
 r"""The inverse of the fraction of runs that are guessed at each end of the scores."""
 
 
 def one_run(scores: Scores, parameters: BaselineParameters) -> float:
-    r"""Guess one dataset for the lowest tenth of the outputs, the other for the highest tenth.
+    r"""Guess one dataset for the lowest tenth of the outputs and the other for the highest tenth.
 
-    Valid: both directions are tested, each at alpha/2. The bound is the largest rejected epsilon.
+    The guesses are tested as those of a one-run audit in which each run is a canary. Valid: both
+    directions are tested, each at level alpha/2. The bound is the largest rejected epsilon.
     """
     canaries = len(scores.numbers)
     end = canaries // GUESSED
@@ -314,8 +322,8 @@ def one_run(scores: Scores, parameters: BaselineParameters) -> float:
 class Baseline(NamedTuple):
     r"""A method that bounds epsilon from below, for outputs that are finite numbers.
 
-    ``valid`` means that P(bound > true epsilon) <= alpha for every mechanism. ``says`` is a remark
-    for the reader.
+    ``valid`` means that P(bound > true epsilon) <= alpha for every mechanism. ``says`` is a
+    description for the reader.
     """
 
     says: str
@@ -331,7 +339,7 @@ class Baseline(NamedTuple):
         alpha: RationalLike = "0.05",
         seed: int,
     ) -> float:
-        r"""The lower bound; ``worlds`` is True for B, and ``seed`` is for a randomised baseline."""
+        r"""The lower bound; ``worlds`` is True for B, and ``seed`` determines the random splits."""
         return self.bound(Scores.read(outputs, worlds), BaselineParameters.read(delta, alpha, seed))
 
 
@@ -365,7 +373,9 @@ _NOT_NUMBERS: Final = "does not apply to these outputs: not all of them are fini
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineFinding:
-    r"""The bound of a baseline; ``epsilon_lower`` is None if it does not apply to the outputs."""
+    r"""The bound of a baseline; ``epsilon_lower`` is None if the baseline does not apply to the
+    outputs.
+    """
 
     name: str
     epsilon_lower: float | None
@@ -374,7 +384,10 @@ class BaselineFinding:
 
 
 def baseline_names(names: Iterable[str]) -> tuple[str, ...]:
-    r"""Parse baseline names: unique, in the order of :data:`BASELINES`; "all" means all."""
+    r"""Parse baseline names, without repetition, in the order of :data:`BASELINES`.
+
+    "all" stands for all baselines.
+    """
     given = set(names)
     for name in sorted(given - BASELINES.keys() - {"all"}):
         find_name("baseline", name, dict.fromkeys((*BASELINES, "all")))
@@ -390,7 +403,7 @@ def compare(
     alpha: RationalLike = "0.05",
     seed: int,
 ) -> tuple[BaselineFinding, ...]:
-    r"""The bounds of these baselines on the same runs, each separately at level alpha."""
+    r"""The bounds of the named baselines on the same runs, each separately at level alpha."""
     chosen = baseline_names(names)
     parameters = BaselineParameters.read(delta, alpha, seed)
     labelled = bool((read(outputs).codes >= 0).any())

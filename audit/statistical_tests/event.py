@@ -1,9 +1,9 @@
 r"""Events of outputs: the cells that form them, their description, and the witness of a report.
 
-``audit.statistical_tests.learn_event`` chooses which cells form the event that distinguishes the
-datasets. Numbers fall into intervals, labels are distinguished by their identity
-(``audit.outputs.reading``). Intervals and known labels are learned only from the runs in a
-:class:`Tally`, so a rule built on them is fixed before the runs that test it
+A cell is a set of outputs: an interval of numbers, one label, or all unknown labels
+(``audit.outputs.reading``). ``audit.statistical_tests.learn_event`` chooses which cells form the
+event that distinguishes the datasets. Intervals and known labels are learned only from the runs in
+a :class:`Tally`, so a rule built on them is fixed before the runs that test it
 (``docs/proofs/audit_tests.md``).
 """
 
@@ -28,8 +28,8 @@ from audit.outputs.rows import display_path, path_of, structure_words, table_par
 class Labels:
     r"""Labels in order of first appearance, numbered as columns 0, 1, ...
 
-    ``names[codes[k]]`` is the label of column k. For labels from several readings, ``known`` maps
-    the name of each to its column. The names of a reading are distinct.
+    ``names[codes[k]]`` is the label of column k. If the labels come from several readings,
+    ``known`` maps each label to its column instead. The names of a reading are distinct.
     """
 
     names: Sequence[str | Name] = ()
@@ -45,8 +45,8 @@ class Labels:
         return (self.names[code] for code in self.codes.tolist())
 
     def add(self, names: Sequence[str | Name], codes: Integers) -> tuple[Labels, Integers]:
-        r"""Add the distinct labels ``names[codes]``; return all labels, and the columns of the
-        added ones.
+        r"""Add the distinct labels ``names[codes]``; return all labels, and the columns of
+        ``names[codes]``.
         """
         if not len(codes):
             return self, codes
@@ -60,7 +60,7 @@ class Labels:
         return Labels(known=known), np.array(found, dtype=np.int64)
 
     def find(self, names: Sequence[str | Name], codes: Integers) -> Integers:
-        r"""The column of each ``names[codes[i]]``, -1 if there is none."""
+        r"""The column of each label ``names[codes[i]]``, or -1 if the label has no column."""
         if not len(self):
             return np.full(len(codes), -1, dtype=np.int64)
         if self.known is None and names is self.names:
@@ -87,7 +87,7 @@ _EXACT: Final = 2**53  # above this, n - 1 may be the same float as n
 
 
 def _counts(codes: Integers, worlds: NDArray[np.bool_], cells: int) -> Integers:
-    # Row 0 counts dataset A, row 1 dataset B. One pass, integers throughout.
+    # Row 0 counts the runs on dataset A, row 1 those on dataset B.
     flat = np.bincount(codes + cells * worlds, minlength=2 * cells)
     return flat.reshape(2, cells).astype(np.int64)
 
@@ -96,9 +96,9 @@ def _counts(codes: Integers, worlds: NDArray[np.bool_], cells: int) -> Integers:
 class Tally:
     r"""The number of times each output occurred on each dataset, over all runs so far.
 
-    ``numbers`` are the distinct numbers in order with ``number_counts`` of shape (2, distinct);
-    ``labels`` gives the column of each label in ``label_counts``. Row 0 is dataset A, row 1
-    dataset B.
+    ``numbers`` has the distinct numbers in order, and ``number_counts``, of shape (2, distinct),
+    their counts. ``labels`` gives the column of each label in ``label_counts``. Row 0 of the counts
+    is for dataset A, row 1 for dataset B.
     """
 
     numbers: NumberLine
@@ -119,7 +119,7 @@ class Tally:
 
     @property
     def crowd(self) -> int:
-        r"""The least count that gives a number its own cell; 1 while every number has one."""
+        r"""The least count for which a number has a cell of its own; 1 if every number has one."""
         runs = int(self.number_counts.sum())
         most = min(_MOST_INTERVALS, 8 + math.isqrt(16 * runs))
         return 1 if len(self.numbers) <= most else -(-runs // most)
@@ -134,8 +134,9 @@ class Tally:
         return int((self.label_counts.sum(axis=0) == 1).sum())
 
     def rare(self, least: float) -> float:
-        r"""The fraction of runs whose output is a label with fewer than ``least`` runs; the larger
-        one of the two datasets.
+        r"""The fraction of runs whose output is a label that occurred fewer than ``least`` times.
+
+        The fraction is computed for each dataset; the larger one is returned.
         """
         few = self.label_counts.sum(axis=0) < least
         runs = self.number_counts.sum(axis=1) + self.label_counts.sum(axis=1)
@@ -143,8 +144,9 @@ class Tally:
 
     @property
     def looked_at(self) -> int:
-        r"""The number of runs that can inform the choice of an event: those with a number, and
-        those with a label that occurred before. 0 if all outputs are equal.
+        r"""The number of runs that can inform the choice of an event; 0 if all outputs are equal.
+
+        These are the runs whose output is a number, or a label that occurred before.
         """
         if len(self.numbers) + len(self.labels) < 2:
             return 0
@@ -172,11 +174,12 @@ class Tally:
     def cells(self) -> Cells:
         r"""The cells learned from these runs, with their counts.
 
-        There are at most about 4 sqrt(runs) intervals, and at most 2048: one per distinct number if
-        these are no more, otherwise intervals of equal pooled count, with a separate one for each
-        frequent number. A new number falls in the interval around it, a new label in a cell whose
-        counts are those of the labels seen once (the Good-Turing estimate of how new labels are
-        spread over the datasets).
+        There are about 4 sqrt(runs) intervals at most, and never more than about 2048. If there are
+        no more distinct numbers than that, each number has its own interval; otherwise intervals
+        have equal counts over both datasets, and each frequent number has a separate one. A new
+        number falls in the interval around it. A new label falls in the last cell, whose counts are
+        those of the labels seen once (the Good-Turing estimate of how new labels are spread over
+        the datasets).
         """
         integral = self.numbers.integral
         cuts, after, repeated = self._cuts(integral=integral)
@@ -207,9 +210,9 @@ class Tally:
         if share == 1:
             none = np.zeros(len(pooled), dtype=np.bool_)
             return self.numbers[1:], none[1:], none
-        # Cells of equal count, by the rank of a number's middle run. A number is heavy if it fills
-        # a cell or is repeated far more often than the others (for continuous noise, that alone is
-        # suspicious).
+        # Intervals of equal count: a number belongs to the interval of its middle run. A number is
+        # heavy if it fills an interval or is repeated far more often than the others (which is
+        # suspicious by itself if noise is continuous).
         cumulative = np.cumsum(pooled)
         rank = (2 * cumulative - pooled) // (2 * share)
         mean = runs / len(pooled)
@@ -226,10 +229,10 @@ class Tally:
 class Cells:
     r"""A partition of all outputs: intervals ``[cuts[i-1], cuts[i])``, known labels, other labels.
 
-    ``counts`` (2, cells) are the counts of the training runs; ``alone`` marks the intervals of one
-    number that is far more frequent than its neighbours. ``after[i]`` (cut ``i`` lies just above a
-    frequent number), ``integral`` (all numbers are integers) and ``zeros`` (0.0 and -0.0 occurred)
-    only affect the wording of an event.
+    ``counts``, of shape (2, cells), are the counts of the training runs. ``alone`` marks the
+    intervals of a single number that is far more frequent than other numbers. ``after[i]`` (cut
+    ``i`` lies just above a frequent number), ``integral`` (all numbers are integers) and ``zeros``
+    (0.0 and -0.0 occurred) only affect the wording of an event.
     """
 
     cuts: NumberLine
@@ -246,7 +249,9 @@ class Cells:
         return len(self.cuts) + 1
 
     def ends(self, *, integral: bool) -> list[float]:
-        r"""The boundaries of the intervals as floats; for ``integral`` numbers the next integer."""
+        r"""The boundaries of the intervals as floats; if ``integral``, a boundary just above an
+        integer becomes the next integer.
+        """
         behind = self.cuts.listed() if self.cuts.form is None else ()
         shift = [float(integral and place.behind) for place in behind] or [0.0] * len(self.cuts)
         return [end + by for end, by in zip(self.cuts.as_floats().tolist(), shift, strict=True)]
@@ -262,7 +267,7 @@ class Cells:
         return cells
 
     def count(self, reading: Reading, worlds: NDArray[np.bool_]) -> Integers:
-        r"""The number of runs in each cell, shape (2, cells), row 0 for dataset A."""
+        r"""The numbers of runs in each cell: shape (2, cells), with row 0 for dataset A."""
         return _counts(self.locate(reading), worlds, self.counts.shape[1])
 
     def pieces(
@@ -271,9 +276,9 @@ class Cells:
         r"""Descriptions of the chosen cells: one per block of adjacent intervals, and one per
         label.
 
-        ``of`` is the name of the output. A description in braces is a single value. ``integral``
-        describes intervals of integers. The cell of unknown labels has no description and is
-        omitted.
+        ``of`` is the name of the output. A description in braces is a single value. With
+        ``integral``, intervals are described as intervals of integers. The cell of unknown labels
+        has no description and is omitted.
         """
         stretches = _stretches(chosen[: self.intervals])
         found = [(self._words(stretch, of, integral=integral), stretch) for stretch in stretches]
@@ -305,8 +310,8 @@ class Cells:
         return f"{low[1]} {'<=' if low[0] else '<'} {of}{below}"
 
     def _end(self, cut: int, *, upper: bool, integral: bool) -> tuple[bool, str]:
-        # The end of an interval at a cut: whether the named number is in the interval, and the
-        # number.
+        # Describe the end of an interval at a cut by a number: whether the interval contains the
+        # number, and the number as text.
         line = self.cuts[cut : cut + 1]
         (place,) = line.listed()
         if place.behind:
@@ -332,8 +337,9 @@ class Event:
     integral: bool
 
     def words(self, of: str = "output") -> str:
-        r"""Describe the event with ``of`` as the output's name. Numbers of equal value are ordered
-        by their written form, -0.0 before 0.
+        r"""Describe the event in words, with ``of`` as the output's name.
+
+        Numbers of equal value are ordered by their written form, with -0.0 before 0.
         """
         pieces = self.cells.pieces(self.chosen, integral=self.integral, of=of)
         found = wording([words for words, _ in pieces], of)
@@ -354,11 +360,11 @@ class Event:
 class Witness(Facts):
     r"""An event that reveals the dataset, fixed before the runs on which it was counted.
 
-    ``inside_a`` of ``runs_a`` runs on dataset A and ``inside_b`` of ``runs_b`` on B gave an output
-    in ``event``; ``world`` is the dataset to which the event points. The ratio of the two
-    frequencies is not a bound; ``epsilon_lower`` of the report is. ``feature`` is the feature to
-    which the event applies, None for the output itself; ``where`` is the event as data, and
-    ``score`` is the definition of a learned feature.
+    ``inside_a`` of ``runs_a`` runs on dataset A and ``inside_b`` of ``runs_b`` runs on B gave an
+    output in ``event``; ``world`` is the dataset to which the event points. The ratio of the two
+    frequencies is not a lower bound on e^epsilon; the report's ``epsilon_lower`` is the bound on
+    epsilon. ``feature`` is the feature to which the event applies, or None for the output itself.
+    ``where`` is the event as data, and ``score`` is the definition of a learned feature.
 
     >>> print(
     ...     Witness(event="output <= -1", world="A", inside_a=41, runs_a=100, inside_b=3, runs_b=97)
@@ -380,7 +386,7 @@ class Witness(Facts):
 
     @classmethod
     def counted(cls, event: Event, counts: Integers, world: Literal["A", "B"]) -> Witness:
-        r"""An event that points to ``world``, with the counts (2, cells) of some runs."""
+        r"""The witness of an event that points to ``world``, from the counts (2, cells) of runs."""
         inside, runs = counts[:, event.chosen].sum(axis=1).tolist(), counts.sum(axis=1).tolist()
         return cls(
             event=event.words(), where=event, world=world,
@@ -389,13 +395,15 @@ class Witness(Facts):
 
     @property
     def margin(self) -> float:
-        r"""The excess of runs on the dataset to which the event points, in standard deviations."""
+        r"""The excess of runs in the event on the dataset to which it points, in standard
+        deviations.
+        """
         beyond = self.inside_b - self.inside_a
         total = self.inside_b + self.inside_a
         return (beyond if self.world == "B" else -beyond) / math.sqrt(total + 1)
 
     def through(self, feature: str | None) -> Witness:
-        r"""The same witness for a feature of the output, given by its name."""
+        r"""The same witness, described as an event of the feature with this name."""
         if self.where is None:
             return self
         words = (self.score or {}).get("words") or _label_words(feature, self.where, self.world)
@@ -413,7 +421,7 @@ class Witness(Facts):
 
 
 def _feature_words(feature: str) -> str:
-    # A feature as readable text: precision(output.mean) for column:mean+precision.
+    # Describe a feature: precision(output.mean) for column:mean+precision.
     first, *rest = feature.split("+")
     name, _, path = first.partition(":")
     if name == "column":
@@ -423,7 +431,7 @@ def _feature_words(feature: str) -> str:
 
 
 def _label_words(feature: str | None, event: Event, world: Literal["A", "B"]) -> str | None:
-    # The difference of structures and of tables; None if the event is best described by its items.
+    # Describe how structures or tables differ; None if the event is better described by its labels.
     labels = slice(event.cells.intervals, -1)
     chosen, other = event.chosen[labels], event.cells.counts[0 if world == "B" else 1, labels] > 0
     if feature not in {None, "identity", "structure"} or not chosen.any():
@@ -433,7 +441,7 @@ def _label_words(feature: str | None, event: Event, world: Literal["A", "B"]) ->
     def listed(which: NDArray[np.bool_]) -> list[str]:
         return [display_name(names[place]) for place in np.flatnonzero(which).tolist()]
 
-    # The text of a large array is not made if the first label is not a table.
+    # The first label is tested first, to avoid making the texts of large arrays.
     of_tables = bool(table_parts(listed(chosen)[0]))
     words = table_words(listed(chosen), listed(other & ~chosen), world) if of_tables else None
     if words or feature != "structure":
@@ -449,10 +457,11 @@ def witness_of(
     *,
     integral: bool,
 ) -> Witness | None:
-    r"""The event that a run is in a chosen cell, with ``counts`` (2, cells) of later runs.
+    r"""The witness of the event that the output is in a chosen cell, from ``counts`` of later runs.
 
-    At most twelve pieces are named, those with the most earlier runs, and only named pieces are
-    counted. Returns None if no earlier run was in any chosen cell.
+    ``counts`` has shape (2, cells). Of the chosen labels and blocks of adjacent intervals, only the
+    twelve with the most earlier runs form the event. Returns None if no earlier run was in any
+    chosen cell.
     """
     past = cells.counts.sum(axis=0)
     known = chosen & (past > 0)
@@ -468,7 +477,7 @@ def witness_of(
 
 
 def wording(pieces: Sequence[str], of: str = "output") -> str:
-    r"""Describe a union of pieces: single values as a set, intervals joined by "or"."""
+    r"""Join the descriptions of cells: single values as a set, intervals by "or"."""
     intervals = [piece for piece in pieces if not piece.startswith("{")]
     values = [piece[1:-1] for piece in pieces if piece.startswith("{")]
     return " or ".join(intervals + ([f"{of} in {{{', '.join(values)}}}"] if values else []))

@@ -1,14 +1,15 @@
 r"""The prequential test: a lower bound on epsilon from a fixed number of runs.
 
-A fair coin W picks the dataset, X ~ M(D_W). Each block of runs is half as large again as the one
-before. The guesses in a block follow a rule learned only from earlier blocks, and if M is (epsilon,
-delta)-DP they are right at most as often as a coin with probability
+In each run, a fair coin W picks the dataset D_W, and the mechanism M gives the output X ~ M(D_W).
+Each block makes the number of runs half as large again. The guesses of W in a block follow a rule
+learned only from earlier blocks, and if M is (epsilon, delta)-DP, they are right at most as often
+as a coin with probability
 
     q = (e^epsilon + delta/kappa) / (1 + e^epsilon),      kappa = P(guess).
 
-Each block gives a randomised binomial p-value; these are combined by the inverse normal method. No
-half is reserved for training, and no run is scored by a rule learned from it. Statement and proof:
-``docs/proofs/audit_tests.md``.
+Each block gives a randomised binomial p-value, and the p-values are combined by the inverse normal
+method. No half of the runs is reserved for training, and no run is scored by a rule learned from
+it. Statement and proof: ``docs/proofs/audit_tests.md``.
 """
 
 from __future__ import annotations
@@ -43,16 +44,19 @@ from dpcore.numbers.parameter import RationalLike, at_least_zero, integer, ratio
 special: Final = LazyModule("scipy.special")  # slow: not loaded by an audit without runs
 
 WEIGHTS: Final = (0.06, 0.04, 0.04, 0.06, 0.8)
-r"""Shares of the false-alarm level, in the order of ``learn_event.EXPERTS``."""
+r"""The experts' shares of the false-alarm level, in the order of ``learn_event.EXPERTS``."""
 
 LED: Final = (0.8, 0.07, 0.07, 0.06, 0.0)
-r"""The shares for a view of a family that has a leader."""
+r"""The experts' shares for a view of a family that has a leader
+(:mod:`audit.statistical_tests.multiple_testing`).
+"""
 
 LEADING: Final = (0.0, 0.0, 0.0, 0.0, 1.0)
-r"""The shares for the leader of a family, which has no experts of its own."""
+r"""The shares for the leader of a family, which follows the experts of its views."""
 
 BERGER_BOOS_SHARE: Final = 50
-r"""The level divided by this number is spent on bounds on how often a test guesses (Berger, Boos).
+r"""The level divided by this number is spent on bounds on how often a test guesses
+(Berger and Boos 1994).
 """
 
 GRID: Final[Floats] = np.concatenate(
@@ -63,7 +67,7 @@ GRID: Final[Floats] = np.concatenate(
         np.arange(64.0, 513.0),
     )
 )
-r"""The epsilons that are scanned from below: fixed, and exact in binary."""
+r"""The fixed epsilons that are scanned from below; each is exact in binary."""
 
 _LEADER: Final = len(EXPERTS) - 1
 _FIRST_BLOCK: Final = 32
@@ -71,7 +75,7 @@ _BLOCK_GROWTH: Final = Fraction(3, 2)
 _PROBES: Final = 16
 _FIRST_SCAN: Final = 32
 _SCAN: Final = 256
-# The number of entries of a scan's table (epsilons times cells) that limits the epsilons at once.
+# The largest table of a scan, in entries (epsilons times cells); it limits the epsilons per step.
 _TABLE: Final = 1 << 15
 # The relative error allowed for the special functions; it always counts against a refutation.
 _SLACK: Final = 2.0**-40
@@ -86,11 +90,11 @@ _MOST_BLOCKS: Final = 64
 class Evidence:
     r"""The evidence of one pass of learning and testing; all claims use the same counts and coins.
 
-    ``trials[j]`` holds the integer counts of block j under its rule, ``uniforms[j, i]`` in (0, 1]
-    the randomisation of its p-value for expert i. ``tally`` counts all runs; ``weights`` are the
-    experts' shares of the level: an expert without a share is not tested. ``beside`` has the trials
-    of further views of the same runs, in the same blocks; the leader may also follow their experts,
-    and then only the leader has a share.
+    ``trials[j]`` holds the integer counts of block j under its rule, and ``uniforms[j, i]``, in
+    (0, 1], the randomisation of the block's p-value for expert i. ``tally`` counts all runs.
+    ``weights`` are the experts' shares of the level; an expert without a share is not tested.
+    ``beside`` has the trials of further views of the same runs, in the same blocks. The leader may
+    also follow the experts of these views, and then only the leader has a share.
     """
 
     trials: tuple[Trial, ...]
@@ -107,8 +111,9 @@ class Evidence:
     ) -> dict[str, float]:
         r"""A valid p-value of "(epsilon, delta)-DP" for each expert, by name, before weighting.
 
-        If delta > 0, ``spend`` is the error probability of the bounds on kappa, over all experts;
-        each p-value includes its expert's share of it, so it is never below that share.
+        If delta > 0, ``spend`` is the total error probability of all experts' bounds on kappa, the
+        probability of a guess. Each p-value includes its expert's share of ``spend``, so it is
+        never below that share.
         """
         upper, rate = read_claim(epsilon, delta)
         cost = round_up(rational_in("spend", spend, "(0, 1)")) if rate > 0.0 else 0.0
@@ -133,17 +138,18 @@ class Evidence:
         r"""A lower confidence bound: P(epsilon_lower > epsilon) <= alpha for every epsilon at which
         the mechanism is (epsilon, delta)-DP.
 
-        The bound is the last point of :data:`GRID` before the first one that is not rejected, or
-        0.0 if there is none. It may be compared with any claim, chosen before or after: the scan
-        errs only if it rejects the first grid point at or above the true epsilon, which is one
-        test. ``known`` is another bound, at which the scan starts: if that bound is valid, this one
-        is wrong with probability at most alpha.
+        The bound is the last point of :data:`GRID` before the first point that is not rejected, or
+        0.0 if there is none. It may be compared with any claim, even one chosen afterwards: the
+        scan errs only if it rejects the first grid point at or above the true epsilon, which is a
+        single test. ``known`` is another lower bound, at which the scan starts; if it is valid,
+        the returned bound is wrong with probability at most alpha.
         """
         level = round_down(rational_in("alpha", alpha, "(0, 1)"))
         rate = read_claim(0, delta)[1]
         cost = round_up(Fraction(level) / BERGER_BOOS_SHARE) if rate > 0.0 else 0.0
-        # The zero cut's p-value never falls as epsilon grows (lemma 3 of the proof), so bisection
-        # finds the range that it rejects. From there on the other experts test every point.
+        # The p-value of the expert "zero cut" never falls as epsilon grows (lemma 3 of the proof),
+        # so bisection finds the range that it rejects. Above that range, the other experts test
+        # every point.
         low = int(np.searchsorted(GRID, known, side="right")) - 1 if known > 0.0 else -1
         high = len(GRID)
         while high - low > 1 and self.weights[0]:
@@ -152,7 +158,7 @@ class Evidence:
             alone = np.append(~(_tail(score) / self.weights[0] + cost <= level), [True])
             place = int(np.argmax(alone))
             low, high = [low, *tried.tolist(), high][place : place + 2]
-        # Each expert continues where the one before it stopped, until none rejects the next point.
+        # Each expert continues where the previous one stopped, until none rejects the next point.
         tested = (1 + np.flatnonzero(self.weights[1:])).tolist()
         others = sorted(tested, key=lambda i: -self.weights[i])
         widest = max((len(one.rule.lean) for trials in self._views for one in trials), default=1)
@@ -175,8 +181,10 @@ class Evidence:
     def followed(
         self, epsilon: RationalLike, delta: RationalLike = 0, *, spend: RationalLike = "1/1000"
     ) -> tuple[int, Witness | None]:
-        r"""The event behind the smallest p-value, from the last block in which it was guessed, and
-        before it the index of its view (0: its own, then ``beside``).
+        r"""The witness of the expert with the smallest weighted p-value, and the index of its view.
+
+        The witness is that of the last block in which the expert has one; None if there is none.
+        View 0 is that of ``trials``; the views of ``beside`` follow.
         """
         (upper, rate), found = read_claim(epsilon, delta), self._weighted(epsilon, delta, spend)
         best = EXPERTS.index(min(found, key=lambda name: found[name]))
@@ -216,11 +224,12 @@ def _join_blocks(
     cost: float,
     epsilons: Floats,
 ) -> Floats:
-    # The combined normal score Z at each epsilon of the guesses in all blocks. The guesses of a
-    # block must be fixed by earlier blocks; ``cost`` is for the bounds on kappa. The variances sum
-    # to 1: a block without guesses takes none, any other one its share of the remaining runs, and
-    # the last one the remainder. The variance of a block depends on the past and on its number of
-    # guesses, never on whether they were right.
+    # The combined normal score Z of the guesses in all blocks, at each epsilon. The guesses of a
+    # block must be fixed by earlier blocks; ``cost`` is the error probability of the bounds on
+    # kappa. The blocks' variances sum to 1: a block without guesses gets variance 0, any other
+    # block the same fraction of the remaining variance as of the remaining runs, and the last block
+    # the remainder. The variance of a block depends on the past and on its number of guesses, never
+    # on whether they were right.
     score, luck = np.zeros(len(epsilons)), np.zeros(len(epsilons))
     budget = np.ones(len(epsilons))
     to_come, last = sum(runs), len(runs) - 1
@@ -235,19 +244,19 @@ def _join_blocks(
         luck += np.where(loud, guesses * np.log1p(-wrong_rate), 0.0)
         budget -= taken
         to_come -= size
-    # No p-value is below the probability that every guess is right by chance: the randomisation
-    # alone must not refute, and an expert without guesses has p = 1.
+    # No p-value is below the probability that every guess is right by chance, so that the
+    # randomisation alone does not refute and an expert without guesses has p = 1.
     joint: Floats = np.minimum(score, -special.ndtri(np.exp(luck)))
     return joint
 
 
 def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False) -> Evidence:
-    r"""Learn and test in one pass: ``outputs`` and ``worlds`` (True for B) in run order.
+    r"""Learn and test in one pass over the runs.
 
-    ``worlds`` must be fair coins (:func:`audit.outputs.output_parser.draw_worlds`) and the runs
-    independent. ``seed`` draws the coins that make binomial p-values exact; the same data and seed
-    give the same evidence. ``isotonic`` is passed to
-    :func:`audit.statistical_tests.learn_event.learn_rule`.
+    ``outputs`` and ``worlds`` (the dataset of each run, True for B) are in run order. ``worlds``
+    must be fair coins (:func:`audit.outputs.output_parser.draw_worlds`) and the runs independent.
+    ``seed`` draws the coins that make binomial p-values exact; the same data and seed give the same
+    evidence. ``isotonic`` is passed to :func:`audit.statistical_tests.learn_event.learn_rule`.
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))
@@ -266,7 +275,7 @@ def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False
 
 
 def block_ends(runs: int) -> list[int]:
-    r"""The ends of the blocks of this many runs; the first block is not tested."""
+    r"""The numbers of runs at which the blocks end, in order; the first block is not tested."""
     ends = [runs]
     while ends[-1] / _BLOCK_GROWTH >= _FIRST_BLOCK:
         ends.append(int(ends[-1] / _BLOCK_GROWTH))
@@ -274,8 +283,8 @@ def block_ends(runs: int) -> list[int]:
 
 
 def _share(votes: Votes, runs: int, delta: float, level: float) -> Floats:
-    # (1 - q) (1 + e^epsilon) = 1 - delta/kappa, rounded down; <= 0 if delta allows all guesses to
-    # be right. For an expert that guesses only one dataset, delta/2 replaces delta.
+    # (1 - q) (1 + e^epsilon) = 1 - delta/kappa, rounded down; at most 0 if delta allows all guesses
+    # to be right. For an expert that guesses only one dataset, delta/2 replaces delta.
     if delta == 0.0:
         return np.ones(len(votes.right))
     # An expert's guesses are constant over ranges of epsilon: each distinct count is bounded once.
@@ -286,8 +295,9 @@ def _share(votes: Votes, runs: int, delta: float, level: float) -> Floats:
 
 
 def _normal_score(votes: Votes, wrong_rate: Floats, loud: NDArray[np.bool_], u: float) -> Floats:
-    # Phi^-1(1 - p), p = (1-u) P(Bin(K, r) < wrong) + u P(Bin(K, r) <= wrong); p = u without
-    # guesses. Both p and 1-p are computed as sums, so that neither tail loses digits.
+    # Phi^-1(1 - p), where p = (1-u) P(Bin(K, r) < wrong) + u P(Bin(K, r) <= wrong) for K guesses
+    # and the rate r of wrong guesses, and p = u without guesses. Both p and 1-p are computed as
+    # sums, so that neither tail loses digits.
     p, rest = np.full(len(loud), u), np.full(len(loud), 1.0 - u)
     at = np.flatnonzero(loud)
     wrong, right = votes.wrong[at], votes.right[at]
@@ -317,7 +327,7 @@ def _tail(score: Floats) -> Floats:
 
 
 def read_claim(epsilon: RationalLike, delta: RationalLike) -> tuple[float, float]:
-    r"""The claim as floats, both rounded up: refuting this weaker claim refutes the exact one.
+    r"""Parse a claim as floats, both rounded up: refuting this weaker claim refutes the exact one.
 
     >>> read_claim("1/3", 0)[0] >= Fraction(1, 3)
     True
@@ -335,20 +345,23 @@ def resolution(
     crowd: int = 1,
     rare: Callable[[float], float] = lambda _: 0.0,
 ) -> float:
-    r"""The probability eta of an always-revealing output that 95 of 100 audits would refute.
+    r"""The probability of an output of only one dataset that 95 of 100 audits would detect.
 
-    It is the larger of two solutions, with N = runs: P(Bin(4N/9, eta/2) >= L) = 0.975, so that the
-    expert "best cut 0.003" has learned the output before the last two blocks, and P(Bin(5N/9,
-    eta/2) >= K) = 0.975, where K right guesses suffice if the other blocks are uninformative:
+    An output that occurs with this probability eta on one dataset, and never on the other, makes 95
+    of 100 audits refute the claim. With N = runs, eta is the larger of two solutions: first
+    P(Bin(4N/9, eta/2) >= L) = 0.975, so that the expert "best cut 0.003" has learned the output
+    before the last two blocks, and second P(Bin(5N/9, eta/2) >= K) = 0.975, where K right guesses
+    suffice even if the other blocks are uninformative. L and K are the least integers with
 
-        .003^(1/L) > q,      sqrt(5/9) Phi^-1(1 - q^K) >= Phi^-1(1 - w alpha).
+        .003^(1/L) > q,      sqrt(5/9) Phi^-1(1 - q^K) >= Phi^-1(1 - w alpha),
 
-    ``crowd`` is the count from which a number has its own cell, ``rare`` the fraction of runs with
-    labels below a count (:class:`audit.statistical_tests.event.Tally`). A revealing event of many
-    labels may contain all of those that are too rare to be learned, so their fraction is added. The
-    other outputs also matter, so this is a conservative estimate, checked by simulation, and not a
-    theorem. It is 1.0 if only an output that always occurs would be refuted, ``inf`` if none would
-    or the labels are too rare.
+    where q is the claim's bound on right guesses and w the expert's share of the level. ``crowd``
+    is the least count for which a number has its own cell, and ``rare(count)`` the fraction of runs
+    with labels that occurred fewer times (:class:`audit.statistical_tests.event.Tally`). A
+    revealing event of many labels may contain all labels that are too rare to be learned, so their
+    fraction is added. The other outputs also matter, so the result is a conservative estimate,
+    checked by simulation, and not a theorem. It is 1.0 if only an output that always occurs on one
+    dataset would be detected, and ``inf`` if no output would be, or if the labels are too rare.
     """
     level = float(rational_in("alpha", alpha, "(0, 1)"))
     count = integer("runs", runs, at_least=0)

@@ -2,10 +2,12 @@ r"""Choose the distinguishing event: learn which dataset to guess from each outp
 
 The learned rule guesses a dataset in each cell of the outputs (``audit.statistical_tests.event``),
 up to an epsilon that depends on the cell; its event is the set of the cells in which it guesses. A
-rule may be any function of earlier runs; its quality affects the power, never the validity
-(``docs/proofs/audit_tests.md``). A cell carries signed numbers, positive for dataset B: ``lean``,
-the learned log-odds of B, and two *reaches*: the epsilon whose e^epsilon/(1 + e^epsilon) is the
-Clopper-Pearson lower bound, at level 0.1 or 0.003, on how often that guess was right.
+rule may be any function of earlier runs; its quality affects the power of the test, never its
+validity (``docs/proofs/audit_tests.md``). Each cell has signed numbers, positive for dataset B:
+``lean``, the learned log-odds of B, and *reaches*. A reach is the epsilon for which
+e^epsilon/(1 + e^epsilon) is the Clopper-Pearson lower bound, at level 0.1 or 0.003, on how often
+the guess in the cell was right. A rule offers several *experts*, which differ in the numbers that
+they use to decide where to guess.
 """
 
 from __future__ import annotations
@@ -27,18 +29,19 @@ from dpcore.numbers.clopper_pearson import lower_end
 special: Final = LazyModule("scipy.special")  # slow: not loaded by an audit without runs
 
 EXPERTS: Final = ("zero cut", "strict 0.1", "best cut 0.1", "best cut 0.003", "leader")
-r"""The names of the tested guessers: the experts of a rule, in the order of
-:attr:`ThresholdFamily.experts`, and then the leader, which guesses as one of them or as the last,
-untested expert (the one by the learned odds).
+r"""The names of the tested experts of a rule, in the order of :attr:`ThresholdFamily.experts`, and
+of the leader, which guesses in each block as one of them or as the last, untested expert (which
+uses the learned odds).
 """
 
 _LOOSE: Final = 0.1
 FIRM: Final = 0.003
-r"""The level of the reaches of the last tested expert."""
+r"""The level of the reaches that "best cut 0.003" uses."""
 
 _LEAST_SPREAD: Final = 1e-9
-# The head start of each expert of a rule, in standard deviations: a small lead among many experts
-# is due to chance. The zero cut adapts least to chance; with a single view it gets an extra start.
+# The head start of each expert of a rule, in standard deviations, because a small lead among many
+# experts is due to chance. The zero cut adapts least to chance; with a single view, its head start
+# is larger.
 _HEAD_STARTS: Final = np.array([2.5, 0.0, 0.0, 0.0, 1.0])
 _ALONE: Final = np.array([1.5, 0.0, 0.0, 0.0, 0.0])
 _BELIEVED: Final = 0.5
@@ -50,8 +53,10 @@ _Entry = TypeVar("_Entry", np.float64, np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Votes:
-    r"""The results of an expert's guesses, one entry per epsilon: the counts of right and wrong
-    guesses, and ``sides``, the number of datasets (0, 1 or 2) that it guesses.
+    r"""The results of an expert's guesses, one entry per epsilon.
+
+    ``right`` and ``wrong`` count right and wrong guesses; ``sides`` is the number of datasets
+    (0, 1 or 2) that the expert guesses in some cell.
     """
 
     right: Integers
@@ -61,15 +66,16 @@ class Votes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expert:
-    r"""An expert: cells in increasing order of reach. At each epsilon it guesses in all cells from
-    some index on.
+    r"""An expert: one way to decide, at each epsilon, in which cells to guess.
 
-    Only cells whose reach exceeds epsilon qualify; cells without a reach are omitted. An expert
-    without ``promise`` guesses in all qualifying cells. One with ``promise`` guesses from the cut
-    with the best predicted score sum(n (rate - q)) / sqrt(sum n), summed over the guessed cells:
-    otherwise many cells that barely qualify would hide a few that distinguish the datasets well.
-    ``seen`` and ``promise`` are the sums of n and n rate from each index on; ``ends`` are the
-    indices after the last guess of A, and of B.
+    The cells are in increasing order of reach, and the expert guesses in all cells from some index
+    on. Only cells whose reach exceeds epsilon qualify; cells without a reach are omitted. An expert
+    without ``promise`` guesses in all qualifying cells. An expert with ``promise`` starts at the
+    index with the best predicted score sum(n (rate - q)) / sqrt(sum n), where the sums are over the
+    guessed cells, n is the number of past runs in a cell, rate the predicted rate of right guesses
+    and q = e^epsilon/(1 + e^epsilon); otherwise many cells that barely qualify would hide a few
+    that distinguish the datasets well. ``seen`` and ``promise`` are the sums of n and n rate from
+    each index on; ``ends`` are the indices after the last guess of A and after the last guess of B.
     """
 
     order: Integers
@@ -82,8 +88,8 @@ class Expert:
 
     @classmethod
     def of(cls, signed: Floats, past: Integers, rate: Floats | None = None) -> Expert:
-        r"""Build an expert from signed reaches, past runs per cell and predicted rates of right
-        guesses.
+        r"""Build an expert from the signed reach, the number of past runs and the predicted rate of
+        right guesses of each cell.
         """
         order = np.flatnonzero(signed)
         order = order[np.argsort(np.abs(signed[order]), kind="stable")]
@@ -106,7 +112,7 @@ class Expert:
         return found
 
     def cuts(self, epsilons: Floats) -> Integers:
-        r"""The index in ``order`` from which the expert guesses, one per epsilon."""
+        r"""The index in ``order`` from which on the expert guesses, for each epsilon."""
         first: Integers = np.searchsorted(self.reach, epsilons, side="right").astype(np.int64)
         if self.promise is None:
             return first
@@ -126,8 +132,8 @@ class Expert:
         return found
 
     def promised(self, cuts: Integers, q: Floats) -> Floats:
-        r"""The predicted excess of right guesses over a fraction q, in standard deviations, from
-        these cuts on; nan without a prediction.
+        r"""The predicted excess of right guesses over a fraction q of all guesses, in standard
+        deviations, if the expert guesses from ``cuts`` on; nan if it has no predictions.
         """
         if self.promise is None:
             return np.full(len(cuts), np.nan)
@@ -136,7 +142,9 @@ class Expert:
         return beyond / np.sqrt(np.maximum(seen * q * (1.0 - q), _LEAST_SPREAD))
 
     def sums(self, counts: Integers) -> tuple[Integers, Integers]:
-        r"""The numbers of right and wrong guesses from each index on, for new counts (2, cells)."""
+        r"""The numbers of right and of wrong guesses from each index on, for new runs with
+        ``counts`` of shape (2, cells).
+        """
         world_a, world_b = counts[:, self.order]
         return (
             _from_here_on(np.where(self.toward_b, world_b, world_a)),
@@ -153,9 +161,11 @@ def _from_here_on(values: NDArray[_Entry]) -> NDArray[_Entry]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdFamily:
-    r"""The learned log-odds of dataset B in each cell, and the experts. The last expert guesses
-    wherever the learned odds exceed epsilon, from the best cut on. It has no share of the level,
-    but a leader may follow it (:mod:`audit.statistical_tests.multiple_testing`).
+    r"""A learned rule: the learned log-odds of dataset B in each cell (``lean``), and the experts.
+
+    The last expert guesses where the learned odds exceed epsilon, from the best cut on. It has no
+    share of the level, but a leader may follow it
+    (:mod:`audit.statistical_tests.multiple_testing`).
     """
 
     cells: Cells
@@ -166,8 +176,9 @@ class ThresholdFamily:
     def odds(self) -> tuple[Floats, Floats, Floats, Floats]:
         r"""The log-odds of dataset B per cell, in four versions.
 
-        They are as learned; as learned, but 0 outside the separate cells (labels and numbers that
-        are repeated often); and two signed conservative versions.
+        First the learned log-odds; second the same, but 0 outside the separate cells (labels and
+        numbers that are repeated often); third and fourth, the signed reaches of "strict 0.1" and
+        "best cut 0.003", which are conservative.
         """
         alone = np.ones(len(self.lean), dtype=np.bool_)
         alone[: self.cells.intervals] = self.cells.alone
@@ -180,16 +191,18 @@ class ThresholdFamily:
 
 
 def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
-    r"""Learn the rule from earlier runs. ``isotonic`` states that larger numbers indicate dataset
-    B, as for a learned score: the learned odds then never fall from one interval to the next.
+    r"""Learn the rule from earlier runs.
 
-    The zero cut guesses by the sign of ``lean`` at every epsilon; the others guess where their
-    reach exceeds epsilon. Labels and unusually repeated numbers are separate cells. Intervals
-    borrow from their neighbours through a binary tree over their order: a child's rate is shrunk
-    towards its parent's according to the spread among siblings, unless it departs by three standard
-    deviations; a label's rate is shrunk towards 1/2 in the same way. Reaches are passed down the
-    tree likewise, and the best cut 0.1 also uses the reaches of half-lines (with a monotone
-    likelihood ratio, the best events are half-lines).
+    ``isotonic`` states that larger numbers indicate dataset B, as for a learned score; then the
+    learned odds never fall from one interval to the next.
+
+    The expert "zero cut" guesses by the sign of ``lean`` at every epsilon; the others guess where
+    their reach exceeds epsilon. Labels and unusually repeated numbers are separate cells. Intervals
+    borrow from their neighbours through a binary tree over their order: the rate of B in a child is
+    shrunk towards the rate in its parent, according to the spread among siblings, unless it departs
+    by three standard deviations. The rate of a label is shrunk towards 1/2 in the same way. Reaches
+    are passed down the tree likewise, and "best cut 0.1" also uses the reaches of half-lines (if
+    the likelihood ratio is monotone, the best events are half-lines).
     """
     cells = tally.cells()
     past = cells.counts.sum(axis=0)
@@ -216,8 +229,8 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
         experts=(
             Expert.of(zero, past),
             Expert.of(loose, past),
-            # "best cut 0.1" predicts with the learned rates, "best cut 0.003" with its own lower
-            # bounds.
+            # "best cut 0.1" predicts by the learned rates, "best cut 0.003" by the lower bounds of
+            # its reaches.
             Expert.of(far, past, special.expit(np.sign(far) * lean)),
             Expert.of(firm, past, special.expit(np.abs(firm))),
             Expert.of(lean, past, special.expit(np.abs(lean))),
@@ -237,7 +250,8 @@ def _reach(counts: Integers, level: float) -> Floats:
 def _smooth(
     leaves: Integers, alone: NDArray[np.bool_]
 ) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
-    # The lean of each interval, and its reaches: loose, loose with half-lines, firm.
+    # The lean of each interval, and three reaches: at level 0.1, at level 0.1 with half-lines, and
+    # at level 0.003.
     width, levels = leaves.shape[1], binary_tree(leaves)
     rate, loose, firm = np.full(1, 0.5), np.zeros(1), np.zeros(1)
     for counts in levels:
@@ -252,7 +266,7 @@ def _smooth(
 
 
 def _half_lines(leaves: Integers, level: float) -> Floats:
-    # The best reach of any half-line, from below or from above, that contains the cell.
+    # For each cell, the largest reach of a half-line that contains it, unbounded below or above.
     below = _reach(np.cumsum(leaves, axis=1), level)
     above = _reach(np.cumsum(leaves[:, ::-1], axis=1), level)[::-1]
     candidates = np.stack(
@@ -269,7 +283,8 @@ def _half_lines(leaves: Integers, level: float) -> Floats:
 
 
 def _pass_down(parent: Floats, own: Floats, departs: NDArray[np.bool_]) -> Floats:
-    # The stronger bound if both agree; in a conflict the parent's, unless the child departs.
+    # If parent and child agree on the dataset, the larger reach; otherwise that of the parent. If
+    # the child departs from its parent, always that of the child.
     stronger = np.where(np.abs(own) > np.abs(parent), own, parent)
     conflict = np.sign(own) * np.sign(parent) < 0
     return np.where(departs, own, np.where(conflict, parent, stronger))
@@ -277,10 +292,11 @@ def _pass_down(parent: Floats, own: Floats, departs: NDArray[np.bool_]) -> Float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    r"""A rule and the runs observed after it: ``counts`` (2, cells), row 0 dataset A.
+    r"""A rule, and the runs observed after it was learned.
 
-    ``integral`` means that all numbers so far are integers (only for wording). ``sums`` caches the
-    sums of each expert, which are used at many epsilons.
+    ``counts``, of shape (2, cells), counts these runs, with row 0 for dataset A. ``integral`` means
+    that all numbers so far are integers, and only affects wording. ``sums`` caches
+    :meth:`Expert.sums` of each expert, which are used at many epsilons.
     """
 
     rule: ThresholdFamily
@@ -312,7 +328,7 @@ class Trial:
         return self.cast(expert, self.rule.experts[expert].cuts(epsilons))
 
     def cast(self, expert: int, cuts: Integers) -> Votes:
-        r"""The votes of an expert that guesses from each of these cuts on."""
+        r"""The votes of an expert if it guesses from these cuts on, one per epsilon."""
         one = self.rule.experts[expert]
         if expert not in self.sums:
             self.sums[expert] = one.sums(self.counts)
@@ -321,8 +337,10 @@ class Trial:
         return Votes(right=right[cuts], wrong=wrong[cuts], sides=sides)
 
     def witness(self, expert: int, epsilon: float) -> Witness | None:
-        r"""The witness of one expert's guesses at ``epsilon``, for the dataset that it guesses
-        better; the event was fixed by earlier runs.
+        r"""The witness of one expert's guesses at ``epsilon``, or None if it has no guesses.
+
+        Of the guesses of A and the guesses of B, the event has those with the larger margin. It was
+        fixed by earlier runs.
         """
         guesses = self.rule.experts[expert].guesses(epsilon)
         cells, counts, integral = self.rule.cells, self.counts, self.integral
@@ -336,13 +354,14 @@ class Trial:
 def follow(
     views: Sequence[Sequence[Trial]], epsilons: Floats, delta: float
 ) -> tuple[list[Votes], list[Integers]]:
-    r"""Guess in each block as the expert that did best in earlier blocks, over several views of the
-    same runs. Returns the votes, and the index of the expert over all views.
+    r"""Guess in each block as the expert with the best score in earlier blocks, over several views
+    of the same runs.
 
-    The score of an expert is the sum of three terms: its excess of right guesses over the claim's
-    maximum, in standard deviations; half of its predicted excess, which counts at most 2 above the
-    observed one; and a head start. Blocks that end within the first twentieth of the runs have no
-    guesses, because too little was learned before them.
+    Returns, for each block, the votes and the index of the expert over all views. The score of an
+    expert is the sum of three terms: its excess of right guesses over the claim's maximum, in
+    standard deviations; half of its predicted excess, which is limited to the observed excess plus
+    2; and a head start. There are no guesses in blocks that end within the first twentieth of the
+    runs, because too little was learned before them.
     """
     q, each = special.expit(epsilons), np.arange(len(epsilons))
     beyond, spread = np.zeros((1, len(epsilons))), np.zeros((1, len(epsilons)))

@@ -1,16 +1,16 @@
 r"""Multiple tests of one claim, over points, pairs and features, at one level.
 
 A *view* is one feature of the runs of one pair. The rule of each view is learned once, and every
-claimed point is tested on it. There are two stopping rules, and one function that combines their
-results:
+claimed point is tested with it. There are two stopping rules, and one function that combines the
+results of either:
 
-    :func:`gather_views`   a number of runs fixed beforehand: p-values, joined by Holm's method.
-                           A pair with several views has a *leader*, which guesses as whichever
-                           view and expert did best on earlier blocks, with most of the level
-    :func:`watch_views`    sequential: wealths, joined by their mean
-    :func:`weigh`          the outcome of every test, and the one to report
+    :func:`gather_views`   a number of runs fixed beforehand: p-values, combined by Holm's method.
+                           A pair with several views has a *leader*, which gets most of the level
+                           and guesses as the view and expert that did best on earlier blocks
+    :func:`watch_views`    sequential: wealths, combined by their mean
+    :func:`weigh`          the outcome of every test, and the outcome to report
 
-With one view and one point, both are the test of a single view.
+With one view and one point, both stopping rules give the test of a single view.
 Statement and proof: ``docs/proofs/audit_tests.md``.
 """
 
@@ -68,12 +68,16 @@ r"""The name of a leader, used in place of a feature's name."""
 class View:
     r"""The values of a feature on the runs of one pair, in run order.
 
-    ``pair`` is the index of the pair in the audit's list, ``feature`` the feature's name, None for
-    the outputs themselves. ``weight`` is the relative part of the level. For a learned feature
-    ``outputs`` are scores, each by a model that was fitted only on earlier blocks of the test;
-    ``models`` are keyed by the number of runs they were fitted on, and ``first(runs)`` gives the
-    scores of an audit of this many runs. ``followed`` means that the leader of the pair may follow
-    this view (:mod:`audit.statistical_tests.multiple_testing`).
+    - ``pair``: the index of the pair in the audit's list;
+    - ``feature``: the name of the feature, or None for the outputs themselves;
+    - ``outputs``: for a learned feature these are scores, and each was computed by a model that was
+      fitted only on earlier blocks of the test;
+    - ``worlds``: the dataset of each run, True for B;
+    - ``weight``: the view's relative share of the level;
+    - ``models``: the models of a learned feature, by the number of runs on which they were fitted;
+    - ``followed``: whether the leader of the pair may follow this view;
+    - ``first``: for a learned feature, ``first(runs)`` gives the scores of an audit of this many
+      runs.
     """
 
     pair: int = 0
@@ -95,13 +99,13 @@ def weigh(
 ) -> Weighed:
     r"""Combine the tests: the claim is refuted if any point is refuted on any view.
 
-    Each outcome marked ``refuted`` is at the level of the whole audit: for any set of true claims,
-    P(one of them is marked) <= alpha. The bounds ``epsilon_lower`` hold together with probability 1
-    - alpha: each uses its part of alpha, divided by the number of distinct deltas. Outcomes of
-    leaders follow those of all views. ``resolution`` is that of the view with the worst resolution,
-    at its best point; views in which nothing could be measured (``coverage``), and scores, do not
-    count. ``models`` are the models of the views, for the witness of a score. The choice of views
-    must not depend on their runs.
+    An outcome is marked ``refuted`` at the level of the whole audit: for any set of true claims,
+    P(one of them is marked) <= alpha. The bounds ``epsilon_lower`` hold together with probability
+    1 - alpha: each uses its part of alpha, divided by the number of distinct deltas. The outcomes
+    of leaders follow those of all views. ``resolution`` is the worst over all views, each at its
+    best point, except scores and views in which nothing could be measured (``coverage``).
+    ``models`` has the models of each view, which describe the event of a learned score. The choice
+    of views must not depend on their runs.
     """
     level, points = rational("alpha", alpha), family.claim.points
     found = family.judged(level)
@@ -155,8 +159,8 @@ def weigh(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    # For every test, by view and then by point: its p-value or e-value, whether it is refuted at
-    # the level of the family, and its strength; ``joint`` is the combined p-value or e-value.
+    # The p-value or e-value of every test (by view, then by point), whether it is refuted at the
+    # level of the family, and its strength; ``joint`` is the combined p-value or e-value.
     kind: str
     values: Sequence[float]
     marked: Sequence[bool]
@@ -180,9 +184,10 @@ def _layer(kind: str, tests: int) -> LayerRun:
 class FixedFamily:
     r"""The evidence of all views, and then of the leaders, for numbers of runs fixed beforehand.
 
-    ``tests`` has the (pair, feature) of each, ``parts`` their parts of the level, which sum to 1.
-    ``followed`` has the indices of the views whose trials ``evidence`` contains: for a view its own
-    index, for a leader those of the views that it may follow.
+    For each view and then for each leader, ``tests`` has its (pair, feature), ``parts`` its part of
+    the level, and ``followed`` the indices of the views whose trials its ``evidence`` contains: for
+    a view only its own index, for a leader those of the views that it may follow. The parts sum to
+    1. ``learned`` says for each view whether it is a learned score.
     """
 
     claim: Claim | CurveClaim
@@ -203,15 +208,19 @@ class FixedFamily:
         return self.evidence[view].trials
 
     def p_value(self, test: int, point: Claim, level: Fraction) -> float:
-        r"""The p-value of one test. Its bounds on the guess rate spend a share of its part of
-        ``level``; the p-value is never below that share.
+        r"""The p-value of one test of one claimed point.
+
+        The test's bounds on how often it guesses spend a share of its part of ``level``, and the
+        p-value is never below that share.
         """
         share = level * self.parts[test] / len(self.claim.points)
         return self.evidence[test].p_value(*point.exact, spend=share / BERGER_BOOS_SHARE)
 
     def lower(self, test: int, delta: Fraction, level: Fraction) -> float:
-        r"""The bound of one test at its part of ``level``, divided by the number of distinct
-        deltas; for a leader the scan starts at the largest bound of the views that it follows.
+        r"""The lower bound of one test, at its part of ``level`` divided by the number of distinct
+        deltas.
+
+        For a leader, the scan starts at the largest bound of the views that it may follow.
         """
         if (key := (test, delta, level)) not in self._lower:
             views = self.followed[test] if test >= len(self.learned) else ()
@@ -235,8 +244,9 @@ class FixedFamily:
         )
 
     def witness(self, test: int, place: int, share: Fraction) -> tuple[int, Witness | None]:
-        r"""The index of the view of a test's witness against a point, and the witness; for a
-        leader, the index of the view that it followed last.
+        r"""The index of a view, and the witness of a test against a claimed point on this view.
+
+        For a leader, the view is the one that it followed in the block of the witness.
         """
         at = self.claim.points[place].exact
         view, found = self.evidence[test].followed(*at, spend=share / BERGER_BOOS_SHARE)
@@ -246,7 +256,11 @@ class FixedFamily:
 def gather_views(
     views: Sequence[View], claim: Claim | CurveClaim, *, seeds: Sequence[int]
 ) -> FixedFamily:
-    r"""Learn and test every view; ``seeds`` are for the p-values of the views and the leaders."""
+    r"""Learn and test every view.
+
+    ``seeds`` has one seed per view, and then one per pair for its leader; they determine the
+    randomised p-values.
+    """
     if not views:
         raise InvalidParameter("views", views, "must contain at least one view")
     evidence = [
@@ -297,7 +311,10 @@ def weigh_views(
     seed: int,
     allow_constant: bool = False,
 ) -> Weighed:
-    r"""Test all views with fixed numbers of runs; ``p_value`` is the smallest Holm-adjusted one."""
+    r"""Test all views with numbers of runs fixed beforehand.
+
+    ``p_value`` of the result is the smallest Holm-adjusted p-value.
+    """
     family = gather_views(views, claim, seeds=view_seeds(seed, 2 * len(views)))
     models = [view.models for view in views]
     return weigh(family, alpha, allow_constant=allow_constant, models=models)
@@ -308,7 +325,8 @@ def weigh_views(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Block:
-    # The runs of one pair as read by its views, and the state of every view before these runs.
+    # The runs of one pair, with the values of each of its views, and the state of every view before
+    # these runs.
     before: tuple[EProcess, ...]
     pair: int
     outputs: tuple[Outputs, ...]
@@ -317,15 +335,16 @@ class _Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyProcess(Watched):
-    r"""The evidence so far against a claim on all views. Frozen: :meth:`update` returns the next.
+    r"""The evidence so far against a claim on all views.
 
-    ``path[t-1]`` is the logarithm of the mean wealth of all views after t runs of all pairs, in
-    order; a run that is read through several features counts once. ``tests`` has the (pair,
-    feature) of the views, ``parts`` their weights in the mean, which sum to 1; ``learned`` marks
-    scores, and ``processes`` has the evidence of each view over all claimed points. Stopping when
-    the mean wealth reaches 1/alpha refutes the claim as a whole: some point fails on some view, and
-    :func:`weigh` marks it. ``peak`` is the block in which the mean was largest, and the number of
-    its runs up to the maximum; None if the mean never exceeded 1.
+    Instances are frozen: :meth:`update` returns the next state. ``path[t-1]`` is the logarithm of
+    the mean wealth of all views after t runs of all pairs, in order; a run to which several
+    features are applied counts once. For each view, ``tests`` has its (pair, feature), ``parts``
+    its weight in the mean, ``learned`` whether it is a learned score, and ``processes`` its
+    evidence over all claimed points. The parts sum to 1. Stopping when the mean wealth reaches
+    1/alpha refutes the claim as a whole: some point fails on some view, and :func:`weigh` marks it.
+    ``peak`` has the block in which the mean was largest, and the number of the block's runs up to
+    the maximum; it is None if the mean never exceeded 1.
     """
 
     claim: Claim | CurveClaim
@@ -358,8 +377,9 @@ class FamilyProcess(Watched):
     def update(
         self, pair: int, outputs_by_feature: Sequence[Outputs], worlds: NDArray[np.bool_]
     ) -> FamilyProcess:
-        r"""The state after these runs of a pair, read through each of its features in order.
+        r"""The state after these runs of a pair.
 
+        ``outputs_by_feature`` has the values of each of the pair's features on the runs.
         ``worlds`` (True for dataset B) must be fair coins, and all runs of all pairs independent.
         The choice of the next pair, and whether to continue, may depend on all earlier runs.
         """
@@ -397,7 +417,7 @@ class FamilyProcess(Watched):
         )
 
     def log_wealth(self) -> Floats:
-        r"""The log-wealth of each test after the run at which their mean was largest."""
+        r"""The log-wealth of each test after the run at which the mean wealth was largest."""
         if self.peak is None:
             return np.zeros(len(self.tests) * len(self.claim.points))
         if len(self.tests) == len(self.claim.points) == 1:
@@ -412,13 +432,17 @@ class FamilyProcess(Watched):
         return self.processes[view].tested
 
     def lower(self, test: int, delta: Fraction, level: Fraction) -> float:
-        r"""The bound of one view, at its part of ``level`` over the number of distinct deltas."""
+        r"""The lower bound of one view, at its part of ``level`` divided by the number of distinct
+        deltas.
+        """
         own = level * self.parts[test] / len({point.exact[1] for point in self.claim.points})
         return self.processes[test].epsilon_lower(own, delta)
 
     def judged(self, level: Fraction) -> _Judged:
-        r"""Mark a test if every set of tests that contains it has a mean wealth of at least 1/alpha
-        at the time when the mean of all was largest: P(a true claim is ever marked) <= alpha.
+        r"""Decide all tests, so that P(a true claim is ever marked) <= alpha, where alpha = level.
+
+        A test is marked if every set of tests that contains it has a mean wealth of at least
+        1/alpha after the run at which the mean wealth of all tests was largest.
         """
         wealth = self.log_wealth()
         shares = [part for part in self.parts for _ in self.claim.points]
@@ -444,8 +468,10 @@ def watch_views(
     weights: Sequence[Fraction] = (),
     learned: Sequence[bool] = (),
 ) -> FamilyProcess:
-    r"""Start a sequential test of ``claim`` on pairs 0, ..., each read through all of ``features``,
-    with relative ``weights`` (equal by default); ``learned`` marks scores.
+    r"""Start a sequential test of ``claim`` on ``pairs`` pairs, each with all of ``features``.
+
+    ``weights`` are the features' relative weights (equal by default); ``learned`` says for each
+    feature whether it is a learned score.
     """
     tests = tuple(product(range(pairs), features))
     if not tests:
@@ -468,9 +494,11 @@ def watch_views(
 def scored(
     trials: Sequence[Trial], claim: tuple[Any, Any], models: Mapping[int, Score]
 ) -> Witness | None:
-    r"""The witness of a score: the half-line with the strongest evidence against ``claim``
-    (epsilon, delta) on earlier runs, counted on the later block where its margin is largest; None
-    without a block.
+    r"""The witness of a learned score, against ``claim`` (epsilon, delta).
+
+    For each block, the event is the half-line of scores with the strongest evidence against the
+    claim on earlier runs, counted on the block. Of these, the witness with the largest margin is
+    returned; None if no block has one.
     """
     found = []
     for trial in trials:
@@ -530,19 +558,21 @@ def _accuracy(trial: Trial) -> float | None:
 # -- sharing a level -------------------------------------------------------------------------------
 
 PART: Final = Fraction(4, 5)
-r"""The fraction of each view's level that the leader of its pair takes."""
+r"""The fraction of each view's part of the level that goes to the leader of its pair."""
 
 # A bound on the rounding error of the logarithms and exponentials here.
 _ROUNDING: Final = 2.0**-40
 
 
 def holm(p_values: Sequence[float], shares: Sequence[Fraction] | None = None) -> list[float]:
-    r"""Holm-adjusted p-values: rejecting those at most alpha gives P(a false rejection) <= alpha.
+    r"""Holm-adjusted p-values: rejecting all that are at most alpha gives
+    P(a false rejection) <= alpha.
 
     ``shares`` are the tests' shares of the level (equal by default). In the order of p/share, each
-    p-value is multiplied by the sum of its own and all later shares, divided by its own, and made
-    no smaller than the one before (Holm 1979): with equal shares, the k-th smallest of m is
-    multiplied by m - k + 1. Rounded up. The tests may be dependent in any way.
+    p-value is multiplied by the sum of its own share and all later shares, divided by its own
+    share, and made no smaller than the adjusted p-value before it (Holm 1979). So with equal
+    shares, the k-th smallest of m p-values is multiplied by m - k + 1. The results are rounded up.
+    The tests may be dependent in any way.
     """
     each = [Fraction(1)] * len(p_values) if shares is None else list(shares)
     adjusted, least, left = [1.0] * len(p_values), 0.0, sum(each, Fraction(0))
@@ -556,12 +586,12 @@ def holm(p_values: Sequence[float], shares: Sequence[Fraction] | None = None) ->
 
 
 def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) -> Floats:
-    r"""For each e-value, the smallest mean over all sets of e-values that contain it, as
-    logarithms.
+    r"""For each e-value, the smallest mean over all sets of e-values that contain it.
 
-    Rejecting those of at least 1/alpha gives P(a false rejection) <= alpha (Vovk and Wang 2021,
-    section 5): the mean over true hypotheses reaches 1/alpha with at most this probability. The
-    means are weighted by the shares (equal by default). Rounded down.
+    Arguments and results are logarithms. Rejecting all hypotheses whose smallest mean is at least
+    1/alpha gives P(a false rejection) <= alpha (Vovk and Wang 2021, section 5), because the mean
+    over the true hypotheses reaches 1/alpha with probability at most alpha. The means are weighted
+    by ``shares`` (equal by default). The results are rounded down.
     """
     top = float(log_wealth.max())
     if top == -math.inf:
@@ -572,8 +602,8 @@ def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) ->
     rising, sizes = (wealth * weights)[order], weights[order]
     least = np.empty(len(wealth))
     for place, i in enumerate(order):
-        # Adding an e-value below the mean lowers the mean: the set with the least mean consists of
-        # i and of the smallest others, up to some number.
+        # Adding an e-value below the mean lowers the mean, so the set with the least mean consists
+        # of this e-value and some number of the smallest others.
         others = np.concatenate(([0.0], np.cumsum(np.delete(rising, place))))
         counts = np.concatenate(([0.0], np.cumsum(np.delete(sizes, place))))
         least[i] = ((weights[i] * wealth[i] + others) / (weights[i] + counts)).min()
@@ -585,9 +615,10 @@ def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) ->
 def parts_of(
     weights: Sequence[Fraction], pairs: Sequence[int] = (), led: Sequence[int] = ()
 ) -> list[Fraction]:
-    r"""The parts of the level of views with these ``weights``, and then of the leaders of the pairs
-    ``led``; a leader takes four fifths of the parts of its pair's views. The parts sum to 1;
-    ``pairs`` has the pair of each view.
+    r"""The parts of the level of the views, and then of the leaders; they sum to 1.
+
+    ``weights`` has the relative weight of each view, ``pairs`` its pair, and ``led`` the pairs that
+    have a leader. A leader takes four fifths of the parts of its pair's views.
     """
     parts = [weight / sum(weights, Fraction(0)) for weight in weights]
     taken = [PART * part if pair in led else Fraction(0)
@@ -600,7 +631,10 @@ def parts_of(
 
 
 def view_seeds(seed: int, views: int) -> list[int]:
-    r"""The seeds of the views' randomised p-values; the first is that of a single-view audit."""
+    r"""The seeds of the randomised p-values of ``views`` views.
+
+    The first one is ``seed``, which an audit with a single view uses.
+    """
     return [seed] + [
         int(np.random.SeedSequence(seed, spawn_key=(i,)).generate_state(1, np.uint64)[0])
         for i in range(1, views)

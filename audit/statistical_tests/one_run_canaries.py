@@ -3,10 +3,11 @@ r"""Audit a mechanism from one run with many canaries: bounds on the number of r
 Each of m canaries is included by an independent fair coin, the mechanism runs once, and an observer
 of its output guesses some of the coins. Two bounds on the number of right guesses:
 
-    :func:`one_run_p_value`    Steinke, Nasr and Jagielski 2023, Theorem 5.2: binomial tails. Proven
-                               for delta = 0; with delta > 0 it fails for few right guesses
+    :func:`one_run_p_value`    Steinke, Nasr and Jagielski 2023, Theorem 5.2: binomial tails. The
+                               bound is proven for delta = 0; with delta > 0 it is false for few
+                               right guesses
     :func:`curve_p_value`      Mahloujifar, Melis and Chaudhuri 2024: a whole curve, or a point with
-                               delta > 0. Proven
+                               delta > 0. The bound is proven
 
 The number of guesses is fixed in advance; the guessed coins and the guesses may depend on the
 output in any way. Proofs and their assumptions: ``docs/proofs/audit_tests.md``.
@@ -31,7 +32,7 @@ _BITS: Final = 128
 _NEGLIGIBLE: Final = Fraction(1, 1 << 80)
 _STEPS: Final = 26
 _ROUNDING: Final = 2.0**-50
-r"""A bound on the relative rounding error of three floating-point operations."""
+r"""A bound on the total relative rounding error of three floating-point operations."""
 
 
 def one_run_p_value(
@@ -42,10 +43,10 @@ def one_run_p_value(
         P(W >= v) + 2 m delta max_{1 <= i <= v} P(v > W >= v - i)/i,
         W ~ Bin(r, e^epsilon/(1 + e^epsilon)),
 
-    for m canaries and r guesses (fixed beforehand), v of them right; computed in ball arithmetic
-    and rounded up. With delta = 0 it is the exact tail of the worst mechanism. With delta > 0 it is
-    too small for v below the mean of W (``docs/errata.md``); for larger v, no mechanism is known
-    that exceeds it.
+    for m canaries and r guesses (fixed beforehand) of which v are right. The bound is computed in
+    ball arithmetic and rounded up. With delta = 0 it is the exact tail of the worst mechanism. With
+    delta > 0 it is too small for v below the mean of W (``docs/errata.md``); for larger v, no
+    mechanism is known that exceeds it.
 
     Source: Steinke, Nasr and Jagielski 2023, "Privacy auditing with one (1) training run",
     Theorem 5.2.
@@ -71,8 +72,8 @@ def _mass(guesses: int, right: int, odds: arb) -> arb:
 
 
 def _tail(guesses: int, right: int, odds: arb, mass: arb) -> arb:
-    # P(W >= right): the ratio of successive masses falls, so a geometric series bounds the
-    # remainder.
+    # P(W >= right). The ratio of successive masses decreases, so a geometric series bounds the
+    # remaining masses.
     total, k = mass, right
     while k < guesses:
         ratio = odds * (guesses - k) / (k + 1)
@@ -84,8 +85,9 @@ def _tail(guesses: int, right: int, odds: arb, mass: arb) -> arb:
 
 
 def _densest(guesses: int, right: int, odds: arb, mass: arb) -> arb:
-    # max_i P(v > W >= v - i)/i. Going down from v, the masses rise to the mode and then fall, so
-    # once the next mass is below the mean, the mean never rises again.
+    # max_i P(v > W >= v - i)/i, the largest mean of the i masses below v. Going down from v, the
+    # masses rise to the mode and then fall, so once the next mass is below the mean, the mean never
+    # rises again.
     summed = arb(0)
     for i in range(1, right + 1):
         above = right - i + 1
@@ -113,10 +115,10 @@ def largest_rejected(rejected: Callable[[float], bool], *, most: float = LARGEST
 
 
 class LossLine(NamedTuple):
-    r"""The inequality w >= slope R + offset for the probability of any event without (w) and with
-    (R) the canary.
+    r"""The inequality w >= slope R + offset, where R is the probability of an event with the canary
+    and w its probability without the canary.
 
-    The floats are rounded so that the line lies below the true one on all of [0, 1].
+    The floats are rounded so that the line lies below the exact line on all of [0, 1].
     """
 
     slope: float
@@ -124,10 +126,10 @@ class LossLine(NamedTuple):
 
 
 def lines_of(points: Iterable[tuple[RationalLike, RationalLike]]) -> tuple[LossLine, ...]:
-    r"""The lines implied by points (epsilon, delta), in both directions, sorted by slope.
+    r"""The lines implied by the points (epsilon, delta) of a curve, sorted by slope.
 
-    P <= e^epsilon Q + delta gives Q >= e^-epsilon (P - delta) and, for the complements, Q >= 1 -
-    delta - e^epsilon (1 - P).
+    P <= e^epsilon Q + delta gives two lines: Q >= e^-epsilon (P - delta) and, by the complements,
+    Q >= 1 - delta - e^epsilon (1 - P).
     """
     found = []
     for epsilon, delta in points:
@@ -144,10 +146,11 @@ def _line(slope: arb, offset: arb) -> LossLine:
 def curve_refuted(
     canaries: int, guesses: int, right: int, lines: tuple[LossLine, ...], alpha: float
 ) -> bool:
-    r"""Whether no mechanism within the ``lines`` has this many right guesses with probability
-    alpha.
+    r"""Whether no mechanism that satisfies the ``lines`` gives at least this many right guesses
+    with probability alpha.
 
-    For such a mechanism, let p_j = P(j guesses are right). For each k <= v the right and the wrong
+    Let m be the number of canaries, r of guesses and v of right guesses, and let
+    p_j = P(j guesses are right) for such a mechanism. For each k <= v the right and the wrong
     guesses satisfy
 
         w_{k-1} >= line(R_k),   R_k = sum_{j >= k} j p_j / m,   w_k = sum_{j >= k} (r - j) p_j / m.
@@ -190,7 +193,7 @@ def curve_p_value(
 ) -> float:
     r"""An upper bound on P(at least ``right`` of the ``guesses`` are right), if the ``lines`` hold.
 
-    Found by bisection to within a thousandth, at least ``least``.
+    The bound is found by bisection to within a thousandth, and is at least ``least``.
     """
     if not right or not curve_refuted(canaries, guesses, right, lines, 1.0 - _ROUNDING):
         return 1.0

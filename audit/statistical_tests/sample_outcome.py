@@ -4,12 +4,12 @@ An event can be learned from numbers, which have an order, and from outputs that
 all outputs are equal, or all are distinct and unordered, no rule can distinguish the datasets: the
 test has no power, and passing it means nothing.
 
-Verdicts, exit codes and assertions use the following rule, where a view is a pair read through one
-feature. A view does not measure a run whose output occurred only once and has no order, or could
-not be read by its feature. A view measures nothing if this holds for more than half of its runs, or
-if there are too few runs to refute the claim even if each of them reveals its dataset. An
-audit that does not refute has measured something only if some view of each pair has measured
-something (:func:`unmeasured_pairs`).
+Verdicts, exit codes and assertions use the following rule, where a view is one feature of the runs
+of one pair. A view does not measure a run if the output occurred only once and has no order, or if
+the feature could not read the output. A view measures nothing if it does not measure more than half
+of its runs, or if there are too few runs to refute the claim even if each of them reveals its
+dataset. An audit that does not refute has measured something only if some view of each pair has
+measured something (:func:`unmeasured_pairs`).
 """
 
 from __future__ import annotations
@@ -38,10 +38,16 @@ _RARE: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    r"""The counts of one view: its ``runs``; those ``looked_at``, those whose output occurred only
-    ``once`` and has no order (:class:`audit.statistical_tests.event.Tally`), and those ``unread``
-    by the feature; whether the output is ``constant``, whether anything was ``measured``, and
-    whether it is a ``learned`` score.
+    r"""What one view could measure (a view is one feature of the runs of one pair).
+
+    - ``runs``: the number of runs;
+    - ``looked_at``: the number of runs that could inform the choice of an event
+      (:class:`audit.statistical_tests.event.Tally`);
+    - ``once``: the number of runs whose output occurred only once and has no order;
+    - ``unread``: the number of other runs whose output the feature could not read;
+    - ``constant``: whether all outputs are equal;
+    - ``measured``: whether anything was measured;
+    - ``learned``: whether the feature is a learned score.
     """
 
     runs: int
@@ -68,9 +74,9 @@ class Coverage:
     ) -> Coverage:
         r"""The coverage of all runs of a view, tested against each of ``points`` at ``level``.
 
-        ``measured`` is true if at least half of all runs could be tested, and if these runs would
-        refute a point when each reveals its dataset. With ``allow_constant`` a constant output
-        counts as tested.
+        ``measured`` is true if at least half of all runs could be measured, and if the runs that
+        were looked at would refute a point if each of them revealed its dataset. With
+        ``allow_constant``, all runs count as looked at if the output is constant.
         """
         found = cls(
             runs=tally.runs,
@@ -143,7 +149,8 @@ class Coverage:
 
 
 def _unread(tally: Tally, feature: str | None) -> int:
-    # Labels that occurred only once are counted by ``once``.
+    # The number of runs with a label which states that the feature does not apply. Labels that
+    # occurred only once are left out, because ``once`` counts them.
     if feature is None:
         return 0
     counts = tally.label_counts.sum(axis=0).tolist()
@@ -152,7 +159,7 @@ def _unread(tally: Tally, feature: str | None) -> int:
 
 
 def unmeasured_pairs(coverage: Sequence[Coverage]) -> list[Coverage]:
-    r"""The first view of each pair in which no view measured anything."""
+    r"""For each pair of which no view measured anything, the coverage of its first view."""
     known = {each.pair for each in coverage if each.measured}
     first: dict[int, Coverage] = {}
     for each in coverage:
@@ -162,8 +169,10 @@ def unmeasured_pairs(coverage: Sequence[Coverage]) -> list[Coverage]:
 
 
 def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
-    r"""One sentence for each view that did not measure all outputs; none if learned scores or
-    columns were measured instead.
+    r"""One sentence for each view that measured nothing, or missed more than a few outputs.
+
+    If scores, columns or the structure measured something on a pair, only such views of the pair
+    that missed outputs are mentioned.
     """
     found = []
     parts = {each.pair for each in coverage if each.partial and each.measured}
@@ -182,10 +191,11 @@ def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
 
 
 def unresolved(coverage: Sequence[Coverage], warnings: Sequence[str] = ()) -> str | None:
-    r"""Why there is no resolution although some views were measured; None if none was.
+    r"""Explain why there is no resolution although some views were measured.
 
-    An output that only one dataset gives is detectable among repeated or ordered outputs, but a
-    learned score or a column may hide it, and so may a part that was not read.
+    Returns None if no view was measured. An output that only one dataset gives is detectable among
+    repeated or ordered outputs, but it may be hidden by a learned score, a column or a part of the
+    output that was not read.
     """
     measured = [each for each in coverage if each.measured]
     if measured and any(UNREAD in warning for warning in warnings):
@@ -203,7 +213,7 @@ def unresolved(coverage: Sequence[Coverage], warnings: Sequence[str] = ()) -> st
 
 
 def unseen(coverage: Sequence[Coverage]) -> str:
-    r"""The cases that a resolution does not cover, in brackets; empty if it covers all outputs."""
+    r"""Describe what a resolution does not cover, in brackets; empty if it covers all outputs."""
     views = [each for each in coverage if not each.learned]
     kept = [each for each in views if each.measured]
     missing = len(views) - len(kept)
@@ -219,32 +229,32 @@ def unseen(coverage: Sequence[Coverage]) -> str:
 
 
 LARGEST_EXPONENT: Final = 700.0
-r"""The largest exponent whose exponential is a finite float here."""
+r"""The largest exponent in use; its exponential is a finite float."""
 
 FIXED: Final = LayerRun(
     layer="sample",
     method="prequential guessing game",
     proves="if the claim holds and runs are independent, P(p-value <= alpha) <= alpha",
 )
-r"""The sample layer with a number of runs fixed beforehand (one test)."""
+r"""The sample layer's description for one test with a number of runs fixed beforehand."""
 
 ANYTIME: Final = LayerRun(
     layer="sample",
     method="e-process of guesses",
     proves="if the claim holds and runs are independent, P(e-value ever >= 1/alpha) <= alpha",
 )
-r"""The sample layer with a test that may be evaluated after every run (one test)."""
+r"""The sample layer's description for one test that may be evaluated after every run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(Facts):
-    r"""The test of one claimed point (``claim``) on one pair, through one feature.
+    r"""The result of testing one claimed point (``claim``) by one feature on one pair.
 
     ``pair`` is the index of the pair in the audit's list, ``feature`` the name of the tested
-    feature, None for the output itself. ``p_value`` or ``e_value`` is only that of this test;
-    ``epsilon_lower`` is a lower bound at the delta of this point. All bounds of an audit hold
-    together with its confidence. ``refuted`` says whether this point is refuted at the level of the
-    whole audit.
+    feature, or None for the output itself. ``p_value`` or ``e_value`` is that of this test alone.
+    ``epsilon_lower`` is a lower bound on epsilon at the delta of this point; all bounds of an audit
+    hold together with the audit's confidence. ``refuted`` says whether this point is refuted at the
+    level of the whole audit.
 
     >>> Outcome(claim=Claim(epsilon=1), epsilon_lower=0.5, refuted=False, p_value=0.3).to_json()
     {'pair': 0, 'feature': None, 'epsilon': '1', 'delta': '0', 'p_value': 0.3, ...}
@@ -276,16 +286,18 @@ class Watched:
 
     @property
     def log_e(self) -> float:
-        r"""The logarithm of the largest wealth so far, at least 0 (the wealth starts at 1)."""
+        r"""The logarithm of the largest wealth so far; at least 0, since the wealth starts at 1."""
         return max(0.0, float(self.path.max(initial=0.0)))
 
     @property
     def e_value(self) -> float:
-        r"""The largest wealth so far; if the claim holds, P(it ever reaches 1/alpha) <= alpha."""
+        r"""The largest wealth so far. If the claim holds, the probability that this ever reaches
+        1/alpha is at most alpha.
+        """
         return math.exp(min(self.log_e, LARGEST_EXPONENT))
 
     def rejected_at(self, alpha: RationalLike = "0.05") -> int | None:
-        r"""The number of runs at which the wealth first reached 1/alpha, or None."""
+        r"""The number of runs after which the wealth first reached 1/alpha; None if it has not."""
         crossed = np.flatnonzero(self.path >= log_bar(alpha))
         return int(crossed[0]) + 1 if len(crossed) else None
 
@@ -295,9 +307,10 @@ class Weighed:
     r"""The combined evidence of the runs about a claim.
 
     ``outcomes`` has the outcome of every test, by view and then by claimed point. ``row`` is the
-    index of the strongest evidence against the claim; ``witness`` and ``epsilon_lower`` belong to
-    that test and its delta. ``resolution`` is over the views that measured anything, according to
-    ``coverage``.
+    index of the reported outcome, which has the strongest evidence against the claim
+    (:func:`reported_row`); ``witness`` and ``epsilon_lower`` belong to that outcome.
+    ``resolution`` is that of :func:`resolution_of`, over the views that measured anything according
+    to ``coverage``.
     """
 
     verdict: VerdictWord
@@ -313,10 +326,12 @@ class Weighed:
 
 
 def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
-    r"""The index of the reported outcome. It is at the claimed point with the strongest evidence
-    (``surest``) and has the same mark. Among such outcomes, the largest bound is reported; among
-    refuted ones, values precede the representation of floats, and time comes last. All bounds hold
-    together (``docs/proofs/audit_tests.md``).
+    r"""The index of the outcome to report.
+
+    It has the same claimed point, and is refuted or not, as the outcome ``surest``, which has the
+    strongest evidence. Of these outcomes, the one with the largest bound is reported; but if they
+    are refuted, tests of values precede tests of the representation of floats, and tests of time
+    come last. All bounds hold together (``docs/proofs/audit_tests.md``).
     """
     causes = [*CAUSES]
 
@@ -330,7 +345,10 @@ def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
 
 
 def verdict_of(coverage: Sequence[Coverage], *, refuted: bool) -> VerdictWord:
-    r"""The verdict of a sample layer; all views of a pair may have measured nothing."""
+    r"""The verdict of the sample layer.
+
+    It is "nothing_measured" if the claim is not refuted and no view of some pair measured anything.
+    """
     if refuted:
         return "refuted"
     return "not_refuted" if coverage and not unmeasured_pairs(coverage) else "nothing_measured"
@@ -342,10 +360,11 @@ def resolution_of(
     points: Sequence[Claim],
     shares: Sequence[Fraction],
 ) -> float:
-    r"""The worst resolution over the views that measured anything and are not scores, each at its
-    best point; infinite if there is no such view. ``shares`` has the level of one test of each
-    view. Outputs that the feature did not read may reveal the dataset, so the resolution is at
-    least their fraction.
+    r"""The worst resolution of the views that measured anything and are not learned scores.
+
+    The resolution of a view is that at its best point. The result is infinite if there is no such
+    view. ``shares`` has the level of one test of each view. Outputs that the feature did not read
+    may reveal the dataset, so the resolution is at least their fraction.
     """
     found = [
         max(
@@ -362,9 +381,9 @@ def resolution_of(
 
 
 def capped(epsilon_lower: float, claim: Claim, *, refuted: bool) -> float:
-    r"""The bound, no larger than a claim that is not refuted.
+    r"""Limit a lower bound to the claimed epsilon, unless the claim is refuted.
 
-    A claim between two rejected grid points may barely pass its own test; the smaller bound is also
+    A claim between two rejected grid points may barely pass its own test. The smaller bound is also
     valid, and does not contradict the verdict.
     """
     return epsilon_lower if refuted else min(epsilon_lower, round_down(claim.exact[0]))

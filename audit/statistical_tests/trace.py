@@ -29,11 +29,11 @@ _FIRST_POINT: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    r"""Lower bounds on epsilon, at the claim's delta, from growing numbers of the first runs.
+    r"""Lower bounds on epsilon, at the claim's delta, from the first runs of an audit.
 
-    ``points`` are (runs, epsilon_lower). If ``holds`` is "each", every single point is a bound with
-    confidence 1 - alpha, but not all of them together; if it is "together", all points hold
-    together with that confidence.
+    ``points`` has pairs (runs, epsilon_lower) for increasing numbers of runs. If ``holds`` is
+    "each", every single bound has confidence 1 - alpha, but the bounds need not hold together; if
+    it is "together", all bounds hold together with that confidence.
     """
 
     claim: Claim = fact("the point that was tested")
@@ -58,12 +58,13 @@ def trace(
     test: tuple[int, str | None] | None = None,
     point: Claim | None = None,
 ) -> Trace:
-    r"""The bound of one ``test`` (pair, feature) of a family of ``views`` about one ``point`` of a
-    claim, by default the first test and point, after about 16 numbers of runs of its pair.
+    r"""The bounds of one test after about 16 numbers of runs of its pair.
 
-    With a number of runs fixed beforehand, each point is the bound of an audit of that many runs,
-    and holds separately: the largest bound, chosen afterwards, does not have this confidence.
-    Sequential bounds hold together. The last bound uses all runs.
+    ``test`` is the (pair, feature) of a view or a leader, by default that of the first of
+    ``views``, and ``point`` a point of the claim, by default the first one. ``watched`` means that
+    the audit is sequential; then the bounds hold together. Otherwise each bound is that of an audit
+    of so many runs, and holds separately: the largest bound, chosen afterwards, does not have this
+    confidence. The last bound uses all runs.
     """
     pair, name = test or (views[0].pair, views[0].feature)
     at, level = point or claim.points[0], rational("alpha", alpha)

@@ -1,9 +1,9 @@
 r"""Check a given pair of datasets against the claimed neighbouring relation.
 
-A dataset does not show what one person contributes: a list may contain records, or answers to
-queries, all of which one person changes. A pair is therefore refused only if its datasets are not
-neighbours in any interpretation; if they are not neighbours in any usual interpretation, the report
-has a warning.
+A dataset does not show what one person contributes: a list may contain records, of which one person
+contributes one, or answers to queries, all of which one person can change. A pair is therefore
+refused only if its datasets are not neighbours in any interpretation; if they are not neighbours in
+any usual interpretation, the report has a warning.
 
 Pairs come from an argument or from a file, ``--pairs pairs.toml``:
 
@@ -11,8 +11,8 @@ Pairs come from an argument or from a file, ``--pairs pairs.toml``:
     a = [0, 0, 0]
     b = [1, 1, 1]
 
-or as JSON, ``[[[0, 0, 0], [1, 1, 1]], [3, 4]]``, in a file that ends in ``.json``, which can also
-contain null.
+or, in a file whose name ends in ``.json``, as JSON: ``[[[0, 0, 0], [1, 1, 1]], [3, 4]]``. Only JSON
+can contain null.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation 
     r"""Refuse two lists, arrays or tables that are not neighbours in any interpretation.
 
     Lists of equal length may be answers to queries, which have the same neighbours under every
-    relation (``audit.search.neighbour_spaces``). Lists of different lengths are records: then
-    exactly one record must be added, at any position, and none replaced.
+    relation (``audit.search.neighbour_spaces``). Lists of different lengths must be records: then
+    the longer list must have exactly one additional record, at any position, and no record may be
+    replaced.
     """
     a, b = (_items(dataset) for dataset in pair)
     if a is None or b is None or len(a) == len(b):
@@ -65,20 +66,20 @@ def require_neighbours(argument: str, pair: tuple[Any, Any], relation: Relation 
 
 
 def doubts(pair: tuple[Any, Any], relation: Relation | str) -> list[str]:
-    r"""Warn about a pair that is not neighbouring in a usual interpretation of its datasets.
+    r"""Warn about a pair that is not neighbouring in any usual interpretation of its datasets.
 
-    Numbers that differ by at most 1 each give no warning: they may be answers to counting queries,
-    or a histogram.
+    There is no warning about numbers that differ by at most 1 each: they may be answers to counting
+    queries, or a histogram.
     """
     where, a, b = _inside(*pair)
-    if a is None or b is None:  # an empty dataset
+    if a is None or b is None:  # null stands for an empty dataset
         return []
     if _named(a) != _named(b):
         found = f"dataset A is {_named(a)}, dataset B {_named(b)}: neighbours have the same type"
         return [where + found]
     rows, others = _items(a), _items(b)
     if rows is not None and others is not None and len(rows) != len(others):
-        return []  # one added record; others are refused
+        return []  # one record was added: require_neighbours refuses all other such pairs
     items = _by_place(a, b)
     moved = [(x, y) for x, y in items if identity(x) != identity(y)]
     if all(_is_step(x, y) or (x is None) != (y is None) for x, y in moved):  # None: left out
@@ -97,7 +98,7 @@ def doubts(pair: tuple[Any, Any], relation: Relation | str) -> list[str]:
 
 
 def _inside(a: Any, b: Any, where: str = "") -> tuple[str, Any, Any]:
-    # The path and the two values if two tables differ under only one name.
+    # If two tables by names differ under only one name, the path and the two values there.
     tables = isinstance(a, dict) and isinstance(b, dict)
     if not tables or (_as_rows(a) and _as_rows(b)):
         return where, a, b
@@ -109,7 +110,7 @@ def _inside(a: Any, b: Any, where: str = "") -> tuple[str, Any, Any]:
 
 
 def _items(dataset: Any) -> Sequence[Any] | None:
-    # The records, or answers, of a dataset in order; None for other datasets.
+    # The records or answers of a dataset in order; None if it is not a list, array or table.
     match dataset:
         case list() | tuple():
             return dataset
@@ -123,7 +124,7 @@ def _items(dataset: Any) -> Sequence[Any] | None:
 
 
 def _as_rows(table: dict[Any, Any]) -> list[tuple[Any, ...]] | None:
-    # The rows of a table given by columns of equal length.
+    # The rows of a table that is given by columns of equal length; None for other tables.
     columns = list(table.values())
     if len(columns) < 2 or not all(isinstance(column, list) for column in columns):
         return None
@@ -143,7 +144,7 @@ def _by_place(a: Any, b: Any) -> list[tuple[Any, Any]]:
 
 
 def _is_step(*pair: Any) -> bool:
-    # A name that is missing in a histogram has count 0.
+    # Whether two numbers differ by at most 1. A name that is missing in a histogram has count 0.
     x, y = (0 if each is _ABSENT else each for each in pair)
     numbers = all(isinstance(each, int | float | np.integer | np.floating) for each in (x, y))
     return numbers and bool(abs(x - y) <= 1)
@@ -195,9 +196,10 @@ def pairs_of(
     search: str | None = None,
     relation: Relation | str | None = None,
 ) -> tuple[tuple[Any, Any], ...]:
-    r"""The given pairs, or the pair of a catalogue entry; empty if a search must find one.
+    r"""The given pairs, or the pair of a catalogue entry; empty if a search must find a pair.
 
-    Given pairs must differ, and be neighbours under ``relation``, as far as this can be checked.
+    The two datasets of a given pair must differ, and be neighbours under ``relation`` as far as
+    this can be checked.
     """
     given = [name for name, value in (("pair", pair), ("pairs", pairs)) if value is not None]
     if search is not None:
@@ -219,7 +221,7 @@ def pairs_of(
     checked = tuple(map(subject.check, found))
     for a, b in checked:
         if identity(a) == identity(b):
-            reason = "must be two different datasets: no test distinguishes equal ones"
+            reason = "must be two different datasets: no test distinguishes equal datasets"
             raise InvalidParameter(given[0], _short([a, b]), reason)
     return checked
 
@@ -241,7 +243,10 @@ def read_pairs_file(path: Path | str) -> tuple[tuple[Any, Any], ...]:
 
 
 def read_document(option: str, path: Path) -> Any:
-    r"""Parse a file of TOML, or of JSON if its name ends in ``.json``; errors name ``option``."""
+    r"""Parse a TOML file, or a JSON file if its name ends in ``.json``.
+
+    Error messages call the file's argument ``option``.
+    """
     wrong = partial(InvalidParameter, option, str(path))
     kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
     text = read_text(option, path, most=_MOST_BYTES)
@@ -254,7 +259,7 @@ def read_document(option: str, path: Path) -> Any:
 
 
 def _listed(found: Any, kind: str) -> Iterator[tuple[Any, Any]]:
-    # Raises ValueError with the reason of a refusal.
+    # Yield the pairs of a parsed file. Raises ValueError with the reason if it is refused.
     form = "the file must contain a list of pairs [a, b]"
     if kind == ".toml":
         form = "the file must contain [[pair]] tables, each with a = ... and b = ..."

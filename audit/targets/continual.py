@@ -3,10 +3,11 @@ r"""Running sums of a stream as a target.
     continual:tree,horizon=64,epsilon=1
     continual:square-root,horizon=64,epsilon=1,delta=1e-6,high=3,unit=1/4
 
-The first word is tree, doubling or square-root; the others are arguments of
-``accounting.calibration.calibrate_running_sums.calibrate_sum``. A dataset is a stream, a list of
-``horizon`` items; the pair differs in the first item, which is in more noisy sums than any other.
-An output is the list of the sums after each item, in units (for square-root, in units/grid).
+The first word names the mechanism: tree, doubling or square-root. The other words are arguments of
+``accounting.calibration.calibrate_running_sums.calibrate_sum``. A dataset is a stream, given as a
+list of ``horizon`` items. The two datasets of the pair differ in the first item, which is in more
+noisy sums than any other item. An output is the list of the sums after each item, in units (for
+square-root, in units/grid).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _FEATURES: Final = (
 
 
 def read_continual(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
-    r"""Parse a target of this module from ``words``."""
+    r"""Parse the target ``continual:words``."""
     keys, needed = ("horizon", "epsilon", "delta", *_ITEMS), ("horizon", "epsilon")
     mechanism, given = read_words(
         spelling, words, keys, needed, owner="a continual sum", whole=("horizon",)
@@ -52,12 +53,14 @@ def target_of(
     spelling: str,
     seeded: bool = True,
 ) -> Catalogued:
-    r"""Build a target with streams of ``setting``, and features that reveal the first item."""
+    r"""Build a target that releases sums of streams by ``setting``, with features that reveal the
+    first item.
+    """
     grid = setting.grid if isinstance(setting, SquareRootSum) else 1
 
     def run(dataset: Any, n: int, rng: Rng) -> NDArray[np.int64]:
         if not isinstance(dataset, list) or len(dataset) != setting.horizon:
-            reason = f"must be a list of {setting.horizon} items: the stream"
+            reason = f"must be a stream, given as a list of {setting.horizon} items"
             raise InvalidParameter("dataset", dataset, reason)
         sums = np.zeros((n, setting.horizon), dtype=np.int64)
         for row in sums:
@@ -81,14 +84,15 @@ def target_of(
 
 
 def doubled(sums: Any) -> int:
-    r"""Add the prefix sums after 1, 2, 4, ... items; each of them is a single node of a tree."""
+    r"""Add the running sums after 1, 2, 4, ... items, each of which is a single node of a tree."""
     return sum(int(sums[(1 << k) - 1]) for k in range(len(sums).bit_length()))
 
 
 def weighed(sums: Any) -> int:
-    r"""Add all sums, each divided by its number of blocks, which reveals noise that is redrawn.
+    r"""Add all running sums, each divided by the number of blocks that it adds up.
 
-    The result is in sixtieths; each weight is rounded down to an integer.
+    This reveals noise that is redrawn. The result is in sixtieths, and each weight is rounded down
+    to an integer.
     """
     return int(np.asarray(sums, dtype=np.int64) @ _weights(len(sums)))
 

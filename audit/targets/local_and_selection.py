@@ -6,14 +6,18 @@ r"""Local reports and private choices as targets.
     select:noisy-max,epsilon=1,noise=laplace
     select:above-threshold,epsilon=1,count=2,sensitivity=1
 
-``local:`` names a class of ``dpcore.local``. A dataset is the value of one user, and a run is the
-report; if a report has few outcomes, their law is listed, and the exact layer proves or refutes the
-claim on the pair. With ``users`` a run is the list of the reports of all users in a shuffled order;
-the other users have the last value. ``select:`` names permute-and-flip, exponential, noisy-max or
-above-threshold of ``dpcore.selection``. A dataset is a list of scores, or of answers compared with
-0; a run is the chosen index, or a row of 1 (above), 0 (below) and -1 (not answered); with
-``gap=yes`` it is the index and its lead, or a row of gaps, -1 (below) and -2 (not answered). These
-laws are listed too: probabilities are rational functions of e^(-unit).
+``local:`` is followed by the name of a class of ``dpcore.local``. A dataset is the value of one
+user, and an output is the user's report. If a report has few possible values, their probabilities
+are listed, and the exact layer proves or refutes the claim on the pair. With ``users``, an output
+is the list of the reports of all users in a shuffled order, where all other users have the last
+value.
+
+``select:`` is followed by permute-and-flip, exponential, noisy-max or above-threshold, which are
+mechanisms of ``dpcore.selection``. For above-threshold, a dataset is a list of answers, which are
+compared with 0, and an output is a row of 1 (above), 0 (below) and -1 (not answered); with
+``gap=yes`` it is a row of gaps, -1 (below) and -2 (not answered). For the others, a dataset is a
+list of scores, and an output is the chosen index; with ``gap=yes`` it is the index and its lead.
+Probabilities are listed here, too; they are rational functions of e^(-unit).
 """
 
 from __future__ import annotations
@@ -36,17 +40,18 @@ from dpcore.selection.sparse_vector_and_noisy_max import MOST_GAP
 from dpcore.spec_syntax import read_spec
 
 MOST_OUTCOMES: Final = 1 << 12
-r"""The largest number of reports whose law is listed for the exact layer."""
+r"""The largest number of possible reports whose probabilities are listed for the exact layer."""
 
 MOST_LISTED: Final = 64
-r"""The largest number of outputs of a choice whose law is listed for the exact layer."""
+r"""The largest number of outputs of a selection whose probabilities are listed for the exact layer.
+"""
 
 MOST_SPREAD: Final = 64
-r"""The largest distance of scores, or of answers and the threshold, in a listed law."""
+r"""The largest distance between scores, or between answers and the threshold, in a listed law."""
 
 _CHOICES: Final = (*(rule.value for rule in Rule), "noisy-max", "above-threshold")
 _WHOLE: Final = ("sensitivity", "count")
-# The keys that apply only to some choices.
+# The keys that apply only to some mechanisms, which are listed here.
 _ONLY: Final = {
     "noise": ("noisy-max",),
     "count": ("above-threshold",),
@@ -55,7 +60,7 @@ _ONLY: Final = {
 
 
 def has_law(mechanism: Selection | NoisyMax | AboveThreshold, scores: Sequence[Any]) -> bool:
-    r"""Whether the law of the choice among these scores is small enough to be listed."""
+    r"""Whether the law of the output for these scores is small enough to be listed."""
     if scores and isinstance(scores[0], list):
         spread = max(max(row) - min(row) for row in scores)  # in finer units
         return prod(map(len, scores)) <= MOST_LISTED and spread <= 16 * MOST_SPREAD
@@ -72,7 +77,11 @@ def has_law(mechanism: Selection | NoisyMax | AboveThreshold, scores: Sequence[A
 def law_of(
     mechanism: Selection | NoisyMax | AboveThreshold, scores: Sequence[Any], dataset: Any
 ) -> dict[Hashable, ExpRational]:
-    r"""The probability of each output; refused, naming the dataset, if there are too many."""
+    r"""The probability of each output.
+
+    Raises :class:`InvalidParameter` if the law is too large (:func:`has_law`); the message shows
+    ``dataset``.
+    """
     if not has_law(mechanism, scores):
         reason = (
             f"is too large for an exact law (at most {MOST_LISTED} outputs, scores within "
@@ -121,7 +130,9 @@ def read_local(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
 
 
 def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) -> Catalogued:
-    r"""Build a target with reports of ``mechanism``, which claims the mechanism's epsilon."""
+    r"""Build a target whose outputs are reports of ``mechanism``, with the mechanism's epsilon as
+    its claim.
+    """
 
     def run(dataset: Any, n: int, rng: Rng) -> Any:
         return mechanism.report(np.full(n, _value(dataset, mechanism)), rng=rng)
@@ -137,9 +148,10 @@ def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) 
 
 
 def shuffled_target(votes: ShuffledReports, *, spelling: str, seeded: bool = True) -> Catalogued:
-    r"""Build a target with the shuffled reports of one user with the dataset's value and of others.
+    r"""Build a target whose outputs are the shuffled reports of several users.
 
-    The others have the last value. The claim is the epsilon of one report.
+    The dataset is the value of one user; the other users have the last value. The claim is the
+    epsilon of one report.
     """
     report, others = votes.report, votes.users - 1
 
@@ -150,8 +162,8 @@ def shuffled_target(votes: ShuffledReports, *, spelling: str, seeded: bool = Tru
     def law(dataset: Any) -> dict[Hashable, Fraction]:
         mine, theirs = report.law(_value(dataset, report)), report.law(report.values - 1)
         rows: dict[tuple[Any, ...], tuple[Fraction, Fraction]] = {(): (Fraction(1), Fraction(0))}
-        # The masses of lists of reports of others only, and of lists in which one report is the
-        # user's.
+        # The probability of each list of reports if all are of other users, and if one of them is
+        # of the user.
         for _ in range(votes.users):
             rows = {
                 (*row, x): (alone * theirs[x], within * theirs[x] + alone * mine[x])
@@ -192,7 +204,7 @@ def read_select(spelling: str, words: str, *, seeded: bool = True) -> Catalogued
 def select_target(
     mechanism: Selection | NoisyMax | AboveThreshold, *, spelling: str, seeded: bool = True
 ) -> Known:
-    r"""Build a target with runs of ``mechanism``, on a pair that nearly attains its epsilon."""
+    r"""Build a target from ``mechanism``, with a pair that nearly attains its epsilon."""
 
     def run(dataset: Any, n: int, rng: Rng) -> list[Any]:
         scores = _scores(dataset)

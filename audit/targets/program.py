@@ -1,12 +1,14 @@
 r"""An executable as a target: ``exec:./program arguments``.
 
-One process draws the runs of one dataset in a block. It reads one line of JSON from standard input,
+For each block and each dataset, one process draws the runs. It reads one line of JSON from standard
+input,
 
     {"dataset": ..., "n": 1000, "seed": 8123}
 
-and writes n lines to standard output, one output each: JSON if all lines of the first runs are
-JSON, else text. If it fails, the end of its standard error is shown. Writing far more than n lines,
-or more than 2^28 bytes for one request, is a failure.
+and writes n lines to standard output, with one output per line. If all lines of the first runs are
+JSON, lines are parsed as JSON, otherwise as text. If the process fails, the end of its standard
+error is shown. Writing far more than n lines, or more than 2^28 bytes for one request, is a
+failure.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class Program(Target):
     limits_itself: ClassVar[bool] = True
 
     def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        r"""Return the pair. Raises if it cannot be written as JSON."""
+        r"""Return the pair. Raises :class:`InvalidParameter` if it cannot be written as JSON."""
         for name, dataset in zip("AB", pair, strict=True):
             try:
                 json.dumps(dataset)
@@ -94,8 +96,8 @@ class Program(Target):
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                # Its own process group: Ctrl-C reaches only the audit, and killing includes
-                # children.
+                # With a process group of its own, Ctrl-C reaches only the audit, and the program
+                # can be killed together with its children.
                 start_new_session=True,
             )
         except OSError as error:
@@ -129,7 +131,8 @@ class _TooMuch(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class _Received:
-    # The text that a program has written so far: all its output, and the end of its errors.
+    # What a program has written so far: all of its standard output, and the end of its standard
+    # error.
     process: subprocess.Popen[bytes]
     runs: int
     out: bytearray = field(default_factory=bytearray)
@@ -137,7 +140,8 @@ class _Received:
     lines: int = 0
 
     def exchange(self, request: bytes, seconds: float | None) -> None:
-        # Send the request while reading the answer, because either may be larger than a pipe.
+        # Send the request while reading the answer, because either may be larger than the buffer of
+        # a pipe.
         end = math.inf if seconds is None else time.monotonic() + seconds
         unsent = memoryview(request)
         pipes: list[Any] = [self.process.stdin, self.process.stdout, self.process.stderr]
@@ -234,7 +238,7 @@ def _stderr_end(stderr: bytearray) -> str:
 
 
 def request_of(block: Block, world: int) -> dict[str, Any]:
-    r"""The request for a dataset's runs; every JSON reader represents its seed exactly."""
+    r"""The request for a dataset's runs, with a seed that every JSON reader represents exactly."""
     seed = int(block.seeds[world].generate_state(1, np.uint64)[0]) >> (64 - _SEED_BITS)
     return {"dataset": block.pair[world], "n": block.sizes[world], "seed": seed}
 

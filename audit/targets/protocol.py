@@ -3,12 +3,12 @@ r"""A distributed protocol as a target: the server's view of a round, for the va
     protocol:pure,users=64,epsilon=1
     protocol:renyi,users=64,epsilon=1,delta=1e-6,honest_fraction=3/4,functionality=masked
 
-The first word is an instance; the others are arguments of
-``accounting.protocol_guarantees.plan_protocol.choose``. A dataset is the value of one user (a
-number in [0, 1], a list of them for vectors); the others hold 0. One run is one round of the real
-protocol, in which all but the honest users drop out before their input. The output is the server's
-view: the sum in steps; for bits, the number of ones per coordinate; for a local protocol, the
-message of that user; for a central one, the published sum.
+The first word names an instance of a protocol; the other words are arguments of
+``accounting.protocol_guarantees.plan_protocol.choose``. A dataset is the value of one user: a
+number in [0, 1], or a list of such numbers for vectors. The other users hold 0. One run is one
+round of the real protocol, in which all but the honest users drop out before they send their input.
+The output is the server's view: the sum in steps; for bits, the number of ones per coordinate; for
+a local protocol, the message of that one user; for a central protocol, the published sum.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from dpcore.secure_aggregation.masked_aggregation import MaskedAggregation, Step
 from dpcore.spec_syntax import check_word
 
 FUNCTIONALITIES: Final = ("ideal", "per-user", "masked")
-r"""The kinds of secure sum: with one draw of the total noise, with a draw per user, or with masked
-messages.
+r"""How the secure sum is computed: with one draw of the total noise, with one draw of noise per
+user, or with masked messages.
 """
 
 Held: TypeAlias = tuple[Fraction, ...]
@@ -61,13 +61,13 @@ _GRID: Final = 10**6
 
 
 def read_protocol(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
-    r"""Parse a target of this module from ``words``."""
+    r"""Parse the target ``protocol:words``."""
     plan, functionality = read_plan(spelling, words)
     return target_of(plan, spelling=spelling, functionality=functionality, seeded=seeded)
 
 
 def read_plan(spelling: str, words: str) -> tuple[Plan, str]:
-    r"""Parse the plan and its functionality from ``words``."""
+    r"""Parse a plan, and its functionality (one of :data:`FUNCTIONALITIES`), from ``words``."""
     keys, needed = (*_NUMBERS, *_COUNTS, *_WORDS), ("users", "epsilon")
     instance: Any
     instance, given = read_words(spelling, words, keys, needed, owner="a protocol")
@@ -82,7 +82,8 @@ def target_of(
     r"""Build a target that runs ``plan`` on a functionality (for bits, always the shuffler).
 
     With ``seeded = False`` the protocol draws from the operating system, as in production. The laws
-    are known only if the output is a sum plus noise of a single law, so not for a pure shuffle.
+    of the output are known only if it is a sum plus noise of a single law; for a pure shuffle it is
+    not.
     """
     check_word("functionality", functionality, FUNCTIONALITIES)
     protocol = plan.protocol
@@ -124,14 +125,15 @@ def _about(plan: Plan) -> str:
 
 
 def _laws(protocol: Protocol, noise: Noise, pair: tuple[Any, Any]) -> tuple[Law, Law]:
-    # The noise shifted by each value in steps. Raises if a value would be rounded at random.
+    # The law of the noise shifted by each dataset's value, in steps. Raises InvalidParameter if a
+    # value would be rounded at random.
     found: list[int | tuple[int, ...]] = []
     steps = protocol.precision
     for name, dataset in zip("AB", pair, strict=True):
         moves = [x * steps for x in _held(protocol, dataset, f"dataset {name}")]
         if any(move.denominator != 1 for move in moves):
-            reason = f"must be a multiple of 1/{steps}: others are rounded at random, and the "
-            raise InvalidParameter(f"dataset {name}", dataset, reason + "law is a mixture")
+            reason = f"must be a multiple of 1/{steps}: other values are rounded at random, and "
+            raise InvalidParameter(f"dataset {name}", dataset, reason + "the law is a mixture")
         whole = tuple(int(move) for move in moves)
         found.append(whole if isinstance(dataset, list) else whole[0])
     return Shifted(noise, found[0]), Shifted(noise, found[1])
@@ -187,7 +189,7 @@ def _seen(plan: Plan, held: Held, below: Any, n: int, rng: Rng) -> NDArray[np.in
 
 
 def _messages(protocol: LocalSum, x: Fraction, n: int, rng: Rng) -> Integers:
-    # Each batch of users sends messages of the same x.
+    # n messages of users with the value x, in batches of all users of the protocol.
     found = [np.zeros(0, dtype=np.int64)]
     for start in range(0, n, protocol.users):
         alike = np.array([x] * min(protocol.users, n - start), dtype=object)

@@ -4,13 +4,13 @@ r"""A release from a table as a target: the published answer, for the rows of on
     release:histogram,keys=a/b/c,rows_per_user=2,relation=replace,epsilon=1
     release:mean,low=0,high=10,step=1,epsilon=1,delta=1e-6
 
-The first word is a query of ``accounting.queries``, over the column ``value``; ``keys`` are
+The first word is a query of ``accounting.queries`` over the column ``value``. ``keys`` are
 separated by slashes, several quantiles ``q`` by spaces, and ``count`` is an argument of ``top``. A
-dataset is a list of rows [user, value], or of users for a count. The pair is a worst case of the
-query's sensitivity: all rows of one user, at a bound of the range or in one key, against no rows,
-or against rows at the other bound; for unknown keys, the rows are in that user's own keys, with the
-counts that are most likely to be released. Additive noise has a known law, so the exact layer
-proves or refutes the claim.
+dataset is a list of rows [user, value], or of users for a count. The pair is a worst case for the
+query's sensitivity: one dataset has all rows of one user at one bound of the range or in one key,
+and the other dataset has no rows of the user, or rows at the other bound. For unknown keys, the
+user's rows are in keys that no other user has, with the counts that are most likely to be released.
+Additive noise has a known law, so the exact layer proves or refutes the claim.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FIELDS: Final = ("low", "high", "step", "q", "keys", "count")
 
 
 def read_release(spelling: str, words: str, *, seeded: bool = True) -> Catalogued:
-    r"""Parse a target of this module from ``words``."""
+    r"""Parse the target ``release:words``."""
     name = words.partition(",")[0].strip()
     kind = _KINDS.get(name, queries.Count)  # unknown names are refused below
     own = [each for each in _FIELDS if each in kind.__dataclass_fields__]
@@ -85,7 +85,7 @@ def target_of(
         value = query.encode(_table(dataset), scope, rng)
         found: list[Any] = [mechanism.release(value, rng=rng) for _ in range(n)]
         if isinstance(mechanism, NoisyThreshold):
-            # The total released count of one user's own keys: 0 if none is released.
+            # The total released count of the keys that only one user has; 0 if none is released.
             return [sum(n for key, n in each.items() if key.startswith(_OWN)) for each in found]
         if isinstance(mechanism, Selection) and mechanism.count > 1:
             return [tuple(each.tolist()) for each in found]
@@ -131,8 +131,8 @@ def _rounded_up(number: Fraction) -> Fraction:
 
 
 def _exposed(mechanism: NoisyThreshold, rows: int) -> tuple[list[Any], list[Any]]:
-    # Rows in keys that only one user has, with the counts that are most likely to be released, or
-    # no rows.
+    # Two datasets: without and with rows in keys that only one user has, where the counts are those
+    # that are most likely to be released.
     counts = most_exposed(mechanism.mechanism.noise, mechanism.threshold, rows)
     own = [["ada", f"{_OWN}{at}"] for at, count in enumerate(counts) for _ in range(count)]
     return [["eve", "other"]], [["eve", "other"], *own]
@@ -157,7 +157,8 @@ def _worst(query: Query, scope: TableScope) -> tuple[list[Any], list[Any]]:
     if isinstance(query, queries.Count):
         others = []  # the count changes most without these rows
     elif isinstance(query, queries.Sum) and scope.relation is Relation.REPLACE:
-        # A sum changes most against the other end or, if both ends have one sign, against no rows.
+        # A sum changes most if the rows move to the other end of the range or, if both ends have
+        # the same sign, if they are removed.
         others = others if query.ends[0] < 0 < query.ends[1] else []
     return [*rest, *others], [*rest, *([["ada", high]] * rows)]
 

@@ -1,7 +1,7 @@
 r"""Targets: auditable mechanisms, and how a block of runs is drawn.
 
 A target draws one block of runs at a time, in run order, with separate randomness for each dataset
-and block. ``audit.targets.target_syntax`` parses targets.
+and each block. ``audit.targets.target_syntax`` parses targets.
 """
 
 from __future__ import annotations
@@ -50,12 +50,17 @@ _ROOM: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    r"""Consecutive runs to draw, as data: the dataset of each (True for B), and the random seeds.
+    r"""A block of consecutive runs to draw, as data.
 
-    ``drawn`` is the number of earlier runs; ``seeds`` has one seed per dataset, never used twice.
-    ``timeout`` limits each call, ``until`` is the time (of ``time.time``) after which no run is
-    drawn, ``label`` is the location in errors. If ``timed``, each run gives (output, nanoseconds of
-    its call).
+    - ``pair``: the two datasets;
+    - ``worlds``: the dataset of each run, True for B;
+    - ``seeds``: a random seed for each dataset; no two blocks have the same seeds;
+    - ``mixing``: the seed of the generator that mixes the runs of the two datasets;
+    - ``drawn``: the number of runs before the block;
+    - ``timeout``: the time limit of each call, in seconds;
+    - ``until``: the time, by ``time.time``, after which no run is drawn;
+    - ``label``: the location of the block in error messages;
+    - ``timed``: whether each run gives (output, nanoseconds of its call).
     """
 
     pair: tuple[Any, Any]
@@ -74,7 +79,7 @@ class Block:
         return len(self.worlds) - in_b, in_b
 
     def seed(self, world: int) -> np.random.SeedSequence:
-        r"""A new copy of a dataset's seed, because spawning changes a seed sequence."""
+        r"""A new copy of a dataset's seed; spawning would change a shared seed sequence."""
         seed = self.seeds[world]
         return np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
 
@@ -84,7 +89,7 @@ class Block:
         return np.random.default_rng(self.mixing)
 
     def fresh(self, world: int) -> Callable[[], Any]:
-        r"""A function whose every call returns a fresh copy of dataset A (``world`` 0) or B (1)."""
+        r"""A function that returns a new copy of dataset A (``world`` 0) or B (1) at each call."""
         return copies(f"dataset {'AB'[world]}", self.pair[world])
 
 
@@ -100,9 +105,10 @@ def working_folder() -> str:
 class Target(ABC):
     r"""A map from a dataset to a random output.
 
-    ``seeded`` means that the audit's seed determines its randomness, ``named`` that
-    :func:`read_target` made it from its text and can do so again in another process; ``folder`` is
-    the base of relative file names in that text, also in other processes.
+    ``spelling`` is the target as text. ``seeded`` means that the audit's seed determines the
+    randomness of the target, and ``named`` that :func:`read_target` made the target from its text
+    and can do so again in another process. ``folder`` is the base of relative file names in that
+    text, also in other processes.
     """
 
     spelling: str
@@ -126,7 +132,10 @@ class Target(ABC):
 
     @abstractmethod
     def draw(self, block: Block) -> Iterator[Outputs]:
-        r"""Yield the outputs of a block in run order, in pieces; outputs before a failure count."""
+        r"""Yield the outputs of a block, in one or more parts, in run order.
+
+        Parts that were yielded before a failure count.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +157,8 @@ r"""A shifted noise, or the probability of each output as a rational function of
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar(Target):
     r"""A function f(dataset), or f(dataset, rng) if seeded, that returns one output per call.
-    ``ours`` means that it takes an ``rng`` of dpcore, annotated ``rng: Rng``.
+
+    ``ours`` means that the parameter is annotated ``rng: Rng`` and receives a generator of dpcore.
     """
 
     function: Callable[..., Any]
@@ -162,11 +172,11 @@ class Scalar(Target):
             for world in (0, 1)
         ]
         if block.timed:
-            # Both datasets use one generator: one of two might be cached better during the whole
-            # audit, and the time would reveal which one was passed.
+            # Both datasets use the same generator: with two generators, one might be cached better
+            # during the whole audit, and the time of a call would reveal which one was passed.
             options[1] = options[0]
-        # Likewise, both datasets are copied before each call, in random order, because the last
-        # copy is cached better.
+        # Likewise, both datasets are copied before each call, in random order, because the copy
+        # that is made last is cached better.
         coins = block.coins.integers(2, size=len(block.worlds)).tolist() if block.timed else []
         seen: dict[int, tuple[object, str]] = {}
         for i, world in enumerate(block.worlds.tolist()):
@@ -196,7 +206,7 @@ class Scalar(Target):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectorised(Target):
-    r"""A function f(dataset, n, rng) that returns n outputs along the first axis per call."""
+    r"""A function f(dataset, n, rng) that returns n outputs, along the first axis, per call."""
 
     function: Callable[..., Any]
     ours: bool = False
@@ -250,7 +260,8 @@ def _rng_for(seed: np.random.SeedSequence, *, ours: bool) -> np.random.Generator
 class Catalogued(Vectorised):
     r"""A target with its own pair and claim, such as an entry of the catalogue.
 
-    ``held(dataset, name)`` raises if the target does not accept a dataset.
+    ``held(dataset, name)`` raises :class:`InvalidParameter` if the target does not accept the
+    dataset; the error message calls it ``name``.
     """
 
     subject: Subject
@@ -269,7 +280,7 @@ class Catalogued(Vectorised):
         r"""Make a target from a dpcore mechanism, which uses the system's randomness unless
         ``seeded``.
 
-        ``own`` has additional fields of this class, ``about`` those of its subject.
+        ``own`` has additional fields of this class, and ``about`` has fields of its subject.
         """
         from audit.broken_mechanisms import Subject
         from audit.broken_mechanisms import seeded as stream
@@ -286,7 +297,7 @@ class Catalogued(Vectorised):
         return self.subject.call is not None
 
     def check(self, pair: tuple[Any, Any]) -> tuple[Any, Any]:
-        r"""Return the pair. Raises unless both datasets are accepted."""
+        r"""Return the pair. Raises :class:`InvalidParameter` unless both datasets are accepted."""
         if self.held is None:
             return Vectorised.check(self, pair)
         for name, dataset in zip("AB", pair, strict=True):
@@ -301,8 +312,10 @@ class Catalogued(Vectorised):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known(Catalogued):
-    r"""A mechanism of dpcore whose ``laws`` on a pair are known: ``noise`` shifted by the dataset,
-    or listed probabilities (``noise`` is None). ``about`` qualifies the proof's subject; it starts
+    r"""A mechanism of dpcore whose output has a known law.
+
+    ``laws`` returns the two laws on a pair: ``noise`` shifted by the dataset, or listed
+    probabilities if ``noise`` is None. ``about`` is appended to the subject of a proof, and starts
     with a comma.
     """
 
@@ -321,8 +334,10 @@ def read_words(
     owner: str = "",
     whole: Sequence[str] = (),
 ) -> tuple[str, dict[str, Any]]:
-    r"""Parse ``name,key=value,...``: the name, which must be one of ``names`` if given, and the
-    values by key, as integers >= 1 for keys in ``whole``.
+    r"""Parse ``name,key=value,...`` and return the name, and the values by key.
+
+    The name must be one of ``names`` if these are given. Values of keys in ``whole`` are converted
+    to integers >= 1.
     """
     name, _, rest = (part.strip() for part in words.partition(","))
     if names is not None and name not in names:
@@ -335,14 +350,14 @@ def read_words(
 
 
 def typed(number: Fraction) -> int | str:
-    r"""A number of a dataset as on the command line: an integer, or a fraction as text."""
+    r"""Write a number of a dataset as on the command line: an integer, or a fraction as text."""
     return int(number) if number.denominator == 1 else str(number)
 
 
 def claim_of(
     subject: Target, claim: Claim | CurveClaim | str | None, relation: Relation | str | None
 ) -> Claim | CurveClaim:
-    r"""The given claim, or else the claim of a catalogue entry (its curve if it has one)."""
+    r"""The given claim, or else the claim of the catalogue entry (its curve if it has one)."""
     match claim:
         case Claim() | CurveClaim():
             if relation is not None and Relation(claim.relation) is not Relation(relation):
@@ -361,7 +376,10 @@ def claim_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseAdded(Target):
-    r"""The output dataset + noise for an integer dataset, with system randomness unless seeded."""
+    r"""A target with an integer dataset and the output dataset + noise.
+
+    The noise is drawn with the system's randomness unless ``seeded``.
+    """
 
     noise: Noise
     about: ClassVar[str] = ""
@@ -371,7 +389,7 @@ class NoiseAdded(Target):
         return Shifted(self.noise, a), Shifted(self.noise, b)
 
     def check(self, pair: tuple[Any, Any]) -> tuple[int, int]:
-        r"""Return the pair. Raises unless both datasets are integers."""
+        r"""Return the pair. Raises :class:`InvalidParameter` unless both datasets are integers."""
         for name, dataset in zip("AB", pair, strict=True):
             if isinstance(dataset, bool) or not isinstance(dataset, int):
                 reason = f"must be an integer: {self.spelling} adds its noise to it"

@@ -16,13 +16,14 @@ select:above-threshold,epsilon=1
                            a private choice, see ``audit.targets.local_and_selection``
 bandit:dist-dp-se,epsilon=1
                            the server's view of a bandit run
-bandit:mine.py:Policy      the same for a user's policy
-bandit:dist-dp-se,epsilon=1,path=devices the same, with one message per user
+bandit:mine.py:Policy      the server's view of a bandit run with a user's policy
+bandit:dist-dp-se,epsilon=1,path=devices
+                           the server's view of a bandit run, with one message per user
 exec:./program args        any executable, see ``audit.targets.program``
 
-``bandit:...`` is resolved by the entry point ``bandit`` in the group ``dpcore.targets``: a callable
-of (spelling, rest, seeded) that returns plain data, :class:`Provided`. So audit does not import the
-package bandits.
+``bandit:...`` is resolved by the entry point ``bandit`` in the group ``dpcore.targets``. It is a
+callable of (spelling, rest, seeded) that returns plain data (:class:`Provided`), so that audit does
+not import the package bandits.
 """
 
 from __future__ import annotations
@@ -56,12 +57,12 @@ from dpcore.sampling.rng import Rng, SeededRng
 from dpcore.spec_syntax import did_you_mean
 
 GROUP: Final = "dpcore.targets"
-r"""The group of the entry points for further kinds of targets."""
+r"""The group of entry points that provide further kinds of targets."""
 
 
 @runtime_checkable
 class Provided(Protocol):
-    r"""The parts of a target, as entry points and ``bandits.audit_view`` return them."""
+    r"""The parts of a target that entry points and ``bandits.audit_view`` return."""
 
     @property
     def run(self) -> Callable[..., Any]:
@@ -77,22 +78,22 @@ class Provided(Protocol):
 
     @property
     def delta(self) -> Fraction:
-        r"""The delta of the claim."""
+        r"""The claimed delta."""
 
     @property
     def features(self) -> tuple[str, ...]:
-        r"""The features of an output, in the syntax of ``--feature``."""
+        r"""The features to test, in the syntax of ``--feature``."""
 
 
 def provided(spelling: str, name: str, rest: str, *, seeded: bool) -> Catalogued | None:
-    r"""The target with its own pair, claim and features; None if no entry point has this name."""
+    r"""The target that the entry point ``name`` provides; None if there is no such entry point."""
     for entry in entry_points(group=GROUP, name=name):
         return provided_as(spelling, entry.load()(spelling, rest, seeded), seeded=seeded)
     return None
 
 
 def provided_as(spelling: str, found: Provided, *, seeded: bool = True) -> Catalogued:
-    r"""Build a target from its parts."""
+    r"""Build a target from the parts that an entry point returned."""
     from audit.broken_mechanisms import Subject
 
     parts = {name: getattr(found, name) for name in ("pair", "epsilon", "delta", "features")}
@@ -101,8 +102,8 @@ def provided_as(spelling: str, found: Provided, *, seeded: bool = True) -> Catal
 
 
 Auditable: TypeAlias = Target | Noise | Provided | Callable[..., Any] | str
-r"""The types of targets: a callable as in ``audit.targets.target``, noise, a target as text, or the
-result of ``bandits.audit_view``.
+r"""The types that are accepted as a target: a :class:`Target`, a noise, the result of
+``bandits.audit_view``, a callable (see :data:`audit.targets.target.FORMS`), or a target as text.
 """
 
 
@@ -111,15 +112,15 @@ def read_target(
 ) -> Target:
     r"""Parse a target: a callable, program, noise, protocol or catalogue entry.
 
-    With ``seeded = False`` a built-in noise or protocol draws from the operating system, as in
-    production. ``found`` loads a callable of a file or module, instead of an import in this
+    With ``seeded = False``, a built-in noise or protocol draws from the operating system, as in
+    production. ``found`` loads a callable from a file or module; by default it is imported in this
     process.
 
     >>> read_target("discrete-laplace:scale=10").spelling
     'discrete-laplace:scale=10'
 
-    Raises :class:`InvalidParameter` for an unknown target, and :class:`audit.errors.TargetFailed`
-    for a file or module whose import fails.
+    Raises :class:`InvalidParameter` if the target is unknown, and
+    :class:`audit.errors.TargetFailed` if the import of a file or module fails.
     """
     folder = working_folder()  # before an import can change it
     target = _read(
@@ -145,7 +146,8 @@ def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Tar
 
     if name in FAMILIES:
         return _of_kind("local", spelling, spelling, seeded=seeded)
-    # No callable has a name with =: a misspelled law is refused with the law that is meant.
+    # The name of a callable contains no "=", so such a text is a misspelled law: it is refused with
+    # a hint at the law that is meant.
     if name in LAWS or ("=" in rest and law_meant(name)):
         return NoiseAdded(spelling=spelling, noise=read_noise(spelling), seeded=seeded)
     return provided(spelling, name, rest, seeded=seeded) or found(spelling)
@@ -165,7 +167,7 @@ _KINDS: Final = {
     "local": "local_and_selection",
     "select": "local_and_selection",
 }
-# The sub-commands of dpcore audit: a target with such a name is a misspelt command.
+# The subcommands of dpcore audit, for hints: an unknown target may be a misspelt subcommand.
 _AUDITS: Final = ("exact", "fit", "replay", "canaries", "dpsgd", "catalogue", "bench", "corpus")
 
 
@@ -189,7 +191,7 @@ def _catalogued(spelling: str) -> Target:
 
 
 def target_of(given: Auditable, *, seeded: bool = True) -> Target:
-    r"""Convert a target, noise, a callable or text, as given in Python, to a target."""
+    r"""Convert a target that is given in Python in any of its accepted types."""
     match given:
         case Target():
             return given
@@ -246,10 +248,10 @@ def source_of(function: Callable[..., Any] | None) -> str | None:
 
 
 def content_of(target: Target) -> str | None:
-    r"""A digest of the file of a target, or None if there is none.
+    r"""A digest of the source file of a target, or None if it has none.
 
-    For a program, the digest covers the executable and the arguments that name files. Imported
-    files and data files are not included.
+    For a program, the digest covers the executable and the arguments that name files. Files that
+    the source imports, and data files, are not included.
     """
     from audit.targets.program import Program
 
@@ -266,7 +268,7 @@ def content_of(target: Target) -> str | None:
 
 
 def digest_of(files: Sequence[Path | str]) -> str | None:
-    r"""A digest of the contents of files; None without files."""
+    r"""A digest of the contents of files; None if there are no files."""
     digest = hashlib.sha256()
     for path in files:
         with Path(path).open("rb") as file:
@@ -275,8 +277,10 @@ def digest_of(files: Sequence[Path | str]) -> str | None:
 
 
 def files_of(step: str, feature: Feature) -> list[str]:
-    r"""The source files of a step of a feature; empty for a built-in step. For a map in a module,
-    these are the file of the module and that of the function, which the module may have imported.
+    r"""The source files of a step of a feature; empty for a built-in step.
+
+    For a map in a module, these are the file of the module and the file that defines the function,
+    which the module may have imported.
     """
     if step.partition(":")[0] in FEATURES:
         return []
