@@ -138,7 +138,7 @@ corpus_commands = command_group(
 
 @corpus_commands.command("list")
 def list_entries(*, as_json: AsJson = False) -> None:
-    r"""List the real failures: package, claim, true value, and size of the download."""
+    r"""List the entries of the corpus: package, claim, true value, and size of the download."""
     from audit.published_failures.corpus_entry import entries
     from audit.published_failures.judge import entries_text, listed
 
