@@ -49,12 +49,15 @@ _ALL: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    r"""P(M(D) in S) <= e^epsilon P(M(D') in S) + delta for every S and all neighbours D, D'.
+    r"""The claim that a mechanism M is (epsilon, delta)-differentially private.
+
+    It means that P(M(D) in S) <= e^epsilon P(M(D') in S) + delta for all events S and all
+    neighbouring datasets D and D'.
 
     >>> print(Claim.read("epsilon=1/2,delta=1e-6"))
     epsilon=0.5,delta=1e-6
 
-    Raises :class:`InvalidParameter` for epsilon < 0 and delta outside [0, 1).
+    Raises :class:`InvalidParameter` if epsilon is not in [0, 1e300] or delta is not in [0, 1).
     """
 
     epsilon: Exact = Exact()

@@ -64,22 +64,28 @@ class Event:
 
 
 def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> Enclosure:
-    r"""Enclose delta(epsilon) = sum_x max(0, P(x) - e^epsilon Q(x)), relative width about 2^-bits.
+    r"""Enclose delta(epsilon) = sum_x max(0, P(x) - e^epsilon Q(x)).
 
-    It is exactly 0 if P/Q never exceeds e^epsilon.
+    The relative width is about 2^-bits. The result is exactly 0 if P/Q never exceeds e^epsilon.
     """
     level = at_least_zero("epsilon", epsilon)
     return _compare(p, q).enclose_delta(level, bits)
 
 
 def epsilon_at(p: Law, q: Law, delta: RationalLike = 0, *, bits: int = _BITS) -> Enclosure:
-    r"""Enclose epsilon(delta) = sup_S log((P(S) - delta)/Q(S)), which is at least 0 or infinite."""
+    r"""Enclose epsilon(delta), the maximum of 0 and sup_S log((P(S) - delta)/Q(S)).
+
+    It may be infinite.
+    """
     allowed = rational_in("delta", delta, "[0, 1)")
     return _compare(p, q).enclose_epsilon(allowed, bits)
 
 
 def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosure:
-    r"""Enclose D_a(P || Q) for a rational order a > 1; infinite if P has mass where Q has none."""
+    r"""Enclose D_a(P || Q) for a rational order a > 1.
+
+    The divergence is infinite if P has mass where Q has none.
+    """
     a = rational("order", order)
     if a <= 1:
         raise InvalidParameter("order", order, "must be > 1")

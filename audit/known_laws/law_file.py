@@ -1,6 +1,6 @@
 r"""Parse a law from the command line: a shifted noise, or a file of probabilities.
 
-    discrete-laplace:scale=1@3     3 + noise; without @, at 0
+    discrete-laplace:scale=1@3     3 + noise; the shift is 0 without @
     skellam:variance=100@0,1,0     one draw per coordinate, shifted by (0, 1, 0)
     law.json                       {"yes": "3/4", "no": "1/4"}, or [["yes", "3/4"], [[0, 1], 0.25]]
     law.csv                        lines such as yes,3/4; a first line output,mass is a heading

@@ -58,7 +58,8 @@ class Terms:
         >>> Terms.read({"runs": 500, "audits": 2}, {"epsilon": 1, "runs": 900}).spec.runs
         900
 
-        Raises :class:`dpcore.errors.InvalidParameter` if a setting is unknown or invalid.
+        Raises :class:`dpcore.errors.InvalidParameter` if a setting is unknown, invalid or
+        contradicts another setting.
         """
         from audit.audit_spec import AuditSpec
         from audit.claims import Claim
