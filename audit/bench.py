@@ -92,7 +92,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRow:
-    r"""An entry and its twin."""
+    r"""The results of an entry and of its twin."""
 
     entry: Entry = fact(
         '"layer" is the layer that must catch it, "true_epsilon" is [lower, upper]',
@@ -112,7 +112,7 @@ class BenchRow:
 
     @property
     def sampled(self) -> bool:
-        r"""Whether samples test the entry; otherwise it is below their resolution."""
+        r"""Whether the entry is tested by sampling; otherwise its bug is too rare for samples."""
         return self.entry.layer in {Layer.SAMPLE, Layer.TIME}
 
     def cases(self) -> Iterator[Case]:

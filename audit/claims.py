@@ -118,7 +118,8 @@ def format_rational(value: Fraction) -> str:
 
 _TARGETS: Final = tuple(Fraction(1, 10**k) for k in range(1, 7))
 _A_DECADE: Final = 90
-# The candidate epsilons: 0 and the two-digit decimals from 1e-6 to 500, which both tests support.
+# The candidate epsilons: 0 and the two-digit decimals from 1e-6 to 500. Both the test for a fixed
+# number of runs and the sequential test support them.
 _EPSILONS: Final = (
     Fraction(0),
     *(Fraction(m) * Fraction(10) ** k for k in range(-7, 1) for m in range(10, 100)),
@@ -407,7 +408,7 @@ def level_upper(alpha: RationalLike) -> float:
 
 
 def confidence(alpha: RationalLike) -> str:
-    r"""The confidence of all bounds together as text, rounded down."""
+    r"""Format the confidence 1 - alpha of all bounds together, rounded down."""
     return f"{down(100 * (1 - rational('alpha', alpha)), 6)}%"
 
 

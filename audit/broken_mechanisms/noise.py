@@ -291,7 +291,7 @@ def found_early(present: int, rng: np.random.Generator) -> int:
 
 
 def looked_at_all(present: int, rng: np.random.Generator) -> int:
-    r"""Compare every record, even after a match."""
+    r"""Like :func:`found_early`, but compare every record, even after a match."""
     found = 0
     for record in _records(present):
         found |= record

@@ -132,7 +132,7 @@ def shuffled_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def aggregated_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The sum mod m of the same messages in the first column, and 0 in the others."""
+    r"""Like :func:`shuffled_shares`, but aggregated: rows (sum of the messages mod m, 0, 0)."""
     sent = _messages(_THREE, value, 3, n, rng)
     seen = np.zeros((n, 3), dtype=np.int64)
     seen[:, 0] = sent.sum(axis=1) % _THREE.modulus

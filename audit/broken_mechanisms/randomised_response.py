@@ -106,7 +106,7 @@ _MECHANISMS: Final[dict[str, type[LocalReport]]] = {
 
 
 def reported(value: int, n: int, rng: np.random.Generator, *, by: str, values: int) -> Reports:
-    r"""Reports of n users with this value, by a mechanism of dpcore.local at epsilon = 1."""
+    r"""The reports of n users with ``value``, by a mechanism of dpcore.local at epsilon = 1."""
     return _reports(value, n, rng, _MECHANISMS[by](epsilon=1, values=values))
 
 

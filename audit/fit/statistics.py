@@ -277,7 +277,7 @@ def fit_p_values(cells: FitCells, seen: CellCounts, coins: np.random.Generator) 
 
 
 def joined(found: dict[str, float]) -> float:
-    r"""The combined p-value of several tests: min p_i / w_i, at most 1."""
+    r"""The combined p-value of several tests: the minimum of p_i / w_i, for weights w_i, and 1."""
     return min(1.0, *(p / WEIGHTS[name] for name, p in found.items()))
 
 
@@ -378,7 +378,7 @@ _COINS: Final = _URNS[::5]
 
 
 def log_wealth(cells: FitCells, seen: CellCounts) -> float:
-    r"""The logarithm of the wealth after these draws, rounded down."""
+    r"""The logarithm of the wealth after the counted draws, rounded down."""
     return float(logsumexp([value for _, value in log_wealths(cells, seen)]))
 
 

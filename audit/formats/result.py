@@ -118,7 +118,7 @@ def plain(value: Any) -> Any:
     r"""Convert a value to JSON types: fractions and inf to text, enclosures to [lower, upper]."""
     match value:
         case float():
-            return value + 0.0 if math.isfinite(value) else "inf"  # without -0.0
+            return value + 0.0 if math.isfinite(value) else "inf"  # -0.0 becomes 0.0
         case Fraction():
             return write_rational(value)
         case Enclosure():
@@ -358,7 +358,7 @@ def _template() -> Any:
 
 
 def _escape_text(value: object, most: int = _MOST_SIGNS) -> Markup:
-    # Escape any text; a long one is shortened to its start, length and digest.
+    # Escape any text; a long text is shortened to its start, length and digest.
     if isinstance(value, Markup):
         return value
     return escape(printable(shortened(str(value), most)))

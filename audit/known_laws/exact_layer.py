@@ -35,7 +35,7 @@ def prove(target: KnownLaw, plan: Plan) -> AuditReport:
         for point in plan.claim.points
     ]
     refuted = next((row for row in decided if not row.kept), None)
-    # If nothing is refuted, report the row whose epsilon is largest relative to its claim.
+    # If nothing is refuted, report the row whose true epsilon is closest to the claimed epsilon.
     worst = refuted or max(decided, key=lambda row: row.needed.upper - row.point.exact[0])
     verdict: VerdictWord = "refuted"
     if refuted is None:

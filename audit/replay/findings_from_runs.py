@@ -1,4 +1,4 @@
-r"""Findings from pairs of runs on equal tapes."""
+r"""Derive the findings of a replay from its runs of both datasets on equal tapes."""
 
 from __future__ import annotations
 

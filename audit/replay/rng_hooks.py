@@ -111,7 +111,7 @@ def _read_tape(rng: SeededRng, stream: Stream) -> None:
 
 
 class Session:
-    r"""The active RNG hooks: :meth:`play` runs a call on a tape.
+    r"""The state of the RNG hooks in a replay; :meth:`play` runs a call on a tape.
 
     ``constants`` are the seeds known to be constants of the program. While ``learning``, seeded
     generators draw as usual, to detect which seeds are repeated.

@@ -108,7 +108,9 @@ def _tag(tag: str, name: str) -> str:
 _LONGEST: Final = 20  # characters of a claimed value in a picture
 _NAME: Final = 32  # characters of an output's name: this many of the widest ones fit
 _ROOM: Final = 56  # characters that fit along the axis of numbers
-_RARE: Final = 25  # the axis is logarithmic if the highest bar exceeds the witness's by this factor
+_RARE: Final = (
+    25  # the axis is logarithmic if the highest bar is this many times that of the witness
+)
 _SEEN: Final = 0.1  # the least drawn width of an interval of the event, as a fraction of a bin
 _TALL: Final = 1 / 20
 _ODD: Final = {"inf": "inf (infinite)", "-inf": "-inf (infinite)", "nan": "nan (not a number)"}

@@ -57,7 +57,10 @@ class Refuted(_Failed):
 
 
 class NothingMeasured(_Failed):
-    r"""Raised when nothing could be tested, e.g. because all outputs are equal; see ``report``."""
+    r"""Raised when nothing could be tested, e.g. because all outputs are equal.
+
+    ``report`` is the report of the audit.
+    """
 
     report: AuditReport
 

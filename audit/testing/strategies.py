@@ -124,7 +124,9 @@ def noises(*laws: str) -> SearchStrategy[Noise]:
 def sensitivities(
     *norms: Norm | str, at_most: int = 10, dimension: int = 3
 ) -> SearchStrategy[Sensitivity]:
-    r"""Sensitivities in the named norms, by default in all; a box has ``dimension`` bounds.
+    r"""Sensitivities in the named norms, by default in all norms.
+
+    A box sensitivity has ``dimension`` bounds.
 
     >>> from hypothesis import find
     >>> find(sensitivities("l1"), bool).norm

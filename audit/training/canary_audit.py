@@ -181,7 +181,8 @@ class CanaryReport(Result):
                 f"{more} could"
             )
         for guesses, right, _ in self.tried:
-            # By Hoeffding's inequality, this has probability at most 1e-6 without any leak.
+            # By Hoeffding's inequality, so few right guesses have probability at most 1e-6 if there
+            # is no leak.
             missing = 1 - 2 * right / guesses
             if missing > 0 and math.exp(-guesses * missing**2 / 2) < _UNLIKELY:
                 found.append(
@@ -243,7 +244,7 @@ Guessed: TypeAlias = Literal["both", "included", "excluded"]
 
 _CURVE_DELTA: Final = Fraction(1, 100_000)
 _CURVE_POINTS: Final = 48
-_FEW_POINTS: Final = 12  # for a composed curve, whose points are slow
+_FEW_POINTS: Final = 12  # for a composed curve, whose points are slow to compute
 _RELATIVE: Final = "1e-2"
 _END_DELTA: Final = Fraction(1, 10**6)
 _SHARE: Final = 16
@@ -372,7 +373,7 @@ def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], 
         which = "included" if inside else "excluded"
         reason = "must contain included and excluded canaries: each is included by a fair coin"
         raise InvalidParameter("included", f"all {total:,} {which}", reason)
-    # The two-sided p-value of this number under fair coins.
+    # The two-sided p-value of the number of included canaries under fair coins.
     fewer = min(inside, total - inside)
     if 2 * float(betainc(total - fewer, fewer + 1, 0.5)) < _UNFAIR:
         reason = (

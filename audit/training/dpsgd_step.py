@@ -184,7 +184,7 @@ def _tested(name: str, statement: str, p_value: float | None, *, refuted: bool) 
 
 
 class _Caller:
-    # Calls the step, with separate coins for each call, and parses the results.
+    # Calls the step with separate random numbers for each call, and parses the results.
 
     def __init__(
         self, step: Any, target: str, watchdog: Watchdog, stated: Stated, seed: int
