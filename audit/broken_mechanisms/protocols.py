@@ -127,7 +127,10 @@ def shuffled(value: int, n: int, rng: np.random.Generator) -> Bits:
 
 
 def shuffled_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The messages of three users as a multiset: sorted, which stands for a random order."""
+    r"""The messages of three users in a random order, represented by sorting them.
+
+    Most noise shares are 0.
+    """
     return np.sort(_messages(_THREE, value, 3, n, rng) % _THREE.modulus, axis=1)
 
 

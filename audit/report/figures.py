@@ -2,7 +2,7 @@ r"""Plot the claim and the measurements with matplotlib (``pip install 'dpcore[p
 
 Figures are inline SVG: text stays text, and the same data give the same bytes. Colours are CSS
 variables of the page (``--ink``, ``--a``, ``--b``, ...), so that one figure serves a light page, a
-dark page and print. No colour is the only way to tell two things apart.
+dark page and print. Every colour is accompanied by a shape or a word.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ may be equal because of rounding.
 
 _UPDATES: Final = 500
 _ENTRIES: Final = 1 << 25
-r"""The limit on the total number of gradient entries of the 500 updates with zero gradients."""
+r"""Fewer than 500 updates with zero gradients are made if 500 would exceed this many entries."""
 
 _GRID: Final = 1 << 20
 r"""Noise is rounded to multiples of sigma/2^20, which are too fine to affect the test."""
