@@ -5,8 +5,8 @@ r"""Test mechanisms: does the implementation satisfy its privacy claim?
     report = audit.audit(noisy_count, "epsilon=1", pair=([0, 1], [1, 1]))
     print(report)
 
-The public names are loaded on first use, so that ``import audit`` is fast; each is documented in
-its own module.
+The public names are loaded on first use, so that ``import audit`` is fast. Each name is documented
+in the module that defines it.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,9 @@
 r"""The specification of an audit: what is tested, how, where and for how long.
 
 Keyword arguments, the options of ``dpcore audit``, marks of pytest, entries of the corpus and files
-(``dpcore audit --spec audit.toml``) all make an :class:`AuditSpec`, which ``audit.run_audit.Audit``
-runs. Each field states its parser, and its option name, help text and help panel.
+(``dpcore audit --spec audit.toml``) are all converted to an :class:`AuditSpec`, which
+``audit.run_audit.Audit`` runs. Each field declares its parser, and the name, help text and help
+panel of its command-line option.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ r"""Whether the floating-point representation of outputs is tested in addition t
 SensitivityNorm: TypeAlias = Literal["l1", "l2", "linf"]
 
 LAYERS: Final = ("exact", "fit", "replay", "sample")
-r"""The layers by name, strongest first."""
+r"""The names of the layers, in decreasing order of the strength of their evidence."""
 
 _RUNS: Final = 100_000
 _SEQUENTIAL_RUNS: Final = 1_000_000
@@ -51,8 +52,8 @@ _LEAST_ALPHA: Final = Fraction(1, 10**300)
 class Option:
     r"""The command-line option of a field: its names, metavar, help text and help panel.
 
-    ``read`` parses the value; ``kind`` is the type on the command line, unless the option is a
-    switch (default False) or repeatable (default ()).
+    ``read`` parses the value. ``kind`` is the type on the command line; it is not used for a switch
+    (a field with default False) or a repeatable option (a field with default ()).
     """
 
     metavar: str
@@ -139,7 +140,7 @@ def _switch(name: str, value: Any) -> bool:
 
 
 def _claim(name: str, value: Any) -> Any:
-    # The claim is parsed again later, with the relation of the target; here only errors matter.
+    # Only check the claim: it is parsed again later, with the relation of the target.
     if isinstance(value, str):
         read_claim(value)
     elif not hasattr(value, "points"):
@@ -181,9 +182,11 @@ _result = partial(_option, "The report")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSpec:
-    r"""The specification of an audit: each field is a keyword, an option and a key of a file.
+    r"""The specification of an audit.
 
-    ``target`` is text, a callable, noise or a target. Values may be text, as on the command line.
+    Each field is a keyword argument, a command-line option and a key in files for ``--spec``.
+    ``target`` is a text, a callable, a noise or a target. Values may be texts, as on the command
+    line.
 
     >>> AuditSpec(target="half-scale", runs="1e4", alpha="0.01").runs
     10000
@@ -346,7 +349,7 @@ class AuditSpec:
         return self.runs or (_SEQUENTIAL_RUNS if self.sequential else _RUNS)
 
     def only(self, *names: str) -> dict[str, Any]:
-        r"""These fields, by name."""
+        r"""Return a dict of the fields ``names``."""
         return {name: getattr(self, name) for name in names}
 
     def given(self, name: str) -> bool:

@@ -8,12 +8,13 @@ bound of the last try; the bounds of all tries of an entry hold together with co
 Each twin is audited once, with N runs at level alpha. If the claims of n twins hold, the
 probability that j or more are refuted is at most P(Bin(n, alpha) >= j).
 
-Time layer: the same for the duration of each call, on the clock of this machine.
+Time layer: the procedure is that of the sample layer, for the duration of each call on this
+machine.
 
 Exact layer: the laws of the outputs are known (``Subject.laws``); an entry is caught if its claim
-is refuted and the claim of its twin is proven. Replay layer: an entry is caught when a replay finds
-an error, and nothing is found in its twin. Neither layer is random, except for the tapes of a
-replay.
+is refuted and the claim of its twin is proven. Replay layer: an entry is caught if a replay finds
+an error in the entry and nothing in its twin. The exact layer is deterministic; a replay is random
+only in its tapes (recorded random draws).
 
 A bench passes if every entry is caught, no audit of a twin fails, only the sample layer refutes
 twins, and the binomial probability above is at least 1/1000.
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
 
 LEAST_CHANCE: Final = Fraction(1, 1000)
-r"""The bench fails if the observed number of refuted twins is less probable than this."""
+r"""The bench fails if P(Bin(n, alpha) >= j) is smaller, for j refuted twins of n."""
 
 _WIDTH: Final = 100
 _HEADINGS: Final = ("", "broken", "claim", "true", "runs", "verdict", "lower", "layer", "twin")
@@ -91,7 +92,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRow:
-    r"""An entry and its twin."""
+    r"""The results of an entry and of its twin."""
 
     entry: Entry = fact(
         '"layer" is the layer that must catch it, "true_epsilon" is [lower, upper]',
@@ -111,7 +112,7 @@ class BenchRow:
 
     @property
     def sampled(self) -> bool:
-        r"""Whether samples test the entry; otherwise it is below their resolution."""
+        r"""Whether the entry is tested by sampling; otherwise its bug is too rare for samples."""
         return self.entry.layer in {Layer.SAMPLE, Layer.TIME}
 
     def cases(self) -> Iterator[Case]:
@@ -132,7 +133,7 @@ class BenchRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench(Result):
-    r"""A run over the catalogue, in catalogue order."""
+    r"""The results of all audited entries, in the order of the catalogue."""
 
     SCHEMA: ClassVar[str] = "dpcore-bench/1"
 
@@ -189,7 +190,7 @@ class Bench(Result):
 
     @property
     def chance(self) -> float:
-        r"""The probability of at least this many refuted twins if each is refuted with alpha."""
+        r"""P(Bin(n, alpha) >= j) for j refuted twins of the n that were sampled."""
         from scipy.stats import binom
 
         sampled = len(self.sampled_twins)
@@ -226,8 +227,8 @@ class Bench(Result):
         yield Section(title="Entries", columns=_HEADINGS, rows=list(map(_cells, self.rows)))
 
     def __str__(self) -> str:
-        # Column "true" has the true epsilon, "lower" the lower bound on it, which holds with
-        # confidence 1 - alpha or is proven (exact layer); both are rounded down.
+        # Column "true" has the true epsilon, column "lower" a lower bound on the true epsilon. The
+        # bound is proven (exact layer) or holds with confidence 1 - alpha. Both are rounded down.
         lines = aligned([_HEADINGS, *map(_cells, self.rows)], right=_RIGHT)
         for sentence in _sentences(self):
             lines += textwrap.wrap(sentence, _WIDTH, break_on_hyphens=False)
@@ -237,7 +238,8 @@ class Bench(Result):
 def _cells(row: BenchRow) -> tuple[str, ...]:
     broken, twin = row.broken, row.twin
     runs = "" if row.entry.layer is Layer.EXACT else f"{broken.runs:,}"
-    # A bound on a curve is at the delta of one of its points, so it is not comparable to "true".
+    # For a claimed curve the bound belongs to the delta of one tested point, but "true" to the
+    # delta of the entry.
     curve = row.entry.curve is not None
     lower = None if curve else broken.epsilon_lower
     epsilon, delta = map(format_rational, (row.entry.epsilon, row.entry.delta))
@@ -291,7 +293,7 @@ def _sentences(bench: Bench) -> Iterator[str]:
 
 
 TRIES: Final = (1, 2, 4)
-r"""The runs of each try of an entry, in units of N."""
+r"""The number of runs of each try of an entry, as a multiple of N."""
 
 _ON_A_CURVE: Final = 10_000
 _SEEDS: Final = 1 << 32
@@ -321,7 +323,7 @@ def bench(
         if entry.layer is Layer.FIT or (entry.layer is Layer.EXACT and not known):
             reason = f"the laws of {entry.name} are unknown"
             raise InvalidParameter("layer", entry.layer.value, reason)
-    # The longest audits first, so that the processes end at about the same time.
+    # Start the longest audits first, so that the processes end at about the same time.
     tasks = [
         _Task(entry=entry, role=role, alpha=exact, seed=seed)
         for entry in sorted(ordered, key=first_runs, reverse=True)

@@ -5,11 +5,11 @@ A claim is a point (epsilon, delta), or a whole privacy curve:
     epsilon=1,delta=1e-6                     a point
     rho=0.1                                  zero-concentrated DP: D_alpha <= rho alpha, alpha > 1
     gdp=1                                    Gaussian DP: no easier than N(0, 1) against N(1, 1)
-    discrete-gaussian:sigma_squared=4@1      the mechanism of this noise and sensitivity
+    discrete-gaussian:sigma_squared=4@1      the curve of this noise for sensitivity 1
 
-An audit tests a few points (epsilon_j, delta_j) of a curve. Each lies on or above the curve, so
-the claim implies each point, and refuting a point refutes the claim. The points depend only on the
-claim, and are fixed before anything is drawn. Proof: ``docs/proofs/audit_tests.md``.
+An audit tests a few points (epsilon_j, delta_j) that lie on or above the curve. The claim implies
+each of these points, so refuting a point refutes the claim. The points depend only on the claim,
+and are fixed before anything is drawn. Proof: ``docs/proofs/audit_tests.md``.
 """
 
 from __future__ import annotations
@@ -49,12 +49,15 @@ _ALL: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    r"""P(M(D) in S) <= e^epsilon P(M(D') in S) + delta for every S and all neighbours D, D'.
+    r"""The claim that a mechanism M is (epsilon, delta)-differentially private.
+
+    It means that P(M(D) in S) <= e^epsilon P(M(D') in S) + delta for all events S and all
+    neighbouring datasets D and D'.
 
     >>> print(Claim.read("epsilon=1/2,delta=1e-6"))
     epsilon=0.5,delta=1e-6
 
-    Raises :class:`InvalidParameter` for epsilon < 0 and delta outside [0, 1).
+    Raises :class:`InvalidParameter` if epsilon is not in [0, 1e300] or delta is not in [0, 1).
     """
 
     epsilon: Exact = Exact()
@@ -83,7 +86,7 @@ class Claim:
 
     @property
     def points(self) -> tuple[Claim, ...]:
-        r"""The tested points (epsilon, delta): only this one, but a curve has several."""
+        r"""The tested points: only this claim, whereas a :class:`CurveClaim` has several."""
         return (self,)
 
     def __str__(self) -> str:
@@ -100,7 +103,7 @@ class Claim:
 
 
 def read_relation(name: str, value: object) -> Relation:
-    r"""Parse a neighbouring relation, given as a member or by its value."""
+    r"""Parse a neighbouring relation, given as a :class:`Relation` or as its value."""
     try:
         return Relation(value)
     except ValueError:
@@ -109,13 +112,14 @@ def read_relation(name: str, value: object) -> Relation:
 
 
 def format_rational(value: Fraction) -> str:
-    r"""The short exact decimal, if there is one, otherwise the fraction."""
+    r"""Format a fraction as a short exact decimal, if there is one, otherwise as a fraction."""
     return exactly(value).replace("e+", "e")
 
 
 _TARGETS: Final = tuple(Fraction(1, 10**k) for k in range(1, 7))
 _A_DECADE: Final = 90
-# The candidate epsilons: 0 and the two-digit decimals from 1e-6 to 500, which both tests support.
+# The candidate epsilons: 0 and the two-digit decimals from 1e-6 to 500. Both the test for a fixed
+# number of runs and the sequential test support them.
 _EPSILONS: Final = (
     Fraction(0),
     *(Fraction(m) * Fraction(10) ** k for k in range(-7, 1) for m in range(10, 100)),
@@ -133,17 +137,21 @@ _Delta: TypeAlias = Callable[[Fraction], Fraction]
 class CurveClaim:
     r"""The claim that a mechanism is (epsilon, delta(epsilon))-DP for every epsilon >= 0.
 
-    ``delta`` is a known curve and ``points`` are the tested points: epsilon = 0, where delta is the
-    total variation distance; the least epsilon of two digits at which delta is at most 0.1, 0.01,
-    ..., 1e-6 or near its infimum; and the pure epsilon with delta = 0, if there is one. Each delta
-    is a proven upper bound.
+    ``spelling`` is the claim as text, and ``points`` are the tested points of the curve:
+
+    - epsilon = 0, where delta bounds the total variation distance;
+    - for each of 0.1, 0.01, ..., 1e-6 the least epsilon with two digits at which delta is at most
+      this value; for the first value that delta never reaches, an epsilon at which delta is near
+      its infimum;
+    - delta = 0 with the pure epsilon, if there is one.
+
+    The delta of each point is a proven upper bound on that of the curve.
 
     >>> claim = CurveClaim(spelling="discrete-laplace:scale=2@1")
     >>> [str(point) for point in claim.points]
     ['epsilon=0,delta=0.244919', 'epsilon=0.33,delta=0.0973123', ..., 'epsilon=0.5']
 
-    Raises :class:`InvalidParameter` for text that is not a curve, and for a curve that gives no
-    privacy.
+    Raises :class:`InvalidParameter` if the text is not a curve, or if the curve gives no privacy.
     """
 
     spelling: str
@@ -168,7 +176,7 @@ class CurveClaim:
         return self.spelling
 
     def to_json(self) -> dict[str, Any]:
-        r"""The text form, and the points as exact text; epsilon and delta are None."""
+        r"""The claim and its points as exact text; the keys epsilon and delta are None."""
         return {
             "epsilon": None,
             "delta": None,
@@ -179,12 +187,12 @@ class CurveClaim:
 
 
 def read_claim(text: str, relation: str | Relation = Relation.REPLACE) -> Claim | CurveClaim:
-    r"""Parse a claim: a point as in :meth:`Claim.read`, or a curve.
+    r"""Parse a claim: a point, as :meth:`Claim.read` does, or a curve.
 
     >>> print(read_claim("epsilon=1/2"), read_claim("rho=0.10"), read_claim("skellam:variance=9@1"))
     epsilon=0.5 rho=0.1 skellam:variance=9@1
 
-    Raises :class:`InvalidParameter`, naming ``claim`` and what is accepted.
+    Raises :class:`InvalidParameter` with the accepted forms if the text is not a claim.
     """
     if not isinstance(text, str):
         raise InvalidParameter("claim", text, _ALL)
@@ -204,7 +212,8 @@ def read_claim(text: str, relation: str | Relation = Relation.REPLACE) -> Claim 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StatedCurve:
-    # An upper bound on delta at each epsilon; the pure epsilon, or None.
+    # ``delta`` is an upper bound on delta at each epsilon; ``pure`` is the pure epsilon, if there
+    # is one.
     spelling: str
     delta: _Delta
     pure: Fraction | None = None
@@ -227,8 +236,8 @@ def _points(text: str) -> tuple[tuple[Fraction, Fraction], ...]:
 
 
 def _firsts(delta: _Delta) -> Iterator[Fraction]:
-    # The least epsilon for each target; if one is never met, one at which delta is near its
-    # infimum.
+    # For each target the least epsilon at which delta is at most the target. At the first target
+    # that is never met: an epsilon at which delta is near its infimum, and no further epsilons.
     for target in _TARGETS:
         if (found := _first(delta, target)) is None:
             yield _first(delta, delta(_EPSILONS[-1]) * _NEAR) or _EPSILONS[-1]
@@ -272,7 +281,8 @@ def _stated_curve(text: str) -> _StatedCurve:
 
 
 def _on_the_reals(noise: str, sensitivity: str) -> str | None:
-    # Real Gaussian noise is claimed as gdp=MU: only the ratio of sensitivity to sigma matters.
+    # A hint for Gaussian noise on the reals, which is claimed as gdp=MU, because only the ratio of
+    # sensitivity to sigma matters; None for other noise.
     name, _, rest = noise.strip().partition(":")
     if name != "gaussian":
         return None
@@ -306,7 +316,8 @@ def _mechanism(noise: Noise, moves: Sensitivity) -> _StatedCurve:
 def _zcdp(rho: Fraction) -> _Delta:
     from accounting.guarantees.renyi_to_epsilon import delta_from_renyi
 
-    # Pinsker: the Kullback-Leibler divergence is at most D_alpha for every alpha, so at most rho.
+    # Pinsker's inequality: the Kullback-Leibler divergence is at most D_alpha for every alpha > 1,
+    # so at most rho.
     with precision(_BITS):
         variation = _end(Enclosure.of(ball(rho / 2).sqrt()).upper)
 
@@ -336,7 +347,7 @@ VerdictWord: TypeAlias = Literal["refuted", "not_refuted", "proven", "nothing_me
 
 
 class VerdictDisplay(NamedTuple):
-    r"""The words for a verdict in a report, their terminal colour, and the exit code."""
+    r"""The words for a verdict in a report, their style on a terminal, and the exit code."""
 
     words: str
     style: str
@@ -365,7 +376,7 @@ _REPRESENTATION: Final = frozenset({"lowest-bit", "last-bits", "precision", "gri
 
 
 def cause_of(feature: str | None) -> Cause:
-    r"""The cause of a refutation through a feature; ``feature`` is None for the output itself."""
+    r"""The cause of a refutation by a test of ``feature``, which is None for the output itself."""
     steps = (feature or "").split("+")
     if steps[0] == "time":
         return "time"
@@ -376,12 +387,12 @@ FAULTS: Final = "FAULTS FOUND"
 r"""The headline if the claim is not refuted but the code has a fault."""
 
 INTERRUPTED: Final = "interrupted"
-r"""The reason for the end of drawing in a report after Ctrl-C."""
+r"""The reason why drawing ended, in a report after Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerRun:
-    r"""A completed layer: its method, and the meaning of its result with its assumptions."""
+    r"""A completed layer: its method, and what its result proves under which assumptions."""
 
     layer: Literal["exact", "fit", "replay", "sample"]
     method: str
@@ -389,7 +400,10 @@ class LayerRun:
 
 
 def level(name: str, value: RationalLike, example: str = "0.05") -> Fraction:
-    r"""Parse an alpha or a confidence in (0, 1) as an exact rational; errors name ``name``."""
+    r"""Parse an alpha or a confidence in (0, 1) as an exact rational.
+
+    Error messages call the value ``name``.
+    """
     return rational_in(name, value, "(0, 1)", f"such as {example}")
 
 
@@ -399,24 +413,24 @@ def level_upper(alpha: RationalLike) -> float:
 
 
 def confidence(alpha: RationalLike) -> str:
-    r"""The confidence of all bounds together as text, rounded down."""
+    r"""Format the confidence 1 - alpha of all bounds together, rounded down."""
     return f"{down(100 * (1 - rational('alpha', alpha)), 6)}%"
 
 
 def log_bar(alpha: RationalLike) -> float:
-    r"""Return ln(1/alpha), rounded up; alpha may underflow float64."""
+    r"""Return ln(1/alpha), rounded up; alpha may be smaller than every positive float."""
     level = rational_in("alpha", alpha, "(0, 1)")
     size = math.log(level.denominator)
     return size * (1.0 + 2.0**-50) - math.log(level.numerator)
 
 
 def format_p_value(value: float) -> str:
-    r"""The p-value in three digits, rounded up; a bound if it underflows."""
+    r"""Format a p-value with three digits, rounded up; below 1e-300 only that bound is shown."""
     return "below 1e-300" if value < 1e-300 else up(value, 3)
 
 
 def evidence(alpha: RationalLike, *, p_value: float | None, e_value: float | None) -> str:
-    r"""The p-value or e-value, and the threshold of refutation."""
+    r"""Describe the p-value or e-value, with the threshold at which it refutes."""
     exact = rational("alpha", alpha)
     if e_value is None:
         return f"p-value {format_p_value(p_value or 0.0)}; {down(exact, 6)} or less refutes"
@@ -437,7 +451,11 @@ def _looks() -> tuple[int, ...]:
 
 
 LOOKS: Final = _looks()
-r"""The fixed numbers of runs after which the rule is learned again: 32, 40, 50, 63, 79, 99, ..."""
+r"""Fixed numbers of runs: 32, 40, 50, 63, 79, 99, ...
+
+After each of them a block of a sequential audit ends, scores are learned again, and a sequential
+fit is tested.
+"""
 
 TRAINING: Final = LOOKS[0]
-r"""The least number of initial runs, from which both tests only learn: they are not tested."""
+r"""The least number of initial runs that both tests use only for learning, not for testing."""

@@ -1,4 +1,4 @@
-r"""Errors of an audited target."""
+r"""Errors that an audited target can cause."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class TargetFailed(DpcoreError):
     r"""Raised when the audited code did not return outputs; it states the failure and the dataset.
 
     ``dataset`` is "A" or "B" (None before any run); ``run`` is the number of the failed run,
-    counted from 1 over both datasets, if it is known. ``reveals`` means that this dataset failed in
-    all of :data:`REPEATS` further runs, and the other one in none. Exit code 3.
+    counted from 1 over both datasets, if it is known. ``reveals`` means that all of :data:`REPEATS`
+    further runs on this dataset failed, and no further run on the other. The exit code is 3.
 
     >>> raise TargetFailed("noisy.py:count", "raised KeyError: 'age'", dataset="B", run=17)
     Traceback (most recent call last):

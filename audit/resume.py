@@ -1,13 +1,14 @@
-r"""The state file of an audit, so that an interrupted audit, even by ``kill -9``, can be resumed.
+r"""The state file of an audit, from which an audit continues after an interruption or ``kill -9``.
 
-Schema ``dpcore-audit-state/1``: records of :mod:`dpcore.cli.state_file`. The first one is JSON
-and contains everything that determines the audit; the others are the finished blocks in order. A
-block is flushed to the disk before the audit continues, so at most the last record can be
-incomplete. That record is dropped, and its block is drawn again.
+The file consists of records of :mod:`dpcore.cli.state_file`, with the schema
+``dpcore-audit-state/1``. The first record is JSON and contains everything that determines the
+audit; the other records are the finished blocks, in order. A block is flushed to the disk before
+the audit continues, so at most the last record can be incomplete. An incomplete record is dropped,
+and its block is drawn again.
 
 Only outputs are stored: the datasets of runs and all other random choices follow from the seed.
 Nothing in a file is executed, and content that no audit writes is refused, so a file may be
-untrusted; its author can still invent outputs. Errors name the argument ``--resume``.
+untrusted; its author can still invent outputs. Error messages name the argument ``--resume``.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _WORDS: Final = {
 
 
 def refused(path: Path, reason: str) -> InvalidParameter:
-    r"""The error for a refused file; it names the option."""
+    r"""The error for a file that is refused; it names the option ``--resume``."""
     return InvalidParameter("--resume", str(path), reason)
 
 
@@ -73,12 +74,12 @@ def hostile(path: Path, what: str) -> InvalidParameter:
 
 
 def _plain(text: str) -> str:
-    # Without terminal control characters, and cut.
+    # A text without terminal control characters, and cut.
     return cut(printable(text[: _SHOWN + 1]), _SHOWN)
 
 
 def header(path: Path, target: Target, plan: Plan, search: SearchResult | None) -> bytes:
-    r"""The header of this audit; equal audits have equal headers."""
+    r"""The header of the state file of an audit; equal audits have equal headers."""
     found = versions()
     try:
         pairs = encode(list(plan.pairs))
@@ -154,7 +155,7 @@ def _format_field(value: Any) -> str:
 
 
 def parsed(path: Path, payload: bytes) -> dict[str, Any]:
-    r"""The fields of a stored header. Raises :class:`InvalidParameter` if it is invalid."""
+    r"""Parse a stored header. Raises :class:`InvalidParameter` if the header is invalid."""
     try:
         held = parse_json(payload.decode())
     except ValueError as error:
@@ -179,7 +180,7 @@ class State:
     closed: str | None = None
 
     def append(self, outputs: Outputs) -> None:
-        r"""Store the next finished block; return when it is on disk."""
+        r"""Store the next finished block, and return when the block is on disk."""
         if self.closed is not None:
             return
         reason, data = None, b""
@@ -214,7 +215,7 @@ class State:
 def resume(
     path: Path, target: Target, plan: Plan, search: SearchResult | None = None
 ) -> Iterator[State]:
-    r"""Open the state of this audit, or create its file.
+    r"""Open the state file of an audit, or create the file.
 
     ``search`` is the result of the search for a pair, or None without a search.
     """
@@ -242,10 +243,11 @@ def _check_sizes(state: State, plan: Plan) -> None:
 
 
 def stored(path: Path) -> tuple[int, SearchResult | None] | None:
-    r"""The seed and the search result (None without a search) of the audit in a state file.
+    r"""Return the seed and the search result of the audit in a state file.
 
-    A resumed audit uses both. None if the file stores nothing (yet); :func:`resume` reports the
-    error of a file that is not a state file.
+    The search result is None if the audit had no search. A resumed audit uses both values. Return
+    None if the file does not exist, contains no audit, or is not a state file; in the last case
+    :func:`resume` raises the error.
     """
     require_plain("--resume", path)
     try:

@@ -1,17 +1,18 @@
 r"""Assemble an audit from its spec, run its layers, and merge their results in one report.
 
 :class:`Audit` resolves the target, the claim, the pairs and the features of a spec; an error names
-the invalid field. Python, the commands, tests and the corpus all use it. ``run`` searches for a
-pair, if requested, and runs these layers:
+the invalid field. The Python function, the commands, the pytest plugin and the corpus all use this
+class. ``Audit.run`` searches for a pair, if requested, and runs these layers:
 
-    exact     both laws are known: a proof or a refutation            audit.known_laws.exact_layer
-    fit       do the draws follow the law that the proof assumes?      audit.fit.fit
-    sample    black box, runs on both datasets                        audit.sample_layer
-    replay    one tape for both datasets                              audit.replay.replay_both
+    exact     prove or refute the claim from known output laws        audit.known_laws.exact_layer
+    fit       test whether draws follow the law assumed by the proof  audit.fit.fit
+    sample    test the outputs of many runs on both datasets          audit.sample_layer
+    replay    run both datasets with the same random draws            audit.replay.replay_both
 
-Layers that draw share the false-alarm level. Only evidence against the claim refutes it. A sampler
-that does not follow its law, and a fault found by replay, are findings: they violate the
-assumptions of a proof, so they invalidate it, and they change the exit code.
+The fit layer and the sample layer share the false-alarm level. Only evidence against the claim
+refutes the claim. A sampler that does not follow its law, and a fault found by replay, are
+findings: they violate the assumptions of a proof, so they invalidate the proof, and they change the
+exit code.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _REPLAY: Final = LayerRun(
     proves="a fault is an error in the code or a violated declaration; it does not refute the "
     "claim",
 )
-# The layers that read each field: without one of these layers, the field would have no effect.
+# For each field the layers that use it. Without one of these layers the field has no effect.
 _READERS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("search", "features", "floats", "baselines", "resume"), ("sample",)),
     "resolution": ("sample", "exact"),
@@ -117,9 +118,9 @@ class Audit:
             raise InvalidParameter("features", "time", "requires given pairs, not a search")
 
     def run(self, progress: Progress | None = None, *, figures: bool = False) -> AuditReport:
-        r"""Run every layer; ``figures`` adds the figures of the HTML page.
+        r"""Run every layer and return the report; ``figures`` adds the figures of the HTML page.
 
-        If the target fails, the report has ``error`` set; after Ctrl-C it has ``interrupted`` set.
+        If the target fails, ``error`` of the report is set; after Ctrl-C, ``interrupted`` is set.
         """
         plan, found = self.plan, None
         if self.space is not None:
@@ -133,7 +134,7 @@ class Audit:
         return replace(report, search=found, warnings=(*doubts, *report.warnings))
 
     def completed(self, progress: Progress | None = None) -> AuditReport:
-        r"""Run as :meth:`run` does, but raise the target's error, or KeyboardInterrupt."""
+        r"""Like :meth:`run`, but raise the error of the target, or KeyboardInterrupt."""
         report = self.run(progress)
         if report.error is not None:
             raise report.error
@@ -168,7 +169,7 @@ class Audit:
         return report
 
     def _kept_search(self) -> SearchResult | None:
-        # A resumed audit tests the pair that its first start found.
+        # The search result that is stored in the file of a resumed audit, or None.
         path = self.spec.resume
         if path is None or self.space is None:
             return None
@@ -190,8 +191,9 @@ class Audit:
 
 
 def _layers_of(target: Target, spec: AuditSpec) -> tuple[str, ...]:
-    # The requested layers, or else the strongest applicable one. A field that only the sample layer
-    # reads adds that layer; a field that no chosen layer reads is refused.
+    # The requested layers; by default exact if the law is known, otherwise sample. By default a
+    # field that the sample layer uses, but the exact layer does not, adds the sample layer. A field
+    # that no chosen layer uses is refused.
     known = target if isinstance(target, KnownLaw) else None
     given = [name for name in _READERS if spec.given(name)]
     if spec.layers is None:
@@ -217,7 +219,7 @@ def _layers_of(target: Target, spec: AuditSpec) -> tuple[str, ...]:
 
 
 def _seed_of(spec: AuditSpec) -> int:
-    # A resumed audit keeps the seed of its first start.
+    # The seed of the spec, the stored seed of a resumed audit, or a random seed.
     if spec.seed is None and spec.resume is not None:
         from audit.resume import stored
 
@@ -263,24 +265,24 @@ def audit(  # noqa: PLR0913 - each is an option of the command
 ) -> AuditReport:
     r"""Test a mechanism: does the code satisfy its claim on two neighbouring datasets?
 
-    ``target`` is a callable f(dataset), f(dataset, rng) or, faster, f(dataset, n, rng) returning n
-    outputs; noise; or the text of a target, as on the command line. ``claim`` is text such as
-    "epsilon=1", "epsilon=1,delta=1e-6" or "rho=0.1", or a claim. ``pair`` is a pair of neighbouring
-    datasets, ``pairs`` are several; ``search`` is a space in which to search for one. A mechanism
-    of the catalogue has its own claim and pair.
+    ``target`` is a callable f(dataset), f(dataset, rng) or, faster, f(dataset, n, rng), which
+    returns n outputs; noise; or the text of a target, as on the command line. ``claim`` is a claim,
+    or text such as "epsilon=1", "epsilon=1,delta=1e-6" or "rho=0.1". Give one ``pair`` of
+    neighbouring datasets, several ``pairs``, or a space in which to ``search`` for a pair. A
+    mechanism of the catalogue has its own claim and pair.
 
     All bounds hold together with confidence 1 - ``alpha``, and a true claim is refuted with
-    probability at most ``alpha`` (0.001); ``confidence`` = 1 - ``alpha`` may be given instead.
-    ``runs`` is the number of runs of both datasets and all pairs together (100,000); with
-    ``sequential`` the maximum (1,000,000): the audit stops as soon as the evidence suffices.
-    ``layers`` are some of "exact", "fit", "replay" and "sample": by default "exact" if the law is
-    known, else "sample". ``features`` are tested instead of the output; ``floats="ignore"`` ignores
-    the floating-point representation of outputs. ``jobs`` is the number of processes (-1: one per
-    core), ``timeout`` limits one call of the target and ``deadline`` the drawing of runs, in
-    seconds, and ``resume`` is a file that stores the runs.
+    probability at most ``alpha`` (default 0.001). ``confidence`` = 1 - ``alpha`` may be given
+    instead. ``runs`` is the number of runs on both datasets and all pairs together (default
+    100,000). If ``sequential``, the audit stops as soon as the evidence suffices, and ``runs`` is
+    the maximum (default 1,000,000). ``layers`` are some of "exact", "fit", "replay" and "sample":
+    by default "exact" if the law is known, else "sample". ``features`` are tested instead of the
+    output; ``floats="ignore"`` ignores the floating-point representation of outputs. ``jobs`` is
+    the number of processes (-1: one per core). ``timeout`` limits one call of the target, and
+    ``deadline`` the drawing of runs, in seconds. ``resume`` is a file that stores the runs.
 
-    The target runs in this process, and ``seed`` repeats the audit. A notebook shows a progress
-    bar, and the report as a card.
+    The target runs in the current process. The same ``seed`` repeats the audit. In a notebook, a
+    progress bar is shown, and the report is shown as a card.
 
     >>> def noisy_count(names, n, rng):
     ...     return len(names) + rng.geometric(0.5, n) - rng.geometric(0.5, n)
@@ -295,8 +297,8 @@ def audit(  # noqa: PLR0913 - each is an option of the command
       delta    exactly 0 at the claimed epsilon (proven)
       exact    for every event, and every pair of integers at distance <= 1
 
-    Raises :class:`dpcore.errors.InvalidParameter` with the name of the argument, and
-    :class:`audit.errors.TargetFailed` if the target gives no outputs.
+    Raises :class:`dpcore.errors.InvalidParameter` with the name of an invalid argument, and
+    :class:`audit.errors.TargetFailed` if the target returns no outputs.
     """
     given = {name: value for name, value in locals().items() if name != "confidence"}
     if confidence is not None and alpha is not None:
@@ -318,7 +320,7 @@ def run_layers(
     layers: tuple[str, ...],
     sampled_with: Callable[[Plan], AuditReport],
 ) -> AuditReport:
-    r"""Run the layers of these names; ``sampled_with(plan)`` is the sample layer."""
+    r"""Run the layers named in ``layers``, where ``sampled_with(plan)`` runs the sample layer."""
     drawing = [layer for layer in ("fit", "sample") if layer in layers]
     level = rational("alpha", plan.alpha)
     shared = replace(plan, alpha=level / max(len(drawing), 1))
@@ -333,7 +335,8 @@ def run_layers(
     ended = fitted is not None and (fitted.error is not None or fitted.stopped == INTERRUPTED)
     if "sample" in layers and not ended:
         sampled = sampled_with(shared)
-        # Scaled, so that the evidence is compared with the whole level although layers share it.
+        # Scale the evidence, so that a report compares it with the whole level, of which the sample
+        # layer has only a share.
         if sampled.p_value is not None:
             sampled = replace(sampled, p_value=min(1.0, sampled.p_value * len(drawing)))
         if sampled.e_value is not None:
@@ -360,7 +363,7 @@ def run_layers(
         )
     if fitted is not None:
         report = _with_fit(report, fitted)
-    # Replay is last, so that state which the target keeps from a replay cannot affect tested runs.
+    # Replay is last, so that its calls cannot affect the tested runs if the target keeps state.
     if "replay" in layers and report.error is None and not report.interrupted:
         report = _with_replay(report, target, plan)
     return replace(report, alpha=level)
@@ -409,7 +412,8 @@ def _with_fit(report: AuditReport, fitted: FitReport) -> AuditReport:
 
 
 def _without_proof(report: AuditReport) -> AuditReport:
-    # The proof assumed that the code follows its law and uses its randomness properly; it does not.
+    # The proof does not apply: it assumes that the code follows its law and uses its randomness
+    # properly.
     return replace(report, verdict="not_refuted") if report.verdict == "proven" else report
 
 

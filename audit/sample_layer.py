@@ -2,9 +2,10 @@ r"""The sample layer: draw runs, test them, and report.
 
     sample(target, plan) = report_of(draw(target, plan))
 
-All randomness of an audit comes from its seed: the dataset of each run, the randomness of a target
-in each dataset and block, and the randomisation of p-values. If the target uses only the randomness
-it is given, the same seed repeats the report, for any number of processes, resumed or not.
+All randomness of an audit is derived from its seed: the dataset of each run, the randomness passed
+to the target for each dataset and block, and the randomisation of p-values. If the target uses only
+the randomness that it is given, the same seed repeats the report, for any number of processes, also
+if the audit is interrupted and resumed.
 """
 
 from __future__ import annotations
@@ -52,10 +53,11 @@ _NO_LIMIT: Final = "drawn in threads: calls of the target had no time limit"
 def sample(
     target: Target, plan: Plan, *, progress: Progress | None = None, state: State | None = None
 ) -> AuditReport:
-    r"""Audit a target as a black box.
+    r"""Audit a target by its outputs alone.
 
     If the target fails, the report has ``error`` and the evidence before the failure. After Ctrl-C
-    there is no ``error``; if nothing was drawn, KeyboardInterrupt is raised.
+    the report has the evidence so far and no ``error``; KeyboardInterrupt is raised if nothing was
+    drawn.
     """
     return report_of(draw(target, plan, progress=progress, state=state))
 
@@ -92,7 +94,7 @@ def draw(
             if not found.runs:
                 raise
             stopped = INTERRUPTED
-    # The anytime-valid test may end at any time; the other one may not.
+    # The sequential test may end at any time; the test for a fixed number of runs may not.
     if stopped in {_DEADLINE, _FAILED, INTERRUPTED} and found.runs and not plan.sequential:
         found.notes.append(
             "ended before its planned runs: the confidence holds only if the time of the end does "
@@ -163,7 +165,7 @@ def _draw(found: DrawnRuns, rest: Iterator[Planned], by: Drawer, state: State | 
 
 def _keep(found: DrawnRuns, block: Planned, drawing: Drawing, state: State | None) -> None:
     found.pair = block.pair
-    # Only complete blocks are stored, up to the first incomplete one, which is drawn again.
+    # Only complete blocks are stored. An incomplete block is drawn again when the audit is resumed.
     whole = found.runs + len(drawing.outputs) == block.drawn + block.runs
     if state is not None and whole:
         state.append(drawing.outputs)
@@ -172,7 +174,7 @@ def _keep(found: DrawnRuns, block: Planned, drawing: Drawing, state: State | Non
     if whole or state is None or found.repeatable:
         found.keep(block, drawing.outputs)
     elif len(drawing.outputs):
-        # A redrawn block has new outputs: testing both would be one more look at the same claim.
+        # A resumed audit draws new outputs for this block, so these outputs must not be tested too.
         found.notes.append("the unfinished block was not tested: a resumed audit draws it again")
     if drawing.error is not None:
         raise drawing.error
@@ -181,12 +183,12 @@ def _keep(found: DrawnRuns, block: Planned, drawing: Drawing, state: State | Non
 
 
 def coins_of(plan: Plan) -> int:
-    r"""The seed of the coins that make the p-values of an audit exact (randomised tests)."""
+    r"""The seed for randomised tests, whose random coins make the p-values of an audit exact."""
     return int(stream(plan.seed, Stream.TEST).generate_state(1, np.uint64)[0])
 
 
 def report_of(drawn: DrawnRuns) -> AuditReport:
-    r"""Test the claim on the drawn runs, and report."""
+    r"""Test the claim on the drawn runs, and return the report."""
     plan, alpha = drawn.plan, rational("alpha", drawn.plan.alpha)
     error, notes, several = drawn.error, list(drawn.notes), len(drawn.plan.pairs) > 1
     try:
@@ -248,7 +250,10 @@ def _weighed(drawn: DrawnRuns, alpha: Fraction) -> Weighed:
 def run_baselines(
     report: AuditReport, drawn: DrawnRuns, baselines: tuple[str, ...], *, figures: bool
 ) -> AuditReport:
-    r"""Add the bounds of other methods and the figures, for the reported view and point."""
+    r"""Add to a report the bounds of other methods and the figures.
+
+    They belong to the pair, feature and point of the reported outcome.
+    """
     from audit.outputs.reading import read
     from audit.report.figure_data import histogram, tradeoff_band
     from audit.statistical_tests.clopper_pearson_baselines import compare

@@ -1,8 +1,9 @@
-r"""Broken mechanisms, each with a correct twin: an audit must refute the one and not the other.
+r"""Broken mechanisms with correct twins: an audit must refute each mechanism, but not its twin.
 
 ``catalogue.toml`` describes the entries: the bug, its cost, its source and the twin. The mechanisms
-are functions of the modules beside it. Each entry has a fixed number. A new entry needs a twin, and
-the law that proves its epsilon (tests/audit/broken_mechanisms/test_catalogue.py requires both).
+are functions in the modules of this package. Each entry has a fixed number. A new entry needs a
+twin, and the output law that proves its true epsilon
+(tests/audit/broken_mechanisms/test_catalogue.py requires both).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _BITS: Final = 64
 
 
 class Layer(Enum):
-    r"""The layer of an audit that must detect the bug; a :class:`Subject` has what it needs.
+    r"""The layer of an audit that must detect a bug.
 
     ``TIME`` samples call durations (``--feature time``); the outputs themselves satisfy the claim.
     """
@@ -58,15 +59,19 @@ class Layer(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    r"""A mechanism on two neighbouring datasets, and what it claims about them.
+    r"""A mechanism with a privacy claim and a pair of neighbouring datasets.
 
-    ``pair`` are neighbours under ``relation``, as a command line would give them (JSON values). The
-    claim is (``epsilon``, ``delta``)-DP. By default the datasets are 0 and 1, and the claim is
-    epsilon = 1. ``curve`` is the text of a claimed curve that holds for the mechanism as described
-    (``discrete-gaussian:sigma_squared=4@1``), if there is one. ``features`` are the features that
-    show the error (``lowest-bit``); if empty, the outputs are tested. ``laws`` are the laws of the
-    output on both datasets, in the format of ``dpcore audit exact``, if they have one. ``call``
-    makes one run, with the law of ``run``; it is given if the time of a call can be measured.
+    ``pair`` contains two JSON values, which are neighbours under ``relation``. The claim is
+    (``epsilon``, ``delta``)-DP. By default the datasets are 0 and 1, and the claim is epsilon = 1.
+    The other fields are optional:
+
+    - ``curve``: the text of a claimed privacy curve, such as
+      ``discrete-gaussian:sigma_squared=4@1``, which a correct implementation satisfies;
+    - ``features``: the features that reveal the bug, such as ``lowest-bit``; if there are none,
+      the outputs are tested;
+    - ``laws``: the laws of the output on both datasets, in the format of ``dpcore audit exact``;
+    - ``call``: a function that makes one run with the same law as ``run``, so that the time of a
+      call can be measured.
     """
 
     name: str
@@ -81,7 +86,10 @@ class Subject:
     call: Call | None = None
 
     def claim(self, relation: Relation | str | None = None) -> Claim | CurveClaim:
-        r"""The claim, its curve if it has one; by default under its own relation."""
+        r"""Return the claimed curve or, without one, the point (``epsilon``, ``delta``).
+
+        ``relation`` replaces the relation of the subject, if it is given.
+        """
         of = relation or self.relation
         if self.curve is not None:
             return CurveClaim(spelling=self.curve, relation=of)
@@ -90,8 +98,9 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Twin(Subject):
-    r"""The correct implementation. Its claim holds for every pair and is nearly tight on its own
-    pair.
+    r"""The correct implementation of a broken mechanism.
+
+    The claim holds for every pair of neighbouring datasets, and is nearly tight on ``pair``.
     """
 
 
@@ -100,11 +109,12 @@ class Entry(Subject):
     r"""A broken mechanism: the bug, its privacy cost, its source, and the correct twin.
 
     ``true_epsilon`` encloses the smallest epsilon at which the outputs on ``pair`` are (epsilon,
-    delta)-close in both directions, with the delta of the claim; ``Enclosure.infinite()`` if there
-    is none, and for Skellam and Gaussian noise if there is none at delta = 0; for the layer
-    ``TIME`` it does not exceed the claim. ``number`` is the fixed number of the entry. With
-    ``runs`` runs (both datasets together), 95 of 100 audits at alpha = 0.05 refute the claim; for
-    layers other than the sample layer, ``runs`` is a maximum and need not suffice.
+    delta)-close in both directions, with the delta of the claim. It is ``Enclosure.infinite()`` if
+    no finite epsilon suffices; entries with Skellam or Gaussian noise may also use it if no finite
+    epsilon suffices at delta = 0. For the layer ``TIME`` it does not exceed the claimed epsilon.
+    ``number`` is the fixed number of the entry. With ``runs`` runs (both datasets together), 95 of
+    100 audits at alpha = 0.05 refute the claim; for layers other than the sample layer, ``runs`` is
+    a maximum and need not suffice.
     """
 
     number: int
@@ -117,7 +127,7 @@ class Entry(Subject):
 
 
 def seeded(rng: np.random.Generator) -> SeededRng:
-    r"""A seeded stream of dpcore noise for simulations: reproducible, and not private."""
+    r"""A generator of dpcore, seeded from ``rng``, for simulations: reproducible, not private."""
     return SeededRng(int(rng.integers(_SEEDS)))
 
 
@@ -144,7 +154,7 @@ _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "pair": tuple, "epsilon": Fraction, "delta": Fraction, "relation": Relation,
     "features": tuple, "laws": tuple, "call": _function, "layer": Layer,
 }  # fmt: skip
-# The parts of an entry that its twin has by default.
+# The fields that a twin takes from its entry by default.
 _SHARED: Final[tuple[str, ...]] = ("run", "pair", "epsilon", "delta", "relation", "curve")
 
 

@@ -1,7 +1,7 @@
 r"""Mechanisms that add noise to a query, with bugs in the noise, the query or the composition.
 
 A mechanism and its twin are often one function with different arguments (``catalogue.toml``). Many
-give Laplace noise of scale b to a query of sensitivity s, which costs epsilon = s/b.
+add Laplace noise of scale b to a query of sensitivity s, which costs epsilon = s/b.
 
 Continual release: Dwork, Naor, Pitassi and Rothblum, "Differential Privacy under Continual
 Observation" (2010); Chan, Shi and Song, "Private and Continual Release of Statistics" (2011). A
@@ -43,32 +43,32 @@ _MODULUS: Final = 8
 
 
 def count(value: int, n: int, rng: np.random.Generator, *, scale: RationalLike = 1) -> Integers:
-    r"""A count that one person changes by at most 1."""
+    r"""A count plus noise, where one person changes the count by at most 1."""
     return value + laplace(scale, n, rng)
 
 
 def histogram(
     records: Sequence[int], n: int, rng: np.random.Generator, *, scale: RationalLike = 2
 ) -> Integers:
-    r"""The numbers of records equal to 0 and to 1."""
+    r"""The numbers of records equal to 0 and equal to 1, each plus noise."""
     return np.bincount(records, minlength=2) + laplace(scale, (n, 2), rng)
 
 
 def score(value: int, n: int, rng: np.random.Generator, *, moves: int) -> Integers:
-    r"""A score with staircase noise of epsilon = 1 for a query of sensitivity ``moves``."""
+    r"""A score plus staircase noise that gives epsilon = 1 for sensitivity ``moves``."""
     return value + Staircase(epsilon=1, sensitivity=moves).sample(n, rng=seeded(rng))
 
 
 def gaussian(
     value: int, n: int, rng: np.random.Generator, *, sigma_squared: int = 1, step: int = 1
 ) -> Integers:
-    r"""A multiple of ``step`` plus discrete Gaussian noise."""
+    r"""The value times ``step``, plus discrete Gaussian noise."""
     noise = DiscreteGaussian(sigma_squared=sigma_squared).sample(n, rng=seeded(rng))
     return step * value + noise
 
 
 def one_sided(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""A count plus |noise|: released counts are never below the true one."""
+    r"""A count plus |noise|: the released count is never below the true count."""
     return value + np.abs(laplace(1, n, rng))
 
 
@@ -106,17 +106,17 @@ _LOWER, _UPPER = 0, 2
 
 
 def clipped(value: int, n: int, rng: np.random.Generator, *, most: int) -> Integers:
-    r"""A value clipped to [0, most], so that one person changes it by at most ``most``; scale 1."""
+    r"""A value clipped to [0, ``most``], which has sensitivity ``most``, plus noise of scale 1."""
     return int(np.clip(value, 0, most)) + laplace(1, n, rng)
 
 
 def clamped_total(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""The sum of values clamped to the public range [0, 1]; scale 1."""
+    r"""The sum of values clamped to the public range [0, 1], plus noise of scale 1."""
     return int(np.clip(values, 0, 1).sum()) + laplace(1, n, rng)
 
 
 def self_clamped_total(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""A sum of values clamped to the range of the data, which contains every value."""
+    r"""Like :func:`clamped_total`, but with the range of the data, so that nothing is clamped."""
     return int(np.clip(values, min(values), max(values)).sum()) + laplace(1, n, rng)
 
 
@@ -130,7 +130,11 @@ def rounded(value: float, n: int, rng: np.random.Generator, *, scale: RationalLi
 
 
 def half_rounded_loss() -> arb:
-    r"""The loss of 1/2 against 0: p(k) against (p(k) + p(k - 1))/2 = p(k) (1 + e^2)/2, k >= 1."""
+    r"""The largest privacy loss of :func:`rounded` on the values 1/2 and 0 at scale 1/2.
+
+    Let p be the masses of the noise. The output k >= 1 has probability p(k) for the value 0, and
+    (p(k) + p(k - 1))/2 = p(k) (1 + e^2)/2 for the value 1/2.
+    """
     return ((1 + arb(2).exp()) / 2).log()
 
 
@@ -141,13 +145,13 @@ def clipped_sum(values: Sequence[int], n: int, rng: np.random.Generator) -> Inte
 
 
 def unclipped_sum(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Like :func:`clipped_sum`, but of the unclipped values: the clipped copy is discarded."""
+    r"""Like :func:`clipped_sum`, but the clipped copy is discarded: raw values are summed."""
     np.clip(values, _LOWER, _UPPER)
     return sum(values) + laplace(_UPPER - _LOWER, n, rng)
 
 
 def lower_twice(values: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""A sum without noise: the lower bound is passed twice, so the sensitivity is 0."""
+    r"""A sum without noise: the lower bound is also used as the upper, so the sensitivity is 0."""
     bounds = (_LOWER, _LOWER)
     sensitivity = bounds[1] - bounds[0]
     total = int(np.clip(values, _LOWER, _UPPER).sum())
@@ -165,23 +169,26 @@ def numbers(
     scale: RationalLike,
     draws: int,
 ) -> Integers:
-    r"""Integers with noise: a draw for each, or one draw that cancels in every comparison."""
+    r"""Integers plus noise: with ``draws`` = 1 all share one draw, which cancels in differences."""
     return np.asarray(values) + laplace(scale, (n, draws), rng)
 
 
 def running_sums(
     stream: Sequence[int], n: int, rng: np.random.Generator, *, ends: list[int], scale: int
 ) -> Integers:
-    r"""Noisy sums of the first k of four events for each k in ``ends``: each costs 1/scale and
-    contains event 1. The sums of the first 1, 2 and 4 are the left nodes of a tree of three levels.
+    r"""Noisy sums of the first k of four events, for each k in ``ends``.
+
+    Each sum costs epsilon = 1/scale and contains the first event. The sums of the first 1, 2 and 4
+    events are the leftmost nodes of a tree with three levels.
     """
     sums: Integers = np.cumsum(stream)[np.array(ends) - 1]
     return sums + laplace(scale, (n, len(ends)), rng)
 
 
 def sampled(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""A sum over a sample of rate 3/8, with noise of scale 1: epsilon = ln(1 + 3/8 (e - 1)) =
-    0.4973...
+    r"""The sum of a Poisson sample of rate 3/8, plus noise of scale 1.
+
+    It costs epsilon = ln(1 + 3/8 (e - 1)) = 0.4973...
     """
     taken = rng.integers(8, size=(n, len(bits))) < 3
     return taken @ np.asarray(bits, dtype=np.int64) + laplace(1, n, rng)
@@ -193,7 +200,7 @@ def everyone(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
 
 
 def noisy_size(bits: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Noisy number of records and noisy sum, each at epsilon = 1/2."""
+    r"""A noisy number of records and a noisy sum, each with epsilon = 1/2."""
     return np.array([len(bits), sum(bits)]) + laplace(2, (n, 2), rng)
 
 
@@ -228,8 +235,9 @@ def fixed_seed(value: int, n: int, rng: np.random.Generator) -> Integers:  # noq
 
 
 def grid(amount: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    r"""An amount in [0, 1] in eighths, with exact noise in eighths: epsilon = 1/10. Outputs are
-    integers/8 for all data.
+    r"""An amount in [0, 1], rounded to eighths, plus exact noise in eighths: epsilon = 1/10.
+
+    For every dataset the possible outputs are all multiples of 1/8.
     """
     steps = math.floor(amount * _STEPS + 0.5)
     return (steps + laplace(10 * _STEPS, n, rng)) / _STEPS
@@ -237,11 +245,11 @@ def grid(amount: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]
 
 def float_laplace(amount: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
     r"""An amount in [0, 1] plus Laplace noise of scale 16 in double precision; with real numbers
-    this would cost 1/16.
+    it would cost epsilon = 1/16.
 
-    1 + z is a multiple of 2^-53 for every float z: z itself is such a multiple if \|z\| >= 1/2;
-    otherwise 1 + z is at least 1/2 and is rounded to one. 0 + z is z, and most floats below 1/2 are
-    not multiples of 2^-53.
+    The float sum 1 + z is a multiple of 2^-53 for every float z: if \|z\| >= 1/2, then z is such a
+    multiple; otherwise 1 + z is at least 1/2, so it is rounded to such a multiple. But 0 + z is z,
+    and most floats of absolute value below 1/2 are not multiples of 2^-53.
     """
     return amount + rng.laplace(scale=_SCALE, size=n)
 
@@ -254,13 +262,16 @@ _KEPT: Final = 731  # e/(e + 1) = 0.7310...
 
 
 def answers(present: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Whether a person is in the records, true with probability 0.731; epsilon is ln 2.717..."""
+    r"""Whether a person is present; the answer is right with probability 0.731.
+
+    It costs epsilon = ln 2.717...
+    """
     kept = rng.integers(_WHOLE, size=n) < _KEPT
     return np.where(kept, present, 1 - present).astype(np.int64)
 
 
 def answer_loss() -> arb:
-    r"""The loss of :func:`answers`."""
+    r"""The largest privacy loss of :func:`answers`."""
     return ball(Fraction(_KEPT, _WHOLE - _KEPT)).log()
 
 
@@ -270,7 +281,7 @@ def _records(present: int) -> list[int]:
 
 
 def found_early(present: int, rng: np.random.Generator) -> int:
-    r"""Return at the first match, after one comparison or a thousand."""
+    r"""Stop at the first match, so that the duration reveals whether the person is present."""
     found = 0
     for record in _records(present):
         if record == 1:
@@ -280,7 +291,7 @@ def found_early(present: int, rng: np.random.Generator) -> int:
 
 
 def looked_at_all(present: int, rng: np.random.Generator) -> int:
-    r"""Compare every record, even after a match."""
+    r"""Like :func:`found_early`, but compare every record, even after a match."""
     found = 0
     for record in _records(present):
         found |= record

@@ -1,12 +1,13 @@
 r"""Bugs in noise that several users add jointly: dropouts, shuffling, wrapped shares.
 
-Most are a protocol of dpcore with one wrong step: noise, encoding, shuffler and analyzer are the
-production code, run for all runs at once. A dataset is the value of one user; the others have 0.
+Most of them are a protocol of dpcore with one wrong step: noise, encoding, shuffler and analyzer
+are production code, called once for all runs. A dataset is the value of one user; all other users
+have the value 0.
 
-Sums of 1/m-shares of Polya noise, X - Y with X, Y ~ Polya(1/m, beta) from m parties, are discrete
-Laplace of scale 1/ln(1/beta). :func:`polya` draws a share as a Poisson variable whose mean is
-Gamma(1/m) times the odds beta/(1 - beta), in floating point: this is a simulation, not an exact
-draw.
+If each of m parties draws a share X - Y with independent X, Y ~ Polya(1/m, beta), the sum of the
+shares is discrete Laplace of scale 1/ln(1/beta). :func:`polya` draws X and Y as Poisson variables
+whose mean is Gamma(1/m) times the odds beta/(1 - beta), in floating point: it is a simulation, not
+an exact sampler.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _STEPS: Final = 10
 
 
 def _pure(users: int, precision: int, threshold: int) -> AggregatedSum:
-    # Calibrated for epsilon = 1: discrete Laplace noise of scale g from one Polya share per user.
+    # Calibrated for epsilon = 1: the shares of all users sum to discrete Laplace noise, whose scale
+    # is g = ``precision``.
     share = DiscreteLaplace(scale=precision).share(users)
     return AggregatedSum(users=users, precision=precision, threshold=threshold, share=share)
 
@@ -57,44 +59,50 @@ _BITS: Final = BinaryShuffle(users=3, noise_bits=1, probability=Fraction(1, 2))
 def _messages(
     protocol: AggregatedSum, value: int, present: int, n: int, rng: np.random.Generator
 ) -> Integers:
-    r"""A row of messages per run, before the reduction; the first user has ``value``."""
+    r"""The messages of ``present`` users before the reduction mod m, one row per run.
+
+    The first user has ``value``.
+    """
     sent = protocol.share.sample((n, present), rng=seeded(rng))
     sent[:, 0] += value * protocol.precision
     return sent
 
 
 def _summed(protocol: AggregatedSum, messages: Integers) -> Integers:
-    # The sum that the server decodes from the sum mod m, in steps.
+    # The sum in steps, as the server decodes it from the sum of the messages mod m.
     total: Integers = messages.sum(axis=1) % protocol.modulus
     return protocol.unwrap(total)
 
 
 def half_vanish(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""A sum with noise of four users for epsilon = 1; two of them drop out with their shares."""
+    r"""A sum with noise shares of four users for epsilon = 1, two of whom drop out."""
     return _summed(_FOUR, _messages(_FOUR, value, 2, n, rng))
 
 
 def reduced_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The integer sum of messages; users reduce the noise mod m, then add the value."""
+    r"""The integer sum of messages, in which users reduce only the noise mod m, not the sum."""
     sent = _messages(_TWO, 0, 2, n, rng) % _TWO.modulus
     sent[:, 0] += value * _TWO.precision
     return np.asarray(sent.sum(axis=1))
 
 
 def reduced_messages(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The sum of values and noise, mod m, where the reduction is post-processing."""
+    r"""The sum of values and noise, reduced mod m; the reduction is post-processing."""
     return np.asarray(_messages(_TWO, value, 2, n, rng).sum(axis=1) % _TWO.modulus)
 
 
 def skellam(value: int, n: int, rng: np.random.Generator, *, variance: int) -> Integers:
-    r"""A sum with Skellam noise of four users: variance 16 = g^2, two Poisson laws of mean 8."""
+    r"""A sum with Skellam noise from four users, and precision g = 4.
+
+    The right variance is 16 = g^2: a difference of two Poisson variables of mean 8.
+    """
     share: Noise = Skellam(variance=variance).share(4)
     protocol = AggregatedSum(users=4, precision=4, threshold=100, share=share)
     return _summed(protocol, _messages(protocol, value, 4, n, rng))
 
 
 def _bits(value: int, n: int, rng: np.random.Generator) -> Bits:
-    # (n, users, bits): the users of all runs at once, each with its own noise.
+    # An array of shape (n, users, bits): all users of all runs, each with independent noise.
     shape = (n, _BITS.users, _BITS.width)
     if not n:
         return np.zeros(shape, dtype=np.uint8)
@@ -114,17 +122,20 @@ def shuffled(value: int, n: int, rng: np.random.Generator) -> Bits:
     bits = _bits(value, n, rng)
     if not n:
         return bits.reshape(0, _BITS.users * _BITS.width)
-    # The shuffler permutes each coordinate separately; here a coordinate is a run.
+    # The shuffler permutes each coordinate separately; here each run is a coordinate.
     return Shuffler().shuffle(BitMessages(bits.transpose(1, 0, 2)), rng=seeded(rng))
 
 
 def shuffled_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""All messages in a random order, represented by sorting them. Most shares are 0."""
+    r"""The messages of three users in a random order, represented by sorting them.
+
+    Most noise shares are 0.
+    """
     return np.sort(_messages(_THREE, value, 3, n, rng) % _THREE.modulus, axis=1)
 
 
 def aggregated_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The sum mod m of the same messages in the first column, and 0 in the others."""
+    r"""Like :func:`shuffled_shares`, but aggregated: rows (sum of the messages mod m, 0, 0)."""
     sent = _messages(_THREE, value, 3, n, rng)
     seen = np.zeros((n, 3), dtype=np.int64)
     seen[:, 0] = sent.sum(axis=1) % _THREE.modulus
@@ -132,8 +143,9 @@ def aggregated_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The number of messages 1 from two users, without cover messages: noise is redrawn until it
-    fits.
+    r"""The number of messages 1 from two users who send no cover messages.
+
+    Instead, noise is redrawn until it fits into the messages.
     """
     drawing = seeded(rng)
     noise = _COVERED.share.sample((n, 2), rng=drawing)
@@ -154,17 +166,17 @@ def covered(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def half_vanish_loss() -> arb:
-    r"""The loss of one step of :func:`half_vanish`."""
+    r"""The largest privacy loss of :func:`half_vanish` on the values 0 and 1."""
     return _largest_loss(_FOUR.observed_noise(2), _STEPS)
 
 
 def shuffled_shares_loss() -> arb:
-    r"""The loss of one step of :func:`shuffled_shares`."""
+    r"""The largest privacy loss of :func:`shuffled_shares` on the values 0 and 1."""
     return _largest_loss(_THREE.share, _THREE.precision)
 
 
 def _largest_loss(noise: Noise, steps: int) -> arb:
-    # For Polya differences of shape < 1 the largest loss is log p(0)/p(steps), at 0.
+    # For Polya differences of shape < 1 the largest loss is ln(p(0)/p(steps)), at the output 0.
     return (noise.pmf_ball(0) / noise.pmf_ball(steps)).log()
 
 
@@ -176,8 +188,9 @@ _BETA: Final = math.exp(-0.5 / _SENSITIVITY)
 
 
 def polya(value: int, n: int, rng: np.random.Generator, *, inverted: bool = False) -> Integers:
-    r"""A fixed-point sum of sensitivity 16 at epsilon = 1/2: beta = e^(-1/32). With inverted odds
-    the noise has scale 1/ln(1/(1 - beta)), 0.29 instead of 32.
+    r"""A fixed-point sum of sensitivity 16 at epsilon = 1/2, for which beta is e^(-1/32).
+
+    With ``inverted`` odds the noise has scale 1/ln(1/(1 - beta)) = 0.29 instead of 32.
     """
     odds = (1 - _BETA) / _BETA if inverted else _BETA / (1 - _BETA)
     plus, minus = rng.poisson(rng.gamma(1 / _PARTIES, odds, (2, n, _PARTIES))).sum(axis=2)
@@ -185,7 +198,7 @@ def polya(value: int, n: int, rng: np.random.Generator, *, inverted: bool = Fals
 
 
 def inverted_odds_loss() -> arb:
-    r"""Sixteen steps, each with a loss of ln(1/(1 - beta))."""
+    r"""The largest privacy loss with inverted odds: 16 steps of ln(1/(1 - beta))."""
     beta = (-1 / (2 * arb(_SENSITIVITY))).exp()
     return -_SENSITIVITY * (1 - beta).log()
 
@@ -198,18 +211,20 @@ _ODDS: Final = Fraction(1284, 1000)
 
 
 def noisy_bits(value: int, n: int, rng: np.random.Generator, *, chance: RationalLike) -> Integers:
-    r"""A sum in thirds, and two noise bits from each of four users. Fair bits give (70/3,
-    0.145)-DP; the lemma uses probability 0.7265..., and 0.726 is slightly less.
+    r"""A sum in thirds plus two noise bits from each of four users.
+
+    Fair bits give (70/3, 0.145)-DP. The refuted lemma uses bits of probability 0.7265..., which the
+    catalogue rounds down to 0.726.
     """
     noise = Binomial(trials=8, probability=chance).sample(n, rng=seeded(rng))
     return 3 * value + noise
 
 
 def relaxed_sum(value: int, n: int, rng: np.random.Generator, *, scale: int) -> Integers:
-    r"""Rows (sum of 64 users' messages, coin), where the first user's value is 0 or 1 steps.
+    r"""Rows (sum of 64 users' messages, coin), where the value of the first user is 0 or 1.
 
-    Noise of scale 2 g/epsilon = 2 spends 1/2 on the sum and 1/4 twice on the coin; Theorem 3 prints
-    g/epsilon = 1.
+    At epsilon = 1 the sum with noise of scale 2 g/epsilon = 2 costs 1/2, and the coin costs 1/4
+    twice; Theorem 3 prints g/epsilon = 1 (Chowdhury and Zhou 2023, see ``docs/errata.md``).
 
     The coin depends on the first message: it is 1 with probability c u if the message is 1, and
     otherwise with probability c/u, where u = 1.284 and c = 1/(1 + u). For every message the coin's
@@ -228,8 +243,10 @@ def relaxed_sum(value: int, n: int, rng: np.random.Generator, *, scale: int) -> 
 
 
 def relaxed_sum_loss() -> arb:
-    r"""The loss of the event (1, 1) at scale 1: the first message is 1 due to the value under B,
-    due to noise under A. Both probabilities are multiplied by u (1 + u).
+    r"""The privacy loss of the output (1, 1) of :func:`relaxed_sum` at scale 1.
+
+    On dataset B the first message is 1 if its noise is 0, on dataset A if its noise is 1. Both
+    probabilities are multiplied by u (1 + u).
     """
     share = PolyaDifference(shape=Fraction(1, _USERS), scale=1)
     rest = PolyaDifference(shape=Fraction(_USERS - 1, _USERS), scale=1).pmf_ball(0)

@@ -1,13 +1,13 @@
 r"""Local randomisers: randomised response, RAPPOR, subset selection, hashing, Hadamard response.
 
-Probabilities are whole thousandths, or multiples of 2^-32 where dpcore.local draws the reports, so
-that every law is exact. They are rounded so that a correct mechanism spends slightly less than its
+Probabilities are multiples of 1/1000, or of 2^-32 where dpcore.local draws the reports, so that
+every law is exact. They are rounded such that a correct mechanism costs slightly less than its
 claim.
 
 Sources: Warner, "Randomized response" (1965); Erlingsson, Pihur and Korolova, "RAPPOR: Randomized
 Aggregatable Privacy-Preserving Ordinal Response" (2014), whose permanent response flips each bit
-with probability f/2 and costs 2 h ln((1 - f/2)/(f/2)) for values that differ in 2 h bits; here h =
-1.
+with probability f/2 and costs epsilon = 2 h ln((1 - f/2)/(f/2)) for values that differ in 2 h bits;
+here h = 1.
 """
 
 from __future__ import annotations
@@ -40,12 +40,15 @@ _REPORTED_WRONG: Final = 100
 
 
 def _happens(thousandths: int, shape: int | tuple[int, ...], rng: np.random.Generator) -> Integers:
-    # 1 with exactly this probability.
+    # Draws that are 1 with a probability of exactly ``thousandths``/1000, otherwise 0.
     return (rng.integers(_WHOLE, size=shape) < thousandths).astype(np.int64)
 
 
 def four_answers(truth: int, n: int, rng: np.random.Generator, *, kept: int = _KEPT) -> Integers:
-    r"""One of four answers, the true one with probability 0.475; this costs ln 2.714..."""
+    r"""One of four answers, the true answer with probability ``kept``/1000.
+
+    The default, 0.475, costs epsilon = ln 2.714...
+    """
     other = (truth + rng.integers(1, _ANSWERS, size=n)) % _ANSWERS
     return np.where(_happens(kept, n, rng) == 1, truth, other)
 
@@ -53,24 +56,27 @@ def four_answers(truth: int, n: int, rng: np.random.Generator, *, kept: int = _K
 def permanent(
     value: int, n: int, rng: np.random.Generator, *, width: int = 4, flipped: int = _FLIPPED
 ) -> Integers:
-    r"""The one-hot bits of a value, each flipped with probability f/2. Probability 0.378 is right
-    for the two bits in which values differ; 0.269 costs epsilon for each bit, so 2 epsilon for a
-    value.
+    r"""The one-hot bits of a value, each flipped with probability f/2 = ``flipped``/1000.
+
+    At epsilon = 1 probability 0.378 is right, because two values differ in two bits; 0.269 costs
+    epsilon for each of them, so 2 epsilon in total.
     """
     bits = (np.arange(width) == value).astype(np.int64)
     return np.asarray(bits ^ _happens(flipped, (n, width), rng))
 
 
 def memoised(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Two reports on one permanent response of two bits, each bit flipped again with probability
-    1/10: any number of reports reveals no more than the permanent response.
+    r"""Two reports on one permanent response of two bits.
+
+    Each report flips each bit of the response again with probability 1/10, so any number of reports
+    reveals no more than the permanent response.
     """
     kept = permanent(value, n, rng, width=2)
     return np.concatenate([kept ^ _happens(_REPORTED_WRONG, (n, 2), rng) for _ in range(2)], axis=1)
 
 
 def one_time_twice(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Two reports by the one-time variant, whose permanent response is not stored."""
+    r"""Two reports without memoisation: each has a new permanent response."""
     return np.concatenate([permanent(value, n, rng, width=2) for _ in range(2)], axis=1)
 
 
@@ -85,7 +91,7 @@ class SubsetAsTwoAnswers(SubsetSelection):
 
 
 class HashingSeededByValue(LocalHashing):
-    r"""Local hashing with a seed computed from the value; the report contains it."""
+    r"""Local hashing with a seed that is computed from the value; the report contains the seed."""
 
     def _encode(self, values: Integers, rng: Rng) -> Reports:
         seeds = (5 * values + 2) % self.base**self._digits
@@ -100,7 +106,7 @@ _MECHANISMS: Final[dict[str, type[LocalReport]]] = {
 
 
 def reported(value: int, n: int, rng: np.random.Generator, *, by: str, values: int) -> Reports:
-    r"""Reports of n users with this value, by a mechanism of dpcore.local at epsilon = 1."""
+    r"""The reports of n users with ``value``, by a mechanism of dpcore.local at epsilon = 1."""
     return _reports(value, n, rng, _MECHANISMS[by](epsilon=1, values=values))
 
 
@@ -118,8 +124,10 @@ def two_coefficients(
 
 
 def loss(*, true: RationalLike | None = None, others: int = 1, times: int = 1) -> arb:
-    r"""The loss of ``times`` answers, each true with this probability, by default that of two
-    answers at epsilon = 1; each of ``others`` alternatives has probability (1 - true)/others.
+    r"""The largest privacy loss of ``times`` answers, each ``true`` with this probability.
+
+    Each of ``others`` alternatives has probability (1 - true)/others. By default ``true`` is the
+    probability of binary randomised response at epsilon = 1.
     """
     own = RandomisedResponse(epsilon=1, values=2).own if true is None else rational("true", true)
     return times * ball(others * own / (1 - own)).log()

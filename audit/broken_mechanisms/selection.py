@@ -1,16 +1,16 @@
 r"""Bugs in selection: sparse vector, noisy max, the exponential mechanism, permute-and-flip.
 
-Sparse vector reports which of many answers reach a noisy threshold, 0 here; each answer changes by
-at most 1 between neighbours, in either direction. Only answers above the threshold should cost
-privacy; four published variants omit noise, or a stop, that this guarantee needs. Algorithms are
-numbered as in Figure 1 of Lyu, Su and Li, "Understanding the Sparse Vector Technique for
-Differential Privacy" (arXiv 1603.01699); 1 is the correct one.
+The sparse vector technique reports which of many answers reach a noisy threshold, here 0 plus
+noise; each answer changes by at most 1 between neighbours, in either direction. Only answers above
+the threshold should cost privacy; four published variants omit noise, or a stop, that this
+guarantee needs. Algorithms are numbered as in Figure 1 of Lyu, Su and Li, "Understanding the Sparse
+Vector Technique for Differential Privacy" (arXiv 1603.01699); Algorithm 1 is correct.
 
 Report noisy max: Dwork and Roth, "The Algorithmic Foundations of Differential Privacy" (2014),
 section 3.3. The exponential mechanism (McSherry and Talwar, "Mechanism Design via Differential
 Privacy", 2007) chooses a candidate of score u with probability proportional to e^(epsilon u/2).
-Scores change by at most 1 and are 0 or 1 here; weights are whole thousandths, e^(epsilon/2) rounded
-down, and drawn from integers: the law is exact and costs a little less.
+Here scores are 0 or 1. The weight e^(epsilon/2) is rounded down to a multiple of 1/1000, so that
+candidates can be drawn with exact integers; the mechanism then costs slightly less than epsilon.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def _reached(
 
 
 def _first(values: Integers, reached: NDArray[np.bool_]) -> Integers:
-    # The number of answers before the first one above, and its value; if none is above, the number
-    # of answers and 0.
+    # The number of answers before the first that is above the threshold, and the value of that
+    # answer; if there is none, the number of all answers and 0.
     below = np.where(reached.any(axis=1), reached.argmax(axis=1), reached.shape[1])
     padded = np.pad(values, ((0, 0), (0, 1)))
     return np.stack((below, padded[np.arange(len(padded)), below]), axis=1)
@@ -59,13 +59,13 @@ def sparse_vector(
     scales: _Scales,
     cutoff: int | None = None,
 ) -> Integers:
-    r"""Whether each answer is at or above 0, up to ``cutoff`` answers above (c in Algorithms 1 and
-    4); Algorithm 6 has no cutoff.
+    r"""Report for each answer whether it reaches the threshold, until ``cutoff`` answers do.
 
-    At epsilon = 1 Algorithm 1 adds noise to the threshold with half of epsilon (scale 2), to each
-    answer with the other half (scale 2 c/(1/2) = 4 c). A row has 0 for "below", 1 for "above", -1
-    for "not answered". Algorithm 4 uses a quarter and three quarters for every c, Algorithm 6 scale
-    2 for both.
+    A row has 1 for "above", 0 for "below" and -1 for "not answered". ``scales`` are the scales of
+    the noise of the threshold and of the answers; ``cutoff`` is c in Algorithms 1 and 4. At epsilon
+    = 1, Algorithm 1 spends half of epsilon on the threshold (scale 2), and the other half on the
+    answers (scale 2 c/(1/2) = 4 c). Algorithm 4 spends a quarter and three quarters, for every c.
+    Algorithm 6 has scale 2 for both, and no cutoff.
     """
     above = _reached(answers, scales, n, rng)[1].astype(np.int64)
     before = np.cumsum(above, axis=1) - above
@@ -80,18 +80,20 @@ def sparse_vector_value(
     scales: _Scales = (4, 8),
     fresh: RationalLike = 2,
 ) -> Integers:
-    r"""The number of answers before the first one above, and its value (Algorithm 1 with c = 1).
+    r"""The number of answers before the first that reaches the threshold, and its noisy value.
 
-    A quarter of epsilon is for the threshold (scale 4), a quarter for the answers (scale 8), and
-    half for the release of the answer above with ``fresh`` noise (scale 2).
+    The comparison is Algorithm 1 with c = 1. By default a quarter of epsilon is spent on the
+    threshold (scale 4), a quarter on the answers (scale 8), and half on the release of the value,
+    with new noise of scale ``fresh`` = 2.
     """
     reached = _reached(answers, scales, n, rng)[1]
     return _first(np.asarray(answers) + laplace(fresh, reached.shape, rng), reached)
 
 
 def sparse_vector_roth(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Sparse vector that releases the answer above with the noise of its comparison (scale 2), so
-    that it bounds the threshold from above (Algorithm 3 with c = 1).
+    r"""Like :func:`sparse_vector_value`, but the value has the noise of its comparison (scale 2).
+
+    The value therefore bounds the noisy threshold from above (Algorithm 3 with c = 1).
     """
     return _first(*_reached(answers, (2, 2), n, rng))
 
@@ -99,9 +101,10 @@ def sparse_vector_roth(answers: Sequence[int], n: int, rng: np.random.Generator)
 def sparse_vector_gap(
     answers: Sequence[int], n: int, rng: np.random.Generator, *, public: bool = False
 ) -> Integers:
-    r"""The number of answers below, and the gap of the noisy answer above to the noisy threshold,
-    with the scales of Algorithm 1 for c = 1. A ``public`` threshold leaves all of epsilon to the
-    answers.
+    r"""The number of answers before the first that reaches the threshold, and its gap.
+
+    The gap is the noisy answer minus the noisy threshold, with the scales of Algorithm 1 for c = 1.
+    If the threshold is ``public``, it has no noise, and all of epsilon is spent on the answers.
     """
     threshold = 0 if public else laplace(2, (n, 1), rng)
     noise = laplace(2 if public else 4, (n, len(answers)), rng)
@@ -110,17 +113,18 @@ def sparse_vector_gap(
 
 
 def sparse_vector_stoddard(answers: Sequence[int], n: int, rng: np.random.Generator) -> Integers:
-    r"""Sparse vector in which only the threshold is noisy, and which never stops (Algorithm 5)."""
+    r"""Sparse vector with a noisy threshold, noiseless answers, and no stop (Algorithm 5)."""
     threshold = laplace(2, (n, 1), rng)
     return (np.asarray(answers) >= threshold).astype(np.int64)
 
 
 def row_mass(row: Sequence[int], answers: Sequence[int], scales: _Scales) -> arb:
-    r"""The probability that exactly the answers with a 1 in ``row`` reach the threshold; ``scales``
-    are those of the threshold and of the answers. Entries other than 0 and 1 were not queried.
+    r"""The probability that the answers with a 1 in ``row`` reach the noisy threshold, and those
+    with a 0 do not. Answers with another entry were not queried.
 
-    It is the sum over thresholds of absolute value at most 256, plus a ball that contains the
-    contribution of all others.
+    ``scales`` are the scales of the noise of the threshold and of the answers. The probability is a
+    sum over thresholds of absolute value at most 256, plus a ball that contains the contribution of
+    all other thresholds.
     """
     threshold, noise = (DiscreteLaplace(scale=scale) for scale in scales)
     below = {k: noise.cdf_ball(k) for k in range(-_REACH - 1 - max(answers), _REACH - min(answers))}
@@ -141,8 +145,8 @@ def row_mass(row: Sequence[int], answers: Sequence[int], scales: _Scales) -> arb
 def row_loss(
     row: Sequence[int], pair: Sequence[Sequence[int]], scales: _Scales, *, released: int = 0
 ) -> arb:
-    r"""The loss of a row, the first dataset of ``pair`` against the second, plus that of a
-    ``released`` value.
+    r"""The privacy loss of the output ``row``, the first dataset of ``pair`` against the second,
+    plus the loss ``released`` of a released value.
     """
     first, second = (row_mass(row, answers, scales) for answers in pair)
     return (first / second).log() + released
@@ -154,9 +158,11 @@ def row_loss(
 def noisy_max(
     counts: Sequence[int], n: int, rng: np.random.Generator, *, scale: int = 2, shared: bool = False
 ) -> Integers:
-    r"""The index of the largest noisy count (the first one if several), with scale 2/epsilon = 2
-    and one draw per count. Scale 1 suffices only if all counts change in the same direction, but
-    between neighbours one may grow while the others fall.
+    r"""The index of the largest noisy count; the first such index if there are several.
+
+    At epsilon = 1 the right noise has scale 2/epsilon = 2, with an independent draw for each count;
+    if ``shared``, all counts have the same draw. Scale 1 suffices only if all counts change in the
+    same direction, but between neighbours one count may grow while the others fall.
     """
     noisy: Integers = np.asarray(counts) + laplace(scale, (n, 1 if shared else len(counts)), rng)
     return np.asarray(noisy.argmax(axis=1))
@@ -169,11 +175,11 @@ def noisy_max_value(counts: Sequence[int], n: int, rng: np.random.Generator) -> 
 
 
 def half_noise_loss() -> arb:
-    r"""The loss of the index 0 under :func:`noisy_max` with scale 1."""
+    r"""The privacy loss of the index 0 of :func:`noisy_max` with scale 1."""
 
-    # The first count wins if no other noisy count exceeds it. The first noisy count is the
-    # threshold, and another count must exceed it by at least 1: an answer of (count - first count -
-    # 1).
+    # The first count wins if no other noisy count exceeds it. For ``row_mass`` the noise of the
+    # first count is the threshold, and another count wins if it is larger by at least 1: its answer
+    # is (count - first count - 1).
     def wins(counts: Sequence[int]) -> arb:
         behind = [other - counts[0] - 1 for other in counts[1:]]
         return row_mass([0] * len(behind), behind, (1, 1))
@@ -192,8 +198,11 @@ _OTHERS: Final = 8
 def exponential(
     scores: Sequence[int], n: int, rng: np.random.Generator, *, weight: int = _HALF
 ) -> Integers:
-    r"""A candidate chosen at epsilon = 1 with weights 1.648 and 1 (e^(1/2) per unit of score). With
-    2.718 (e per unit), the change of the sum of weights costs privacy, too.
+    r"""A candidate chosen by the exponential mechanism for scores of 0 or 1.
+
+    At epsilon = 1 the right weights are 1 and 1.648, a factor of e^(1/2) per unit of score. With
+    2.718, a factor of e, the mechanism costs more than epsilon, because the sum of the weights
+    changes, too.
     """
     ends = np.cumsum([weight if score else _UNIT for score in scores])
     chosen: Integers = np.searchsorted(ends, rng.integers(ends[-1], size=n), side="right")
@@ -201,7 +210,10 @@ def exponential(
 
 
 def undivided_loss() -> arb:
-    r"""The loss of the first candidate, which has probabilities w/(w + 8) and 1/(1 + 8 w)."""
+    r"""The privacy loss of the first of nine candidates with the weight w = 2.718.
+
+    Its probability is w/(w + 8) on one dataset, and 1/(1 + 8 w) on the other.
+    """
     w = Fraction(_WHOLE, _UNIT)
     return ball(w * (1 + _OTHERS * w) / (w + _OTHERS)).log()
 
@@ -209,7 +221,7 @@ def undivided_loss() -> arb:
 def selected(
     scores: Sequence[int] | Integers, n: int, rng: np.random.Generator, *, by: Selection
 ) -> Integers:
-    r"""Indices chosen by a mechanism of dpcore.selection."""
+    r"""The indices of n independent choices by a mechanism of dpcore.selection."""
     source = seeded(rng)
     return np.array([by.release(scores, rng=source) for _ in range(n)], dtype=np.int64)
 
@@ -217,13 +229,18 @@ def selected(
 def permute_and_flip(
     scores: Sequence[int], n: int, rng: np.random.Generator, *, epsilon: int
 ) -> Integers:
-    r"""Permute-and-flip: a gap of 1 gives heads with probability e^(-epsilon/2)."""
+    r"""Permute-and-flip: a candidate whose score is 1 below the largest is accepted with
+    probability e^(-epsilon/2).
+    """
     return selected(scores, n, rng, by=Selection(epsilon=epsilon, sensitivity=1))
 
 
 def undivided_coins_loss() -> arb:
-    r"""The loss of the first candidate if a gap of 1 gives heads with probability x = 1/e: it has
-    probabilities E[1/(1 + Bin(8, x))] = (1 - (1 - x)^9)/(9 x) and x/9.
+    r"""The privacy loss of the first of nine candidates if :func:`permute_and_flip` accepts a score
+    that is 1 below the largest with probability x = 1/e.
+
+    The first candidate has probability E[1/(1 + Bin(8, x))] = (1 - (1 - x)^9)/(9 x) on one dataset,
+    and x/9 on the other.
     """
     x = arb(-1).exp()
     return ((1 - (1 - x) ** (_OTHERS + 1)) / x**2).log()
@@ -233,8 +250,9 @@ MEDIAN: Final = Selection(epsilon=1, sensitivity=2, rule=Rule.EXPONENTIAL)
 
 
 def median_scores(values: Sequence[int], candidates: Integers) -> Integers:
-    r"""-max(0, 2 #{x < r} - n, n - 2 #{x <= r}) for each candidate r, the score of ``dpcore release
-    quantile``: it changes by at most 2 if a value is replaced.
+    r"""The score -max(0, 2 #{x < r} - n, n - 2 #{x <= r}) of each candidate r for n values x.
+
+    It is the score of ``dpcore release quantile``, and changes by at most 2 if a value is replaced.
     """
     ordered = np.sort(values)
     below, upto = (np.searchsorted(ordered, candidates, side) for side in ("left", "right"))
@@ -244,7 +262,7 @@ def median_scores(values: Sequence[int], candidates: Integers) -> Integers:
 def median(
     values: Sequence[int], n: int, rng: np.random.Generator, *, among_values: bool = False
 ) -> Integers:
-    r"""The median by the exponential mechanism, among 0 to 8 or among the values of the data."""
+    r"""The median by the exponential mechanism: one of 0 to 8, or of the values in the data."""
     candidates = np.unique(values) if among_values else np.arange(9)
     return candidates[selected(median_scores(values, candidates), n, rng, by=MEDIAN)]
 
@@ -253,7 +271,9 @@ _REACHED: Final = 6
 
 
 def unknown_keys(rows: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""Which of three keys are released: those whose noisy count reaches 6. Only one user has these
-    keys, with ``rows`` rows for each. At epsilon = 1 for three rows the scale is 3.
+    r"""Which of three keys are released: those whose noisy count reaches 6.
+
+    Only one user has these keys, with ``rows`` rows for each key. The noise has scale 3, because at
+    epsilon = 1 a user may have three rows.
     """
     return (rows > 0) * (rows + laplace(3, (n, 3), rng) >= _REACHED).astype(np.int64)

@@ -83,12 +83,12 @@ def bench_command(
 
     Example: dpcore audit bench half-scale fixed-seed
 
-    The catalogue gives each entry a number of runs N that refutes it in 95 of 100 audits. A broken
-    mechanism is audited up to three times, with N, 2N and 4N fresh runs at a third of alpha each,
-    and is caught if one audit refutes it. Its correct twin is audited once, with N runs at alpha. A
-    few twins may be refuted by chance: the bench fails if the probability of this number of
-    refutations is below 0.001 when all claims are true. An entry that sampling cannot catch is
-    tested by another layer (exact, fit or replay), and a timing leak by the clock.
+    The catalogue states for each entry a number of runs N, with which 95 of 100 audits refute it. A
+    broken mechanism is audited up to three times, with N, 2N and 4N fresh runs at a third of alpha
+    each, and is caught if one audit refutes it. Its correct twin is audited once, with N runs at
+    alpha. A few twins may be refuted by chance: the bench fails if the probability of at least this
+    many refutations is below 0.001 when all claims are true. An entry that sampling cannot catch is
+    tested by another layer (exact, fit or replay), and a timing leak by the durations of calls.
 
     Exit code: 0 every entry was caught and not too many twins were refuted, 1 otherwise, 2 usage.
     """
@@ -138,7 +138,7 @@ corpus_commands = command_group(
 
 @corpus_commands.command("list")
 def list_entries(*, as_json: AsJson = False) -> None:
-    r"""List the real failures: package, claim, true value, and size of the download."""
+    r"""List the entries of the corpus: package, claim, true value, and size of the download."""
     from audit.published_failures.corpus_entry import entries
     from audit.published_failures.judge import entries_text, listed
 

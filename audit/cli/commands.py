@@ -126,7 +126,7 @@ def _audited(
         from audit.sandbox.parallel_jobs import dask_cluster
 
         cluster = dask_cluster(scheduler)
-    # Output printed by the target, also while outputs are read, must not mix with the report.
+    # Text that the target prints, also while outputs are read, must not mix with the report.
     with stdout_to_stderr(), Sandbox(spec.timeout) as sandbox:
         try:
             target = sandbox.target(spec.target, seeded=spec.seed is not None)

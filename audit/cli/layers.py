@@ -239,8 +239,8 @@ def replay_command(
     as_json: AsJson = False,
     form: AsFormat = Format.TEXT,
 ) -> None:
-    r"""Replay TARGET on both datasets with the same random draws, and with single draws at
-    extremes.
+    r"""Replay TARGET on both datasets with the same random draws, also with single draws set to
+    extreme values.
 
     Example: dpcore audit replay clipped-to-two --sensitivity 1
 

@@ -1,6 +1,7 @@
-r"""Options made from the fields of :class:`audit.audit_spec.AuditSpec`, and the output of results.
+r"""Command-line options for the fields of ``AuditSpec``, and the output of results.
 
-All commands of ``dpcore audit`` share both: a result is written to files, as JSON, and printed.
+All commands of ``dpcore audit`` share this code. A result is printed, and written to files as JSON
+or HTML.
 """
 
 from __future__ import annotations
@@ -27,17 +28,20 @@ from dpcore.spec_syntax import did_you_mean
 
 
 class SpecOptions:
-    r"""Options that are fields of a spec; :func:`with_spec` makes the class of each command."""
+    r"""Options that are fields of :class:`audit.audit_spec.AuditSpec`.
+
+    :func:`with_spec` makes a subclass for each command.
+    """
 
     def given(self) -> dict[str, Any]:
-        r"""The values of the given options, by field."""
+        r"""The values of the options that were given, by field name."""
         return {name: value for name, value in vars(self).items() if value not in (None, False)}
 
 
 def with_spec(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    r"""Decorate a command with the fields of these names as options; all fields if none is named.
+    r"""Decorate a command: it gets the fields ``names`` as options, or all fields without names.
 
-    The command has them as its parameter ``options``, of type :class:`SpecOptions`.
+    The values are passed as its parameter ``options``, of type :class:`SpecOptions`.
     """
     taken = [each for each in fields(AuditSpec) if not names or each.name in names]
     options = [(each.name, *_option(each, panels=not names)) for each in taken]
@@ -51,7 +55,7 @@ def with_spec(*names: str) -> Callable[[Callable[..., None]], Callable[..., None
 
 
 def spec_of(options: SpecOptions) -> AuditSpec:
-    r"""The spec for the given options; errors name the options."""
+    r"""Return the spec for the given options; error messages name the options."""
     given = options.given()
     with named_by_options():
         if "pair" in given:
@@ -60,12 +64,12 @@ def spec_of(options: SpecOptions) -> AuditSpec:
 
 
 def seed_of(spec: AuditSpec) -> int:
-    r"""The seed of an audit; a random one if none is given."""
+    r"""The seed of an audit, or a random seed if none is given."""
     return secrets.randbits(32) if spec.seed is None else spec.seed
 
 
 def _option(field: Field[Any], *, panels: bool) -> tuple[Any, Any]:
-    # The type of an option, and its declaration.
+    # The type and the declaration of the option for a field.
     stated: Option = field.metadata["option"]
     given = (stated.metavar, stated.help + _default(field))
     panel = {"rich_help_panel": stated.panel} if panels else {}
@@ -94,7 +98,7 @@ def _name(field: Field[Any]) -> str:
 def named_by_options() -> AbstractContextManager[None]:
     r"""Report errors about a field of a spec under the name of its option."""
     options = {each.name: _name(each) for each in fields(AuditSpec)}
-    options |= {name.lstrip("-"): name for name in options.values()}  # such as feature
+    options |= {name.lstrip("-"): name for name in options.values()}  # --feature sets ``features``
     within = {part: f"--claim: {part}" for part in ("epsilon", "delta")}
     return named(**options | within | {"target": "TARGET"})
 
@@ -161,7 +165,7 @@ def leave_isolated(
     form: str,
     options: AbstractContextManager[None],
 ) -> NoReturn:
-    r"""Audit a target in its own process, print the report, and exit."""
+    r"""Audit a target in a separate process, print the report, and exit."""
     from audit.sandbox.child_process import error_fields, error_from_fields
     from audit.sandbox.sandboxed_target import importing, run_isolated
 
@@ -183,7 +187,7 @@ def leave_isolated(
 
 
 def check_files(**files: Path | None) -> None:
-    r"""Refuse, before any run, output paths that cannot be written."""
+    r"""Raise an error, before any run, for an output path that cannot be written."""
     places: dict[Path, str] = {}
     for name, path in files.items():
         if path is None:
@@ -204,7 +208,7 @@ def check_files(**files: Path | None) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendered:
-    r"""A result in a format, as JSON and as HTML, rendered before anything is printed."""
+    r"""A result as JSON, as HTML and in the format to print, all rendered before printing."""
 
     result: Result
     document: str
@@ -213,7 +217,7 @@ class Rendered:
 
     @classmethod
     def of(cls, result: Result, *, form: str, html: Path | None) -> Rendered:
-        r"""Render all views first: the code of an output may print while the output is rendered."""
+        r"""Render all views of a result; this may run code of an output, which may print."""
         nothing = getattr(result, "error", None) is not None and not getattr(result, "runs", 0)
         page: str | InvalidParameter = ""
         if html is not None:
@@ -229,8 +233,10 @@ class Rendered:
         )
 
     def publish(self, *, output: Path | None, html: Path | None, statement: bool = False) -> None:
-        r"""Write the files, then standard output; an error is raised after all were tried. The
-        text is the ``statement`` of the result, in colour on a terminal, if that is set.
+        r"""Write the files, then print the result.
+
+        An error of a file is raised at the end, after everything else was written. If ``statement``
+        is set, the text is the statement of the result, in colour, on a terminal.
         """
         unwritten: InvalidParameter | None = None
         for name, path, text in (("--output", output, self.document), ("--html", html, self.page)):
@@ -250,7 +256,7 @@ class Rendered:
 
 
 def show(statement: Statement, file: TextIO) -> None:
-    r"""Print a report; in colour on a colour terminal."""
+    r"""Print a report, in colour on a terminal that supports it."""
     if not file.isatty():
         file.write(page(statement.lines()))
         return

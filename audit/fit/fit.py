@@ -1,26 +1,27 @@
-r"""Goodness-of-fit test of a sampler, layer 2 of an audit.
+r"""Goodness-of-fit test of a sampler: the fit layer of an audit.
 
-Draws are counted in cells that depend only on the law, and the counts are compared with the law by
-five tests with fixed weights:
+Draws are counted in cells that depend only on the law and the number of draws, and the counts are
+compared with the law by five tests with fixed weights:
 
     directed   the largest of three standardised scores (position, distance from the mean, squared
                distance), by Monte Carlo: detects a wrong scale or location
     omnibus    the likelihood-ratio statistic G of all cells, by Monte Carlo
-    tilted     the same scores by Chernoff's bound, if Monte Carlo cannot reach alpha
-    cells      every cell and half-line by its exact binomial tails
-    residues   wide laws modulo 2, 3 and 5, by exact binomial tails
+    tilted     the scores of "directed" by Chernoff's bound, if Monte Carlo cannot reach alpha
+    cells      the count of every cell and half-line, by exact binomial tails
+    residues   the residues of wide laws modulo 2, 3 and 5, by exact binomial tails
 
-p = min p_i / w_i. A single value of probability 0 refutes the law. ``sequential`` tests during the
-draws, see ``audit.fit.statistics``. Statements and proofs: ``docs/proofs/exact_audits.md``.
+The combined p-value is the minimum of p_i / w_i, where test i has p-value p_i and weight w_i. A
+single drawn value of probability 0 refutes the law. If ``sequential``, the test is repeated during
+the draws, see ``audit.fit.statistics``. Statements and proofs: ``docs/proofs/exact_audits.md``.
 
-A sampler is anything that draws integers:
+A sampler is any of the following:
 
-    f(n, rng)      n integers in one call, rng a numpy Generator (fastest)
-    f(rng), f()    one integer per call
-    a Noise        its own sampler, seeded by the fit
-    a mapping      integers to masses
-    rvs            an object with scipy's rvs(size=, random_state=)
-    a Target       of ``audit.targets.target``, on the dataset 0
+    f(n, rng)      a function that returns n integers; rng is a numpy Generator (fastest)
+    f(rng), f()    a function that returns one integer
+    a Noise        is sampled with a seed of the fit
+    a mapping      from integers to masses
+    rvs            an object with scipy's method rvs(size=, random_state=)
+    a Target       of ``audit.targets.target``, run on the dataset 0
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ class FitReport(Result):
         return VERDICTS[self.verdict].exit_code
 
     def statement(self) -> Statement:
-        r"""The report as sentences."""
+        r"""The sentences of the report."""
         has = "does not follow" if self.verdict == "refuted" else "as"
         return Statement(
             verdict=VERDICTS[self.verdict].words,
@@ -202,17 +203,17 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     deadline: float | None = None,
     target: str | None = None,
 ) -> FitReport:
-    r"""Test whether ``sampler`` draws from ``noise``, with ``runs`` draws (if sequential, the
-    maximum).
+    r"""Test whether ``sampler`` draws from ``noise``, with ``runs`` draws (if sequential, at most
+    ``runs``).
 
-    A sampler is f(n, rng) returning n integers (rng a numpy Generator), f(rng) or f() returning
-    one, a :class:`Noise`, a mapping of integers to masses, or an object with scipy's ``rvs(size=,
-    random_state=)``. If the sampler fails, the report has ``error`` and no verdict. ``target`` is
-    the name of the sampler in the report.
+    A sampler is a function f(n, rng) that returns n integers (rng is a numpy Generator), a function
+    f(rng) or f() that returns one integer, a :class:`Noise`, a mapping from integers to masses, or
+    an object with scipy's method ``rvs(size=, random_state=)``. If the sampler fails, the report
+    has ``error`` and no verdict. ``target`` is the name of the sampler in the report.
 
-    The level holds over the draws and the randomness of the simulations: without a ``seed`` both
-    are fresh, and the report has the seed. The same seed for many samplers of one law repeats the
-    simulations, so their errors are not independent.
+    The probability of a false alarm, over the draws and the simulations, is at most ``alpha``. A
+    random ``seed`` is chosen if none is given; the report states it. Fits of many samplers of one
+    law with the same seed use the same simulations, so their errors are not independent.
     """
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
@@ -361,7 +362,8 @@ def _exp(log_e: float) -> float:
 # -- samplers -----------------------------------------------------------------------------------
 
 _MANY: Final = 1 << 20
-# For one draw per call: small pieces, so that the draws before a failure are kept.
+# For samplers that return one draw per call: few draws at a time, so that the draws before a
+# failure are kept.
 _FEW: Final = 1 << 10
 _FORMS: Final = (
     "must be a callable f(n, rng), f(rng) or f(), a Noise, a mapping from outcomes to "
@@ -372,7 +374,7 @@ _LEAST, _LARGEST = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampler:
-    r"""A sampler: ``function(n)`` draws n values; at most ``piece`` are requested at a time."""
+    r"""A sampler: ``function(n)`` draws n values, where n is at most ``piece``."""
 
     spelling: str
     function: Callable[[int], Any]
@@ -380,9 +382,7 @@ class Sampler:
     piece: int = _MANY
 
     def draw(self, n: int) -> Integers:
-        r"""Draw n values; values beyond int64 are clipped to its range, and so count as the far
-        tail.
-        """
+        r"""Draw n values, clipped to the range of int64; clipped values count in the far tail."""
         returned = self.watchdog.call(lambda: self.function(n), self.spelling)
         try:
             draws: NDArray[Any] = np.asarray(returned)
@@ -414,7 +414,7 @@ class Sampler:
 def sampler_of(
     sampler: Any, seed: np.random.SeedSequence, *, timeout: float | None = None
 ) -> Sampler:
-    r"""Convert ``sampler`` to a Sampler; the module lists them."""
+    r"""Convert any sampler that the module docstring lists to a :class:`Sampler`."""
     watchdog = Watchdog(timeout)
     rng = np.random.default_rng(seed)
     name, piece = _name(sampler), _MANY
@@ -475,7 +475,7 @@ def _of_target(
         pieces = [list(piece) for piece in target.draw(block)]
         outputs = [x for piece in pieces for x in piece]
         if target.lines:
-            # Objects, because numpy would convert integers beyond its types to floats.
+            # An array of objects, because numpy would convert integers beyond its types to floats.
             return np.array([_of_line(target.spelling, line) for line in outputs], dtype=object)
         return np.array(outputs)
 

@@ -1,12 +1,12 @@
 r"""Test statistics of draws against a law: cells, p-values and a test martingale.
 
-The cells depend on the law and the number of draws, never on the draws. The probability of every
-cell lies between two floats, from the law's float functions and their proven error; a test uses the
-bound that favours the law. For a fixed number of draws, five p-values are combined. For sequential
-use there is a wealth, which is valid after any draw: a supermartingale that starts at 1. It is a
-mixture, with fixed weights, of likelihood ratios of fixed alternatives (laws tilted along the
-scores of the cells, an urn that learns any shape, and such urns for residues and for each cell and
-half-line). Statements and proofs: ``docs/proofs/exact_audits.md``.
+The cells depend on the law and the number of draws, but not on the drawn values. The probability of
+every cell lies between two floats, computed by the law's float functions with their proven error; a
+test uses the bound that makes rejection harder. For a fixed number of draws, five p-values are
+combined. A sequential fit uses a wealth, a supermartingale that starts at 1, so it may stop after
+any draw. The wealth is a mixture, with fixed weights, of likelihood ratios of fixed alternatives:
+laws tilted along the scores of the cells, and Polya urns for the counts of all cells, for residues,
+and for each cell and half-line. Statements and proofs: ``docs/proofs/exact_audits.md``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FEWEST_EXPECTED: Final = 5
 # The far tails beyond these quantiles are separate cells: a single draw there is evidence.
 _FAR: Final = 2.0**-50
 _MODULI: Final = (2, 3, 5)
-# The relative error of a difference of two float values: both errors, and rounding.
+# The relative error of a difference of two float values, from both errors and from rounding.
 _ERROR: Final = 4 * FLOAT_ERROR
 # An absolute error, because the float functions have no proven relative error below 1e-300.
 _ADDED: Final = 4e-300
@@ -72,11 +72,13 @@ class CellCounts:
 class FitCells:
     r"""A partition of the integers with enclosed probabilities.
 
-    ``edges`` are the first values of all cells but the first; ``lower`` and ``upper`` enclose each
-    probability, ``nominal`` lies between them. ``scores`` are functions that are constant on cells
-    and have mean 0 and variance 1 under the nominal law: position, distance from the mean, and
-    squared distance. ``spread`` is the standard deviation of the distance in units of its mean.
-    ``moduli`` and ``slack``: P(X = r mod m) is within ``slack`` of 1/m for each m.
+    - ``edges``: the first value of each cell except the first cell, which has none;
+    - ``lower``, ``upper``: bounds on the probability of each cell;
+    - ``nominal``: a probability between the bounds for each cell, which defines the nominal law;
+    - ``scores``: functions that are constant on cells and have mean 0 and variance 1 under the
+      nominal law: position, distance from the mean, and squared distance;
+    - ``spread``: the standard deviation of the distance from the mean, divided by its mean;
+    - ``moduli``, ``slack``: P(X = r mod m) is within ``slack`` of 1/m for each modulus m.
     """
 
     edges: Integers
@@ -90,7 +92,7 @@ class FitCells:
 
     @classmethod
     def of(cls, noise: Noise, draws: int) -> Self:
-        r"""The cells for a number of ``draws``, chosen without looking at the drawn values."""
+        r"""The cells for a number of ``draws``; they do not depend on the drawn values."""
         edges = _cut(noise, draws)
         lower, nominal, upper = _masses(noise, edges)
         wide = bool(np.any(np.diff(edges[1:-1]) > 1)) if len(edges) > 3 else False
@@ -129,7 +131,7 @@ class FitCells:
         )
 
     def residue(self, modulus: int) -> tuple[float, float]:
-        r"""Bounds on the probability of each residue of a modulus."""
+        r"""Lower and upper bounds that hold for the probability of every residue of a modulus."""
         lower = (1 / modulus - self.slack) * (1 - _ERROR)
         return max(0.0, lower), min(1.0, (1 / modulus + self.slack) * (1 + _ERROR))
 
@@ -146,7 +148,7 @@ class FitCells:
         return f"x = {low}" if low == high else f"{low} <= x <= {high}"
 
     def impossible(self, noise: Noise, seen: CellCounts) -> tuple[str, int] | None:
-        r"""A drawn event of probability exactly 0, and its count, if there is one."""
+        r"""Return an event of probability 0 that was drawn, with its count, or None."""
         least, most = seen.least, seen.most
         if least[0] < self.edges[0] and _is_zero(noise, least[0], below=True):
             return f"x <= {least[0]}", least[1]
@@ -157,7 +159,7 @@ class FitCells:
 
 @lru_cache(maxsize=64)
 def cells_of(noise: Noise, runs: int) -> FitCells:
-    r"""The cells for a law and a number of draws."""
+    r"""The cells of :meth:`FitCells.of`, cached."""
     return FitCells.of(noise, runs)
 
 
@@ -275,7 +277,7 @@ def fit_p_values(cells: FitCells, seen: CellCounts, coins: np.random.Generator) 
 
 
 def joined(found: dict[str, float]) -> float:
-    r"""The combined p-value of several tests: min p_i / w_i, at most 1."""
+    r"""The combined p-value of several tests: the minimum of p_i / w_i, for weights w_i, and 1."""
     return min(1.0, *(p / WEIGHTS[name] for name, p in found.items()))
 
 
@@ -294,7 +296,7 @@ def _calibrated(cells: FitCells, counts: Integers, coins: np.random.Generator) -
 
 
 def _rank(values: Floats) -> float:
-    # The fraction of values at least as extreme as the first one, which is that of the data.
+    # The fraction of values at least as large as the first value, which is that of the data.
     own = values[0]
     if np.isnan(own):
         return 1.0  # without a score there is no evidence
@@ -336,7 +338,7 @@ def _events(cells: FitCells, seen: CellCounts) -> tuple[Integers, Floats, Floats
 
 
 def _with_tails(cells: NDArray[Any]) -> NDArray[Any]:
-    # The values of all cells, and of the half-lines of at most half of the cells.
+    # The values of all cells, and of the half-lines that consist of at most half of the cells.
     most = len(cells) // 2
     return np.concatenate((cells, np.cumsum(cells)[1:most], np.cumsum(cells[::-1])[1:most]))
 
@@ -344,12 +346,12 @@ def _with_tails(cells: NDArray[Any]) -> NDArray[Any]:
 def most_extreme(
     draws: int, counts: Integers, lower: Floats | float, upper: Floats | float
 ) -> tuple[int, float]:
-    r"""The place of the least probable count, and the p-value of all counts together.
+    r"""Return the index of the least probable count, and a p-value for all counts together.
 
     Each count is binomial, with a probability between ``lower`` and ``upper``.
     """
-    # The upper bound of each tail: small counts with the lower probability, large counts with the
-    # upper one; Bonferroni over all counts.
+    # Upper bounds on the tails: that of small counts is largest for the lower probability, that of
+    # large counts for the upper probability. The p-value is Bonferroni's over all counts.
     few = stats.binom.cdf(counts, draws, lower)
     many = stats.binom.sf(counts - 1, draws, upper)
     both = 2 * np.minimum(few, many) * (1 + _ROUNDING)
@@ -370,18 +372,18 @@ _CELLS_WEIGHT: Final = 0.1
 _RESIDUE_WEIGHT: Final = 0.1
 # The shifts of the tilted laws, in standard deviations of the score per draw.
 _TILTS: Final = tuple(2.0**-k for k in range(1, 12))
-# The total initial counts of the urns, in draws.
+# The total initial counts of the urns; each draw adds 1.
 _URNS: Final = tuple(4.0**k for k in range(11))
 _COINS: Final = _URNS[::5]
 
 
 def log_wealth(cells: FitCells, seen: CellCounts) -> float:
-    r"""The logarithm of the wealth after these draws, rounded down."""
+    r"""The logarithm of the wealth after the counted draws, rounded down."""
     return float(logsumexp([value for _, value in log_wealths(cells, seen)]))
 
 
 def log_wealths(cells: FitCells, seen: CellCounts) -> Iterator[tuple[str, float]]:
-    r"""The logarithm of each weighted part of the wealth, by the name of its family."""
+    r"""The logarithm of each weighted term of the wealth, with the name of its family."""
     tilted = _tilted_wealths(cells, seen)
     for value in tilted.tolist():
         yield "tilted", value + math.log(_TILTED_WEIGHT / len(tilted))
@@ -397,8 +399,8 @@ def log_wealths(cells: FitCells, seen: CellCounts) -> Iterator[tuple[str, float]
 
 
 def _tilted_wealths(cells: FitCells, seen: CellCounts) -> Floats:
-    # Each draw multiplies the wealth by e^(tilt score) over an upper bound on its mean under the
-    # law.
+    # Each draw multiplies the wealth by e^(tilt score), divided by an upper bound on the mean of
+    # e^(tilt score) under the law.
     exponents, norms = _tilts(cells)
     gained = exponents @ seen.counts
     size = np.abs(exponents) @ seen.counts + seen.draws * (1 + np.abs(norms))
@@ -415,7 +417,7 @@ def _tilts(cells: FitCells) -> tuple[Floats, Floats]:
 
 
 def _coins(cells: FitCells, seen: CellCounts, size: float) -> Floats:
-    # For each cell and half-line an urn of two colours: in the event or not.
+    # For each cell and half-line an urn with two colours: draws in it, and all other draws.
     counts, lower, upper = _events(cells, seen)
     both = np.stack((counts, seen.draws - counts), axis=1)
     above = np.stack((upper, 1 - lower), axis=1)
@@ -423,8 +425,9 @@ def _coins(cells: FitCells, seen: CellCounts, size: float) -> Floats:
 
 
 def _urn(counts: Integers, opening: Floats, above: Floats) -> Floats:
-    # The probability of these draws from a Polya urn with these initial counts (each draw adds one
-    # of its cell), over an upper bound on their probability under the law, along the last axis.
+    # The log-probability of draws with these counts from a Polya urn with the initial counts
+    # ``opening`` (each draw adds 1 to its cell), minus an upper bound on their log-probability
+    # under the law; cells are on the last axis.
     total, draws = opening.sum(axis=-1), counts.sum(axis=-1)
     high, low, chance = gammaln(opening + counts), gammaln(opening), xlogy(counts, above)
     after, before = gammaln(total + draws), gammaln(total)
@@ -442,11 +445,11 @@ _DETECTED: Final = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitWitness:
-    r"""The event whose count is furthest from the law.
+    r"""The event whose count deviates most from the law.
 
-    ``probability`` encloses the probability of the event; a count outside ``expected`` has
-    probability at most alpha, for this event alone. The event was chosen after the draws, so the
-    evidence is the p-value or e-value of the report, not this interval.
+    ``probability`` encloses the probability of the event under the law. If the event had been
+    chosen before the draws, a count outside ``expected`` would have probability at most alpha. It
+    is chosen after the draws, so only the p-value or e-value of the report is evidence.
     """
 
     event: str = fact("the event, in words")
@@ -462,16 +465,17 @@ class FitWitness:
 
 
 def excluded(event: str, count: int, seen: CellCounts) -> FitWitness:
-    r"""The witness of an event of probability 0."""
+    r"""The witness for a drawn event of probability 0."""
     return FitWitness(
         event=event, count=count, draws=seen.draws, expected=(0, 0), probability=(0.0, 0.0)
     )
 
 
 def witness(cells: FitCells, seen: CellCounts, alpha: Fraction) -> FitWitness:
-    r"""The cell, half-line or residue class whose count is furthest from its probability.
+    r"""The cell, half-line or residue class whose count deviates most from its probability.
 
-    The distance is the likelihood ratio of the count. This describes the draws and is not a test.
+    The deviation is measured by the likelihood ratio of the count. It describes the draws, and is
+    not a test.
     """
     last = len(cells) - 1
     inner = range(1, last)
@@ -507,12 +511,12 @@ def witness(cells: FitCells, seen: CellCounts, alpha: Fraction) -> FitWitness:
 def resolution(cells: FitCells, draws: int, alpha: Fraction, *, sequential: bool) -> float:
     r"""The relative error of the mean absolute deviation that 95 of 100 fits would refute.
 
-    An estimate by the normal approximation, for laws that are wrong by a change of scale; infinite
-    for a law with constant distance from its mean.
+    The estimate uses a normal approximation, for laws that are wrong by a change of scale. It is
+    infinite for a law whose distance from its mean is constant.
     """
     if sequential:
-        # Tilts double, so that some tilt is 2/3 to 4/3 of the best one and loses at most a ninth of
-        # the gain.
+        # Each tilt is twice the next, so some tilt is 2/3 to 4/3 of the best tilt, and loses at
+        # most a ninth of its gain.
         share = _TILTED_WEIGHT / (2 * len(cells.scores) * len(_TILTS)) if len(cells.scores) else 1.0
         needed = math.sqrt(2 * (log_bar(alpha) - math.log(share)) * 9 / 8)
     else:

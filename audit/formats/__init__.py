@@ -1,1 +1,1 @@
-r"""Formatting of results: numbers as JSON, shortened texts, named rows as lines."""
+r"""Output formats of results: text, JSON, HTML, JUnit and SARIF."""

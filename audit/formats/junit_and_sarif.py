@@ -1,4 +1,4 @@
-r"""Output formats for CI: JUnit for the test report of a server, SARIF for code scanning."""
+r"""Output formats for continuous integration: JUnit for test reports, SARIF for code scanning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from audit.formats.shorten import printable
 from dpcore.errors import ANSWER, NEGATIVE_ANSWER, InvalidParameter
 
 Outcome: TypeAlias = Literal["passed", "failed", "error", "warning", "note"]
-r"""The outcomes: a failure is evidence against the code, an error is an unfinished audit."""
+r"""The outcomes of a case: "failed" is evidence against the code, "error" an unfinished audit."""
 
 _LEVELS: Final = {"failed": "error", "error": "error", "warning": "warning", "note": "note"}
 _XML: Final = '<?xml version="1.0" encoding="utf-8"?>\n'
@@ -23,7 +23,7 @@ _SARIF: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    r"""A test case: its ``name``, ``target`` and outcome; code scanning groups by ``rule``."""
+    r"""A test case: its name, target and outcome, and the rule by which code scanning groups it."""
 
     target: str
     name: str
@@ -41,14 +41,14 @@ def outcome_of(exit_code: int) -> Outcome:
 
 
 def format_of(name: str, *, as_json: bool) -> str:
-    r"""The format that a command prints: ``--json`` is ``--format json``."""
+    r"""The format that a command prints; the option ``--json`` means ``--format json``."""
     if as_json and name not in {"text", "json"}:
         raise InvalidParameter("--format", name, "contradicts --json: give only one of the two")
     return "json" if as_json else name
 
 
 def formatted(name: str, *, text: str, document: str, cases: Iterable[Case]) -> str:
-    r"""The output for ``--format name``: ``text``, the JSON ``document`` or the cases."""
+    r"""The output in the format ``name``: ``text``, the JSON ``document``, or ``cases``."""
     match name:
         case "junit":
             return _junit(list(cases))
@@ -127,7 +127,8 @@ def _location(target: str) -> dict[str, Any]:
 
 
 def _place(target: str) -> dict[str, str]:
-    # The file and line of file.py:name or package.module:name, relative to this folder if possible.
+    # The file and line of a target such as file.py:name or package.module:name; the path is
+    # relative to the working folder if possible.
     module, _, name = target.rpartition(":")
     path = Path(module if module.endswith(".py") else f"{module.replace('.', '/')}.py")
     if not name.isidentifier() or not path.is_file():

@@ -1,14 +1,14 @@
 r"""Results: frozen dataclasses with JSON, HTML and text views derived from their fields.
 
-Fields are declared with :func:`fact`, and properties of the document with :func:`computed`. These
-determine the JSON document and its schema; the sentences of :meth:`Result.statement`, the
-sections and the cases determine the terminal text, the notebook card, the HTML page, and the
-formats of :mod:`audit.formats.junit_and_sarif`.
+Fields declared with :func:`fact` and properties declared with :func:`computed` determine the JSON
+document and its schema. The sentences of :meth:`Result.statement`, the sections and the cases
+determine the terminal text, the notebook card, the HTML page, and the formats of
+:mod:`audit.formats.junit_and_sarif`.
 
-The page is one self-contained file: no network, no script. Its markup is in ``templates/``. Jinja2
-escapes every text; invisible characters are replaced, long texts are cut, and the content security
-policy forbids loading anything. The colours of the datasets are distinguishable with every kind of
-colour vision (after Okabe and Ito's palette).
+The HTML page is one self-contained file without scripts, and loads nothing from the network. Its
+markup is in ``templates/``. Jinja2 escapes every text; invisible characters are replaced, long
+texts are cut, and the content security policy forbids loading anything. The colours of the datasets
+can be distinguished with every type of colour vision (Okabe and Ito's palette).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dpcore.numbers.rounding import down, up
 
 
 def json_text(document: Mapping[str, Any]) -> str:
-    r"""The document as JSON with a final newline; values that JSON cannot represent become text."""
+    r"""The document as JSON, with a final newline; values unsupported by JSON become text."""
     return json.dumps(document, indent=2, default=str, allow_nan=False) + "\n"
 
 
@@ -58,9 +58,11 @@ class _Fact:
 
 
 def fact(about: str, *, name: str = "", kind: str = "", write: Any = None, **default: Any) -> Any:
-    r"""Declare a field of a result; ``about`` is its description in the schema. ``write`` makes its
-    JSON value, by default :func:`plain`; ``kind`` is the type of that value, if it differs from the
-    type of the field, and ``name`` is its key.
+    r"""Declare a field of a result, with the description ``about`` in the schema.
+
+    ``write`` converts the field to its JSON value, by default :func:`plain`. ``kind`` is the type
+    of the JSON value, by default that of the field. ``name`` is the key, by default the name of the
+    field.
     """
     return field(metadata={"fact": _read(about, name, kind, write)}, **default)
 
@@ -72,7 +74,7 @@ class _Property(Protocol[_Value_co]):
 def computed(
     about: str, *, before: str = "", name: str = "", kind: str = "", write: Any = None
 ) -> Callable[[Callable[[Any], _Value_co]], _Property[_Value_co]]:
-    r"""Declare a property as a key of the document, placed ``before`` another key."""
+    r"""Declare a property as a key of the document, ``before`` another field, or at the end."""
 
     def marked(getter: Any) -> Any:
         getter.fact = _read(about, name, kind, write, before)
@@ -82,9 +84,9 @@ def computed(
 
 
 def members(*names: str) -> Callable[[Any], dict[str, Any]]:
-    r"""Return a ``write`` function that makes a dict of these attributes, by name.
+    r"""Return a ``write`` function that converts an object to a dict of its attributes ``names``.
 
-    If the field is declared with the name "*", they become keys of the document itself.
+    If the field is declared with the name "*", the attributes become keys of the document itself.
     """
     return lambda value: {name: plain(getattr(value, name)) for name in names}
 
@@ -97,7 +99,7 @@ def _read(about: str, name: str = "", kind: str = "", write: Any = None, before:
 
 @cache
 def _facts(kind: type[Any]) -> list[tuple[str, _Fact, str]]:
-    # Name, fact and annotation, in the order of the document; every field if none is declared.
+    # (name, fact, annotation) in the order of the document; all fields if no field is declared.
     declared = any("fact" in each.metadata for each in fields(kind))
     found = [
         (each.name, each.metadata.get("fact", _read("")), str(each.type))
@@ -113,10 +115,10 @@ def _facts(kind: type[Any]) -> list[tuple[str, _Fact, str]]:
 
 
 def plain(value: Any) -> Any:
-    r"""Convert a value for JSON: fractions and inf to text, intervals to [lower, upper]."""
+    r"""Convert a value to JSON types: fractions and inf to text, enclosures to [lower, upper]."""
     match value:
         case float():
-            return value + 0.0 if math.isfinite(value) else "inf"  # without -0.0
+            return value + 0.0 if math.isfinite(value) else "inf"  # -0.0 becomes 0.0
         case Fraction():
             return write_rational(value)
         case Enclosure():
@@ -144,7 +146,10 @@ def _document(value: Any) -> dict[str, Any]:
 
 
 class Facts:
-    r"""A frozen dataclass with a JSON document of its declared facts (by default every field)."""
+    r"""Base of frozen dataclasses that convert their declared facts to JSON.
+
+    If no field is declared with :func:`fact`, every field is converted.
+    """
 
     __slots__ = ()
 
@@ -156,7 +161,8 @@ class Facts:
 class Result(Facts, ABC):
     r"""A frozen dataclass of facts with a verdict.
 
-    ``print`` shows its sentences, :meth:`to_text` gives its JSON text, and a notebook its card.
+    ``print`` shows its sentences, :meth:`to_text` returns its JSON text, and a notebook shows its
+    card.
     """
 
     __slots__ = ()
@@ -203,7 +209,7 @@ class Result(Facts, ABC):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        r"""Warnings that precede the numbers."""
+        r"""Warnings, which are shown before the numbers."""
         return ()
 
     def summary(self) -> Iterable[tuple[str, object]]:
@@ -218,7 +224,7 @@ class Result(Facts, ABC):
         yield from ()
 
     def cases(self) -> Iterator[Case]:
-        r"""The test cases, for a test report."""
+        r"""The cases of the result in a test report."""
         statement = self.statement()
         yield Case(
             target=self.subject,
@@ -235,16 +241,16 @@ class Result(Facts, ABC):
         return formatted(name, text=text, document=self.to_text(), cases=self.cases())
 
     def to_json(self) -> dict[str, Any]:
-        r"""The result as plain values, the keys of its schema."""
+        r"""The result as a dict of JSON values, with the keys of its schema."""
         return {"schema": self.SCHEMA, **_document(self)}
 
     def to_text(self) -> str:
         return json_text(self.to_json())
 
     def to_html(self, *, command: str | None = None) -> str:
-        r"""One self-contained page; ``command`` is the command line that repeats the audit.
+        r"""One self-contained HTML page; ``command`` is the command line that repeats the audit.
 
-        The pictures of a page need matplotlib.
+        The figures of a page need matplotlib.
         """
         repeat = [row for row in self.statement().rows if row[0] == "repeat"]
         last = Section(
@@ -287,7 +293,7 @@ class Result(Facts, ABC):
 
 # -- the HTML page ---------------------------------------------------------------------------------
 
-# Limits that keep a page below 2 MB, for all outputs of a target.
+# Limits that keep a page below 2 MB, whatever the target returns.
 _MOST_SIGNS: Final = 500
 _MOST_CODE: Final = 200
 _MOST_COPIED: Final = 2_000
@@ -305,9 +311,9 @@ r"""For each verdict style: its class in the style sheet, and a symbol next to t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    r"""A part of a page, with optional text to copy, picture, note, facts and table.
+    r"""A section of a page: optionally with a text to copy, a picture, a note, facts and a table.
 
-    One click selects all of ``copied``; ``folded`` is the title of a collapsed table.
+    One click selects all of the text ``copied``. ``folded`` is the title of a collapsed table.
     """
 
     title: str = ""
@@ -322,12 +328,12 @@ class Section:
 
 
 def code(value: object) -> Markup:
-    r"""The text as HTML code, cut if it is long."""
+    r"""The text in an HTML code element, cut if it is long."""
     return Markup("<code>{}</code>").format(_escape_text(value, _MOST_CODE))
 
 
 def copied(value: object) -> Markup:
-    r"""The text escaped for copying; it may be longer than other texts."""
+    r"""The text, escaped, to be copied; its limit is larger than that of other texts."""
     return _escape_text(value, _MOST_COPIED)
 
 
@@ -352,7 +358,7 @@ def _template() -> Any:
 
 
 def _escape_text(value: object, most: int = _MOST_SIGNS) -> Markup:
-    # Escape any text; a long one is shortened to its start, length and digest.
+    # Escape any text; a long text is shortened to its start, length and digest.
     if isinstance(value, Markup):
         return value
     return escape(printable(shortened(str(value), most)))
@@ -408,8 +414,10 @@ def _type(annotation: ast.expr) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    r"""The text of a report: its verdict in capitals, the subject, and rows of (name, value). Every
-    view of the report shows these sentences. ``style`` is the terminal style of the verdict.
+    r"""The text of a report, which every view of the report shows.
+
+    It consists of the verdict in capitals, a sentence about the subject, and rows (name, value).
+    ``style`` is the style of the verdict on a terminal.
     """
 
     verdict: str
@@ -418,7 +426,7 @@ class Statement:
     style: str = "bold"
 
     def lines(self, width: int | None = None) -> list[str]:
-        r"""The lines, wrapped to ``width``, by default that of the terminal."""
+        r"""The lines of the text, wrapped to ``width``, by default the width of the terminal."""
         width = terminal_width() if width is None else width
         head = f"{self.verdict}  {self.about}" if self.verdict else ""
         return [
@@ -428,7 +436,7 @@ class Statement:
 
 
 def aligned(rows: Iterable[tuple[str, str]], width: int, *, indent: int = 2) -> list[str]:
-    r"""Format rows of (name, value) in aligned columns, with values wrapped to ``width``."""
+    r"""Format rows (name, value) as two aligned columns; lines are wrapped to ``width``."""
     listed = list(rows)
     margin = max((len(name) for name, _ in listed), default=0) + indent + 2
     return [
@@ -445,18 +453,18 @@ def aligned(rows: Iterable[tuple[str, str]], width: int, *, indent: int = 2) -> 
 
 
 def terminal_width() -> int:
-    r"""The width of the terminal, limited to a readable range."""
+    r"""The width of the terminal, clipped to a readable range."""
     return min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
 
 
 def format_enclosure(value: Enclosure, digits: int = 9) -> str:
-    r"""A proven interval, rounded outwards."""
+    r"""Format an enclosure as an interval, rounded outwards."""
     low, high = down(value.lower, digits), up(value.upper, digits)
     return f"exactly {low}" if low == high else f"between {low} and {high}"
 
 
 def format_share(probability: Fraction | float, digits: int = 2) -> str:
-    r"""A probability as "n of N" with a power of ten N, rounded up."""
+    r"""Format a probability as "n of N", where N is a power of ten; n is rounded up."""
     exact, group = Fraction(probability), _LEAST_GROUP
     while 0 < exact * group < 1:
         group *= 10

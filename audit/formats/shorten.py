@@ -1,6 +1,6 @@
-r"""Shorten long texts, keeping the part that distinguishes them, and the length.
+r"""Shorten long texts for display, but keep their length and what distinguishes them.
 
-This is only for display: outputs are compared in full, and the JSON has the full text.
+Outputs are compared in full, and the JSON report contains the full texts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HEAD: Final = 8
 
 
 def shortened(text: str, most: int = _MOST) -> str:
-    r"""Shorten a text to its first ``most`` characters, with its length and the start of its
+    r"""Shorten a text longer than ``most`` characters to its start, its length and the start of its
     SHA-256.
     """
     if len(text) <= most:
@@ -47,10 +47,10 @@ def _has_place(sign: str) -> bool:
 
 
 def distinct(texts: Sequence[str], most: int) -> list[str]:
-    r"""Cut each text to ``most`` characters, 12 or more; different texts stay different.
+    r"""Cut each text to at most ``most`` >= 12 characters such that different texts stay different.
 
     A long text keeps its beginning and the part around its first difference from the most similar
-    text; if that does not distinguish the two, it ends in a digest.
+    other text; if these parts do not distinguish the texts, it ends in a digest instead.
     """
     order = sorted(set(texts))
     parts = dict.fromkeys(order, 0)
@@ -68,7 +68,7 @@ def distinct(texts: Sequence[str], most: int) -> list[str]:
 
 
 def _excerpt(text: str, part: int, most: int) -> str:
-    # The first characters, and a window in whose last third position ``part`` lies.
+    # The first characters of the text, and a window whose last third contains position ``part``.
     if len(text) <= most:
         return text
     head = min(_HEAD, (most - 1) // 3)
@@ -82,7 +82,8 @@ def _excerpt(text: str, part: int, most: int) -> str:
 
 
 def _common(one: str, other: str) -> int:
-    # The length of the common prefix, by bisection: comparing slices is fast, characters is slow.
+    # The length of the common prefix, by bisection: comparing slices is faster than comparing
+    # characters.
     places = range(min(len(one), len(other)))
     return bisect_left(places, 1, key=lambda k: int(one[: k + 1] != other[: k + 1]))
 

@@ -1,1 +1,1 @@
-r"""The exact layer: two known output laws give a proof or a refutation."""
+r"""The exact layer: prove or refute a claim from two known output laws."""

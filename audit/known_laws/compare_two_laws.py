@@ -1,16 +1,18 @@
-r"""The exact layer: with known output laws, the divergence is proven instead of estimated.
+r"""Prove bounds on the divergences of two known output laws, instead of estimating them.
 
-A law is a pmf, with masses that are rational or rational functions of e^(-unit), or a dpcore noise
-shifted by an integer (by a tuple: one draw per coordinate). For two laws P and Q,
+A law is either a pmf whose masses are rational numbers or rational functions of e^(-unit), or a
+dpcore noise shifted by an integer; noise shifted by a tuple has one draw per coordinate. For two
+laws P and Q,
 
     delta(epsilon) = sup_S P(S) - e^epsilon Q(S) = sum_x max(0, P(x) - e^epsilon Q(x)),
     epsilon(delta) = min {epsilon >= 0: delta(epsilon) <= delta},
     D_a(P || Q)    = 1/(a-1) log sum_x P(x)^a Q(x)^(1-a),
 
-each enclosed between two bounds. These are for one direction; a claim needs both. For two shifts of
-one noise, ``accounting`` gives the dominating pair of their distance in one of the two directions,
-which is converted to the requested one; pmfs are summed here, in rational arithmetic except for one
-final exponential or logarithm. Proof: ``docs/proofs/exact_audits.md``.
+are each enclosed between two bounds. They belong to the direction P against Q; a claim needs both
+directions. For two shifts of one noise, ``accounting`` provides the dominating pair for their
+distance in one direction, which is converted to the requested direction. Sums over pmfs are
+computed here, in rational arithmetic except for one final exponential or logarithm. Proof:
+``docs/proofs/exact_audits.md``.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ Mass: TypeAlias = Fraction | ExpRational
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    r"""A set of outputs: its description and its probability under both laws."""
+    r"""A set of outputs, with its description and its probabilities under both laws."""
 
     words: str
     p: Enclosure
@@ -62,22 +64,28 @@ class Event:
 
 
 def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) -> Enclosure:
-    r"""Enclose delta(epsilon) = sum_x max(0, P(x) - e^epsilon Q(x)), relative width about 2^-bits.
+    r"""Enclose delta(epsilon) = sum_x max(0, P(x) - e^epsilon Q(x)).
 
-    It is exactly 0 if P/Q never exceeds e^epsilon.
+    The relative width is about 2^-bits. The result is exactly 0 if P/Q never exceeds e^epsilon.
     """
     level = at_least_zero("epsilon", epsilon)
     return _compare(p, q).enclose_delta(level, bits)
 
 
 def epsilon_at(p: Law, q: Law, delta: RationalLike = 0, *, bits: int = _BITS) -> Enclosure:
-    r"""Enclose epsilon(delta) = sup_S log((P(S) - delta)/Q(S)), which is at least 0 or infinite."""
+    r"""Enclose epsilon(delta), the maximum of 0 and sup_S log((P(S) - delta)/Q(S)).
+
+    It may be infinite.
+    """
     allowed = rational_in("delta", delta, "[0, 1)")
     return _compare(p, q).enclose_epsilon(allowed, bits)
 
 
 def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosure:
-    r"""Enclose D_a(P || Q) for a rational order a > 1; infinite if P has mass where Q has none."""
+    r"""Enclose D_a(P || Q) for a rational order a > 1.
+
+    The divergence is infinite if P has mass where Q has none.
+    """
     a = rational("order", order)
     if a <= 1:
         raise InvalidParameter("order", order, "must be > 1")
@@ -85,7 +93,11 @@ def renyi(p: Law, q: Law, order: RationalLike, *, bits: int = _BITS) -> Enclosur
 
 
 def worst_event(p: Law, q: Law, epsilon: RationalLike) -> Event | None:
-    r"""An event that maximises P(S) - e^epsilon Q(S); None if the maximum is 0, and for vectors."""
+    r"""Return an event S that maximises P(S) - e^epsilon Q(S).
+
+    Return None if the maximum is 0, or if no event is derived, as for noise with several
+    coordinates.
+    """
     level, curve = at_least_zero("epsilon", epsilon), _compare(p, q)
     if isinstance(curve, _Table):
         return curve.event(level)
@@ -200,8 +212,8 @@ def _enclosed(mass: Mass, bits: int) -> Enclosure:
 
 
 def _exceeds(p: Mass, q: Mass, level: Fraction) -> bool:
-    # Whether p > e^level q. If e^level is not in the field of p and q, their ratio never equals it
-    # (Lindemann), so increasing precision decides.
+    # Whether p > e^level q. If e^level is not in the field of p and q, p/q differs from e^level
+    # (Lindemann), so a sufficient precision decides.
     if not p or not q:
         return bool(p)
     times = _power_of_e(level, p, q)
@@ -228,12 +240,12 @@ def _power_of_e(level: Fraction, *masses: Mass) -> Mass | None:
 
 
 class NeverWorse(NotDerived):
-    r"""Raised for a direction without its own curve; the other direction is at least as bad."""
+    r"""Raised if one direction has no curve, because the other direction is at least as bad."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OneWay(PairCurve):
-    r"""The privacy curve of one direction of one shift, from a single dominating pair."""
+    r"""The privacy curve of P against Q for two shifts of one noise, from one dominating pair."""
 
     theorem: ClassVar[str] = "the curve of the noise"
 
@@ -241,7 +253,7 @@ class OneWay(PairCurve):
     scope: Scope = field(default=Scope())
 
     def products(self) -> tuple[Coordinates, ...]:
-        r"""The pair alone."""
+        r"""A single product, which consists of the pair."""
         return (((self.pair, 1),),)
 
 
@@ -256,7 +268,7 @@ def shift_curve(noise: Noise, p: int, q: int) -> OneWay:
 
 
 def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PairCurve:
-    r"""The curve for different vector shifts."""
+    r"""The curve of p + X against q + X, for vectors p != q and independent coordinates of X."""
     moved = [(a, b) for a, b in zip(p, q, strict=True) if a != b]
     if len(moved) == 1:
         return shift_curve(noise, *moved[0])
@@ -269,7 +281,7 @@ def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PairCurve:
 
 @dataclass(frozen=True, slots=True)
 class OutputInterval:
-    r"""The outputs first..last; None means unbounded."""
+    r"""The event first <= output <= last, where None means no bound."""
 
     first: int | None
     last: int | None
@@ -297,10 +309,10 @@ class OutputInterval:
 
 
 def worst_interval(noise: Noise, p: int, q: int, level: Fraction) -> OutputInterval | None:
-    r"""The outputs with a loss above ``level`` (up to ties): the worst event at epsilon =
-    ``level``.
+    r"""Return the outputs whose privacy loss exceeds ``level``: the worst event at this epsilon.
 
-    Returns None if there are no such outputs, or if they do not form an interval.
+    Outputs with a loss of exactly ``level`` may be included. Return None if there are no such
+    outputs, or if they do not form an interval.
     """
     pair = shift_curve(noise, p, q).pair
     if isinstance(pair, FinitePair):
@@ -318,7 +330,7 @@ def worst_interval(noise: Noise, p: int, q: int, level: Fraction) -> OutputInter
 
 
 def _span(pair: Pair, level: Fraction) -> tuple[int, int | None] | None:
-    # The integers of the pair at which the loss exceeds the level.
+    # The interval of integers at which the loss of the pair exceeds the level.
     if isinstance(pair, RayPair):
         cell = pair.ray(level)
         return None if cell is None else (cell[1], None)
@@ -347,7 +359,7 @@ _MOST_TRIALS: Final = 5000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    r"""An enclosed quantity at a point ``at``, in both directions."""
+    r"""Enclosures of a quantity in both directions, at the epsilon, delta or order ``at``."""
 
     quantity: Literal["delta", "epsilon", "renyi"]
     at: Order
@@ -360,7 +372,7 @@ class Point:
 
     @property
     def ways(self) -> dict[Direction, Enclosure]:
-        r"""The enclosures of the directions that have one."""
+        r"""The enclosures by direction, without a direction that has none."""
         both: dict[Direction, Enclosure | None] = {
             "p_against_q": self.p_against_q, "q_against_p": self.q_against_p
         }  # fmt: skip
@@ -396,7 +408,10 @@ def epsilon_point(p: Law, q: Law, delta: Fraction) -> Point:
 
 
 def renyi_point(p: Law, q: Law, order: Order) -> Point:
-    r"""The Renyi divergence of this order; order infinity is epsilon at delta = 0."""
+    r"""The Renyi divergence of an order, in both directions.
+
+    The divergence of order infinity is the least epsilon at delta = 0.
+    """
     if isinstance(order, float):
         if order != math.inf:
             raise InvalidParameter("order", order, "must be a rational > 1, or infinity")
@@ -424,11 +439,11 @@ def _both(
 class Decision:
     r"""A claimed point and its proof or refutation.
 
-    ``delta`` encloses the smallest delta at the claimed epsilon, ``epsilon`` the smallest epsilon
-    at the claimed delta (None if it is discontinuous there and no precision decides). ``event``
-    violates a refuted claim, if an event is known; it is more likely under P if ``direction`` is
-    "p_against_q". A claim is "undecided" if the enclosure still contains its delta at the highest
-    precision.
+    ``delta`` encloses the smallest delta at the claimed epsilon. ``epsilon`` encloses the smallest
+    epsilon at the claimed delta; it is None if epsilon is discontinuous at that delta and no
+    precision decides which side applies. ``event`` is an event that violates a refuted claim, if
+    one is known; it is more likely under P if ``direction`` is "p_against_q". The verdict is
+    "undecided" if at the highest precision the enclosure still contains the claimed delta.
     """
 
     claim: Claim = fact("the claimed point", write=members("epsilon", "delta"))
@@ -442,10 +457,10 @@ class Decision:
 def decide(p: Law, q: Law, claim: Claim) -> Decision:
     r"""Decide whether P(S) <= e^epsilon Q(S) + delta and vice versa, for all events S.
 
-    For two pmfs, with masses that are rational or rational functions of e^(-unit), every claim is
-    decided: delta is rational and exact, or irrational (Lindemann), so enough precision separates
-    it from the claimed one. The same holds for one coordinate of binomial noise, whose masses are
-    rational.
+    For two pmfs whose masses are rational numbers or rational functions of e^(-unit), every claim
+    is decided: delta is either rational and computed exactly, or irrational (Lindemann), so enough
+    precision separates it from the claimed delta. The same holds for one coordinate of binomial
+    noise, whose masses are rational.
     """
     epsilon, delta = claim.exact
     reached = _both("delta", epsilon, p, q, lambda one, other: _settled(one, other, epsilon, delta))

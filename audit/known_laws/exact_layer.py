@@ -1,7 +1,7 @@
-r"""The verdict of the exact layer: whether additive noise, or a listed law, satisfies a claim.
+r"""The exact layer of an audit: prove or refute a claim about a target with a known output law.
 
-The verdict on the law of the noise is proven, not estimated. The sample and fit layers test whether
-the code follows that law.
+The law is that of additive noise, or listed probabilities. The verdict on the law is proven, not
+estimated. The sample and fit layers test whether the code follows the law.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from dpcore.parse_noise import write_noise
 def prove(target: KnownLaw, plan: Plan) -> AuditReport:
     r"""Decide the claim on the pairs of the plan, in both directions.
 
-    Every point of a claimed curve is decided on every pair. A curve is proven if it is the curve of
-    this noise at the distance of the pairs; otherwise, if all its points hold, the verdict is
-    "not_refuted".
+    Every point of a claimed curve is decided on every pair. A claimed curve is proven if it is the
+    curve of the target's noise for the distance of each pair; otherwise the verdict is
+    "not_refuted" if all tested points hold.
     """
     decided = [
         _decided(target, pair, place, point)
@@ -35,7 +35,7 @@ def prove(target: KnownLaw, plan: Plan) -> AuditReport:
         for point in plan.claim.points
     ]
     refuted = next((row for row in decided if not row.kept), None)
-    # If nothing is refuted, report the row whose epsilon is largest relative to its claim.
+    # If nothing is refuted, report the row whose true epsilon is closest to the claimed epsilon.
     worst = refuted or max(decided, key=lambda row: row.needed.upper - row.point.exact[0])
     verdict: VerdictWord = "refuted"
     if refuted is None:
@@ -63,8 +63,8 @@ def prove(target: KnownLaw, plan: Plan) -> AuditReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    # The decision on one point on one pair; ``needed`` is the least epsilon at the claimed delta,
-    # in the worse direction.
+    # The decision on one claimed point for one pair; ``needed`` encloses the least epsilon at the
+    # claimed delta, in the worse direction.
     pair: int
     decision: Decision
     needed: Enclosure
@@ -99,7 +99,7 @@ class _Row:
 
 
 def _shifts(target: KnownLaw, plan: Plan) -> list[tuple[object, ...]]:
-    # The shifts of the laws on each pair; empty for listed probabilities.
+    # The shifts of both laws for each pair; empty for listed probabilities.
     laws = (target.laws(pair) for pair in plan.pairs)
     return [tuple(law.shift for law in both if isinstance(law, Shifted)) for both in laws]
 
@@ -120,7 +120,7 @@ def _decided(target: KnownLaw, pair: tuple[Any, Any], place: int, point: Claim) 
 
 
 def _is_its_own(target: KnownLaw, plan: Plan) -> bool:
-    # Whether the claimed curve is that of this noise, with the shift of every pair.
+    # Whether the claimed curve is the curve of the target's noise for the shift of every pair.
     if target.noise is None:
         return False
     return all(
@@ -151,8 +151,11 @@ def _layer(target: KnownLaw, plan: Plan, verdict: VerdictWord) -> LayerRun:
 
 
 def join_layers(proven: AuditReport, sampled: AuditReport) -> AuditReport:
-    r"""Merge the reports of two layers: refuted if either refutes, proven if only the law was
-    tested. The bound is the proven one, unless only the runs refute.
+    r"""Merge the reports of the exact layer and of the sample layer.
+
+    The claim is refuted if either layer refutes it; otherwise the verdict is that of the exact
+    layer. The bound on epsilon is that of the exact layer, unless only the sample layer refutes. If
+    the target failed, the report keeps the error.
     """
     if sampled.error is not None:
         return replace(

@@ -1,7 +1,7 @@
 r"""The report on two known laws, an immutable record.
 
-``docs/schemas/dpcore-exact-1.json`` is the schema that follows from it. [lower, upper] are floats
-rounded outwards, "inf" for infinity: proven bounds of one real number.
+``docs/schemas/dpcore-exact-1.json`` is its JSON schema. [lower, upper] are proven bounds on a real
+number: floats rounded outwards, or "inf" for infinity.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def _witness(decision: Decision | None) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactReport(Result):
-    r"""The proven facts about two laws; see the module.
+    r"""The report of ``dpcore audit exact``: proven facts about two laws.
 
-    ``claim`` is the claim as text; ``decisions`` has one decision for each of its points.
+    ``claim`` is the claim as text; ``decisions`` has one decision for each tested point.
     """
 
     SCHEMA: ClassVar[str] = "dpcore-exact/1"
@@ -99,7 +99,7 @@ class ExactReport(Result):
         before="notes",
     )
     def broken(self) -> Decision | None:
-        r"""The refuted point to display: one with an event, if there is one."""
+        r"""The refuted point to display, with an event if possible; None if no point is refuted."""
         refuted = [d for d in self.decisions if d.verdict == "refuted"]
         return next((d for d in refuted if d.event is not None), refuted[0] if refuted else None)
 
@@ -133,7 +133,7 @@ class ExactReport(Result):
         before="claim",
     )
     def verdict(self) -> ExactVerdict | None:
-        r"""The overall verdict: refuted if one of the claimed points is."""
+        r"""The overall verdict, which is "refuted" if any claimed point is refuted."""
         found = [decision.verdict for decision in self.decisions]
         if not found:
             return None
@@ -229,7 +229,7 @@ _LAST: Final = 40
 
 
 def curve_points(p: Law, q: Law) -> tuple[Point, ...]:
-    r"""Compute delta at evenly spaced epsilons, from 0 to where delta is 0 or about 1e-9."""
+    r"""Compute delta at evenly spaced epsilons, from 0 to one at which delta is 0 or about 1e-9."""
     end = _end(p, q)
     return tuple(delta_point(p, q, end * i / (_POINTS - 1)) for i in range(_POINTS))
 
@@ -269,7 +269,7 @@ def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
 
 
 def _visible(points: tuple[Point, ...], way: Direction) -> Iterator[tuple[float, float, float]]:
-    # The points that a logarithmic axis can show; an enclosure may start below it.
+    # The points that a logarithmic axis can show; the lower end of an enclosure may be below it.
     for point in points:
         found = point.ways.get(way)
         if found is not None and found.upper > _SEEN:

@@ -1,15 +1,15 @@
 r"""Parse a law from the command line: a shifted noise, or a file of probabilities.
 
-    discrete-laplace:scale=1@3     3 + noise; without @, at 0
+    discrete-laplace:scale=1@3     3 + noise; the shift is 0 without @
     skellam:variance=100@0,1,0     one draw per coordinate, shifted by (0, 1, 0)
     law.json                       {"yes": "3/4", "no": "1/4"}, or [["yes", "3/4"], [[0, 1], 0.25]]
     law.csv                        lines such as yes,3/4; a first line output,mass is a heading
 
-Masses are exact: fractions or decimals with their written value (a float has the value of its
-shortest decimal form). They must sum to exactly 1; computed floats rarely do, and can be divided by
-their exact sum (:meth:`WrittenLaw.normalised`). Outputs are identified by their text: 0 in one file
-equals "0" in another, and 1 differs from 1.0. The format follows from the file name, .json or .csv,
-otherwise from the first character.
+Masses are exact: fractions, or decimals with their written value (a float has the value of its
+shortest decimal form). They must sum to exactly 1. The sum of computed floats rarely is; such
+masses can be divided by their exact sum (:meth:`WrittenLaw.normalised`). Outputs are compared as
+text: 0 in one file equals "0" in another, and 1 differs from 1.0. The format is given by the file
+name (.json or .csv), otherwise by the first character.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ _HEADINGS: Final = (("output", "probability"), ("output", "mass"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenLaw:
-    r"""A law and its text; ``argument`` is the name of the argument in errors.
+    r"""A parsed law with its text.
 
-    The masses of a file were divided by ``divided_by``.
+    ``argument`` is the name of the argument in error messages. The masses of a file were divided by
+    ``divided_by``, which is 1 unless they were normalised.
     """
 
     argument: str
@@ -65,13 +66,13 @@ class WrittenLaw:
         write=lambda found: None if found is None else len(found),
     )
     def outputs(self) -> frozenset[str] | None:
-        r"""The outputs of a file with positive mass; None for noise."""
+        r"""The outputs of positive mass, for a file; None for noise."""
         if isinstance(self.law, Shifted):
             return None
         return frozenset(str(output) for output, mass in self.law.items() if mass)
 
     def checked(self) -> WrittenLaw:
-        r"""This law, if its masses sum to exactly 1."""
+        r"""Return this law, or raise :class:`InvalidParameter` if its masses do not sum to 1."""
         if (total := self.total) != 1:
             reason = (
                 f"its probabilities sum to {_format_total(total)}, not to exactly 1 (floats are "
@@ -100,7 +101,7 @@ def _format_total(total: Fraction) -> str:
 
 
 def read_law(argument: str, text: str) -> WrittenLaw:
-    r"""Parse a law without requiring that its masses sum to 1, which ``checked`` does."""
+    r"""Parse a law. :meth:`WrittenLaw.checked` then checks that its masses sum to 1."""
     name, colon, _ = text.partition(":")
     if colon and name in LAWS:
         return WrittenLaw(argument=argument, spelling=text, law=_shifted_noise(argument, text))
@@ -143,7 +144,7 @@ def _shifted_noise(argument: str, text: str) -> Shifted:
 
 
 class _Object(list[tuple[str, Any]]):
-    # A JSON object with its keys in order, including repeated ones.
+    # The pairs of a JSON object, in order, including repeated keys.
     pass
 
 

@@ -1,1 +1,1 @@
-r"""Real failures of published packages, each with its source, figure and repaired twin."""
+r"""The corpus: real privacy failures of published packages, with sources and repaired twins."""

@@ -1,16 +1,16 @@
-r"""An entry of the corpus: a published package that broke a privacy claim, and its test.
+r"""Entries of the corpus: a published package that violates a privacy claim, and how to test it.
 
-One TOML file per entry, named after it::
+Each entry is a TOML file; the name of the file is the name of the entry::
 
     package = "name"                        on the package index
-    version = "1.2.0"                       the broken one
+    version = "1.2.0"                       the broken version
     failure = "..."                         one sentence: what went wrong
     source = "https://..."                  the public thread, changelog or paper
     relation = "replace"                    or add-remove
     pair = [[0, 1], [0, 2]]                 two neighbouring datasets
-    runs = 100000                           of both datasets together
+    runs = 100000                           number of runs, both datasets together
     feature = "lowest-bit"                  optional, see dpcore audit --feature
-    python = "3.12"                         optional: the newest Python that it supports
+    python = "3.12"                         optional: the newest Python the package supports
     alone = true                            optional: installed without its dependencies
     megabytes = 60                          the disk space of its environment
 
@@ -26,12 +26,12 @@ One TOML file per entry, named after it::
     [broken]
     requires = ["name==1.2.0"]              the installed packages, pinned if they matter
     seen = 1.9                              the lower bound on epsilon that was measured
-    code = "..."                            Python for that environment, see the module ``worker``
+    code = "..."                            Python code of the test, see the module ``worker``
 
     [twin]                                  omitted if nothing was repaired
     known = "..."                           what repaired it
     seen = 0.8
-    requires, code, claim                   by default those of the broken one
+    requires, code, claim                   by default those of the broken package
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ _PINNED: Final = re.compile(r"[\w.\-\[\],]+(==[\w.+!]+|[<>!~]=?[\w.,<>=!*]+)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    r"""The failure of an entry, or its corrected twin: its packages, code and claim.
+    r"""The packages, code and claim of one side of an entry: the failure, or its corrected twin.
 
-    ``known`` is the source of the true value, ``seen`` the lower bound on epsilon that was measured
-    with the entry's runs.
+    ``known`` states how the true value is known. ``seen`` is the lower bound on epsilon that was
+    measured with the number of runs of the entry.
     """
 
     requires: tuple[str, ...]
@@ -95,10 +95,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    r"""A failure of a published package; the module describes its fields.
+    r"""A failure of a published package; the module docstring describes the fields.
 
-    ``spec`` is the audit of the failure, without a target; ``true`` is the known quantity,
-    "epsilon" or "delta", and its value as text.
+    ``spec`` is the specification of its audit, without a target. ``true`` consists of the name of
+    the known quantity, "epsilon" or "delta", and its value as text.
     """
 
     name: str
@@ -138,7 +138,7 @@ class Entry:
 
     @property
     def true_epsilon(self) -> float:
-        r"""The true epsilon if known, otherwise infinity; no valid lower bound exceeds it."""
+        r"""The true epsilon if it is known, otherwise infinity: an upper bound on valid bounds."""
         quantity, value = self.true
         if quantity == "delta" or value == "infinite":
             return math.inf
@@ -157,9 +157,9 @@ def entries() -> tuple[Entry, ...]:
 
 
 def find(name: str) -> Entry:
-    r"""The entry with this name.
+    r"""Return the entry with this name.
 
-    Raises :class:`InvalidParameter` if there is none.
+    Raises :class:`InvalidParameter` if there is no such entry.
     """
     by_name = {entry.name: entry for entry in entries()}
     if name not in by_name:
@@ -169,7 +169,7 @@ def find(name: str) -> Entry:
 
 
 def read_entry(name: str, text: str) -> Entry:
-    r"""Parse the entry in a file."""
+    r"""Parse the text of a file as the entry ``name``."""
     try:
         found = tomllib.loads(text)
     except (ValueError, RecursionError) as error:

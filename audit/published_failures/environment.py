@@ -1,8 +1,8 @@
 r"""Isolated environments for pinned packages: ``python -m venv`` and ``pip``.
 
-Each environment is a folder in the cache directory, named after its packages, and ready once it
-contains a marker, which is written last. Packages come from the index that pip is configured for.
-One process per environment serves a whole audit.
+Each environment is a folder in the cache directory, named after its packages. It is complete if it
+contains a marker file, which is written last. Packages are installed from the index for which pip
+is configured. A whole audit uses one process in its environment.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _OFFLINE: Final = "no matching distribution", "connection", "network", "resoluti
 
 
 class EnvironmentFailed(DpcoreError):
-    r"""The environment of an entry could not be created; no audit was run. Exit code 3."""
+    r"""Raised if the environment of an entry cannot be created; no audit is run. Exit code 3."""
 
     exit_code: ClassVar[int] = FAILED
 
 
 def cache_folder() -> Path:
-    r"""The folder of environments: ``dpcore/corpus`` in the user's cache directory."""
+    r"""The folder for all environments: ``dpcore/corpus`` in the user's cache directory."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "dpcore" / "corpus"
 
 
 def suitable_python(newest: str | None) -> str:
-    r"""A Python no newer than ``newest``: this one, or one on the path."""
+    r"""A Python interpreter no newer than ``newest``: the current one, or one on the PATH."""
     if newest is None or sys.version_info[:2] <= _version(newest):
         return sys.executable
     for minor in range(_version(newest)[1], 7, -1):
@@ -61,9 +61,10 @@ def suitable_python(newest: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    r"""The packages and Python version of an environment; entries with equal values share it.
+    r"""An environment, given by its packages and Python version.
 
-    ``alone`` omits the dependencies of the packages.
+    Entries with the same packages and Python version share an environment. ``alone`` installs the
+    packages without their dependencies.
     """
 
     requires: tuple[str, ...]
@@ -71,7 +72,7 @@ class Environment:
     alone: bool = False
 
     def folder(self, cache: Path) -> Path:
-        r"""The environment's folder, named after the first requirement and a digest of all."""
+        r"""The folder of the environment, named by its first requirement and a digest of all."""
         version = "{}.{}".format(*sys.version_info[:2])
         text = "\n".join((version, f"{self.newest_python} {self.alone}", *self.requires))
         first = self.requires[0].replace("==", "-").replace("[", "-").replace("]", "")
@@ -170,9 +171,9 @@ _ANSWER_SECONDS: Final = 300.0
 
 
 class Worker:
-    r"""A process of the environment's Python that runs the code of an entry.
+    r"""A process of an environment's Python that runs the code of an entry.
 
-    A context manager: the process ends with it.
+    It is a context manager; the process is stopped on exit.
     """
 
     def __init__(self, name: str, python: Path, code: str) -> None:
@@ -202,7 +203,7 @@ class Worker:
                     pipe.close()
 
     def begin(self) -> str | None:
-        r"""Run the code; return the claim that the package computes, if the entry defines it."""
+        r"""Run the code, and return the claim that it computes, or None if it computes none."""
         (line,) = self.ask({"code": self._code}, 1, None, _ANSWER_SECONDS)
         claimed = json.loads(line)["claimed"]
         return None if claimed is None else str(claimed)
@@ -210,7 +211,7 @@ class Worker:
     def ask(
         self, request: dict[str, Any], lines: int, label: str | None, seconds: float | None
     ) -> list[str]:
-        r"""The lines that answer a request, such as the outputs of n runs as JSON."""
+        r"""Send a request and return the lines of its answer, such as the outputs of n runs."""
         assert self._process.stdin is not None  # noqa: S101 - both are pipes
         assert self._process.stdout is not None  # noqa: S101 - both are pipes
         late = threading.Event()
@@ -242,7 +243,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed(Target):
-    r"""The mechanism of an entry, sampled by a started worker."""
+    r"""The mechanism of an entry as a target, which a started worker samples."""
 
     worker: Worker = field(compare=False, repr=False)
     lines: ClassVar[bool] = True

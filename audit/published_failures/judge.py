@@ -1,8 +1,8 @@
-r"""Audit entries of the corpus in their environments, and compare with the expected verdicts.
+r"""Audit entries of the corpus in their environments, and compare the verdicts with those expected.
 
 The claim of a failure must be refuted, with a lower bound that does not exceed the true epsilon;
-the claim of a twin must not be refuted. A package that computes its own claim must compute the one
-in the entry.
+the claim of a twin must not be refuted. If a package computes its own claim, it must equal the
+claim in the entry.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WIDTH: Final = 100
 
 
 def listed(entries: Sequence[Entry]) -> list[str]:
-    r"""Lines of a table of the corpus: a header, then one line per entry."""
+    r"""The lines of a table of entries: a header, then one line per entry."""
     heads = ("name", "package", "claim", "true", "MB")
     rows = [
         (e.name, f"{e.package} {e.version}", e.broken.claim, true_words(e), f"{e.megabytes}")
@@ -89,7 +89,7 @@ def true_words(entry: Entry) -> str:
 
 
 def number(value: float) -> str:
-    r"""An epsilon in four digits, rounded down."""
+    r"""Format an epsilon with four digits, rounded down."""
     return "infinite" if value == math.inf else down(rational("epsilon", repr(value)), 4)
 
 
@@ -111,10 +111,10 @@ _HEADINGS: Final = ("name", "package", "claim", "true", "lower", "failure", "twi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    r"""The audit of a failure or of its twin.
+    r"""The result of the audit of a failure or of its twin.
 
-    ``verdict`` is None if there was no audit, with the reason in ``error``; ``missing`` means that
-    the environment failed, ``right`` that the verdict is as expected.
+    ``verdict`` is None if there was no audit; ``error`` is then the reason. ``missing`` means that
+    the environment could not be created, ``right`` that the verdict is as expected.
     """
 
     side: Side = fact("tested", name="*", write=members("requires", "claim"))
@@ -128,7 +128,7 @@ class Answer:
 
     @property
     def words(self) -> str:
-        r"""The verdict, in capitals if it is not the expected one."""
+        r"""The verdict as words, in capitals if it is not as expected."""
         if self.missing:
             return "not installed"
         if self.verdict is None:
@@ -139,7 +139,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    r"""An entry and the results of both sides."""
+    r"""An entry with the results of its failure and its twin."""
 
     entry: Entry = fact(
         "the entry, as in the list",
@@ -181,7 +181,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusReport(Result):
-    r"""The report of a run over entries of the corpus."""
+    r"""The report of the audits of several entries of the corpus."""
 
     SCHEMA: ClassVar[str] = "dpcore-corpus/1"
 
@@ -247,7 +247,7 @@ _RIGHT: Final[dict[Role, str]] = {"broken": "refuted", "twin": "not_refuted"}
 
 
 def steps(entries: Sequence[Entry]) -> int:
-    r"""The number of steps of :func:`judge`: environments and audits."""
+    r"""The number of steps of :func:`judge`; each step creates an environment or runs an audit."""
     return len({_environment(e, r) for e in entries for r in e.sides}) + sum(
         len(entry.sides) for entry in entries
     )
@@ -265,10 +265,10 @@ def judge(
 ) -> CorpusReport:
     r"""Install the pinned packages in ``cache``, and audit each failure and each twin.
 
-    Each audit is at level ``alpha``, with the entry's runs; its randomness depends on ``seed`` and
-    the entry's name, and so do the outputs if the package can be seeded. ``jobs`` processes audit;
-    environments are made one after the other, and removed at the end unless ``keep`` is set.
-    ``done`` is called with the number of finished :func:`steps`.
+    Each audit has level ``alpha`` and the number of runs of its entry. Its randomness depends only
+    on ``seed`` and the name of the entry; so do the outputs if the package can be seeded. Audits
+    run in ``jobs`` processes. Environments are created one after the other, and removed at the end
+    unless ``keep`` is set. ``done`` is called with the number of finished :func:`steps`.
     """
     exact = rational("alpha", AuditSpec(alpha=alpha, seed=seed, jobs=jobs).alpha)
     progress = done or (lambda _: None)

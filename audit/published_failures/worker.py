@@ -1,10 +1,11 @@
-r"""The worker in the environment of an entry: a script without dependencies.
+r"""The worker process in the environment of an entry: a script without dependencies.
 
-It reads one JSON document per line from standard input. The first is ``{"code": ...}``, an entry's
-code, which defines ``output(dataset)``, one output, or ``outputs(dataset, n)``, a list or array of
-n; ``claimed()``, if defined, returns the claim that the package computes. The answer is
-``{"claimed": ...}``. Every other request, ``{"dataset": ..., "n": ..., "seed": ...}``, is answered
-by n outputs, one per line. Output printed by the package goes to standard error.
+It reads one JSON document per line from standard input. The first document is ``{"code": ...}``
+with the code of an entry. The code defines ``output(dataset)``, which returns one output, or
+``outputs(dataset, n)``, which returns a list or array of n outputs; it may define ``claimed()``,
+which returns the claim that the package computes. The answer is ``{"claimed": ...}``. Every other
+document ``{"dataset": ..., "n": ..., "seed": ...}`` is answered by n outputs, one per line. Text
+that the package prints goes to standard error.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    r"""Convert an array or number of an array library for JSON."""
+    r"""Convert an array or number of a library such as numpy to JSON types."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError("an output is a " + type(value).__name__ + ", which JSON cannot represent")
 
 
 def answer(names: dict[str, Any], request: dict[str, Any]) -> str:
-    r"""Lines of n outputs, drawn after seeding all seedable generators."""
+    r"""Seed the known global generators, then return n outputs as lines."""
     random.seed(request["seed"])
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(request["seed"] % 2**32)

@@ -1,4 +1,4 @@
-r"""Findings from pairs of runs on equal tapes."""
+r"""Derive the findings of a replay from its runs of both datasets on equal tapes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_COMPARED: Final = 16
 
 
 def is_label(cell: Cell) -> bool:
-    r"""Whether a cell is a label, or not a finite number."""
+    r"""Whether a cell of an output is not a finite number."""
     return isinstance(cell, str) or (isinstance(cell, float) and not math.isfinite(cell))
 
 
@@ -29,7 +29,10 @@ def is_label(cell: Cell) -> bool:
 
 
 def flows(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
-    r"""Check the declaration (strict) that draws do not depend on data; one tape refutes it."""
+    r"""Check the declaration ``strict``, that the draws do not depend on the data.
+
+    One tape on which the draws of the datasets differ refutes it.
+    """
     for both in pairs:
         if both.complete and both.a.flow != both.b.flow:
             counts = [dict(run.tape.draws) for run in (both.a, both.b)]
@@ -47,8 +50,8 @@ def flows(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
 
 
 def unnoised_parts(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
-    r"""Find a part of the output, or a difference of two parts, that changes with the data but not
-    with the tape.
+    r"""Find a part of the output, or a difference of two numbers in it, that depends on the data
+    but not on the tape.
     """
     good = [both for both in pairs if not both.failed]
     if not good:
@@ -57,7 +60,7 @@ def unnoised_parts(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
     first, other = (side[0].parts for side in sides)
     paths = [path for path in first if path in other]
     if {run.structure for run in sides[0]} == {run.structure for run in sides[1]}:
-        paths = [*dict.fromkeys((*first, *other))]  # sets may have different members
+        paths = [*dict.fromkeys((*first, *other))]  # an output may be a set: paths are its members
     a, b = (_still(side, paths) for side in sides)
     for name in a:
         one, rest = a[name], b.get(name, a[name])
@@ -77,7 +80,7 @@ def unnoised_parts(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
 
 
 def _still(runs: Sequence[Execution], paths: Iterable[str]) -> dict[str, Any]:
-    # The parts that are equal in all runs, by name; None for a part that is always a number.
+    # The parts that are equal in all runs, by name; None for a part that is a varying number.
     found: dict[str, Any] = {}
     if len({run.key for run in runs}) == 1:
         found["the whole output"] = runs[0].key
@@ -103,12 +106,13 @@ def _still(runs: Sequence[Execution], paths: Iterable[str]) -> dict[str, Any]:
 
 
 def within_reach(run: Execution, others: Sequence[Execution]) -> bool:
-    r"""Whether the output of ``run`` is also plausible for the dataset of ``others``.
+    r"""Whether the output of ``run`` is plausible for the dataset of the runs ``others``.
 
-    The output is plausible if it occurred there. A number is also plausible if it lies between the
-    smallest and the largest of the others, and all are integers or repeated multiples of one step;
-    any other output, if some output occurred only once, so that unseen outputs are likely. This is
-    a heuristic, not a proof.
+    An output is plausible if it occurred in ``others``. Numbers are also plausible if they lie
+    between the smallest and the largest numbers in ``others``, and all numbers are integers, or
+    multiples of one step of which many occurred repeatedly. An output that contains labels is also
+    plausible if some output in ``others`` occurred only once, because then unseen outputs are
+    likely. The result is a heuristic, not a proof.
     """
     counts = Counter(other.key for other in others if other.error is None)
     if run.key in counts:
@@ -131,7 +135,7 @@ def within_reach(run: Execution, others: Sequence[Execution]) -> bool:
 
 
 def _on_lattice(x: Number, column: Sequence[Number]) -> bool:
-    # Whether x is exactly a value of the column plus a multiple of their common step.
+    # Whether x is exactly a value of the column plus a multiple of the common step of the values.
     unit = math.lcm(*(Fraction(y).denominator for y in (x, *column)))
     values = [int(Fraction(y) * unit) for y in column]
     step = math.gcd(*(y - values[0] for y in values))
@@ -145,9 +149,9 @@ def _on_lattice(x: Number, column: Sequence[Number]) -> bool:
 def seeds(
     constants: Iterable[Seeded], runs: Sequence[Execution], again: Execution
 ) -> Iterator[Finding]:
-    r"""Find constant seeds, seeds used twice in one run, and seeds not derived from the tape.
+    r"""Find constant seeds, seeds used twice in one run, and seeds not determined by the tape.
 
-    ``again`` repeats the first of ``runs`` on the same tape.
+    ``again`` is a second run of the first of ``runs``, on the same tape.
     """
     fixed = sorted(f"{kind} with seed {seed!r}" for kind, seed in constants)
     if fixed:
@@ -212,8 +216,10 @@ _LONG: Final = 200
 
 
 def appearances(pairs: Sequence[PairedRuns], *, strict: bool) -> Iterator[Finding]:
-    r"""Find a structure of the output that depends on the data: an error if each dataset always
-    gave its own structure.
+    r"""Find out whether the structure of the output depends on the data.
+
+    The finding is an error if all outputs of a dataset have the same structure, which differs
+    between the datasets, or if ``strict`` is declared.
     """
     good = [both for both in pairs if not both.failed]
     differ = next((both for both in good if both.a.structure != both.b.structure), None)
@@ -233,8 +239,10 @@ def appearances(pairs: Sequence[PairedRuns], *, strict: bool) -> Iterator[Findin
 
 
 def failures(pairs: Sequence[PairedRuns]) -> Iterator[Finding]:
-    r"""Find errors and hangs, which are visible outputs: they are faults if only one dataset has
-    them, or if their type or text depends on the data.
+    r"""Find exceptions and timeouts, which are visible outputs.
+
+    A failure is a fault if it occurs on only one dataset, or if its type or text depends on the
+    data.
     """
     sides = [both.a for both in pairs], [both.b for both in pairs]
     met = [Counter(run.kind for run in side if run.error is not None) for side in sides]
@@ -259,7 +267,8 @@ def failures(pairs: Sequence[PairedRuns]) -> Iterator[Finding]:
 
 
 def _against(run: Execution, other: Execution, met: Counter[str]) -> tuple[str, bool]:
-    # How a failure differs from the other dataset's run, and whether that is a fault.
+    # How a failure differs from the run on the other dataset, and whether the difference is a
+    # fault; ``met`` counts the failures on the other dataset.
     if run.key == other.key:
         return "", False
     if other.error is None:
@@ -275,7 +284,7 @@ def _against(run: Execution, other: Execution, met: Counter[str]) -> tuple[str, 
 
 
 def without_end(skipped: Sequence[PairedRuns]) -> Finding:
-    r"""The finding for changed tapes on which the target did not end on either dataset."""
+    r"""The finding for changed tapes on which both datasets exceeded the time limit."""
     reason = " ".join(sorted({both.a.error.reason for both in skipped if both.a.error}))
     return Finding(
         kind="skipped-tapes",

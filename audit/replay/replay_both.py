@@ -1,9 +1,10 @@
-r"""Replay: equal random draws on both neighbours, also with some draws set to extremes.
+r"""Replay: run a target on two neighbouring datasets with the same random draws.
 
-A target is run on both datasets with every draw read from one tape (``audit.replay.tape``,
-``audit.replay.rng_hooks``). Ordinary tapes show the effect of the data on the outputs; then each
-draw in turn is set to its extremes, to reach rare branches. docs/proofs/replay.md states the
-meaning of each finding: most are faults that need an explanation, few refute.
+A target is run on both datasets, and reads every draw from one tape of recorded random draws
+(``audit.replay.tape``, ``audit.replay.rng_hooks``). Unchanged tapes show the effect of the data on
+the outputs. Then each draw in turn is set to extreme values, to reach rare branches.
+docs/proofs/replay.md states the meaning of each finding: most are faults that need an explanation,
+few refute a declaration.
 """
 
 from __future__ import annotations
@@ -45,9 +46,7 @@ from audit.targets.target_syntax import target_of
 from dpcore.numbers.parameter import RationalLike, rational
 
 MOST_HANGS: Final = 12
-r"""The number of runs that do not end after which the target has failed: each of them takes the
-whole time limit.
-"""
+r"""The number of runs that may exceed the time limit before the replay stops as failed."""
 
 _LEARNING: Final = 4
 _REPEATS: Final = 8
@@ -56,13 +55,13 @@ _REDRAWN: Final = 6
 _CONFIRMED: Final = 24
 _KEPT_DEPTH: Final = 2
 _TAPES_A_SEED: Final = 1 << 24
-# Changed tapes stop after this many calls that did not end, because each takes the time limit.
+# Changed tapes are no longer run after this many calls that exceeded the time limit.
 _FEW_HANGS: Final = 4
 _WITH_NOISE: Final = 8
 _REACH: Final = 500
 _MOST_PARTS: Final = 64
-# Another real number near each extreme: it leads to the same branch if the branch is wider than
-# 2^-50, but noise that is computed from the number itself differs.
+# Another number near each extreme: a branch that is wider than 2^-50 is also taken for it, but
+# noise that is computed from the number differs.
 _NEAR: Final = {
     "lowest": 1 << 14,
     "low": (1 << 34) + (1 << 14),
@@ -89,11 +88,11 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     r"""Replay a target on two datasets.
 
     ``sensitivity`` declares that the output is a query plus noise, and that the query changes by at
-    most this in ``norm``; ``strict`` declares that the draws and the shape of the output do not
-    depend on the data. Both datasets are run on ``tapes`` tapes, and on at most ``changes`` with
-    draws set to extremes, none started after ``deadline`` seconds. ``timeout`` limits one call, in
-    seconds. ``allow_constant`` accepts a target without draws. Declarations by
-    :func:`audit.declare` are also checked.
+    most ``sensitivity`` in ``norm``. ``strict`` declares that the draws and the shape of the output
+    do not depend on the data. Both datasets are run on ``tapes`` unchanged tapes, and on at most
+    ``changes`` tapes with draws set to extremes, of which none is started after ``deadline``
+    seconds. ``timeout`` limits one call, in seconds. ``allow_constant`` accepts a target without
+    draws. Declarations by :func:`audit.declare` are also checked.
     """
     subject = target_of(target)
     AuditSpec(  # raises if invalid
@@ -157,8 +156,8 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
 
 
 def _confirm(replayed: _Replayed, runner: Runner, found: Iterable[Finding]) -> None:
-    # Repeat the tapes of refuting findings: entropy that is rarely used may have escaped the
-    # earlier check, and the largest difference over hundreds of tapes tends to contain it.
+    # Repeat the tapes of refuting findings: randomness that is rarely used and not on the tape may
+    # have escaped the earlier check, and may have caused the largest difference over many tapes.
     for finding in found:
         if not finding.refutes:
             continue
@@ -181,7 +180,8 @@ class _Replayed:
     replayable: bool = True
     constant: bool = False
 
-    # Whether no draw has an effect beside these; the outputs on many ordinary tapes.
+    # For tuples of draws, whether no other draw has an effect; and the runs on many unchanged
+    # tapes.
     _silent: dict[tuple[Place, ...], bool] = field(default_factory=dict)
     _reached: list[PairedRuns] = field(default_factory=list)
 
@@ -190,7 +190,8 @@ class _Replayed:
         self.replayable = self.replayable and finding.kind not in {"own-entropy", "elsewhere"}
 
     def silent_beside(self, runner: Runner, places: tuple[Place, ...]) -> bool:
-        # Whether redrawing all other draws never changes the outputs on ordinary tapes.
+        # Whether the outputs on unchanged tapes never change if all draws but ``places`` are
+        # redrawn.
         if places not in self._silent:
             numbers = range(_REDRAWN + 1, _REDRAWN + _CONFIRMED + 1)
             self._silent[places] = all(
@@ -242,7 +243,7 @@ def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> N
 
 
 def _require_an_output(runner: Runner) -> None:
-    # Raise the target's error if it returns no output on ordinary tapes.
+    # Raise the error of the target if it returns no output on several unchanged tapes.
     failed: list[Execution] = []
     for number, world in product(range(_LEARNING), (0, 1)):
         failed.append(runner.on(world, number))
@@ -255,8 +256,8 @@ def _require_an_output(runner: Runner) -> None:
 
 
 def _constants(runner: Runner) -> frozenset[Seeded]:
-    # Seeds that occur on each of several tapes, while seeded generators draw as usual. The first
-    # run is not counted, because it fills caches.
+    # The seeds that occur on each of several tapes. Meanwhile seeded generators draw as usual. The
+    # first run is not counted, because it may fill caches.
     runner.session.learning = True
     found: Counter[Seeded] = Counter()
     for world in (0, 1):
@@ -306,8 +307,8 @@ def _silence(silent: list[bool], ordinary: list[PairedRuns]) -> Finding:
 
 
 def _change(replayed: _Replayed, runner: Runner, ordinary: list[PairedRuns], most: int) -> None:
-    # Set each draw of the first tape to each extreme. If that changes the flow, also set the later
-    # draws, to reach a rare branch within a rare branch.
+    # Set each draw of the first tape to each extreme. If a change gives a new sequence of requests,
+    # also set the later draws, to reach a rare branch within a rare branch.
     known = {run.flow for both in ordinary for run in (both.a, both.b)}
     start = [*dict.fromkeys([*ordinary[0].a.tape.places(), *ordinary[0].b.tape.places()])]
     room = max(most // len(EXTREMES), 1)
@@ -352,9 +353,9 @@ def _change(replayed: _Replayed, runner: Runner, ordinary: list[PairedRuns], mos
 
 
 def _unnoised_branch(replayed: _Replayed, runner: Runner, both: PairedRuns) -> Finding | None:
-    # If the changed draws are kept and all others redrawn, both outputs stay the same; if the
-    # original draws are kept instead, redrawing changes the output. So there is noise, but not in
-    # this branch.
+    # A branch without noise: if the changed draws are kept and all others are redrawn, both outputs
+    # stay the same, but if the original values of these draws are kept, the outputs change. So the
+    # target adds noise, but not in this branch.
     change = both.a.tape.changes
     near: Changes = {p: _NEAR[str(e)] for p, e in change.items()}
     if (
@@ -384,8 +385,8 @@ def _unnoised_branch(replayed: _Replayed, runner: Runner, both: PairedRuns) -> F
 
 
 def _still(runner: Runner, both: PairedRuns, change: Changes, numbers: range) -> bool:
-    # Whether both datasets give the outputs of ``both`` for any values of the draws not in
-    # ``change``.
+    # Whether both datasets give the outputs of ``both`` on other tapes (``numbers``) with the draws
+    # in ``change`` set.
     return all(
         runner.on(world, number, change).key == key
         for number in numbers
@@ -398,10 +399,10 @@ def _still(runner: Runner, both: PairedRuns, change: Changes, numbers: range) ->
 
 @dataclass(slots=True, kw_only=True)
 class Runner:
-    r"""Runs a target on tapes, with RNG hooks and a time limit, and counts the ``runs`` and the
-    ``hangs``.
+    r"""Runs a target on tapes, with RNG hooks and a time limit.
 
-    Tapes are numbered from 0; ``first`` is the seed of the first one.
+    ``runs`` counts the runs, and ``hangs`` the runs that exceeded the time limit. Tapes are
+    numbered from 0; ``first`` is the seed of tape 0.
     """
 
     target: Target
@@ -417,16 +418,16 @@ class Runner:
         self._fresh = tuple(copies(f"dataset {'AB'[i]}", self.pair[i]) for i in (0, 1))
 
     def on(self, world: int, number: int, changes: Changes | None = None) -> Execution:
-        r"""Run a dataset (0 is A) on the tape with this number, with some draws changed."""
+        r"""Run dataset A (``world`` 0) or B (1) on the tape ``number``, with some draws changed."""
         return self.run(world, Tape(self.first + number, changes))
 
     def both(self, number: int, changes: Changes | None = None) -> PairedRuns:
         return PairedRuns(a=self.on(0, number, changes), b=self.on(1, number, changes))
 
     def run(self, world: int, tape: Tape) -> Execution:
-        r"""Run dataset A (0) or B (1) on a new tape.
+        r"""Run dataset A (``world`` 0) or B (1) on a new tape.
 
-        Raises :class:`TargetFailed` after :data:`MOST_HANGS` runs that did not end.
+        Raises :class:`TargetFailed` after :data:`MOST_HANGS` runs that exceeded the time limit.
         """
         self.runs += 1
         dataset = self._fresh[world]()
@@ -465,7 +466,7 @@ class Runner:
 
 
 def function_of(target: Target) -> Callable[..., Any] | None:
-    r"""The Python function to replay, or None if another process or language draws."""
+    r"""The Python function to replay, or None if the draws are made outside of Python code."""
     match target:
         case Scalar() | Vectorised():
             return target.function
@@ -493,7 +494,7 @@ def _call(target: Target, dataset: Any, session: Session) -> Any:
 
 
 def _parts(row: Row) -> dict[str, Cell]:
-    # Numbers are compared exactly, so labels of what their floats do not represent are left out.
+    # Numbers are compared exactly here, so the labels of digits beyond their floats are left out.
     cells = [(path, cell) for path, cell in row.cells if not path.endswith(EXACT)]
     if len(cells) <= _MOST_PARTS:
         return dict(cells)

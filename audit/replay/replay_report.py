@@ -1,10 +1,10 @@
 r"""The findings of a replay, and its report.
 
-Severities: an ``error`` is a fault, unless a review of the code explains it; a ``warning`` should
-be reviewed; a ``note`` is not a fault. A finding that ``refutes`` has a deterministic
-counterexample to a declaration (see docs/proofs/replay.md).
+A finding has one of three severities: an ``error`` is a fault, unless a review of the code explains
+it; a ``warning`` should be reviewed; a ``note`` is not a fault. A finding that ``refutes`` is a
+deterministic counterexample to a declaration (see docs/proofs/replay.md).
 
-``docs/schemas/dpcore-replay-2.json`` is the schema that follows from the fields of the report.
+``docs/schemas/dpcore-replay-2.json`` is the JSON schema of the report.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _VERDICTS: Final[dict[ReplayVerdict, tuple[str, int]]] = {
     "not_replayable": ("CANNOT BE REPLAYED", FAILED),
     "nothing_measured": ("NOTHING MEASURED", NO_ANSWER),
 }
-# The declaration that a finding refutes; it is never the privacy claim itself.
+# The declarations that findings refute, by kind of finding; never the privacy claim itself.
 _DECLARED: Final = {
     "sensitivity-exceeded": "the declared sensitivity",
     "draws": "the declared draws",
@@ -56,9 +56,9 @@ _DECLARED: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding(Facts):
-    r"""A finding of a replay, with the tape and the outputs that show it.
+    r"""A finding of a replay, with a tape and the outputs that demonstrate it.
 
-    Raises :class:`ValueError` for a finding that refutes without being an error.
+    Raises :class:`ValueError` if the finding refutes, but its severity is not "error".
     """
 
     kind: str = fact("the kind of finding")
@@ -77,7 +77,7 @@ class Finding(Facts):
 
     @property
     def named(self) -> str:
-        r"""The severity of the finding, and whether it refutes."""
+        r"""The severity of the finding as text, which also states whether it refutes."""
         return self.severity + (", refutes" if self.refutes else "")
 
     def case(self, target: str) -> Case:
@@ -92,12 +92,12 @@ class Finding(Facts):
         )
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        r"""The finding and its witness as rows of a report."""
+        r"""The finding and its evidence as rows of a report."""
         yield self.named, f"{self.statement} [{self.kind}]"
         yield from (("", line) for line in self.witness_lines())
 
     def witness_lines(self) -> list[str]:
-        r"""The witness as lines; long values are cut."""
+        r"""The evidence as lines of text; long values are cut."""
         return [f"{key}: {_format_value(each)}" for key, each in plain(dict(self.witness)).items()]
 
 
@@ -148,7 +148,7 @@ class ReplayReport(Result):
         before="findings",
     )
     def verdict(self) -> ReplayVerdict:
-        r"""Refuted only by a deterministic counterexample; never "private"."""
+        r"""The verdict: "refuted" requires a deterministic counterexample to a declaration."""
         if any(finding.refutes for finding in self.findings):
             return "refuted"
         if any(finding.severity == "error" for finding in self.findings):

@@ -1,5 +1,7 @@
-r"""RNG hooks: while a tape is played, random number generators read from it. A process has at most
-one open session. Only its own thread reads the tape, and only during :meth:`Session.play`.
+r"""RNG hooks: during a replay, random number generators read their draws from a tape.
+
+A process has at most one open session. Only the thread of the session reads the tape, and only
+during :meth:`Session.play`.
 """
 
 from __future__ import annotations
@@ -49,10 +51,10 @@ _NEXT_DOUBLE = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)
 
 
 class TapeBits(np.random.BitGenerator):
-    r"""A numpy bit generator that reads a source of the tape: one real per word, half word or
-    double.
+    r"""A numpy bit generator that reads a source of the tape.
 
-    If no tape is played in its thread, it draws from a PCG64 seeded by the operating system.
+    Each 64-bit word, 32-bit word or double is one real of the source. If no tape is played in its
+    thread, it draws from a PCG64 seeded by the operating system.
     """
 
     def __init__(self, seed: Any = 0, *, stream: Stream | None = None) -> None:
@@ -88,7 +90,7 @@ class TapeBits(np.random.BitGenerator):
 
 
 class TapedStream:
-    r"""Replaces the keystream of a SeededRng, which is used if no tape is played."""
+    r"""A keystream for a SeededRng that reads the tape, or the original if no tape is played."""
 
     def __init__(self, stream: Stream, behind: Any) -> None:
         self.stream, self.behind = stream, behind
@@ -109,7 +111,7 @@ def _read_tape(rng: SeededRng, stream: Stream) -> None:
 
 
 class Session:
-    r"""The active RNG hooks: :meth:`play` runs a call on a tape.
+    r"""The state of the RNG hooks in a replay; :meth:`play` runs a call on a tape.
 
     ``constants`` are the seeds known to be constants of the program. While ``learning``, seeded
     generators draw as usual, to detect which seeds are repeated.
@@ -121,15 +123,16 @@ class Session:
         self.constants: frozenset[Seeded] = frozenset()
         self.learning = False
         self.interrupted: BaseException | None = None
-        # The state of the generator of module `random` before the target changed it, if it did.
+        # The state of the generator of the module `random` before the target changed it, or None.
         self.moved: Any = None
-        # The Random instances of this run and the sources they read (None: their own draws).
+        # The Random instances of this run, with the sources that they read; the source is None if
+        # an instance draws by itself.
         self.instances: dict[int, tuple[random.Random, Stream | None]] = {}
         self._copies: dict[Seeded, tuple[str, int]] = {}
         self._global = TapeBits(stream=Stream("numpy.random"))
 
     def given(self, *, ours: bool = False) -> Any:
-        r"""The generator that an audit passes to a target; if ``ours``, one of dpcore."""
+        r"""The generator passed to a target: a SeededRng if ``ours``, else a numpy Generator."""
         if not ours:
             return _GENERATOR(TapeBits(stream=Stream(_GIVEN)))
         rng: SeededRng = _as_it_is(SeededRng, 0)  # the target does not choose this seed
@@ -152,7 +155,7 @@ class Session:
         finally:
             self.tape = None
             _set_bits(before)
-            # Restore only state that the target changed, because other threads continue to draw.
+            # Restore the state only if the target changed it: other threads continue to draw.
             if self.moved is not None:
                 random.setstate(self.moved)
             _MODULE.gauss_next = half
@@ -161,7 +164,7 @@ class Session:
         return returned
 
     def seeded(self, kind: str, seed: Any) -> Stream | None:
-        r"""The source for a generator with this ``seed``; None if it draws as usual."""
+        r"""A reader for a generator with this ``seed``, or None if the generator draws as usual."""
         tape = self.tape
         if tape is None:
             return None
@@ -177,7 +180,7 @@ class Session:
         return Stream(source, copies)
 
     def fresh(self, kind: str) -> Stream:
-        r"""The source of a generator created without a seed."""
+        r"""A reader for a generator that was created without a seed."""
         tape = self.tape
         if tape is None:
             return Stream(kind)
@@ -189,7 +192,7 @@ _session: Session | None = None
 
 
 def install(session: Session | None) -> None:
-    r"""Activate a session, or deactivate it."""
+    r"""Make ``session`` the active session; None deactivates the hooks."""
     global _session  # noqa: PLW0603 - one process has one set of hooks
     _session = session
 
@@ -200,7 +203,7 @@ def current() -> Session | None:
 
 
 def playing() -> Tape | None:
-    r"""The tape that this thread must read."""
+    r"""The tape that this thread must read, or None."""
     session = _session
     if session is None or session.thread != threading.get_ident():
         return None
@@ -208,7 +211,7 @@ def playing() -> Tape | None:
 
 
 def _frozen(seed: Any) -> Any:
-    # A comparable form of a seed.
+    # A hashable form of a seed, equal for equal seeds.
     if isinstance(seed, np.random.SeedSequence):
         return ("SeedSequence", _frozen(seed.entropy), tuple(seed.spawn_key))
     if isinstance(seed, np.ndarray | np.generic):
@@ -219,8 +222,10 @@ def _frozen(seed: Any) -> Any:
 
 
 PLAIN: Final = frozenset({"random", "Random", "numpy.random", "numpy Generator", "RandomState"})
-r"""The kinds of sources that are not cryptographic. ``rng`` is not one of them: the audit passes it
-to the target, and in production the caller of the target is responsible for it.
+r"""The kinds of sources that are not cryptographic.
+
+The argument ``rng`` is not among them: the audit passes it to the target, and in production the
+caller of the target is responsible for it.
 """
 
 EARLY: Final = ", made at import"
@@ -244,7 +249,7 @@ _GLOBAL: Final[Any] = np.random.mtrand._rand
 
 @contextmanager
 def hooked_rngs(function: Callable[..., Any] | None = None) -> Iterator[Session]:
-    r"""Replace every random source within the block, also where ``function`` refers to it."""
+    r"""Replace all random sources in the context, also those to which ``function`` refers."""
     if not _OPEN.acquire(blocking=False):
         raise RuntimeError(
             "only one replay at a time: it replaces the random sources of the process"
@@ -264,14 +269,15 @@ def hooked_rngs(function: Callable[..., Any] | None = None) -> Iterator[Session]
 
 
 def _restore_state(before: dict[str, Any]) -> None:
-    # Restore only the second normal draw that numpy.random keeps for its next call, because playing
-    # a tape discards it. The rest of the state keeps the draws of other threads in the meantime.
+    # Restore only the normal draw that numpy.random keeps for its next call, because playing a tape
+    # discards it. The rest of the state is left as it is, because other threads may have drawn.
     kept = {name: before[name] for name in ("has_gauss", "gauss")}
     _SET_STATE({**_GET_STATE(legacy=False), **kept})
 
 
 def _set(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
-    # Undo by restoring the owner's own attribute, or by deleting it if it was inherited.
+    # Replace an attribute. To undo, restore the attribute of the owner, or delete it if the
+    # original was inherited.
     if name in vars(owner):
         undo.callback(setattr, owner, name, vars(owner)[name])
     else:
@@ -291,7 +297,7 @@ def _exchange(undo: ExitStack) -> list[tuple[Any, Any]]:
     _set(undo, SystemRng, "words", _system_words)
     _set(undo, SeededRng, "__init__", _seeded_init)
     # Noise laws keep draws in advance only for a SystemRng. During a replay no generator counts as
-    # one, so that no earlier draw is used on a tape and no draw from a tape is used later.
+    # a SystemRng, so no earlier draw is used on a tape, and no draw from a tape is used later.
     _set(undo, dpcore.noise, "SystemRng", type("NoSystemRng", (), {}))
     _set(undo, dpcore.noise, "SYSTEM", None)
 
@@ -339,7 +345,7 @@ def _urandom(size: int, /) -> bytes:
 
 
 def _tape_reader(instance: random.Random) -> tuple[Tape, Stream] | None:
-    # The source that an instance reads, or None if it draws by itself.
+    # The source that an instance of Random reads, or None if the instance draws by itself.
     tape, session = playing(), current()
     if tape is None or session is None:
         return None
@@ -377,7 +383,7 @@ def _random_seed(self: random.Random, a: Any = None, version: int = 2) -> None:
 
 
 def _bits_for(kind: str, seed: Any) -> TapeBits | None:
-    # The replacement for a numpy generator, or None if the original is to be used.
+    # The replacement for a numpy generator, or None to use the original.
     session = current()
     if session is None:
         return None
@@ -407,7 +413,7 @@ def _as_it_is(original: Callable[..., Any], *seed: Any) -> Any:
 
 
 def _stand_in(original: type, kind: str, make: Callable[[TapeBits], Any]) -> type:
-    # A replacement class that creates instances of the original, or readers of the tape.
+    # A class that replaces a bit generator: it creates readers of the tape, or originals.
     class StandIn(type):
         def __call__(cls, seed: Any = None) -> Any:
             if isinstance(seed, np.random.BitGenerator):

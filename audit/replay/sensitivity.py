@@ -5,9 +5,9 @@ r"""Sensitivities: declared within audited code or for its output, and checked b
     visits = declare(len(names), "visits", sensitivity=1)
     top = declare(clipping_bound, "clipping bound")
 
-One person changes the first value by at most 1 and the second not at all. Outside a replay both
-calls only return the value. A replay compares the declared values of the two datasets on one tape;
-a larger change refutes the declaration. Distances are exact.
+The calls declare that one person changes the number of names by at most 1, and the clipping bound
+not at all. Outside a replay they only return the value. A replay compares the declared values of
+both datasets on each tape; a larger change refutes the declaration. Distances are exact.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOST: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    r"""A value that was declared in one run, after the draws in ``flow``."""
+    r"""A value that was declared in one run; ``flow`` are the requests for draws before it."""
 
     name: str
     value: Any
@@ -48,17 +48,17 @@ class Declared:
 def declare(
     value: T, name: str, *, sensitivity: RationalLike = 0, norm: SensitivityNorm = "l1"
 ) -> T:
-    r"""Declare that one person changes ``value`` by at most ``sensitivity`` in ``norm``; return it.
+    r"""Declare that one person changes ``value`` by at most ``sensitivity`` in ``norm``.
 
-    With sensitivity 0, the default, the value must be the same for all neighbouring datasets, and
-    may have any type; otherwise it must consist of numbers. ``name`` is its name in findings.
-    Earlier draws are the same for both datasets, so the sensitivity of a noisy value is that of its
-    data.
+    Returns ``value``. With sensitivity 0, the default, the value may have any type, and must be the
+    same for all neighbouring datasets; otherwise it must consist of numbers. ``name`` is the name
+    of the value in findings. A replay compares values after equal draws, so the sensitivity of a
+    noisy value is that of the value without noise.
 
     >>> declare([3, 4], "counts", sensitivity=1)
     [3, 4]
 
-    Raises :class:`InvalidParameter` for a sensitivity < 0 and for an unknown norm.
+    Raises :class:`InvalidParameter` if ``sensitivity`` is negative or ``norm`` is unknown.
     """
     exact = at_least_zero("sensitivity", sensitivity)
     read_norm("norm", norm)
@@ -119,9 +119,9 @@ def moves(
     r"""Compare the change of the output under the same draws with the declared sensitivity.
 
     The declaration is: output = query(dataset) + noise(draws), where the query changes by at most
-    ``declared``. One tape on which both runs make the same draws and the outputs differ by more
-    refutes it. For floats, a rounding error of 2^-20 of their size, as in single precision, is
-    allowed in each coordinate.
+    ``declared`` in ``norm``. It is refuted by one tape on which both runs make the same draws, but
+    the outputs differ by more than ``declared``. For floats, a rounding error of 2^-20 of their
+    size, as in single precision, is allowed in each coordinate.
     """
     found = [(both, move) for both in pairs if (move := _move(both, norm)) is not None]
     if not found:
@@ -188,9 +188,10 @@ _ROUNDING: Final = Fraction(1, 2**20)
 
 
 class Numbers(NamedTuple):
-    r"""The numbers of an output with their paths, its labels by path, and a bound on the total
-    rounding of the numbers that were written as text. A number that encodes something else (a byte,
-    a date) is a label.
+    r"""The numbers in an output, with their paths, and its labels: all parts that are not numbers.
+
+    A number that encodes something else, such as a byte or a date, is a label. ``rounding`` bounds
+    the total rounding error of the numbers that were written in texts.
     """
 
     values: tuple[Number, ...]
@@ -199,12 +200,12 @@ class Numbers(NamedTuple):
     rounding: Fraction
 
     def comparable(self, other: Numbers) -> bool:
-        r"""Whether both are equal except for the values of numbers."""
+        r"""Whether both outputs have the same paths and labels, so that only numbers may differ."""
         return (self.paths, self.labels) == (other.paths, other.labels)
 
 
 def numbers_in(output: object) -> Numbers | None:
-    r"""The numbers of an output; None if there are none."""
+    r"""Return the numbers in an output, or None if it contains no number."""
     cells = row_of(output).cells
     numbers: list[tuple[str, Number]] = []
     labels: list[tuple[str, str]] = []
@@ -224,7 +225,7 @@ def numbers_in(output: object) -> Numbers | None:
 
 
 def _units(text: str) -> Fraction:
-    # One unit in the last digit of each number in a text, summed over the numbers.
+    # The sum over all numbers in a text of one unit in the last digit.
     units = Fraction(0)
     for match in NUMBER.finditer(text):
         mantissa, _, power = match[0].lower().partition("e")
@@ -235,8 +236,10 @@ def _units(text: str) -> Fraction:
 
 
 class Difference(NamedTuple):
-    r"""The exact difference of numbers in each coordinate, and its size: its ``norm``, and for l2
-    the squared norm. ``slack`` bounds the contribution of rounding to the norm.
+    r"""The exact difference of two lists of numbers.
+
+    ``move`` is the difference in each coordinate. ``size`` is the norm of ``move``, or the square
+    of the norm for l2. ``slack`` bounds the contribution of rounding errors to the norm.
     """
 
     move: tuple[Fraction, ...]
@@ -245,7 +248,7 @@ class Difference(NamedTuple):
     norm: SensitivityNorm
 
     def exceeds(self, sensitivity: Fraction) -> bool:
-        r"""Whether the norm is larger, beyond rounding."""
+        r"""Whether the norm exceeds ``sensitivity`` by more than rounding errors explain."""
         return self.size > (sensitivity + self.slack) ** (2 if self.norm == "l2" else 1)
 
     @property
@@ -260,10 +263,10 @@ class Difference(NamedTuple):
 def difference(
     a: Sequence[Number], b: Sequence[Number], norm: SensitivityNorm
 ) -> Difference | None:
-    r"""The exact difference of numbers; None if a number is not finite.
+    r"""Return the exact difference b - a, or None if a number is not finite.
 
-    The slack is 2^-20 of the largest number for each coordinate, as in single precision, if one of
-    them is a float.
+    If any number is a float, the slack is 2^-20 times the largest absolute value (at least 1) for
+    each coordinate, as in single precision; otherwise it is 0.
     """
     if not all(isinstance(x, int) or math.isfinite(x) for x in (*a, *b)):
         return None

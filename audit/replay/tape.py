@@ -1,9 +1,9 @@
-r"""A random tape: the predetermined draws of every source of randomness, and a run on it.
+r"""A random tape: predetermined draws for every source of randomness, and the result of a run.
 
 For each source (``SystemRng``, ``random``, ...) a tape holds a sequence U_0, U_1, ... of
-independent uniform reals in [0, 1). A draw of w bits from a source reads the first w bits of its
-next real. So by construction a tape is the same for two datasets, however much each draws, and
-draws of different widths read the same real. Every finite sequence of bits has positive
+independent uniform reals in [0, 1). A request for w bits from a source reads the first w bits of
+the next real of this source. So a tape is the same for two datasets even if they request different
+numbers of draws, or draws of different widths. Every finite sequence of bits has positive
 probability.
 
 Each real may be set to one of :data:`EXTREMES`; the changed tape still has positive probability.
@@ -34,22 +34,24 @@ EXTREMES: Final[dict[str, tuple[int, int]]] = {
     "low": (1 << 34, 0x00),
     "high": ((1 << 64) - (1 << 34), 0x00),
 }
-r"""The extremes as the first 64 bits and each later byte: 0, the largest real below 1, 1/2, and
-2^-30 from both ends, for branches such as 0 < u < p that exclude the end itself.
+r"""The extreme values of a real, each given by its first 64 bits and by every later byte.
+
+They are 0, the largest real below 1, 1/2, 2^-30 and 1 - 2^-30. The last two reach branches such as
+0 < u < p, which exclude the ends.
 """
 
 TOP: Final = (1 << 53) - (1 << 13)
-r"""The largest real that is returned as a double, 1 - 2^-40, in units of 2^-53.
+r"""The largest double that a tape returns, 1 - 2^-40, in units of 2^-53.
 
-Search by inversion adds probabilities until their sum exceeds a double U. The rounded sum may never
-exceed U = 1 - 2^-53, as in numpy's geometric(1 - exp(-1/2)).
+A sampler by inversion adds probabilities until their sum exceeds a double U. For U = 1 - 2^-53 it
+may never end, because the rounded sum never exceeds U, as in numpy's geometric(1 - exp(-1/2)).
 """
 
 Place: TypeAlias = tuple[str, int]
-r"""A real of a tape: its source, and its index there."""
+r"""The place of a real on a tape: the source, and the index within the source."""
 
 Changes: TypeAlias = Mapping[Place, str | int]
-r"""The reals that are set, each to a name in :data:`EXTREMES` or to its first 64 bits."""
+r"""The changed reals by place: each has the name of an extreme in :data:`EXTREMES`, or 64 bits."""
 
 _MOST_LOGGED: Final = 1 << 17
 _CHUNK: Final = 256
@@ -69,7 +71,7 @@ class Draw(NamedTuple):
 
 
 class Seeded(NamedTuple):
-    r"""The seeding of a generator of this ``kind`` by the program."""
+    r"""A generator of this ``kind`` that the program created with this ``seed``."""
 
     kind: str
     seed: Hashable
@@ -77,14 +79,14 @@ class Seeded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    r"""A reader of a source. Copies of a source read the same reals, each from the first one."""
+    r"""A reader of a source; different copies read the same reals, each from the first real."""
 
     source: str
     copy: int = 0
 
 
 class Tape:
-    r"""The reals of a seed, some of them changed, and the log of one run."""
+    r"""The tape of a seed, on which some reals may be changed, with the log of one run."""
 
     def __init__(self, seed: int, changes: Changes | None = None) -> None:
         self.seed = integer("seed", seed, at_least=0)
@@ -129,7 +131,7 @@ class Tape:
         return self._reals(stream.source, index, count).copy()
 
     def source(self, kind: str) -> str:
-        r"""A name for a new source of a kind, the same in all runs with the same requests."""
+        r"""Return a name for a new source; runs with the same requests get the same names."""
         self._named[kind] += 1
         return f"{kind} {self._named[kind]}"
 
@@ -141,7 +143,7 @@ class Tape:
         return found
 
     def places(self) -> list[Place]:
-        r"""The reals that were read, each once, in order."""
+        r"""The places of the reals that were read, in order and without repetition."""
         seen = ((a.source, i) for a in self.log for i in range(a.first, a.first + a.reals))
         return [*dict.fromkeys(seen)]
 
@@ -156,7 +158,7 @@ class Tape:
         last = self.log[-1] if self.log else None
         after = None if last is None else (last.source, last.first + last.reals, last.width)
         if last is not None and after == (stream.source, index, width):
-            # Merge consecutive requests: two words at once are equivalent to one after the other.
+            # Merge consecutive requests: a request for two words equals two requests for a word.
             self.log[-1] = last._replace(reals=last.reals + count)
         elif len(self.log) < _MOST_LOGGED:
             self.log.append(Draw(stream.source, index, count, width))
@@ -178,7 +180,7 @@ class Tape:
         return dealt[first : first + count]
 
     def _changed(self, source: str, start: int, reals: Words) -> Words:
-        # These reals, of which the first has this index, with those that were set.
+        # The given reals, of which the first has index ``start``, after the changes of this tape.
         heads = self._heads.get(source)
         if heads:
             reals = reals.copy()
@@ -210,11 +212,12 @@ def _maker(seed: int, source: str) -> np.random.PCG64:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    r"""The result of one dataset on one tape: an output, or an error.
+    r"""The result of a run on one dataset and one tape: an output, or an error.
 
-    ``key`` is equal for indistinguishable outputs, ``kind`` is the type and shape; ``structure``
-    and ``parts`` (the cells by path) are those of the output's row, but only the labels if it has
-    more than 64 numbers. The ``key`` of an error is its type and text, which are also visible.
+    ``key`` is equal for indistinguishable outputs; for an error it is the type and text of the
+    error, which are also visible. ``kind`` is the type and shape of the output. ``structure`` and
+    ``parts`` (the cells by path) belong to the row of the output; if the output has more than 64
+    numbers, ``parts`` contains only the labels.
     """
 
     output: Any
@@ -227,7 +230,7 @@ class Execution:
 
     @property
     def flow(self) -> tuple[Draw, ...]:
-        r"""The sequence of requests to the tape: the control flow visible in the draws."""
+        r"""The sequence of requests to the tape, which shows the control flow of the run."""
         return tuple(self.tape.log)
 
 
@@ -244,11 +247,11 @@ class PairedRuns:
 
     @property
     def complete(self) -> bool:
-        r"""Whether both runs gave an output, and all their draws are known."""
+        r"""Whether both runs returned an output, and the logs contain all of their draws."""
         return not (self.failed or self.a.tape.cut or self.b.tape.cut)
 
     def witness(self, **more: Any) -> dict[str, Any]:
-        r"""The tape and both outputs, for reproduction."""
+        r"""The tape and both outputs, as evidence from which the runs can be repeated."""
         changed = {f"{s}[{i}]": value for (s, i), value in self.a.tape.changes.items()}
         where: dict[str, Any] = {"tape": self.a.tape.seed, "changed": changed}
         return {**where, "a": self.a.output, "b": self.b.output, **more}

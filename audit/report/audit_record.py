@@ -1,6 +1,6 @@
-r"""The audit report, an immutable record.
+r"""The data of an audit report, an immutable record.
 
-``docs/schemas/dpcore-audit-2.json`` is the schema that follows from it.
+``docs/schemas/dpcore-audit-2.json`` is its JSON schema.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SCHEMA: Final = "dpcore-audit/2"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactWitness:
-    r"""The event that violates the claim most, with its proven probability on each dataset."""
+    r"""The event that violates the claim most, with its proven probabilities on both datasets."""
 
     event: str
     world: Literal["A", "B"]
@@ -77,7 +77,7 @@ def _failed(error: TargetFailed | None) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord(Result):
-    r"""The audit report as a record. ``witness`` and ``epsilon_lower`` belong to ``pair``."""
+    r"""The data of an audit report. ``witness`` and ``epsilon_lower`` belong to ``pair``."""
 
     SCHEMA: ClassVar[str] = SCHEMA
 
@@ -227,7 +227,10 @@ class AuditRecord(Result):
         kind="Literal['values', 'floating-point', 'time', 'errors'] | None",
     )
     def refuted_by(self) -> Cause | None:
-        r"""The kind of refutation, values first; "errors" if failures reveal the dataset."""
+        r"""The cause of the refutation, or None; "values" has precedence over other causes.
+
+        It is "errors" if failures of the target reveal the dataset.
+        """
         if self.error is not None:
             return "errors" if self.error.reveals else None
         if self.verdict != "refuted":
@@ -239,13 +242,13 @@ class AuditRecord(Result):
 
     @property
     def headline(self) -> str:
-        r"""The verdict in words, with the kind of refutation other than values."""
+        r"""The verdict in words, with the cause of a refutation unless it is "values"."""
         return VERDICTS[self.verdict].words + CAUSES[self.refuted_by or "values"]
 
     @property
     def exit_code(self) -> int:
         r"""The exit code: 0 not refuted or proven, 1 refuted or a fault found, 3 the target failed,
-        4 nothing was measured, 130 Ctrl-C.
+        4 nothing was measured, 130 interrupted by Ctrl-C.
 
         An exit code of 0 means that the audit was completed and measured something.
         """
@@ -257,7 +260,7 @@ class AuditRecord(Result):
         return INTERRUPTED if self.interrupted else code
 
     def hardest(self) -> dict[tuple[Fraction, Fraction], Outcome]:
-        r"""For each tested point of the claim, the strongest result over all pairs and features."""
+        r"""The strongest result over all pairs and features, for each tested point of the claim."""
         ordered = sorted(self.outcomes, key=lambda row: (row.refuted, row.epsilon_lower))
         found = {row.claim.exact: row for row in ordered}
         return {point: found[point] for point in sorted(found)}

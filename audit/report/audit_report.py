@@ -1,7 +1,7 @@
-r"""The report of an audit: its record with sentences for every view, and the sections of its page.
+r"""The report of an audit: its data, the sentences for every view, and the sections of its page.
 
-Printed bounds are rounded in the direction in which they stay valid: bounds down, p-values and
-probabilities up. The pictures need matplotlib.
+Printed numbers are rounded such that they stay valid: lower bounds down, p-values and probabilities
+up. The figures need matplotlib.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ _STRONG: Final = Markup("<strong>{}</strong>")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport(AuditRecord):
-    r"""The report of an audit: its verdict on a claim, bounds, and the witness if it is refuted.
+    r"""The report of an audit: the verdict on a claim, bounds, and the witness of a refutation.
 
-    ``witness`` and ``epsilon_lower`` belong to ``pair``; ``pairs`` are all pairs if there are
-    several.
+    ``witness`` and ``epsilon_lower`` belong to ``pair``; ``pairs`` contains all audited pairs if
+    there are several.
 
     >>> from audit.claims import Claim
     >>> report = AuditReport(
@@ -119,10 +119,10 @@ class AuditReport(AuditRecord):
     def plot(self, ax: Axes | None = None) -> Axes:
         r"""Plot the claimed epsilon, and the values of epsilon that the audit rules out.
 
-        A claim with several points has a row for each tested one. ``ax`` are the matplotlib axes,
-        by default those of a new figure; they are returned.
+        A claim with several points has a row for each tested point. ``ax`` are the matplotlib axes,
+        by default those of a new figure. Returns the axes.
 
-        Raises :class:`InvalidParameter` if matplotlib is missing, or no point was tested.
+        Raises :class:`InvalidParameter` if matplotlib is missing or no point was tested.
         """
         from audit.report.figures import plot_points
 
@@ -208,7 +208,7 @@ class AuditReport(AuditRecord):
             yield "compare", f"{each.name}: {bound}{f'({each.says})' if bound else each.says}"
 
     def witness_rows(self) -> Iterator[tuple[str, str]]:
-        r"""The witness and its meaning: rows of the statement of a refutation."""
+        r"""The witness and its meaning, as rows of the statement of a refutation."""
         if self.witness is not None:
             yield "witness", str(self.witness)
         if (why := self.leak) is not None:
@@ -240,13 +240,13 @@ class AuditReport(AuditRecord):
 
     @property
     def _refutals(self) -> str:
-        # A phrase on how many audits of a true claim may refute it.
+        # A phrase that states how many audits of a true claim may refute the claim.
         cases = format_share(rational("alpha", self.alpha), 6)
         return f"at most {cases} such audits would give REFUTED (independent runs)"
 
     @property
     def below_claim(self) -> str | None:
-        r"""Why the bound of a refuted claim does not exceed the claim; None if it does."""
+        r"""Explain why the bound of a refuted claim does not exceed the claim; None if it does."""
         point = self.outcomes[self.row].claim if self.outcomes else self.claim.points[0]
         if self.verdict != "refuted" or not self.runs or self.epsilon_lower > point.exact[0]:
             return None
@@ -259,7 +259,7 @@ class AuditReport(AuditRecord):
 
     @property
     def blind_spot(self) -> str:
-        r"""The violations that these runs could have missed; probabilities are rounded up."""
+        r"""Describe the violations that the runs could have missed (probabilities rounded up)."""
         if self.verdict == "nothing_measured":
             return f"everything{self._unmeasured}"
         if self.unresolved is not None:
@@ -279,7 +279,7 @@ class AuditReport(AuditRecord):
 
     @property
     def leak(self) -> str | None:
-        r"""What the witness reveals if it is not the magnitude of the output; otherwise None."""
+        r"""Describe the leak if the witness shows one through time or floating point, else None."""
         match cause_of(self.witness.feature if isinstance(self.witness, Witness) else None):
             case "time":
                 return (

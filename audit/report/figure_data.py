@@ -2,11 +2,12 @@ r"""The data of figures: a histogram of the outputs, and a bound on the trade-of
 
 Both are computed from the runs after the test, and do not affect the verdict.
 
-The trade-off function f (Dong, Roth and Su 2022) gives the least type II error (a run on B taken
-for one on A) of any test whose type I error (a run on A taken for one on B) is alpha. Every event E
-is a test, so f(P_A(E)) <= P_B(not E). Events are learned from the first runs; on later runs both
-errors are bounded by confidence sequences (Robbins 1970), simultaneously for all events and numbers
-of runs. f is convex, so it lies everywhere below the hull of these points and of (0, 1) and (1, 0).
+A test of A against B has a type I error if it takes a run on A for a run on B, and a type II error
+if it takes a run on B for a run on A. The trade-off function f (Dong, Roth and Su 2022) maps alpha
+to the least type II error of all tests with type I error alpha. Every event E is a test, so
+f(P_A(E)) <= P_B(not E). Events are learned from the first runs. On later runs both errors are
+bounded by confidence sequences (Robbins 1970), simultaneously for all events and numbers of runs.
+f is convex, so it lies below the lower convex hull of the bounds and of (0, 1) and (1, 0).
 """
 
 from __future__ import annotations
@@ -43,12 +44,13 @@ _LARGEST: Final = float(np.finfo(np.float64).max)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bin:
-    r"""A cell of a histogram: its runs of each dataset, and how many are in the event of the
-    witness.
+    r"""A cell of a histogram, with the number of runs on each dataset in the cell.
 
-    A bin of numbers is ``[low, high)``, or the number ``low`` if both are equal; None means
-    unbounded. Labels, and "all else", have no bounds. ``covered`` are the parts of ``[low, high)``
-    in the event, as fractions of its width: (0, 0.5) is the lower half.
+    ``inside_a`` and ``inside_b`` count those runs in the cell that are also in the event of the
+    witness. A bin of numbers is the interval ``[low, high)``, or the number ``low`` if ``low`` and
+    ``high`` are equal; None means unbounded. A label, and the cell "all else", have no bounds.
+    ``covered`` contains the parts of ``[low, high)`` in the event, as fractions of its width: (0,
+    0.5) is the lower half.
     """
 
     label: str
@@ -78,11 +80,12 @@ class Bin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
-    r"""The counts of all runs of one pair, read through one feature, by cell.
+    r"""The numbers of runs by cell, for one pair and one feature.
 
-    ``pair`` is the index of the pair in the audit's list, ``feature`` is None for the outputs
-    themselves. ``event`` is the event whose runs ``inside_a`` and ``inside_b`` of the bins count.
-    The witness's own counts are smaller: it is scored only on runs that had no part in choosing it.
+    ``pair`` is the index of the pair in the list of the audit; ``feature`` is None for the outputs
+    themselves. ``event`` is the event whose runs are counted by ``inside_a`` and ``inside_b`` of
+    the bins. The counts of the witness are smaller, because runs that were used to choose the event
+    are not counted there.
     """
 
     bins: tuple[Bin, ...]
@@ -103,14 +106,15 @@ def histogram(
     pair: int = 0,
     feature: str | None = None,
 ) -> Histogram:
-    r"""Count outputs by cell: at most about 40, one per integer if there are few.
+    r"""Count outputs by cell, with at most about 40 cells.
 
-    ``inside`` marks the runs, and ``spans`` has the numbers, in the ``event`` of the witness: see
-    :class:`audit.statistical_tests.event.Event`.
+    ``inside`` marks the runs in the ``event`` of the witness, and ``spans`` contains the intervals
+    of numbers in the event: see :class:`audit.statistical_tests.event.Event`.
 
-    Other numbers fall into intervals between round numbers, the most extreme thousandths into two
-    unbounded intervals. Labels have their own cells: first those in the event, then the most
-    frequent; the others are "all else".
+    Each number has a cell if there are few different numbers. Otherwise numbers are counted in
+    intervals between round numbers, and the most extreme thousandths in two unbounded intervals.
+    Each label has a cell, as far as there is room: first the labels in the event, then the most
+    frequent labels. All other labels are counted in the cell "all else".
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))
@@ -273,9 +277,9 @@ Point = tuple[float, float]
 class TradeoffBand:
     r"""An upper bound on the trade-off curve, which holds with probability at least 1 - ``alpha``.
 
-    ``points`` are the corners of the drawn curve, (type I, type II error) from (0, 1) to (1, 0);
-    ``claimed`` are points of the claimed curve; ``runs`` is the number of counted runs. ``pair``
-    and ``feature`` are as in the histogram.
+    ``points`` are the corners of the bound, pairs (type I error, type II error) from (0, 1) to
+    (1, 0). ``claimed`` are points of the claimed curve. ``runs`` is the number of counted runs.
+    ``pair`` and ``feature`` have the same meaning as in :class:`Histogram`.
     """
 
     alpha: float
@@ -296,7 +300,7 @@ def tradeoff_band(
 ) -> TradeoffBand | None:
     r"""Bound the trade-off curve from above, with events learned from the first ``learned`` runs.
 
-    Returns None if there are no later runs. ``worlds`` is True for B.
+    ``worlds`` is True for runs on dataset B. Returns None if there are no later runs.
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))
@@ -323,7 +327,8 @@ def tradeoff_band(
 
 
 def _cells(reading: Reading, learned: int) -> NDArray[np.int64]:
-    # The cell of each run: intervals between quantiles of the first runs, and one cell per label.
+    # The index of the cell of each run. Cells are the intervals between quantiles of the first
+    # runs, and one cell per label.
     ranks = reading.numbers.unique()[2]
     is_number = reading.codes < 0
     first, ends = ranks[:learned][is_number[:learned]], np.zeros(0)
@@ -348,8 +353,9 @@ def _events(cells: NDArray[np.int64], truth: Bools) -> Bools:
 
 
 def _upper(hits: NDArray[np.int64], runs: int, level: Fraction) -> Floats:
-    # Upper confidence bounds on p, each of which fails at some number of runs with probability at
-    # most ``level``: the mixture over Beta(1/2, 1/2) of likelihood ratios is a martingale under p.
+    # Upper confidence bounds on p. Each bound is violated at some number of runs with probability
+    # at most ``level``, because the mixture over Beta(1/2, 1/2) of likelihood ratios is a
+    # martingale under p.
     high = np.ones(len(hits))
     if not runs:
         return high
@@ -381,7 +387,8 @@ def _hull(points: Sequence[Point]) -> list[Point]:
 def claimed_tradeoff(points: Sequence[Claim]) -> list[Point]:
     r"""Points of the largest trade-off function that all points (epsilon, delta) of a claim imply.
 
-    f(alpha) = max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)).
+    It is the maximum over these points of max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta
+    - alpha)) at each alpha.
     """
     if not points:
         return []

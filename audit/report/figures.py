@@ -1,8 +1,8 @@
 r"""Plot the claim and the measurements with matplotlib (``pip install 'dpcore[plot]'``).
 
-Figures are inline SVG: text stays text, and the same data give the same bytes. Ink and fills are
-CSS variables of the page (``--ink``, ``--a``, ``--b``, ...), so that one picture works in light,
-dark and print; every colour is accompanied by a shape or a word.
+Figures are inline SVG: text stays text, and the same data give the same bytes. Colours are CSS
+variables of the page (``--ink``, ``--a``, ``--b``, ...), so that one figure serves a light page, a
+dark page and print. Every colour is accompanied by a shape or a word.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def drawing(name: str, height: float) -> Iterator[tuple[Figure, Axes]]:
 
 
 def svg(figure: Figure, name: str, title: str, words: str) -> Markup:
-    r"""The figure as an SVG element with alternative text ``words``."""
+    r"""The figure as an SVG element with the alternative text ``words``."""
     number_log_axes(figure)
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata=_METADATA)
@@ -96,8 +96,8 @@ def svg(figure: Figure, name: str, title: str, words: str) -> Markup:
 
 
 def _tag(tag: str, name: str) -> str:
-    # Several figures share a page, so every id is prefixed with the name of its figure. Text of the
-    # target is outside of tags and remains unchanged.
+    # Prefix every id with the name of its figure, because several figures share a page. Text of the
+    # target is outside of tags and stays unchanged.
     tag = re.sub(r'\bid="', f'id="{name}-', tag)
     tag = re.sub(r'(url\(|href=")#', rf"\1#{name}-", tag)
     for colour, variable in _NAMES.items():
@@ -108,7 +108,9 @@ def _tag(tag: str, name: str) -> str:
 _LONGEST: Final = 20  # characters of a claimed value in a picture
 _NAME: Final = 32  # characters of an output's name: this many of the widest ones fit
 _ROOM: Final = 56  # characters that fit along the axis of numbers
-_RARE: Final = 25  # the axis is logarithmic if the highest bar exceeds the witness's by this factor
+_RARE: Final = (
+    25  # the axis is logarithmic if the highest bar is this many times that of the witness
+)
 _SEEN: Final = 0.1  # the least drawn width of an interval of the event, as a fraction of a bin
 _TALL: Final = 1 / 20
 _ODD: Final = {"inf": "inf (infinite)", "-inf": "-inf (infinite)", "nan": "nan (not a number)"}
@@ -116,7 +118,7 @@ _DOTTED: Final[dict[str, Any]] = {"edgecolor": INK, "linestyle": ":", "linewidth
 
 
 def histogram_figure(found: Histogram) -> Markup:
-    r"""Draw bars for both datasets, by cell; runs in the event of the witness are filled."""
+    r"""Draw bars for both datasets, by cell, filled for the runs in the event of the witness."""
     numbers = not any(_is_label(cell) for cell in found.bins)
     with drawing("histogram", 3.3 if numbers else 1.3 + 0.4 * len(found.bins)) as (figure, axes):
         upright = (axes.yaxis, axes.set_yscale, axes.set_ylim)
@@ -214,8 +216,8 @@ def _look(world: str, *, filled: bool) -> dict[str, Any]:
 
 
 def _number_cells(axes: Axes, bins: Sequence[Bin]) -> None:
-    # A bar of one number is labelled with it, an interval with its lower end; unbounded bins are
-    # always labelled. The others are labelled as space permits, rounder numbers first.
+    # The label of a bin is its number, or the lower end of its interval. Unbounded bins are always
+    # labelled; the other bins are labelled as space permits, rounder numbers first.
     beyond = [(float(i), cell_name(cell)) for i, cell in enumerate(bins) if cell.is_open]
     closed = [(i, cell) for i, cell in enumerate(bins) if not cell.is_open]
     named = [
@@ -295,7 +297,7 @@ def trace_figure(found: Trace) -> Markup:
             xscale="log",
             ylim=(0, max(float(epsilon), *bounds) * 1.2 or 1.0),
             xlabel="runs, both datasets together (logarithmic axis)",
-            # A lower bound on epsilon at a delta holds at every smaller delta, too.
+            # A lower bound on epsilon at some delta also holds at every smaller delta.
             ylabel=f"epsilon at delta = {_exactly(delta)}" if delta else "epsilon",
         )
         outside_legend(figure, "outside upper left")
@@ -305,7 +307,7 @@ def trace_figure(found: Trace) -> Markup:
 
 
 def line_figure(epsilon: Fraction, bound: float, words: str) -> Markup:
-    r"""Draw an axis of epsilon with the claim and the values ruled out by the evidence."""
+    r"""Draw an axis of epsilon with the claimed value and the values that the audit rules out."""
     claimed, infinite, written = float(epsilon), bound == math.inf, _exactly(epsilon)
     right = (2.5 * claimed if infinite else 1.25 * max(claimed, bound)) or 1.0
     with drawing("line", 1.6) as (figure, axes):
@@ -327,7 +329,7 @@ def line_figure(epsilon: Fraction, bound: float, words: str) -> Markup:
 def plot_points(
     rows: Sequence[tuple[Fraction, Fraction, float]], ax: Axes | None, *, title: str
 ) -> Axes:
-    r"""Draw (epsilon, delta, lower bound on epsilon) of claimed points on axes of the caller."""
+    r"""Draw claimed points, given as (epsilon, delta, lower bound on epsilon), on ``ax``."""
     axes = axes_or_new(ax)
     ends = [float(epsilon) for epsilon, _, _ in rows] + [b for *_, b in rows if b < math.inf]
     right = 1.25 * max(ends) or 1.0
@@ -399,7 +401,7 @@ def curve_figure(curve: Sequence[tuple[float, float]], tested: Sequence[Outcome]
 def tradeoff_figure(
     band: Sequence[tuple[float, float]], claimed: Sequence[tuple[float, float]]
 ) -> Markup:
-    r"""Draw the measured trade-off curve, an upper bound, and the claimed one."""
+    r"""Draw the claimed trade-off curve and the measured upper bound on the trade-off curve."""
     with drawing("tradeoff", 3.6) as (figure, axes):
         axes.plot([0, 1], [1, 0], color=FAINT, linewidth=0.8, label="perfect privacy")
         if claimed:

@@ -1,7 +1,7 @@
 r"""Assertions that a mechanism satisfies its claim, for any test suite, and a pytest plugin.
 
-The public names are imported on first use, so a suite that loads the plugin without audits is not
-slowed down.
+The public names are imported on first use, so that a test suite that loads the plugin but makes no
+audits is not slowed down.
 """
 
 from typing import TYPE_CHECKING

@@ -1,11 +1,11 @@
 r"""Share one false-alarm probability (alpha) among all tests of a run.
 
-A statistical test rejects a correct mechanism with probability at most its alpha. Each test spends
-its alpha here, by name, and uses the return value of :meth:`AlphaBudget.buy`. By the union bound,
-the probability that any test of the run rejects a correct mechanism is at most the sum of the spent
-alphas, so at most the total, for any dependence between the tests. This requires that no alpha
-depends on a result of the same run: alphas must be fixed beforehand, for example as equal shares
-for a known number of tests (:func:`equal_share`).
+A statistical test rejects a correct mechanism with probability at most its alpha. Each test buys
+its alpha from an :class:`AlphaBudget` under a name, and uses the return value of
+:meth:`AlphaBudget.buy` as its level. By the union bound, the probability that any test of the run
+rejects a correct mechanism is at most the sum of the spent alphas, so at most the total, for any
+dependence between the tests. No alpha may depend on a result of the same run: alphas must be fixed
+beforehand, for example as equal shares for a known number of tests (:func:`equal_share`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dpcore.numbers.parameter import RationalLike, integer, rational
 
 
 class BudgetExceeded(AssertionError):
-    r"""Raised when a purchase is refused; an AssertionError, so that the test fails."""
+    r"""Raised when a test cannot buy its alpha; an AssertionError, so that the test fails."""
 
 
 class AlphaBudget:
-    r"""A budget of alpha that named tests spend, exactly, up to ``total``.
+    r"""A budget of alpha, ``total``, that named tests spend in exact arithmetic.
 
     >>> budget = AlphaBudget("1e-3")
     >>> budget.buy("a count", "4e-4")
@@ -35,7 +35,7 @@ class AlphaBudget:
     ...     print(str(refused).partition(":")[0])
     'a mean' needs alpha = 7e-4, but only 6e-4 of 1e-3 is left
 
-    Raises :class:`InvalidParameter` for a total <= 0.
+    Raises :class:`InvalidParameter` if ``total`` is not positive.
     """
 
     def __init__(self, total: RationalLike) -> None:
@@ -47,7 +47,8 @@ class AlphaBudget:
     def buy(self, name: str, alpha: RationalLike) -> Fraction:
         r"""Spend ``alpha`` in (0, 1) under a new name, and return it as a fraction.
 
-        Raises :class:`BudgetExceeded` without spending if the purchase is refused.
+        Raises :class:`BudgetExceeded`, and spends nothing, if the name is empty or already used, if
+        ``alpha`` is not in (0, 1), or if less than ``alpha`` is left.
         """
         price = rational("alpha", alpha)
         if not name.strip():
@@ -88,7 +89,7 @@ class AlphaBudget:
 
 
 def equal_share(total: RationalLike, tests: int) -> Fraction:
-    r"""The share of each of a fixed number of tests: total/tests, exactly.
+    r"""Return the exact share total/tests of each of a fixed number of tests.
 
     >>> equal_share("1e-3", 500)
     Fraction(1, 500000)

@@ -4,10 +4,10 @@ r"""Assertions for test suites: does this code satisfy its claim, its law, its s
     assert_fits(sampler, DiscreteLaplace(scale=1))
     assert_sensitivity(query, pairs, 1)
 
-The first two are statistical: each fails on correct code with probability at most its ``alpha``.
-The third is a calculation on integers. A suite of many tests shares one alpha budget: see
-``audit.testing.pytest_plugin``. ``assert_fits`` is in ``audit.testing.fits``. Modules here import
-eagerly, because hypothesis has a deadline for each example, including the first.
+The first two assertions are statistical: each fails on correct code with probability at most its
+``alpha``. ``assert_sensitivity`` compares integers exactly. Many tests can share one alpha budget:
+see ``audit.testing.pytest_plugin``. ``assert_fits`` is in ``audit.testing.fits``. All imports are
+made when this module is imported, because hypothesis has a time limit for each example.
 """
 
 from __future__ import annotations
@@ -53,11 +53,14 @@ class _Failed(AssertionError):
 
 
 class Refuted(_Failed):
-    r"""Raised when an assertion is refuted; ``report`` is the evidence, if there is a report."""
+    r"""Raised when an assertion is refuted; ``report`` is the report with the evidence, or None."""
 
 
 class NothingMeasured(_Failed):
-    r"""Raised when nothing could be tested, e.g. because all outputs are equal; see ``report``."""
+    r"""Raised when nothing could be tested, e.g. because all outputs are equal.
+
+    ``report`` is the report of the audit.
+    """
 
     report: AuditReport
 
@@ -84,17 +87,18 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     neighbouring datasets or several ``pairs``; a catalogue entry has its own pair.
     ``relation`` is "replace" (default) or "add-remove"; pairs that contradict it are refused.
 
-    If the claim holds and runs are independent, P(:class:`Refuted`) <= ``alpha``: each of k pairs
-    is tested at alpha/k. ``runs`` is the number of runs for one pair, both datasets together. The
-    claim of noise, or of another target with a known law, is proven or refuted without runs.
-    Otherwise passing is not a proof: ``resolution`` of a report is the largest probability of a
-    revealing output that the runs could have missed.
+    If the claim holds and runs are independent, the probability of :class:`Refuted` is at most
+    ``alpha``: each of k pairs is tested at level alpha/k. ``runs`` is the number of runs for one
+    pair, both datasets together. If the law of the target is known, as for noise, the claim is
+    proven or refuted without runs. Otherwise passing is not a proof: ``resolution`` of a report is
+    the largest probability of a revealing output that the runs could have missed.
 
-    Pair i is audited with ``seed`` + i; without a seed, a random one is used, and printed on
+    Pair i is audited with ``seed`` + i. Without ``seed``, a random seed is used, and printed on
     failure. ``again`` replaces the sentence that explains how to repeat the audit. ``features`` are
-    applied to outputs (``audit.features``); ``floats="ignore"`` ignores their floating-point
-    representation. The test also fails if nothing was measured: all outputs are equal, or more than
-    half of them are distinct and have no order. ``allow_constant`` accepts equal outputs.
+    applied to the outputs (``audit.features``). ``floats="ignore"`` ignores the floating-point
+    representation of outputs. The test also fails if nothing was measured: if all outputs are
+    equal, or if more than half of the outputs are distinct and have no order. ``allow_constant``
+    accepts equal outputs.
 
     >>> from dpcore import DiscreteLaplace
     >>> noise = DiscreteLaplace(scale=1)
@@ -105,8 +109,9 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
     ...
     audit.testing.assertions.Refuted: ... violates epsilon=0.5 on the pair (0, 1): ...
 
-    Raises :class:`InvalidParameter`, also if the runs are too few to refute anything,
-    :class:`NothingMeasured`, and :class:`audit.errors.TargetFailed` if the target gives no outputs.
+    Raises :class:`Refuted`, :class:`NothingMeasured`, :class:`InvalidParameter` if an argument is
+    invalid or the runs are too few to refute anything, and :class:`audit.errors.TargetFailed` if
+    the target returns no outputs.
     """
     given = {name: value for name, value in locals().items() if name != "again"}
     given["seed"] = secrets.randbits(32) if seed is None else seed
@@ -115,12 +120,12 @@ def assert_private(  # noqa: PLR0913 - each is an option of an audit
 
 
 def check_private(spec: AuditSpec, *, again: str | None = None) -> tuple[AuditReport, ...]:
-    r"""Assert as :func:`assert_private` does, for a spec with a given seed."""
+    r"""Like :func:`assert_private`, for a spec whose seed is set."""
     __tracebackhide__ = True
     try:
         return _checked(spec, again)
     except DpcoreError as error:
-        # The message suffices: the report of a test shows the caller, not the code of the audit.
+        # Hide the traceback of the audit: the message suffices, and pytest shows the caller.
         raise error.with_traceback(None)  # noqa: B904 - it is the same error, with its cause
 
 
@@ -184,7 +189,8 @@ def assert_sensitivity(
 ) -> None:
     r"""Fail if the integer answer of ``query`` changes by more than ``bound`` between neighbours.
 
-    The test is exact, but only for these pairs; ``audit.testing.strategies`` generates more.
+    The test is exact, but covers only the given pairs; ``audit.testing.strategies`` generates
+    pairs.
 
     >>> assert_sensitivity(len, [([], ["ada"])], 1)
     >>> assert_sensitivity(sum, [([3, 4], [3, 9])], Sensitivity(4))
@@ -192,8 +198,8 @@ def assert_sensitivity(
     ...
     audit.testing.assertions.Refuted: sum moves by 5 on the pair ([3, 4], [3, 9]), from 7 ...
 
-    Raises :class:`InvalidParameter` for answers that are not integers, for a query that gives two
-    different answers on one dataset, and for a bound whose norm does not fit the answers.
+    Raises :class:`Refuted`, and :class:`InvalidParameter` if an answer is not an integer, if two
+    calls of the query on one dataset differ, or if the norm of ``bound`` does not fit the answers.
     """
     __tracebackhide__ = True
     declared = Sensitivity.of(bound)

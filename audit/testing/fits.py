@@ -27,8 +27,9 @@ def assert_fits(
 ) -> FitReport:
     r"""Fail if ``sampler`` does not draw from the law of ``noise``, else return the report.
 
-    If the sampler has this law and draws are independent, P(:class:`Refuted`) <= ``alpha``.
-    ``sampler`` is f(n, rng), f(rng), f(), or noise, as in :func:`audit.fit.fit.fit`.
+    If the sampler has this law and its draws are independent, the probability of :class:`Refuted`
+    is at most ``alpha``. ``sampler`` is f(n, rng), f(rng), f(), or noise, as in
+    :func:`audit.fit.fit.fit`.
 
     >>> from dpcore import DiscreteLaplace
     >>> assert_fits(DiscreteLaplace(scale=1), DiscreteLaplace(scale=2), seed=7)

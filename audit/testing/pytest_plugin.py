@@ -4,10 +4,10 @@ r"""A pytest plugin for audits in tests, with one false-alarm rate for the whole
     def test_the_count_is_private(dp):
         dp.audit(noisy_count)
 
-The mark states the claim, and the fixture ``dp`` audits it. Each marked test may spend an equal
-share of ``--dp-alpha``: the share is fixed when tests are collected, before deselection and before
-any result is known. So if all assertions are true, the probability that any marked test of the run
-fails is at most ``--dp-alpha``, for any selection and order of the tests.
+The mark ``dp`` states the claim, and the fixture ``dp`` audits the claim. Each marked test may
+spend an equal share of ``--dp-alpha``. The share is fixed when tests are collected, before
+deselection and before any result is known. So if all assertions are true, the probability that any
+marked test of the run fails is at most ``--dp-alpha``, for any selection and order of the tests.
 
 Without marked tests this module does nothing, and imports only pytest.
 """
@@ -46,19 +46,20 @@ _WORDS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    r"""The settings in the marks of a test: a spec without its target, and the number of audits."""
+    r"""The settings from the marks of a test: a spec without target, and the number of audits."""
 
     spec: AuditSpec
     audits: int
 
     @classmethod
     def read(cls, *words: Mapping[str, Any]) -> Terms:
-        r"""Merge the settings of all marks, outermost first; the closest mark overrides the others.
+        r"""Merge the settings of all marks, outermost first; a closer mark overrides an outer mark.
 
         >>> Terms.read({"runs": 500, "audits": 2}, {"epsilon": 1, "runs": 900}).spec.runs
         900
 
-        Raises :class:`dpcore.errors.InvalidParameter`.
+        Raises :class:`dpcore.errors.InvalidParameter` if a setting is unknown, invalid or
+        contradicts another setting.
         """
         from audit.audit_spec import AuditSpec
         from audit.claims import Claim
@@ -151,10 +152,10 @@ _SHARE: Final = pytest.StashKey[tuple[str, Terms, Fraction]]()
 
 @dataclass(slots=True, kw_only=True)
 class Auditor:
-    r"""The fixture ``dp``, which audits with the settings of the test's mark.
+    r"""The fixture ``dp``, which audits with the settings of the mark of the test.
 
-    Every call of :meth:`audit`, :meth:`fits` or :meth:`buy` spends one of the ``audits`` of the
-    mark; each has an equal part of the test's share. ``name`` distinguishes tests with the same
+    Every call of :meth:`audit`, :meth:`fits` or :meth:`buy` uses one of the ``audits`` of the mark,
+    and an equal part of the alpha of the test. ``name`` distinguishes tests with the same
     ``nodeid``.
     """
 
@@ -169,8 +170,8 @@ class Auditor:
         r"""Return the level, seed and runs for a custom statistical test that rejects if p <=
         alpha.
 
-        Raises :class:`audit.testing.alpha_budget.BudgetExceeded` if the ``audits`` of the mark are
-        spent.
+        Raises :class:`audit.testing.alpha_budget.BudgetExceeded` if all ``audits`` of the mark are
+        used.
         """
         __tracebackhide__ = True
         if self.bought == self.terms.audits:
@@ -221,7 +222,7 @@ class Auditor:
 
     @property
     def _again(self) -> str:
-        # This command collects only the one test, so its share is all of alpha.
+        # The command collects only this test, so the share of the test is all of alpha.
         run = self.run
         words = ("pytest", self.nodeid, "--dp-seed", str(run.seed), "--dp-alpha", str(self.share))
         return shlex.join((*words, "--dp-effort", run.effort))
@@ -304,7 +305,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-# First, so that tests deselected later are counted and -k, -m and shards change no share.
+# Run first, so that tests deselected later are counted: then -k, -m and shards change no share.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     r"""Read all marks and fix the shares; an error names an invalid mark."""
@@ -369,7 +370,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    r"""On a worker of pytest-xdist, send its collected tests and spent alphas to the controller."""
+    r"""Send the collected tests and spent alphas of a pytest-xdist worker to the controller."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         run = session.config.stash[_RUN]
@@ -378,7 +379,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    r"""For pytest-xdist, give every worker the run's seed and the number of copies of each test."""
+    r"""Give a worker of pytest-xdist the seed of the run and the number of copies of each test."""
     run = node.config.stash[_RUN]
     each = node.config.getoption("dist", "no") == "each"
     node.workerinput["dp_seed"] = run.seed
@@ -387,7 +388,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    r"""For pytest-xdist, add the collected tests and spent alphas of a finished worker."""
+    r"""Add the collected tests and spent alphas of a finished worker of pytest-xdist."""
     del error
     run = node.config.stash[_RUN]
     account = getattr(node, "workeroutput", {}).get("dp")
@@ -400,7 +401,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    r"""Print one line: the number of statistical tests, their rate, and how to repeat them."""
+    r"""Print the number of statistical tests, their false-alarm rate, and how to repeat them."""
     run = config.stash[_RUN]
     if not run.collected:
         return

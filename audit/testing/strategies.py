@@ -4,8 +4,9 @@ r"""Hypothesis strategies: privacy parameters, noise, and pairs of neighbouring 
     def test_the_count_moves_by_one(pair):
         assert_sensitivity(sum, [pair], 1)
 
-Datasets are integers and lists, so that a pair can be given to any target, ``exec:`` ones included.
-The two datasets of a pair always differ, and either may be the larger. Requires hypothesis.
+Datasets are integers and lists, so that a pair can be passed to any target, including ``exec:``
+programs. The two datasets of a pair always differ, and either may be the larger. The module
+requires hypothesis.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ _NOISES: Final[Mapping[str, SearchStrategy[Noise]]] = MappingProxyType(
 
 
 def noises(*laws: str) -> SearchStrategy[Noise]:
-    r"""Noises of the named laws, by default of all laws of dpcore.
+    r"""Noise of the named laws, by default of all laws of dpcore.
 
     >>> from hypothesis import find
     >>> find(noises("skellam"), bool).name
@@ -123,7 +124,9 @@ def noises(*laws: str) -> SearchStrategy[Noise]:
 def sensitivities(
     *norms: Norm | str, at_most: int = 10, dimension: int = 3
 ) -> SearchStrategy[Sensitivity]:
-    r"""Sensitivities in the named norms, by default in all; a box has ``dimension`` bounds.
+    r"""Sensitivities in the named norms, by default in all norms.
+
+    A box sensitivity has ``dimension`` bounds.
 
     >>> from hypothesis import find
     >>> find(sensitivities("l1"), bool).norm
@@ -171,7 +174,7 @@ def _either_way(draw: st.DrawFn, one: _T, other: _T) -> tuple[_T, _T]:
 
 @st.composite
 def _vectors(draw: st.DrawFn, sensitivity: Sensitivity, size: int, farthest: int) -> _Pair:
-    # One coordinate certainly changes; each takes a part of the remaining amount.
+    # At least one coordinate changes; each coordinate takes a part of the remaining amount.
     sure = draw(st.integers(0, size - 1))
     moves = [0] * size
     left = sensitivity.amount
@@ -198,7 +201,8 @@ def neighbouring_vectors(
 ) -> SearchStrategy[_Pair]:
     r"""Pairs of lists of ``dimension`` integers at most ``sensitivity`` apart in its norm.
 
-    The dimension of a box is the number of its bounds, that of a plain integer is 1.
+    The dimension of a box sensitivity is the number of its bounds. The dimension for a plain
+    integer is 1.
 
     >>> from hypothesis import find
     >>> one, other = find(neighbouring_vectors(Sensitivity.l1(2), dimension=2), bool)
@@ -224,7 +228,7 @@ def neighbouring_vectors(
 def neighbouring_datasets(
     records: SearchStrategy[Any], *, relation: Relation | str = Relation.REPLACE, most: int = 20
 ) -> SearchStrategy[_Pair]:
-    r"""Pairs of lists of at most ``most`` records: one is replaced, added or removed.
+    r"""Pairs of lists of at most ``most`` records, where one record is replaced, added or removed.
 
     >>> from hypothesis import find
     >>> one, other = find(neighbouring_datasets(st.just(5), relation="add-remove"), bool)
@@ -250,7 +254,7 @@ def neighbouring_datasets(
 def neighbouring_histograms(
     *, bins: int = 4, relation: Relation | str = Relation.REPLACE, most: int = 100
 ) -> SearchStrategy[_Pair]:
-    r"""Pairs of lists of counts: one person is moved to another bin, or added or removed.
+    r"""Pairs of lists of counts, where one person is moved to another bin, added or removed.
 
     >>> from hypothesis import find
     >>> one, other = find(neighbouring_histograms(bins=2), bool)
@@ -283,10 +287,10 @@ def neighbouring_streams(
     unit: Unit | str = Unit.CONTRIBUTION,
     relation: Relation | str = Relation.REPLACE,
 ) -> SearchStrategy[_Pair]:
-    r"""Pairs of streams of ``steps`` entries, each [user, event], or None without an event.
+    r"""Pairs of streams of ``steps`` entries, each [user, event], or None if there is no event.
 
-    They differ in one event, or (``unit="user"``) in any number of the events of one user: these
-    are replaced by other events or (``relation="add-remove"``) removed.
+    The streams differ in one event, or, if ``unit`` is "user", in any number of events of one user.
+    These events are replaced by other events, or removed if ``relation`` is "add-remove".
 
     >>> from hypothesis import find
     >>> pairs = neighbouring_streams(st.integers(0, 1), steps=2, relation="add-remove")

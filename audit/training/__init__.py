@@ -1,1 +1,1 @@
-r"""Audits of model training: canaries in one run, or one training step in detail."""
+r"""Audits of model training: of one training run by its canaries, or of one training step."""

@@ -1,13 +1,14 @@
 r"""Audit one training run by canaries: how well scores predict inclusion.
 
-Each of m canaries is included with probability 1/2; the training runs once and gives each a score.
-Of r guesses, half (by default) state that the canaries with the highest scores were included, and
-half that those with the lowest scores were excluded. The number of right guesses is compared with
-the bound under the claim: ``audit.statistical_tests.one_run_canaries``. Up to three numbers r share
-the level: a small one, with half of the level, for unequally informative scores, and a quarter of
-the canaries and all of them, for equally informative scores. These numbers depend only on the
+Each of m canaries is included in the training data with probability 1/2. The training runs once,
+and each canary gets a score. By default half of r guesses state that the canaries with the highest
+scores were included, and the other half that the canaries with the lowest scores were excluded. The
+number of right guesses is compared with the bound under the claim
+(``audit.statistical_tests.one_run_canaries``). By default up to three numbers r share the level: a
+small number with half of the level, for the case that only few scores are informative, and a
+quarter and all of the canaries, for the case that all scores are. These numbers depend only on the
 number of canaries, the claim and the level. Scores are read from the columns ``score`` and
-``included`` of a CSV file, or the arrays of these names in an ``.npz`` file of numpy.
+``included`` of a CSV file, or from arrays with these names in an ``.npz`` file of numpy.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ _GUESSED: Final = {
 
 
 class Cell(NamedTuple):
-    r"""The numbers of scores of included and excluded canaries between two numbers."""
+    r"""The numbers of included and excluded canaries with scores from ``low`` to ``high``."""
 
     low: float
     high: float
@@ -180,7 +181,8 @@ class CanaryReport(Result):
                 f"{more} could"
             )
         for guesses, right, _ in self.tried:
-            # By Hoeffding's inequality, this has probability at most 1e-6 without any leak.
+            # By Hoeffding's inequality, so few right guesses have probability at most 1e-6 if there
+            # is no leak.
             missing = 1 - 2 * right / guesses
             if missing > 0 and math.exp(-guesses * missing**2 / 2) < _UNLIKELY:
                 found.append(
@@ -242,11 +244,12 @@ Guessed: TypeAlias = Literal["both", "included", "excluded"]
 
 _CURVE_DELTA: Final = Fraction(1, 100_000)
 _CURVE_POINTS: Final = 48
-_FEW_POINTS: Final = 12  # for a composed curve, whose points are slow
+_FEW_POINTS: Final = 12  # for a composed curve, whose points are slow to compute
 _RELATIVE: Final = "1e-2"
 _END_DELTA: Final = Fraction(1, 10**6)
 _SHARE: Final = 16
-# The shares of the level, by how many numbers of guesses there are; powers of 2 divide exactly.
+# The shares of the level, by how many numbers of guesses there are. Shares are powers of 1/2, so
+# that the level is divided exactly.
 _PARTS: Final = {1: (1.0,), 2: (0.5, 0.5), 3: (0.5, 0.25, 0.25)}
 _FEWEST: Final = 32
 _MOST_NEEDED: Final = 10**9
@@ -272,19 +275,20 @@ def canaries(  # noqa: PLR0913 - each is an option of the command
 ) -> CanaryReport:
     r"""Audit one training run: a lower bound on epsilon from the scores of its canaries.
 
-    ``scores`` has a finite number for each canary, which is larger if the canary looks more like a
-    member of the training data; ``included`` is 1 for members and 0 otherwise. Each canary must be
-    included by an independent fair coin, tossed before the training, and otherwise left out
-    (``relation`` "add-remove") or replaced by something that does not depend on the coins
-    ("replace").
+    ``scores`` contains a finite number for each canary, which is larger if the canary seems more
+    likely to be a member of the training data. ``included`` is 1 for members and 0 otherwise. Each
+    canary must be included by an independent fair coin, tossed before the training. A canary that
+    is not included must be left out (``relation`` "add-remove"), or replaced by something that does
+    not depend on the coins ("replace").
 
     ``claim`` is text such as "epsilon=8,delta=1e-5" or "gdp=1", a claim, or a guarantee of
     ``accounting`` such as the composed curve of a training run. ``guesses`` is the number of
-    canaries to guess, half of them as included and half as excluded, or all as given by ``guess``;
-    choose both before seeing scores and coins together. By default three numbers share the level: a
-    sixteenth of the canaries (or more, if the claim requires it), a quarter, and all. Ties between
-    equal scores are broken by ``seed``. ``trace`` adds the results of other numbers of guesses, for
-    a figure.
+    canaries to guess. If ``guess`` is "both", half of them are guessed as included and half as
+    excluded; otherwise all are guessed as "included" or as "excluded". Choose both arguments before
+    you see scores and coins together. By default three numbers of guesses share the level: a
+    sixteenth of the canaries (or more, if the claim requires it), a quarter, and all. ``seed``
+    determines the order of equal scores. ``trace`` adds the results of other numbers of guesses,
+    for a figure.
 
     The verdict refutes a true claim with probability at most 1 - ``confidence``, and the bound
     ``epsilon_lower`` is wrong with probability at most 1 - ``confidence``.
@@ -296,8 +300,9 @@ def canaries(  # noqa: PLR0913 - each is an option of the command
     >>> report.verdict, 3.8 < report.epsilon_lower < 5
     ('refuted', True)
 
-    Raises :class:`InvalidParameter` for scores that are not finite, for inclusions that are not 0
-    or 1, are all equal or cannot come from fair coins, and for a claim that cannot be parsed.
+    Raises :class:`InvalidParameter` if a score is not finite, if a value of ``included`` is not 0
+    or 1, if all values of ``included`` are equal, if they are improbable under fair coins
+    (probability below 1e-9), or if the claim cannot be parsed.
     """
     values, truth = _read(scores, included)
     alpha = 1 - level("confidence", confidence, "0.999")
@@ -368,7 +373,7 @@ def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], 
         which = "included" if inside else "excluded"
         reason = "must contain included and excluded canaries: each is included by a fair coin"
         raise InvalidParameter("included", f"all {total:,} {which}", reason)
-    # The two-sided p-value of this number under fair coins.
+    # The two-sided p-value of the number of included canaries under fair coins.
     fewer = min(inside, total - inside)
     if 2 * float(betainc(total - fewer, fewer + 1, 0.5)) < _UNFAIR:
         reason = (
@@ -380,14 +385,14 @@ def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], 
 
 
 def _ordered(values: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
-    # Equal scores are in random order, because the order in a file may depend on inclusion.
+    # Put equal scores in random order, because the order in a file may depend on inclusion.
     shuffled = np.random.default_rng(seed).permutation(len(values))
     found: NDArray[np.int64] = shuffled[np.argsort(values[shuffled], kind="stable")]
     return found
 
 
 def _right(truth: NDArray[np.bool_], guesses: int, guess: Guessed) -> int:
-    # The number of right guesses; ``truth`` is in order of increasing score.
+    # The number of right guesses; ``truth`` has the inclusions in order of increasing score.
     ends = {"both": (guesses // 2, guesses // 2), "included": (0, guesses)}
     low, high = ends.get(guess, (guesses, 0))
     return int(np.count_nonzero(~truth[:low])) + int(np.count_nonzero(truth[len(truth) - high :]))
@@ -396,8 +401,9 @@ def _right(truth: NDArray[np.bool_], guesses: int, guess: Guessed) -> int:
 def planned_guesses(total: int, all_right: Callable[[int], bool]) -> tuple[int, ...]:
     r"""The numbers of guesses for ``total`` canaries: up to three, in increasing order.
 
-    The first is 1.5 times the least number that refutes if all guesses are right, and at least 32
-    and a sixteenth of the canaries; the others are a quarter of the canaries and all of them.
+    The first number is 1.5 times the least number that refutes if all guesses are right, but at
+    least 32 and at least a sixteenth of the canaries. The others are a quarter of the canaries and
+    all canaries.
     """
     usual = max(total // _SHARE, min(_FEWEST, total))
     least = next((r for r in _doubling(2, total) if all_right(r)), None)
@@ -427,7 +433,8 @@ def _needed(test: _Test) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Test:
-    # The test of a claim by (guesses, right): a binomial tail for delta = 0, otherwise by lines.
+    # The test of a claim by the number of guesses and of right guesses. For delta = 0 it is a
+    # binomial tail, otherwise it uses ``lines``.
     claim: Claim | CurveClaim | Guarantee
     total: int
     alpha: Fraction
@@ -499,7 +506,7 @@ class _Test:
 
 
 def _points(claim: CurveClaim | Guarantee) -> list[tuple[Fraction, Fraction]]:
-    # Points on the curve or above it. Their choice affects only the power.
+    # Points on or above the curve of a claim. Their choice affects only the power of the test.
     if isinstance(claim, CurveClaim):
         listed = [point.exact for point in claim.points]
         end = max(epsilon for epsilon, _ in listed)
@@ -539,7 +546,7 @@ def _histogram(values: NDArray[np.float64], truth: NDArray[np.bool_]) -> tuple[C
 
 
 def _trace(test: _Test, truth: NDArray[np.bool_], guess: Guessed) -> list[tuple[int, float]]:
-    # The results of other numbers of guesses, which are not bounds.
+    # The results for other numbers of guesses, which are not valid bounds.
     shares = sorted({max(2, (test.total >> k) & ~1) for k in range(_TRACE)})
     sizes = [size for size in shares if size <= test.total]
     return [(size, test.epsilon_lower(size, _right(truth, size, guess))) for size in sizes]
@@ -554,8 +561,8 @@ _MOST: Final = 1 << 30
 def read_scores(path: str) -> tuple[list[Any], list[Any]]:
     r"""Read the scores and inclusions of a CSV or .npz file; "-" is standard input, as CSV.
 
-    Other columns and arrays are ignored. Raises :class:`InvalidParameter` with the line of the
-    error in a CSV file; :func:`canaries` checks the values of arrays.
+    Other columns and arrays are ignored. Raises :class:`InvalidParameter` if the file is invalid,
+    with the line of an error in a CSV file. The values of arrays are checked by :func:`canaries`.
     """
     if path.endswith(_ARRAYS):
         return _read_arrays(path)

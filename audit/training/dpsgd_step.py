@@ -1,13 +1,13 @@
 r"""Audit a training step: sampling, clipping, noise and normaliser of DP-SGD.
 
-A step is an object with two methods, or a class that can be called without arguments:
+A step is an object with two methods, or a class of such objects that needs no arguments:
 
-    sample(rng)              the records of the next batch: their numbers in 0..records-1
-    update(gradients, rng)   the released vector for per-example gradients, an array of
-                             shape (batch, dimension), which may hold inf and nan
+    sample(rng)              returns the next batch: the numbers of its records, in 0..records-1
+    update(gradients, rng)   returns the released vector for per-example gradients, an array of
+                             shape (batch, dimension), which may contain inf and nan
 
-``rng`` is a numpy Generator; a step with its own source of randomness must seed it from ``rng``,
-otherwise its noise hides the clipping and the normaliser.
+``rng`` is a numpy Generator. A step with its own source of randomness must seed this source from
+``rng``, because clipping and normaliser are measured by two updates with the same noise.
 """
 
 from __future__ import annotations
@@ -47,23 +47,25 @@ LIBRARIES: Final = {
     "jax-privacy": ("audit.training.library_steps", "JaxPrivacyStep"),
     "opacus": ("audit.training.library_steps", "OpacusStep"),
 }
-r"""The steps of other libraries, by name: the module and class, which takes stated parameters."""
+r"""The steps of other libraries, by name: the module and the name of the class."""
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _SHARES: Final = 8
-r"""The number of statistical checks: five of sampling, and three of the noise."""
+r"""The number of statistical checks, which share alpha: five of sampling and three of noise."""
 
 _FEWEST: Final = 3
-r"""Least number of updates of noise: with fewer, independent coordinates may agree by rounding."""
+r"""The least number of updates with zero gradients: with fewer updates, independent coordinates
+may be equal because of rounding.
+"""
 
 _UPDATES: Final = 500
 _ENTRIES: Final = 1 << 25
-r"""At least 500 updates of noise are made, unless their gradients have more entries than this."""
+r"""Fewer than 500 updates with zero gradients are made if 500 would exceed this many entries."""
 
 _GRID: Final = 1 << 20
-r"""Noise is rounded to sigma/2^20, which is too fine to affect the test."""
+r"""Noise is rounded to multiples of sigma/2^20, which are too fine to affect the test."""
 
 _ROUNDING: Final = 1 + 1e-9
 _TOLERANCE: Final = 1e-3
@@ -72,13 +74,13 @@ _PLANTED: Final = (1.0, 1.5, 10.0, _LARGE, 1e8)
 
 
 class TrainingStep(Protocol):
-    r"""A training step, as audited by :func:`dpsgd`."""
+    r"""The methods that a training step must have to be audited by :func:`dpsgd`."""
 
     def sample(self, rng: np.random.Generator) -> ArrayLike:
-        r"""The numbers of the records in the next batch."""
+        r"""Return the numbers of the records in the next batch."""
 
     def update(self, gradients: Floats, rng: np.random.Generator) -> ArrayLike:
-        r"""The released vector for per-example gradients, (batch, dimension) to (dimension,)."""
+        r"""Return the released vector, of shape (dimension,), for gradients (batch, dimension)."""
 
 
 def dpsgd(  # noqa: PLR0913 - each is an option of the command
@@ -101,12 +103,12 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
 
     ``step`` is a :class:`TrainingStep`, a class of such steps, or the name of a library whose step
     is audited: "jax-privacy" (extra ``bench``) or "opacus" (extra ``opacus``). The stated
-    parameters are the number of ``records``, the ``rate`` at which each enters a batch, the
-    ``noise_multiplier`` and the clipping norm ``clip``
-    (:class:`audit.training.step_report.Stated`). The audit draws ``batches`` batches, compares
-    about ``draws`` coordinates of noise with the Gaussian law, and uses gradients of ``dimension``
-    coordinates. If the step is as stated, the probability that any statistical check fails is at
-    most ``alpha``; faults are deterministic counterexamples.
+    parameters are the number of ``records``, the probability ``rate`` that a record enters a batch,
+    the ``noise_multiplier`` and the clipping norm ``clip``
+    (:class:`audit.training.step_report.Stated`). The audit draws ``batches`` batches, uses
+    gradients of ``dimension`` coordinates, and compares about ``draws`` coordinates of noise with
+    the Gaussian law. If the step is as stated, the probability that any statistical check fails is
+    at most ``alpha``; faults are deterministic counterexamples.
 
     >>> class Step:
     ...     def sample(self, rng):
@@ -122,7 +124,8 @@ def dpsgd(  # noqa: PLR0913 - each is an option of the command
     >>> [check.name for check in report.checks if check.failed]
     ['noise', 'coordinates', 'each update', 'clipping', 'normaliser']
 
-    Raises :class:`InvalidParameter`, and :class:`TargetFailed` if the step fails.
+    Raises :class:`InvalidParameter` if an argument is invalid, and :class:`TargetFailed` if the
+    step fails.
     """
     stated = Stated(
         records=records, rate=rate, noise_multiplier=noise_multiplier, clip=clip, sampling=sampling
@@ -181,7 +184,7 @@ def _tested(name: str, statement: str, p_value: float | None, *, refuted: bool) 
 
 
 class _Caller:
-    # Calls the step, with separate coins for each call, and parses the results.
+    # Calls the step with separate random numbers for each call, and parses the results.
 
     def __init__(
         self, step: Any, target: str, watchdog: Watchdog, stated: Stated, seed: int
@@ -190,7 +193,7 @@ class _Caller:
         self.stated, self.seed, self.updates = stated, seed, 0
         self.batch_coins = np.random.default_rng([seed, 0])
         self.size = max(1, round(stated.expected))
-        # The factor that converts an update to units of the clipping norm.
+        # The factor that converts an update to a sum of gradients in units of the clipping norm.
         self.unit = float(stated.expected / stated.clip)
 
     def batch(self, number: int) -> NDArray[np.int64]:
@@ -227,7 +230,7 @@ class _Caller:
         return sorted({1, max(1, self.size // 2), self.size, 2 * self.size})
 
     def noise(self, calls: int, dimension: int, level: Fraction) -> Iterator[Check]:
-        # An update of zero gradients consists only of noise, for every size of a batch.
+        # An update with zero gradients consists only of noise, for every size of a batch.
         sizes = [self.size] if self.stated.sampling == "fixed" else self.sizes
         each = (np.zeros((sizes[k % len(sizes)], dimension)) for k in range(calls))
         drawn = np.stack([self.update(zeros, k) for k, zeros in enumerate(each)])
@@ -283,8 +286,8 @@ class _Caller:
         return _check("empty batch", statement, fault=not noisy)
 
     def _moved(self, before: Floats, gradients: Floats, planted: Floats, place: int = 0) -> float:
-        # The change of the update if one zero gradient is replaced by ``planted``, in clipping
-        # norms.
+        # The norm of the change of the update, in units of the clipping norm, if the zero gradient
+        # at ``place`` is replaced by ``planted``.
         with_it = gradients.copy()
         with_it[place] = planted
         with np.errstate(all="ignore"):
@@ -310,7 +313,7 @@ class _Caller:
             },
         )
         yield self._normaliser(dimension)
-        # inf and nan are tried last, because a step with state may not recover from them.
+        # Try inf and nan last, because a step that keeps state may not recover from them.
         yield self._bounded(
             "inf and nan",
             beside,
@@ -355,7 +358,8 @@ class _Caller:
             statement = f"the contribution of a gradient depends on the size of the batch: {listed}"
             return _check("normaliser", statement, fault=True)
         share, expected = shares[0], float(self.stated.expected)
-        # A step may also scale small gradients up to the norm: then only large ones have its size.
+        # A step may also scale small gradients up to the clipping norm. Then a small gradient
+        # changes the update by more than its norm, but a large gradient by the clipping norm.
         large = planted * (2 * _LARGE)
         if share > 1 + _TOLERANCE and all(
             abs(self._moved(self.update(some, 0), some, large) - 1) <= _TOLERANCE for some in zeros
@@ -380,8 +384,8 @@ def _places(size: int) -> list[int]:
 
 
 def _same_noise(drawn: Floats) -> str:
-    # The fault, or "": noise that is not finite, that another update repeats in any order and with
-    # any signs, or that two coordinates share in every update.
+    # Describe a fault, or return "". A fault is noise that is not finite, noise that two updates
+    # have in common up to order and signs, or noise that two coordinates share in every update.
     if not np.isfinite(drawn).all():
         return "an update of zero gradients is not finite"
     sizes = np.abs(drawn)
@@ -398,8 +402,8 @@ def _same_noise(drawn: Floats) -> str:
 
 
 def _coordinates(standard: Floats, level: float) -> Check:
-    # The squares of a coordinate's noise add up to a chi-square variable, and so do those of the
-    # sum of all coordinates, divided by the root of their number: the last column.
+    # The squares of the noise of a coordinate sum to a chi-square variable. The last column is the
+    # sum of all coordinates, divided by the square root of their number, for which this also holds.
     calls, dimension = standard.shape
     with np.errstate(all="ignore"):
         total = standard.sum(axis=1, keepdims=True) / math.sqrt(dimension)
@@ -414,8 +418,8 @@ def _coordinates(standard: Floats, level: float) -> Check:
 
 
 def _each_update(updates: Iterable[Floats], level: float, alpha: float) -> Check:
-    # The same for each update, and for the sum of all updates, so that noise that is missing or
-    # smaller in some steps is found if any of them was drawn.
+    # Like ``_coordinates``, for each update and for the sum of all updates. This detects noise that
+    # is missing or smaller in some steps, if one of these steps is among the updates.
     squares: list[float] = []
     total = np.zeros(1)
     with np.errstate(all="ignore"):
@@ -425,7 +429,8 @@ def _each_update(updates: Iterable[Floats], level: float, alpha: float) -> Check
         calls, dimension = len(squares), len(total)
         worst, spread, p_value = _most_extreme([*squares, (total**2).sum() / calls], dimension)
     name = f"update {worst + 1:,}" if worst < calls else "the sum of all updates"
-    # All updates have noise with probability at most (1 - share)^calls.
+    # If noise is missing in a fraction ``missed`` of the steps, the probability that all updates
+    # have noise is at most (1 - missed)^calls = alpha.
     missed = 100 * -math.expm1(math.log(alpha) / calls)
     statement = (
         f"the noise of {name} has {spread:.4g} times the stated standard deviation, the largest "
@@ -436,7 +441,8 @@ def _each_update(updates: Iterable[Floats], level: float, alpha: float) -> Check
 
 
 def _most_extreme(sums: Sequence[float] | Floats, freedom: int) -> tuple[int, float, float]:
-    # The index of the least probable sum of ``freedom`` squares, the spread there, and the p-value.
+    # The index of the least probable sum of ``freedom`` squares, the standard deviation there, and
+    # the p-value of all sums together.
     sums = np.nan_to_num(np.asarray(sums), nan=math.inf)
     tails = np.minimum(stats.chi2.cdf(sums, freedom), stats.chi2.sf(sums, freedom))
     worst = int(np.argmin(tails))
@@ -447,7 +453,7 @@ def _most_extreme(sums: Sequence[float] | Floats, freedom: int) -> tuple[int, fl
 def batch_checks(
     batches: Sequence[Integers], stated: Stated, level: Fraction, coins: np.random.Generator
 ) -> Iterator[Check]:
-    r"""Run the checks of sampling, each at ``level``; ``coins`` are for simulations of the laws."""
+    r"""Run the checks of sampling, each at ``level``; simulations draw from ``coins``."""
     twice = sum(len(np.unique(batch)) < len(batch) for batch in batches)
     statement = f"{twice:,} of {len(batches):,} batches contain a record more than once"
     yield _check("no repeats", statement, fault=twice > 0)

@@ -1,8 +1,8 @@
 r"""The training steps of Opacus and JAX Privacy, as a ``TrainingStep`` of ``dpsgd_step``.
 
-Opacus' ``PrivacyEngine`` makes a linear model, its optimizer and a data loader private, with
-default settings. The gradient of a record is the record itself, so a gradient is planted by using
-it as a record. Each step needs its library (extras ``opacus`` and ``bench``).
+The Opacus step trains a linear model, made private by ``PrivacyEngine`` with default settings. In
+both steps the gradient of a record is the record itself, so the audit chooses a gradient by passing
+it as a record. The steps need their libraries (extras ``opacus`` and ``bench``).
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ _SEEDS = 1 << 31
 class OpacusStep:
     r"""A training step of Opacus' engine with the stated parameters.
 
-    The user of Opacus states a batch size, and the engine samples at rate one over the number of
-    batches: ``rate`` must be that rate for batches of ceil(rate x records). Fixed batches are those
-    of the data loader with ``poisson_sampling=False``. Raises :class:`InvalidParameter` for another
-    rate, and without opacus, naming the extra.
+    A user of Opacus states a batch size, and the engine samples at the rate 1/(number of batches).
+    ``rate`` must equal this rate for batches of size ceil(rate x records). If the sampling is
+    "fixed", batches come from the data loader with ``poisson_sampling=False``.
+
+    Raises :class:`InvalidParameter` if ``rate`` differs, or if Opacus is not installed (the message
+    names the extra).
     """
 
     def __init__(self, stated: Stated) -> None:
@@ -51,7 +53,7 @@ class OpacusStep:
         self._train(1)
 
     def _train(self, dimension: int) -> None:
-        # Make a private training of this many weights.
+        # Set up a private training of a linear model with ``dimension`` weights.
         self.weights = self.torch.nn.Linear(dimension, 1, bias=False)
         poisson = self.stated.sampling == "poisson"
         loader = self.data.DataLoader(
@@ -81,7 +83,7 @@ class OpacusStep:
         return np.asarray(batch)
 
     def update(self, gradients: Any, rng: np.random.Generator) -> Any:
-        r"""Return the gradient of the optimizer's step after one batch."""
+        r"""Return the noisy gradient that the optimizer uses after one batch."""
         dimension = gradients.shape[1]
         if self.weights.in_features != dimension:
             self._train(dimension)
@@ -96,7 +98,10 @@ class OpacusStep:
 
 
 class JaxPrivacyStep:
-    r"""JAX Privacy's sampler, clipping and noise with the stated parameters."""
+    r"""A training step of JAX Privacy's sampler, clipping and noise with the stated parameters.
+
+    Raises :class:`InvalidParameter` if JAX Privacy is not installed (the message names the extra).
+    """
 
     def __init__(self, stated: Stated) -> None:
         try:
@@ -109,7 +114,7 @@ class JaxPrivacyStep:
             raise InvalidParameter("step", "jax-privacy", reason) from None
         self.stated = stated
         self.gradient = self.library.clipped_grad(
-            self.arrays.vdot,  # its gradient is the record
+            self.arrays.vdot,  # the gradient of vdot(weights, record) is the record
             l2_clip_norm=float(stated.clip),
             normalize_by=float(stated.expected),
             keep_batch_dim=False,
@@ -129,7 +134,7 @@ class JaxPrivacyStep:
 
     def update(self, gradients: Any, rng: np.random.Generator) -> Any:
         weights = self.arrays.zeros(gradients.shape[1])
-        if not len(gradients):  # padded, as in its guide
+        if not len(gradients):  # padded, as in the guide of JAX Privacy
             gradients = np.zeros((1, gradients.shape[1]))
         total = self.gradient(weights, self.arrays.asarray(gradients))
         privatizer = self.noise.gaussian_privatizer(

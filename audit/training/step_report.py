@@ -1,6 +1,6 @@
 r"""The report of an audit of a training step: one line per check.
 
-``docs/schemas/dpcore-dpsgd-1.json`` is the schema that follows from its fields.
+``docs/schemas/dpcore-dpsgd-1.json`` is the JSON schema of the report.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ _LARGEST: Final = Fraction(10**100)
 class Stated:
     r"""The stated DP-SGD parameters of a training step, as exact numbers.
 
-    A batch contains each of ``records`` with probability ``rate`` (or, if "fixed", exactly rate x
-    records of them). An update is (sum of gradients clipped to l2 norm ``clip``, plus Gaussian
-    noise of standard deviation ``noise_multiplier`` clip in each coordinate) / (rate records).
+    If ``sampling`` is "poisson", a batch contains each of ``records`` records independently with
+    probability ``rate``; if "fixed", a batch contains exactly rate x records records. An update is
+    the sum of the gradients, each clipped to l2 norm ``clip``, plus Gaussian noise with standard
+    deviation noise_multiplier x clip in each coordinate, divided by rate x records.
     """
 
     records: Whole = Whole(at_least=2, at_most=10**9)
@@ -113,7 +114,11 @@ class StepReport(Result):
         before="alpha",
     )  # fmt: skip
     def verdict(self) -> StepVerdict:
-        r"""The verdict: refuted if a check fails; nothing measured if a check could not be made."""
+        r"""The verdict on all checks.
+
+        It is "refuted" if a check failed, otherwise "nothing_measured" if a check could not be
+        made, otherwise "not_refuted".
+        """
         found = {check.verdict for check in self.checks}
         if found & {"refuted", "fault"}:
             return "refuted"
