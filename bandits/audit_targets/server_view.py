@@ -373,9 +373,7 @@ class Devices(Privatizer):
         match protocol:
             case None:
                 raise InvalidParameter(
-                    "of",
-                    self.of.name,
-                    "must be private: without privacy there are no devices to simulate",
+                    "of", self.of.name, "must be private: others have no devices to simulate"
                 )
             case ShuffledPure():
                 # A relaxed aggregation is assumed and not implemented; the exact sum is a special
