@@ -151,7 +151,7 @@ def _reached(seeds: tuple[int, ...], edges: tuple[tuple[int, int], ...]) -> set[
 
 @lru_cache(maxsize=8)
 def _spread(reward: Influence) -> tuple[Integers, Floats]:
-    # Super arms as bits, in increasing order, and the number of nodes reached for any edges.
+    # Super arms as bit masks, in increasing order, and the nodes reached for each set of edges.
     edges, m = reward.edges, len(reward.edges)
     live = (np.arange(1 << m)[:, None] >> np.arange(m)) & 1 == 1
     found = {}

@@ -53,7 +53,7 @@ from dpcore.spec_syntax import word
 # The first knots, in standard deviations; more follow until the mass beyond them is negligible.
 _STARTS: Final = (0.0, 1.0, 2.2, 3.6, 4.8)
 _FURTHER: Final = Fraction(4, 3)  # ratio of the distances of successive outer knots
-_LEFT: Final = Fraction(1, 100_000)  # the mass beyond the last knot, as a fraction of the failure
+_LEFT: Final = Fraction(1, 100_000)  # the mass beyond the last knot, relative to the failure
 _MOST_FURTHER: Final = 40  # the largest number of outer knots; widths are valid for any number
 # Knots are added while they could lower the bound by this fraction, for at most _ROUNDS rounds.
 _GAIN: Final = 0.08
@@ -244,7 +244,7 @@ def _certified(
     noise: Noise, steps: int, pulls: int, chance: Fraction, threshold: int | None
 ) -> float:
     sides, wanted = _first_sides(noise, steps, chance, threshold), float(chance)
-    # Floats search for the knots and the width; balls certify the width.
+    # The search for the knots and the width uses floats; ball arithmetic certifies the width.
     width = _search(sides, pulls, wanted, math.inf, _ROUGH)
     if width == math.inf:
         return width
@@ -263,7 +263,7 @@ def _certified(
 
 
 def _tails_at(points: Floats, beyond: Floats, pulls: int, width: float) -> tuple[Floats, Floats]:
-    # h at each knot, and the possible gain of further knots above each one.
+    # h at each knot, and the possible gain of further knots above each knot.
     room = np.maximum(pulls * width - points, 0.0)
     h = np.exp(-2.0 * room * room / pulls)
     return h, (beyond - np.append(beyond[1:], 0.0)) * (np.append(h[1:], 1.0) - h)

@@ -225,8 +225,9 @@ def _own_certificate(
         return f"more than {most} steps"
     if len(set(amounts)) > _MOST_MOVES:  # each needs a separate law
         return f"more than {_MOST_MOVES} distinct changes"
-    # For a pure law epsilon(delta) is about delta below the largest loss, which is often a short
-    # decimal. To distinguish the two, epsilon needs about as many digits as delta has zeros.
+    # For a pure law epsilon(delta) is less than the largest loss by about delta, and the largest
+    # loss is often a short decimal. To distinguish the two, epsilon needs about as many digits as
+    # delta has zeros.
     largest = _largest(part)
     close = largest is not None and _above(largest) in [each["epsilon"] for each in claims]
     for count in (digits, *(_MORE_DIGITS if close else ())):

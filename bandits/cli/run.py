@@ -357,8 +357,8 @@ def read_experiment(
     20
 
     ``fields`` are further fields of the experiment, by name; ``confidence`` is the former name of
-    ``failure_probability``. With ``rewards`` the arms come from
-    the user's table, and everything else from the preset.
+    ``failure_probability``. If ``rewards`` is true, the arms come from the user's table, and
+    everything else from the preset.
 
     Raises :class:`InvalidParameter`, with the name of the option, for an invalid option.
     """

@@ -73,7 +73,7 @@ _USUAL: Final[tuple[tuple[str, Any], ...]] = (
     *(("users", None), ("sources", {}), ("failure_probability", "1/10"), ("renyi_tail", None)),
     *(("max_visits", None), ("honest", "1"), ("dropouts", "0"), ("aggregation", "ideal")),
 )
-r"""Keys that :meth:`Experiment.to_json` omits if they have this value."""
+r"""Keys and values: :meth:`Experiment.to_json` omits a key that has this value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -339,7 +339,7 @@ def write_results(
     Yields a message for each omitted file. Raises :class:`InvalidParameter` for a file that cannot
     be written or would replace an unrelated file.
     """
-    refuse_foreign(folder, experiment)  # checked again, because a run takes long
+    refuse_foreign(folder, experiment)  # checked again after a long run
     remove_earlier(folder)
     write_csv(folder / TABLE, experiment, cells)
     for name, text in certificates(experiment, worlds, cells):

@@ -37,7 +37,7 @@ SCHEMA: Final = "dpcore-bandit/2"
 ROWS: Final = "rows.json"
 
 Guarantees: TypeAlias = dict[tuple[str, str], dict[str, Any]]
-r"""The guarantee of an algorithm at an epsilon, both as text."""
+r"""A mapping from (algorithm, epsilon), both as text, to the guarantee."""
 
 _SHORT: Final = 12
 _OWN: Final = ("users", "horizon", "algorithms", "calibration", "radius")

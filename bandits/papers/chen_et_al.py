@@ -115,8 +115,9 @@ def _unit() -> arb:
     "the bonus has no term for the rewards and is meant for epsilon <= 1",
 )
 def _rewards(e: Fraction, label: str, c: Enclosure) -> Found:
-    # For every smaller r a mean of fair coins exceeds 1/2 + r with probability above the failure,
-    # a lower bound. Hoeffding's inequality gives sqrt(2 ln T/T_i) for rewards of any law.
+    # `excess` is a lower bound: for every smaller r a mean of fair coins exceeds 1/2 + r with a
+    # probability above the failure probability. Hoeffding's inequality gives the upper bound
+    # sqrt(2 ln T/T_i) for rewards of any law.
     excess = Fraction(least_threshold(_COINS, Fraction(1, _HORIZON**4)), _PULLS) - Fraction(1, 2)
     needed = Bound(
         lower=narrow(lambda: ball(excess) / _unit(), WIDTH_BITS).lower,
@@ -180,5 +181,5 @@ def information(epsilon: Fraction, gap: Fraction) -> Enclosure:
     "the bound on regret is too small by this factor compared with randomised response",
 )
 def _lower(theorem: str, epsilon: Fraction, scaled: str, gap: Fraction) -> Found:
-    # Regret/ln T >= (number of others) Delta/information; the paper prints 128 epsilon^2 gap^2.
+    # Regret/ln T >= (number of other arms) Delta/information; the paper prints 128 epsilon^2 gap^2.
     return 128 * epsilon**2 * gap**2, information(epsilon, gap)

@@ -227,7 +227,7 @@ Clients: TypeAlias = Literal["growing", "fixed", "one-a-round"]
 r"""How the number of clients per phase is set: 2^(alpha l), constant, or one per round."""
 
 FAMILIES: Final[dict[Clients, str]] = {"growing": "dpe", "fixed": "dpe-fixedu", "one-a-round": "pe"}
-r"""The suffix of an algorithm's name for its clients; the prefix is its trust model."""
+r"""The suffix of an algorithm's name, which shows its clients; the prefix is its trust model."""
 
 MODELS: Final[dict[LinearTrust, str]] = {
     "none": "",

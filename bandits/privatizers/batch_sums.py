@@ -87,7 +87,7 @@ class SumPrivatizer(Planned[SumProtocol]):
     Let g = ceil(s epsilon sqrt n), where s = ``scaling``. The noise is
 
     - for ``central``, discrete Laplace of scale g/epsilon on the sum;
-    - for ``pure``, the same, as the sum of shares that are differences of Polya variables;
+    - for ``pure``, the same noise, as the sum of shares that are differences of Polya variables;
     - for ``local``, discrete Laplace of scale g/epsilon on every reward;
     - for ``shuffled-pure``, discrete Laplace of scale 2g/epsilon on the sum, where g is computed
       with epsilon/2 instead of epsilon;
@@ -111,8 +111,8 @@ class SumPrivatizer(Planned[SumProtocol]):
     >>> privatizer.guarantee(1024).pure()
     Bound([0.5, 0.5], 'exact')
 
-    Raises :class:`InvalidParameter` for an unknown trust model, an epsilon or scaling that is not >
-    0, a failure outside (0, 1), or a scaling or delta that the trust model does not use.
+    Raises :class:`InvalidParameter` for an unknown trust model, an epsilon or scaling that is not
+    positive, a failure outside (0, 1), or a scaling or delta that the trust model does not use.
     """
 
     trust: Trust = word(Trust)

@@ -33,8 +33,7 @@ from dpcore.secure_aggregation.round_parameters import size_neighbourhood
 from dpcore.spec_syntax import word
 
 AggregationName: TypeAlias = Literal["ideal", "masked"]
-r"""How sums are computed: by an ideal aggregation, or message by message in a masked aggregation.
-"""
+r"""How sums are computed: by an ideal aggregation, or message by message by a masked one."""
 
 ALL_HONEST: Final = "all users of a release follow the protocol, stay, and keep their noise secret"
 SOME_HONEST: Final = "of the users of a release at most "

@@ -278,7 +278,7 @@ class Privatizer(Releasing[int]):
 
     @property
     def least_noise(self) -> Noise | None:
-        r"""The part of each release's noise that the guarantee uses, or None for all noise."""
+        r"""The part of a release's noise that the guarantee uses, or None if it uses all noise."""
         return None
 
     @final

@@ -75,10 +75,11 @@ class SteadyPrivatizer(Planned[AggregatedSum | BinaryShuffle]):
 
     With secure aggregation, each user adds a share of the discrete Laplace or Skellam noise. If the
     law is a sum of N discrete Gaussians or of N shuffled fair bits, each of n users adds ceil(N/n)
-    terms, so a release has at least N terms, and the guarantee is for N terms. With bits, ``steps``
-    is 1 and rewards are rounded to a bit. g = ``steps`` is the same for every n, so every release
-    protects a reward equally well. ``failure`` is the probability that a sum mod m is decoded
-    incorrectly. With a ``deployment``, the remaining users add this noise in the worst case.
+    terms, so a release has at least N terms, and the guarantee is for N terms. With shuffled bits,
+    ``steps`` is 1 and rewards are rounded to a bit. g = ``steps`` is the same for every n, so every
+    release protects a reward equally well. ``failure`` is the probability that a sum mod m is
+    decoded incorrectly. With a ``deployment``, the remaining users add this noise in the worst
+    case.
     """
 
     law: SteadyLaw

@@ -62,8 +62,7 @@ class StreamPrivatizer:
     A user sends at most ``sent`` outcomes. Local noise has scale sent/epsilon. Central noise
     depends on ``release`` and T = ``horizon``:
 
-    - ``tree``: a tree of floor(log2 T) + 1 levels, with noise of scale sent (floor(log2 T) +
-      1)/epsilon;
+    - ``tree``: a tree of L = floor(log2 T) + 1 levels, with noise of scale sent L/epsilon;
     - ``doubling``: blocks of doubling length, with noise of scale sent/epsilon;
     - ``factorisation``: blocks of ceil(T/1024) outcomes, with discrete Gaussian noise for (epsilon,
       ``delta``).

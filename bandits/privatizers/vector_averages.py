@@ -192,7 +192,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return noise_by_user(own, users=size.users, sums=s, rng=rng, at_once=_AT_ONCE)
 
     def guarantee(self, size: Averages) -> Guarantee | None:
-        r"""The guarantee: the target of the calibration, if any, or derived from the noise."""
+        r"""The calibration target, or a guarantee derived from the noise if there is no target."""
         if self.trust == "none":
             return None
         if self.calibration == "exact" or self._paper_bits:

@@ -2,7 +2,7 @@ r"""Worlds of combinatorial semi-bandits: base arms with outcomes 0 or 1.
 
 The worlds are top-K, coverage of targets, paths through a grid, spanning trees, influence in a
 small graph, and the hard instances of Chen et al. (2020), with the lower bounds on the regret.
-Theorem 5 of this paper is for a multi-armed bandit: every super arm is one base arm. Theorem 6 is
+Theorem 5 of that paper is for a multi-armed bandit: every super arm is one base arm. Theorem 6 is
 for m/K disjoint paths; the base arms of a path have equal outcomes. In Theorem 9 the best super arm
 has K base arms of its own; every other super arm has K - 1 public base arms, which they all share,
 and one more. All means are 1/2 or 1/2 minus a gap.
@@ -146,7 +146,7 @@ def _nodes(arms: int, edges: Callable[[int], int], wanted: str) -> int:
 
 
 def influence(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Influence of two of four source nodes on other nodes, over ten random edges."""
+    r"""Influence of two of four source nodes on the other nodes, over ten edges."""
     edges = ((0, 4), (0, 5), (1, 5), (1, 6), (2, 6), (2, 7), (3, 7), (3, 4), (4, 8), (6, 8))
     reward = Influence(edges)
     decisions = reward.super_arms(2)
