@@ -1,8 +1,8 @@
 r"""Private bandit algorithms: their regret, their epsilon, and certificates of their runs.
 
-The public names run an algorithm, compare several algorithms and certify a run. Names for writing a
-policy, privatizer or world are imported from their modules. Experiments and certificates are
-imported at first use.
+The public functions run an algorithm, compare several algorithms and certify a run. The names
+needed to write a policy, privatizer or world are imported from their modules. Experiments and
+certificates are imported lazily, at first use.
 """
 
 from typing import TYPE_CHECKING

@@ -34,7 +34,7 @@ _MOST_CELLS = 1 << 18
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Actions:
-    r"""A finite set of actions: the rows of ``points``, vectors of norm at most 1."""
+    r"""A finite set of actions: the rows of ``points``, which have norm at most 1."""
 
     points: Floats
 
@@ -77,19 +77,20 @@ class Actions:
         return f"Actions({self.count} of dimension {self.dimension})"
 
     def __str__(self) -> str:
-        # The text by which the shape and the numbers enter the digest of a world.
+        # This text represents the shape and the numbers in the digest of a world.
         return hashlib.sha256(repr(self.points.shape).encode() + self.points.tobytes()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearModel:
-    r"""The model of a linear bandit: the reward of x to user u is <theta_u, x> + noise.
+    r"""The model of a linear bandit: action x gives user u the reward <theta_u, x> + noise.
 
-    theta_u = theta* + xi_u with |theta*| <= 1, where xi_u is sub-Gaussian with parameter sigma =
-    ``deviation`` in every direction; the noise is 1-sub-Gaussian. Privatizers clip the numbers of a
-    user to [-B, B], B = ``bound``. With ``bounded``, rewards lie in [-B, B], so clipping changes
-    nothing; otherwise xi_u and the noise are assumed normal with standard deviations sigma and 1,
-    for which the effect of clipping is bounded.
+    The parameter of user u is theta_u = theta* + xi_u with |theta*| <= 1, where xi_u is
+    sub-Gaussian with parameter sigma = ``deviation`` in every direction; the noise is
+    1-sub-Gaussian. Privatizers clip the numbers of a user to [-B, B], where B = ``bound``. If
+    ``bounded`` is true, rewards lie in [-B, B], so clipping changes nothing. Otherwise xi_u and the
+    noise are assumed to be normal with standard deviations sigma and 1, which allows a bound on the
+    effect of clipping.
     """
 
     actions: Of[Actions] = Of(Actions, "must be Actions")
@@ -108,10 +109,10 @@ class LinearModel:
 def cover(shape: Shape, dimension: int, radius: RationalLike) -> Actions:
     r"""Build a finite cover: every point of the shape is within ``radius`` of an action.
 
-    An elimination that plays the cover loses at most ``radius`` per round, because |theta*| <= 1
-    (Li, Zhou and Ji 2022, Remark 3.1). The actions are the centres of the cells of a grid with
-    half-diagonal ``radius``, projected to the ball if they lie outside. A box needs
-    ceil(1/radius)^d actions, a ball fewer than the (3/radius)^d of the remark.
+    An elimination algorithm that plays the cover loses at most ``radius`` per round, because
+    |theta*| <= 1 (Li, Zhou and Ji 2022, Remark 3.1). The actions are the centres of the cells of a
+    grid with half-diagonal ``radius``, projected onto the ball if they lie outside. A box needs
+    ceil(1/radius)^d actions; a ball needs fewer than the (3/radius)^d actions of the remark.
     """
     check_word("shape", shape, Shape)
     d = integer("dimension", dimension, at_least=1)

@@ -1,9 +1,10 @@
-r"""Requests and results of a policy: a batch of plays, and released sums.
+r"""The requests of a policy (batches of plays) and their results (released sums).
 
 These types are shared by all families of bandits. A batch consists of *asks*, each of which has
 some users and the actions that each of them plays. A user sends one encoded number per action, the
-average reward over the rounds in which the user observed it. An environment returns the sums of
-these numbers over the users, a privatizer releases them, and a policy sees the released sums.
+average reward of this action over the rounds in which the user observed it. An environment returns
+the sums of these numbers over the users, a privatizer releases them, and a policy sees the released
+sums.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ ReleasedSum = NewType("ReleasedSum", Fraction)
 class Ask:
     r"""A request: ``users``, and the ``actions`` that each of them plays.
 
-    Without ``times`` each user has a separate round in which the actions, usually one arm, are
-    played. With them all users observe the same rounds: ``actions[i]`` has ``times[i]`` rounds.
+    If ``times`` is None, each user has a separate round in which the actions, usually one arm, are
+    played. Otherwise all users observe the same rounds, and ``actions[i]`` has ``times[i]`` rounds.
     """
 
     users: int
@@ -70,7 +71,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Plays:
-    r"""A batch of ``asks`` among ``arms`` actions; then the sums of the users are released."""
+    r"""A batch of ``asks`` over ``arms`` actions, after which the sums over users are released."""
 
     arms: int
     asks: tuple[Ask, ...]
@@ -182,7 +183,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    r"""The released data of a batch: ``sums[a]``, or None if arm a was not pulled."""
+    r"""The released sum of each arm in a batch; ``sums[a]`` is None if arm a was not pulled."""
 
     sums: tuple[ReleasedSum | None, ...]
 
@@ -206,10 +207,10 @@ def arms_and_horizon(arms: int, horizon: int) -> tuple[int, int]:
 def failure_probability_of(
     value: RationalLike, *, argument: str = "failure_probability"
 ) -> Fraction:
-    r"""Parse the p of a run, in (0, 1/2): the probability that any interval misses its mean.
+    r"""Parse the failure probability p of a run, which must lie in (0, 1/2).
 
-    p is an error probability: 0.05 for 95% confidence. Values of at least 1/2 raise an error as a
-    likely mistake.
+    p is the probability that any confidence interval misses its mean: 0.05 for 95% confidence. A
+    value of at least 1/2 raises an error, because it is probably a confidence level.
     """
     exact = rational_in(argument, value, "(0, 1)")
     if 2 * exact >= 1:
@@ -219,7 +220,7 @@ def failure_probability_of(
 
 
 class FailureProbability(Exact):
-    r"""A field with a value of p, parsed by :func:`failure_probability_of`."""
+    r"""A dataclass field for a failure probability, parsed by :func:`failure_probability_of`."""
 
     def read(self, argument: str, value: object) -> Fraction:
         return failure_probability_of(value, argument=argument)  # type: ignore[arg-type]  # other types raise an error

@@ -2,7 +2,7 @@ r"""A combinatorial problem: super arms, reward and oracle.
 
 An oracle maps estimated means to a super arm. It takes a table of values, one row per run, and a
 public random number in [0, 1) for each row. With probability ``beta`` the reward of the super arm
-is at least ``alpha`` times the best for these values (Chen et al. 2020, Definition 1).
+is at least ``alpha`` times the best reward for these values (Chen et al. 2020, Definition 1).
 
 The mean reward of a super arm is a function of the means of its base arms (their Assumption 1); if
 the reward is nonlinear, base arms must be ``independent``. All rewards are monotone (Assumption
@@ -30,7 +30,7 @@ _MOST_EDGES: Final = 12
 
 
 class Reward(ABC):
-    r"""The mean reward r_mu(S), for tables of means and super arms."""
+    r"""The mean reward r_mu(S) of a super arm S, where mu are the means of the base arms."""
 
     __slots__ = ()
 
@@ -61,7 +61,7 @@ class Linear(Reward):
 
 @dataclass(frozen=True, slots=True)
 class AtLeastOne(Reward):
-    """The probability that a base arm of S is 1, the mean of a maximum of independent bits."""
+    """The probability that at least one base arm of S has outcome 1, for independent base arms."""
 
     def of(self, means: Floats, chosen: Bools) -> Floats:
         found: Floats = 1 - np.prod(1 - means * chosen, axis=-1)
@@ -72,7 +72,7 @@ class AtLeastOne(Reward):
 class Coverage(Reward):
     r"""The expected number of covered targets: outcome 1 of base arm i covers ``targets[i]``.
 
-    Each target counts once: probabilistic maximum coverage (Chen et al. 2013).
+    Each target counts once. This is probabilistic maximum coverage (Chen et al. 2013).
     """
 
     targets: tuple[int, ...]
@@ -94,7 +94,7 @@ class Coverage(Reward):
 
 @dataclass(frozen=True, slots=True)
 class Influence(Reward):
-    r"""The expected number of nodes that are reached from seeds over random ``edges`` (u, v).
+    r"""The expected number of nodes that are reached from seed nodes over random ``edges`` (u, v).
 
     Seeds are sources, that is, nodes without incoming edges; a super arm is the set of all edges
     that its seeds can reach (:meth:`super_arms`). The independent cascade model is computed
@@ -117,7 +117,7 @@ class Influence(Reward):
         return tuple(sorted({u for u, _ in self.edges} - {v for _, v in self.edges}))
 
     def super_arms(self, seeds: int) -> Listed:
-        r"""The super arms of ``seeds`` seeds: the edges that the seeds can reach."""
+        r"""The super arms for ``seeds`` seeds; each has all edges that its seeds can reach."""
         sets = tuple(
             tuple(i for i, (u, _) in enumerate(self.edges) if u in nodes)
             for chosen in combinations(self.sources, seeds)
@@ -151,7 +151,7 @@ def _reached(seeds: tuple[int, ...], edges: tuple[tuple[int, int], ...]) -> set[
 
 @lru_cache(maxsize=8)
 def _spread(reward: Influence) -> tuple[Integers, Floats]:
-    # Super arms as bits, in increasing order, and the number of nodes reached for any edges.
+    # Super arms as bit masks, in increasing order, and the nodes reached for each set of edges.
     edges, m = reward.edges, len(reward.edges)
     live = (np.arange(1 << m)[:, None] >> np.arange(m)) & 1 == 1
     found = {}
@@ -192,7 +192,7 @@ class Oracle(ABC):
 
 @dataclass(frozen=True, slots=True)
 class LargestSum(Oracle):
-    r"""The oracle for the largest sum of values + ``offset``, exact for linear rewards."""
+    r"""The oracle that maximises the sum of value + ``offset``; it is exact for linear rewards."""
 
     decisions: Decisions
     offset: Exact = Exact(0)
@@ -213,7 +213,7 @@ class LargestSum(Oracle):
 
 @dataclass(frozen=True, slots=True)
 class Exhaustive(Oracle):
-    r"""The oracle by exhaustive search, for any reward and few super arms."""
+    r"""An oracle that searches all super arms, for any reward and few super arms."""
 
     decisions: Decisions
     reward: Reward
@@ -359,7 +359,7 @@ class Problem:
         return chosen
 
     def best(self, means: Floats) -> float:
-        r"""The largest mean reward opt, by sums if linear, otherwise by exhaustive search."""
+        r"""The largest mean reward opt, by exhaustive search unless the reward is linear."""
         if isinstance(self.reward, Linear):
             chosen = self.decisions.best((means + float(self.reward.offset))[None, :])
         else:

@@ -2,14 +2,14 @@ r"""Confidence radii for released means, which decide the elimination of arms.
 
 :class:`ExactRadius` (the default) is certified for the law of the actual noise in the sum;
 :class:`PaperRadius` is equation 2 of Chowdhury and Zhou (CZ, arXiv 2206.05772), and
-:class:`DpSeRadius` is that of Sajed and Sheffet (2019). ``failure`` is always p, the error
+:class:`DpSeRadius` is the radius of Sajed and Sheffet (2019). ``failure`` is always p, the error
 probability of the whole run: with probability at least 1 - p, all intervals of all batches contain
-their means. It is not the failure probability of a protocol, which sets tau. Proofs:
-docs/proofs/radius.md.
+their means. It is not the failure probability of a protocol, which determines the threshold tau.
+Proofs: docs/proofs/radius.md.
 
 The certified widths come from the noise law and Hoeffding's bound. A batch of n = ``pulls`` users
 releases the mean (sum_i E_i + X)/(n g). The encoded rewards E_i/g are independent, in [0, 1], with
-mean mu; X is the centred noise of the sum in steps of 1/g. With h(u) = e^(-2u^2/n) for u > 0 and
+mean mu; X is the centred noise of the sum, in steps of 1/g. With h(u) = e^(-2u^2/n) for u > 0 and
 h(u) = 1 otherwise, Hoeffding's bound conditional on X gives, for any knots k_1 < ... < k_J and k_0
 = -infinity,
 
@@ -50,10 +50,10 @@ from dpcore.numbers.parameter import RationalLike, check_fields, integer, make_i
 from dpcore.protocols.noisy_sums import ModularSum
 from dpcore.spec_syntax import word
 
-# The first knots, in standard deviations; more follow until the mass beyond is negligible.
+# The first knots, in standard deviations; more follow until the mass beyond them is negligible.
 _STARTS: Final = (0.0, 1.0, 2.2, 3.6, 4.8)
 _FURTHER: Final = Fraction(4, 3)  # ratio of the distances of successive outer knots
-_LEFT: Final = Fraction(1, 100_000)  # the mass beyond the last knot, as a fraction of the failure
+_LEFT: Final = Fraction(1, 100_000)  # the mass beyond the last knot, relative to the failure
 _MOST_FURTHER: Final = 40  # the largest number of outer knots; widths are valid for any number
 # Knots are added while they could lower the bound by this fraction, for at most _ROUNDS rounds.
 _GAIN: Final = 0.08
@@ -244,7 +244,7 @@ def _certified(
     noise: Noise, steps: int, pulls: int, chance: Fraction, threshold: int | None
 ) -> float:
     sides, wanted = _first_sides(noise, steps, chance, threshold), float(chance)
-    # Floats search for the knots and the width; balls certify the width.
+    # The search for the knots and the width uses floats; ball arithmetic certifies the width.
     width = _search(sides, pulls, wanted, math.inf, _ROUGH)
     if width == math.inf:
         return width
@@ -263,7 +263,7 @@ def _certified(
 
 
 def _tails_at(points: Floats, beyond: Floats, pulls: int, width: float) -> tuple[Floats, Floats]:
-    # h at each knot, and the possible gain of further knots above each one.
+    # h at each knot, and the possible gain of further knots above each knot.
     room = np.maximum(pulls * width - points, 0.0)
     h = np.exp(-2.0 * room * room / pulls)
     return h, (beyond - np.append(beyond[1:], 0.0)) * (np.append(h[1:], 1.0) - h)
@@ -350,18 +350,19 @@ class Radius(ABC):
     def gap(
         self, privatizer: Privatizer, pulls: Size, *, batch: int, active: int, failure: RationalLike
     ) -> float:
-        r"""The gap below the best mean beyond which an arm is dropped: 2 beta for intervals."""
+        r"""The gap below the best mean beyond which an arm is dropped, by default 2 beta."""
         each = integer("pulls", pulls, at_least=1)
         return 2 * self.width(privatizer, each, batch=batch, active=active, failure=failure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactRadius(Radius):
-    r"""The certified width for the actual noise, at failure p w(b)/\|Phi\| per arm in batch b.
+    r"""The certified width for the actual noise, with failure probability p w(b)/\|Phi\| per arm.
 
-    w(b) = 1/``batches`` if the maximum number of batches is known (``Schedule.batches``), otherwise
-    1/(b(b+1)), which sums to 1 and is at least the 1/(2 b^2) of the papers. The certified bound
-    (``bandits.certified_width``) covers reward, noise and wraparound with this failure.
+    Phi is the set of active arms in batch b. The weight w(b) is 1/``batches`` if the maximum number
+    of batches is known (``Schedule.batches``), otherwise 1/(b(b+1)), which sums to 1 and is at
+    least the 1/(2 b^2) of the papers. The certified bound (:func:`certified_width`) covers reward,
+    noise and wraparound with this failure probability.
     """
 
     batches: int | None = None
@@ -396,9 +397,9 @@ class ExactRadius(Radius):
         r"""The certified width of the difference of two means: about sqrt(2) beta, not 2 beta.
 
         The best arm is compared with the \|Phi\| - 1 others, each with failure p w(b)/(\|Phi\| -
-        1): then the best arm is kept, and every arm more than 2 gaps below it is dropped. For a law
-        whose difference is unknown the gap is 2 beta. ``pulls`` may be the sizes of the parts of a
-        batch, whose noise terms add.
+        1): then the best arm is kept, and every arm more than 2 gaps below it is dropped. If dpcore
+        has no law of the difference, the gap is 2 beta. ``pulls`` may be the sizes of the parts of
+        a batch, whose noise terms add.
         """
         parts = pulls if isinstance(pulls, tuple) else (pulls,)
         others = max(_active(active) - 1, 1)
@@ -442,7 +443,8 @@ class PaperRadius(_Formula):
 
     ``sigma`` and ``h`` depend on the trust model (:meth:`constants`). The paper shows that all
     intervals hold with probability at least 1 - 3p. For Renyi noise ``form="released"`` uses h =
-    1/(s epsilon) as the code released with the paper, ``"printed"`` sqrt(2)/(s epsilon sqrt l).
+    1/(s epsilon), as does the code released with the paper; ``form="printed"`` uses sqrt(2)/(s
+    epsilon sqrt l).
     """
 
     form: TailName = word(TailName, "printed")
@@ -490,10 +492,11 @@ class PaperRadius(_Formula):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DpSeRadius(_Formula):
-    r"""Sajed and Sheffet's h_e + c_e (2019), for discrete Laplace noise of scale g/epsilon.
+    r"""The width h_e + c_e of Sajed and Sheffet (2019), for discrete Laplace noise.
 
-    h_e = sqrt(ln(8\|S\|e^2/p)/(2R)), c_e = ln(4\|S\|e^2/p)/(R epsilon); an arm is dropped if the
-    best mean exceeds its mean by more than 2 h_e + 2 c_e.
+    The noise has scale g/epsilon. The terms are h_e = sqrt(ln(8\|S\|e^2/p)/(2R)) and c_e =
+    ln(4\|S\|e^2/p)/(R epsilon), where S is the set of active arms and R the number of pulls of an
+    arm in epoch e. An arm is dropped if the best mean exceeds its mean by more than 2 h_e + 2 c_e.
     """
 
     def formula(self, privatizer: Privatizer, pulls: int, odds: Fraction) -> arb:
@@ -504,8 +507,9 @@ class DpSeRadius(_Formula):
 def tkms_width(*, batches: int, pulls: int, sigma: Fraction, horizon: int) -> float:
     r"""The width (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T) of Tenenbaum and others, rounded up.
 
-    It is for a mean over all data so far: N = ``pulls`` in t = ``batches`` released sums, each with
-    sub-Gaussian noise of parameter ``sigma``, in units of reward.
+    The width is that of a mean over all data so far: N = ``pulls`` rewards in t = ``batches``
+    released sums. The noise of each sum is sub-Gaussian with parameter ``sigma``, in units of
+    reward.
     """
 
     def width() -> arb:

@@ -1,6 +1,6 @@
 r"""Run a bandit algorithm; only this code has access to both rewards and releases.
 
-A run proceeds batch by batch. By default every user is new and so in at most one release
+A run proceeds batch by batch. By default every user is new, and therefore in at most one release
 (``bandits.privatizers.privatizer``); for returning users see
 ``bandits.privatizers.returning_users``. Proofs: docs/proofs/bandits.md.
 """
@@ -33,15 +33,20 @@ if TYPE_CHECKING:
 class Run:
     r"""The result of a run: the regret, the releases, and the guarantee of each user.
 
-    ``regret`` is the pseudo-regret sum_a gap_a N_a(t) at each t of ``checkpoints``, ``pulls`` are
-    the N_a(T), and ``active`` are the remaining arms after the last batch, or the arm committed to.
-    Regret is computed from the true means: publishing it for real rewards is not private.
-    ``releases`` has a record of every released sum that a mechanism describes; ``batches``
-    is the number of released batches. ``bits_per_user`` is the largest number of bits that one user
-    sent, ``mean_bits_per_user`` the mean over the users whose sum was released. ``guarantee`` is
-    None without privacy; it assumes noise from the operating system, and ``simulated`` is true if
-    the noise of this run had another source. ``out_of_users`` is the number of remaining rounds
-    when too few users had visits left for the next batch; these rounds released nothing.
+    - ``regret``: the pseudo-regret sum_a gap_a N_a(t) at each t of ``checkpoints``, where N_a(t) is
+      the number of pulls of arm a in the first t rounds. It is computed from the true means:
+      publishing it for real rewards is not private.
+    - ``pulls``: N_a(T) for each arm a.
+    - ``active``: the remaining arms after the last batch, or the arm committed to.
+    - ``batches``: the number of released batches.
+    - ``releases``: a record of every released sum that a mechanism describes.
+    - ``bits_per_user``: the largest number of bits that one user sent.
+    - ``mean_bits_per_user``: the mean number of bits over the users whose sum was released.
+    - ``guarantee``: the guarantee of each user, which assumes noise from the operating system, or
+      None if the policy is not private.
+    - ``simulated``: whether the noise of this run did not come from the operating system.
+    - ``out_of_users``: the number of remaining rounds when too few users had visits left for the
+      next batch; these rounds released nothing.
     """
 
     policy: str
@@ -283,7 +288,7 @@ def checked_checkpoints(checkpoints: Sequence[int], horizon: int) -> tuple[int, 
 
 
 def run_guarantee(policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:
-    r"""The guarantee of ``policy`` for each new user, before a run; None without privacy.
+    r"""The guarantee of ``policy`` for each new user, before a run, or None if it is not private.
 
     >>> from bandits.policies.successive_elimination import DpSe
     >>> run_guarantee(DpSe(epsilon="1/2", failure="1e-5"), 10, 10**5).pure()

@@ -49,10 +49,11 @@ def play_together(
 ) -> tuple[Run, ...]:
     r"""Run ``policy`` in each of ``worlds``, up to the horizon of its privatizer.
 
-    Regret is the sum of alpha beta opt - r(S_t) over rounds t, which may be negative for an
-    approximate oracle. The oracle gets the bounds plus random perturbations below 1e-9, so that
-    ties are broken at random. While some base arms have no released outcome, the super arm with the
-    most such base arms is played.
+    Regret is the sum of alpha beta opt - r(S_t) over rounds t, where opt is the largest mean reward
+    and r(S_t) that of the played super arm; it may be negative for an approximate oracle. The
+    oracle gets the upper confidence bounds plus random perturbations below 1e-9, so that ties are
+    broken at random. While some base arms have no released outcome, the super arm with the most
+    such base arms is played.
     """
     if not isinstance(policy, Cucb):
         raise InvalidParameter("policy", policy, "must be a Cucb")

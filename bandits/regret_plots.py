@@ -1,4 +1,4 @@
-r"""Plots of runs: panels with one line per algorithm, with error bands.
+r"""Plots of runs: panels with one line and one error band per algorithm.
 
 The module needs matplotlib, an extra: ``pip install 'dpcore[plot]'``. Lines differ in colour (the
 palette of Okabe and Ito, suitable for colour-blind readers) or dashes; their names and last values
@@ -233,7 +233,7 @@ def _line(
 
 
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
-    r"""A style for each name: the style of its algorithm, or another if it is taken."""
+    r"""A style for each name: the style of its algorithm, or another style if that is in use."""
     found: dict[str, Look] = {}
     wanted = dict.fromkeys(names)
     for key in (_algorithm, _first_word):

@@ -1,14 +1,14 @@
 r"""The server's view of short runs, for an audit.
 
 A run has two arms and two batches, and one user of the first batch has the reward 0 or 1. The other
-rewards are fixed such that without noise this reward determines whether the second arm is dropped;
-with noise the decision is random and part of the view. Every run is one call of ``play`` with the
-policy and the privatizer of the algorithm, wrapped in a policy that records its observations.
-Proofs: docs/proofs/bandits.md.
+rewards are fixed such that, without noise, the reward of this user determines whether the second
+arm is dropped; with noise the decision is random, and it is part of the view. Every run is one call
+of ``play`` with the privatizer of the algorithm and with its policy, which is wrapped to record the
+released sums. Proofs: docs/proofs/bandits.md.
 
-``Privatizer.release`` makes one draw of the total noise of distributed users, which is correct only
-if each share has its intended law. :class:`Devices` runs the protocol itself
-(``dpcore.protocols.run_protocol``), so that an audit sees the messages of devices.
+If users add shares of the noise, ``Privatizer.release`` draws only the total noise, which is
+correct only if each share has its intended law. :class:`Devices` runs the protocol itself
+(``dpcore.protocols.run_protocol``), so that an audit sees the messages of the users' devices.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ FEATURES: Final = (
     "bandits.audit_targets.target:second",
     "coordinate:-1",
 )
-r"""The features of an audit: the first column; the lead of arm 0 over arm 1 and the change of its
-sum from the first batch to the second, two differences in which shared noise would cancel; its sum
-in the second batch, without the user; and the remaining arms, which reveal a policy that reads
-rewards.
+r"""The features of an audit: the first column; the lead of arm 0 over arm 1; the change of the sum
+of arm 0 from the first batch to the second; the sum of arm 0 in the second batch, which does not
+contain the watched user; and the remaining arms. Noise shared by two sums would cancel in the lead
+or the change. The remaining arms reveal a policy that reads rewards.
 """
 
 ABSENT: Final = -(1 << 62)
@@ -78,14 +78,14 @@ _FAR: Final = 1 << 40
 
 
 class ServerView(ABC):
-    r"""The server's view of a short run: its draws, features and claim for an audit."""
+    r"""The server's view of a short run, with the features and the claim for an audit."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def features(self) -> tuple[str, ...]:
-        r"""The features of a view to audit, by function name."""
+        r"""The names of the functions that compute the audited features of a view."""
 
     @abstractmethod
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
@@ -110,11 +110,15 @@ class View(ServerView):
     r"""The view of a small instance: a policy, the users per arm in each batch, and the rewards.
 
     ``ones[b][a]`` is the number of users with reward 1 in batch b + 1 and arm a if the watched
-    user, the first to pull arm 0, has reward 1. A view is a row of integers: for each arm in each
-    batch the released sum in steps (for bits the number of ones), or ``ABSENT``; for each batch the
-    number of steps of a reward of 1, always the same; at the end the remaining arms, bit a for arm
-    a. With ``path="devices"`` in the local model, where the server sees each message, the watched
-    user's message comes first. ``visits`` is 2 if the watched user returns in the second batch.
+    user, the first to pull arm 0, has reward 1. ``visits`` is 2 if the watched user returns in the
+    second batch. A view is a row of integers:
+
+    - with ``path="devices"`` in the local model, where the server sees each message, the message of
+      the watched user;
+    - for each arm in each batch, the released sum in steps (for bits, the number of ones), or
+      ``ABSENT``;
+    - for each batch, the number of steps of a reward of 1, which is the same in every view;
+    - the remaining arms as a bit mask, with bit a for arm a.
     """
 
     policy: Policy[Any]
@@ -133,7 +137,7 @@ class View(ServerView):
 
     @property
     def features(self) -> tuple[str, ...]:
-        r"""The features to audit; for a returning user also the sum of both batches."""
+        r"""The features to audit, including the sum over both batches for a returning user."""
         return (*FEATURES, "bandits.audit_targets.target:both") if self.visits > 1 else FEATURES
 
     @property
@@ -161,7 +165,7 @@ class View(ServerView):
         return np.array(rows, dtype=np.int64)
 
     def curve(self) -> Guarantee:
-        # For a relaxed aggregation the guarantee is for the sum alone, as is the view.
+        # With a relaxed aggregation, both the guarantee and the view are those of the sum alone.
         privatizer, size = self.privatizer, self.sizes[0]
         record, protocol = privatizer.record(size, "the watched release"), privatizer.protocol(size)
         found: Guarantee | None = None
@@ -177,10 +181,11 @@ class View(ServerView):
 def view_of(policy: Policy[Any], *, path: PathName = "release", visits: int = 1) -> View:
     r"""Build the small instance for ``policy``; batched elimination gets a shorter schedule.
 
-    The first batch of that schedule has the fewest users, a power of two, that can resolve a lead
-    of 3/4 (at most 16 with devices). In the local model it has one user, whose message is the sum.
-    In every batch the number of ones of arm 1 is the largest for which arm 1 would be dropped
-    without noise. With two ``visits`` all rewards are 1, so that there is a second batch.
+    The number of users in the first batch of this schedule is the smallest power of two that can
+    resolve a lead of 3/4 (at most 16 with devices). In the local model without devices it has one
+    user, whose message is the sum. In every batch the number of ones of arm 1 is the largest for
+    which arm 1 would be dropped without noise. If ``visits`` is 2, all rewards are 1, so that there
+    is a second batch.
     """
     found = _short_view(policy, path)
     if visits == 1:
@@ -210,7 +215,7 @@ def _short_view(policy: Policy[Any], path: PathName) -> View:
 
 
 def _view(policy: Policy[Any], path: PathName) -> View:
-    # Found by calls of the policy, which is a function of the released sums.
+    # The sizes and the numbers of ones are found by calling the policy with sums without noise.
     privatizer = policy.privatizer
     reporting = privatizer.reporting if isinstance(privatizer, Privatizer) else int
     state = policy.init(ARMS, _FAR)
@@ -286,7 +291,7 @@ def _of(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingPolicy(Policy[Any]):
-    r"""A wrapper of the policy ``of`` that records what it observes, with its own privatizer."""
+    r"""A wrapper of the policy ``of`` that uses ``privatizer`` and records every observation."""
 
     of: Policy[Any]
     privatizer: Releasing[Any] = field()
@@ -304,8 +309,8 @@ class RecordingPolicy(Policy[Any]):
     def steps(self) -> list[int]:
         r"""The sum of each action in each batch as the server saw it, or ``ABSENT``.
 
-        A sum is an integer, the total of the encodings plus noise; any other released sum raises an
-        error.
+        Each sum is an integer, the total of the encodings plus noise; a released sum that is not an
+        integer raises an error.
         """
         privatizer: Any = self.privatizer
         found = [ABSENT] * (BATCHES * ARMS)
@@ -329,7 +334,7 @@ _WORLD: Final = np.random.default_rng(0)  # nothing is drawn from it: rewards ar
 def play_short(
     policy: Policy[Any], privatizer: Releasing[Any], fixed: Environment, horizon: int, rng: Rng
 ) -> tuple[list[int], int]:
-    r"""Run ``policy`` in the world ``fixed``; return the steps of its sums and the last arms."""
+    r"""Run ``policy`` in the world ``fixed``; return its sums in steps and the last arms."""
     watching = RecordingPolicy(of=policy, privatizer=privatizer)
     run = play(watching, fixed, horizon=horizon, world=_WORLD, rng=rng)
     return watching.steps(), sum(1 << arm for arm in run.active)
@@ -341,7 +346,7 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices(Privatizer):
-    r"""Wrap the privatizer ``of``: each release runs the protocol with rewards 0 and 1."""
+    r"""A wrapper of the privatizer ``of`` that releases by running the protocol itself."""
 
     of: Privatizer
     messages: list[int] = field(default_factory=list, compare=False, repr=False)
@@ -355,7 +360,7 @@ class Devices(Privatizer):
     protocol = _of("protocol")
 
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
-        r"""Release with the law of ``Privatizer.release``, only for sums of rewards 0 and 1."""
+        r"""Release a sum of rewards 0 and 1, with the same law as ``Privatizer.release``."""
         protocol = self.protocol(pulls)
         ones, rest = divmod(self.checked(encoded_sum, pulls), self.precision(pulls))
         if rest:

@@ -1,10 +1,11 @@
 r"""The server's views of short linear and combinatorial runs, for an audit.
 
 A linear run has two orthogonal actions and two phases. In the first phase one client has the
-largest average of one action and the smallest of the other, or vice versa: both released sums
-change as much as one client can change them, which is the worst pair, and noise shared by both sums
-would cancel in the difference. All other clients have the midpoint. In the local model that client
-is the only one, so the release is its message.
+largest average of one action and the smallest of the other, or vice versa. This is the worst pair
+of inputs, because both released sums change as much as one client can change them. Noise shared by
+both sums would cancel in their difference. The averages of all other clients are the midpoint of
+the range. In the local model there is no other client in the phase, so the release is the client's
+message.
 
 A combinatorial run has two base arms, both in the only super arm, and four rounds, so that a tree
 completes a block on each of its three levels. The user of the first round has outcomes 1 and 0, or
@@ -52,7 +53,7 @@ class LinearView(ServerView):
 
     @property
     def horizon(self) -> int:
-        r"""A horizon with two phases of both actions and no third."""
+        r"""A horizon with exactly two phases of both actions."""
         return sum(ARMS * (self.policy.h(phase) // ARMS or 1) for phase in (1, 2)) + 1
 
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
@@ -96,8 +97,8 @@ class _SingleClient(PhasedElimination):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FixedAverages(Environment):
-    # The world of a single run: the watched client has one of the two ends of the range, all other
-    # clients the midpoint.
+    # The world of a single run: the averages of the watched client are the ends of the range, and
+    # the averages of all other clients are its midpoint.
     reward: int
     requests: list[Ask] = field(default_factory=list)
 
@@ -179,12 +180,15 @@ def first(view: Any) -> int:
 
 
 def second(view: Any) -> int:
-    r"""The difference in the second phase, without the watched client, or after two rounds."""
+    r"""The sum of action 0 minus the sum of action 1 in the second phase or after the second round.
+
+    The watched client is not in the second phase.
+    """
     return _lead(view, 2)
 
 
 def fourth(view: Any) -> int:
-    r"""The difference of the sums of action 0 and action 1 after the fourth round."""
+    r"""The sum of action 0 minus the sum of action 1 after the fourth round."""
     return _lead(view, ROUNDS)
 
 

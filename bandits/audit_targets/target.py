@@ -1,8 +1,8 @@
 r"""Bandits as audit targets, by name: ``bandit:dist-dp-se,epsilon=1``.
 
-An audit tests the server's view of short runs of ``play``, see ``audit_view``. This module does not
-import ``audit``: :func:`target` returns a callable, a pair, a claim and features. Proofs:
-docs/proofs/bandits.md.
+An audit tests the server's view of short runs of ``play`` (see :func:`audit_view`). This module
+does not import ``audit``: :func:`target` returns a function, a pair of datasets, a claim and
+features. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -81,11 +81,13 @@ _SEEDS: Final = 1 << 63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditTarget:
-    r"""The input of an audit: a function ``run(dataset, n, rng)`` of n views, a pair and a claim.
+    r"""The input of an audit: a function ``run(dataset, n, rng)``, a pair of datasets and a claim.
+
+    The function returns n views, one per row.
 
     The claim is the derived guarantee of one release, because a new user is in only one release.
     ``features`` are the tested features, documented in the module of the view; the joint
-    distribution of all columns is not tested beyond these.
+    distribution of all columns is not tested beyond these features.
     """
 
     name: str
@@ -144,15 +146,15 @@ def target(spelling: str, rest: str, seeded: bool) -> AuditTarget:  # noqa: FBT0
         cdp-dpe,epsilon=1,delta=1/100               also ...,calibration=paper
         cucb-dp,epsilon=1,release=doubling          also tree (the default), factorisation
 
-    or your own policy: an instance of :class:`bandits.Policy`, or a callable that returns one
-    without arguments, in a file or module. Own policies take no ``epsilon``: the guarantee is that
-    of the privatizer.
+    ``rest`` may also be your own policy in a file or module: an instance of
+    :class:`bandits.Policy`, or a callable that returns such an instance when called without
+    arguments. Your own policies take no ``epsilon``: the guarantee is that of their privatizer.
 
         mine.py:Policy                              also ...,delta=1e-3,path=devices
 
-    ``delta`` (by default 0, or 1/100 if the noise is not pure) is the delta of the claim, and for
-    bits also the delta of their calibration. If ``seeded`` is false, the noise comes from the
-    operating system, as in production.
+    ``delta`` (by default 0, or 1/100 if the noise is not pure) is the delta of the claim and, for
+    shuffled bits, also the delta of the calibration. If ``seeded`` is false, the noise comes from
+    the operating system, as in production.
     """
     algorithm, _, keys = (part.strip() for part in rest.partition(","))
     own = is_own(algorithm)
@@ -186,14 +188,15 @@ def audit_view(
     The claim is the guarantee of the policy's privatizer for the watched user: its epsilon at
     ``delta`` (by default 0, or 1/100 if the loss is unbounded). ``path`` and ``seeded`` are as in
     :func:`target`. With ``visits=2`` the watched user is in both batches, and the claim is for
-    both; the policy's releases must have one law (``bandits.privatizers.returning_users``).
+    both; the releases of the policy must all have the same noise law
+    (``bandits.privatizers.returning_users``).
 
     >>> from bandits.privatizers.batch_sums import SumPrivatizer
     >>> pure = SumPrivatizer(trust="pure", epsilon="1/2", failure="1e-3")
     >>> audit_view(BatchedElimination(privatizer=pure)).epsilon
     Fraction(1, 2)
 
-    Raises :class:`InvalidParameter` for anything but a policy, or for a policy without privacy.
+    Raises :class:`InvalidParameter` if ``policy`` is not a policy or is not private.
     """
     if not isinstance(policy, (Policy, Cucb)):
         raise InvalidParameter("policy", policy, "must be a bandits.Policy")
@@ -242,8 +245,8 @@ def _known(given: Mapping[str, str]) -> str:
 def claimed(view: ServerView, delta: Fraction | None) -> tuple[Fraction, Fraction]:
     r"""The (epsilon, delta) of the first release for the watched user, with epsilon rounded up.
 
-    The default ``delta`` is 0, or 1/100 if the loss is unbounded; a delta of 0 then raises
-    :class:`InvalidParameter`.
+    The default ``delta`` is 0, or 1/100 if the loss is unbounded. Raises :class:`InvalidParameter`
+    if the loss is unbounded and ``delta`` is 0.
     """
     curve = view.curve()
     largest = curve.pure().upper

@@ -1,9 +1,9 @@
 r"""Certify a run: the algorithm, its exact parameters, and the epsilon of each user.
 
-A user may be in one of several releases that differ in the number of users, and so in noise; the
-certificate lists all of them and claims the worst guarantee. Each release has its own certificate
-(docs/certificates.md), checked by ``accounting.verify``, or is marked as unchecked. ``recheck``
-needs only the text. Proofs: docs/proofs/bandits.md.
+A user may be in one of several releases that differ in the number of users, and therefore in their
+noise; the certificate lists all of them and claims the weakest guarantee. Each release has its own
+certificate (docs/certificates.md), checked by ``accounting.verify``, or is marked as unchecked.
+``recheck`` needs only the text of the certificate. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _MOST_MOVES: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCertificate:
-    r"""The certificate of a run as data; :meth:`to_json` adds schema and digest."""
+    r"""The certificate of a run as data; :meth:`to_json` adds the schema and the digest."""
 
     algorithm: str
     arms: int
@@ -65,7 +65,7 @@ class RunCertificate:
     assumptions: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        r"""The certificate as a JSON object, with schema and digest."""
+        r"""The certificate as a JSON object, with its schema and digest."""
         document = {"schema": SCHEMA, **json.loads(json.dumps(asdict(self)))}
         return {**document, "digest": digest_of(document)}
 
@@ -77,12 +77,12 @@ class RunCertificate:
 def certificate_of(
     run: Run, *, deltas: Iterable[RationalLike] | RationalLike = ("1e-6",), most_steps: int = _STEPS
 ) -> RunCertificate:
-    r"""Certify ``run``: its epsilon at each of ``deltas`` in (0, 1), from its guarantee.
+    r"""Certify the epsilon of ``run`` at each of ``deltas`` in (0, 1), from its guarantee.
 
-    Parts with a sensitivity of at most ``most_steps`` steps have their own certificates; for rounds
-    with noise other than discrete Laplace the limit is also at most 100 steps. Larger parts would
-    take seconds or cannot be checked, and are marked as unchecked. If the noise was not drawn from
-    the operating system, an assumption states this.
+    A part of the guarantee with a sensitivity of at most ``most_steps`` steps has its own
+    certificate; for rounds with noise other than discrete Laplace the limit is also at most 100
+    steps. Larger parts would take seconds or cannot be checked, and are marked as unchecked. If the
+    noise was not drawn from the operating system, an assumption states this.
 
     >>> import numpy as np
     >>> from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play, recheck
@@ -93,10 +93,10 @@ def certificate_of(
     >>> certificate.claims[0]["epsilon"], recheck(certificate.text()).holds
     ('0.4999984', True)
 
-    Raises :class:`NotDerived` for a run without a guarantee or without releases, with an infinite
-    epsilon, or with too many parts or too long a text for a certificate. Raises
-    :class:`InvalidParameter` if a recorded release is not covered by the guarantee, and for empty
-    or repeated ``deltas``, or deltas outside (0, 1).
+    Raises :class:`NotDerived` if the run has no guarantee, no releases or an infinite epsilon, or
+    if the certificate would have too many parts or too long a text. Raises
+    :class:`InvalidParameter` if the guarantee does not cover a recorded release, or if ``deltas``
+    is empty, repeats a value or contains a value outside (0, 1).
     """
     if not isinstance(run, Run):
         raise InvalidParameter("run", run, "must be a Run")
@@ -123,7 +123,7 @@ def certify_run(  # noqa: PLR0913  # the fields of a certificate
     deltas: Iterable[RationalLike] | RationalLike = ("1e-6",),
     most_steps: int = _STEPS,
 ) -> RunCertificate:
-    r"""Certify a run from its guarantee and the counts of its mechanisms."""
+    r"""Certify a run from its guarantee and the number of releases of each mechanism."""
     most = integer("most_steps", most_steps, at_least=0)
     if derived is None:
         raise NotDerived(f"a certificate for {policy}", "a non-private policy has no guarantee")
@@ -153,8 +153,8 @@ def certify_run(  # noqa: PLR0913  # the fields of a certificate
 
 
 def _played(released: Iterable[Mechanism], derived: RunGuarantee) -> RunGuarantee:
-    # If each release is calibrated to one target, only the actual releases are listed. Any other
-    # release would also have met the target, or the calibration would have raised an error.
+    # If all releases are calibrated to the same target, only the actual releases are listed. Any
+    # other release would also have met the target, or the calibration would have raised an error.
     if not any(type(part) in (ApproxBound, PureBound) for part in derived.parts):
         return derived
     found = {guarantee(mechanism): None for mechanism in released}
@@ -162,7 +162,7 @@ def _played(released: Iterable[Mechanism], derived: RunGuarantee) -> RunGuarante
 
 
 def _deltas(deltas: Iterable[RationalLike] | RationalLike) -> list[Fraction]:
-    # A single number becomes a list of one; text is a number, not a list of letters.
+    # A single number becomes a list with one element; a string is a single number.
     several = isinstance(deltas, Iterable) and not isinstance(deltas, str)
     given = cast(Iterable[RationalLike], deltas) if several else (cast(RationalLike, deltas),)
     at = [rational_in("deltas", delta, "(0, 1)") for delta in given]
@@ -201,7 +201,7 @@ def _part(part: Guarantee, deltas: list[Fraction], most: int) -> dict[str, Any]:
             return {**document, "certificate": None, "unchecked": found}
         own = certify(_certifiable(part), deltas=()).to_json()
         return {**document, "claims": exact, "certificate": own, "unchecked": None}
-    # The certificate may have fewer digits and so a larger bound: then that bound is claimed.
+    # If the certificate has fewer digits and proves only a larger bound, that bound is claimed.
     proved = {c["delta"]: c["upper"] for c in found["claims"] if c["quantity"] == "epsilon"}
     for claim in claims:
         larger = max(Fraction(claim["epsilon"]), Fraction(proved[claim["delta"]]))
@@ -225,8 +225,9 @@ def _own_certificate(
         return f"more than {most} steps"
     if len(set(amounts)) > _MOST_MOVES:  # each needs a separate law
         return f"more than {_MOST_MOVES} distinct changes"
-    # For a pure law epsilon(delta) is about delta below the largest loss, which is often a short
-    # decimal. To distinguish the two, epsilon needs about as many digits as delta has zeros.
+    # For a pure law epsilon(delta) is less than the largest loss by about delta, and the largest
+    # loss is often a short decimal. To distinguish the two, epsilon needs about as many digits as
+    # delta has zeros.
     largest = _largest(part)
     close = largest is not None and _above(largest) in [each["epsilon"] for each in claims]
     for count in (digits, *(_MORE_DIGITS if close else ())):
@@ -251,7 +252,7 @@ def _exact_claims(part: Guarantee, claims: list[dict[str, str]]) -> list[dict[st
 
 
 def _amounts(part: Guarantee) -> list[int]:
-    # The changes of all numbers of a part.
+    # The largest change of each number of a part.
     curves = [source for source, _ in part.parts] if isinstance(part, Composition) else [part]
     moved = [each.sensitivity for each in curves if isinstance(each, PrivacyCurve)]
     amounts = (Sensitivity.of(each).amount for each in moved)

@@ -1,4 +1,4 @@
-r"""Verify the certificate of a run: the fields here, the parts as separate certificates.
+r"""Verify the certificate of a run: its fields, and its parts as separate certificates.
 
 :func:`recheck` documents what a reader of the text can and cannot check. The numbers of a part come
 from its own certificate, which ``accounting.certificates.worst_of_certificates`` recomputes.
@@ -57,23 +57,29 @@ _MOST_VALUES: Final = 1 << 22
 def recheck(text: str | bytes) -> Verdict:
     r"""Verify the certificate of a run from untrusted text.
 
-    The function checks the digest; that epsilon is at least that of each part; that the epsilon of
-    a part is at least the epsilon that its own certificate proves, which must hold and be for the
-    same noise, sensitivity, scope and rounds; that each release belongs to a part; and that all
-    assumptions implied by these fields are present. A part without a certificate is unchecked, and
-    the verdict then does not hold. Stated claims, an unknown algorithm, and noise drawn from a seed
-    are listed first, as assumed. All parts together may use 2^22 listed values; parts beyond this
-    are unchecked. The check must finish within the enclosing ``deadline``, by default 60 seconds.
+    The function checks
+
+    - the digest;
+    - that epsilon is at least the epsilon of each part;
+    - that the epsilon of each part is at least the epsilon that the certificate of this part
+      proves; that certificate must hold, for the same noise, sensitivity, scope and rounds;
+    - that each release belongs to a part;
+    - that all assumptions implied by these fields are present.
+
+    A part without a certificate is unchecked, and the verdict then does not hold. Claims that are
+    only stated, an unknown algorithm, and noise drawn from a seed are listed first and marked as
+    assumed. All parts together may use 2^22 listed values; parts beyond this are unchecked. The
+    check must finish within the enclosing ``deadline``, by default 60 seconds.
 
     A text cannot show that its parts are complete, that the listed releases are those of the run,
     that the noise has the stated source, that the noise of a part remains after the stated
-    dropouts, or who wrote it, because a digest is not a signature. All but the last are
-    assumptions, which the text must contain.
+    dropouts, or who wrote it, because a digest is not a signature. All of these except the author
+    are assumptions, which the text must contain.
 
     >>> print(recheck("{}"))
     schema: fails: must be dpcore-bandit-certificate/1
 
-    No text raises an error.
+    No text raises an error: for invalid text, the verdict does not hold.
     """
     return judged(_findings(text))
 
@@ -143,7 +149,7 @@ _EARLIER: Final = (
     ("in the simulated run of this certificate it came", "the noise of this simulated run came"),
     ("a seed, and protects nobody", "a seed and protects no user"),
 )
-r"""Fragments of sentences in the certificates of earlier versions, and their words today."""
+r"""Fragments of sentences in the certificates of earlier versions, with their present wording."""
 
 _UNPROTECTED: Final = NAMES["none"]
 _TRUST: Final[Mapping[str, str]] = {
@@ -388,7 +394,7 @@ def _shuffled(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_law(where: str, inner: Mapping[str, Any]) -> None:
-    # A release has one number, or several that may all change; its sensitivity has one notation.
+    # A release has one number, or several that may all change; each case has its own norm.
     part = part_of(where, inner)
     if part.norm != "absolute" and not (part.norm == "box" and len(part.amounts) > 1):
         reason = "must be absolute for one number, or box for several"

@@ -138,7 +138,7 @@ def short_epsilon(value: float) -> str:
 
 
 def figure(value: float | None, digits: int = 3) -> str:
-    r"""Format a measured number; a missing one is a dash."""
+    r"""Format a measured number, or None as a dash."""
     return "-" if value is None else f"{value:.{digits}g}"
 
 
@@ -166,8 +166,8 @@ class ExperimentOptions:
     )
     delta: str | None = _what(
         "DELTA",
-        "The delta of each user. Algorithms with shuffled bits are calibrated to it; the epsilon "
-        "of others is reported at this delta. (default: 1e-6)",
+        "The delta of each user. Algorithms with shuffled bits are calibrated to it; for "
+        "other algorithms, epsilon is reported at this delta. (default: 1e-6)",
     )
     horizon: str | None = _what(
         "T", "The number of rounds per run, e.g. 1e6. (default: the preset's)", "-T", "--horizon"
@@ -178,7 +178,7 @@ class ExperimentOptions:
     arms: str | None = _what("K", "The number of arms in each world. (default: the preset's)")
     radius: str = _how(
         "WORD",
-        "The confidence intervals: exact (proven for the noise), or paper (its formula).",
+        "The confidence intervals: exact (proven for the noise), or paper (the paper's formula).",
         default="exact",
     )
     schedule: str | None = _how(
@@ -199,8 +199,9 @@ class ExperimentOptions:
     )
     calibration: str | None = _how(
         "WORD",
-        "The noise of linear algorithms: exact (the smallest for the guarantee), paper (printed "
-        "formula; the result states its guarantee), pure (Laplace, no delta). (default: exact)",
+        "The noise of linear algorithms: exact (the least noise for the guarantee), paper (the "
+        "paper's formula; the result states the true guarantee), or pure (Laplace noise, delta 0). "
+        "(default: exact)",
     )
     users: str | None = _how(
         "N",
@@ -323,7 +324,7 @@ _TAIL: Final = "applies only to dist-rdp-se with --radius paper"
 
 
 def read_path(option: str, text: str | None) -> Path | None:
-    r"""Parse a file system path, or None.
+    r"""Parse a file system path; None stays None.
 
     >>> read_path("--output", "results").name
     'results'
@@ -350,16 +351,16 @@ def read_experiment(
     confidence: str | None = None,
     **fields: str | None,
 ) -> Experiment:
-    r"""Build the experiment for the given options; others are taken from the preset.
+    r"""Build the experiment for the given options; missing options are taken from the preset.
 
     >>> read_experiment("cz/easy", epsilon=["0.5"], horizon="1e5").instances
     20
 
     ``fields`` are further fields of the experiment, by name; ``confidence`` is the former name of
-    ``failure_probability``. With ``rewards`` the arms come from
-    the user's table, and everything else from the preset.
+    ``failure_probability``. If ``rewards`` is true, the arms come from the user's table, and
+    everything else from the preset.
 
-    Raises :class:`InvalidParameter` with the name of the option.
+    Raises :class:`InvalidParameter`, with the name of the option, for an invalid option.
     """
     with as_options():
         own = preset_of(preset)
@@ -420,7 +421,7 @@ def read_experiment(
 
 
 def as_options(**others: str) -> AbstractContextManager[None]:
-    r"""Report errors under the name of the command's option instead of the argument.
+    r"""Report errors with the name of the command's option instead of the argument's name.
 
     ``others`` are options that replace an argument in this run.
 

@@ -1,8 +1,9 @@
-r"""A simulated experiment: algorithms x epsilons x instances, with independent draws per cell.
+r"""A simulated experiment: a run for every combination of algorithm, epsilon and instance.
 
-The draws of a cell are a function of (seed, preset, algorithm, epsilon, instance); they do not
-depend on processes and order. Simulated runs draw their noise from a seed, so they are not private.
-Users are new or return up to B times; only runs with returning users import the ledger.
+Each run is a *cell*. The draws of different cells are independent. The draws of a cell are a
+function of (seed, preset, algorithm, epsilon, instance); they do not depend on the number of
+processes or the order of the runs. Simulated runs draw their noise from a seed, so they are not
+private. Users are new or return up to B times; only runs with returning users import the ledger.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ _USUAL: Final[tuple[tuple[str, Any], ...]] = (
     *(("users", None), ("sources", {}), ("failure_probability", "1/10"), ("renyi_tail", None)),
     *(("max_visits", None), ("honest", "1"), ("dropouts", "0"), ("aggregation", "ideal")),
 )
-r"""Keys that :meth:`Experiment.to_json` omits if they have this value."""
+r"""Keys and values: :meth:`Experiment.to_json` omits a key that has this value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    r"""The result of one run, with the fields of :class:`bandits.play.Run`.
+    r"""The result of one run; :class:`bandits.play.Run` documents most fields.
 
     ``released`` (only for instance 0) lists the mechanisms for the certificate: noise and
     sensitivity as text, with the number of releases.
@@ -111,7 +112,7 @@ class Cell:
         return Task(algorithm=self.algorithm, epsilon=self.epsilon, instance=self.instance)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The fields by name, in order; floats are parsed back exactly."""
+        r"""The fields by name, in order; reading the JSON gives exactly the same floats."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -121,11 +122,11 @@ class Experiment(RunParameters):
 
     Equal experiments give equal results.
 
-    Other fields are those of :class:`~bandits.policies.registry.Setting`. By default
-    ``schedule`` is that of the preset with the paper's radius and exact with the exact radius;
-    ``arms`` and ``users`` are those of the preset.
+    Other fields are those of :class:`~bandits.policies.registry.Setting`. By default, ``schedule``
+    is that of the preset for the paper's radius and ``"exact"`` for the exact radius; ``arms`` and
+    ``users`` are those of the preset.
 
-    ``checkpoints`` are rounds in increasing order that end with the horizon, by default
+    ``checkpoints`` are increasing rounds, the last of which is the horizon; the default is
     :func:`spaced_checkpoints`. ``delta`` is used for shuffled bits and to report epsilon.
 
     >>> small = Experiment(
@@ -139,9 +140,9 @@ class Experiment(RunParameters):
     >>> [cell.batches for cell in run_cells(small, small.worlds())]
     [3, 3]
 
-    Raises :class:`InvalidParameter` for unknown names, epsilons outside [10^-6, 10^3] (for shuffled
-    bits [10^-2, 10^3], and a delta below 10^-30), counts below 1, a horizon above 10^12, and
-    repeated values (including epsilons that are equal as floats).
+    Raises :class:`InvalidParameter` for unknown names, epsilons outside [10^-6, 10^3], counts below
+    1, a horizon above 10^12, and repeated values (including epsilons that are equal as floats).
+    With shuffled bits, it is also raised for an epsilon below 10^-2 or a delta below 10^-30.
     """
 
     preset: str
@@ -199,7 +200,8 @@ class Experiment(RunParameters):
     def worlds(self, data: Data = None) -> Worlds:
         r"""The environments of the instances; ``data`` is the input for presets that need it.
 
-        Also raises :class:`InvalidParameter` for a horizon below the number of arms.
+        Raises :class:`InvalidParameter` if ``data`` does not fit the preset, or if the horizon is
+        below the number of arms.
         """
         preset = preset_of(self.preset)
         found = preset.worlds(self.instances, arms=self.arms, data=data, super_arm=self.super_arm)
@@ -213,7 +215,7 @@ class Experiment(RunParameters):
                 yield Task(algorithm=algorithm, epsilon=epsilon, instance=instance)
 
     def kinds(self) -> Iterator[tuple[str, str]]:
-        r"""All pairs of an algorithm and an epsilon, both as text, in this order."""
+        r"""All pairs of an algorithm and an epsilon, both as text, ordered by algorithm."""
         for algorithm in self.algorithms:
             for epsilon in self.epsilons:
                 yield algorithm, write_rational(Fraction(epsilon))
@@ -270,7 +272,7 @@ class Experiment(RunParameters):
         return Setting(**{**own, "epsilon": epsilon, "arms": arms, "model": model})
 
     def guarantee(self, algorithm: str, epsilon: RationalLike, arms: int) -> RunGuarantee | None:
-        r"""The guarantee of each run of the algorithm for each user; None without privacy."""
+        r"""The guarantee of a run of the algorithm for each user, or None if it is not private."""
         policy = self.policy(algorithm, epsilon, arms)
         if isinstance(policy, Cucb):
             return policy.guarantee()
@@ -330,7 +332,7 @@ def _check_named(argument: str, values: Sequence[object]) -> None:
 
 
 def limits(max_visits: int | None, plan: Deployment) -> Iterator[tuple[str, tuple[str, ...]]]:
-    r"""Yield a message for each feature that these users need, and the algorithms that have it."""
+    r"""Yield a message and the supporting algorithms for each feature that these users need."""
     if plan.aggregation == "masked":
         yield "does not use secure aggregation; use one of", _MASKED
     if max_visits is not None:

@@ -2,10 +2,10 @@ r"""The output folder of ``dpcore bandit run --output``: regret curves, plot, ce
 
 regret.csv is a tidy table with a row for each run and checkpoint; its curves are plotted.
 
+The *record* of a folder is its rows.json, or its regret.csv if a run was interrupted while writing.
 A run replaces only files of an earlier run. It recognises rows.json by its schema, regret.csv by
-its header, certificates by the folder's record, and the plot by the record's preset. The record is
-rows.json, or regret.csv if a run was interrupted while writing. rows.json is deleted first and
-written last: a folder that contains it is complete and belongs to one experiment.
+its header, certificates by the record, and the plot by the preset in the record. rows.json is
+deleted first and written last: a folder that contains it is complete and belongs to one experiment.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def write_csv(path: Path, experiment: Experiment, cells: Iterable[Cell]) -> None
 def read_lines(path: Path) -> tuple[PlotLine, ...]:
     r"""Parse the curves of a file of :func:`write_csv`, in the order of the file.
 
-    Raises :class:`InvalidParameter` for another kind of file (the error has the invalid line), for
-    a truncated file, and for runs that cannot be averaged because of different settings, a repeated
-    instance or different rounds.
+    Raises :class:`InvalidParameter` if the file was not written by :func:`write_csv` (the message
+    has the invalid line), if it is truncated, or if its runs cannot be averaged because they repeat
+    an instance or differ in their settings or rounds.
     """
 
     def refused(reason: str) -> InvalidParameter:
@@ -157,7 +157,7 @@ def draw_results(
 ) -> list[str]:
     r"""Plot Reg(t)/t of all algorithms, one panel per epsilon.
 
-    Curves without regret are omitted; returns a message for each of them.
+    Curves without regret are omitted. Returns a message for each omitted curve.
     """
     from bandits.regret_plots import Panel, draw_panels
 
@@ -259,8 +259,8 @@ def certificate_name(algorithm: str, epsilon: str) -> str:
 def check_results(folder: Path, experiment: Experiment) -> None:
     r"""Raise an error, before any run, if the results cannot be written to ``folder``.
 
-    Raises :class:`InvalidParameter` for the option if an unrelated file would be replaced or two
-    algorithms have the same certificate file.
+    Raises :class:`InvalidParameter`, with the name of the option, if an unrelated file would be
+    replaced or if two algorithms would have the same certificate file.
     """
     kinds: dict[str, tuple[str, str]] = {}
     for kind in experiment.kinds():
@@ -277,7 +277,10 @@ def check_results(folder: Path, experiment: Experiment) -> None:
 
 
 def refuse_inputs(folder: Path | None, inputs: Mapping[str, Path | None]) -> None:
-    r"""Raise an error if a run would overwrite one of ``inputs``, which are files by option."""
+    r"""Raise an error if a run would overwrite an input file, or if two options name the same file.
+
+    ``inputs`` maps options to their files.
+    """
     named = [(option, path) for option, path in inputs.items() if path is not None]
     for number, (option, path) in enumerate(named):
         if folder is not None and any(_same(path, place) for place in _results(folder, path)):
@@ -330,13 +333,13 @@ def write_results(
 ) -> Iterator[str]:
     r"""Write the table, the certificates, the rows, and the plot if matplotlib is installed.
 
-    Files of an earlier run are removed first, and rows.json is written last, so all files next
-    to it belong to the same experiment. Other files are kept.
+    Files of an earlier run are removed first, and rows.json is written last, so all results next to
+    it belong to the same experiment. Unrelated files are kept.
 
     Yields a message for each omitted file. Raises :class:`InvalidParameter` for a file that cannot
     be written or would replace an unrelated file.
     """
-    refuse_foreign(folder, experiment)  # checked again, because a run takes long
+    refuse_foreign(folder, experiment)  # checked again after a long run
     remove_earlier(folder)
     write_csv(folder / TABLE, experiment, cells)
     for name, text in certificates(experiment, worlds, cells):
@@ -395,8 +398,8 @@ def certificates(
 def remove_earlier(folder: Path) -> None:
     r"""Remove the files of an earlier run, as listed in the folder's record; keep all others.
 
-    rows.json is removed first, since the folder is then incomplete. The table is removed last,
-    since it lists the other files.
+    rows.json is removed first, since the folder then counts as incomplete. regret.csv is removed
+    last, since it also is a record of the other files.
     """
     record = _record_of(folder)
     certified = _certified(folder, record)
@@ -459,7 +462,7 @@ def _shows(place: Path, record: _Record) -> bool:
 
 
 def _json(place: Path) -> dict[str, Any]:
-    # Empty unless it is a regular JSON file; a run writes no others.
+    # The result is empty unless ``place`` is a regular file with a JSON object.
     try:
         found = json.loads(place.read_bytes()) if place.is_file() else None
     except (OSError, ValueError, RecursionError):

@@ -1,11 +1,12 @@
-r"""Play the cells of an experiment in processes, reproducibly, and store them in a file.
+r"""Play the cells of an experiment in processes, reproducibly, and store their results in a file.
 
 With a state file (schema ``dpcore-bandit-state/2``) an interrupted experiment, even one ended by
-``kill -9``, can be resumed. The file has JSON records of :mod:`dpcore.cli.state_file`: the
-first defines the experiment, each later one is a finished cell, in order. A cell is on disk before
-the next is stored, so at most the last record is torn. A torn record is dropped and its cell
-computed again, with the same bytes. The first record also contains the version of the draws and a
-digest of the worlds: cells of other draws or worlds raise an error in every version of dpcore.
+``kill -9``, can be resumed. The file has JSON records of :mod:`dpcore.cli.state_file`: the first
+defines the experiment, each later one is a finished cell, in order. A cell is on disk before the
+next is stored, so at most the last record is incomplete. An incomplete record is dropped, and its
+cell is computed again, with the same bytes. The first record also contains the version of the draws
+and a digest of the worlds: a file with other draws or worlds raises an error in every version of
+dpcore.
 """
 
 from __future__ import annotations
@@ -60,14 +61,15 @@ def run_cells(
     store: Callable[[Cell], None] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Cell]:
-    r"""Play all cells in the order of ``experiment.tasks()``, from the end of ``done`` on.
+    r"""Play the cells of ``experiment.tasks()`` in order, except those in ``done``; return all.
 
-    ``jobs`` is the number of processes (-1: one per core), run by joblib if it is not 1. ``store``
-    is called with each new cell, in order, and ``progress`` with the number of finished cells.
+    ``jobs`` is the number of processes (-1 for one per core); joblib runs them if it is not 1.
+    ``store`` is called with each new cell, in order, and ``progress`` with the number of finished
+    cells.
 
-    Raises :class:`InvalidParameter` unless jobs is -1 or >= 1, for worlds that do not match the
-    experiment, and if ``done`` are not its first cells; :class:`DpcoreError` if a worker process
-    died.
+    Raises :class:`InvalidParameter` if ``jobs`` is neither -1 nor >= 1, if ``worlds`` do not match
+    the experiment, or if ``done`` does not contain its first cells in order. Raises
+    :class:`DpcoreError` if a worker process dies.
     """
     workers = width_of(checked_jobs(jobs))
     tasks = list(experiment.tasks())

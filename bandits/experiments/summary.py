@@ -3,10 +3,10 @@ r"""The summary of an experiment, with a row for each algorithm and epsilon, as 
 Means and standard errors are over instances, which are independent worlds; a row states the
 guarantee of the algorithm for each user, derived from the noise.
 
-Two documents are compared, row by row, by the ratio R = mean(a)/mean(b) of their regrets with its
+Two documents are compared, row by row, by the ratio R = mean(a)/mean(b) of their regrets and its
 standard error. Instance i is the same world in both documents. If both documents have the same
-instances, the error is that of pairs, sd(a_i - R b_i)/(sqrt(n) mean(b)) to first order; otherwise
-it is that of independent means.
+instances, the standard error is computed from pairs, to first order: sd(a_i - R b_i)/(sqrt(n)
+mean(b)). Otherwise the two means are treated as independent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCHEMA: Final = "dpcore-bandit/2"
 ROWS: Final = "rows.json"
 
 Guarantees: TypeAlias = dict[tuple[str, str], dict[str, Any]]
-r"""The guarantee of an algorithm at an epsilon, both as text."""
+r"""A mapping from (algorithm, epsilon), both as text, to the guarantee."""
 
 _SHORT: Final = 12
 _OWN: Final = ("users", "horizon", "algorithms", "calibration", "radius")
@@ -181,8 +181,8 @@ def guarantee_json(
 ) -> dict[str, Any]:
     r"""The guarantee of a run for each user over all ``max_visits``, as text and numbers.
 
-    ``epsilon_upper`` is the upper bound on epsilon at ``delta``, or None without a guarantee. All
-    numbers in the text are rounded up.
+    ``epsilon_upper`` is the upper bound on epsilon at ``delta``, or None if there is no guarantee.
+    All numbers in the text are rounded up.
     """
     exact = rational("delta", delta)
     text, pure, upper = "none: rewards are released as they are", None, math.inf
@@ -302,7 +302,7 @@ class Ratio:
 def read_document(path: Path, *, argument: str = "path") -> dict[str, Any]:
     r"""Parse the output of ``dpcore bandit run``: a file, or the rows.json of a folder.
 
-    Raises :class:`InvalidParameter` for ``argument`` if the file is anything else.
+    Raises :class:`InvalidParameter`, with the name ``argument``, for any other file.
     """
     place = path
     if path.is_dir():

@@ -1,4 +1,4 @@
-r"""The theorems of CSB: Theorems 1, 3 and 7, Lemma 1, its bonuses, and its lower bounds 5 and 6.
+r"""The theorems of CSB: Theorems 1, 3, 5, 6 and 7, Lemma 1, and the bonuses.
 
 CSB: Chen, Zheng, Zhou, Yang, Chen and Wang, "(Locally) Differentially Private Combinatorial
 Semi-Bandits" (ICML 2020). Its real-valued Laplace noise is replaced by discrete Laplace noise on
@@ -7,8 +7,8 @@ rewards in g steps.
 A bonus is not a privacy statement, but it must cover both noise and rewards. The paper writes "log"
 for the levels of a binary tree: base 2 is the most favourable interpretation. The constant in its
 local bonus is 4 or 4 sqrt 2 (the printed formula is ambiguous), so there is a row for each. A lower
-bound on the regret is compared with the largest information of one private reward, which is that of
-randomised response (Kairouz, Oh and Viswanath 2016).
+bound on the regret (Theorems 5 and 6) is compared with the largest information of one private
+reward, which is that of randomised response (Kairouz, Oh and Viswanath 2016).
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
 
 
 def csb_tree_levels(horizon: int) -> int:
-    r"""The largest number of released sums that contain one value: nodes [(j-1) 2^i + 1, j 2^i].
+    r"""The largest number of released sums that contain one value.
 
-    The first value is in the most nodes: one of every size 2^i <= T, floor(log2 T) + 1 in total.
+    The sums are those of the tree nodes [(j-1) 2^i + 1, j 2^i]. The first value is in the most
+    nodes: one of every size 2^i <= T, that is, floor(log2 T) + 1 nodes.
     """
     return horizon.bit_length()
 
@@ -114,8 +115,9 @@ def _unit() -> arb:
     "the bonus has no term for the rewards and is meant for epsilon <= 1",
 )
 def _rewards(e: Fraction, label: str, c: Enclosure) -> Found:
-    # For every smaller r a mean of fair coins exceeds 1/2 + r with probability above the failure,
-    # a lower bound. Hoeffding's inequality gives sqrt(2 ln T/T_i) for rewards of any law.
+    # `excess` is a lower bound: for every smaller r a mean of fair coins exceeds 1/2 + r with a
+    # probability above the failure probability. Hoeffding's inequality gives the upper bound
+    # sqrt(2 ln T/T_i) for rewards of any law.
     excess = Fraction(least_threshold(_COINS, Fraction(1, _HORIZON**4)), _PULLS) - Fraction(1, 2)
     needed = Bound(
         lower=narrow(lambda: ball(excess) / _unit(), WIDTH_BITS).lower,
@@ -179,5 +181,5 @@ def information(epsilon: Fraction, gap: Fraction) -> Enclosure:
     "the bound on regret is too small by this factor compared with randomised response",
 )
 def _lower(theorem: str, epsilon: Fraction, scaled: str, gap: Fraction) -> Found:
-    # Regret/ln T >= (number of others) Delta/information; the paper prints 128 epsilon^2 gap^2.
+    # Regret/ln T >= (number of other arms) Delta/information; the paper prints 128 epsilon^2 gap^2.
     return 128 * epsilon**2 * gap**2, information(epsilon, gap)

@@ -141,9 +141,9 @@ def leaking_aggregation(chosen: ShuffledPure, spent: Fraction) -> Enclosure:
     r"""A privacy loss that some (``spent``, 0)-relaxed aggregation attains with this noise.
 
     With u = e^spent and c = 1/(1+u), the aggregation reveals the sum mod m and a bit that is 1 with
-    probability cu if the first message is exactly g, otherwise c/u. A simulator that draws a bit
-    with probability c is within ``spent`` of it at every output: for zeros, (1-cu)/(1-c) = 1/u and
-    (1-c/u)/(1-c) <= u. Without the bit, only the sum remains.
+    probability cu if the first message is exactly g, otherwise c/u. A simulator whose bit is 1 with
+    probability c differs from the aggregation by a factor of at most e^spent at every output: for
+    bit 0, (1-cu)/(1-c) = 1/u and (1-c/u)/(1-c) <= u. Without the bit, only the sum remains.
 
     The inputs x_1 = g and x_1 = 0, with all other inputs 0, are compared at the output (3g, 1). For
     the first input only the term with noise 0 of the first user, where the bit is likely, is
@@ -170,7 +170,7 @@ def cz_renyi_bound(order: int, e: Fraction, s: Fraction, *, form: Form) -> Fract
 
     D_alpha <= alpha epsilon^2/2 + min{(2 alpha - 1) epsilon^2/(4 s^2) + 3 epsilon/(2 s^3), x},
     where the paper prints x as 3 epsilon^2/(2s). The paper's Lemma 3 with sensitivity g and
-    variance g^2/epsilon^2, g >= s epsilon sqrt n, gives x = 3 epsilon/(2s) for every n
+    variance g^2/epsilon^2, where g >= s epsilon sqrt n, gives x = 3 epsilon/(2s) for every n
     (``"corrected"``); the printed x follows only if g >= s.
     """
     first = (2 * order - 1) * e**2 / (4 * s**2) + 3 * e / (2 * s**3)

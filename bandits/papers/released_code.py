@@ -1,8 +1,8 @@
 r"""Samplers of the papers: a floating-point method and two bugs in released code.
 
-Erratum 8: CZ (Chowdhury and Zhou 2023), footnote 6, draws Polya noise as Poisson with a Gamma mean,
-in floats.
-Erratum 9: the code released with CZ (sayakrc/Differentially-Private-Bandits, MABPrivate.py).
+Erratum 8 is the method in footnote 6 of CZ (Chowdhury and Zhou 2023), which draws Polya noise as a
+Poisson variable with a Gamma mean, in floats. Erratum 9 is in the code released with CZ
+(sayakrc/Differentially-Private-Bandits, MABPrivate.py).
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def _shares(n: int, e: Fraction, g: int, erratum: str) -> Found:
 def swapped_scale(scale: Fraction) -> Enclosure:
     r"""The effective scale of a Gamma-Poisson sampler with (1-beta)/beta instead of beta/(1-beta).
 
-    Poisson with a Gamma mean of shape r and scale x is Polya with parameter x/(1+x), which is beta
-    = e^(-1/s) for x = beta/(1-beta), and 1 - beta for the inverse of this x. So the scale is
-    -1/ln(1-beta).
+    A Poisson variable with a Gamma mean of shape r and scale x is Polya with parameter x/(1+x). The
+    parameter is beta = e^(-1/s) for x = beta/(1-beta), and 1 - beta for the inverse of this x, so
+    the effective scale is -1/ln(1-beta).
     """
     return narrow(lambda: -1 / (-(-1 / ball(scale)).expm1()).log(), WIDTH_BITS)
 
@@ -116,7 +116,7 @@ def _swapped_epsilon(n: int, e: Fraction, g: int) -> Found:
 
 
 def shared_draw_delta(moves: tuple[int, ...], noise: Noise, epsilon: Fraction) -> Enclosure:
-    r"""The delta(epsilon) of q + (Z, ..., Z) with one draw Z, if q changes by ``moves``."""
+    r"""The delta(epsilon) of a vector q + (Z, ..., Z) with one draw Z; q changes by ``moves``."""
     if len(set(moves)) > 1:
         return Enclosure.exactly(1)
     if moves[0] == 0:

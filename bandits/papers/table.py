@@ -1,10 +1,10 @@
 r"""The table of published theorems: each row has a claim, its exact value and the verdict.
 
 Each claim has the form truth <= claimed. The truth is the exact privacy loss of the mechanism (an
-epsilon, a delta or a divergence) or, if the paper states a sufficient noise, the least noise for
-the guarantee. The verdict follows from the enclosures. Each row is one statement at one choice of
-parameters, computed on request. docs/errata.md lists the errors of the papers; the table also has a
-row for each corrected statement of this package.
+epsilon, a delta or a divergence) or, if the paper states that some noise suffices, the least noise
+for the guarantee. The verdict follows from the enclosures. Each row is one statement at one choice
+of parameters, computed on request. docs/errata.md lists the errors of the papers; the table also
+has a row for each corrected statement of this package.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Claim:
 
 
 def enclosed(value: Value) -> Enclosure:
-    r"""Return ``value`` as an enclosure, of width 0 if it is an exact number."""
+    r"""Return ``value`` as an enclosure; for an exact number the width is 0."""
     return value if isinstance(value, Enclosure) else Enclosure.exactly(value)
 
 

@@ -1,4 +1,4 @@
-r"""The theorems of TKMS: Theorem C.1 (Algorithm 3), its bandits, and their regret (3.1 and 3.3).
+r"""The theorems of TKMS: Theorem C.1 (Algorithm 3), and the regret bounds of Theorems 3.1 and 3.3.
 
 TKMS: Tenenbaum, Kaplan, Mansour and Stemmer, "Differentially Private Multi-Armed Bandits in the
 Shuffle Model" (NeurIPS 2021). The shuffled bits reveal only their sum, so the privacy loss follows

@@ -7,9 +7,9 @@ base arm of the super arm. ``cucb-dp`` is Algorithm 3, with running sums at a tr
 ``bandits.play_combinatorial`` plays the policies.
 
 A bonus bounds the amount by which the mean of a base arm may exceed its estimate. The ``exact``
-bonus uses Hoeffding's inequality for the outcomes, with failure T^-2, and Chernoff's for the noise
-of the released sum, with the exact moment generating function and number of draws, with failure
-T^-2 (T^-3 for a tree). Proofs: docs/proofs/radius.md.
+bonus uses Hoeffding's inequality for the outcomes, with failure probability T^-2, and Chernoff's
+bound for the noise of the released sum, with failure probability T^-2 (T^-3 for a tree). Chernoff's
+bound uses the exact moment generating function and number of draws. Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Cucb:
     r"""The algorithm ``name``, with noise for ``epsilon`` (and ``delta``) over ``horizon`` rounds.
 
     It plays the oracle's super arm for upper confidence bounds that are clipped at ``clip``; ``c``
-    scales the paper's bonus of local noise. Also available as ``cucb``.
+    scales the paper's bonus for local noise. The class is also available as ``cucb``.
     """
 
     name: CucbName = word(CucbName)
@@ -97,7 +97,7 @@ class Cucb:
         return bonus_table(self.privatizer, self.problem.arms, self.radius, self.c)
 
     def guarantee(self) -> RunGuarantee | None:
-        r"""The guarantee of a run for each user (in one round each); None without privacy."""
+        r"""The guarantee of a run for each user (in one round each), or None if not private."""
         found = self.privatizer.guarantee()
         if found is None:
             return None

@@ -1,8 +1,8 @@
 r"""Rounds of CUCB as a compiled loop, for super arms that are unions of groups.
 
-The loop plays one run after another, where ``bandits.play_combinatorial.Game`` uses tables. It adds
-the same floats in the same order, so results are equal for equal seeds. It is compiled by numba
-(``dpcore[fast]``); without numba ``Game`` is used.
+The loop plays one run after another, whereas ``bandits.play_combinatorial.Game`` plays all runs
+together in tables. It adds the same floats in the same order, so results are equal for equal seeds.
+It is compiled by numba (``dpcore[fast]``); without numba ``Game`` is used.
 """
 
 from __future__ import annotations

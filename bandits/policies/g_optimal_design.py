@@ -1,10 +1,10 @@
 r"""Near-G-optimal designs for linear bandits: which actions to play, and how often.
 
-A design pi has V = sum_x pi(x) x x^T and the value max_x x^T V^-1 x over the active actions x. If x
-is played in h pi(x) rounds, the value is h times the largest variance of an estimated reward. The
-smallest value is d, the dimension of the span (Kiefer and Wolfowitz 1960); elimination needs a
-value of at most 2d, for which few actions suffice. If the actions do not span R^d, their span is
-used (Li, Zhou and Ji 2022, Remark 3.2).
+A design pi gives each action x a weight pi(x). Let V = sum_x pi(x) x x^T; the value of the design
+is max_x x^T V^-1 x over the active actions x. If x is played in h pi(x) rounds, the value is h
+times the largest variance of an estimated reward. The smallest value is d, the dimension of the
+span (Kiefer and Wolfowitz 1960); elimination needs a value of at most 2d, for which few actions
+suffice. If the actions do not span R^d, their span is used (Li, Zhou and Ji 2022, Remark 3.2).
 
 The stated value of a design is an upper bound on the true one: an approximate inverse A of V is
 checked by the residual R = I - A V, including the rounding errors of all sums (Higham 2002, section
@@ -40,11 +40,11 @@ _LEAST_FOR_LOGS: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design:
-    r"""A design: ``weights``, with sum about 1, of the actions with indices ``support``.
+    r"""A design: the ``weights``, with sum about 1, of the actions with indices ``support``.
 
-    ``basis`` has orthonormal columns that span the active actions, ``rank`` of them. ``value`` is a
-    proven upper bound on max_x x^T V^-1 x over these actions, in their floating-point coordinates
-    in ``basis``.
+    ``basis`` has ``rank`` orthonormal columns, which span the active actions. ``value`` is a proven
+    upper bound on max_x x^T V^-1 x over these actions, in their floating-point coordinates in
+    ``basis``.
     """
 
     support: tuple[int, ...]

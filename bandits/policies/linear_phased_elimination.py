@@ -3,11 +3,12 @@ r"""Phased elimination of linear bandits, in the trust models of Li, Zhou and Ji
 Phase l = 1, 2, ... has h = 2^l: each action x of a near-G-optimal design pi on the active actions
 is played T(x) = ceil(h pi(x)) times. In DP-DPE (their Algorithm 1), ceil(2^(alpha l)) new clients
 observe all rounds of the phase and send their average reward of each action. DPE-FixedU has the
-same number of clients in every phase, by default with the same total over T rounds. In DP-PE
-(Appendix C, Algorithm 3) every round has a new client. The released averages give a least-squares
-estimate of theta*, and actions that cannot be the best are dropped.
+same number of clients in every phase; by default the total over T rounds is that of DP-DPE. In
+DP-PE (Appendix C, Algorithm 3) every round has a new client. The released averages give a
+least-squares estimate of theta*, and actions that cannot be the best are dropped.
 
-With c = C v, C = T X V^+, the estimate of <theta*, v> is sum_x c_x y(x), a fixed linear combination
+Let the rows of X be the played actions, T the diagonal matrix of the numbers T(x), V = X^T T X and
+C = T X V^+. With c = C v, the estimate of <theta*, v> is sum_x c_x y(x), a fixed linear combination
 of the released averages y(x), so its error is a sum of independent terms with known tails. Proofs:
 docs/proofs/radius.md.
 """
@@ -48,7 +49,7 @@ class Phase:
     r"""The plays of a phase: ``times[i]`` rounds of action ``design.support[i]``.
 
     ``users`` clients observe these rounds; with ``apart``, every round has a new client (LZJ
-    Appendix C) and ``users`` is 1. With ``local``, each client adds noise. ``noise`` and
+    Appendix C) and ``users`` is 1. If ``local`` is true, each client adds noise. ``noise`` and
     ``rounding`` are the variance proxies of the noise and the rounding of each released average,
     and ``tails`` are the tail parameters of the noise
     (:meth:`bandits.privatizers.vector_averages.AveragePrivatizer.tail`).
@@ -90,8 +91,8 @@ def paper_staying(phase: Phase, averages: Floats) -> tuple[int, ...]:
     with sigma_p the standard deviation of the noise of an average and S the bound on the support.
     With one user per round (Appendix C, Table 4) |U| = 1, sigma = 0 and sigma_n = 2d sigma_s
     sqrt(s)/h, with sigma_s the standard deviation of the noise of a sum; in the local model sigma_n
-    = 2d sigma_u sqrt(2s/h), with sigma_u that of one user. W is reproduced from the paper, not
-    proven here.
+    = 2d sigma_u sqrt(2s/h), with sigma_u the standard deviation of the noise of one user. W is
+    reproduced from the paper, not proven here.
     """
     points = phase.model.actions.points[list(phase.active)]
     estimates = points @ (phase.weights.T @ averages)
@@ -115,11 +116,11 @@ def _private(phase: Phase) -> float:
 
 
 def exact_staying(phase: Phase, averages: Floats) -> tuple[int, ...]:
-    r"""Drop x if for some b the estimate of <theta*, b - x> exceeds its certified width.
+    r"""Drop x if for some action b the estimate of <theta*, b - x> exceeds its certified width.
 
-    If b is not better than x, this has probability at most 1/(kT) for the actual noise, so a phase
-    drops the best action with probability at most 1/T. Only the 256 active actions with the largest
-    estimates are used as b; any choice is valid.
+    If b is not better than x, this happens with probability at most 1/(kT) for the actual noise, so
+    a phase drops the best action with probability at most 1/T. Only the 256 active actions with the
+    largest estimates are used as b; any choice is valid.
     """
     points = phase.model.actions.points[list(phase.active)]
     estimates = points @ (phase.weights.T @ averages)
@@ -226,7 +227,7 @@ Clients: TypeAlias = Literal["growing", "fixed", "one-a-round"]
 r"""How the number of clients per phase is set: 2^(alpha l), constant, or one per round."""
 
 FAMILIES: Final[dict[Clients, str]] = {"growing": "dpe", "fixed": "dpe-fixedu", "one-a-round": "pe"}
-r"""The suffix of an algorithm's name for its clients; the prefix is its trust model."""
+r"""The suffix of an algorithm's name, which shows its clients; the prefix is its trust model."""
 
 MODELS: Final[dict[LinearTrust, str]] = {
     "none": "",
@@ -274,10 +275,10 @@ class PhasedElimination(Policy[PhasedState]):
     r"""Phased elimination on ``model`` with averages released by ``privatizer``.
 
     ``alpha`` sets the growth of the number of clients. ``each`` is the fixed number of clients per
-    phase; with None, the total over T rounds is that of growing numbers. ``population`` is the
-    number of users, None if unlimited: a client takes part in only one phase, so ``init`` and
-    ``sizes`` raise an error for a horizon that needs more clients. ``radius`` decides which actions
-    are dropped.
+    phase; if it is None, the total over T rounds is that of growing numbers. ``population`` is the
+    number of users, or None if it is unlimited: a client takes part in only one phase, so ``init``
+    and ``sizes`` raise an error for a horizon that needs more clients. ``radius`` decides which
+    actions are dropped.
     """
 
     model: Of[LinearModel] = Of(LinearModel, "must be a LinearModel")
@@ -327,7 +328,7 @@ class PhasedElimination(Policy[PhasedState]):
                 return 1
 
     def phases(self, horizon: int) -> int:
-        r"""An upper bound on the number of phases in T rounds, as each has at least h rounds."""
+        r"""An upper bound on the number of phases in T rounds; each phase has at least h rounds."""
         begun, spent = 0, 0
         while spent < horizon:
             begun += 1

@@ -1,11 +1,11 @@
-r"""The interface of a bandit algorithm: pure functions on a frozen state and released sums.
+r"""The interface of a bandit algorithm: pure functions of a frozen state and released sums.
 
 A policy requests a number of pulls of every arm and receives one released sum for each arm. Only
 ``Privatizer.release`` creates a :class:`ReleasedSum`, and rewards never leave ``play``: no method
-of a policy receives a raw reward, and a policy that requires one fails the type checker. This only
-protects against mistakes. A policy with access to the world and its generator can draw the rewards
-itself, and code in the same process can read its memory: policies and privatizers are trusted code.
-Test them with ``dpcore audit``.
+of a policy receives a raw reward, and a policy whose methods require a raw reward fails type
+checking. This only protects against mistakes. A policy with access to the world and its generator
+can draw the rewards itself, and code in the same process can read its memory: policies and
+privatizers are trusted code. Test them with ``dpcore audit``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ State = TypeVar("State")
 
 
 class Sizes(Protocol):
-    r"""The sizes of releases: ``in`` tests a size, and iteration yields a sufficient subset."""
+    r"""The sizes of releases: ``in`` tests a size, and iteration yields enough of them.
+
+    The guarantee of the sizes that iteration yields is that of all sizes.
+    """
 
     def __contains__(self, size: object, /) -> bool: ...
     def __iter__(self) -> Iterator[Any]: ...
@@ -102,8 +105,8 @@ class Policy(ABC, Generic[State]):
     def sizes(self, arms: int, horizon: int) -> Sizes:
         r"""All possible sizes of the releases of a run.
 
-        For sums, a size is the number of users whose rewards are in the sum. The sum that contains
-        a given user depends on earlier releases, so the user's guarantee is the worst over all
-        sizes. ``play`` raises an error for a batch of an unlisted size; additional sizes can only
-        weaken the guarantee. A batch that exceeds the horizon needs no size.
+        For sums, a size is the number of users whose rewards are in the sum. Which sum contains a
+        given user depends on earlier releases, so the user's guarantee is the worst over all sizes.
+        ``play`` raises an error for a batch of an unlisted size; additional sizes can only weaken
+        the guarantee. A batch that exceeds the horizon needs no size.
         """

@@ -5,8 +5,9 @@ times the paper's precision. With the paper's radius all parameters are those of
 ``schedule="released"``, those of its released code.
 
 Your own policy is written ``file.py:NAME`` or ``package.module:NAME`` and is imported into this
-process as trusted code. An audit creates it without arguments; a run passes those of ``epsilon``,
-``delta``, ``horizon``, ``arms`` and ``failure_probability`` that it has as parameters.
+process as trusted code. An audit creates it without arguments; a run passes ``epsilon``, ``delta``,
+``horizon``, ``arms`` and ``failure_probability``, except those that are not parameters of the
+policy.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ EXACT_SCALING: Final = 4
 r"""The multiple of the paper's g = ceil(epsilon sqrt n) at which rounding is negligible.
 
 Rounding in steps of 1/g gives a sum a variance of at most n/(4 g^2), that is 1/(64 epsilon^2) for
-this g: 1/128 of the variance of discrete Laplace noise, for two bits per user. (A certified width
-has no rounding term; rounding only increases the variance of the mean.)
+this g: 1/128 of the variance of discrete Laplace noise, at the cost of two bits per user. (A
+certified width has no rounding term; rounding only increases the variance of the mean.)
 """
 
 _SHORTEST: Final = Schedule(first=1, growth=2)
@@ -79,11 +80,12 @@ class RunParameters:
     r"""Parameters shared by policies and experiments: the horizon and variants.
 
     ``failure_probability`` is p, the probability that the run drops the best arm. ``renyi_tail``
-    selects the h of Renyi noise in the paper's radius; None selects that of the released code with
-    its schedule and the printed one with others (``confidence_radii.PaperRadius``).
-    ``max_visits`` is the largest number of visits of each of ``users`` users (None: unlimited), and
-    ``deployment`` plans for dropouts. For linear algorithms, ``calibration`` sets the noise and
-    ``alpha`` the growth of the number of clients. ``release`` is for cucb-dp and cucb-dp2.
+    selects the h of Renyi noise in the paper's radius; None selects the h of the released code with
+    the released schedule, and the printed h with all other schedules
+    (``confidence_radii.PaperRadius``). ``max_visits`` is the largest number of visits of each of
+    ``users`` users (None if unlimited), and ``deployment`` plans for dropouts. For linear
+    algorithms, ``calibration`` sets the noise and ``alpha`` the growth of the number of clients.
+    ``release`` selects how cucb-dp and cucb-dp2 release sums.
     """
 
     horizon: Whole = Whole()
@@ -113,8 +115,8 @@ class Setting(RunParameters):
     >>> Setting(epsilon="0.5", delta="1e-6", horizon=10**6, arms=10).epsilon
     Fraction(1, 2)
 
-    Raises :class:`InvalidParameter` unless epsilon > 0 and delta is in (0, 1), for arms < 1, a
-    horizon below the number of arms, a failure probability outside (0, 1/2), and an unknown radius
+    Raises :class:`InvalidParameter` unless epsilon > 0 and 0 < delta < 1, and for arms < 1, a
+    horizon below the number of arms, a failure probability outside (0, 1/2), or an unknown radius
     or schedule.
     """
 
@@ -132,10 +134,10 @@ class Setting(RunParameters):
     def failure(self) -> Fraction:
         r"""The probability that a sum mod m is decoded incorrectly: 1/T in the paper.
 
-        With the exact radius, a decoding error counts against the share of p of an interval, so its
-        probability is also at most a hundredth of the smallest share. No share is below p/(B (B +
-        1) K), where B is the largest possible number of batches: batches of 1, 2, 4, ... pulls of
-        two arms.
+        With the exact radius, a decoding error counts against the share of p that an interval has,
+        so the probability of a decoding error is also at most a hundredth of the smallest share. No
+        share is below p/(B (B + 1) K), where B is the largest possible number of batches: batches
+        of 1, 2, 4, ... pulls of two arms.
 
         >>> from dataclasses import replace
         >>> few = Setting(epsilon=1, delta="1e-6", horizon=10**4, arms=150)
@@ -238,7 +240,7 @@ ALGORITHMS: Final = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    r"""An entry with the value of its parameter, or None for the default."""
+    r"""An entry and the value of its parameter, which is None for the default."""
 
     entry: Entry
     value: Fraction | None = None
@@ -254,9 +256,10 @@ class Algorithm:
         return f"{self.entry.name}:{self.entry.parameter}={write_rational(self.value)}"
 
     def policy(self, setting: Setting) -> Policy[Any]:
-        r"""The policy of this algorithm for ``setting``; a policy of your own is created each time.
+        r"""The policy of this algorithm for ``setting``.
 
-        Otherwise the state that it keeps between runs would depend on the number of processes.
+        Your own policy is created anew in every call. Otherwise any state that it keeps between
+        runs would depend on the number of processes.
         """
         if not self.own:
             return _policy(self, setting)

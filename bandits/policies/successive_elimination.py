@@ -2,37 +2,38 @@ r"""Elimination of arms: batched elimination in every trust model, DP-SE, SDP-AE
 
 Batch b = 1, 2, ... pulls every active arm equally often, always with new users. In Algorithm 1 of
 Chowdhury and Zhou (:class:`BatchedElimination`) the mean of an arm comes only from the released sum
-of this batch. An arm remains active while its mean is at most ``radius.gap`` below the best: 2
-beta(b) with the paper's intervals, where mean + beta(b) must reach the largest mean - beta(b).
+of this batch. An arm remains active while its mean is at most ``radius.gap`` below the best mean.
+With the paper's intervals the gap is 2 beta(b): mean + beta(b) must be at least the largest mean -
+beta(b).
 
 A :class:`Schedule` has the batch lengths. Too long batches increase the regret, and too short ones
 waste releases. An arm is pulled l(1) + ... + l(b) times, where l(b) is the first length that
-resolves its gap. With l(b) = l(1) eta^(b-1), and the required length uniform on a
-logarithmic scale, the mean is eta/ln(eta) times the required length: 2.89 for eta = 2 and 4, 2.73
-for eta = 3, with the minimum at eta = e. Batches too short to resolve any gap are wasted.
+resolves its gap. With l(b) = l(1) eta^(b-1), and the required length uniform on a logarithmic
+scale, the mean number of pulls is eta/ln(eta) times the required length: 2.89 for eta = 2 and 4,
+2.73 for eta = 3, with the minimum at eta = e. Batches too short to resolve any gap are wasted.
 
 DP-SE is a discretised successive elimination in the central model (Sajed and Sheffet 2019). Epoch
 e = 1, 2, ... has Delta_e = 2^-e and pulls every active arm
 
     R_e = ceil(max(32 ln(8 |S| e^2/p)/Delta_e^2, 8 ln(4 |S| e^2/p)/(epsilon Delta_e))) + 1
 
-times. Its mean is released with discrete Laplace noise of scale g/epsilon on rewards in g =
-ceil(sqrt R_e) steps, instead of the paper's real-valued Laplace(1/(epsilon R_e)). In the paper an
-arm remains active while its mean is within 2 h_e + 2 c_e of the largest, where
+times. The mean of each arm is released with discrete Laplace noise of scale g/epsilon on rewards in
+g = ceil(sqrt R_e) steps, instead of the paper's real-valued Laplace(1/(epsilon R_e)). In the paper
+an arm remains active while its mean is within 2 h_e + 2 c_e of the largest, where
 
     h_e = sqrt(ln(8 |S| e^2/p)/(2 R_e)),   c_e = ln(4 |S| e^2/p)/(R_e epsilon)   (DpSeRadius).
 
 SDP-AE and VB-SDP-AE (Tenenbaum, Kaplan, Mansour and Stemmer, "Differentially Private Multi-Armed
 Bandits in the Shuffle Model", NeurIPS 2021, Theorems 3.1 and 3.3) eliminate arms over shuffled
 bits. In phase t = 1, 2, ... each active arm is pulled by m (SDP-AE) or 2^t users (VB-SDP-AE); means
-are over all data so far, N users in t sums. An arm is dropped when its interval mean +- I lies
-below that of another arm. With probability >= 1 - 4/T^2 all intervals contain their means. The
+are over all data so far, that is, N users in t sums. An arm is dropped when its interval mean +- I
+lies below that of another arm. With probability >= 1 - 4/T^2 all intervals contain their means. The
 paper has I = (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), where sigma^2 is the largest noise
-variance of a sum so far. It calls binomial noise sub-Gaussian with that variance, which is true for
-fair bits but not for biased ones, whose upper tail is heavier. The exact radius, the default, is
-Chernoff's bound on rewards and noise together, with the moment generating function of the actual
-noise (:func:`joint_width`). Either interval misses its mean with probability <= 4/T^4. Proofs:
-docs/proofs/radius.md.
+variance of a sum so far. The paper calls binomial noise sub-Gaussian with that variance, which is
+true for fair bits but not for biased bits, whose upper tail is heavier. The exact radius, the
+default, is Chernoff's bound on rewards and noise together, with the moment generating function of
+the actual noise (:func:`joint_width`). Either interval misses its mean with probability <= 4/T^4.
+Proofs: docs/proofs/radius.md.
 """
 
 from __future__ import annotations
@@ -122,8 +123,9 @@ def exact_schedule(
 
     Let D be the certified gap of l pulls (``ExactRadius.gap`` for all ``arms`` active, with p =
     ``failure`` shared equally among the batches that fit in ``horizon``): an arm more than 2 D
-    below the best is dropped. l(1) is the smallest l of the form 2^i or 3 2^i with 2 D <= 1/2, as
-    in the first epoch of DP-SE, and uses at most half of the horizon. Lengths grow by a factor 3.
+    below the best is dropped. Among the lengths of the form 2^i or 3 2^i that use at most half of
+    the horizon, l(1) is the smallest with 2 D <= 1/2, as in the first epoch of DP-SE, or the
+    largest if there is none. Lengths grow by a factor of 3.
     """
     arms, rounds = arms_and_horizon(arms, horizon)
     chance = failure_probability_of(failure, argument="failure")
@@ -167,7 +169,8 @@ NAMES: Final[dict[str, str]] = {
 class EliminationState:
     r"""The active arms among ``arms``, in increasing order, and the index of the next release.
 
-    ``sums`` are the released sums of the active arms that the next means use; empty if none.
+    ``sums`` are the released sums of the active arms that the next means use, or empty if there are
+    none.
     """
 
     arms: int
@@ -182,7 +185,7 @@ class EliminationState:
 class Elimination(Policy[EliminationState]):
     r"""Base class: pull the active arms equally often, then drop those far below the best.
 
-    With ``pooled``, means are over all data so far, not only over the last batch.
+    If ``pooled`` is true, means are over all data so far, not only over the last batch.
     """
 
     pooled: ClassVar[bool] = False
@@ -198,7 +201,7 @@ class Elimination(Policy[EliminationState]):
 
     @abstractmethod
     def judged(self, state: EliminationState) -> tuple[int, float]:
-        r"""At the end of a batch: the number of rewards in a mean, and the gap for elimination."""
+        r"""The number of rewards in a mean at the end of a batch, and the gap for elimination."""
 
     def parts(self, batch: int, active: int) -> tuple[int, ...]:
         r"""The numbers of users in the releases of an arm in ``batch``; their sum is ``length``."""
@@ -257,7 +260,7 @@ class SuccessiveElimination(Elimination):
 class BatchedElimination(SuccessiveElimination):
     r"""Batched elimination (Algorithm 1) with ``privatizer`` and the batch lengths of ``schedule``.
 
-    With ``most``, no release has more users than that: a longer batch is split into parts.
+    ``most`` is the largest number of users in a release; a longer batch is split into parts.
 
     >>> from bandits.privatizers.privatizer import Unprotected
     >>> from bandits.policies.successive_elimination import RELEASED
@@ -273,8 +276,8 @@ class BatchedElimination(SuccessiveElimination):
     >>> policy.parts(1), policy.parts(2), policy.sizes(2, 100)
     ((16,), (22, 21, 21), (16, 21, 22))
 
-    Raises :class:`InvalidParameter` for a failure probability outside (0, 1/2), and fields of
-    another type.
+    Raises :class:`InvalidParameter` for a failure probability outside (0, 1/2), or for a field of
+    the wrong type.
     """
 
     privatizer: Of[Privatizer] = Of(Privatizer, "must be a Privatizer")
@@ -405,7 +408,9 @@ _TILTS: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffleElimination(Elimination):
-    r"""SDP-AE with ``batch`` users per arm and phase, or VB-SDP-AE with 2^t (``batch`` None).
+    r"""SDP-AE with ``batch`` users per arm and phase, or VB-SDP-AE if ``batch`` is None.
+
+    VB-SDP-AE has 2^t users per arm in phase t.
 
     >>> from bandits.privatizers.batch_sums import BitPrivatizer
     >>> privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
@@ -415,8 +420,8 @@ class ShuffleElimination(Elimination):
     >>> ShuffleElimination(privatizer=privatizer, batch=64).name
     'sdp-ae'
 
-    Raises :class:`InvalidParameter` for a privatizer of another type, another radius, or a batch
-    below 1.
+    Raises :class:`InvalidParameter` if the privatizer does not shuffle bits, the radius is unknown,
+    or ``batch`` is below 1.
     """
 
     pooled: ClassVar[bool] = True
@@ -493,11 +498,12 @@ def _width(policy: ShuffleElimination, phase: int, horizon: int) -> float:
 
 
 def joint_width(laws: tuple[Binomial, ...], pulls: int, failure: Fraction) -> float:
-    r"""A width with P(\|mean - mu\| > width) <= ``failure``, N = ``pulls`` and binomial noise.
+    r"""A width with P(\|mean - mu\| > width) <= ``failure``, for N = ``pulls`` and binomial noise.
 
-    By Chernoff's bound on rewards and noise, for any tilt a > 0: N width = (N a^2/8 + K(a) +
-    ln(2/failure))/a, with Hoeffding's N a^2/8 for rewards in [0, 1] and K(a) = sum_i n_i (ln(1 -
-    p_i + p_i e^a) - a p_i) for the noise; the lower side has 1 - p instead of p. Rounded up.
+    By Chernoff's bound on rewards and noise, such a width satisfies, for any tilt a > 0, N width =
+    (N a^2/8 + K(a) + ln(2/failure))/a, with Hoeffding's N a^2/8 for rewards in [0, 1] and K(a) =
+    sum_i n_i (ln(1 - p_i + p_i e^a) - a p_i) for noise with the ``laws`` Binomial(n_i, p_i); the
+    lower side has 1 - p_i instead of p_i. The result is rounded up.
     """
     sides = (
         tuple((int(law.trials), law.probability) for law in laws),

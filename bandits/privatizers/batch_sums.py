@@ -1,8 +1,9 @@
-r"""Sums of rewards by protocols calibrated for an epsilon, for users who do not return.
+r"""Private sums of rewards, by protocols calibrated to an epsilon for users who do not return.
 
 The module has all trust models of Chowdhury and Zhou (Theorems 1 to 6), shuffled bits (Algorithm 3
-of Tenenbaum, Kaplan, Mansour and Stemmer), and the certified ``PureShuffle``. Sums of
-``dpcore.protocols.run_protocol.run``, message by message, have the same law; tests compare the two.
+of Tenenbaum, Kaplan, Mansour and Stemmer), and the certified ``PureShuffle``. The sums that
+``dpcore.protocols.run_protocol.run`` computes message by message have the same law; tests compare
+the two.
 """
 
 from __future__ import annotations
@@ -83,17 +84,23 @@ def _protocol(privatizer: Planned[Any], n: int) -> Any:
 class SumPrivatizer(Planned[SumProtocol]):
     r"""Release a sum of rewards with noise for ``epsilon``; ``trust`` is the trust model.
 
-    Let g = ceil(s epsilon sqrt n), s = ``scaling``. The noise is discrete Laplace of scale
-    g/epsilon on the sum (``central``; ``pure``, in shares that are Polya differences) or on every
-    reward (``local``), or of scale 2g/epsilon with epsilon/2 in g (``shuffled-pure``). For
-    ``renyi`` it is Skellam of variance g^2/epsilon^2, for ``concentrated`` the sum of n discrete
-    Gaussians of g^2/(n epsilon^2); their guarantees are curves. With a positive ``delta`` these two
-    instead use the least noise (on the grid of
-    ``accounting.protocol_guarantees.plan_protocol.choose``) that gives (epsilon, delta).
+    Let g = ceil(s epsilon sqrt n), where s = ``scaling``. The noise is
+
+    - for ``central``, discrete Laplace of scale g/epsilon on the sum;
+    - for ``pure``, the same noise, as the sum of shares that are differences of Polya variables;
+    - for ``local``, discrete Laplace of scale g/epsilon on every reward;
+    - for ``shuffled-pure``, discrete Laplace of scale 2g/epsilon on the sum, where g is computed
+      with epsilon/2 instead of epsilon;
+    - for ``renyi``, Skellam of variance g^2/epsilon^2;
+    - for ``concentrated``, the sum of n discrete Gaussians with sigma^2 = g^2/(n epsilon^2).
+
+    The guarantees of the last two are curves. With a positive ``delta`` they instead use the least
+    noise (on the grid of ``accounting.protocol_guarantees.plan_protocol.choose``) that gives
+    (epsilon, delta).
 
     ``failure`` is the probability that a sum mod m is decoded incorrectly, 1/T in the paper. The
-    threshold tau is the paper's with ``parameters="paper"``, and the least certified one with
-    ``"exact"`` and for ``local``, where the paper leaves a constant open.
+    threshold tau is the paper's threshold with ``parameters="paper"``. It is the least certified
+    threshold with ``"exact"`` and for ``local``, where the paper leaves a constant open.
 
     ``deployment`` plans for users who drop out or collude: in the worst case the remaining users
     add the planned noise, so all users together add more.
@@ -105,7 +112,7 @@ class SumPrivatizer(Planned[SumProtocol]):
     Bound([0.5, 0.5], 'exact')
 
     Raises :class:`InvalidParameter` for an unknown trust model, an epsilon or scaling that is not
-    > 0, a failure outside (0, 1), and a scaling or delta that the trust model does not use.
+    positive, a failure outside (0, 1), or a scaling or delta that the trust model does not use.
     """
 
     trust: Trust = word(Trust)
@@ -199,7 +206,8 @@ class BitPrivatizer(Planned[BinaryShuffle]):
     >>> privatizer.guarantee(16).meets("1/2", "1e-6")
     True
 
-    ``deployment`` plans for users who drop out or collude: the bits of the other users suffice.
+    ``deployment`` plans for users who drop out or collude: the bits of the other users suffice for
+    the guarantee.
 
     Raises :class:`InvalidParameter` unless epsilon > 0 and 0 < delta < 1, and for the paper's
     bits with a ``deployment``.

@@ -33,7 +33,7 @@ from dpcore.secure_aggregation.round_parameters import size_neighbourhood
 from dpcore.spec_syntax import word
 
 AggregationName: TypeAlias = Literal["ideal", "masked"]
-r"""The ideal functionality in one draw, or the masked aggregation of dpcore, message by message."""
+r"""How sums are computed: by an ideal aggregation, or message by message by a masked one."""
 
 ALL_HONEST: Final = "all users of a release follow the protocol, stay, and keep their noise secret"
 SOME_HONEST: Final = "of the users of a release at most "
@@ -50,9 +50,9 @@ _SILENT: Final = (Step.INPUT, Step.SHARES, Step.KEYS)
 class Deployment:
     r"""A plan for dropouts: at most a fraction ``dropouts`` of n users drops out.
 
-    At least a fraction ``honest`` follows the protocol and keeps its noise secret; the others may
-    collude with the server. The guarantee of a release is derived for the smallest remaining set,
-    :meth:`counted_on` of n users. ``aggregation="masked"`` runs every release over
+    At least a fraction ``honest`` of the users follows the protocol and keeps its noise secret; the
+    other users may collude with the server. The guarantee of a release is derived for the smallest
+    remaining set, :meth:`counted_on` of n users. ``aggregation="masked"`` runs every release over
     :class:`dpcore.secure_aggregation.masked_aggregation.MaskedAggregation`.
     """
 
@@ -239,7 +239,7 @@ def guarantee_of(
 def noise_by_user(
     noise: Noise, *, users: int, sums: int, rng: Rng, at_once: int = 1 << 16
 ) -> list[int]:
-    r"""Draw the noise of released ``sums`` in the local model: the total over ``users``.
+    r"""Draw the noise of ``sums`` released sums in the local model, each a total over ``users``.
 
     The draws of all users are made, ``at_once`` at a time: computing the law of their total for
     each number of users would take longer.

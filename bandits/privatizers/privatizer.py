@@ -1,15 +1,15 @@
 r"""Privatize rewards: a batch of one arm becomes one released sum, the policy's only information.
 
 :class:`Releasing` is the interface for encoding, release, record and guarantee. A *size* identifies
-a kind of release: the number of users for a sum of one arm (:class:`Privatizer`), users and
-coordinates for averages of several actions (``averages``). The parts of a guarantee are the
-possible participations of one user, and the guarantee is that of the worst part. For new users a
-part is one release; for returning users see ``returning_users``.
+a kind of release: the number of users for a sum of one arm (:class:`Privatizer`), or the numbers of
+users and coordinates for averages of several actions (``bandits.privatizers.vector_averages``). The
+parts of a guarantee are the possible participations of one user, and the guarantee is that of the
+worst part. For new users a part is one release; for returning users see ``returning_users``.
 
 A privatizer defines the protocol for every number of users. Its noise, bits, guarantee and releases
-are derived from that protocol (``bandits.privatizers.deployment``). There are privatizers without
-privacy (here), for sums, shuffled bits and pure shuffles (``batch_sums``), and for
-``returning_users``. Proofs: docs/proofs/bandits.md.
+are derived from that protocol (``bandits.privatizers.deployment``). The privatizer without privacy
+is in this module, those for sums, shuffled bits and pure shuffles are in ``batch_sums``, and those
+for returning users are in ``returning_users``. Proofs: docs/proofs/bandits.md.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Releasing(ABC, Generic[Size]):
     @property
     @abstractmethod
     def epsilon(self) -> RationalLike | None:
-        r"""The epsilon in the papers' formulas; None without privacy."""
+        r"""The epsilon in the papers' formulas, or None without privacy."""
 
     @abstractmethod
     def size_of(self, ask: Ask) -> Size:
@@ -92,7 +92,7 @@ class Releasing(ABC, Generic[Size]):
 
     @abstractmethod
     def guarantee(self, size: Size) -> Guarantee | None:
-        r"""The guarantee of a release for each of its users; None without privacy."""
+        r"""The guarantee of a release for each of its users, or None if it is not private."""
 
     @abstractmethod
     def assumed(self, size: Size) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ class Releasing(ABC, Generic[Size]):
 
     @abstractmethod
     def record(self, size: Size, batch: str) -> Release | None:
-        r"""The record of one release; None if no mechanism describes the server's view."""
+        r"""The record of one release, or None if no mechanism describes the server's view."""
 
 
 NEW: Final = "users are new: each takes part in one release at most"
@@ -159,7 +159,7 @@ class RunGuarantee(Guarantee):
         )
 
     def to_json(self) -> dict[str, Any]:
-        r"""The pure epsilon (or None), the parts and the assumptions as a JSON object."""
+        r"""The pure epsilon (or None), the parts and the assumptions, as a JSON object."""
         largest = self.pure().upper
         return {
             "pure": str(largest) if isinstance(largest, Fraction) else None,
@@ -177,11 +177,11 @@ class Users:
     __slots__ = ()
 
     def admit(self, pulls: Pulls | Plays, batch: str) -> bool:  # noqa: ARG002  # no user is turned away
-        r"""Select and charge the users of a requested batch; False if too few can take part."""
+        r"""Select and charge the users of a batch; return False if too few can take part."""
         return True
 
     def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
-        r"""The guarantee that releases of these ``sizes`` give each user; None if not private."""
+        r"""The guarantee of releases of these ``sizes`` for each user, or None without privacy."""
         parts: dict[Guarantee, None] = {}
         assumed: dict[str, None] = {}
         for size in sizes:
@@ -256,7 +256,10 @@ class Privatizer(Releasing[int]):
 
     @abstractmethod
     def protocol(self, pulls: int) -> AnyProtocol | None:
-        r"""The protocol of n users, equal for equal n; None without privacy."""
+        r"""The protocol of n users, or None without privacy.
+
+        Calls with the same n return equal protocols.
+        """
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -265,7 +268,7 @@ class Privatizer(Releasing[int]):
 
     @property
     def relaxed(self) -> Relaxed | None:
-        r"""The assumed aggregation of :class:`ShuffledPure`; None for all other protocols."""
+        r"""The assumed aggregation of :class:`ShuffledPure`, or None for all other protocols."""
         return None
 
     @property
@@ -275,7 +278,7 @@ class Privatizer(Releasing[int]):
 
     @property
     def least_noise(self) -> Noise | None:
-        r"""The part of each release's noise that the guarantee counts; None counts all noise."""
+        r"""The part of a release's noise that the guarantee uses, or None if it uses all noise."""
         return None
 
     @final
@@ -297,7 +300,7 @@ class Privatizer(Releasing[int]):
 
     @final
     def noise(self, pulls: int) -> Noise | None:
-        r"""The law of the noise of the reported sum, in steps of 1/g; None without noise.
+        r"""The law of the noise of the reported sum, in steps of 1/g, or None without noise.
 
         The analyzer subtracts the mean of a law that is not centred.
         """
@@ -358,7 +361,7 @@ class Privatizer(Releasing[int]):
 
     @final
     def guarantee(self, pulls: int) -> Guarantee | None:
-        r"""The guarantee of the release of a batch for each of its users; None without privacy."""
+        r"""The guarantee of a batch for each of its users, or None if it is not private."""
         protocol = self._of(pulls)
         if protocol is None:
             return None

@@ -1,14 +1,15 @@
 r"""Returning users: M users, each in at most B releases and charged before each release.
 
-The guarantee of a user covers all releases together, so all releases use one mechanism here: the
-same g and at least the same noise for every number of users (:class:`SteadyPrivatizer`). Then the
-cost does not depend on which releases contain the user, and B visits cost exactly the B-fold
-composition of one curve. A :class:`Pool` counts the visits of its run, and a :class:`LedgerBook`
-the spent budget of every user over several runs. A user without remaining visits is turned away.
+The guarantee of a user covers all releases together, so here all releases use one mechanism, that
+is, the same g and at least the same noise for every number of users (:class:`SteadyPrivatizer`).
+Then the cost does not depend on which releases contain the user, and B visits cost exactly the
+B-fold composition of one privacy curve. A :class:`Pool` counts the visits in its run, and a
+:class:`LedgerBook` records the budget that every user has spent over several runs. A user without
+remaining visits is turned away.
 
 A release needs a different user for each reward. An elimination that pulls every active arm l times
-splits the batch into m releases per arm, none with more than half of all users, and adds them up:
-the sum has l rewards and m independent noise terms (``BatchedElimination.most``).
+splits the batch into m releases per arm, none with more than half of all users, and adds their
+sums: the total has l rewards and m independent noise terms (``BatchedElimination.most``).
 :func:`steady_for` calibrates the least noise that is certified to give (epsilon, delta) over B
 releases with one law. Proofs: docs/proofs/bandits.md and docs/proofs/radius.md.
 """
@@ -72,12 +73,13 @@ _ROUNDED: Final = 10**6
 class SteadyPrivatizer(Planned[AggregatedSum | BinaryShuffle]):
     r"""Release sums with noise of the same ``law``, in steps of 1/g, for any number of users.
 
-    With secure aggregation, each user adds a share of the discrete Laplace or Skellam noise.
-    For a sum of N discrete Gaussians or N shuffled fair bits (``steps`` = 1, rewards are rounded to
-    a bit), each of n users adds ceil(N/n) terms, so a release has at least N, and the guarantee is
-    for N. g = ``steps`` is the same for every n, so every release protects a reward equally well.
-    ``failure`` is the probability that a sum mod m is decoded incorrectly. With a ``deployment``,
-    the remaining users add this noise in the worst case.
+    With secure aggregation, each user adds a share of the discrete Laplace or Skellam noise. If the
+    law is a sum of N discrete Gaussians or of N shuffled fair bits, each of n users adds ceil(N/n)
+    terms, so a release has at least N terms, and the guarantee is for N terms. With shuffled bits,
+    ``steps`` is 1 and rewards are rounded to a bit. g = ``steps`` is the same for every n, so every
+    release protects a reward equally well. ``failure`` is the probability that a sum mod m is
+    decoded incorrectly. With a ``deployment``, the remaining users add this noise in the worst
+    case.
     """
 
     law: SteadyLaw
@@ -173,16 +175,16 @@ class Pool(Users):
     r"""A pool of M = ``users`` users, each in at most B = ``max_visits`` releases, once in each.
 
     For every release, users arrive in a random order drawn by ``arrivals`` until the release is
-    full. A user who has been in B releases of this pool, or lacks budget in its ``book``, is turned
-    away. The limit B is independent of the book, so a ledger may cover the visits of several runs;
-    the book may turn users away earlier. If too few users can take part, the batch is not played,
-    and users already charged for it remain charged. ``turned_away`` counts refusals; ``dry`` is
-    true if a batch was not played.
+    full. A user who has been in B releases of this pool, or lacks budget in the ``book`` of this
+    pool, is turned away. The limit B is independent of the book, so a ledger may cover the visits
+    of several runs; the book may turn users away earlier. If too few users can take part, the batch
+    is not played, and users already charged for it remain charged. ``turned_away`` counts refusals;
+    ``dry`` is true if a batch was not played.
 
     The same users may give rewards of several arms: each pull draws a new reward of its arm.
 
     The default ``book`` is unlimited. Raises :class:`InvalidParameter` for users outside [1, 2^27],
-    max_visits outside [1, 2^29], a privatizer or arrivals of another type, and a book whose curve
+    max_visits outside [1, 2^29], a privatizer or arrivals of the wrong type, and a book whose curve
     differs from that of the privatizer.
     """
 

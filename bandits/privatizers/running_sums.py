@@ -6,9 +6,10 @@ running sum for each base arm (``dpcore.continual``), and its output depends onl
 guarantee covers all noisy numbers together and is derived from their noise; Chen et al. (2020)
 state it for real-valued Laplace noise. Proofs: docs/proofs/radius.md.
 
-Tables have the sums of many runs and base arms, with the same results as single streams of
-``dpcore.continual``: a row for each run and a column for each base arm; cells are numbered row by
-row. The release of a cell is its ``value``, an estimate of the sum of its first ``count`` outcomes.
+A table has the sums of many runs and base arms, with a row for each run and a column for each base
+arm; cells are numbered row by row. The results are the same as those of single streams of
+``dpcore.continual``. The release of a cell is its ``value``, an estimate of the sum of its first
+``count`` outcomes.
 """
 
 from __future__ import annotations
@@ -59,9 +60,12 @@ class StreamPrivatizer:
     r"""Release the outcomes of users over ``horizon`` rounds, with one user per round.
 
     A user sends at most ``sent`` outcomes. Local noise has scale sent/epsilon. Central noise
-    depends on ``release``: for a ``tree`` of floor(log2 T) + 1 levels, T = ``horizon``, the scale
-    is sent (floor(log2 T) + 1)/epsilon, for ``doubling`` blocks sent/epsilon; ``factorisation`` has
-    discrete Gaussian noise for (epsilon, ``delta``), on blocks of ceil(T/1024) outcomes.
+    depends on ``release`` and T = ``horizon``:
+
+    - ``tree``: a tree of L = floor(log2 T) + 1 levels, with noise of scale sent L/epsilon;
+    - ``doubling``: blocks of doubling length, with noise of scale sent/epsilon;
+    - ``factorisation``: blocks of ceil(T/1024) outcomes, with discrete Gaussian noise for (epsilon,
+      ``delta``).
     """
 
     trust: StreamTrust = word(StreamTrust)
@@ -114,7 +118,7 @@ class StreamPrivatizer:
 
     @property
     def noise(self) -> Noise | None:
-        r"""The law of the noise of each number; None without privacy."""
+        r"""The law of the noise of each number, or None without privacy."""
         return None if self.trust == "none" else _noise(self)
 
     @property
@@ -159,7 +163,7 @@ def _noise(privatizer: StreamPrivatizer) -> Noise:
 
 
 class Tables(NamedTuple):
-    r"""The arrays of all sums, by cell, for the compiled loop."""
+    r"""The arrays of all sums, indexed by cell, for the compiled loop."""
 
     taken: Integers
     exact: Integers
@@ -176,7 +180,7 @@ class Totals:
 
     Without privacy and in the local model the sums of the received numbers are released as they
     are; otherwise released values are stored separately from the exact sums. If ``each`` is true,
-    every outcome has its own draw of noise; otherwise noise is drawn here.
+    every outcome has its own draw of noise; otherwise this class draws the noise.
     """
 
     def __init__(self, privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> None:
@@ -283,5 +287,5 @@ def _ordered_sum(terms: Floats) -> float:
 
 
 def inverse(items: int, grid: int) -> Floats:
-    r"""The coefficients of A C^-1, that is 1/((1 - q) c(q)) with c the column of C, as floats."""
+    r"""The coefficients of A C^-1 as floats, that is, of 1/((1 - q) c(q)); c is the column of C."""
     return np.array([float(h.mid()) for h in series(items, grid)]) / grid

@@ -110,7 +110,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return Encoding(precision=self._steps(size), low=-wide, high=wide)
 
     def bits(self, size: Averages) -> int:
-        r"""The bits of a client's message of s numbers; in the local model 64 for each number."""
+        r"""The number of bits of a client's s numbers; in the local model 64 for each number."""
         match self.trust:
             case "shuffle":
                 return self.shuffle(size).bits_per_user
@@ -192,7 +192,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return noise_by_user(own, users=size.users, sums=s, rng=rng, at_once=_AT_ONCE)
 
     def guarantee(self, size: Averages) -> Guarantee | None:
-        r"""The target if the noise is calibrated to it, otherwise derived from the noise."""
+        r"""The calibration target, or a guarantee derived from the noise if there is no target."""
         if self.trust == "none":
             return None
         if self.calibration == "exact" or self._paper_bits:
@@ -277,7 +277,7 @@ def moves(s: int) -> Sensitivity:
 def least_gaussian(
     epsilon: Fraction, delta: Fraction, sensitivity: Sensitivity
 ) -> DiscreteGaussian:
-    r"""The smallest discrete Gaussian noise that is proven to give (epsilon, delta)."""
+    r"""The least discrete Gaussian noise that is proven to give (epsilon, delta)."""
     found = calibrate(
         noise="discrete-gaussian", epsilon=epsilon, delta=delta, sensitivity=sensitivity
     ).noise

@@ -43,7 +43,7 @@ class Environment(ABC):
 
     @property
     def model(self) -> LinearModel | Problem | None:
-        r"""The server's prior knowledge, None for independent arms."""
+        r"""The server's prior knowledge, or None for independent arms."""
         return None
 
     @property
@@ -98,13 +98,13 @@ class Environment(ABC):
 
     @abstractmethod
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
-        r"""Draw the result of :meth:`encoded_sum`; the only random method of your own world.
+        r"""Draw the result of :meth:`encoded_sum`; your own world needs no other random method.
 
         The arguments are already checked. The sum is over ``pulls`` encodings, each an integer in
         [0, ``precision``]: floor(x g + U) for a reward x in [0, 1], g = ``precision`` and U uniform
         on [0, 1), or any other integer in this range with mean ``means[arm]`` g. Rewards are
         independent within and between batches and drawn from ``world``. The guarantee of users
-        needs the range of every encoding, which cannot be checked on a sum.
+        depends on the range of every encoding, which cannot be checked on a sum.
 
         >>> class Thirds(Environment):
         ...     means = (2 / 3, 1 / 3)
@@ -169,7 +169,7 @@ class Bernoulli(Environment):
     >>> Bernoulli(means=(0.5, 1.0)).encoded_sum(1, 8, 4, np.random.default_rng(1))
     32
 
-    Raises :class:`InvalidParameter` for no arms or a mean outside [0, 1].
+    Raises :class:`InvalidParameter` if there are no arms or a mean lies outside [0, 1].
     """
 
     chances: tuple[float, ...]

@@ -1,11 +1,11 @@
 r"""Worlds of independent arms: simulated worlds, user tables, and two data sets.
 
 ``cz/easy`` and ``cz/hard`` follow the code released with Chowdhury and Zhou: K = 10 arms with
-rewards Normal(mean, 0.1^2) clipped to [0, 1]; instance i has means gap u + (1 - gap)/2, u uniform
-from numpy's legacy generator under seed i; gap 0.5 (easy) and 0.1 (hard); 20 instances; batches
-grow by a factor of 4. docs/errata.md states the source. ``tkms/binary`` is for the shuffled bits of
-Tenenbaum and others, whose paper has no experiments: its rewards are 0 or 1 with the means of
-``cz/easy``.
+rewards Normal(mean, 0.1^2) clipped to [0, 1]. Instance i has means gap u + (1 - gap)/2, where u is
+uniform and drawn from numpy's legacy generator with seed i; the gap is 0.5 (easy) or 0.1 (hard).
+There are 20 instances, and batches grow by a factor of 4. docs/errata.md states the source.
+``tkms/binary`` is for the shuffled bits of Tenenbaum and others, whose paper has no experiments:
+its rewards are 0 or 1 with the means of ``cz/easy``.
 
 ``own`` is a CSV file whose columns are arms and whose rows are rewards in [0, 1]. Rewards are drawn
 with replacement, independently for each arm from its own column. A first row without numbers has
@@ -17,10 +17,10 @@ click rate. Positions and users are pooled: the rates are those in the log, not 
 to all users.
 
 ``cz/mslr`` takes arms from a learning-to-rank data set, as Chowdhury and Zhou do from MSLR-WEB10K.
-A line of the LETOR text format is a query-URL pair: ``2 qid:10 1:3 2:0.5 ... 136:0``, a relevance 0
-to 4 first. k-means on the unscaled 136 features gives K = 50 clusters; each is an arm, whose
-rewards are the relevances of its pairs divided by 4. Microsoft distributes the data; it is not
-included here.
+A line of the LETOR text format is a query-URL pair: ``2 qid:10 1:3 2:0.5 ... 136:0``, which starts
+with a relevance from 0 to 4. k-means on the unscaled 136 features gives K = 50 clusters; each is an
+arm, whose rewards are the relevances of the cluster's pairs, divided by 4. Microsoft distributes
+the data; it is not included here.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ _LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 def letor_arms(data: Path | Sequence[Path], arms: int | None = _ARMS) -> Table:
-    r"""Cluster the pairs of the files to arms, in increasing order of mean reward.
+    r"""Cluster the pairs of the files into arms, in increasing order of mean reward.
 
     The 1,200,192 pairs of the paper are the train, vali and test files of one fold together. A
     reward is relevance/4, in [0, 1]; the paper does not state the scaling. k-means has a fixed seed

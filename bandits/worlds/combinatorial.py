@@ -1,11 +1,11 @@
 r"""Worlds of combinatorial semi-bandits: base arms with outcomes 0 or 1.
 
 The worlds are top-K, coverage of targets, paths through a grid, spanning trees, influence in a
-small graph, and hard instances of Chen et al. (2020) with their lower bounds on the regret. Theorem
-5 is for a multi-armed bandit: every super arm is one base arm. Theorem 6 is for m/K disjoint paths;
-the base arms of a path have equal outcomes. In Theorem 9 the best super arm has K base arms of its
-own; every other super arm has K - 1 public base arms, which they all share, and one more. All means
-are 1/2 or 1/2 minus a gap.
+small graph, and the hard instances of Chen et al. (2020), with the lower bounds on the regret.
+Theorem 5 of that paper is for a multi-armed bandit: every super arm is one base arm. Theorem 6 is
+for m/K disjoint paths; the base arms of a path have equal outcomes. In Theorem 9 the best super arm
+has K base arms of its own; every other super arm has K - 1 public base arms, which they all share,
+and one more. All means are 1/2 or 1/2 minus a gap.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _EDGES: Final = 2
 class BitWorld(Environment):
     r"""Base arm i has outcome 1 with probability ``chances[i]``, independently in each round.
 
-    ``together`` has the group of each base arm, None if all arms are independent. The arms of a
-    group share a uniform number U, and X_i = 1 if U < chances[i], which is the strongest dependence
-    of bits with these means.
+    ``together`` has the group of each base arm, or is None if all arms are independent. The arms of
+    a group share a uniform number U, and X_i = 1 if U < chances[i], which is the strongest
+    dependence of bits with these means.
     """
 
     of: Problem
@@ -85,7 +85,7 @@ class BitWorld(Environment):
 
 
 def top_k(seed: int, arms: int, size: int) -> BitWorld:
-    """The sum of K base arms: K have mean 0.7, the others 0.3, in an order from the seed."""
+    """The sum of K base arms: K have mean 0.7, the others 0.3, in an order drawn from the seed."""
     problem = Problem(decisions=Unions.subsets(arms, size))
     # numpy's legacy generator never changes.
     means = np.random.RandomState(seed).permutation([_HIGH] * size + [_LOW] * (arms - size))
@@ -117,7 +117,7 @@ def coverage(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def path(seed: int, arms: int, size: int) -> BitWorld:
-    """The cheapest path through an n by n grid: 2 n (n - 1) roads, 2 (n - 1) per path."""
+    """The cheapest path through an n by n grid; a path has 2 (n - 1) of its 2 n (n - 1) roads."""
     n = _nodes(arms, lambda n: 2 * n * (n - 1), "2 n (n - 1) for a grid, such as 4, 12, 24, 40")
     if size != 2 * (n - 1):
         reason = f"must be {2 * (n - 1)}, the number of roads of a path"
@@ -130,7 +130,7 @@ def path(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def tree(seed: int, arms: int, size: int) -> BitWorld:
-    r"""The heaviest spanning tree of a complete graph of n nodes: n (n - 1)/2 edges."""
+    r"""The heaviest spanning tree of a complete graph with n nodes and n (n - 1)/2 edges."""
     n = _nodes(arms, lambda n: n * (n - 1) // 2, "n (n - 1)/2 for n nodes, such as 3, 6, 10, 15")
     if size != n - 1:
         raise InvalidParameter("super_arm", size, f"must be {n - 1}, the number of edges of a tree")
@@ -146,7 +146,7 @@ def _nodes(arms: int, edges: Callable[[int], int], wanted: str) -> int:
 
 
 def influence(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Influence of two of four sources on other people, over ten random edges."""
+    r"""Influence of two of four source nodes on the other nodes, over ten edges."""
     edges = ((0, 4), (0, 5), (1, 5), (1, 6), (2, 6), (2, 7), (3, 7), (3, 4), (4, 8), (6, 8))
     reward = Influence(edges)
     decisions = reward.super_arms(2)
@@ -170,7 +170,7 @@ _MIDDLE: Final = 0.5
 
 
 class LowerBound(NamedTuple):
-    r"""A lower bound: ``regret`` is the theorem's constant times ln T, for T to infinity."""
+    r"""A lower bound: ``regret`` is the theorem's constant times ln T, as T tends to infinity."""
 
     theorem: str
     regret: float
@@ -219,7 +219,7 @@ def hard_public(seed: int, arms: int, size: int) -> BitWorld:
 def lower_bound(
     preset: str, *, arms: int, super_arm: int, horizon: int, epsilon: RationalLike
 ) -> LowerBound | None:
-    r"""The asymptotic lower bound on the regret in ``preset``; None if no theorem gives one.
+    r"""The asymptotic lower bound on the regret in ``preset``, or None if no theorem gives one.
 
     Theorem 9 states only the order m K (1/Delta + 1/epsilon) ln T of the bound; the constant here
     is 1.

@@ -35,10 +35,11 @@ _FINEST: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearWorld(Environment):
-    r"""A world in which x gives user u <theta_u, x> plus noise; theta_u - theta* is normal or 0.
+    r"""A world in which action x gives user u the reward <theta_u, x> plus noise.
 
-    If the model ``of`` has bounded rewards, they are -B or B with the right mean; otherwise xi and
-    the noise of every round are normal with standard deviations sigma and 1.
+    The difference xi = theta_u - theta* is normal or 0. If the model ``of`` has bounded rewards,
+    they are -B or B with the right mean; otherwise xi and the noise of every round are normal with
+    standard deviations sigma and 1.
     """
 
     lowest: ClassVar[int] = -1

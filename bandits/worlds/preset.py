@@ -1,4 +1,4 @@
-r"""Presets: numbered worlds and the settings of a paper in them."""
+r"""Presets, which consist of numbered worlds and a paper's settings for experiments in them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _MOST_ARMS: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromFile:
-    r"""A source whose instance i is the world ``read(path, K)``, with its arms in an order from i.
+    r"""A source whose instance i is the world ``read(path, K)``, with its arms in a random order.
 
-    K is None if the file determines the number of arms; ``wanted`` describes the file. The order is
-    drawn by numpy's legacy generator with seed i, whose stream never changes. With ``several``,
-    ``read`` also accepts a tuple of two or more files.
+    K is None if the file determines the number of arms; ``wanted`` describes the file. The order of
+    the arms is drawn by numpy's legacy generator with seed i, whose stream never changes. With
+    ``several``, ``read`` also accepts a tuple of two or more files.
     """
 
     read: Callable[[Any, int | None], Environment]
@@ -77,9 +77,9 @@ class Worlds:
 class Preset:
     r"""A preset: worlds and the default settings of experiments in them.
 
-    ``schedule`` is for batched elimination with the paper's radius; the exact radius has its own.
-    ``arms`` is None if the data determine the number. ``users`` is the population of a linear
-    world, None if unlimited; ``super_arm`` is the K of a combinatorial world.
+    ``schedule`` is for batched elimination with the paper's radius; the exact radius has its own
+    schedule. ``arms`` is None if the data determine the number. ``users`` is the population of a
+    linear world, or None if it is unlimited; ``super_arm`` is the K of a combinatorial world.
     """
 
     name: str
@@ -113,7 +113,7 @@ class Preset:
         return integer("arms", arms, at_least=1, at_most=_MOST_ARMS)
 
     def super_arm_of(self, size: int | None) -> int | None:
-        r"""The requested size of super arms, or the preset's default; None without super arms.
+        r"""The requested size of super arms, or the preset's default, or None without super arms.
 
         Raises :class:`InvalidParameter` for a size below 1 or a preset without super arms.
         """
@@ -141,7 +141,7 @@ class Preset:
 
         Raises :class:`InvalidParameter` for instances outside [1, 2^20], invalid arms (see
         :meth:`arms_of`), a missing or invalid file, a file for a simulated preset, a repeated file,
-        and several files if the preset reads one.
+        and several files if the preset reads only one.
         """
         paths = () if data is None else (data,) if isinstance(data, Path) else tuple(data)
         named = ", ".join(map(str, paths))
