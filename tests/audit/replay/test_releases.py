@@ -33,7 +33,7 @@ def _errors(report: ReplayReport) -> dict[str, Finding]:
 
 TABLES: list[tuple[Callable[..., Any], Callable[..., Any], Any, str, str]] = [
     (releases.only_days_that_occur, releases.by_day, NEXT_DAY, "structure", "(3 float)"),
-    (releases.index_of_the_data, releases.index_forgotten, LAST, "structure", "index ("),
+    (releases.index_of_the_data, releases.index_forgotten, LAST, "structure", "of the index"),
     (releases.column_a_day, releases.column_every_day, NEXT_DAY, "structure", "'wed'"),
     (releases.type_of_the_data, releases.type_fixed, GONE, "structure", "float64"),
 ]
