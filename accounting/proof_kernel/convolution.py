@@ -14,9 +14,16 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from importlib import import_module
 from itertools import accumulate
+from typing import Any
 
 from accounting.proof_kernel.series import Fixed
+
+try:  # optional: it makes products faster and changes no result
+    _NUMBER: Any = import_module("gmpy2").mpz
+except ImportError:
+    _NUMBER = None
 
 _EXACT = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 
@@ -147,6 +154,8 @@ def convolved(one: list[int], other: list[int], slot: int, drop: int = 0) -> lis
     All sums must be below 10^slot: they are read from the digits of a single product of two long
     decimal integers.
     """
+    if _NUMBER is not None:
+        return convolved_in_binary(one, other, slot, drop, _NUMBER)
     a = decimal.Decimal("".join(f"{each:0{slot}d}" for each in reversed(one)))
     b = (
         a
@@ -157,3 +166,19 @@ def convolved(one: list[int], other: list[int], slot: int, drop: int = 0) -> lis
     text = str(_EXACT.multiply(a, b)).rjust(count * slot, "0")
     kept = slot - drop
     return [int(text[i : i + kept]) for i in range((count - 1) * slot, -1, -slot)]
+
+
+def convolved_in_binary(
+    one: list[int], other: list[int], slot: int, drop: int, number: Callable[[int], Any]
+) -> list[int]:
+    r"""The same list, from one product of two ``number``, integers of any library."""
+    width = slot * 3322 // 8000 + 1  # bytes: 256^width > 10^slot, since log2(10) < 3.322
+
+    def packed(values: list[int]) -> Any:
+        parts = b"".join(each.to_bytes(width, "little") for each in values)
+        return number(int.from_bytes(parts, "little"))
+
+    a = packed(one)
+    b, size = a if other is one else packed(other), width * (len(one) + len(other) - 1)
+    data, unit = int(a * b).to_bytes(size, "little"), 10**drop
+    return [int.from_bytes(data[i : i + width], "little") // unit for i in range(0, size, width)]

@@ -295,3 +295,34 @@ def test_each_mutant_of_the_kernel_proves_a_false_claim(
     assert not proves_a_falsehood(bounds, truth)
     monkeypatch.setattr(owner, name, mutated(getattr(owner, name), old, new))
     assert proves_a_falsehood(bounds, truth)
+
+
+def test_binary_products_are_those_of_decimals() -> None:
+    random = Random(3)
+    narrow = mutated(convolution.convolved_in_binary, "3322 // 8000 + 1", "3322 // 8000 - 1")
+    wrong = 0
+    for digits, sizes in ((8, (1, 1)), (36, (40, 17)), (60, (5, 90)), (400, (3, 3))):
+        # Masses that add up to at most 10^digits, so that all sums fit into a slot.
+        one, other = ([random.randrange(10**digits // size) for _ in range(size)] for size in sizes)
+        one[0] = other[0] = 10**digits // (2 * max(sizes))
+        slot = 2 * digits + 2
+        for pair in ((one, other), (one, one)):
+            for drop in (0, digits):
+                truth = [
+                    sum(
+                        a * b
+                        for i, a in enumerate(pair[0])
+                        for j, b in enumerate(pair[1])
+                        if i + j == k
+                    )
+                    // 10**drop
+                    for k in range(len(pair[0]) + len(pair[1]) - 1)
+                ]
+                found = convolution.convolved_in_binary(*pair, slot, drop, int)
+                assert found == truth == convolution.convolved(*pair, slot, drop)
+        heavy = [10**slot // 4, 0, 1]
+        try:
+            wrong += narrow(heavy, [1, 1], slot, 0, int) != [heavy[0], heavy[0], 1, 1]
+        except OverflowError:
+            wrong += 1
+    assert wrong == 4
