@@ -181,8 +181,8 @@ class Sensitivity:
         >>> Sensitivity(6).shared(3), Sensitivity.l2_squared(2).times(3).shared(3)
         (Sensitivity(2), Sensitivity.l2_squared(2))
 
-        Raises :class:`InvalidParameter` if an amount is not a multiple of ``units`` (for squared
-        l2, of ``units``^2).
+        Raises :class:`InvalidParameter` if an amount is not a multiple of ``units``, or, for a
+        squared l2 sensitivity, of the square of ``units``.
         """
         factor = self._factor(units)
 
