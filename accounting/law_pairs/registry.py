@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import product
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from accounting.errors import NotDerived
 from accounting.law_pairs.discrete_gaussian import GaussianPair, GaussianSumPair
@@ -45,6 +45,8 @@ Shift: TypeAlias = tuple[tuple[int, int], ...]
 
 _MOST_SHIFTS: Final = 256
 _MOST_SIGNS: Final = 64
+
+_Law = TypeVar("_Law")
 
 _PAIRS: Final[dict[type[Noise], type[Pair]]] = {
     Binomial: BinomialPair,
@@ -195,15 +197,22 @@ def directions(pairs: Coordinates) -> tuple[Coordinates, ...]:
             f"the worst directions of {sum(count for _, count in pairs)} coordinates",
             "use symmetric noise, for which the direction of each change does not matter",
         )
-    found = []
-    for downs in product(*(range(count + 1) for _, count in pairs)):
-        signed = (
-            part
-            for (up, down, count), k in zip(both, downs, strict=True)
-            for part in ((up, count - k), (down, k))
-        )
-        found.append(tuple(part for part in signed if part[1]))
-    return tuple(found)
+    return tuple(signed(both, downs) for downs in product(*(range(k + 1) for _, _, k in both)))
+
+
+def signed(
+    both: Sequence[tuple[_Law, _Law, int]], downs: Sequence[int]
+) -> tuple[tuple[_Law, int], ...]:
+    r"""The product in which ``downs[i]`` of the coordinates of kind i move down.
+
+    Each kind is its law upwards, its law downwards, and its number of coordinates.
+    """
+    parts = (
+        part
+        for (up, down, count), k in zip(both, downs, strict=True)
+        for part in ((up, count - k), (down, k))
+    )
+    return tuple(part for part in parts if part[1])
 
 
 @lru_cache(maxsize=256)

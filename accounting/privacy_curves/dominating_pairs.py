@@ -31,7 +31,7 @@ from flint import arb
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.law_pairs.discrete_gaussian import NEARLY_REAL, GaussianPair, GaussianSumPair
-from accounting.law_pairs.registry import Shift, directions, pair_of, shifts_of
+from accounting.law_pairs.registry import Shift, directions, pair_of, shifts_of, signed
 from accounting.law_pairs.skellam_and_polya import RevealingPair
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.numerical_composition.contour_integral import ContourIntegral
@@ -447,15 +447,7 @@ def _signed(each: list[tuple[Law, Law, int]]) -> tuple[Laws, ...]:
     downs = [sorted({count * i // (tried - 1) for i in range(tried)}) for _, _, count in each]
     mixed = product(*downs) if tried ** len(each) <= _MOST_SIGNS else ()
     aligned = (tuple(0 for _ in each), tuple(count for _, _, count in each))
-    found: dict[Laws, None] = {}
-    for down in (*aligned, *mixed):
-        parts = (
-            part
-            for (pair, mirror, count), k in zip(each, down, strict=True)
-            for part in ((pair, count - k), (mirror, k))
-        )
-        found[tuple(part for part in parts if part[1])] = None
-    return tuple(found)
+    return tuple(dict.fromkeys(signed(each, down) for down in (*aligned, *mixed)))
 
 
 def over_totals(

@@ -90,7 +90,7 @@ def test_mixed_signs_can_be_worst() -> None:
     assert holds(law.enclose_delta("2/5"), truth)
     one_way = [of_shift(3, Fraction(2, 5), [d] * 2, Fraction(2, 5)) for d in (1, -1)]
     assert max(one_way) < truth * mpmath.mpf("0.996")
-    straight = mutated(directions, "range(count + 1) for _", "(0, count) for _")
+    straight = mutated(directions, "range(k + 1) for _", "(0, k) for _")
     assert set(straight(law.worst())) < set(directions(law.worst()))
 
 
