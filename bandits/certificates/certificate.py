@@ -217,7 +217,7 @@ def _own_certificate(
     if isinstance(part, CertifiedShuffle):
         return "the server's view is not described by one sum with noise"
     if isinstance(part, BinomialBox) and len(part.bounds) > 1:
-        return "verify does not support binomial noise of several numbers"
+        return "a run does not certify binomial noise of several numbers"
     if most == 0:
         return f"more than {_MOST_CHECKED} parts of several numbers each"
     amounts = _amounts(part)
