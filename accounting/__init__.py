@@ -8,15 +8,6 @@ from typing import TYPE_CHECKING
 from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
-    from accounting.adaptive_composition import (
-        ApproxFilter,
-        Filter,
-        Odometer,
-        PureFilter,
-        RdpFilter,
-        ZCdpFilter,
-        filter_for,
-    )
     from accounting.amplification.shuffling import ShuffledCurve
     from accounting.calibration.calibrate import Calibration, calibrate
     from accounting.certificates.certificate_format import Malformed
@@ -30,8 +21,8 @@ if TYPE_CHECKING:
         verify,
     )
     from accounting.composition.compose import Composition, compose
+    from accounting.composition.composition_theorems import per_user, routes
     from accounting.composition.guarantee_from_json import guarantee_from_json
-    from accounting.composition.returning_users import per_user, routes
     from accounting.composition.training_run import TrainingRun, dpsgd
     from accounting.convert_guarantees import (
         as_approx,
@@ -62,6 +53,15 @@ if TYPE_CHECKING:
     from accounting.ledger import Ledger
     from accounting.privacy_curves.local_report_curve import ReportCurve
     from accounting.privacy_curves.release_curve import PrivacyCurve
+    from accounting.privacy_filters import (
+        ApproxFilter,
+        Filter,
+        Odometer,
+        PureFilter,
+        RdpFilter,
+        ZCdpFilter,
+        filter_for,
+    )
     from accounting.protocol_guarantees.plan_protocol import Plan, choose, protocol_guarantee
     from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 

@@ -39,7 +39,7 @@ from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.matrix_mechanism import MatrixCurve, MatrixMechanism, MatrixOrders
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import OneRelease, PrivacyCurve
-from dpcore.continual import ContinualSum
+from dpcore.continual_sums import ContinualSum
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.local import LocalReport, ShuffledReports

@@ -329,7 +329,7 @@ def _zcdp(rho: Fraction) -> _Delta:
 
 
 def _gdp(mu: Fraction) -> _Delta:
-    from accounting.published_bounds import real_gaussian_delta
+    from accounting.published_noise_bounds import real_gaussian_delta
 
     return lambda epsilon: _end(real_gaussian_delta(1 / mu, epsilon).upper)
 

@@ -44,7 +44,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import rational, write_rational
 
 if TYPE_CHECKING:
-    from audit.search.search import SearchResult
+    from audit.search.worst_pair_search import SearchResult
 
 # -- the header -----------------------------------------------------------------------------------
 
@@ -265,7 +265,7 @@ def stored(path: Path) -> tuple[int, SearchResult | None] | None:
         raise hostile(path, "it has no valid seed")
     if search is None:
         return seed, None
-    from audit.search.search import SearchResult
+    from audit.search.worst_pair_search import SearchResult
 
     try:
         return seed, SearchResult.of_json(search)

@@ -44,7 +44,7 @@ from dpcore.numbers.parameter import RationalLike, rational
 if TYPE_CHECKING:
     from audit.fit.fit import FitReport
     from audit.replay.replay_report import Finding
-    from audit.search.search import SearchResult
+    from audit.search.worst_pair_search import SearchResult
     from dpcore.noise import Noise
 
 Progress = Callable[[int], None]
@@ -96,7 +96,7 @@ class Audit:
         pairs = pairs_of(target, spec.pair, spec.pairs, search=spec.search, relation=claim.relation)
         self.baselines: tuple[str, ...] = ()
         if spec.baselines:  # scipy.stats takes half a second
-            from audit.statistical_tests.clopper_pearson_baselines import baseline_names
+            from audit.statistical_tests.baseline_methods import baseline_names
 
             self.baselines = baseline_names(spec.baselines)
         self.space = None
@@ -124,7 +124,7 @@ class Audit:
         """
         plan, found = self.plan, None
         if self.space is not None:
-            from audit.search.search import search
+            from audit.search.worst_pair_search import search
 
             found = self._kept_search() or search(self.target, plan, self.space, progress=progress)
             plan = replace(plan, pair=found.pair, pairs=(), runs=plan.runs - found.runs)
@@ -174,7 +174,7 @@ class Audit:
         if path is None or self.space is None:
             return None
         from audit.resume import hostile, refused, stored
-        from audit.search.search import training_runs
+        from audit.search.worst_pair_search import training_runs
 
         kept = stored(path)
         if kept is None:

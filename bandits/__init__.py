@@ -17,7 +17,7 @@ from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from bandits.audit_targets.target import audit_view
-    from bandits.certificates.certificate import certificate_of
+    from bandits.certificates.certify_run import certificate_of
     from bandits.certificates.recheck import recheck
     from bandits.experiments.experiment import Experiment
     from bandits.experiments.runner import run_cells

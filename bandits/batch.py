@@ -27,7 +27,7 @@ from dpcore.numbers.parameter import (
     make_integers,
     rational_in,
 )
-from dpcore.protocols.encoding import MOST_STEPS
+from dpcore.protocols.fixed_point_encoding import MOST_STEPS
 
 ReleasedSum = NewType("ReleasedSum", Fraction)
 """A released sum of rewards, in units of reward; only privatizers create such sums."""

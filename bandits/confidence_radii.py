@@ -38,7 +38,7 @@ from bandits.batch import failure_probability_of
 from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from dpcore.analysis.contour_sums import quick_tail
-from dpcore.continual import variance
+from dpcore.continual_sums import variance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.laws.polya import PolyaDifference

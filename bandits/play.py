@@ -7,18 +7,18 @@ A run proceeds batch by batch. By default every user is new, and therefore in at
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import mul
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum, arms_and_horizon
 from bandits.policies.policy import Policy, Sizes, State
-from bandits.privatizers.privatizer import NEW_USERS, Releasing, RunGuarantee, Users
+from bandits.privatizers.privatizer import Releasing
+from bandits.privatizers.run_guarantee import NEW_USERS, RunGuarantee, Users
+from bandits.regret import ArmRegret
 from bandits.worlds.arm_environments import Environment
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
@@ -211,29 +211,6 @@ def _shared(counts: tuple[int, ...], left: int) -> Iterator[int]:
         arms -= 1 if count else 0
         left -= taken
         yield taken
-
-
-class ArmRegret:
-    r"""The regret of one run in a world of single arms; :meth:`add` takes the pulls of a batch."""
-
-    def __init__(self, gaps: tuple[float, ...], checkpoints: tuple[int, ...]) -> None:
-        self.gaps, self.checkpoints = gaps, checkpoints
-        self.pulls = [0] * len(gaps)
-        self.rounds = 0
-        self.regret: list[float] = []
-
-    def add(self, counts: tuple[int, ...]) -> None:
-        for arm, count in enumerate(counts):
-            if not count:
-                continue
-            before = self.pulls[arm]
-            for checkpoint in self.checkpoints[len(self.regret) :]:
-                if checkpoint > self.rounds + count:
-                    break
-                self.pulls[arm] = before + checkpoint - self.rounds
-                self.regret.append(math.fsum(map(mul, self.gaps, self.pulls)))
-            self.pulls[arm] = before + count
-            self.rounds += count
 
 
 class _Sent:

@@ -20,6 +20,7 @@ from bandits.play import Run, checked_checkpoints
 from bandits.policies.combinatorial_ucb import Cucb, CucbName
 from bandits.policies.registry import Algorithm, Setting
 from bandits.privatizers.running_sums import Totals
+from bandits.regret import SuperArmRegret
 from bandits.super_arms import Bools, Unions
 from bandits.worlds.combinatorial import BitWorld
 from dpcore.errors import InvalidParameter
@@ -195,32 +196,6 @@ class Game:
         if self.waiting:
             self.fresh.ravel()[cells] = False
             self.waiting = bool(self.fresh.any())
-
-
-class SuperArmRegret:
-    r"""The regret of several runs of one combinatorial problem, and the plays of each base arm."""
-
-    def __init__(
-        self, problem: Problem, worlds: Sequence[BitWorld], checkpoints: tuple[int, ...]
-    ) -> None:
-        self.reward, self.checkpoints = problem.reward, checkpoints
-        self.means = np.array([world.means for world in worlds])
-        self.target = problem.share * np.array([problem.best(means) for means in self.means])
-        self.spent = np.zeros(len(worlds))
-        self.pulls = np.zeros(self.means.shape, dtype=np.int64)
-        self.regret: list[Floats] = []
-        self.rounds = 0
-
-    def add(self, played: Bools) -> None:
-        each = self.spent + np.cumsum(self.target - self.reward.of(self.means, played), axis=0)
-        for checkpoint in self.checkpoints[len(self.regret) :]:
-            if checkpoint > self.rounds + len(played):
-                break
-            self.regret.append(each[checkpoint - self.rounds - 1])
-        self.spent = each[-1]
-        # With one byte per boolean and few rounds, sums of 16-bit integers are fast.
-        self.pulls += played.view(np.uint8).sum(axis=0, dtype=np.uint16)
-        self.rounds += len(played)
 
 
 def _runs(policy: Cucb, game: Game, score: SuperArmRegret) -> tuple[Run, ...]:

@@ -27,7 +27,7 @@ for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 from accounting import PrivacyCurve  # noqa: E402  # after the threads are set
 from accounting.composition.compose import compose  # noqa: E402  # after the threads are set
 from accounting.guarantees.bound import Bound  # noqa: E402  # after the threads are set
-from accounting.published_bounds import skellam_renyi_bound  # noqa: E402  # after the threads are set
+from accounting.published_noise_bounds import skellam_renyi_bound  # noqa: E402  # after the threads are set
 from benchmarks.machine import best_seconds, write  # noqa: E402  # after the threads are set
 from dpcore import DiscreteGaussian, DiscreteLaplace, Enclosure, Noise, Sensitivity  # noqa: E402  # after the threads are set
 from dpcore.laws.polya import PolyaDifference  # noqa: E402  # after the threads are set

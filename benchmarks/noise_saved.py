@@ -23,7 +23,7 @@ from rich.table import Table
 from accounting import PrivacyCurve
 from accounting.protocol_guarantees.paper_parameters import lzj_vector, tkms_bits
 from accounting.protocol_guarantees.shuffled_bits_guarantee import fewest_bits
-from accounting.published_bounds import (
+from accounting.published_noise_bounds import (
     gaussian_sum_epsilon,
     real_gaussian_delta,
     real_gaussian_ratio,

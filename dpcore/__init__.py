@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dpcore.noise import Divisible, Noise
     from dpcore.numbers.enclosure import Enclosure
     from dpcore.parse_noise import read_noise, write_noise
-    from dpcore.protocols.encoding import FixedPoint
+    from dpcore.protocols.fixed_point_encoding import FixedPoint
     from dpcore.protocols.noisy_sums import (
         AggregatedSum,
         CentralSum,

@@ -40,11 +40,11 @@ from accounting.law_pairs.discrete_gaussian import GaussianPair
 from accounting.law_pairs.registry import Coordinates, candidates
 from accounting.law_pairs.skellam_and_polya import RevealingPair
 from accounting.pairs.enclose_curve import inverse, largest, narrowed, within
+from accounting.pld.discretise_round import LossTable, Sampled, Tables
 from accounting.pld.integer_cells import table_of
 from accounting.pld.noise_density import Density, IntegerNormalDensity
-from accounting.pld.pessimistic_discretisation import LossTable, Sampled, Tables
 from accounting.pld.real_cells import Kinds, RealPair
-from accounting.pld.renyi_divergence import largest_renyi
+from accounting.pld.renyi_from_pld import largest_renyi
 from accounting.privacy_curves.connect_the_dots import (
     ConnectTheDotsPair,
     above_table,

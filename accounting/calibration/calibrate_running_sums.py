@@ -1,7 +1,7 @@
 r"""The least noise for the running sums of a stream under a guarantee, and the resulting error.
 
-The three mechanisms of ``dpcore.continual`` are calibrated to the same (epsilon, delta); the errors
-of their sums are computed exactly from the coefficients of the noise.
+The three mechanisms of ``dpcore.continual_sums`` are calibrated to the same (epsilon, delta); the
+errors of their sums are computed exactly from the coefficients of the noise.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from accounting.calibration.calibrate import Calibration, calibrate
 from accounting.guarantees.bound import Bound
-from dpcore.continual import ContinualSum, DoublingSum, SquareRootSum, TreeSum
+from dpcore.continual_sums import ContinualSum, DoublingSum, SquareRootSum, TreeSum
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Scope

@@ -43,14 +43,14 @@ from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import Guarantee, order_above_one
 from accounting.guarantees.stated_guarantees import Approx, Pure, ZCdp
-from accounting.matrix import Banded, Toeplitz, Tree
 from accounting.privacy_curves.matrix_mechanism import MatrixCurve, MatrixMechanism
 from accounting.privacy_curves.release_curve import PrivacyCurve, described
 from accounting.proof_kernel.exact_values import exact_value
 from accounting.proof_kernel.law_tables import Refused
 from accounting.proof_kernel.worst_case_neighbours import Part, scenarios
+from accounting.strategy_matrices import Banded, Toeplitz, Tree
 from dpcore.cli.terminal import html_table
-from dpcore.continual import ContinualSum
+from dpcore.continual_sums import ContinualSum
 from dpcore.errors import DpcoreError, InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Mechanism, Release, Sensitivity
 from dpcore.numbers.parameter import (

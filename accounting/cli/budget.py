@@ -47,7 +47,7 @@ from dpcore.numbers.rounding import exactly, up
 from dpcore.parse_noise import read_sensitivity, write_noise
 
 if TYPE_CHECKING:
-    from accounting.composition.returning_users import Route
+    from accounting.composition.composition_theorems import Route
     from accounting.descriptions.sampling_schemes import Scheme
     from accounting.guarantees.bound import Bound
     from accounting.privacy_curves.release_curve import OneRelease
@@ -188,7 +188,7 @@ def returning(
 
     Example: dpcore budget returning --noise skellam:variance=400 --visits 1,16,1024 --delta 1e-6
     """
-    from accounting.composition.returning_users import per_user, routes
+    from accounting.composition.composition_theorems import per_user, routes
 
     visit, assumptions = releases.visit(visits)
     times, at = counts("--visits", visits), rational("--delta", delta)

@@ -95,7 +95,7 @@ def certify_command(
     Example: dpcore certify --noise skellam:variance=400 --rounds 1000 --delta 1e-6 > c.json
     """
     from accounting.certificates.certify import certify as write
-    from accounting.composition.returning_users import per_user
+    from accounting.composition.composition_theorems import per_user
 
     check_writable("--output", output)
     if visits is None:

@@ -26,7 +26,7 @@ from dpcore.spec_syntax import split_name
 if TYPE_CHECKING:
     from accounting.calibration.calibrate_running_sums import CalibratedSum
     from accounting.descriptions.real_noise import Gaussian
-    from accounting.matrix import Strategy
+    from accounting.strategy_matrices import Strategy
     from dpcore.laws.discrete_gaussian import DiscreteGaussian
 
 
@@ -140,8 +140,8 @@ def matrix(
     from accounting.calibration.calibrate import least_sigma
     from accounting.composition.compose import compose
     from accounting.descriptions.real_noise import Gaussian
-    from accounting.matrix import MOST_ROUNDS, Participation
     from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
+    from accounting.strategy_matrices import MOST_ROUNDS, Participation
 
     count = whole_number("--rounds", rounds, at_least=1, at_most=MOST_ROUNDS)
     participation = Participation(
@@ -206,7 +206,7 @@ def _noise(written: str) -> Gaussian | DiscreteGaussian:
 
 
 def _strategy(text: str, rounds: int) -> Strategy:
-    from accounting.matrix import Dense, read_strategy
+    from accounting.strategy_matrices import Dense, read_strategy
 
     name, path = split_name(text)
     if name != "file":

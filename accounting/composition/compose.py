@@ -4,7 +4,7 @@ Lists of exact curves and of (epsilon, delta) claims compose through their priva
 from both sides; a claim in Renyi terms composes order by order and gives an upper bound. Rounds
 with fixed dominating pairs may be run at times that depend on released outputs. If the guarantees
 themselves depend on earlier outputs, use a filter
-(:mod:`accounting.adaptive_composition`) or a ledger. Proofs:
+(:mod:`accounting.privacy_filters`) or a ledger. Proofs:
 docs/proofs/composition.md.
 """
 

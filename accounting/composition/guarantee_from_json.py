@@ -12,9 +12,9 @@ from accounting.descriptions.description import LOCAL_REPORT, description_from_j
 from accounting.descriptions.real_noise import REAL_LAWS
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import CLAIMS, claim_from_json
-from accounting.matrix import Dense, Participation, Strategy, read_strategy
 from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
+from accounting.strategy_matrices import Dense, Participation, Strategy, read_strategy
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Scope, Unit
 from dpcore.numbers.parameter import text

@@ -16,7 +16,6 @@ from uuid import uuid4
 import numpy as np
 from sqlalchemy import Connection, Table, delete, exists, func, insert, select, update
 
-from accounting.adaptive_composition import Filter, Price, filter_from_json
 from accounting.ledger import hash_chain as history
 from accounting.ledger.charge_request import CheckedRequest, without
 from accounting.ledger.errors import (
@@ -45,6 +44,7 @@ from accounting.ledger.hash_chain import (
     value_digest,
 )
 from accounting.ledger.sqlite_file import HOMELESS
+from accounting.privacy_filters import Filter, Price, filter_from_json
 from dpcore.errors import DpcoreError, InvalidParameter
 from dpcore.numbers.rounding import down
 from dpcore.spec_syntax import find_name

@@ -1,7 +1,6 @@
 r"""Charge requests: the names of the users, the batch, and the cost to each user.
 
-Group privacy converts a guarantee for one contribution to a guarantee for a user with k rows in a
-batch: all k rows change together. Proofs: docs/proofs/ledger.md.
+Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -16,34 +15,28 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Final, Self, TypeAlias, cast
 
-from accounting.adaptive_composition import ApproxFilter, Filter, Price
 from accounting.composition.compose import Composition, Source, compose
 from accounting.composition.partition_selection_guarantee import threshold_guarantee
 from accounting.convert_guarantees import as_zcdp
 from accounting.derive_guarantee import Derivable, Reported
 from accounting.derive_guarantee import guarantee as derived
 from accounting.errors import NotDerived
+from accounting.group_privacy import Priced, for_user, threshold_for_user
 from accounting.guarantees.guarantee import Guarantee
-from accounting.guarantees.renyi_to_epsilon import rounded_up
-from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure, Rdp, ZCdp
+from accounting.guarantees.stated_guarantees import Approx, Pure, ZCdp
 from accounting.ledger.hash_chain import canonical
-from accounting.privacy_curves.local_report_curve import ReportCurve
 from accounting.privacy_curves.release_curve import OneRelease, PrivacyCurve, described
-from dpcore.errors import ABSENT, InvalidParameter
-from dpcore.mechanism import Mechanism, Release, Scope, Sensitivity, Unit
-from dpcore.numbers.enclosure import Enclosure, End, ball, precision
+from accounting.privacy_filters import ApproxFilter, Filter, Price
+from dpcore.errors import InvalidParameter
+from dpcore.mechanism import Mechanism, Release, Unit
+from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import PLAIN, integer, name, write_rational
 from dpcore.selection import AboveThreshold, NoisyMax, NoisyThreshold, Selection
 
-_BITS: Final = 192
 _PLAIN_LINES: Final = re.compile(rf"(?:{PLAIN.pattern}\n)*+")
 _NO_DELTA: Final = (
     "has no delta for unknown keys: name the keys (--keys), or open a ledger with a budget "
     "such as epsilon=1,delta=1e-6"
-)
-_NO_ROWS: Final = (
-    "must be given: the guarantee is for one contribution, the budget for a user. Give the largest "
-    "number of rows of one user in the batch, e.g. 1, or a guarantee with Scope(unit='user')"
 )
 
 Releasable: TypeAlias = Mechanism | Selection | NoisyThreshold
@@ -174,7 +167,7 @@ def cost(
         if "delta" not in keeper.counters:
             raise InvalidParameter("budget", keeper.budget.text, _NO_DELTA)
         if rows_per_user is not None and guarantee.scope.unit is Unit.CONTRIBUTION:
-            guarantee, rows_per_user = _threshold_for_user(guarantee, rows_per_user), None
+            guarantee, rows_per_user = threshold_for_user(guarantee, rows_per_user), None
         guarantee = threshold_guarantee(guarantee)
     if isinstance(guarantee, OneRelease) and not isinstance(guarantee, PrivacyCurve):
         guarantee = compose(guarantee)
@@ -191,19 +184,6 @@ def cost(
     if isinstance(found, Composition):
         return _price_of(keeper, found), _plain(found.record())
     return keeper.price(found), _plain(found.to_json())
-
-
-def _threshold_for_user(threshold: NoisyThreshold, rows_per_user: int) -> NoisyThreshold:
-    # k rows with one key can reach the threshold together: delta is not k times that of one row.
-    k = integer("rows_per_user", rows_per_user, at_least=1)
-    counts = threshold.mechanism
-    scope = Scope(unit=Unit.USER, relation=threshold.scope.relation)
-    moves = Sensitivity.of(counts.sensitivity).times(k)
-    return replace(
-        threshold,
-        mechanism=replace(counts, sensitivity=moves, scope=scope),
-        rows_per_user=k * threshold.rows_per_user,
-    )
 
 
 def _price_of(keeper: Filter, whole: Composition) -> Price:
@@ -271,69 +251,3 @@ def _finite(whole: Composition, upper: End) -> Fraction:
 def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
     # The record as it is read back from the database.
     return cast("dict[str, Any]", json.loads(canonical(record)))
-
-
-Priced: TypeAlias = Pure | ZCdp | Rdp | Approx | Assumed | PrivacyCurve | Composition
-"""What can be charged: one guarantee, or a composition of releases made together."""
-
-
-def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
-    r"""Convert ``guarantee`` to a guarantee for all rows of a user, at most ``rows_per_user``.
-
-    A guarantee with scope unit ``user`` must be given without ``rows_per_user``; a guarantee for
-    one contribution requires it. k rows change a query by up to k times as much as one row, so the
-    noise is charged at k times the sensitivity: k epsilon for a pure guarantee, k^2 rho for zCDP.
-    An (epsilon, delta) claim becomes (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))).
-    """
-    if guarantee.scope.unit is Unit.USER:
-        if rows_per_user is not None:
-            must = "must not be given: the guarantee already covers all rows of a user"
-            raise InvalidParameter("rows_per_user", rows_per_user, must)
-        return guarantee
-    if rows_per_user is None:
-        raise InvalidParameter("rows_per_user", ABSENT, _NO_ROWS)
-    rows = integer("rows_per_user", rows_per_user, at_least=1)
-    scope = Scope(unit=Unit.USER, relation=guarantee.scope.relation)
-    if isinstance(guarantee, Assumed):
-        return replace(guarantee, guarantee=_of_rows(guarantee.guarantee, rows, scope))
-    if isinstance(guarantee, Composition):
-        # Each row of a user is a separate local report.
-        parts = tuple(
-            (each, rows * k) if isinstance(each, ReportCurve) else (_of_rows(each, rows), k)
-            for each, k in guarantee.parts
-        )
-        return replace(guarantee, parts=parts, scope=scope)
-    found: Priced = _of_rows(guarantee, rows, scope)
-    return found
-
-
-def _of_rows(source: Any, k: int, scope: Scope | None = None) -> Any:
-    # The guarantee for k rows together, with `scope` if given: parts of a composition keep their
-    # own.
-    if scope is not None:
-        source = replace(source, scope=scope)
-    if k == 1:
-        return source
-    description = described(source)
-    if description is not None:
-        with suppress(InvalidParameter):  # no bound is proven for groups under this scheme
-            found: Any = derived(replace(description, group=k * description.group))
-            return found if scope is None else replace(found, scope=scope)
-    match source:
-        case Pure():
-            return replace(source, stated_epsilon=k * source.stated_epsilon)
-        case ZCdp():
-            return replace(source, rho=k * k * Fraction(source.rho))
-        case Approx():
-            return _approx(source, k)
-    reason = "state the noise with the sensitivity of a whole user and Scope(unit='user')"
-    raise NotDerived(f"the cost of {k} rows of one user under {source!r}", reason)
-
-
-def _approx(claim: Approx, k: int) -> Approx:
-    epsilon, delta = Fraction(claim.stated_epsilon), Fraction(claim.stated_delta)
-    with precision(_BITS):
-        grown = sum(((i * ball(epsilon)).exp() for i in range(1, k)), ball(Fraction(1)))
-        most = rounded_up(Enclosure.of(ball(delta) * grown).upper)
-    found = min(most, Fraction(1)) if isinstance(most, Fraction) else Fraction(1)
-    return replace(claim, stated_epsilon=k * epsilon, stated_delta=found)

@@ -18,7 +18,6 @@ from typing import Any, Final, Self, TypeAlias, cast, overload
 import numpy as np
 from sqlalchemy import Connection, Table
 
-from accounting.adaptive_composition import Filter, Price, filter_for
 from accounting.composition.compose import Source
 from accounting.guarantees.stated_guarantees import Assumed, Word, read_claim
 from accounting.ledger.charge_or_refuse import Book, Charged, Head, charged, text_of
@@ -31,10 +30,11 @@ from accounting.ledger.charge_request import (
     sorted_names,
 )
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
-from accounting.ledger.group_commit import Queue
 from accounting.ledger.hash_chain import HISTORY, MECHANISM, QUESTION, Charge, canonical
+from accounting.ledger.shared_transactions import Queue
 from accounting.ledger.transactions import Store
 from accounting.ledger.verify_ledger import Damage, damages
+from accounting.privacy_filters import Filter, Price, filter_for
 from dpcore.errors import InvalidParameter
 from dpcore.local import LocalReport, ShuffledReports
 from dpcore.mechanism import Mechanism, Release, Scope, Unit
@@ -368,7 +368,7 @@ class Ledger:
     def spent(self, user: str) -> Word | Assumed:
         r"""The budget that ``user`` has spent in the present period, computed from the counters.
 
-        Unlike the budget and an odometer (``accounting.adaptive_composition``), this guarantee need
+        Unlike the budget and an odometer (``accounting.privacy_filters``), this guarantee need
         not hold at all times simultaneously. If charges rest on assumptions, the result is an
         :class:`Assumed` with their reasons.
         """

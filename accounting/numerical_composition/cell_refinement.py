@@ -1,6 +1,6 @@
 r"""The privacy loss of a round with real noise, discretised from above or from below.
 
-The cells of a round (:mod:`accounting.pld.pessimistic_discretisation`) are chosen for the requested
+The cells of a round (:mod:`accounting.pld.discretise_round`) are chosen for the requested
 tilt, and the number of cells for the requested width. Proofs: docs/proofs/cells.md.
 """
 
@@ -20,9 +20,7 @@ from accounting.numerical_composition.discrete_factor import DiscreteFactor, cum
 from accounting.numerical_composition.factor import LossPart
 from accounting.pairs.enclose_curve import largest
 from accounting.pld.allocation_loss import USUAL_ATOMS, Side, allocated, atoms_for
-from accounting.pld.discretised_pld import Listing
-from accounting.pld.noise_density import Density
-from accounting.pld.pessimistic_discretisation import (
+from accounting.pld.discretise_round import (
     Cells,
     Focus,
     LossTable,
@@ -30,6 +28,8 @@ from accounting.pld.pessimistic_discretisation import (
     listed_above,
     listed_below,
 )
+from accounting.pld.finite_pld import Listing
+from accounting.pld.noise_density import Density
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 

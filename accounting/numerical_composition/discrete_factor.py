@@ -38,7 +38,7 @@ from accounting.numerical_composition.complex_intervals import (
     sizes,
 )
 from accounting.numerical_composition.factor import Grid
-from accounting.pld.discretised_pld import Listing
+from accounting.pld.finite_pld import Listing
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.arrays import EXP_NEG_ERROR, exp_neg, two_product
 from dpcore.numbers.enclosure import ball, nearest, precision

@@ -17,8 +17,8 @@ import numpy as np
 from flint import arb
 
 from accounting.numerical_composition.complex_intervals import Discs, Floats, Integers
-from accounting.pld.discretised_pld import Listing
-from accounting.pld.pessimistic_discretisation import Focus
+from accounting.pld.discretise_round import Focus
+from accounting.pld.finite_pld import Listing
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure
 

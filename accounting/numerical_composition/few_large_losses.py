@@ -41,7 +41,7 @@ from accounting.numerical_composition.saddle_point import (
     saddle_at_epsilon,
 )
 from accounting.pairs.enclose_curve import joined, within
-from accounting.pld.discretised_pld import Listing
+from accounting.pld.finite_pld import Listing
 from dpcore.numbers.arrays import one_thread
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from accounting.numerical_composition.factor import LossPart
 from accounting.pairs.enclose_curve import joined, within
-from accounting.pld.discretised_pld import Listing
+from accounting.pld.finite_pld import Listing
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import Enclosure
 

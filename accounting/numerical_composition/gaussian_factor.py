@@ -36,7 +36,7 @@ from accounting.numerical_composition.complex_intervals import (
     upward,
 )
 from accounting.numerical_composition.factor import Grid, LossPart
-from accounting.pld.pessimistic_discretisation import Focus
+from accounting.pld.discretise_round import Focus
 from dpcore.analysis import theta
 from dpcore.numbers.arrays import EXP_NEG_ERROR, exp_neg
 from dpcore.numbers.enclosure import Enclosure, ball, nearest

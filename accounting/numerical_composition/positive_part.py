@@ -22,7 +22,7 @@ from flint import arb
 from accounting.numerical_composition.cell_refinement import ListedLoss
 from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.numerical_composition.saddle_point import saddle_at_epsilon
-from accounting.pld.discretised_pld import Listing
+from accounting.pld.finite_pld import Listing
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision, round_down, round_up
 
 _BITS: Final = 128

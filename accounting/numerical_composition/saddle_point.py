@@ -16,7 +16,7 @@ import numpy as np
 
 from accounting.numerical_composition.contour_sum import Window
 from accounting.numerical_composition.factor import Factor, Grid, LossPart
-from accounting.pld.pessimistic_discretisation import Focus
+from accounting.pld.discretise_round import Focus
 
 LEAST_TILT: Final = 2.0**-20
 MOST_TILT: Final = 2.0**27

@@ -26,9 +26,9 @@ from typing import Final
 import numpy as np
 from flint import arb, arb_series, ctx
 
-from accounting.pld.discretised_pld import Floats, Listing
+from accounting.pld.discretise_round import Cells, Focus, log_bound
+from accounting.pld.finite_pld import Floats, Listing
 from accounting.pld.noise_density import Density, upper_tail
-from accounting.pld.pessimistic_discretisation import Cells, Focus, log_bound
 from accounting.pld.real_cells import RealPair
 from dpcore.numbers.enclosure import Enclosure, End, ball, precision
 

@@ -21,8 +21,7 @@ from flint import arb, ctx
 from accounting.pairs.enclose_curve import as_ball
 from accounting.pairs.finite import FinitePair
 from accounting.pairs.pair import Pair, largest_known
-from accounting.pld.discretised_pld import Floats
-from accounting.pld.pessimistic_discretisation import (
+from accounting.pld.discretise_round import (
     Approximate,
     Cells,
     FixedTable,
@@ -32,6 +31,7 @@ from accounting.pld.pessimistic_discretisation import (
     Sketch,
     sketch_of,
 )
+from accounting.pld.finite_pld import Floats
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.noise import FLOAT_ERROR, Noise
 from dpcore.numbers.enclosure import Enclosure, ball, nearest, precision
@@ -76,7 +76,7 @@ class IntegerPair(LossTable):
     r"""The outputs of ``pair`` as cells, in a window where the masses decrease by ``outside`` nats.
 
     >>> from accounting.law_pairs.skellam_and_polya import SkellamPair
-    >>> from accounting.pld.pessimistic_discretisation import Focus
+    >>> from accounting.pld.discretise_round import Focus
     >>> from dpcore.laws.skellam import Skellam
     >>> table = IntegerPair(pair=SkellamPair(noise=Skellam(variance=16), shift=1))
     >>> cells = table.cells(table.edges(Focus(1.0), 100))

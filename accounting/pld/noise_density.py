@@ -23,8 +23,8 @@ import numpy as np
 from flint import arb
 
 from accounting.pairs.enclose_curve import inverse, narrowed, within
-from accounting.pld.discretised_pld import Floats
-from accounting.pld.pessimistic_discretisation import Approximate
+from accounting.pld.discretise_round import Approximate
+from accounting.pld.finite_pld import Floats
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.arrays import EXP_NEG_ERROR, exp_neg
 from dpcore.numbers.enclosure import Enclosure, ball, nearest, precision

@@ -19,9 +19,9 @@ import numpy as np
 from flint import arb, ctx
 
 from accounting.pairs.enclose_curve import largest, moved
-from accounting.pld.discretised_pld import Floats
+from accounting.pld.discretise_round import Approximate, Cells, LossTable, Ratios, Sketch
+from accounting.pld.finite_pld import Floats
 from accounting.pld.noise_density import FLOOR, MOST_EXPONENT, Density, NormalDensity
-from accounting.pld.pessimistic_discretisation import Approximate, Cells, LossTable, Ratios, Sketch
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.arrays import EXP_NEG_ERROR, exp_neg
 from dpcore.numbers.enclosure import Enclosure, ball, narrow

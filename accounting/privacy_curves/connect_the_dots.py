@@ -27,9 +27,7 @@ from accounting.law_pairs.registry import Coordinates
 from accounting.law_pairs.skellam_and_polya import RevealingPair
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.numerical_composition.few_outcomes import Enumeration
-from accounting.pld.discretised_pld import Listing, thinned
-from accounting.pld.integer_cells import table_of
-from accounting.pld.pessimistic_discretisation import (
+from accounting.pld.discretise_round import (
     Approximate,
     Cells,
     FixedTable,
@@ -38,6 +36,8 @@ from accounting.pld.pessimistic_discretisation import (
     Ratios,
     listed_above,
 )
+from accounting.pld.finite_pld import Listing, thinned
+from accounting.pld.integer_cells import table_of
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision
 

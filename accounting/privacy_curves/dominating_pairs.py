@@ -45,9 +45,9 @@ from accounting.pairs.enclose_curve import (
     narrowed,
 )
 from accounting.pairs.pair import ClosedPair, Pair, largest_known
+from accounting.pld.discretise_round import LossTable, Tables
 from accounting.pld.integer_cells import table_of
 from accounting.pld.noise_density import NormalDensity, NormalLoss
-from accounting.pld.pessimistic_discretisation import LossTable, Tables
 from accounting.pld.real_cells import RealPair
 from accounting.privacy_curves.connect_the_dots import dominating, revealing_or_nothing
 from dpcore.laws.discrete_gaussian import DiscreteGaussianSum

@@ -15,10 +15,15 @@ from typing import Any, ClassVar, Final
 from accounting.descriptions.real_noise import Gaussian
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import order_above_one
-from accounting.matrix import Participation, SquaredSensitivity, Strategy, squared_sensitivity
 from accounting.pld.noise_density import NormalLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs
 from accounting.privacy_curves.release_curve import ByOrder, OneRelease
+from accounting.strategy_matrices import (
+    Participation,
+    SquaredSensitivity,
+    Strategy,
+    squared_sensitivity,
+)
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.mechanism import InScope, Norm, Scope, Sensitivity
@@ -41,7 +46,7 @@ class MatrixMechanism:
     takes part in the same rounds; under ``add-remove`` the rounds stay the same without the unit.
     Inputs may depend on earlier releases, and so may the rounds of a unit.
 
-    >>> from accounting.matrix import Banded
+    >>> from accounting.strategy_matrices import Banded
     >>> from accounting.derive_guarantee import guarantee
     >>> training = MatrixMechanism(
     ...     strategy=Banded(rounds=2052, bands=342),

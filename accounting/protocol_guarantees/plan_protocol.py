@@ -27,7 +27,7 @@ from accounting.protocol_guarantees.shuffled_bits_guarantee import (
     fewest_bits,
     least_probability,
 )
-from accounting.published_bounds import real_gaussian_ratio
+from accounting.published_noise_bounds import real_gaussian_ratio
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace

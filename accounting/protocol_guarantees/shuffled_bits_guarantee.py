@@ -24,7 +24,7 @@ from accounting.errors import NotDerived
 from accounting.law_pairs.registry import Coordinates, candidates
 from accounting.privacy_curves.dominating_pairs import DominatingPairs, of_noise
 from accounting.privacy_curves.release_curve import PairCurve, PrivacyCurve
-from accounting.published_bounds import real_gaussian_ratio
+from accounting.published_noise_bounds import real_gaussian_ratio
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.mechanism import Mechanism, Norm, Scope, Sensitivity

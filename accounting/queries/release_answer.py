@@ -6,7 +6,7 @@ users' budgets are checked before any column is read.
 
 In a session the cost of each query is computed before any data are read, and the query is refused
 if it exceeds the budget: the filter for this kind of budget decides
-(``accounting.adaptive_composition``), so queries may depend on earlier answers.
+(``accounting.privacy_filters``), so queries may depend on earlier answers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from fractions import Fraction
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
-from accounting.adaptive_composition import AtAllTimes, Odometer, Price, filter_for
 from accounting.composition.compose import Composition, compose
 from accounting.derive_guarantee import guarantee
 from accounting.errors import NotDerived
@@ -26,6 +25,7 @@ from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import Word, ZCdp, read_claim
 from accounting.ledger.charge_request import cost
 from accounting.ledger.errors import BudgetExhausted, LedgerUnavailable, Receipt, ValueLost
+from accounting.privacy_filters import AtAllTimes, Odometer, Price, filter_for
 from accounting.queries.query import Additive, Answer, Mean, Query, Target, scaled, spread
 from accounting.queries.table import Table, TableScope
 from dpcore.cli.terminal import html_table

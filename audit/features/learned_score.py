@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.claims import LOOKS
-from audit.features.columns import (
+from audit.features.learner_columns import (
     Column,
     Reader,
     Steps,

@@ -35,9 +35,9 @@ import numpy as np
 
 from audit.claims import cause_of
 from audit.errors import TargetFailed
-from audit.features import feature_maps as maps
-from audit.features.columns import MOST_WIDE, step_of
-from audit.features.feature_maps import by_value, each
+from audit.features import built_in_features as maps
+from audit.features.built_in_features import by_value, each
+from audit.features.learner_columns import MOST_WIDE, step_of
 from audit.outputs.call_guard import current, load
 from audit.outputs.copies import captured
 from audit.outputs.identity import identity, number_in
@@ -143,7 +143,7 @@ FEATURES: Final[Mapping[str, Builtin]] = MappingProxyType(
         "grid": Builtin(_itself, learned=True),
     }
 )
-r"""The built-in features by name; :mod:`audit.features.feature_maps` describes each map."""
+r"""The built-in features by name; :mod:`audit.features.built_in_features` describes each map."""
 
 
 def read_feature(

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from audit.fit.fit import FitReport
     from audit.replay.replay_report import Finding
     from audit.report.figure_data import Histogram, TradeoffBand
-    from audit.search.search import SearchResult
-    from audit.statistical_tests.clopper_pearson_baselines import BaselineFinding
+    from audit.search.worst_pair_search import SearchResult
+    from audit.statistical_tests.baseline_methods import BaselineFinding
     from audit.statistical_tests.sample_outcome import Coverage
     from audit.statistical_tests.trace import Trace
 

@@ -15,7 +15,7 @@ from audit.features.parse_feature import Feature, default_features, require_fixe
 from audit.outputs.call_guard import Watchdog, reading, stdout_to_stderr
 from audit.outputs.output_parser import OutputParser, Outputs, concatenate
 from audit.runs.draw_plan import Plan, Planned, worlds_of
-from audit.statistical_tests.fixed_sample_test import block_ends
+from audit.statistical_tests.fixed_runs_test import block_ends
 from audit.statistical_tests.multiple_testing import FamilyProcess, View, watch_views
 from audit.targets.target import Target
 

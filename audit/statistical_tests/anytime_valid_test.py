@@ -29,7 +29,7 @@ from scipy.special import expit, xlog1py
 from audit.claims import LOOKS, log_bar
 from audit.outputs.reading import Integers, Reading, read, read_worlds
 from audit.statistical_tests.event import Floats, Tally, Witness
-from audit.statistical_tests.fixed_sample_test import GRID, read_claim
+from audit.statistical_tests.fixed_runs_test import GRID, read_claim
 from audit.statistical_tests.learn_event import ThresholdFamily, Trial, learn_rule
 from audit.statistical_tests.sample_outcome import LARGEST_EXPONENT, Watched
 from dpcore.errors import InvalidParameter

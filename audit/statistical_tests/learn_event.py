@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.features.columns import SIBLINGS, binary_tree, shrunk
+from audit.features.learner_columns import SIBLINGS, binary_tree, shrunk
 from audit.outputs.reading import Integers, Reading
 from audit.statistical_tests.event import Cells, Floats, Tally, Witness, witness_of
 from dpcore.lazy_import import LazyModule

@@ -31,7 +31,7 @@ from audit.claims import Claim, CurveClaim, LayerRun, log_bar
 from audit.outputs.output_parser import Outputs
 from audit.statistical_tests.anytime_valid_test import EProcess, log_mean, watch_curve
 from audit.statistical_tests.event import Event, Floats, Tally, Witness
-from audit.statistical_tests.fixed_sample_test import (
+from audit.statistical_tests.fixed_runs_test import (
     BERGER_BOOS_SHARE,
     LEADING,
     LED,

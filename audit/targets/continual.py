@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from accounting.calibration.calibrate_running_sums import calibrate_sum
 from audit.targets.target import Catalogued, read_words, typed
-from dpcore.continual import ContinualSum, SquareRootSum
+from dpcore.continual_sums import ContinualSum, SquareRootSum
 from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import Rng
 

@@ -527,7 +527,7 @@ def _spread(
 
 
 def _gaussian(mu: Fraction) -> list[tuple[Fraction, Fraction]]:
-    from accounting.published_bounds import real_gaussian_delta
+    from accounting.published_noise_bounds import real_gaussian_delta
 
     end = mu * (5 + mu / 2)  # delta is below 1e-6 there
     return _spread(end, _GAUSSIAN_POINTS, lambda e: real_gaussian_delta(1 / mu, e).upper)

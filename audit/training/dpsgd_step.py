@@ -44,8 +44,8 @@ from dpcore.numbers.parameter import RationalLike, integer
 from dpcore.numbers.rounding import up
 
 LIBRARIES: Final = {
-    "jax-privacy": ("audit.training.library_steps", "JaxPrivacyStep"),
-    "opacus": ("audit.training.library_steps", "OpacusStep"),
+    "jax-privacy": ("audit.training.opacus_and_jax_steps", "JaxPrivacyStep"),
+    "opacus": ("audit.training.opacus_and_jax_steps", "OpacusStep"),
 }
 r"""The steps of other libraries, by name: the module and the name of the class."""
 

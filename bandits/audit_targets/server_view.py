@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from accounting.composition.returning_users import per_user
+from accounting.composition.composition_theorems import per_user
 from accounting.derive_guarantee import guarantee
 from accounting.guarantees.guarantee import Guarantee
 from accounting.protocol_guarantees.plan_protocol import mechanism_guarantee, protocol_guarantee

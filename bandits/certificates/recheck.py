@@ -42,7 +42,7 @@ from bandits.policies.registry import LINEAR
 from bandits.policies.successive_elimination import NAMES
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, SOME_HONEST, SUM_ONLY, TRUSTED
-from bandits.privatizers.privatizer import NEW, POOLED
+from bandits.privatizers.run_guarantee import NEW, POOLED
 from bandits.privatizers.running_sums import StreamPrivatizer, StreamTrust
 from bandits.privatizers.vector_averages import AveragePrivatizer, Averages
 from dpcore.errors import InvalidParameter

@@ -26,7 +26,7 @@ from bandits.policies.policy import Policy
 from bandits.policies.registry import RunParameters, Setting, WorldKind, read_algorithm, source_of
 from bandits.policies.successive_elimination import NAMES, ScheduleName
 from bandits.privatizers.deployment import Deployment
-from bandits.privatizers.privatizer import NEW_USERS, RunGuarantee, Users
+from bandits.privatizers.run_guarantee import NEW_USERS, RunGuarantee, Users
 from bandits.worlds import Worlds, preset_of
 from bandits.worlds.preset import MOST_INSTANCES, Data
 from dpcore.errors import ABSENT, InvalidParameter

@@ -366,7 +366,7 @@ def certificates(
     experiment: Experiment, worlds: Worlds, cells: Sequence[Cell]
 ) -> Iterator[tuple[str, str | NotDerived]]:
     r"""Yield the file name and certificate of instance 0 for each algorithm and epsilon."""
-    from bandits.certificates.certificate import certify_run
+    from bandits.certificates.certify_run import certify_run
 
     for cell in cells:
         if cell.instance:

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeAlias
 
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.policies.registry import read_algorithm
-from bandits.privatizers.privatizer import RunGuarantee
+from bandits.privatizers.run_guarantee import RunGuarantee
 from bandits.worlds import Worlds
 from bandits.worlds.combinatorial import lower_bound
 from dpcore.cli.files import read_text

@@ -29,7 +29,7 @@ from accounting.protocol_guarantees.paper_parameters import (
     cz_shuffled,
     log_of,
 )
-from accounting.published_bounds import gaussian_sum_epsilon, skellam_renyi_bound
+from accounting.published_noise_bounds import gaussian_sum_epsilon, skellam_renyi_bound
 from bandits.papers.table import Claim, Found, LaterRow, along, decimals
 from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace

@@ -23,7 +23,7 @@ from accounting.protocol_guarantees.paper_parameters import (
     lzj_vector,
 )
 from accounting.protocol_guarantees.shuffled_bits_guarantee import fewest_bits
-from accounting.published_bounds import real_gaussian_delta, real_gaussian_ratio
+from accounting.published_noise_bounds import real_gaussian_delta, real_gaussian_ratio
 from bandits.papers.table import Claim, Found, LaterRow, along, decimals
 from bandits.papers.tenenbaum_et_al import bits_box
 from bandits.privatizers.vector_averages import lzj_classical_gaussian

@@ -25,7 +25,7 @@ from bandits.batch import arms_and_horizon
 from bandits.combinatorial_problem import Problem
 from bandits.confidence_radii import RadiusName
 from bandits.privatizers.deployment import NO_NOISE
-from bandits.privatizers.privatizer import RunGuarantee
+from bandits.privatizers.run_guarantee import RunGuarantee
 from bandits.privatizers.running_sums import StreamPrivatizer, StreamRelease, StreamTrust, inverse
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

@@ -4,7 +4,7 @@ r"""Privatize rewards: a batch of one arm becomes one released sum, the policy's
 a kind of release: the number of users for a sum of one arm (:class:`Privatizer`), or the numbers of
 users and coordinates for averages of several actions (``bandits.privatizers.vector_averages``). The
 parts of a guarantee are the possible participations of one user, and the guarantee is that of the
-worst part. For new users a part is one release; for returning users see ``returning_users``.
+worst part (``bandits.privatizers.run_guarantee``).
 
 A privatizer defines the protocol for every number of users. Its noise, bits, guarantee and releases
 are derived from that protocol (``bandits.privatizers.deployment``). The privatizer without privacy
@@ -14,20 +14,17 @@ for returning users are in ``returning_users``. Proofs: docs/proofs/bandits.md.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final, Generic, TypeVar, final
+from typing import Final, Generic, TypeVar, final
 
 import numpy as np
 
-from accounting.guarantees.bound import Bound
-from accounting.guarantees.guarantee import Guarantee, order_above_one, probability
-from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure
-from bandits.batch import Ask, Encoding, Plays, Pulls, ReleasedSum
+from accounting.guarantees.guarantee import Guarantee
+from bandits.batch import Ask, Encoding, ReleasedSum
 from bandits.privatizers.deployment import (
     EVERYONE,
     AnyProtocol,
@@ -40,9 +37,9 @@ from bandits.privatizers.deployment import (
     noise_by_user,
 )
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Release, Scope
+from dpcore.mechanism import Release
 from dpcore.noise import Noise
-from dpcore.numbers.parameter import RationalLike, at_least_zero, check_fields, integer
+from dpcore.numbers.parameter import RationalLike, check_fields, integer
 from dpcore.protocols.noisy_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.protocols.shuffled_bits import BinaryShuffle, PureShuffle
 from dpcore.sampling.rng import SYSTEM, Rng
@@ -101,120 +98,6 @@ class Releasing(ABC, Generic[Size]):
     @abstractmethod
     def record(self, size: Size, batch: str) -> Release | None:
         r"""The record of one release, or None if no mechanism describes the server's view."""
-
-
-NEW: Final = "users are new: each takes part in one release at most"
-POOLED: Final = "who is in a release depends on earlier releases and on coins, never on rewards"
-_THEOREM: Final = (
-    "each user is affected by one of the parts; the guarantee is that of the worst part"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunGuarantee(Guarantee):
-    r"""The guarantee of a run for each of its users, the worst over ``parts``.
-
-    For new users a part is a distinct release; for returning users a part has all releases of one
-    user. ``parts`` cover every possible release of a run of this length, for all data; a run with a
-    single arm releases nothing and is perfectly private. ``assumptions`` lists the assumptions of
-    the guarantee.
-    """
-
-    parts: tuple[Guarantee, ...]
-    assumptions: tuple[str, ...]
-
-    @property
-    def scope(self) -> Scope:
-        r"""The common scope of the parts; the default scope if there are none."""
-        return next((part.scope for part in self.parts), Scope())
-
-    def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound on epsilon at ``delta`` in [0, 1], without a lower bound."""
-        exact = probability("delta", delta)
-        return self._worst(_epsilon(part, exact, relative) for part in self.parts)
-
-    def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound on delta at ``epsilon`` >= 0, without a lower bound."""
-        exact = at_least_zero("epsilon", epsilon)
-        return self._worst(_delta(part, exact, relative) for part in self.parts)
-
-    def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound on the Renyi divergence, without a lower bound."""
-        exact = order_above_one(order)
-        return self._worst(part.renyi(exact, relative) for part in self.parts)
-
-    def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound on the zCDP parameter, without a lower bound."""
-        return self._worst(part.zcdp(relative) for part in self.parts)
-
-    def _worst(self, found: Iterable[Bound]) -> Bound:
-        # There is no lower bound: possibly no run makes the release of the worst part.
-        uppers = [each.upper for each in found]
-        return Bound(
-            upper=max(uppers, default=Fraction(0)),
-            lower=None if uppers else Fraction(0),
-            method="worst",
-            theorem=_THEOREM,
-            assumptions=self.assumptions,
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        r"""The pure epsilon (or None), the parts and the assumptions, as a JSON object."""
-        largest = self.pure().upper
-        return {
-            "pure": str(largest) if isinstance(largest, Fraction) else None,
-            "releases": len(self.parts),
-            "assumptions": [*self.assumptions],
-        }
-
-
-class Users:
-    r"""The users of a run, who decide whether a batch is played and what it costs each user.
-
-    Users of this class are new: there is an unlimited supply, and nobody returns.
-    """
-
-    __slots__ = ()
-
-    def admit(self, pulls: Pulls | Plays, batch: str) -> bool:  # noqa: ARG002  # no user is turned away
-        r"""Select and charge the users of a batch; return False if too few can take part."""
-        return True
-
-    def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee | None:
-        r"""The guarantee of releases of these ``sizes`` for each user, or None without privacy."""
-        parts: dict[Guarantee, None] = {}
-        assumed: dict[str, None] = {}
-        for size in sizes:
-            part = privatizer.guarantee(size)
-            if part is None:
-                return None
-            parts[part] = None
-            assumed |= dict.fromkeys(privatizer.assumed(size))
-        return RunGuarantee(parts=tuple(parts), assumptions=(*assumed, NEW))
-
-
-NEW_USERS: Final = Users()
-
-
-def _assumed_pure(part: Guarantee) -> bool:
-    # An assumed guarantee is reported as stated: the same epsilon at every delta.
-    return isinstance(part, Assumed) and isinstance(part.guarantee, Pure)
-
-
-def _epsilon(part: Guarantee, delta: Fraction, relative: RationalLike | None) -> Bound:
-    if _assumed_pure(part):
-        return part.pure()
-    # A guarantee stated at one delta implies no finite epsilon at smaller deltas.
-    if isinstance(part, Approx) and delta < part.stated_delta:
-        return Bound(upper=math.inf, method="worst", theorem=_THEOREM)
-    return part.epsilon(delta, relative)
-
-
-def _delta(part: Guarantee, epsilon: Fraction, relative: RationalLike | None) -> Bound:
-    if not _assumed_pure(part):
-        return part.delta(epsilon, relative)
-    found = part.pure()
-    return replace(found, upper=Fraction(0 if found.upper <= epsilon else 1))
 
 
 _PLAIN_STEPS: Final = 1 << 20

@@ -28,18 +28,19 @@ from typing import Any, Final, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from accounting.adaptive_composition import SHARES
 from accounting.calibration.calibrate import calibrate
-from accounting.composition.returning_users import per_user
+from accounting.composition.composition_theorems import per_user
 from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Pure, Rdp, Word
 from accounting.ledger import AlreadyCharged, Ledger
 from accounting.privacy_curves.release_curve import PrivacyCurve
+from accounting.privacy_filters import SHARES
 from bandits.batch import Plays, Pulls
 from bandits.privatizers.batch_sums import Planned
 from bandits.privatizers.deployment import EVERYONE, Deployment
-from bandits.privatizers.privatizer import POOLED, Releasing, RunGuarantee, Users
-from dpcore.continual import variance
+from bandits.privatizers.privatizer import Releasing
+from bandits.privatizers.run_guarantee import POOLED, RunGuarantee, Users
+from dpcore.continual_sums import variance
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace

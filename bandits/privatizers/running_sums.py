@@ -2,14 +2,14 @@ r"""Privatize the outcomes of base arms in every round, with the noise of CUCB-L
 
 A user sends the outcomes, 0 or 1, of the requested base arms. In the ``local`` model the user adds
 discrete Laplace noise to each outcome. In the ``central`` model a trusted server keeps a private
-running sum for each base arm (``dpcore.continual``), and its output depends only on these sums. The
-guarantee covers all noisy numbers together and is derived from their noise; Chen et al. (2020)
-state it for real-valued Laplace noise. Proofs: docs/proofs/radius.md.
+running sum for each base arm (``dpcore.continual_sums``), and its output depends only on these
+sums. The guarantee covers all noisy numbers together and is derived from their noise; Chen et al.
+(2020) state it for real-valued Laplace noise. Proofs: docs/proofs/radius.md.
 
 A table has the sums of many runs and base arms, with a row for each run and a column for each base
 arm; cells are numbered row by row. The results are the same as those of single streams of
-``dpcore.continual``. The release of a cell is its ``value``, an estimate of the sum of its first
-``count`` outcomes.
+``dpcore.continual_sums``. The release of a cell is its ``value``, an estimate of the sum of its
+first ``count`` outcomes.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import numpy as np
 from accounting.errors import NotDerived
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.privatizers.deployment import NO_NOISE, TRUSTED
-from bandits.privatizers.privatizer import NEW
+from bandits.privatizers.run_guarantee import NEW
 from bandits.privatizers.vector_averages import least_gaussian
 from bandits.super_arms import Bools
-from dpcore.continual import column, series
+from dpcore.continual_sums import column, series
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Sensitivity
@@ -39,7 +39,7 @@ from dpcore.spec_syntax import word
 
 StreamTrust: TypeAlias = Literal["none", "local", "central"]
 StreamRelease: TypeAlias = Literal["tree", "doubling", "factorisation"]
-r"""The methods by which a server releases running sums (see :mod:`dpcore.continual`)."""
+r"""The methods by which a server releases running sums (see :mod:`dpcore.continual_sums`)."""
 
 _MOST_HORIZON: Final = 10**8
 _MOST_ITEMS: Final = 1 << 10

@@ -32,7 +32,7 @@ from accounting.protocol_guarantees.paper_parameters import (
 )
 from accounting.protocol_guarantees.plan_protocol import mechanism_guarantee
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
-from accounting.published_bounds import real_gaussian_ratio
+from accounting.published_noise_bounds import real_gaussian_ratio
 from bandits.batch import Ask, Encoding, ReleasedSum
 from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, NO_NOISE, TRUSTED, noise_by_user
 from bandits.privatizers.privatizer import Releasing
@@ -343,7 +343,7 @@ def _as_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> Fraction:
 def lzj_classical_gaussian(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
     r"""The ratio sigma/Delta = sqrt(2 ln(1.25/delta))/epsilon of LZJ Theorems 4.2, 4.4, C.1, C.3.
 
-    It is proven only for epsilon <= 1 (Dwork and Roth 2014, Theorem A.1); ``published_bounds`` has
+    It is proven only for epsilon <= 1 (Dwork and Roth 2014, Theorem A.1); ``accounting`` has
     the exact calibration and the true guarantee of this ratio.
     """
     e, log = epsilon_of(epsilon), log_of(Fraction(5, 4) / rational_in("delta", delta, "(0, 1)"))

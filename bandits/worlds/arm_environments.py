@@ -21,7 +21,7 @@ from bandits.batch import Ask, Encoding
 from bandits.combinatorial_problem import Problem
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
-from dpcore.protocols.encoding import MOST_STEPS
+from dpcore.protocols.fixed_point_encoding import MOST_STEPS
 
 _CHUNK: Final = 1 << 15
 _EXACT: Final = 1 << 52

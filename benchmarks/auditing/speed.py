@@ -19,7 +19,7 @@ from audit.features.parse_feature import Feature, read_feature
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.statistical_tests.anytime_valid_test import watch
-from audit.statistical_tests.fixed_sample_test import gather
+from audit.statistical_tests.fixed_runs_test import gather
 from audit.statistical_tests.multiple_testing import View, weigh_views
 from audit.targets.target import Vectorised
 from benchmarks.auditing.harness import ALPHA, LAPLACE, Effort, Row, drawn

@@ -18,7 +18,7 @@ import numpy as np
 
 from accounting.calibration.calibrate import calibrate
 from accounting.composition.compose import compose
-from accounting.composition.returning_users import advanced_over_splits, per_user
+from accounting.composition.composition_theorems import advanced_over_splits, per_user
 from accounting.errors import NotDerived
 from accounting.guarantees.renyi_to_epsilon import approx_from_renyi
 from accounting.privacy_curves.release_curve import PrivacyCurve

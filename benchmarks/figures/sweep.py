@@ -23,7 +23,7 @@ from bandits.experiments.runner import run_cells
 from bandits.experiments.summary import mean_and_error, paired_ratio
 from bandits.play import Run, play, run_guarantee
 from bandits.policies.policy import Policy
-from bandits.privatizers.privatizer import RunGuarantee
+from bandits.privatizers.run_guarantee import RunGuarantee
 from bandits.worlds.arm_environments import Environment
 from dpcore.cli.workers import in_processes, width_of
 from dpcore.errors import InvalidParameter

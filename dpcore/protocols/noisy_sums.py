@@ -29,7 +29,7 @@ from dpcore.numbers.arrays import Floats, Integers
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.integer_search import least
 from dpcore.numbers.parameter import RationalLike, Whole, check_fields, integer, rational_in
-from dpcore.protocols.encoding import MOST_STEPS, FixedPoint, RealsLike, as_array
+from dpcore.protocols.fixed_point_encoding import MOST_STEPS, FixedPoint, RealsLike, as_array
 from dpcore.sampling.rng import SYSTEM, Rng
 
 _MOST: Final = 1 << 62

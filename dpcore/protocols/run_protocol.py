@@ -25,7 +25,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import Exact, Of, Whole, check_fields
-from dpcore.protocols.encoding import RealsLike
+from dpcore.protocols.fixed_point_encoding import RealsLike
 from dpcore.protocols.noisy_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
 from dpcore.protocols.shuffled_bits import (
     BinaryShuffle,

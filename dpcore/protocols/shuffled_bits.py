@@ -26,7 +26,7 @@ from dpcore.laws.polya import PolyaDifference
 from dpcore.mechanism import Mechanism, Sensitivity
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.parameter import Exact, Whole, check_fields, integer
-from dpcore.protocols.encoding import MOST_STEPS, FixedPoint, RealsLike, as_array
+from dpcore.protocols.fixed_point_encoding import MOST_STEPS, FixedPoint, RealsLike, as_array
 from dpcore.sampling.inversion import BLOCK
 from dpcore.sampling.rng import SYSTEM, Rng
 

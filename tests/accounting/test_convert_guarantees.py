@@ -24,7 +24,6 @@ from accounting import (
     claim_from_json,
     compose,
 )
-from accounting.adaptive_composition import SHARES, ApproxFilter, PureFilter
 from accounting.convert_guarantees import as_approx, as_approx_at, as_pure, as_rdp, as_zcdp
 from accounting.guarantees import renyi_to_epsilon
 from accounting.guarantees import stated_guarantees as stated
@@ -38,6 +37,7 @@ from accounting.guarantees.renyi_to_epsilon import (
     rounded_up,
 )
 from accounting.guarantees.stated_guarantees import ApproxBound, PureBound, points_of
+from accounting.privacy_filters import SHARES, ApproxFilter, PureFilter
 from dpcore import DiscreteGaussian, InvalidParameter, Scope, Sensitivity, Unit
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.enclosure import Enclosure, precision

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bandits.batch import Commit, Pulls, Released
-from bandits.play import ArmRegret, Run, play
+from bandits.play import Run, play
 from bandits.policies.policy import Choice, Policy
 from bandits.policies.successive_elimination import BatchedElimination, DpSe
 from bandits.privatizers.batch_sums import SumPrivatizer, Trust
 from bandits.privatizers.privatizer import Privatizer, Unprotected
+from bandits.regret import ArmRegret
 from bandits.worlds.arm_environments import Bernoulli, ClippedNormal, Environment
 from dpcore.sampling.rng import SYSTEM, Rng, SeededRng
 from tests.support.bandits.worlds import Counted, Given, played

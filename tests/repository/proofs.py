@@ -35,13 +35,13 @@ NEED_A_PROOF = (
     "dpcore.numbers.enclosure:narrow",
     "dpcore.numbers.arrays:exp_neg",
     "dpcore.analysis.contour_sums:upper_tail",
-    "dpcore.protocols.encoding:FixedPoint",
+    "dpcore.protocols.fixed_point_encoding:FixedPoint",
     "dpcore.secure_aggregation.server:finish",
-    "accounting.pld.discretised_pld:Listing.above",
-    "accounting.pld.discretised_pld:Listing.below",
+    "accounting.pld.finite_pld:Listing.above",
+    "accounting.pld.finite_pld:Listing.below",
     "accounting.composition.compose:Composition.epsilon",
     "accounting.ledger.charge_or_refuse:charged",
-    "audit.statistical_tests.fixed_sample_test:Evidence",
+    "audit.statistical_tests.fixed_runs_test:Evidence",
     "bandits.confidence_radii:certified_width",
 )
 

@@ -25,7 +25,7 @@ from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Relation, Scope, Sensitivity
 from dpcore.cli.options import time_limit
-from dpcore.continual import SquareRootSum
+from dpcore.continual_sums import SquareRootSum
 from dpcore.noise import Noise
 from tests.day_and_nightly import by_day, effort
 from tests.support.accounting.brute_force import shifted, worse

@@ -14,11 +14,11 @@ from accounting import NotDerived, Status, certify, verify
 from accounting.composition.compose import compose
 from accounting.derive_guarantee import PoissonSampled, guarantee
 from accounting.descriptions.real_noise import Gaussian, Laplace
-from accounting.matrix import Banded, Dense, Participation, Strategy, Tree
 from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.proof_kernel import worst_case_neighbours
 from accounting.proof_kernel.worst_case_neighbours import Correlated
+from accounting.strategy_matrices import Banded, Dense, Participation, Strategy, Tree
 from dpcore import Relation, Scope, Sensitivity
 from tests.accounting.certificates.conftest import clear
 from tests.accounting.certificates.test_certify import move, resealed, sealed

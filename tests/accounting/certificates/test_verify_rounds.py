@@ -25,11 +25,11 @@ from accounting.composition.compose import compose
 from accounting.derive_guarantee import PoissonSampled
 from accounting.descriptions.real_noise import REAL_LAWS
 from accounting.errors import NotDerived
-from accounting.matrix import Participation, Toeplitz
 from accounting.privacy_curves.matrix_mechanism import MatrixCurve, MatrixMechanism
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.proof_kernel.worst_case_neighbours import NORMS
+from accounting.strategy_matrices import Participation, Toeplitz
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Norm, Relation, Scope, Sensitivity
 from dpcore.parse_noise import noise_from_json, read_noise

@@ -20,7 +20,7 @@ from accounting.certificates.certify import certify
 from accounting.cli import certificate as certificate_command
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
-from bandits.certificates.certificate import certificate_of
+from bandits.certificates.certify_run import certificate_of
 from bandits.certificates.recheck import SCHEMA
 from dpcore import DiscreteGaussian, SystemRng
 from dpcore.sampling.rng import SeededRng

@@ -22,8 +22,8 @@ from accounting import (
 )
 from accounting.composition.compose import Composition
 from accounting.composition.guarantee_from_json import guarantee_from_json
+from accounting.group_privacy import for_user
 from accounting.guarantees.stated_guarantees import BoundedRange
-from accounting.ledger.charge_request import for_user
 from accounting.pairs import finite
 from dpcore import (
     DiscreteGaussian,

@@ -28,14 +28,14 @@ from accounting import (
     routes,
 )
 from accounting.descriptions.sampling_schemes import Poisson
+from accounting.group_privacy import for_user
 from accounting.interop.from_dp_accounting import from_dp_event
 from accounting.law_pairs.registry import pair_of
-from accounting.ledger.charge_request import for_user
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.numerical_composition.contour_integral import ContourIntegral
+from accounting.pld.discretise_round import Focus
 from accounting.pld.integer_cells import IntegerPair
-from accounting.pld.pessimistic_discretisation import Focus
-from accounting.published_bounds import real_gaussian_delta
+from accounting.published_noise_bounds import real_gaussian_delta
 from dpcore import (
     Binomial,
     DiscreteGaussian,
@@ -50,7 +50,7 @@ from dpcore import (
     Skellam,
     Unit,
 )
-from dpcore.continual import TreeSum
+from dpcore.continual_sums import TreeSum
 from dpcore.laws.poisson_and_binomial import Poisson as PoissonNoise
 from dpcore.local import RandomisedResponse
 from dpcore.selection import NoisyMax

@@ -29,8 +29,8 @@ from accounting.law_pairs.discrete_laplace import LaplacePair
 from accounting.law_pairs.registry import pair_of
 from accounting.numerical_composition.cell_refinement import ListedLoss
 from accounting.numerical_composition.few_outcomes import Enumeration
-from accounting.pld import discretised_pld
-from accounting.pld.discretised_pld import Listing
+from accounting.pld import finite_pld
+from accounting.pld.finite_pld import Listing
 from accounting.privacy_curves import dominating_pairs as ways
 from accounting.privacy_curves.dominating_pairs import ComposedLoss, loss_of
 from dpcore import (
@@ -362,7 +362,7 @@ def test_losses_beside_an_even_grid_are_covered() -> None:
         loss = math.fsum(losses[i] for i in chosen)
         truth += math.prod(masses[i] for i in chosen) * max(1 - math.exp(1 - loss), 0.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(discretised_pld, "_EVEN", 0.1)
+        patch.setattr(finite_pld, "_EVEN", 0.1)
         broken = mutated(Listing.convolved, "apart + 16", "16")
         for convolved, sound in ((Listing.convolved, True), (broken, False)):
             patch.setattr(Listing, "convolved", convolved)

@@ -41,11 +41,12 @@ from accounting.descriptions.sampling_schemes import (
     TruncatedPoisson,
     read_scheme,
 )
-from accounting.ledger.charge_request import cost, for_user
-from accounting.matrix import Banded, Dense, Participation, Strategy, Toeplitz, Tree
+from accounting.group_privacy import for_user
+from accounting.ledger.charge_request import cost
 from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import PrivacyCurve, described
+from accounting.strategy_matrices import Banded, Dense, Participation, Strategy, Toeplitz, Tree
 from dpcore import DiscreteGaussian, InvalidParameter, Relation, Scope, Sensitivity, Unit
 from dpcore.errors import DpcoreError
 from dpcore.local import (

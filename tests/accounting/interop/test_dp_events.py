@@ -31,7 +31,7 @@ from accounting.interop.from_dp_accounting import (
     from_dp_event,
 )
 from accounting.interop.to_dp_accounting import accountant, nodes, to_dp_event, to_pld
-from accounting.pld.discretised_pld import Listing
+from accounting.pld.finite_pld import Listing
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter

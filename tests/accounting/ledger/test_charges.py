@@ -14,7 +14,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from accounting.adaptive_composition import SHARES, ApproxFilter
 from accounting.composition.compose import compose
 from accounting.derive_guarantee import PoissonSampled
 from accounting.errors import NotDerived
@@ -33,6 +32,7 @@ from accounting.ledger import charge_or_refuse as book
 from accounting.ledger.charge_or_refuse import Book, Charged
 from accounting.ledger.charge_request import sorted_names
 from accounting.privacy_curves.release_curve import PrivacyCurve
+from accounting.privacy_filters import SHARES, ApproxFilter
 from dpcore import DiscreteGaussian, DiscreteLaplace
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Relation, Release, Scope, Unit

@@ -16,12 +16,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-import accounting.adaptive_composition
 import accounting.ledger.charge_or_refuse
 import accounting.ledger.ledger
-from accounting.adaptive_composition import SHARES
+import accounting.privacy_filters
 from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable, hash_chain
 from accounting.ledger.charge_or_refuse import Book
+from accounting.privacy_filters import SHARES
 from tests.day_and_nightly import by_day, effort
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal
@@ -221,7 +221,7 @@ def broken(
         (Book, "poor", "return names", "return ()"),
         # If prices were rounded down, thirteen thirteenths would cost less than a budget.
         (
-            accounting.adaptive_composition,
+            accounting.privacy_filters,
             "_shares",
             "math.ceil(cost * SHARES",
             "math.floor(cost * SHARES",

@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 
-from accounting.adaptive_composition import filter_for
 from accounting.composition.compose import Composition, compose
 from accounting.composition.partition_selection_guarantee import appearance
 from accounting.derive_guarantee import PoissonSampled, guarantee
 from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.errors import NotDerived
+from accounting.group_privacy import for_user
 from accounting.guarantees.stated_guarantees import Approx, Assumed, Pure, PureBound, Rdp, ZCdp
 from accounting.ledger import Ledger
-from accounting.ledger.charge_request import Request, cost, for_user
+from accounting.ledger.charge_request import Request, cost
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import PrivacyCurve
+from accounting.privacy_filters import filter_for
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace

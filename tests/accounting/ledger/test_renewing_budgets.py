@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from accounting.adaptive_composition import ApproxFilter
 from accounting.guarantees.stated_guarantees import Approx, Pure, PureBound, Rdp, Word, ZCdp
 from accounting.ledger import BudgetExhausted, Ledger, LedgerUnavailable, adopt, backup, hash_chain
 from accounting.ledger.charge_or_refuse import Book, charged
+from accounting.privacy_filters import ApproxFilter
 from dpcore import DiscreteLaplace, Mechanism
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated

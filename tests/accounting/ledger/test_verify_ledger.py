@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert, select, text
 
-from accounting.adaptive_composition import SHARES
 from accounting.guarantees.stated_guarantees import Assumed
 from accounting.ledger import Ledger, LedgerDamaged
 from accounting.ledger.errors import Receipt
 from accounting.ledger.hash_chain import Charge, Tables
+from accounting.privacy_filters import SHARES
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import refusal

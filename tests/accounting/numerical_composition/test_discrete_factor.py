@@ -34,9 +34,9 @@ from accounting.numerical_composition.discrete_factor import (
     turns,
 )
 from accounting.numerical_composition.factor import Grid
-from accounting.pld.discretised_pld import Listing
+from accounting.pld.discretise_round import Focus, listed_above, listed_below
+from accounting.pld.finite_pld import Listing
 from accounting.pld.noise_density import NormalDensity
-from accounting.pld.pessimistic_discretisation import Focus, listed_above, listed_below
 from accounting.pld.real_cells import RealPair
 from dpcore.numbers.enclosure import precision
 from tests.day_and_nightly import by_day

@@ -18,7 +18,7 @@ from accounting.descriptions.sampling_schemes import Poisson
 from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.numerical_composition.few_large_losses import FewLargeLosses, Split
-from accounting.pld.discretised_pld import Listing
+from accounting.pld.finite_pld import Listing
 from accounting.pld.noise_density import NormalDensity
 from accounting.pld.real_cells import RealPair
 from tests.day_and_nightly import by_day

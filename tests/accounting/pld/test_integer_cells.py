@@ -15,9 +15,8 @@ import accounting.pld.integer_cells as module
 from accounting import PrivacyCurve, compose
 from accounting.law_pairs.registry import pair_of
 from accounting.pairs.pair import Pair
-from accounting.pld import pessimistic_discretisation
-from accounting.pld.integer_cells import IntegerPair
-from accounting.pld.pessimistic_discretisation import (
+from accounting.pld import discretise_round
+from accounting.pld.discretise_round import (
     Cells,
     Focus,
     LossTable,
@@ -26,7 +25,8 @@ from accounting.pld.pessimistic_discretisation import (
     listed_above,
     listed_below,
 )
-from accounting.published_bounds import real_gaussian_delta
+from accounting.pld.integer_cells import IntegerPair
+from accounting.published_noise_bounds import real_gaussian_delta
 from dpcore.errors import PrecisionExhausted
 from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
@@ -77,14 +77,14 @@ def forget() -> None:
     for name in ("_window", "_in_floats", "_masses", "_single", "_listed", "_ranges", "_sketch"):
         getattr(module, name).cache_clear()
     module._tail.cache_clear()
-    pessimistic_discretisation._infinite.cache_clear()
+    discretise_round._infinite.cache_clear()
 
 
 def cut(monkeypatch: pytest.MonkeyPatch, *, listed: bool, ranges: int = 40) -> None:
     """Use ranges of integers, by masses or by tails, in place of single integers."""
     forget()
     monkeypatch.setattr(module, "_MOST_SINGLE", 4)
-    monkeypatch.setattr(pessimistic_discretisation, "_RANGES", ranges)
+    monkeypatch.setattr(discretise_round, "_RANGES", ranges)
     if not listed:
         monkeypatch.setattr(module, "_MOST_LISTED", 2)
 

@@ -21,11 +21,11 @@ from accounting.composition.compose import compose
 from accounting.descriptions.description import Description
 from accounting.descriptions.real_noise import Gaussian
 from accounting.descriptions.sampling_schemes import Scheme
-from accounting.pld.discretised_pld import Floats
+from accounting.pld.discretise_round import Tables
+from accounting.pld.finite_pld import Floats
 from accounting.pld.noise_density import Density, NormalDensity
-from accounting.pld.pessimistic_discretisation import Tables
 from accounting.pld.real_cells import RealPair
-from accounting.pld.renyi_divergence import renyi
+from accounting.pld.renyi_from_pld import renyi
 from accounting.privacy_curves.dominating_pairs import ComposedLoss, DominatingPairs
 from dpcore.mechanism import Relation
 from dpcore.numbers.enclosure import ball

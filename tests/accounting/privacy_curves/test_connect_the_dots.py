@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting.law_pairs.registry import candidates
-from accounting.pld.discretised_pld import Listing
+from accounting.pld.discretise_round import Focus, listed_above
+from accounting.pld.finite_pld import Listing
 from accounting.pld.integer_cells import IntegerPair
-from accounting.pld.pessimistic_discretisation import Focus, listed_above
 from accounting.privacy_curves import connect_the_dots as dots
 from accounting.privacy_curves.connect_the_dots import (
     ConnectTheDotsPair,

@@ -12,12 +12,12 @@ import mpmath
 import pytest
 
 from accounting import Bound, Pure, ZCdp, compose, guarantee
-from accounting.adaptive_composition import filter_for
 from accounting.composition.guarantee_from_json import guarantee_from_json
 from accounting.ledger.charge_request import cost
 from accounting.privacy_curves.local_report_curve import ReportCurve, ReportPair
+from accounting.privacy_filters import filter_for
 from dpcore import DiscreteLaplace
-from dpcore.continual import TreeSum
+from dpcore.continual_sums import TreeSum
 from dpcore.errors import InvalidParameter
 from dpcore.local import (
     Encoding,

@@ -13,11 +13,11 @@ import pytest
 from accounting import PrivacyCurve, certify, compose, guarantee, verify
 from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.interop.to_dp_accounting import to_dp_event
-from accounting.matrix import Banded, Dense, Participation, Tree
 from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
 from accounting.privacy_curves.real_noise_curve import RealCurve
+from accounting.strategy_matrices import Banded, Dense, Participation, Tree
 from dpcore import DiscreteGaussian, DiscreteLaplace, Relation, Scope, Sensitivity, Skellam
-from dpcore.continual import ContinualSum, DoublingSum, SquareRootSum, TreeSum
+from dpcore.continual_sums import ContinualSum, DoublingSum, SquareRootSum, TreeSum
 from dpcore.errors import InvalidParameter
 from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import excess, normal_delta, product, shifted

@@ -10,7 +10,7 @@ import pytest
 from accounting.proof_kernel import worst_case_neighbours
 from accounting.proof_kernel.law_tables import Refused
 from accounting.proof_kernel.worst_case_neighbours import Correlated
-from tests.accounting.test_matrix import Matrix, banded, worst
+from tests.accounting.test_strategy_matrices import Matrix, banded, worst
 
 
 def rows_of(run: Correlated) -> Matrix:

@@ -23,7 +23,7 @@ from accounting.protocol_guarantees.shuffled_bits_guarantee import (
     fewest_bits,
     least_probability,
 )
-from accounting.published_bounds import real_gaussian_ratio
+from accounting.published_noise_bounds import real_gaussian_ratio
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import (

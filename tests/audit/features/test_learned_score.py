@@ -17,7 +17,6 @@ from scipy import stats
 
 from audit.claims import Claim
 from audit.features import learned_score
-from audit.features.columns import learn_reader
 from audit.features.learned_score import (
     CANDIDATES,
     OnlineLearner,
@@ -26,13 +25,14 @@ from audit.features.learned_score import (
     learn_parts,
     learned_scores,
 )
+from audit.features.learner_columns import learn_reader
 from audit.features.parse_feature import read_feature
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.rows import Schema
 from audit.resume import resume
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import draw, report_of, sample
-from audit.statistical_tests.fixed_sample_test import block_ends, gather
+from audit.statistical_tests.fixed_runs_test import block_ends, gather
 from audit.targets.target import Target, Vectorised
 from dpcore.numbers.arrays import one_thread
 from tests.alpha_budget import buy_alpha

@@ -24,9 +24,9 @@ from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
 
 from audit.errors import TargetFailed
-from audit.features import columns
-from audit.features.columns import step_of
-from audit.features.feature_maps import Map
+from audit.features import learner_columns
+from audit.features.built_in_features import Map
+from audit.features.learner_columns import step_of
 from audit.features.parse_feature import (
     FEATURES,
     Feature,
@@ -627,7 +627,9 @@ def test_steps_shared_by_all_outputs_are_omitted() -> None:
         # A mutant that ignores chance variation on a finer lattice reports false steps.
         careless = rewired(
             step_of,
-            _more_than_chance=mutated(columns._more_than_chance, "if not part:", "if part >= 0:"),
+            _more_than_chance=mutated(
+                learner_columns._more_than_chance, "if not part:", "if part >= 0:"
+            ),
         )
         rng = np.random.default_rng(0)
         assert careless(a + noise(rng)) is not None

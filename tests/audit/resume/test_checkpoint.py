@@ -23,7 +23,7 @@ from audit.report.audit_report import AuditReport
 from audit.resume import SCHEMA, header, resume
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
-from audit.search.search import Candidate, SearchResult
+from audit.search.worst_pair_search import Candidate, SearchResult
 from audit.targets.target import Scalar, Target, Vectorised
 from audit.targets.target_syntax import read_target
 from dpcore.cli.state_file import next_record, started

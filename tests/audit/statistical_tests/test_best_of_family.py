@@ -15,9 +15,9 @@ from scipy.special import expit, ndtr
 from audit.claims import Claim
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read
-from audit.statistical_tests import fixed_sample_test as fixed
+from audit.statistical_tests import fixed_runs_test as fixed
 from audit.statistical_tests.event import Tally
-from audit.statistical_tests.fixed_sample_test import GRID, LED, Evidence, gather
+from audit.statistical_tests.fixed_runs_test import GRID, LED, Evidence, gather
 from audit.statistical_tests.learn_event import Trial, follow, learn_rule
 from audit.statistical_tests.multiple_testing import (
     LEADER,

@@ -15,7 +15,7 @@ from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import NumberLine, read, read_worlds
 from audit.statistical_tests import event
 from audit.statistical_tests.event import Event, Tally, Witness, witness_of, wording
-from audit.statistical_tests.fixed_sample_test import gather
+from audit.statistical_tests.fixed_runs_test import gather
 from audit.statistical_tests.learn_event import Trial, learn_rule
 from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import effort

@@ -16,7 +16,7 @@ from audit.targets.continual import target_of
 from audit.targets.target import Catalogued
 from audit.targets.target_syntax import read_target
 from dpcore import DiscreteLaplace, InvalidParameter, SeededRng
-from dpcore.continual import TreeSum
+from dpcore.continual_sums import TreeSum
 from tests.alpha_budget import buy_alpha
 from tests.support.dpcore.running_sums import BareLevelTree
 

@@ -24,7 +24,7 @@ from audit.replay.replay_both import replay
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.statistical_tests.anytime_valid_test import watch
-from audit.statistical_tests.fixed_sample_test import gather
+from audit.statistical_tests.fixed_runs_test import gather
 from audit.targets.program import Program
 from audit.targets.target import Block, Catalogued, NoiseAdded, Scalar, Target, Vectorised
 from audit.targets.target_syntax import GROUP, as_target, provided, read_target

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import audit
-from accounting.composition.returning_users import per_user
+from accounting.composition.composition_theorems import per_user
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits import Policy
 from bandits.audit_targets.server_view import _Fixed, view_of

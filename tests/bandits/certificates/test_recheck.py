@@ -22,7 +22,7 @@ from accounting.cli.certificate import verdict_of
 from accounting.composition.compose import compose
 from accounting.guarantees.stated_guarantees import Pure
 from accounting.privacy_curves.release_curve import PrivacyCurve
-from bandits.certificates.certificate import certificate_of
+from bandits.certificates.certify_run import certificate_of
 from bandits.certificates.recheck import (
     _EARLIER,
     SEEDED,
@@ -35,7 +35,7 @@ from bandits.certificates.recheck import (
 )
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Relation, Scope
-from tests.bandits.certificates.test_certificate import (
+from tests.bandits.certificates.test_certify_run import (
     DELTA,
     POLICIES,
     SHORT,

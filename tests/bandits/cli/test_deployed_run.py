@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from accounting.composition.returning_users import per_user
+from accounting.composition.composition_theorems import per_user
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.certificates.recheck import recheck
 from bandits.cli.run import read_experiment
 from bandits.privatizers.returning_users import RETURNING, steady_for
-from tests.bandits.certificates.test_certificate import sealed
+from tests.bandits.certificates.test_certify_run import sealed
 from tests.day_and_nightly import by_day
 from tests.support.bandits.command import Bandit
 

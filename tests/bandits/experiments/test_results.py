@@ -18,14 +18,14 @@ import pytest
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.stated_guarantees import Pure
-from bandits.certificates import certificate
+from bandits.certificates import certify_run
 from bandits.experiments import results, summary
 from bandits.experiments import results as tidy
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.results import COLUMNS, PlotLine, draw_results, read_lines, write_csv
 from bandits.experiments.runner import play_task
 from bandits.experiments.summary import guarantee_json, written_up
-from bandits.privatizers.privatizer import RunGuarantee
+from bandits.privatizers.run_guarantee import RunGuarantee
 from dpcore.errors import InvalidParameter
 from tests.support.bandits.command import MAIN, Bandit
 from tests.support.bandits.experiments import SMALL, cells_of
@@ -110,7 +110,7 @@ def test_the_certificate_of_a_cell_is_that_of_its_run(
     assert [bool(cell.released) for cell in cells] == [True, False]
     run = play_task(experiment, worlds.environments[0], cells[0].task)
     ((_, text),) = results.certificates(experiment, worlds, cells)
-    assert text == certificate.certificate_of(run, deltas=[experiment.delta]).text()
+    assert text == certify_run.certificate_of(run, deltas=[experiment.delta]).text()
 
 
 def test_a_missing_certificate_names_its_reason(
@@ -119,7 +119,7 @@ def test_a_missing_certificate_names_its_reason(
     def refused(*_: Any, **__: Any) -> None:
         raise NotDerived("a certificate for cdp-se", "parts: must hold at most 1024")
 
-    monkeypatch.setattr(certificate, "certify_run", refused)
+    monkeypatch.setattr(certify_run, "certify_run", refused)
     answer = bandit(*RUN, "--epsilon", "1", "--algorithms", "cdp-se", "--output", str(tmp_path))
     wanted = "cannot derive a certificate for cdp-se: parts: must hold at most 1024"
     assert f"warning: no certificate-cdp-se-1.json: {wanted}" in answer.err

@@ -14,7 +14,7 @@ from typing import Any, Final, get_args
 import numpy as np
 import pytest
 
-from accounting.composition.returning_users import per_user, routes
+from accounting.composition.composition_theorems import per_user, routes
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.confidence_radii import RadiusName
 from bandits.experiments.experiment import Cell, Experiment

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from accounting import PrivacyCurve, published_bounds
+from accounting import PrivacyCurve, published_noise_bounds
 from accounting.protocol_guarantees import paper_parameters
-from accounting.published_bounds import real_gaussian_delta
+from accounting.published_noise_bounds import real_gaussian_delta
 from bandits.papers import chen_et_al, chowdhury_zhou, li_zhou_ji, tenenbaum_et_al
 from bandits.papers.table import Judgement
 from dpcore import Sensitivity
@@ -269,7 +269,7 @@ def test_erratum_2_the_lemma_exceeds_the_renyi_bound_of_theorem_2() -> None:
     assert found.precision == 1
     noise = found.planned_noise
     assert isinstance(noise, Skellam)
-    lemma = published_bounds.skellam_renyi_bound(32, noise.variance, found.precision)
+    lemma = published_noise_bounds.skellam_renyi_bound(32, noise.variance, found.precision)
     printed = chowdhury_zhou.cz_renyi_bound(32, Fraction("0.3"), Fraction(2), form="printed")
     corrected = chowdhury_zhou.cz_renyi_bound(32, Fraction("0.3"), Fraction(2), form="corrected")
     assert Fraction(104, 100) * printed < lemma <= corrected
@@ -287,7 +287,7 @@ def test_the_corrected_bound_follows_from_the_lemma(
     noise = found.planned_noise
     assert isinstance(noise, Skellam)
     for order in (2, 3, 8, 32, 100):
-        lemma = published_bounds.skellam_renyi_bound(order, noise.variance, found.precision)
+        lemma = published_noise_bounds.skellam_renyi_bound(order, noise.variance, found.precision)
         assert lemma <= chowdhury_zhou.cz_renyi_bound(
             order, Fraction(epsilon), Fraction(scaling), form="corrected"
         )
@@ -295,7 +295,7 @@ def test_the_corrected_bound_follows_from_the_lemma(
 
 def test_lemma_3_is_above_the_exact_divergence() -> None:
     exact = PrivacyCurve(noise=Skellam(variance=16), sensitivity=4).enclose_renyi(32)
-    assert published_bounds.skellam_renyi_bound(32, 16, 4) == Fraction(131, 8)
+    assert published_noise_bounds.skellam_renyi_bound(32, 16, 4) == Fraction(131, 8)
     assert Fraction("5.82613") < exact.lower <= exact.upper < Fraction("5.82615")
 
 
@@ -349,6 +349,6 @@ def test_proposition_13_agrees_with_its_formula(count: int, variance: str, d: in
         )
         first = mpmath.sqrt(d * d / (count * v) + xi / 2)
         truth = min(first, d / mpmath.sqrt(count * v) + xi)
-        assert close(published_bounds.gaussian_sum_epsilon(count, variance, d), truth)
+        assert close(published_noise_bounds.gaussian_sum_epsilon(count, variance, d), truth)
     with pytest.raises(InvalidParameter):
-        published_bounds.gaussian_sum_epsilon(count, "1/5", d)
+        published_noise_bounds.gaussian_sum_epsilon(count, "1/5", d)

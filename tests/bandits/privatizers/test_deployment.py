@@ -24,14 +24,8 @@ from bandits.policies.successive_elimination import BatchedElimination, ShuffleE
 from bandits.privatizers import deployment as module
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
 from bandits.privatizers.deployment import ALL_HONEST, MASKED, Deployment, masked_sum
-from bandits.privatizers.privatizer import (
-    NEW_USERS,
-    Privatizer,
-    Releasing,
-    RunGuarantee,
-    Unprotected,
-    Users,
-)
+from bandits.privatizers.privatizer import Privatizer, Releasing, Unprotected
+from bandits.privatizers.run_guarantee import NEW_USERS, RunGuarantee, Users
 from bandits.worlds.arm_environments import Bernoulli, Environment
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace

@@ -27,8 +27,9 @@ from bandits.privatizers.batch_sums import (
     Trust,
 )
 from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, SUM_ONLY
-from bandits.privatizers.privatizer import NEW_USERS, Privatizer, RunGuarantee, Unprotected, Users
+from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
+from bandits.privatizers.run_guarantee import NEW_USERS, RunGuarantee, Users
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.polya import PolyaDifference

@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from accounting.adaptive_composition import filter_for
-from accounting.composition.returning_users import per_user
+from accounting.composition.composition_theorems import per_user
 from accounting.convert_guarantees import as_pure
 from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Pure, PureBound
 from accounting.ledger import Ledger
+from accounting.privacy_filters import filter_for
 from bandits.batch import Pulls, Released
 from bandits.play import Run
 from bandits.policies.successive_elimination import BatchedElimination, EliminationState

@@ -1,4 +1,4 @@
-"""Tests of tables of running sums: equal to `dpcore.continual` streams; sensitivity per user."""
+"""Tests of tables of running sums: equal to the streams of dpcore; sensitivity per user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from accounting.derive_guarantee import guarantee
 from bandits.privatizers import running_sums
 from bandits.privatizers.running_sums import StreamPrivatizer, StreamRelease, Totals
-from dpcore.continual import DoublingSum, SquareRootSum, TreeSum
+from dpcore.continual_sums import DoublingSum, SquareRootSum, TreeSum
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.numbers.arrays import Integers
 from dpcore.sampling.rng import SeededRng
@@ -40,7 +40,7 @@ class Scripted:
 def streamed(
     release: str, outcomes: Sequence[int], draws: Sequence[int]
 ) -> list[tuple[float, int]]:
-    """Value and count after each outcome of the ``dpcore.continual`` stream with these draws."""
+    """Value and count after each outcome of the stream with these draws."""
     setting = STREAM[release](horizon=HORIZON, noise=DiscreteLaplace(scale=1))
     object.__setattr__(setting, "noise", Scripted(draws))
     stream = setting.start(rng=SeededRng(1))

@@ -16,7 +16,7 @@ from typing import Any
 
 import mpmath
 
-from accounting.pld.discretised_pld import Listing
+from accounting.pld.finite_pld import Listing
 from dpcore import Noise, Polya, PolyaDifference
 from dpcore.numbers.enclosure import Enclosure
 from tests.support.accounting.unregistered_law import Triangle

@@ -16,7 +16,7 @@ from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.numerical_composition.contour_sum import ContourSum, Window, contour_sum
 from accounting.numerical_composition.factor import Grid
 from accounting.pairs.pair import Pair
-from accounting.pld.discretised_pld import Listing
+from accounting.pld.finite_pld import Listing
 from accounting.pld.integer_cells import IntegerPair
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.support.accounting.brute_force import real

@@ -8,7 +8,7 @@ from typing import Any
 from audit.claims import Claim
 from audit.resume import stored
 from audit.runs.draw_plan import Plan
-from audit.search.search import SearchResult
+from audit.search.worst_pair_search import SearchResult
 
 
 def plan(**more: Any) -> Plan:

@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from dpcore import DiscreteLaplace, Noise, Rng
-from dpcore.continual import ContinualSum, SquareRootSum, Total, TreeSum
+from dpcore.continual_sums import ContinualSum, SquareRootSum, Total, TreeSum
 
 
 def replayed(

@@ -1,4 +1,4 @@
-r"""Tests of `dpcore.protocols.encoding`: exact expectation; arrays round as exact rationals do."""
+r"""Tests of `dpcore.protocols.fixed_point_encoding`: exact expectation; arrays equal rationals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dpcore.protocols.encoding import MOST_STEPS, FixedPoint, _encode_block, _encode_one, _settle
+from dpcore.protocols.fixed_point_encoding import (
+    MOST_STEPS,
+    FixedPoint,
+    _encode_block,
+    _encode_one,
+    _settle,
+)
 from dpcore.sampling.rng import SYSTEM
 from tests.support.dpcore.mutants import mutated
 from tests.support.dpcore.refusals import names, refusal

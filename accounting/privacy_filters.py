@@ -477,7 +477,7 @@ class Odometer:
     r"""A bound on the privacy loss at all times simultaneously, except with probability ``slack``.
 
     >>> from accounting.guarantees.stated_guarantees import Pure, ZCdp
-    >>> from accounting.adaptive_composition import SHARES
+    >>> from accounting.privacy_filters import SHARES
     >>> Odometer(filter=PureFilter(budget=Pure(2))).read((SHARES // 2,)).epsilon
     Fraction(1, 1)
     >>> opened = Odometer(filter=ZCdpFilter(budget=ZCdp("1/2")), slack="1e-6")

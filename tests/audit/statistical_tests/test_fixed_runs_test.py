@@ -20,7 +20,7 @@ from scipy.special import ndtr
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read
 from audit.statistical_tests.event import Tally
-from audit.statistical_tests.fixed_sample_test import GRID, WEIGHTS, Evidence, gather, read_claim
+from audit.statistical_tests.fixed_runs_test import GRID, WEIGHTS, Evidence, gather, read_claim
 from audit.statistical_tests.learn_event import EXPERTS, ThresholdFamily, Trial, learn_rule
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day, effort

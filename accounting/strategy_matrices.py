@@ -32,7 +32,7 @@ import numpy.typing as npt
 from flint import arb, fmpz_mat
 
 from accounting.errors import NotDerived
-from dpcore.continual import check_grid, column
+from dpcore.continual_sums import check_grid, column
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Integers
 from dpcore.numbers.enclosure import Enclosure, ball, precision
@@ -114,7 +114,7 @@ class Strategy(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree(Strategy):
-    r"""The sums of dyadic blocks of rounds, the noisy nodes of ``dpcore.continual.TreeSum``."""
+    r"""The sums of dyadic blocks of rounds: the nodes of ``dpcore.continual_sums.TreeSum``."""
 
     name: ClassVar[str] = "tree"
 
@@ -208,7 +208,7 @@ class Banded(Strategy):
     independent, as in DP-SGD. Sources: Fichtenberger, Henzinger and Upadhyay (2023); Kalinin and
     Lampert (2024), "Banded Square Root Matrix Factorization for Differentially Private Model
     Training". With a ``grid`` the entries are the integers max(floor(grid c_k), 1), as in
-    ``dpcore.continual.SquareRootSum``.
+    ``dpcore.continual_sums.SquareRootSum``.
     """
 
     name: ClassVar[str] = "banded"

@@ -13,7 +13,7 @@ from scipy import optimize, stats
 
 from audit.run_audit import audit
 from audit.training.dpsgd_step import dpsgd
-from audit.training.library_steps import JaxPrivacyStep, OpacusStep
+from audit.training.opacus_and_jax_steps import JaxPrivacyStep, OpacusStep
 from audit.training.step_report import Stated, StepReport
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
@@ -132,7 +132,9 @@ def test_the_rounded_normaliser_distinguishes_19_from_20_records(
 
 
 def like_opacus(patch: pytest.MonkeyPatch, engine: type[like.Engine]) -> None:
-    patch.setattr("audit.training.library_steps.import_module", like.modules(engine).__getitem__)
+    patch.setattr(
+        "audit.training.opacus_and_jax_steps.import_module", like.modules(engine).__getitem__
+    )
 
 
 @pytest.mark.parametrize("stated", [STATED, FEW])

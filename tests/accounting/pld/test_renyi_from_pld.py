@@ -1,4 +1,4 @@
-r"""Tests of `accounting.pld.renyi_divergence`: bounds by mpmath quadrature; mutants must fail."""
+r"""Tests of `accounting.pld.renyi_from_pld`: bounds by mpmath quadrature; mutants must fail."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mpmath import mp, mpf
 from accounting.composition.compose import compose
 from accounting.derive_guarantee import PoissonSampled
 from accounting.descriptions.real_noise import Gaussian
-from accounting.pld import renyi_divergence as module
+from accounting.pld import renyi_from_pld as module
 from accounting.pld.noise_density import IntegerNormalDensity, LaplaceDensity, NormalDensity
 from accounting.pld.real_cells import RealPair
-from accounting.pld.renyi_divergence import renyi
+from accounting.pld.renyi_from_pld import renyi
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore.errors import InvalidParameter, PrecisionExhausted
 from dpcore.mechanism import Relation, Scope

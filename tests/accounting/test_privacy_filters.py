@@ -1,4 +1,4 @@
-"""Tests of `accounting.adaptive_composition`: prices, adversaries, readings at all times."""
+"""Tests of `accounting.privacy_filters`: prices, adversaries, readings at all times."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from accounting import (
     ZCdp,
     adaptive_composition,
 )
-from accounting.adaptive_composition import (
+from accounting.composition.compose import compose
+from accounting.convert_guarantees import as_approx, as_approx_at, as_rdp, as_zcdp
+from accounting.guarantees.stated_guarantees import PureBound, Word, points_of
+from accounting.privacy_filters import (
     SHARES,
     ApproxFilter,
     Filter,
@@ -39,9 +42,6 @@ from accounting.adaptive_composition import (
     filter_for,
     filter_from_json,
 )
-from accounting.composition.compose import compose
-from accounting.convert_guarantees import as_approx, as_approx_at, as_rdp, as_zcdp
-from accounting.guarantees.stated_guarantees import PureBound, Word, points_of
 from dpcore import DiscreteGaussian, InvalidParameter, Relation, Scope, Unit
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from tests.support.accounting.bound_ends import amounts, delta, epsilon

@@ -174,7 +174,7 @@ class RunningSum(OwnedState):
     r"""A stream to which items are added in order; :meth:`add` returns the released running sum.
 
     >>> from dpcore import DiscreteLaplace, SeededRng
-    >>> from dpcore.continual import TreeSum
+    >>> from dpcore.continual_sums import TreeSum
     >>> tree = TreeSum(horizon=4, noise=DiscreteLaplace(scale=3))
     >>> stream = tree.start(rng=SeededRng(1))
     >>> [stream.add(item).items for item in (1, 0, 1, 1)]

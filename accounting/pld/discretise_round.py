@@ -8,7 +8,7 @@ each cell keeps its P- and Q-mass and the ratio at its two ends. The two laws ar
            [e^lo, e^hi] with the mean p/q under Q, the two-point law has the largest divergences.
 
 Domination composes, so a sum of losses is enclosed by the sums of the two laws. Their atoms are
-called the upper and the lower listing (:class:`accounting.pld.discretised_pld.Listing`).
+called the upper and the lower listing (:class:`accounting.pld.finite_pld.Listing`).
 :class:`LossTable` is the interface of a round that is divided into cells, and :class:`Sampled`
 is Poisson sampling of a round. Proofs: docs/proofs/cells.md.
 """
@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb
 
-from accounting.pld.discretised_pld import Floats, Listing
+from accounting.pld.finite_pld import Floats, Listing
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.arrays import LOG1P_ERROR, log1p
 from dpcore.numbers.enclosure import Enclosure, End, ball, narrow

@@ -30,7 +30,7 @@ from accounting.protocol_guarantees.pure_shuffle_guarantee import CertifiedShuff
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from bandits.certificates.recheck import SCHEMA, SEEDED, SYSTEM, read, required_assumptions
 from bandits.play import Run
-from bandits.privatizers.privatizer import RunGuarantee
+from bandits.privatizers.run_guarantee import RunGuarantee
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace

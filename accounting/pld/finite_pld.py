@@ -1,6 +1,6 @@
 r"""A discretised privacy loss distribution of exact floats: atoms and the mass at infinity.
 
-``pessimistic_discretisation`` builds it from the cells of a round;
+``discretise_round`` builds it from the cells of a round;
 :mod:`accounting.numerical_composition` composes it.
 """
 

@@ -1,4 +1,4 @@
-r"""Tests of `accounting.composition.returning_users`: each method against its own reference."""
+r"""Tests of `accounting.composition.composition_theorems`: each method against its reference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-import accounting.composition.returning_users as module
+import accounting.composition.composition_theorems as module
 from accounting import (
     Approx,
     Assumed,
@@ -26,7 +26,7 @@ from accounting import (
     per_user,
     routes,
 )
-from accounting.composition.returning_users import Route, advanced_over_splits
+from accounting.composition.composition_theorems import Route, advanced_over_splits
 from accounting.convert_guarantees import as_rdp, as_zcdp
 from accounting.derive_guarantee import PoissonSampled
 from accounting.privacy_curves.release_curve import PrivacyCurve

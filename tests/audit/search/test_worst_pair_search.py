@@ -14,10 +14,10 @@ from audit.errors import TargetFailed
 from audit.features.parse_feature import read_feature
 from audit.outputs.output_parser import Outputs, draw_worlds, interleave
 from audit.runs.draw_plan import Plan, Stream
-from audit.search import search as module
+from audit.search import worst_pair_search as module
 from audit.search.neighbour_spaces import Space, key, read_space
-from audit.search.search import SHARE, STREAM, SearchResult, training_runs
-from audit.statistical_tests.fixed_sample_test import gather
+from audit.search.worst_pair_search import SHARE, STREAM, SearchResult, training_runs
+from audit.statistical_tests.fixed_runs_test import gather
 from audit.targets.target import Block, Target
 from audit.targets.target_syntax import as_target, read_target, target_of
 from dpcore.errors import InvalidParameter

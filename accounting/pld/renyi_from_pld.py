@@ -15,7 +15,7 @@ import numpy as np
 from flint import arb
 
 from accounting.pairs.enclose_curve import largest
-from accounting.pld.pessimistic_discretisation import Approximate, Focus, LossTable, Tables
+from accounting.pld.discretise_round import Approximate, Focus, LossTable, Tables
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 
 _BITS: Final = 128

@@ -24,7 +24,7 @@ from dpcore import (
     SeededRng,
     Unrepresentable,
 )
-from dpcore.continual import ContinualSum, DoublingSum, SquareRootSum, TreeSum, column, rounded
+from dpcore.continual_sums import ContinualSum, DoublingSum, SquareRootSum, TreeSum, column, rounded
 from dpcore.sampling.rng import Words
 from tests.dpcore.test_forks import in_child
 from tests.support.dpcore.running_sums import BareLevelTree, RedrawnTree, alignment, replayed

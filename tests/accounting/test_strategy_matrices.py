@@ -1,4 +1,4 @@
-r"""Tests of `accounting.matrix`: sensitivities by all patterns of small cases."""
+r"""Tests of `accounting.strategy_matrices`: sensitivities by all patterns of small cases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from accounting import NotDerived
-from accounting.matrix import (
+from accounting.strategy_matrices import (
     Banded,
     Dense,
     Participation,
@@ -25,7 +25,7 @@ from accounting.matrix import (
     squared_sensitivity,
 )
 from dpcore import DiscreteLaplace, SeededRng
-from dpcore.continual import TreeSum
+from dpcore.continual_sums import TreeSum
 from tests.support.dpcore.refusals import refusal
 
 Matrix = Sequence[Sequence[Fraction]]

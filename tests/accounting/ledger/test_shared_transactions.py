@@ -1,4 +1,4 @@
-r"""Tests of `accounting.ledger.group_commit`: processes that charge at once share a transaction.
+r"""Tests of `accounting.ledger.shared_transactions`: concurrent charges share a transaction.
 
 Each ledger object has its own lock, as in separate processes and threads.
 """
@@ -25,11 +25,11 @@ from accounting.ledger import (
     LedgerUnavailable,
     Receipt,
     Request,
-    group_commit,
+    shared_transactions,
     transactions,
 )
 from accounting.ledger.charge_or_refuse import Charged
-from accounting.ledger.group_commit import Queue
+from accounting.ledger.shared_transactions import Queue
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.mutants import mutated
 from tests.support.ledger.budget import BUDGET, per_user, wanted
@@ -105,7 +105,7 @@ def at_once(
 def published(path: Path) -> int:
     """Return the number of requests that no process has taken yet."""
     said = path.read_bytes()
-    _, done = said[: group_commit._HEADER].split()
+    _, done = said[: shared_transactions._HEADER].split()
     return said[int(done) :].count(b'{"asked":')
 
 
@@ -187,7 +187,7 @@ def test_no_charge_is_called_new_if_the_leader_dies_after_its_commit(many: list[
     outcomes, groups = at_once(many[:8], SEVEN, killed_once(after_commit=True))
     assert groups == [7, *[1] * 6]
     told = [each for each in outcomes if not isinstance(each, Killed)]
-    assert {str(each).partition(": ")[2] for each in told} == {group_commit._CUT}
+    assert {str(each).partition(": ")[2] for each in told} == {shared_transactions._CUT}
     assert {type(each) for each in told} == {LedgerUnavailable}
     assert (many[0].charges(), many[0].check()) == (8, ())
     again = many[0].charge(["ada"], per_user("1/50"), batch="3", repeat_ok=True)
@@ -253,7 +253,7 @@ def test_a_long_queue_file_is_started_again(
 def test_a_long_request_is_not_processed_by_another_process(
     many: list[Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_commit, "_LONGEST", 10)
+    monkeypatch.setattr(shared_transactions, "_LONGEST", 10)
     with ThreadPoolExecutor(len(many)) as pool:
         batches = [f"{number}" for number in range(len(many))]
         # Threads that share a ledger object give the same result.
@@ -293,13 +293,13 @@ def test_a_process_that_waited_too_long_withdraws_its_request(
 
 FORKED = """
 import os, sys
-from accounting.ledger import Ledger, group_commit
+from accounting.ledger import Ledger, shared_transactions
 with Ledger.open(sys.argv[1]) as ledger:
-    queue = group_commit.Queue(ledger._store, ledger._book, ledger._charged)
+    queue = shared_transactions.Queue(ledger._store, ledger._book, ledger._charged)
     handle, other = queue._opened(), queue._opened()
-    assert group_commit._locked(handle) and not group_commit._locked(other)
+    assert shared_transactions._locked(handle) and not shared_transactions._locked(other)
     if sys.argv[2] == "kept":
-        group_commit._HELD.clear()
+        shared_transactions._HELD.clear()
     (here, there), (back, forth) = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
@@ -308,7 +308,7 @@ with Ledger.open(sys.argv[1]) as ledger:
         os._exit(0)
     os.read(here, 1)
     os.close(handle)  # as if this process were killed
-    print(group_commit._locked(other))
+    print(shared_transactions._locked(other))
     os.write(forth, b"1")
     os.waitpid(child, 0)
 """

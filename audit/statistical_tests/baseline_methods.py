@@ -23,7 +23,7 @@ from accounting.pld.noise_density import NormalLoss
 from audit.claims import level
 from audit.outputs.reading import Integers, read, read_worlds
 from audit.statistical_tests.event import Floats
-from audit.statistical_tests.fixed_sample_test import read_claim
+from audit.statistical_tests.fixed_runs_test import read_claim
 from audit.statistical_tests.one_run_canaries import largest_rejected, one_run_p_value
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.clopper_pearson import lower_end, upper_end

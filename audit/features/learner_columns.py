@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from audit.features.feature_maps import LOWEST_BIT, parts_of_step
+from audit.features.built_in_features import LOWEST_BIT, parts_of_step
 from audit.outputs.rows import ABSENT, CODES, OTHER, Codes, Floats, Schema, Table, display_path
 
 _FLAG: Final = 0.01

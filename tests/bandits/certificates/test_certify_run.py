@@ -21,7 +21,7 @@ from accounting.composition.compose import compose
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import Pure, ZCdp
-from bandits.certificates.certificate import _worst, certificate_of
+from bandits.certificates.certify_run import _worst, certificate_of
 from bandits.certificates.recheck import SEEDED, SYSTEM, recheck
 from bandits.play import Run, play, run_guarantee
 from bandits.play_combinatorial import Coins, play_together
@@ -37,15 +37,16 @@ from bandits.privatizers.batch_sums import (
     Trust,
 )
 from bandits.privatizers.deployment import ALL_HONEST, SOME_HONEST
-from bandits.privatizers.privatizer import NEW_USERS, Privatizer, RunGuarantee, Unprotected, Users
+from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
+from bandits.privatizers.run_guarantee import NEW_USERS, RunGuarantee, Users
 from bandits.privatizers.running_sums import StreamRelease
 from bandits.privatizers.vector_averages import AveragePrivatizer, Calibrated, LinearTrust
 from bandits.worlds import preset_of
 from bandits.worlds.arm_environments import Bernoulli
 from bandits.worlds.combinatorial import BitWorld
 from bandits.worlds.linear import sphere_instance
-from dpcore.continual import SquareRootSum
+from dpcore.continual_sums import SquareRootSum
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.mechanism import Mechanism, Release, Sensitivity

@@ -24,7 +24,7 @@ from accounting.guarantees.guarantee import Guarantee, golden
 from accounting.guarantees.renyi_to_epsilon import approx_from_renyi, epsilon_at_order, rounded_up
 from accounting.guarantees.stated_guarantees import Approx, Pure, ZCdp
 from accounting.privacy_curves.release_curve import PrivacyCurve
-from accounting.published_bounds import gaussian_sum_epsilon, skellam_renyi_bound
+from accounting.published_noise_bounds import gaussian_sum_epsilon, skellam_renyi_bound
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.laws.skellam import Skellam

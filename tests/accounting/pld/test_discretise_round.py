@@ -1,4 +1,4 @@
-r"""Tests of `pessimistic_discretisation`: masses and listings by quadrature; mutants must fail."""
+r"""Tests of `discretise_round`: masses and listings by quadrature; mutants must fail."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from flint import arb
 from mpmath import mp, mpf
 from scipy.optimize import brentq
 
-from accounting.pld import pessimistic_discretisation as table
-from accounting.pld.discretised_pld import Listing
-from accounting.pld.noise_density import Density, LaplaceDensity, NormalDensity
-from accounting.pld.pessimistic_discretisation import (
+from accounting.pld import discretise_round as table
+from accounting.pld.discretise_round import (
     Approximate,
     Cells,
     Focus,
@@ -26,6 +24,8 @@ from accounting.pld.pessimistic_discretisation import (
     listed_above,
     listed_below,
 )
+from accounting.pld.finite_pld import Listing
+from accounting.pld.noise_density import Density, LaplaceDensity, NormalDensity
 from accounting.pld.real_cells import RealPair
 from dpcore.errors import PrecisionExhausted
 from dpcore.numbers.enclosure import ball
