@@ -24,7 +24,7 @@ from accounting import (
     Rdp,
     StatedGuarantee,
     ZCdp,
-    adaptive_composition,
+    privacy_filters,
 )
 from accounting.composition.compose import compose
 from accounting.convert_guarantees import as_approx, as_approx_at, as_rdp, as_zcdp
@@ -161,7 +161,7 @@ def test_prices_of_curves_and_claims() -> None:
     at = as_approx(Rdp({20: "1/1000"}), both.charge_delta or 0)
     assert read.amounts[0] == both.price(Pure(at.stated_epsilon)).amounts[0]
     down = mutated(
-        adaptive_composition._shares,
+        privacy_filters._shares,
         "math.ceil(cost * SHARES / budget)",
         "math.floor(cost * SHARES / budget)",
     )
@@ -413,7 +413,7 @@ def test_the_loss_exceeds_the_reading_with_at_most_the_stated_probability() -> N
     held = [step * price for step in range(1, steps + 1)]
     assert crossing(each, [meter.read((total,)).epsilon for total in held]) <= slack
     # Mutants: a line that is too low, and the bound of a filter at a fixed time read at all times.
-    low = mutated(adaptive_composition._line, "ball(delta).log() /", "ball(delta).log() / 2 /")
+    low = mutated(privacy_filters._line, "ball(delta).log() /", "ball(delta).log() / 2 /")
     lines = rewired(Odometer._lines, _line=low)
     assert crossing(each, [lines(meter, *opened.held((total,))) for total in held]) > slack
     fixed = [epsilon(as_approx(opened.spent((total,)), slack)) for total in held]
