@@ -70,8 +70,8 @@ figures: .venv/.dev  ## every plot and table of docs/figures, from seeds; a quar
 	@$(PY) -m benchmarks.figures.dpsgd --output docs/figures
 
 docs: .venv/.docs  ## links, examples, tutorials and proof hashes of the pages; no network
-	@$(PY) -m pytest tests/repository/test_docs.py tests/repository/test_links.py tests/repository/test_proofs.py
-	@$(PY) -m pytest -m "" tests/repository/test_site.py
+	@$(PY) -m pytest -m "" tests/repository/test_docs.py tests/repository/test_links.py \
+	    tests/repository/test_proofs.py tests/repository/test_site.py
 
 site: .venv/.docs  ## the pages, the API and the commands as a site in build/site; no network
 	@$(PY) -m sphinx -q -W -j auto -c docs . build/site

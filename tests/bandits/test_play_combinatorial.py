@@ -77,7 +77,7 @@ def by_hand(policy: Cucb, world: BitWorld, seed: int) -> tuple[list[int], float]
 UNEVEN = Problem(decisions=Unions(((0,), (4, 2), (3, 1, 5)), 2))
 
 
-@by_day(4)
+@by_day(2)
 @pytest.mark.parametrize("release", ["tree", "doubling", "factorisation"])
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize(
@@ -168,6 +168,7 @@ def test_with_one_base_arm_per_round_ldp1_equals_ldp2() -> None:
     assert first.pulls != second.pulls
 
 
+@by_day(3)
 @pytest.mark.parametrize(
     ("make", "arms", "size"),
     [
@@ -193,7 +194,7 @@ def test_regret_decreases_in_every_world(
         assert run.regret[-1] / 1500 < share * rewards.max() - rewards.mean()
 
 
-@by_day(4)
+@by_day(1)
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize(
     ("arms", "size", "horizon"), [(1, 1, 1), (1, 1, 50), (4, 4, 4), (3, 3, 60)]

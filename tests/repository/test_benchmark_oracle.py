@@ -38,6 +38,7 @@ def test_a_wrong_likelihood_ratio_is_detected(name: str) -> None:
     assert _apart(case, factor=2.0) > 4.0
 
 
+@pytest.mark.nightly
 def test_the_oracle_of_randomised_bits_agrees_with_its_closed_form() -> None:
     # Of six informative bits, the half-line of all six has the largest bound at 10^9 runs.
     (case,) = (case for case in BATTERY if case.name == "one-time-rappor")

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from dpcore import Scope
 from tests.day_and_nightly import by_day, effort
@@ -22,6 +23,16 @@ def every_page() -> list[Path]:
     )
 
 
+def every_run() -> list[ParameterSet]:
+    """Every page; ``make test`` runs those that a newcomer reads first, ``make docs`` all."""
+    start = (*TOP, "docs/start.md", "docs/user_guide.md")
+    names = {str(page.relative_to(ROOT)): page for page in every_page()}
+    return [
+        pytest.param(page, id=name, marks=() if name in start else pytest.mark.nightly)
+        for name, page in names.items()
+    ]
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A reader's folder: the examples and nothing else of the tree."""
@@ -32,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", every_page(), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", every_run())
 def test_the_page_runs_as_printed(page: Path, folder: Path) -> None:
     by_day = effort(1, 2) == 1  # in nightly runs every command is a process of its own
     text = page.read_text(encoding="utf-8")

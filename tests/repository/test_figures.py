@@ -168,7 +168,7 @@ def words(text: object) -> str:
     return " ".join(shown.split()).removesuffix(" [...]")
 
 
-@by_day(6)
+@by_day(2)
 @pytest.mark.parametrize("name", list(PICTURES))
 def test_a_legible_figure_passes(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -184,6 +184,7 @@ def wide(figure: Figure, place: Any, **options: Any) -> None:
     figure.legend(loc=place, ncols=9, **options)
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("drawn", "stand_ins", "fault"),
     [
@@ -247,6 +248,7 @@ def beyond(svg: str) -> list[str]:
     return found
 
 
+@by_day(8)
 @pytest.mark.parametrize("path", sorted(FIGURES.glob("*.svg")), ids=lambda path: path.stem)
 def test_every_committed_figure_is_legible(path: Path) -> None:
     svg = path.read_text(encoding="utf-8")

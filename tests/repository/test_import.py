@@ -77,6 +77,7 @@ for statement in rest:
 """
 
 
+@by_day(1)
 @pytest.mark.parametrize(
     ("watched", "first", "later"),
     [
@@ -153,7 +154,7 @@ print([name for name in sys.modules if name not in before and not name.startswit
 """
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize(
     ("call", "light"),
     [

@@ -87,7 +87,7 @@ def between(
                 assert real(Fraction(bound.upper)) <= exact * (1 + 1 / mpmath.mpf(500))
 
 
-@by_day(10)
+@by_day(5)
 @pytest.mark.parametrize("users", [1, 2, 3])
 @pytest.mark.parametrize(
     ("family", "values", "epsilon"),
@@ -193,6 +193,7 @@ def test_randomised_response_has_a_lower_and_an_upper_bound() -> None:
     assert found.upper * Fraction(8, 5) < guarantee(clones).epsilon("1e-8", "1e-3").upper
 
 
+@by_day(1)
 @pytest.mark.parametrize(("values", "epsilon"), [(3, 1), (10, 8)])
 def test_a_thousand_users_suffice_for_close_bounds(values: int, epsilon: int) -> None:
     report = RandomisedResponse(epsilon=epsilon, values=values)

@@ -69,7 +69,7 @@ ROUNDS: list[tuple[Any, Any, dict[str, Any], Terms, Terms, str]] = [
 ]  # fmt: skip
 
 
-@by_day(7)
+@by_day(3)
 @pytest.mark.parametrize(("scheme", "curve", "given", "here", "there", "epsilon"), ROUNDS)
 def test_one_round_is_the_worse_of_two_directions(
     scheme: Any, curve: Any, given: dict[str, Any], here: Terms, there: Terms, epsilon: str
@@ -120,7 +120,7 @@ EXTREMES: list[tuple[str, Any, str, int, str, str, Any, Any, Any]] = [
 EXACT = range(4)  # rows that meet the default width
 
 
-@by_day(7)
+@by_day(1)
 @pytest.mark.parametrize("row", range(len(EXTREMES)))
 def test_extreme_parameters_have_a_lower_and_an_upper_bound(row: int) -> None:
     sigma, scheme, rate, rounds, question, at, least, truth, most = EXTREMES[row]

@@ -252,6 +252,7 @@ WHOLE: dict[str, tuple[Any, float]] = {
 }
 
 
+@by_day(2)
 @pytest.mark.parametrize("name", WHOLE)
 def test_the_zcdp_parameter_is_at_most_that_without_sampling(name: str) -> None:
     sampled, rho = WHOLE[name]
@@ -534,6 +535,7 @@ def test_the_probabilities_of_truncation_equal_enumerated_ones() -> None:
     assert sum(chance for chance, _ in source.directions[0]) == 1
 
 
+@by_day(1)
 @pytest.mark.parametrize("relation", list(Relation))
 def test_many_rounds_against_another_tool(relation: Relation) -> None:
     r"""Reference: dp-accounting's mixture of its own distributions, with the pairs proven here."""

@@ -97,7 +97,7 @@ def test_a_thousand_rounds_are_calibrated(law: str) -> None:
     assert stands(found)
 
 
-@by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("epsilon", ["0.1", "0.01"])
 def test_a_small_epsilon_over_many_samples_is_calibrated_in_seconds(epsilon: str) -> None:
     """The least sigma is nearly that of real Gaussian noise; progress reports each sigma tried."""
@@ -119,6 +119,7 @@ def test_a_small_epsilon_over_many_samples_is_calibrated_in_seconds(epsilon: str
     assert abs(Fraction(ratio[0]) / Fraction(ratio[1]) ** 2 - 1) < Fraction(1, 10**5)
 
 
+@by_day(3)
 @pytest.mark.parametrize("law", ONE)
 def test_calibrated_noise_of_one_round_agrees_with_plain_sums(law: str) -> None:
     found = calibrate(noise=law, epsilon=1, delta="1e-4", sensitivity=2)

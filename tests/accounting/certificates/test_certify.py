@@ -49,7 +49,7 @@ SINGLES: list[tuple[str, Sensitivity | int, list[str]]] = [
 ]
 
 
-@by_day(4)
+@by_day(2)
 @pytest.mark.parametrize(("text", "sensitivity", "orders"), SINGLES, ids=str)
 def test_the_certificate_of_one_release_verifies(
     text: str, sensitivity: Sensitivity | int, orders: list[str]

@@ -122,7 +122,7 @@ def moved(document: dict[str, Any], end: str, to: Fraction) -> dict[str, Any]:
     return {**changed, "digest": digest_of(changed)}
 
 
-@by_day(6)
+@by_day(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_kernel_proves_estimated_claims_and_no_false_end(
     kind: str, certified: Certified

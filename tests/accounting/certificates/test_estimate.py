@@ -15,6 +15,7 @@ from accounting.certificates import estimate
 from accounting.certificates.certificate_format import part_of
 from dpcore import Mechanism, Skellam
 from tests.accounting.certificates.conftest import clear
+from tests.day_and_nightly import by_day
 from tests.support.accounting.brute_force import normal_delta
 from tests.support.accounting.handwritten_certificates import certificate, enclosed, noise
 from tests.support.dpcore.mutants import mutated
@@ -158,6 +159,7 @@ def test_an_error_estimate_of_zero_would_decide_unresolved_claims(
     assert _unresolved() is not Status.UNCHECKED
 
 
+@by_day(1)
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
@@ -177,6 +179,7 @@ def test_a_broken_formula_disagrees(
 
 
 # Certificates with evidence are checked in tests/accounting/proof_kernel, with the second kernel.
+@by_day(3)
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("[!e]*.json")), ids=lambda path: path.stem)
 def test_golden_certificates_hold(path: Path) -> None:
     found = verify(path.read_text("utf-8"))

@@ -21,6 +21,7 @@ from accounting import Status, deadline, verify
 from accounting.proof_kernel import worst_case_neighbours
 from tests.accounting.certificates.conftest import clear
 from tests.accounting.certificates.test_claims_once_accepted import ALL_UP_OR_ALL_DOWN
+from tests.day_and_nightly import effort
 from tests.support.accounting.handwritten_certificates import (
     cell,
     certificate,
@@ -170,10 +171,10 @@ def faults(
 
 
 def test_no_false_claim_holds() -> None:
-    bad, seen = faults(1, 9)
+    bad, seen = faults(1, effort(4, 9))
     assert bad == []
-    assert seen[Status.HOLDS] > 20
-    assert seen[Status.FAILS] > 100
+    assert seen[Status.HOLDS] > effort(8, 20)
+    assert seen[Status.FAILS] > effort(40, 100)
 
 
 @pytest.mark.nightly

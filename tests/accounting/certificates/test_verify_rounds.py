@@ -253,7 +253,7 @@ def engine_refuses(part: dict[str, Any], scheme: str | None, relation: str) -> b
     return False
 
 
-@by_day(5)
+@by_day(2)
 @pytest.mark.parametrize("law", SMALL)
 def test_the_checker_refuses_whatever_the_engine_refuses(law: str) -> None:
     """Both also refuse some releases, and admit some, of every law."""

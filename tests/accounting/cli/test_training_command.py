@@ -24,6 +24,7 @@ from accounting.guarantees.bound import Bound
 from accounting.interop.from_dp_accounting import event_from_json, event_to_json
 from dpcore.cli.figure_file import check_picture
 from dpcore.errors import InvalidParameter
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.refusals import refusal
 from tests.support.run_command import Command
 
@@ -372,6 +373,7 @@ PICKED: Final = "gaussian:sigma=1 --scheme allocated:rounds=3,picks=2"
 REPORTS: Final = "randomised-response:epsilon=2,values=5 --scheme shuffled:users=100"
 
 
+@by_day(1)
 @pytest.mark.parametrize(
     ("noise", "epsilon", "said"),
     [

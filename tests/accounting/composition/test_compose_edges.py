@@ -320,7 +320,7 @@ def test_a_narrower_request_gives_no_wider_bounds() -> None:
     assert ends(mixed.delta(5, "1e-6")).lower > ends(mixed.delta(5, "1/2")).lower > 0.99
 
 
-@by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("width", ["1e-6", "1/2"])
 def test_a_delta_close_to_one_is_at_most_one(width: str) -> None:
     r"""The mass of losses counted as infinite is known only from above; the sum exceeded 1."""
@@ -343,7 +343,7 @@ def test_rare_outcomes_are_not_counted_as_infinite_losses(rounds: int) -> None:
     assert max(one.lower, found.lower) <= min(one.upper, found.upper)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("sigma", [1000, 10000])
 @pytest.mark.parametrize("relation", list(Relation))
 def test_few_samples_of_wide_noise_have_narrow_bounds(sigma: int, relation: Relation) -> None:

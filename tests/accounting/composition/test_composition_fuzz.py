@@ -224,7 +224,7 @@ FIXED: dict[str, list[tuple[Round, int]]] = {
 }
 
 
-@by_day(5)
+@by_day(2)
 @pytest.mark.parametrize("name", FIXED)
 def test_a_fixed_list_agrees_with_enumeration(name: str) -> None:
     total = compose(*((one.part, count) for one, count in FIXED[name]))

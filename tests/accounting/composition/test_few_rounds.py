@@ -241,7 +241,7 @@ def test_a_tiny_delta_has_narrow_bounds_at_every_requested_width(relative: str) 
     assert truth * (1 - 1e-9) <= found.upper <= truth * (1 + 1e-5)
 
 
-@by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("rounds", [5, 6, 8])
 def test_a_few_samples_of_narrow_noise_have_two_narrow_bounds(rounds: int) -> None:
     """All outcomes of a mass above 1e-29 are enumerated in floats."""

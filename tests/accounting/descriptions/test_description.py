@@ -58,6 +58,7 @@ from dpcore.local import (
     UnaryEncoding,
 )
 from dpcore.parse_noise import noise_from_json, read_noise
+from tests.day_and_nightly import by_day
 from tests.support.accounting import subsampled_releases
 from tests.support.accounting.bound_ends import ends
 from tests.support.dpcore.mutants import mutated
@@ -376,6 +377,7 @@ def test_a_rho_budget_charges_a_sample_as_without_sampling() -> None:
     assert cost(keeper, unbounded, 1)[0].costs == cost(keeper, whole, 1)[0].costs
 
 
+@by_day(1)
 @pytest.mark.parametrize(("epsilon", "users", "amplified"), [(1, 1000, True), ("1/50", 2, False)])
 def test_an_approximate_budget_charges_the_cheaper_price(
     epsilon: Any, users: int, *, amplified: bool

@@ -163,7 +163,7 @@ def shown(law: object) -> str:
     return f"{law.noise!r}-{law.shift}" if isinstance(law, Law) else repr(law)
 
 
-@by_day(12)
+@by_day(5)
 @pytest.mark.parametrize(
     "law", [*CLOSED, *SKELLAMS, *SUMS, *ONE_SIDED, *BOUNDED, *STAIRS, *NIGHT], ids=shown
 )
@@ -180,7 +180,7 @@ def test_the_curve_is_the_maximum_over_shifts_and_directions(law: Law) -> None:
             assert inverts(found, brute, delta, law.narrow)
 
 
-@by_day(4)
+@by_day(1)
 @pytest.mark.parametrize("law", [*SKELLAMS, *SUMS, NIGHT[0], NIGHT[3]], ids=shown)
 def test_zcdp_bounds_every_order_and_is_nearly_attained(law: Law) -> None:
     ours = law.curve
@@ -405,6 +405,7 @@ def holds(pair: Any, law: Law, *, both: bool = True) -> bool:
     return same and (not law.limit or agrees(renyi, brute.renyi, ("3/2", "2")))
 
 
+@by_day(3)
 @pytest.mark.parametrize(
     ("law", "nearby", "more"),
     [

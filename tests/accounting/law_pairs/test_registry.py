@@ -206,6 +206,7 @@ def test_the_curve_of_a_wide_lattice_is_enclosed() -> None:
     assert as_pure(steep) == PureBound("1001/10")
 
 
+@by_day(3)
 @pytest.mark.parametrize(
     "noise",
     [

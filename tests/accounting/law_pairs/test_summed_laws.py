@@ -221,7 +221,7 @@ def test_the_loss_with_dropouts_agrees_with_published_values(
         assert found.width <= found.upper / 2**64
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(("shape", "scale", "shift"), SHAPES[:3])
 def test_the_largest_loss_of_a_shape_below_one_is_at_zero(
     shape: str, scale: str, shift: int
@@ -248,7 +248,7 @@ def test_the_loss_of_a_shape_above_one_approaches_its_supremum(
     assert Fraction(ours.enclose_delta(top - Fraction(1, 10)).lower) > 0
 
 
-@by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize("alpha", ["691/1000", "1e-18", "99999/100000"])
 def test_the_tradeoff_of_a_small_shape_under_a_large_shift_is_enclosed(alpha: str) -> None:
     # p(29) is below 2^-30 of p(0); a 64-bit ball does not bound log p(0)/p(29).

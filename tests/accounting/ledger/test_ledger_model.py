@@ -152,6 +152,7 @@ class Renewing(Against):
                 assert sum(charge.amounts[0] for charge in charges) <= SHARES
 
 
+@by_day(1)
 @pytest.mark.parametrize("model", [Against, Renewing])
 def test_the_ledger_agrees_with_a_dictionary(model: type[Against]) -> None:
     run_state_machine_as_test(

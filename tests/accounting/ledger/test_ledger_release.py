@@ -30,7 +30,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.local import FAMILIES, LocalHashing, LocalReport, RandomisedResponse, ShuffledReports
 from dpcore.mechanism import Scope, Unit
 from dpcore.selection import AboveThreshold, NoisyMax, NoisyThreshold, Selection
-from tests.day_and_nightly import effort
+from tests.day_and_nightly import by_day, effort
 from tests.support.dpcore.refusals import refusal
 from tests.support.ledger.budget import BUDGET
 from tests.support.ledger.workers import NOISY, processes, release_at_once, release_on, together
@@ -303,6 +303,7 @@ def test_a_ledger_created_before_stored_values_accepts_them(url: str, tmp_path: 
         assert backup(url, tmp_path / "copy.db") == 2
 
 
+@by_day(1)
 def test_processes_that_release_one_batch_get_the_same_value(url: str, tmp_path: Path) -> None:
     Ledger.create(url, budget=BUDGET).close()
     given: dict[str, list[tuple[str, str]]] = {}

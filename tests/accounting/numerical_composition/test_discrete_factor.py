@@ -96,7 +96,7 @@ def around() -> Listing:
     return Listing(np.linspace(-60.0, 60.0, 3000), np.exp(-np.linspace(0, 602, 3000)), 0.0)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: f"step {grid.step}")
 def test_values_lie_in_their_discs(grid: Grid) -> None:
     assert worst(listing(), grid) <= 1

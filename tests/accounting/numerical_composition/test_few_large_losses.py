@@ -51,6 +51,7 @@ def wrong_bounds(epsilon: str, *, above: bool) -> bool:
     return False
 
 
+@by_day(1)
 @pytest.mark.parametrize("epsilon", ["0.019", pytest.param("0.01", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("above", [True, False])
 def test_two_samples_agree_with_quadrature(epsilon: str, above: bool) -> None:
@@ -68,6 +69,7 @@ MUTANTS = {
 }
 
 
+@by_day(1)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     function, old, new = MUTANTS[name]
@@ -119,6 +121,7 @@ FAR = [
 ]
 
 
+@by_day(1)
 @pytest.mark.parametrize(("sigma", "rate", "rounds", "epsilon"), FAR)
 def test_a_small_delta_of_samples_has_narrow_bounds(
     sigma: str, rate: str, rounds: int, epsilon: str
@@ -129,7 +132,7 @@ def test_a_small_delta_of_samples_has_narrow_bounds(
     assert found.width <= found.upper / 10**5
 
 
-@by_day(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("delta", "rounds"), [("1e-400", 3), ("1e-320", 3), ("1e-305", 20)])
 def test_a_delta_below_all_floats_has_bounds(delta: str, rounds: int) -> None:
     noise = Description(noise=Gaussian(sigma="1.5"), sensitivity=1, scheme=Poisson(rate="1/1000"))

@@ -119,7 +119,7 @@ def test_masses_of_cells_enclose_the_integrals(law: Density) -> None:
         assert math.fsum(found.value.tolist()) == pytest.approx(1, abs=1e-12)
 
 
-@by_day(5)
+@by_day(2)
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("count", [40, 600])
 def test_both_listings_enclose_every_divergence(name: str, count: int) -> None:
@@ -136,6 +136,7 @@ def test_both_listings_enclose_every_divergence(name: str, count: int) -> None:
     assert below.masses.sum() <= 1 + 1e-14
 
 
+@by_day(2)
 @pytest.mark.parametrize("name", PAIRS)
 def test_one_round_agrees_with_its_closed_form(name: str) -> None:
     pair = PAIRS[name]
@@ -204,7 +205,7 @@ def test_the_checks_hold_without_mutants() -> None:
     assert all(_holds(pair) for pair in (*PAIRS.values(), REVEALING))
 
 
-@by_day(4)
+@by_day(2)
 @pytest.mark.parametrize("name", ["present", "rare", "replaced", "group"])
 @pytest.mark.parametrize("spare", [1e-2, 1e-4, 1e-8])
 def test_a_table_cut_at_a_rare_loss_encloses_the_curve(name: str, spare: float) -> None:

@@ -136,7 +136,7 @@ def between(table: LossTable, world: World, gap: str, count: int = 40) -> bool:
         return bool(table.infinite(above=False) <= hidden <= table.infinite(above=True) + 1e-35)
 
 
-@by_day(5)
+@by_day(2)
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_cells_of_single_integers_are_exact_up_to_rounding(case: Case) -> None:
     for pair, world in directions(*case):
@@ -176,7 +176,7 @@ def test_close_tilts_share_cells_if_masses_are_slow(
     assert not np.array_equal(near, far)
 
 
-@by_day(6)
+@by_day(3)
 @pytest.mark.parametrize("present", [True, False], ids=["present", "absent"])
 @pytest.mark.parametrize("rate", ["1/100", "2/3"])
 @pytest.mark.parametrize("case", [CASES[i] for i in (0, 3, 6, 7, 8)], ids=name_of)
@@ -208,6 +208,7 @@ def all_between(case: int, gap: str) -> bool:
     return all(between(table_of(p), world, gap) for p, world in directions(*CASES[case]))
 
 
+@by_day(5)
 @changes
 @pytest.mark.parametrize(
     ("listed", "case", "name", "old", "new"),

@@ -64,7 +64,7 @@ def holds(pair: RealPair, order: Fraction) -> bool:
     return bool(low - slip <= exact <= high + slip)
 
 
-@by_day(4)
+@by_day(2)
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("order", ["1.001", "3/2", "2", "20"])
 def test_both_bounds_enclose_the_divergence(name: str, order: str) -> None:

@@ -30,7 +30,7 @@ from dpcore.local import (
 )
 from dpcore.mechanism import Relation, Scope, Unit
 from dpcore.selection import Selection
-from tests.day_and_nightly import spread
+from tests.day_and_nightly import by_day, spread
 from tests.support.accounting.brute_force import hockey_stick, least_error, renyi
 from tests.support.dpcore.mpmath_precision import real
 from tests.support.dpcore.mutants import mutated
@@ -65,6 +65,7 @@ def ends(found: Bound) -> tuple[Any, Any]:
     return real(Fraction(found.lower)), real(Fraction(found.upper))
 
 
+@by_day(2)
 @pytest.mark.parametrize("values", [2, 5])
 @pytest.mark.parametrize("epsilon", ["1/10", "1", "4"])
 @pytest.mark.parametrize("family", FAMILIES)

@@ -19,6 +19,7 @@ from accounting.strategy_matrices import Banded, Dense, Participation, Tree
 from dpcore import DiscreteGaussian, DiscreteLaplace, Relation, Scope, Sensitivity, Skellam
 from dpcore.continual_sums import ContinualSum, DoublingSum, SquareRootSum, TreeSum
 from dpcore.errors import InvalidParameter
+from tests.day_and_nightly import by_day
 from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import excess, normal_delta, product, shifted
 from tests.support.dpcore.refusals import refusal
@@ -142,6 +143,7 @@ def hockey_stick(setting: ContinualSum, epsilon: float, reach: int) -> float:
     return float(excess(world, math.exp(epsilon)))
 
 
+@by_day(1)
 @pytest.mark.parametrize(
     ("setting", "reach"),
     [

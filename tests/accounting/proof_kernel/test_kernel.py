@@ -98,7 +98,7 @@ def delta_of(pairs: list[tuple[Any, Any]], rounds: int, epsilon: Fraction) -> tu
     return total, total + abs(left)
 
 
-@by_day(14)
+@by_day(6)
 @pytest.mark.parametrize("rounds", [1, 2])
 @pytest.mark.parametrize("rate", [Fraction(1), Fraction(1, 3)])
 @pytest.mark.parametrize("law", LAWS)

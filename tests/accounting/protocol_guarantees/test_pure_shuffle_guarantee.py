@@ -18,6 +18,7 @@ from accounting.protocol_guarantees.plan_protocol import choose, protocol_guaran
 from accounting.protocol_guarantees.pure_shuffle_guarantee import plan_pure_shuffle, purity
 from dpcore.laws.polya import PolyaDifference
 from dpcore.protocols.shuffled_bits import PureShuffle
+from tests.day_and_nightly import by_day
 from tests.support.accounting.shuffled_views import worst_loss
 from tests.support.dpcore.mutants import rewired
 from tests.support.dpcore.refusals import refusal
@@ -60,6 +61,7 @@ def bound(protocol: PureShuffle, honest: int | None = None) -> Fraction:
     return Fraction(purity(protocol, honest or protocol.users).epsilon(0).upper)
 
 
+@by_day(4)
 @pytest.mark.parametrize("protocol", SMALL)
 def test_no_output_of_any_composition_exceeds_the_certificate(protocol: PureShuffle) -> None:
     assert worst_loss(protocol, protocol.users) <= bound(protocol) + TIGHT

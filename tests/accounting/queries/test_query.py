@@ -94,7 +94,7 @@ def said(sensitivity: Sensitivity) -> tuple[int, int]:
     return sum(s * n for s, n in steps), sum(s * s * n for s, n in steps)
 
 
-@by_day(10)
+@by_day(5)
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("query", QUERIES, ids=repr)
 def test_no_user_changes_a_query_by_more_than_its_sensitivity(

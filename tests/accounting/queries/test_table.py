@@ -42,6 +42,7 @@ from dpcore import SeededRng
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.sampling.rng import Rng
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.refusals import refusal
 
 SCOPE = TableScope(user="user", rows_per_user=2)
@@ -189,6 +190,7 @@ def test_two_spellings_of_a_name_are_not_two_users(
     release(QUESTIONS[kind], frame("\u00e9", "e\u0301"), scope, target)
 
 
+@by_day(8)
 @pytest.mark.parametrize(("column", "values", "refusing", "match"), BAD)
 def test_an_invalid_frame_gives_a_one_line_error_and_charges_nothing(
     column: str,

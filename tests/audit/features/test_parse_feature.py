@@ -125,7 +125,7 @@ def reads_each_by_itself(apply: Callable[[Outputs], Outputs], outputs: Outputs) 
     return whole == alone and settled(apply(outputs[::-1])) == whole[::-1]
 
 
-@by_day(5)
+@by_day(2)
 @pytest.mark.parametrize("name", ALL)
 @given(outputs=st.one_of(LISTS, ARRAYS))
 @settings(max_examples=30, deadline=None)
@@ -399,7 +399,7 @@ def leaking(law: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., 
     )
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("law", [_name, _key, _suffix, _flag])
 def test_a_rare_leak_beside_one_noisy_number_is_refuted(law: Callable[..., Any]) -> None:
     """The leak is rarely in the first outputs, from which the features are chosen."""
@@ -429,7 +429,7 @@ def _textbook(scale: float, after: Callable[[Floats], Floats] = lambda y: y) -> 
     return law
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(
     ("law", "pair", "claim"),
     [
@@ -494,6 +494,7 @@ def _multiples(answer: float, n: int, rng: np.random.Generator) -> Floats:
     return answer + np.pi * np.rint(_textbook(1e5)(0.0, n, rng))
 
 
+@by_day(1)
 @pytest.mark.parametrize("law", [_cents, _multiples])
 def test_noise_in_steps_reveals_the_value_to_which_it_is_added(law: Law) -> None:
     def rounded(answer: float, n: int, rng: np.random.Generator) -> Floats:
@@ -538,7 +539,7 @@ def _rounded(answer: float, n: int, rng: np.random.Generator) -> Floats:
     return np.rint(_textbook(1.0)(answer, n, rng) * 2.0**30) / 2.0**30
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(
     "law",
     [

@@ -77,7 +77,7 @@ class Lines(Target):
         yield join(sides[0], sides[1], block.worlds, block.coins)
 
 
-@by_day(10)
+@by_day(5)
 @pytest.mark.parametrize(("one", "other"), APART, ids=map(str, range(len(APART))))
 def test_constants_that_differ_between_datasets_are_refuted(one: Any, other: Any) -> None:
     assert verdict(one, other) == "refuted"
@@ -249,6 +249,7 @@ def measured(function: Any) -> AuditReport:
     return sample(Scalar(spelling="objects", function=function), replace(PLAN, runs=800))
 
 
+@by_day(4)
 @pytest.mark.parametrize(
     "made",
     [
@@ -327,6 +328,7 @@ def test_objects_with_equal_attributes_and_repr_are_equal(made: Any) -> None:
     assert row_of(made(1)).cells != row_of(made(2)).cells
 
 
+@by_day(8)
 @pytest.mark.parametrize(("one", "other"), EQUAL)
 def test_indistinguishable_outputs_are_not_refuted(one: Any, other: Any) -> None:
     assert verdict(one, other) == "nothing_measured"

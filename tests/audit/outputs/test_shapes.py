@@ -220,7 +220,7 @@ def audited(name: str, *, broken: bool) -> AuditReport:
     return audit(lambda d, rng: shape(d, rng, broken), "epsilon=1", pair=(0, 1), runs=runs, seed=1)
 
 
-@by_day(8)
+@by_day(4)
 @pytest.mark.parametrize("broken", [True, False], ids=["broken", "correct"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_leaks_in_outputs_of_any_shape_are_found(name: str, broken: bool) -> None:
@@ -239,7 +239,7 @@ def test_a_column_has_no_resolution_and_no_warning_about_the_whole_output() -> N
     assert "columns of them were tested" in found.to_json()["unresolved"]
 
 
-@by_day(5)
+@by_day(2)
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -278,6 +278,7 @@ LABELS = {
 }
 
 
+@by_day(6)
 @pytest.mark.parametrize("name", LABELS)
 def test_what_a_float_does_not_represent_is_refuted_next_to_noise(name: str) -> None:
     values = LABELS[name]

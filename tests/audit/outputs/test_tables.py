@@ -19,6 +19,7 @@ from audit.outputs.sandbox_encoding import Objects, pack, unpack
 from audit.report.audit_report import AuditReport
 from audit.run_audit import audit
 from audit.statistical_tests.event import Witness
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.refusals import refusal
 
 DAYS: Final = pd.date_range("2020-01-01", periods=2)
@@ -171,6 +172,7 @@ def audited(make: Callable[..., Any]) -> AuditReport:
     return audit(make, "epsilon=1", pair=(0, 1), runs=150, seed=4)
 
 
+@by_day(3)
 @pytest.mark.parametrize("name", TOLD)
 def test_a_table_that_reveals_the_dataset_is_refuted(name: str) -> None:
     make, *values = TABLES[name]
@@ -188,6 +190,7 @@ WORDS: Final = {
 }
 
 
+@by_day(1)
 @pytest.mark.parametrize("name", WORDS)
 def test_a_witness_names_the_part_of_a_table_that_differs(name: str) -> None:
     found = leak(name).witness

@@ -42,7 +42,7 @@ from tests.support.dpcore.mutants import mutated, rewired
 every = pytest.mark.parametrize("name", DOCUMENTS)
 
 
-@by_day(3)
+@by_day(1)
 @every
 def test_the_verdict_comes_first_and_no_page_says_private(name: str) -> None:
     words = Visible.of(shown_of(name)).words

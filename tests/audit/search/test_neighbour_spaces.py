@@ -180,6 +180,7 @@ def answers(relation: str) -> dict[str, st.SearchStrategy[Any]]:
     }
 
 
+@by_day(1)
 @pytest.mark.parametrize("relation", BOTH)
 @settings(max_examples=25)
 @given(data=st.data())

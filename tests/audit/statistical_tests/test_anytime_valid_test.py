@@ -182,7 +182,7 @@ def first_rejections(scale: float, shift: int, epsilon: Any, repeats: int, most:
     return found
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(
     ("scale", "shift", "epsilon"), [(0.5, 1, 1), (1, 2, 1), (0.5, 1, "0.5"), (1000, 2000, 1)]
 )

@@ -286,7 +286,7 @@ MUTANTS: dict[str, tuple[str, Bound]] = {
 }
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("mutant", list(MUTANTS))
 def test_an_invalid_baseline_is_detected(mutant: str) -> None:
     law, bound = MUTANTS[mutant]

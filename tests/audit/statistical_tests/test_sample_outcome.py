@@ -219,6 +219,7 @@ def named(share: float, *, telling: bool = False) -> Any:
     return function
 
 
+@by_day(3)
 @pytest.mark.parametrize("sequential", [False, True])
 @pytest.mark.parametrize(
     ("share", "verdict"), [(0.035, "nothing_measured"), (0.45, "nothing_measured"),

@@ -98,7 +98,7 @@ PROVEN = (
 )
 
 
-@by_day(12)
+@by_day(4)
 @pytest.mark.parametrize(("text", "least"), PROVEN)
 def test_the_claim_is_proven_and_a_smaller_one_refuted(text: str, least: Fraction) -> None:
     target: Any = read_target(text)
@@ -122,7 +122,7 @@ SAMPLED = (
 )
 
 
-@by_day(6)
+@by_day(3)
 @pytest.mark.parametrize(("text", "runs"), SAMPLED)
 def test_runs_do_not_refute_the_claim(text: str, runs: int) -> None:
     alpha = Fraction(buy_alpha(f"runs of {text}", "1e-9"))
@@ -265,6 +265,7 @@ class FewRows(UnknownKeys):
     few_rows = True
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("kind", "crowd", "verdict"),
     [

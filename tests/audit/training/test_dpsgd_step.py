@@ -39,7 +39,7 @@ def test_a_correct_step_passes(step: Any) -> None:
         assert len(report.checks) == 13
 
 
-@by_day(6)
+@by_day(3)
 @pytest.mark.parametrize("step", list(BROKEN), ids=lambda step: step.__name__)
 def test_a_broken_step_fails_the_check_of_its_fault(step: type[Right]) -> None:
     report = audited(step, seed=1)

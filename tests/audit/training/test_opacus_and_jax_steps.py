@@ -17,6 +17,7 @@ from audit.training.opacus_and_jax_steps import JaxPrivacyStep, OpacusStep
 from audit.training.step_report import Stated, StepReport
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
+from tests.day_and_nightly import by_day
 from tests.support.audit import opacus_like as like
 
 STATED: dict[str, Any] = {
@@ -145,6 +146,7 @@ def test_a_correct_library_passes(monkeypatch: pytest.MonkeyPatch, stated: dict[
     assert (failed(report), report.exit_code) == (set(), 0)
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("engine", "stated", "found"),
     [

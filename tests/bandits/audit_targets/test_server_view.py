@@ -259,6 +259,7 @@ ALPHA = 1e-3
 _DRAW = StreamPrivatizer.draw
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     ("name", "level"),  # the least pulled arm has two outcomes in four rounds: two levels
     [("cucb-dp", 0), ("cucb-dp", 1), ("cucb-dp", 2), ("cucb-dp2", 0), ("cucb-dp2", 1)],

@@ -76,7 +76,7 @@ KEPT = {
 }
 
 
-@by_day(4)
+@by_day(2)
 @pytest.mark.parametrize("rest", KEPT)
 def test_the_derived_guarantee_is_not_refuted(rest: str) -> None:
     alpha = buy_alpha(f"bandits audit: {rest}", "1e-9")
@@ -85,7 +85,7 @@ def test_the_derived_guarantee_is_not_refuted(rest: str) -> None:
     assert report.verdict == "not_refuted"
 
 
-@by_day(6)
+@by_day(3)
 @pytest.mark.parametrize("rest", [*PLAIN, *MORE, *COMBINATORIAL])
 def test_a_release_without_noise_is_refuted(rest: str) -> None:
     with erring("bare"):
@@ -111,7 +111,7 @@ def test_a_release_with_half_the_noise_is_refuted(name: str) -> None:
 SHARED = (*PLAIN, MORE[0], PURE[0], "cucb-ldp1,epsilon=1", "cucb-dp,epsilon=1")
 
 
-@by_day(3)
+@by_day(1)
 @pytest.mark.parametrize("rest", SHARED)
 def test_one_draw_for_all_arms_is_refuted(rest: str) -> None:
     """As in the code released with the paper: the noise cancels when two arms are compared."""
@@ -322,6 +322,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@by_day(1)
 @pytest.mark.parametrize("rest", ["mine.py:policy", "mine.py:ready", "my_module:policy"])
 @pytest.mark.usefixtures("mine")
 def test_a_policy_is_named_by_file_or_module(rest: str) -> None:
@@ -404,6 +405,7 @@ def private(kind: type[SumPrivatizer]) -> SumPrivatizer:
     return kind(trust="renyi", epsilon="1/2", failure="1e-6", deployment=GONE)
 
 
+@by_day(1)
 @pytest.mark.parametrize("path", ["release", pytest.param("devices", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(("kind", "wrong"), [(SumPrivatizer, False), (ForEveryone, True)])
 def test_shares_for_all_users_are_refuted_if_users_drop_out(

@@ -416,6 +416,7 @@ def document_of(release: StreamRelease, horizon: int, size: int = 2) -> Any:
     return json.loads(certificate_of(run, deltas=[MILLIONTH]).text())
 
 
+@by_day(1)
 @pytest.mark.parametrize("horizon", [20, 300, pytest.param(3000, marks=pytest.mark.nightly)])
 def test_the_factorisation_is_certified_by_its_zcdp(horizon: int) -> None:
     document = document_of("factorisation", horizon)

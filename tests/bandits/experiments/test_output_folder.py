@@ -14,6 +14,7 @@ from bandits.experiments.results import refuse_foreign, refuse_inputs, remove_ea
 from bandits.experiments.runner import play_task
 from bandits.play import Run
 from dpcore.errors import InvalidParameter
+from tests.day_and_nightly import by_day
 from tests.support.bandits.command import Bandit
 from tests.support.dpcore.mutants import rewired
 
@@ -184,6 +185,7 @@ FULL = InvalidParameter("--output", "out", "No space left on device")
 STEPS = ["write_csv", "draw_results"]
 
 
+@by_day(1)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_run_that_fails_to_write_leaves_no_mixed_record(
     bandit: Bandit, monkeypatch: pytest.MonkeyPatch, step: str

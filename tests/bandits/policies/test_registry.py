@@ -51,7 +51,7 @@ def setting(**more: Any) -> Setting:
 PAPERS = setting(radius="paper", schedule="released")
 
 
-@by_day(12)
+@by_day(3)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("made_for", [setting(), PAPERS], ids=["exact", "paper"])
 def test_every_algorithm_runs_under_its_own_name(name: str, made_for: Setting) -> None:

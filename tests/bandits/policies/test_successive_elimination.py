@@ -130,6 +130,7 @@ def in_batches(horizon: int, beta: float, world: np.random.Generator) -> tuple[i
     return play(policy, Bernoulli(means=MEANS), horizon=horizon, world=world).pulls
 
 
+@by_day(1)
 @pytest.mark.parametrize("horizon", [17, 60])
 def test_pulls_have_the_distribution_of_play_round_by_round(horizon: int) -> None:
     alpha = buy_alpha(f"bandits: elimination round by round, T = {horizon}", "1e-9")
@@ -151,7 +152,7 @@ def losses(radius: Radius, privatizer: Privatizer, runs: int) -> int:
     return sum(0 not in run.active for run in found)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("trust", ["none", "pure", "concentrated"])
 @pytest.mark.parametrize("radius", [ExactRadius(), PaperRadius()], ids=lambda r: type(r).__name__)
 def test_the_best_arm_is_kept_with_the_stated_probability(trust: str, radius: Radius) -> None:

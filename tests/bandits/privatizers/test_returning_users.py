@@ -304,6 +304,7 @@ class _ForEveryone(SteadyPrivatizer):
         return BITS.protocol(pulls)
 
 
+@by_day(3)
 @each_law
 @pytest.mark.parametrize("visits", [1, 3])
 def test_the_guarantee_for_all_visits_agrees_with_floats(

@@ -149,7 +149,7 @@ def test_one_outcome_changes_the_sums_by_their_sensitivity(release: StreamReleas
     assert setting.moves == kind(horizon=1000, noise=DiscreteLaplace(scale=1), **grid).moves
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize("sent", [1, 2, 8])
 def test_the_guarantee_is_derived_from_the_noise(sent: int) -> None:
     """The guarantee is computed from the noise, so omitting the factor for the levels or for

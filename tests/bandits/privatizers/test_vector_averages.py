@@ -21,6 +21,7 @@ from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.noise import Noise
 from dpcore.sampling.rng import SeededRng
 from tests.alpha_budget import buy_alpha
+from tests.day_and_nightly import by_day
 from tests.support.accounting.brute_force import normal_delta
 from tests.support.bandits.worlds import not_none
 
@@ -38,6 +39,7 @@ def variance_of(noise: Noise) -> float:
     return float(found if isinstance(found, Fraction) else found.upper)
 
 
+@by_day(2)
 @pytest.mark.parametrize("coordinates", [1, 7, 26])
 @pytest.mark.parametrize(("epsilon", "delta"), [("10", "1/4"), ("3", "1/10")])
 @pytest.mark.parametrize("trust", TRUSTS)

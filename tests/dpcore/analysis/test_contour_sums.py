@@ -159,6 +159,7 @@ BOUNDS: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
+@by_day(3)
 @pytest.mark.parametrize(
     "stand_ins", [COARSE, CUT, {**COARSE, **CUT}], ids=["coarse", "cut", "both"]
 )

@@ -11,6 +11,7 @@ from dpcore import SeededRng
 from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.laws.poisson_and_binomial import Binomial, Poisson
 from dpcore.noise import Noise
+from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated, rewired
 from tests.support.dpcore.references import LAYERS
 from tests.support.dpcore.sampler_layers import Layer
@@ -44,6 +45,7 @@ HARMLESS = [
 ]
 
 
+@by_day(7)
 @pytest.mark.parametrize(("layer", "case"), CASES)
 def test_each_layer_has_its_exact_law(layer: Layer, case: Any) -> None:
     law = layer.law(rewired(layer.code, **layer.stubs), case)
@@ -51,6 +53,7 @@ def test_each_layer_has_its_exact_law(layer: Layer, case: Any) -> None:
     assert law.refuted(layer.mass(case), layer.values(case)) == []
 
 
+@by_day(7)
 @pytest.mark.parametrize(("layer", "name"), MUTANTS)
 def test_a_mutant_of_a_layer_is_detected(layer: Layer, name: str) -> None:
     mutant = mutated(layer.code, *layer.mutants[name], **layer.stubs)

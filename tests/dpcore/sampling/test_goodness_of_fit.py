@@ -161,7 +161,7 @@ def test_batches_have_the_law(text: str) -> None:
     assert worst(noise, noise.sample(DRAWN, rng=SeededRng(11))) > alpha
 
 
-@by_day(6)
+@by_day(3)
 @pytest.mark.parametrize("text", SPELLED)
 def test_single_draws_have_the_law(text: str) -> None:
     alpha = buy_alpha(f"cells: single {text}", TINY_ALPHA)

@@ -248,6 +248,7 @@ def largest_loss(mechanism: Any, size: int, steps: Sequence[int]) -> float:
     return math.log(max(ratios))
 
 
+@by_day(3)
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_half_of_the_noise_suffices_only_for_monotonic_scores(name: str) -> None:
     found, against = (largest_loss(*MECHANISMS[name], steps) for steps in (WITH, AGAINST))
