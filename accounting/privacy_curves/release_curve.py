@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -33,6 +34,7 @@ from accounting.privacy_curves.dominating_pairs import (
     of_noise,
     over_totals,
 )
+from dpcore.errors import PrecisionExhausted
 from dpcore.mechanism import InScope, Mechanism, Relation, Scope, Sensitivity
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure, End
@@ -48,10 +50,12 @@ _LEAST_BITS: Final = 8
 _FINEST: Final = Fraction(1, 10**11)
 """The least relative width for several coordinates, and for laws whose best tests are not rays."""
 
-_TABLED: Final = Fraction(1, 10**6)
-"""The default relative width for several coordinates whose losses are put into cells."""
+_TABLED_BITS: Final = 20
+"""The default width is 2^-20 for several coordinates whose losses are put into cells."""
 
-_WIDTH: Final = Fraction(1, 1 << _BITS)
+# Measured: a composition takes about the same time at every width down to 1e-4. The widths only
+# affect speed.
+_WIDTHS: Final = tuple(Fraction(1, 10**digits) for digits in (4, 5, 6, 8))
 
 
 class OneRelease(Guarantee):
@@ -86,11 +90,11 @@ class OneRelease(Guarantee):
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The least delta at ``epsilon`` >= 0: the hockey-stick divergence."""
-        return self._both(self.enclose_delta(epsilon, bits_of(relative)))
+        return self._both(self.enclose_delta(epsilon, self._bits(relative)))
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The least epsilon at ``delta`` in [0, 1]; at delta = 0 the largest loss."""
-        return self._both(self.enclose_epsilon(delta, bits_of(relative)))
+        return self._both(self.enclose_epsilon(delta, self._bits(relative)))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""The largest Renyi divergence D_alpha between neighbours, alpha = ``order`` > 1."""
@@ -143,6 +147,14 @@ class OneRelease(Guarantee):
         given = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # a dataclass
         arguments = (f"{key}={_exact(value)}" for key, value in given.items() if value != Scope())
         return f"{type(self).__name__}({', '.join(arguments)})"
+
+    @property
+    def default_bits(self) -> int:
+        r"""The relative width of delta and epsilon is 2^-``default_bits`` if none is requested."""
+        return _BITS
+
+    def _bits(self, relative: RationalLike | None) -> int:
+        return self.default_bits if relative is None else bits_of(relative)
 
     def _both(self, found: Enclosure) -> Bound:
         return replace(Bound.of(found, "exact", self.theorem), assumptions=self.assumptions)
@@ -219,7 +231,7 @@ def bits_of(relative: RationalLike | None) -> int:
     >>> bits_of(None), bits_of("1e-6")
     (64, 20)
     """
-    exact = width(relative, _WIDTH)
+    exact = width(relative, Fraction(1, 1 << _BITS))
     return max((math.ceil(1 / exact) - 1).bit_length(), _LEAST_BITS)
 
 
@@ -240,16 +252,10 @@ class PairCurve(OneRelease):
         r"""The product with the largest loss and the largest zCDP parameter."""
         return self.products()[0]
 
-    @property
-    def narrow(self) -> bool:
-        r"""Whether several coordinates are enclosed to 1e-11 by default, because that is fast."""
-        return False
-
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0: the hockey-stick divergence.
 
-        With several coordinates, the relative width is at least about 1e-11, and about 1e-6 by
-        default except for the discrete Gaussian and the discrete Laplace.
+        With several coordinates, the relative width is at least about 1e-11.
 
         >>> from dpcore import DiscreteLaplace
         >>> curve = PrivacyCurve(noise=DiscreteLaplace(scale=10), sensitivity=1)
@@ -345,8 +351,6 @@ class PairCurve(OneRelease):
             total = ComposedLoss(parts=each)
             relative = finest if total.method == "direct" else max(finest, _FINEST)
             sides = (True,) if total.exact else (False, True)
-            if len(sides) > 1 and finest == _WIDTH and not self.narrow:
-                relative = _TABLED
             ends = [ask(replace(total, above=side), relative=relative) for side in sides]
             yield Enclosure(ends[0].lower, ends[-1].upper)
 
@@ -399,9 +403,44 @@ class PrivacyCurve(PairCurve):
         return worst(self.noise, self._moves)
 
     @property
-    def narrow(self) -> bool:
-        r"""Whether several coordinates are enclosed to 1e-11 by default, because that is fast."""
-        return additive(self.noise)
+    def default_bits(self) -> int:
+        r"""64, or 20 for several coordinates of a law whose shifted copies are put into cells."""
+        direct = additive(self.noise) or sum(count for _, count in self.worst()) == 1
+        return _BITS if direct else _TABLED_BITS
+
+    def meets(self, epsilon: RationalLike, delta: RationalLike) -> bool:
+        r"""Whether the release is (epsilon, delta)-DP, decided by two-sided bounds.
+
+        Raises :class:`PrecisionExhausted` if delta(epsilon) is too close to ``delta`` to decide.
+
+        >>> from dpcore import Binomial
+        >>> bits = Binomial(trials=268, probability="1/2")
+        >>> PrivacyCurve(noise=bits, sensitivity=1).meets("1/2", "1e-6")
+        True
+        """
+        at, most = at_least_zero("epsilon", epsilon), at_least_zero("delta", delta)
+        if self._by_shares(at, most):
+            return True
+        for relative in _WIDTHS:
+            found = self.delta(at, relative)
+            if found.upper <= most:
+                return True
+            if found.lower is not None and found.lower > most:
+                return False
+        raise PrecisionExhausted(f"delta({at}) could not be compared with {most}")
+
+    def _by_shares(self, epsilon: Fraction, delta: Fraction) -> bool:
+        # Basic composition of coordinates with equal shares of epsilon: a fast proof if there is
+        # far more noise than needed, where the exact composition would resolve a tiny delta.
+        amounts = self._moves.amount
+        if not isinstance(amounts, tuple):
+            return False
+        share = epsilon / len(amounts)
+        lost = [
+            count * PrivacyCurve(noise=self.noise, sensitivity=step).delta(share).upper
+            for step, count in Counter(amounts).items()
+        ]
+        return sum(lost) <= delta
 
     def enclose_zcdp(self, bits: int = _BITS) -> Enclosure:
         r"""The least rho, to a relative width of 2^-bits if it is exact."""

@@ -19,11 +19,10 @@ from typing import Final, Literal, TypeAlias
 from accounting.derive_guarantee import guarantee
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
+from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.protocol_guarantees.paper_parameters import lzj_vector, paper_sum, tkms_bits
 from accounting.protocol_guarantees.pure_shuffle_guarantee import plan_pure_shuffle, purity
 from accounting.protocol_guarantees.shuffled_bits_guarantee import (
-    BinomialBox,
-    box_of,
     fewest_bits,
     least_probability,
 )
@@ -33,7 +32,6 @@ from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace
 from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.laws.skellam import Skellam
-from dpcore.mechanism import Mechanism
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import Enclosure
 from dpcore.numbers.integer_search import ceil_sqrt, least
@@ -118,13 +116,8 @@ def protocol_guarantee(protocol: Protocol, honest: int) -> Guarantee:
         case PureShuffle():
             return purity(protocol, honest)
         case ShuffledPure():
-            return mechanism_guarantee(protocol.sum_mechanism(honest))
-    return mechanism_guarantee(protocol.mechanism(honest))
-
-
-def mechanism_guarantee(mechanism: Mechanism) -> Guarantee:
-    r"""The guarantee of a protocol's mechanism; binomial noise is treated as shuffled bits."""
-    return box_of(mechanism) if isinstance(mechanism.noise, Binomial) else guarantee(mechanism)
+            return guarantee(protocol.sum_mechanism(honest))
+    return guarantee(protocol.mechanism(honest))
 
 
 def choose(  # noqa: PLR0913 - all arguments are keywords, most with a default
@@ -236,7 +229,7 @@ class _Target:
 
 
 def _meets(curve: Guarantee, epsilon: Fraction, delta: Fraction) -> bool:
-    if isinstance(curve, BinomialBox):
+    if isinstance(curve, PrivacyCurve) and isinstance(curve.noise, Binomial):
         return curve.meets(epsilon, delta)
     if delta == 0:
         return curve.epsilon(0).upper <= epsilon
@@ -339,13 +332,12 @@ def _bits(target: _Target) -> Plan:
         bits, p = paper.bits, paper.rounded_up
     else:
         bounds, p = (g,) * coordinates, Fraction(1, 2)
-        fewest = fewest_bits(epsilon=e, delta=d, bounds=bounds, users=target.honest)
-        bits = fewest.trials // target.honest
+        bits = fewest_bits(epsilon=e, delta=d, bounds=bounds, users=target.honest)
         if bits == 1 and coordinates == 1:
             # One fair bit per user is more than sufficient: a biased bit may suffice.
             p = least_probability(
                 trials=target.honest, epsilon=e, delta=d, bounds=bounds, grid=_PROBABILITY_GRID
-            ).probability
+            )
     if binary:
         return target.plan(BinaryShuffle(users=n, noise_bits=bits, probability=p))
     protocol = VectorShuffle(

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from accounting.composition.composition_theorems import per_user
 from accounting.derive_guarantee import guarantee
 from accounting.guarantees.guarantee import Guarantee
-from accounting.protocol_guarantees.plan_protocol import mechanism_guarantee, protocol_guarantee
+from accounting.protocol_guarantees.plan_protocol import protocol_guarantee
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
 from bandits.confidence_radii import ExactRadius
 from bandits.play import play
@@ -172,7 +172,7 @@ class View(ServerView):
         if record is not None and self.visits > 1:
             found = per_user(guarantee(record.mechanism), max_visits=self.visits)
         elif record is not None:
-            found = mechanism_guarantee(record.mechanism)
+            found = guarantee(record.mechanism)
         elif protocol is not None:
             found = protocol_guarantee(protocol, privatizer.deployment.counted_on(size))
         return claim_of(privatizer.name, found)

@@ -27,7 +27,6 @@ from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import ApproxBound, Assumed, Pure, PureBound, ZCdp
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.protocol_guarantees.pure_shuffle_guarantee import CertifiedShuffle
-from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from bandits.certificates.recheck import SCHEMA, SEEDED, SYSTEM, read, required_assumptions
 from bandits.play import Run
 from bandits.privatizers.run_guarantee import RunGuarantee
@@ -46,7 +45,6 @@ _STEPS_OF_MANY: Final = 100
 _DIGITS_OF_MANY: Final = 5
 _DIGITS_OF_SEVERAL: Final = 7
 _MOST_CHECKED: Final = 32
-_NEAR: Final = Fraction(1, 10**6)
 _MORE_DIGITS: Final = (12, 16, 20, 25, 30)
 _MOST_LETTERS: Final = 2000
 _MOST_MOVES: Final = 16
@@ -187,8 +185,7 @@ def _part(part: Guarantee, deltas: list[Fraction], most: int) -> dict[str, Any]:
     alone = RunGuarantee(parts=(part,), assumptions=())
     claims = []
     for delta in deltas:
-        near = _NEAR if isinstance(part, BinomialBox) else None
-        epsilon = alone.epsilon(delta, near).upper
+        epsilon = alone.epsilon(delta).upper
         if epsilon == math.inf:
             wanted = f"a finite epsilon at delta = {write_rational(delta)}"
             raise NotDerived(wanted, f"the bound of {part!r} is infinite")
@@ -216,7 +213,7 @@ def _own_certificate(
     most, digits = _limits(part, most)
     if isinstance(part, CertifiedShuffle):
         return "the server's view is not described by one sum with noise"
-    if isinstance(part, BinomialBox) and len(part.bounds) > 1:
+    if isinstance(part, PrivacyCurve) and isinstance(part.noise, Binomial) and _is_vector(part):
         return "a run does not certify binomial noise of several numbers"
     if most == 0:
         return f"more than {_MOST_CHECKED} parts of several numbers each"
@@ -282,8 +279,6 @@ def _is_vector(part: Guarantee) -> bool:
 
 def _certifiable(part: Guarantee) -> Any:
     match part:
-        case BinomialBox(trials=trials, probability=p, bounds=(step,)):
-            return PrivacyCurve(noise=Binomial(trials=trials, probability=p), sensitivity=step)
         case Assumed():
             return compose(part)
         case CertifiedShuffle(stated_epsilon=epsilon):
@@ -306,11 +301,6 @@ def _stated(part: Guarantee) -> dict[str, Any]:
                 "shape": write_rational(protocol.share.shape),
                 "scale": write_rational(protocol.share.scale),
             }
-        case BinomialBox(bounds=(_,)):
-            return _stated(_certifiable(part))
-        case BinomialBox(trials=trials, probability=p, bounds=bounds):
-            binomial = Binomial(trials=trials, probability=p)
-            return _stated(PrivacyCurve(noise=binomial, sensitivity=Sensitivity.box(bounds)))
         case Composition():
             rounds = [{"part": _stated(source), "rounds": count} for source, count in part.parts]
             return {"rounds_of": rounds, "unit": part.scope.unit.value}

@@ -7,7 +7,6 @@ LZJ: Li, Zhou and Ji, "Differentially Private Linear Bandits with Partial Distri
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Final
@@ -22,7 +21,7 @@ from accounting.protocol_guarantees.paper_parameters import (
     log_of,
     lzj_vector,
 )
-from accounting.protocol_guarantees.shuffled_bits_guarantee import fewest_bits
+from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox, fewest_bits
 from accounting.published_noise_bounds import real_gaussian_delta, real_gaussian_ratio
 from bandits.papers.table import Claim, Found, LaterRow, along, decimals
 from bandits.papers.tenenbaum_et_al import bits_box
@@ -109,7 +108,7 @@ def _vector(theorem: str, s: int, e: Fraction, d: Fraction) -> Found:
     found = lzj_vector(_USERS, s, e, d)
     # More bits are post-processing of fewer, and s coordinates at epsilon/s compose to epsilon. The
     # bound is crude but sufficient for this amount of noise.
-    fewer = replace(bits_box(found, found.precision), trials=min(found.trials, _MANY))
+    fewer = bits_box(found, found.precision, most=_MANY)
     exact = Bound(
         upper=s * Fraction(fewer.delta(e / s).upper),
         method="basic",
@@ -159,7 +158,8 @@ def _vector_bound(s: int, e: Fraction, d: Fraction) -> Found:
 def _exact_vector(s: int, e: Fraction, d: Fraction) -> Found:
     g = lzj_vector(_USERS, s, e, d).precision
     least = fewest_bits(epsilon=e, delta=d, bounds=(g,) * s)
-    return d, least.delta(e, "1e-4"), {"g": g, "bits": least.trials}
+    box = BinomialBox(trials=least, bounds=(g,) * s)
+    return d, box.delta(e, "1e-4"), {"g": g, "bits": least}
 
 
 def _twice(value: Enclosure) -> Enclosure:
@@ -217,8 +217,7 @@ def _lemma_chance(n: int, g: int, e: Fraction, d: Fraction) -> Found:
     "fair bits; the parameters differ from those of Lemma C.5",
 )
 def _scalar(n: int, g: int, e: Fraction, d: Fraction) -> Found:
-    least = fewest_bits(epsilon=e, delta=d, bounds=(g,), users=n)
-    return lzj_scalar(n, g, e, d).bits, least.trials // n
+    return lzj_scalar(n, g, e, d).bits, fewest_bits(epsilon=e, delta=d, bounds=(g,), users=n)
 
 
 @_scalars(
@@ -229,4 +228,5 @@ def _scalar(n: int, g: int, e: Fraction, d: Fraction) -> Found:
 )
 def _exact_scalar(n: int, g: int, e: Fraction, d: Fraction) -> Found:
     least = fewest_bits(epsilon=e, delta=d, bounds=(g,), users=n)
-    return d, least.delta(e), {"bits": least.trials // n}
+    box = BinomialBox(trials=n * least, bounds=(g,))
+    return d, box.delta(e), {"bits": least}

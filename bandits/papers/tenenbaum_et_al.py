@@ -16,6 +16,7 @@ from typing import Final
 from flint import arb
 
 from accounting.guarantees.bound import Bound
+from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.protocol_guarantees.paper_parameters import (
     WIDTH_BITS,
     BitNoise,
@@ -59,11 +60,15 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
         yield _regret("Theorem 3.3", e)
 
 
-def bits_box(found: BitNoise, bound: int = 1) -> BinomialBox:
-    r"""The noise of a bit protocol, with an irrational probability rounded to within 2^-64."""
+def bits_box(found: BitNoise, bound: int = 1, most: int | None = None) -> PrivacyCurve:
+    r"""The noise of a bit protocol, with an irrational probability rounded to within 2^-64.
+
+    If ``most`` is given, at most that many noise bits are counted.
+    """
     low, high = Fraction(found.probability.lower), Fraction(found.probability.upper)
     near = low if low == high else Fraction(round(low * _ROUNDED), _ROUNDED)
-    return BinomialBox(trials=found.trials, probability=near, bounds=(bound,))
+    trials = found.trials if most is None else min(found.trials, most)
+    return BinomialBox(trials=trials, probability=near, bounds=(bound,))
 
 
 @_tkms(
@@ -85,13 +90,13 @@ def _theorem(m: int, e: Fraction) -> Found:
     "one bit fewer is certified to be insufficient",
 )
 def _bits(e: Fraction) -> Found:
-    return tkms_bits(1, e, _DELTA).trials, fewest_bits(epsilon=e, delta=_DELTA).trials
+    return tkms_bits(1, e, _DELTA).trials, fewest_bits(epsilon=e, delta=_DELTA)
 
 
 @_tkms("ours: the fewest fair bits", _TARGET + ", {bits} bits", "delta", "calibrated exactly")
 def _exact_bits(e: Fraction) -> Found:
     least = fewest_bits(epsilon=e, delta=_DELTA)
-    return _DELTA, least.delta(e), {"bits": least.trials}
+    return _DELTA, BinomialBox(trials=least, bounds=(1,)).delta(e), {"bits": least}
 
 
 @_tkms(

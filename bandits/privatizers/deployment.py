@@ -13,10 +13,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
+from accounting.derive_guarantee import guarantee
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import Assumed, Pure
-from accounting.protocol_guarantees.plan_protocol import mechanism_guarantee
 from accounting.protocol_guarantees.pure_shuffle_guarantee import certified_shuffle
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian, DiscreteGaussianSum
@@ -226,7 +226,7 @@ def guarantee_of(
     r"""The guarantee of one release for each of its users."""
     if isinstance(protocol, PureShuffle):
         return certified_shuffle(protocol, plan.counted_on(protocol.users))
-    curve = mechanism_guarantee(mechanism_of(protocol, plan, least))
+    curve = guarantee(mechanism_of(protocol, plan, least))
     if not isinstance(protocol, ShuffledPure):
         return curve
     if relaxed is None:

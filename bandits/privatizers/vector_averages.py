@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from accounting.calibration.calibrate import calibrate
+from accounting.derive_guarantee import guarantee
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import ApproxBound, PureBound
@@ -30,7 +31,6 @@ from accounting.protocol_guarantees.paper_parameters import (
     log_of,
     lzj_vector,
 )
-from accounting.protocol_guarantees.plan_protocol import mechanism_guarantee
 from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from accounting.published_noise_bounds import real_gaussian_ratio
 from bandits.batch import Ask, Encoding, ReleasedSum
@@ -203,7 +203,7 @@ class AveragePrivatizer(Releasing[Averages]):
 
     def curve(self, size: Averages) -> Guarantee:
         r"""The guarantee of one release of this size for a client, derived from the noise."""
-        return mechanism_guarantee(self._mechanism(size))
+        return guarantee(self._mechanism(size))
 
     def assumed(self, size: Averages) -> tuple[str, ...]:
         del size
@@ -327,9 +327,9 @@ def _enough(epsilon: Fraction, delta: Fraction, s: int) -> int:
     g = bit_steps(epsilon, delta, s)
     real = _as_gaussian(epsilon, delta, s) * g * g
     for more in _MORE:
-        box = BinomialBox(trials=math.ceil(real * more), bounds=(g,) * s)
-        if box.meets(epsilon, delta):
-            return box.trials
+        trials = math.ceil(real * more)
+        if BinomialBox(trials=trials, bounds=(g,) * s).meets(epsilon, delta):
+            return trials
     reason = "use a larger delta or a smaller epsilon"
     raise NotDerived(f"shuffled bits for ({epsilon}, {delta})", reason)
 

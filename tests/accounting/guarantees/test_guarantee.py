@@ -28,7 +28,6 @@ from accounting import (
     guarantee,
 )
 from accounting.guarantees.guarantee import line_error
-from accounting.protocol_guarantees.shuffled_bits_guarantee import box_of
 from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Mechanism, Sensitivity
 from dpcore.cli.terminal import html_table
 from dpcore.laws.poisson_and_binomial import Binomial
@@ -153,18 +152,13 @@ def test_boxes_of_bits_have_every_method_of_a_guarantee() -> None:
     box = BinomialBox(trials=400, bounds=(2, 2, 2))
     assert found.delta("1/10").upper == box.delta("1/10").upper
     assert found.epsilon("1e-2") < 8
-    # A single coordinate keeps its curve, with equal numbers.
+    assert found == box
     single = BinaryShuffle(users=50, noise_bits=8, probability="1/2").mechanism(50)
-    curve, box = guarantee(single), box_of(single)
-    assert isinstance(box, BinomialBox)
-    assert isinstance(curve, PrivacyCurve)
-    assert curve.delta(1).upper >= box.delta(1).lower  # type: ignore[operator]  # it has both ends
+    assert guarantee(single) == BinomialBox(trials=400, bounds=(1,))
     for amount in (Sensitivity.l1(3), Sensitivity.l2_squared(4)):
         mechanism = Mechanism(noise=Binomial(trials=9, probability="1/2"), sensitivity=amount)
-        with pytest.raises(NotDerived):
-            guarantee(mechanism).delta(1)
         with pytest.raises(NotDerived, match="per coordinate"):
-            box_of(mechanism)
+            guarantee(mechanism).delta(1)
     assert compose(found).delta("1/10").upper >= box.delta("1/10").lower  # type: ignore[operator]  # both ends
     with pytest.raises(InvalidParameter, match=r"protocol\.mechanism"):
         guarantee(vector)  # type: ignore[arg-type]  # on purpose

@@ -17,7 +17,6 @@ from accounting.guarantees.stated_guarantees import Assumed, Pure
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from accounting.protocol_guarantees.plan_protocol import choose
 from accounting.protocol_guarantees.pure_shuffle_guarantee import CertifiedShuffle
-from accounting.protocol_guarantees.shuffled_bits_guarantee import BinomialBox
 from audit.fit.fit import fit
 from bandits.policies.successive_elimination import BatchedElimination
 from bandits.privatizers.batch_sums import (
@@ -179,7 +178,7 @@ def test_the_guarantee_is_that_of_the_release_record(trust: Trust, n: int) -> No
 def test_bits_give_the_requested_epsilon_and_delta(n: int) -> None:
     privatizer = BitPrivatizer(epsilon="1/2", delta="1e-6")
     promised = privatizer.guarantee(n)
-    assert isinstance(promised, BinomialBox)
+    assert isinstance(promised, PrivacyCurve)
     assert promised.meets("1/2", "1e-6")
     paper = BitPrivatizer(epsilon="1/2", delta="1e-6", parameters="paper")
     few, many = (each.protocol(n).planned_noise for each in (privatizer, paper))
