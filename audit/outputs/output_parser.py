@@ -81,7 +81,7 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def require_readable(output: object) -> None:
-    r"""Raise :class:`audit.errors.Unreadable` if no test can tell this output from others."""
+    r"""Raise :class:`audit.errors.Unreadable` if this output cannot be compared with others."""
     if type(output) in _SCALARS:
         return
     if type(output) is int:
@@ -98,7 +98,7 @@ def require_readable(output: object) -> None:
 
 
 def _require_code(item: object) -> None:
-    # Try the methods of an object's class that are used to distinguish outputs.
+    # Try the methods of an object that are used to distinguish outputs.
     if isinstance(item, int) and item.bit_length() > _MOST_BITS:
         raise Unreadable(f"returned an integer of more than {_MOST_BITS:,} bits")
     if type(item) is int or isinstance(item, np.ndarray | np.generic) or is_table(type(item)):
@@ -223,10 +223,10 @@ def _adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
 class OutputParser:
     r"""The parser of an audit's outputs.
 
-    If ``lines``, outputs are lines, parsed one by one: as JSON if all lines of the training runs
-    were JSON, otherwise as text. A JSON number is kept as written, any other line as its text. If
-    ``by_kind``, each output is replaced by its type (:func:`kind`): the two datasets had no type in
-    common in the training runs, and values could hide what the types reveal.
+    ``lines=True``: outputs are lines, parsed one by one, as JSON if all lines of the training runs
+    were JSON, otherwise as text. A JSON number is compared as written, any other line as text.
+    ``by_kind=True``: each output is replaced by its type (:func:`kind`), because the two datasets
+    had no type in common in the training runs, and values could hide what the types reveal.
     """
 
     lines: bool
@@ -269,7 +269,7 @@ def same(one: Outputs, other: Outputs) -> bool:
 
 
 def oddities(outputs: Outputs, worlds: NDArray[np.bool_], form: OutputParser) -> list[str]:
-    r"""Warnings about unusual outputs, such as nan, constants, or a type of only one dataset."""
+    r"""Warnings about unusual outputs: nan, constants, a type that only one dataset gives, ..."""
     values = form.values(outputs)
     return [
         *_nan_found(values, worlds),
@@ -348,7 +348,7 @@ def _all_different(outputs: Outputs) -> list[str]:
 
 
 def _unread(outputs: Outputs) -> list[str]:
-    # Only a few objects of each class are examined.
+    # Only the first objects of each class are examined.
     if isinstance(outputs, np.ndarray):
         return []
     found: dict[str, None] = {}
@@ -363,9 +363,9 @@ def _unread(outputs: Outputs) -> list[str]:
 
 
 def _dependent(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
-    # If the runs are independent, adjacent outputs are equal as often as outputs half of the audit
-    # apart. No run is in two comparisons, so the two counts are binomial with the same probability,
-    # and Fisher's exact test applies, with half of the level for each dataset.
+    # If the runs are independent, adjacent outputs are equal as often as outputs half an audit
+    # apart. Each run is in at most one comparison, so the two counts are independent binomials with
+    # the same probability, and Fisher's exact test applies, with half of the level per dataset.
     for world in (False, True):
         places = np.flatnonzero(worlds == world)
         groups = min(len(places) // 4, _MOST_GROUPS)
@@ -383,7 +383,7 @@ def _dependent(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
         if near > far and 2 * _RARE * sum(ways) <= all_ways:
             counts = f"on dataset {'AB'[world]} {near:,} of {groups:,} outputs equal the next one"
             counts += (
-                f", {far:,} equal one half of the audit away (is the noise seeded by the clock, or "
+                f", {far:,} equal one half an audit away (is the noise seeded from the clock, or "
                 "reused?)"
             )
             return [f"the runs are not independent, as the test assumes: {counts}"]
@@ -391,7 +391,7 @@ def _dependent(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
 
 
 def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    r"""Draw the dataset of each run by a fair coin (True for B).
+    r"""Draw the dataset of each run independently and uniformly at random (True for dataset B).
 
     The number of runs on A is drawn from Bin(runs, 1/2); then the order of the runs is drawn.
     """
@@ -410,7 +410,7 @@ def interleave(
         if len(side) != runs:
             raise InvalidParameter(name, len(side), f"must contain {runs} outputs, one per run")
     if side_a.shape[1:] != side_b.shape[1:] and len(side_a) and len(side_b):
-        reason = f"must have outputs of shape {side_a.shape[1:]}, like those of dataset A"
+        reason = f"must be {side_a.shape[1:]}, the shape of the outputs on dataset A"
         raise InvalidParameter("world_b", side_b.shape[1:], reason)
     shape = (side_a if len(side_a) else side_b).shape[1:]
     joined = np.empty((len(worlds), *shape), dtype=np.result_type(side_a, side_b))
