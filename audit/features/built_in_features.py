@@ -37,12 +37,12 @@ class Misread(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Map:
-    r"""The map that applies ``of_one`` to every output.
+    r"""A map that applies ``of_one`` to every output.
 
     If ``of_one`` raises an error, the value is the label "no NAME: KIND" instead, with the name of
-    the map and the type of the output. ``of_array`` is a faster equivalent for an array whose first
-    axis is the runs; it returns None if it does not support the array, and raises :class:`Misread`
-    if all outputs would get that label. A list of floats only, or of 64-bit integers only, is
+    the map and the type of the output. ``of_array`` is a faster equivalent for an array with one
+    row per run; it returns None if it does not support the array, and raises :class:`Misread` if
+    all outputs would get that label. A list of floats only, or of 64-bit integers only, is
     converted to an array. Both functions also receive the ``arguments``.
     """
 
@@ -377,8 +377,8 @@ def modulo(step: float) -> Map:
     r"""The remainder of a number modulo a step, as a fraction of the step.
 
     The fraction is rounded to the nearest 64th, but exact for an integer and an integer step. If
-    noise lies on a grid of 0.01, and the value to which it is added does not, the remainder reveals
-    this value, because it is the same in every run. Likewise, the feature reveals a grid on which
+    noise on a grid of 0.01 is added to a value that is not on this grid, the remainder is the same
+    in every run, and reveals the value modulo 0.01. Likewise, the feature reveals a grid on which
     only the numbers of one dataset lie. inf and nan are unchanged.
     """
     return Map.with_number("modulo", step, _modulo_of, _modulo)
@@ -412,7 +412,7 @@ def _round(array: NDArray[Any], digits: int) -> NDArray[Any]:
 def rounded(digits: int) -> Map:
     r"""Round every number to ``digits`` decimals, also within sequences.
 
-    Vectors of floats rarely repeat; rounded vectors may repeat, so that they can be counted.
+    A vector of floats rarely occurs twice; a rounded vector may, so its occurrences can be counted.
     """
     return Map.with_number("round", digits, _round_of, _round)
 

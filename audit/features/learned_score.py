@@ -192,7 +192,7 @@ def _only(candidate: str) -> Floats:
 def learned_scores(
     outputs: Outputs, worlds: NDArray[np.bool_], ends: list[int]
 ) -> tuple[dict[str, Floats], dict[int, dict[str, Score]]]:
-    r"""Score all runs of a test with a fixed number of runs; its blocks end at the runs ``ends``.
+    r"""Score all runs of a test with a fixed number of runs, whose blocks end after ``ends`` runs.
 
     Returns the scores by learned feature, and the models by their number of training runs.
     """
@@ -443,7 +443,7 @@ def _middle(plain: Floats) -> Floats:
 
 
 def _known(numbers: Floats) -> Floats:
-    # Replace missing numbers by 0.
+    # Replace missing numbers with 0.
     whole = bool(np.isfinite(numbers).all())
     return numbers if whole else np.nan_to_num(numbers)
 

@@ -1,15 +1,16 @@
 r"""The columns that a learner reads from outputs, and step functions of them.
 
 A column is a value, a difference, a remainder or a summary of each output. Flags are numbers that
-are frequent in a column of floats (such as -1000 for "below" or -1 for "ended"): sums, maxima and
-differences omit flags, and if outputs consist only of flags, the counts of each flag are used
-instead. The flags, the repeated labels of each column, and the grid on which its numbers lie are
+occur often among floats (such as -1000 for "below" or -1 for "ended"). Sums, maxima and differences
+omit flags; in outputs with several values, the number of occurrences of each flag is a column of
+its own. The flags, the repeated labels of each column, and the grid on which its numbers lie are
 learned from earlier runs.
 
 A step function assigns to each cell of a column the learned log-likelihood ratio of the two
 datasets. The cells of numbers are intervals with equal counts, and each frequent number has its own
-cell. A cell borrows from its neighbours through a binary tree, so that a smooth ratio is learned
-from few runs and discontinuities are preserved. Each code of a non-number has its own cell.
+cell. The ratio in a cell is shrunk towards those of its neighbours along a binary tree, so that a
+smooth ratio is learned from few runs and discontinuities are preserved. Each code of a non-number
+has its own cell.
 """
 
 from __future__ import annotations
@@ -106,9 +107,7 @@ class Reader:
         return Column(what="number", place=place, path=self.paths[place])
 
     def plain(self, table: Table) -> Floats:
-        r"""The numbers that are not flags, with nan in all other cells and the columns of the
-        training runs.
-        """
+        r"""The numbers that are not flags, in the columns of the training runs; others are nan."""
         if not self.flags and table.width == self.width:
             return table.numbers
         numbers = np.full((len(table), self.width), np.nan)
@@ -179,7 +178,7 @@ def learn_reader(table: Table, schema: Schema) -> Reader:
     values, counts = np.unique(some.numbers[known], return_counts=True)
     often = np.argsort(-counts)[:_MOST_FLAGS]
     share = counts[often] / max(len(some) * width, 1)
-    # A flag is often repeated, whereas other floats hardly ever are.
+    # A flag occurs often, whereas other floats rarely occur twice.
     flags = np.sort(values[often[(share >= _FLAG) & (counts[often] >= _MOST_FLAGS)]])
     flagged = int(counts[np.isin(values, flags)].sum())
     paths = schema.paths[:width]

@@ -57,7 +57,7 @@ _FLOAT_VECTORS: Final = {"identity": 5, "coordinates": 25, "learned": 50, "grid"
 _STRUCTURE: Final = {"structure": 20}
 _OTHERS: Final = {"coordinates": 8, "learned": 8}
 
-_OFTEN: Final = Fraction(3, 4)  # below this fraction of distinct outputs, they count as repeated
+_OFTEN: Final = Fraction(3, 4)  # outputs count as repeated if fewer than this fraction are distinct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ A sampler is any of the following:
     a Noise        sampled with a seed derived from the seed of the fit
     a mapping      from integers to masses
     rvs            an object with scipy's method rvs(size=, random_state=)
-    a Target       of ``audit.targets.target``, run on the dataset 0
+    a Target       of ``audit.targets.target``, run on the dataset 0 (if catalogued, on dataset A)
 """
 
 from __future__ import annotations

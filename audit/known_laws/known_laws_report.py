@@ -61,7 +61,7 @@ def _witness(decision: Decision | None) -> dict[str, Any] | None:
 class ExactReport(Result):
     r"""The report of ``dpcore audit exact``: proven facts about two laws.
 
-    ``claim`` is the claim as text; ``decisions`` has one decision for each tested point.
+    ``claim`` is the claim as text; ``decisions`` contains one decision for each tested point.
     """
 
     SCHEMA: ClassVar[str] = "dpcore-exact/1"

@@ -112,7 +112,7 @@ class Unread:
 
 
 class Number(NamedTuple):
-    r"""The value of a number, and ``form``: its type, with its literal text if needed."""
+    r"""The value of a number and its ``form``, i.e. its type and, if needed, its literal text."""
 
     value: Exact
     form: str
@@ -467,10 +467,10 @@ def attributes_of(output: Any) -> dict[str, Any]:
 
     An object in an attribute becomes a dict of its class and its own attributes, up to 1000 objects
     and 50 levels. Objects beyond these limits, or without readable data, become :class:`Unread`
-    (:func:`unread_attributes`). If a class is defined in a function or made by ``type()``, its
-    attributes are included. If an object has no attributes, or belongs to Python's
-    standard library or a table library, the parts of its pickled state are read instead. Members of
-    an enum and tables have no attributes here (for tables, see :func:`table_of`).
+    (:func:`unread_attributes`). If a class is defined in a function or created with ``type()``, its
+    attributes are included. If an object has no attributes, or belongs to Python's standard library
+    or a table library, the parts of its pickled state are read instead. Enum members and tables
+    have no attributes here (for tables, see :func:`table_of`).
     """
     if isinstance(output, StandIn):
         return output.own
@@ -480,7 +480,7 @@ def attributes_of(output: Any) -> dict[str, Any]:
 
 
 def all_attributes_of(output: Any) -> dict[str, Any]:
-    r"""The attributes of an instance of a subclass of a plain type, with any objects in them."""
+    r"""The attributes of an instance of a subclass of a plain type; objects are not converted."""
     return {**attributes_of(output), **getattr(output, "__dict__", {})}
 
 
@@ -590,8 +590,8 @@ def _is_local(kind: type) -> bool:
 
 def _of_exception(error: BaseException) -> dict[str, Any]:
     # The attributes of the built-in classes, such as __cause__ and filename, without the traceback,
-    # which refers to all variables of the target. The repr contains the arguments; they are added
-    # if it may shorten them.
+    # which refers to all variables of the target. The arguments are in the repr, and are added here
+    # only if the repr may shorten them.
     names = {
         name
         for base in type(error).__mro__

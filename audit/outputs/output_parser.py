@@ -1,9 +1,9 @@
 r"""Join outputs in run order, distinguish their types, and warn about unusual outputs.
 
 An :class:`OutputParser` defines how outputs are read: whether the lines of a program are JSON or
-text, and whether values or only their types are compared. It is learned from the first block of
-runs (at least :data:`audit.claims.TRAINING`). This block is never tested, so the parser is fixed
-before the tested runs (``docs/proofs/audit_tests.md``).
+text, and whether values or only their types are compared. The parser is learned from the first
+block of runs (at least :data:`audit.claims.TRAINING`), which is never tested, so it is fixed before
+the tested runs (``docs/proofs/audit_tests.md``).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Outputs: TypeAlias = NDArray[Any] | list[Any]
 _DEEPEST: Final = 50
 _MOST_GROUPS: Final = 1000
 _EXAMPLES: Final = 8
-_RARE: Final = 10**9  # the warning about dependent runs is false with probability at most 1/_RARE
+_RARE: Final = 10**9  # if runs are independent, the probability of a warning is at most 1/_RARE
 _MOST_BITS: Final = 14_000  # above this, integers have more digits than Python prints
 _KINDS: Final[dict[type, str]] = {int: "int", float: "float", bool: "bool", str: "str"}
 _NUMBERS: Final = {np.dtype(code).type for code in f"?{np.typecodes['AllInteger']}efdFD"}
@@ -124,7 +124,7 @@ def _require_no_iterator(item: object, output: object) -> None:
         item.close()
     name = type(item).__name__
     found = name if item is output else f"{type(output).__name__} that contains a {name}"
-    raise Unreadable(f"returned a {found}, which is not an output")
+    raise Unreadable(f"returned a {found}: return plain values instead")
 
 
 def _has_hash(item: object) -> bool:
@@ -383,8 +383,8 @@ def _dependent(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
         if near > far and 2 * _RARE * sum(ways) <= all_ways:
             counts = f"on dataset {'AB'[world]} {near:,} of {groups:,} outputs equal the next one"
             counts += (
-                f", {far:,} equal one half an audit away (is the noise seeded from the clock, or "
-                "reused?)"
+                f", {far:,} equal the output half an audit away (is the noise seeded from the "
+                "clock, or reused?)"
             )
             return [f"the runs are not independent, as the test assumes: {counts}"]
     return []

@@ -333,7 +333,7 @@ def read_worlds(worlds: object, runs: int) -> NDArray[np.bool_]:
     r"""Parse the datasets of the runs: one truth value per run, True for dataset B."""
     array = np.asarray(worlds)
     if array.ndim != 1 or (array.dtype != np.bool_ and array.size):
-        raise InvalidParameter("worlds", worlds, "must be a list of bools: True for dataset B")
+        raise InvalidParameter("worlds", worlds, "must be a list of bools, True for dataset B")
     if len(array) != runs:
         raise InvalidParameter("worlds", len(array), f"must contain {runs} bools, one per run")
     return array.astype(np.bool_)

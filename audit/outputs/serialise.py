@@ -1,8 +1,8 @@
 r"""Serialise outputs without loss and without pickle.
 
-Arrays of plain numbers or text are stored in the npy format. Everything else is JSON, in which a
-value that JSON would change is an object with one key that names its type: ``{"tuple": [1, 2]}``,
-``{"float": "nan's bytes"}``.
+Arrays of plain numbers or text are stored in the npy format. Everything else is JSON; a value that
+JSON would change is encoded as an object with one key, its type: ``{"tuple": [1, 2]}``,
+``{"float": "bytes of a nan in hex"}``.
 
 Input is untrusted: declared sizes are compared with the number of bytes before any allocation.
 Integers have at most 3,500 hexadecimal digits, because Python can also print these in decimal.

@@ -168,7 +168,7 @@ def seeds(
             yield Finding(
                 kind="shared-seed",
                 severity="warning",
-                statement=f"two generators of one run start from the same seed "
+                statement=f"two generators in one run start from the same seed "
                 f"({twice[0].kind}): their draws are the same",
             )
             break
@@ -216,10 +216,10 @@ _LONG: Final = 200
 
 
 def appearances(pairs: Sequence[PairedRuns], *, strict: bool) -> Iterator[Finding]:
-    r"""Find out whether the structure of the output depends on the data.
+    r"""Find a tape on which the structure of the output depends on the data.
 
-    The finding is an error if all outputs of a dataset have the same structure, which differs
-    between the datasets, or if ``strict`` is declared.
+    The finding is an error if each dataset always gives one structure, and the two differ, or if
+    ``strict`` is declared.
     """
     good = [both for both in pairs if not both.failed]
     differ = next((both for both in good if both.a.structure != both.b.structure), None)

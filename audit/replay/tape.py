@@ -43,8 +43,8 @@ They are 0, the largest real below 1, 1/2, 2^-30 and 1 - 2^-30. The last two rea
 TOP: Final = (1 << 53) - (1 << 13)
 r"""The largest double that a tape returns, 1 - 2^-40, in units of 2^-53.
 
-A sampler by inversion adds probabilities until their sum exceeds a double U. For U = 1 - 2^-53 it
-may never end, because the rounded sum never exceeds U, as in numpy's geometric(1 - exp(-1/2)).
+An inversion sampler adds probabilities until their sum exceeds a double U. For U = 1 - 2^-53 it may
+never end, because the rounded sum never exceeds U, as in numpy's geometric(1 - exp(-1/2)).
 """
 
 Place: TypeAlias = tuple[str, int]
