@@ -342,7 +342,7 @@ def load(spelling: str) -> Any:
     def failed(error: BaseException, folder: Path) -> TargetFailed:
         reason = f"{failure(spelling, error).reason} while it was imported"
         if isinstance(error, (ImportError, AttributeError)) and (clash := clash_of(folder)):
-            named = f"{folder / clash} has the same name as one of dpcore's packages"
+            named = f"{folder / clash} has the name of one of dpcore's packages"
             reason += f" ({named}, which is imported instead)"
         return TargetFailed(spelling, reason)
 
