@@ -37,13 +37,13 @@ class Misread(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Map:
-    r"""The map that applies ``of_one`` to every output.
+    r"""A map that applies ``of_one`` to every output.
 
     If ``of_one`` raises an error, the value is the label "no NAME: KIND" instead, with the name of
-    the map and the type of the output. ``of_array`` is a faster equivalent for an array whose first
-    axis is the runs; it returns None if it does not support the array, and raises :class:`Misread`
-    if all outputs would get that label. A list of floats only, or of integers of 64 bits only, is
-    converted to an array. Both functions also get the ``arguments``.
+    the map and the type of the output. ``of_array`` is a faster equivalent for an array with one
+    row per run; it returns None if it does not support the array, and raises :class:`Misread` if
+    all outputs would get that label. A list of floats only, or of 64-bit integers only, is
+    converted to an array. Both functions also receive the ``arguments``.
     """
 
     name: str
@@ -147,12 +147,12 @@ def each(outputs: Outputs) -> Sequence[object]:
 
 
 def number_of(output: object) -> int | float:
-    r"""The number in an output; an array of one number counts as the number, a bool does not."""
+    r"""The number in an output, also if it is in an array of size 1; a bool is not a number."""
     if isinstance(output, np.ndarray) and output.size == 1:
         output = output.reshape(1)[0]
     match output:
         case bool() | np.timedelta64():
-            raise Misread("no number")
+            raise Misread("not a number")
         case int() | np.integer():
             return int(output)
         case float() | np.floating():
@@ -161,7 +161,7 @@ def number_of(output: object) -> int | float:
                 raise Misread("a float with more precision than float64")
             return number
         case _:
-            raise Misread("no number")
+            raise Misread("not a number")
 
 
 # -- numbers ---------------------------------------------------------------------------------------
@@ -175,9 +175,9 @@ _CLOCK: Final = 64
 
 
 def _flat(array: NDArray[Any]) -> NDArray[Any]:
-    # One number per run; a row of one number counts as that number.
+    # One number per run; a row that contains one number counts as that number.
     if array.size != len(array):
-        raise Misread("rows")
+        raise Misread("not a number")
     return array.reshape(len(array))
 
 
@@ -377,9 +377,9 @@ def modulo(step: float) -> Map:
     r"""The remainder of a number modulo a step, as a fraction of the step.
 
     The fraction is rounded to the nearest 64th, but exact for an integer and an integer step. If
-    noise lies on a grid of 0.01, the remainder reveals an added value that is not a multiple of
-    0.01, because it is the same in every run. Likewise, the feature reveals a grid on which only
-    the numbers of one dataset lie. inf and nan are unchanged.
+    noise on a grid of 0.01 is added to a value that is not on this grid, the remainder is the same
+    in every run, and reveals the value modulo 0.01. Likewise, the feature reveals a grid on which
+    only the numbers of one dataset lie. inf and nan are unchanged.
     """
     return Map.with_number("modulo", step, _modulo_of, _modulo)
 
@@ -412,7 +412,7 @@ def _round(array: NDArray[Any], digits: int) -> NDArray[Any]:
 def rounded(digits: int) -> Map:
     r"""Round every number to ``digits`` decimals, also within sequences.
 
-    A vector of floats is hardly ever repeated; a rounded vector may be, and can then be counted.
+    A vector of floats rarely occurs twice; a rounded vector may, so its occurrences can be counted.
     """
     return Map.with_number("round", digits, _round_of, _round)
 
@@ -430,7 +430,7 @@ def _items(output: object) -> Sequence[Any]:
         case np.ndarray() if output.ndim:
             return list(output.tolist())
         case _:
-            raise Misread("no sequence")
+            raise Misread("not a sequence")
 
 
 def _numbers(output: object) -> list[int | float]:
@@ -449,13 +449,13 @@ def _numbers(output: object) -> list[int | float]:
 
 def _rows(array: NDArray[Any]) -> NDArray[Any] | None:
     if array.ndim == 1:
-        raise Misread("numbers")
+        raise Misread("not a sequence")
     return array.reshape(len(array), -1) if array.size else None
 
 
 def _kind(output: object) -> str:
-    # numpy's float64 and int64 count as Python's numbers, because outputs that are all of one such
-    # type are joined to an array, which does not distinguish numpy's types from Python's.
+    # numpy's float64 and int64 count as Python's numbers, because outputs that all have such a type
+    # are joined to an array, which does not distinguish numpy's types from Python's.
     if isinstance(output, np.float64 | np.int64):
         return kind(output.item())
     return kind(output)
@@ -548,7 +548,7 @@ def _sorted(output: object) -> tuple[object, ...]:
 
 
 SORTED: Final = Map(name="sorted", of_one=_sorted)
-r"""The items without their order.
+r"""The items in sorted order.
 
 >>> SORTED([[3, 1, 2], "ba"])
 [(1, 2, 3), ('a', 'b')]
@@ -626,7 +626,7 @@ def column(written: str) -> Map:
 
 
 def _text(output: object) -> str:
-    # The identity as text, which is the same in every process, but without distinguishing lists,
+    # The identity as text, which is the same in every process, but does not distinguish lists from
     # tuples and arrays.
     if isinstance(output, np.ndarray | np.generic):
         output = output.tolist()
@@ -658,7 +658,7 @@ def _word(number: float) -> int:
 def hashed(cells: int) -> Map:
     r"""A fixed hash of any output into 0, ..., cells - 1; equal outputs have equal hashes.
 
-    Numbers are hashed by splitmix64 (Steele, Lea and Flood 2014). For other outputs, a BLAKE2b hash
-    of their text (without a key) is hashed in the same way. Hashes are the same in every process.
+    Numbers are hashed with splitmix64 (Steele, Lea and Flood 2014). For other outputs, the unkeyed
+    BLAKE2b hash of their text is hashed in the same way. Hashes are the same in every process.
     """
     return Map.with_number("hash", cells, _hash_of)

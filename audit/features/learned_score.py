@@ -1,7 +1,7 @@
 r"""Learned scores: each block is scored by a model fitted on earlier blocks.
 
 An :class:`OnlineLearner` learns from the earlier runs, scores a new block, and only then reads the
-datasets of that block. So, given the past, a score is a fixed map of its output, and the test of
+datasets of that block. So, given the past, a score is a fixed map of an output, and the test of
 scores is valid for every learner (``docs/proofs/audit_tests.md``).
 
 The built-in learner (:func:`learn_parts`) fits, by least squares, a sum of step functions of
@@ -83,7 +83,7 @@ _CHANCE: Final = 4.0  # two standard deviations, squared
 
 @dataclass(slots=True, kw_only=True)
 class OnlineLearner:
-    r"""A learner: the runs so far, the fitted models, and how candidates performed on later runs.
+    r"""A learner: the runs so far, the fitted models, and the candidates' scores of later runs.
 
     ``models`` maps each number of training runs to the scores learned from these runs, by name.
     """
@@ -138,7 +138,7 @@ class OnlineLearner:
         return float(f"{size:.9e}") if size > _LEAST else 0.0
 
     def _mixed(self, worlds: NDArray[np.bool_]) -> Floats:
-        # Weight the candidates by the performance of their earlier versions on new runs.
+        # Weight the candidates by how well their earlier versions scored runs that were then new.
         past = np.concatenate(self._past) if self._past else np.zeros((0, len(CANDIDATES)))
         past = past[int(_RECALLED * len(past)) :, :_MIXED]
         if len(past) < 2 * _FEWEST:
@@ -147,21 +147,20 @@ class OnlineLearner:
 
         y = worlds[len(worlds) - len(past) :] - 0.5
         size = past.std(axis=0)
-        moves = np.where(size > 0, size, 1.0)
-        moved = (past - past.mean(axis=0)) / moves
-        root = np.linalg.cholesky(moved.T @ moved / len(past) + _MIXED_RIDGE * np.eye(_MIXED))
-        weights, _ = nnls(root.T, np.linalg.solve(root, moved.T @ y / len(past)))
+        scale = np.where(size > 0, size, 1.0)
+        standard = (past - past.mean(axis=0)) / scale
+        root = np.linalg.cholesky(standard.T @ standard / len(past) + _MIXED_RIDGE * np.eye(_MIXED))
+        weights, _ = nnls(root.T, np.linalg.solve(root, standard.T @ y / len(past)))
         if not weights.any():
             return _only("joint")
-        found: Floats = np.append(weights / moves, np.zeros(len(CANDIDATES) - _MIXED))
+        found: Floats = np.append(weights / scale, np.zeros(len(CANDIDATES) - _MIXED))
         return found
 
     def scores(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> dict[str, Floats]:
-        r"""The scores of a new block, by the name of the learned feature; then the block becomes
-        training data.
+        r"""Score a new block, and then add it to the training data.
 
-        Scores are 0 before the first fit. Call :meth:`learn` first, at the start of a block of the
-        test.
+        Returns the scores by the name of the learned feature; they are 0 before the first fit. Call
+        :meth:`learn` first, at the start of each block of the test.
         """
         table = self.schema.read(outputs)
         found = {name: np.zeros(len(table)) for name in LEARNERS}
@@ -178,7 +177,7 @@ class OnlineLearner:
         return found
 
     def watched(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> dict[str, Floats]:
-        r"""The scores for a sequential test; the models are refitted at the numbers of runs
+        r"""Score a new block of a sequential test; models are refitted at the numbers of runs in
         :data:`audit.claims.LOOKS`.
         """
         if self.runs in _LOOKS:
@@ -193,8 +192,9 @@ def _only(candidate: str) -> Floats:
 def learned_scores(
     outputs: Outputs, worlds: NDArray[np.bool_], ends: list[int]
 ) -> tuple[dict[str, Floats], dict[int, dict[str, Score]]]:
-    r"""The scores if the number of runs is fixed beforehand, and the models by their number of
-    training runs. Blocks end at the numbers of runs ``ends``.
+    r"""Score all runs of a test with a fixed number of runs, whose blocks end after ``ends`` runs.
+
+    Returns the scores by learned feature, and the models by their number of training runs.
     """
     study = OnlineLearner()
     parts: dict[str, list[Floats]] = {name: [] for name in LEARNERS}
@@ -212,9 +212,9 @@ class Score:
     r"""A learned score: larger values favour dataset B.
 
     The score is the sum of weight * step function over all columns and of slope * (x - center) over
-    all coordinates, where a coordinate that is a flag or not a number contributes 0. ``most`` has
-    the columns with the largest shares of the influence on the score, and these shares. The sum is
-    rounded to multiples of ``unit``, unless ``unit`` is 0.
+    all coordinates, where a coordinate that is a flag or not a number contributes 0. ``most`` lists
+    the columns with the largest influence on the score, with their shares of it. The sum is rounded
+    to multiples of ``unit``, unless ``unit`` is 0.
     """
 
     reader: Reader
@@ -225,8 +225,8 @@ class Score:
     unit: float = 0.0
 
     def words(self, threshold: float, *, above: bool) -> str | None:
-        r"""Describe the outputs with score >= ``threshold`` (< if not ``above``) by the values of
-        the only column of the score.
+        r"""Describe the outputs with score >= ``threshold`` (``above=True``) or < ``threshold`` by
+        the values of the score's only column.
 
         Returns None if the score depends on several columns or has no short description.
         """
@@ -292,7 +292,7 @@ class Score:
 class Parts:
     r"""The result of learning from ``runs`` runs: step functions, and weights of the candidates.
 
-    ``steps`` has the step function of each column, and ``spread`` its standard deviation. The rows
+    ``steps`` are the columns' step functions, and ``spread`` their standard deviations. The rows
     of ``weights`` (candidates, columns), ``slopes`` and ``sides`` (candidates, coordinates) are in
     the order of :data:`CANDIDATES`. ``slopes`` are the weights of the coordinates minus ``center``;
     ``sides`` are the weights of their signs, +1 above and -1 below ``middle``. ``scale`` is the
@@ -326,15 +326,15 @@ class Parts:
         return rounded(np.stack(found, axis=1), 0.0)
 
     def score(self, mixture: Floats, unit: float = 0.0) -> Score:
-        r"""The score that is the sum of the candidates with weights ``mixture``."""
+        r"""The weighted sum of the candidates, with weights ``mixture``, as one score."""
         weights, slopes = mixture @ self.weights, mixture @ self.slopes
         sides = mixture @ self.sides
         names = [*self.reader.names, *(column.name for column in self.reader.columns)]
         scale = np.where(np.isfinite(self.scale), self.scale, 0.0)
-        moves = (np.abs(slopes) * scale + np.abs(sides), np.abs(weights) * self.spread)
+        influence = (np.abs(slopes) * scale + np.abs(sides), np.abs(weights) * self.spread)
         by_name: dict[str, float] = defaultdict(float)
-        for name, move in zip(names, np.concatenate(moves).tolist(), strict=True):
-            by_name[name] += move
+        for name, part in zip(names, np.concatenate(influence).tolist(), strict=True):
+            by_name[name] += part
         total = sum(by_name.values()) or 1.0
         ranked = sorted(by_name.items(), key=lambda each: -each[1])
         columns = [*zip(self.reader.columns, weights.tolist(), self.steps, strict=True)]
@@ -348,15 +348,15 @@ class Parts:
             columns=tuple(each for each in columns if each[1]),
             center=self.center,
             slope=slopes,
-            most=tuple((name, move / total) for name, move in ranked[:_NAMED] if move),
+            most=tuple((name, part / total) for name, part in ranked[:_NAMED] if part),
             unit=unit,
         )
 
 
 def rounded(scores: Floats, unit: float) -> Floats:
-    r"""Limit scores, so that their squares are finite, and round them to multiples of ``unit``.
+    r"""Clip scores, so that their squares are finite, and round them to multiples of ``unit``.
 
-    They are not rounded if ``unit`` is 0.
+    Scores are not rounded if ``unit`` is 0.
     """
     bounded: Floats = np.clip(scores, -_LARGEST, _LARGEST)
     return np.rint(bounded / unit) * unit + 0.0 if unit else bounded
@@ -405,8 +405,8 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Part
     joint = _joint(reader, ratio, (linear, crossed), y)
     what = np.array([column.what for column in reader.columns])
     grid = what == "lowest-bit"
-    alone = np.zeros(len(what))
-    alone[int(np.argmax(np.where(grid, -np.inf, gains)))] = 1.0
+    best = np.zeros(len(what))
+    best[int(np.argmax(np.where(grid, -np.inf, gains)))] = 1.0
     none, slopes = np.zeros(len(what)), slope / scale
     return Parts(
         runs=len(table),
@@ -425,7 +425,7 @@ def learn_parts(table: Table, worlds: NDArray[np.bool_], schema: Schema) -> Part
                 joint[0] * sure,
                 none,
                 none,
-                alone,
+                best,
                 grid,
             ]
         ),
@@ -443,7 +443,7 @@ def _middle(plain: Floats) -> Floats:
 
 
 def _known(numbers: Floats) -> Floats:
-    # Replace missing numbers by 0.
+    # Replace missing numbers with 0.
     whole = bool(np.isfinite(numbers).all())
     return numbers if whole else np.nan_to_num(numbers)
 
@@ -547,9 +547,9 @@ class Stretches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moments:
-    r"""Sums over some runs: ``gram`` has the sums of products of two columns, ``cross`` the sums of
-    products of a column and the dataset. With fewer runs than columns, the centred ``columns`` are
-    kept instead of ``gram``.
+    r"""Sums over some runs: ``gram`` contains the sums of products of two columns, and ``cross``
+    those of a column and the dataset. With fewer runs than columns, the centred ``columns`` are
+    stored instead of ``gram``.
     """
 
     gram: Any
@@ -563,8 +563,8 @@ class Moments:
         runs = int(np.count_nonzero(chosen))
         if runs < columns.width:
             some = np.concatenate([rows[chosen[part]] for part, rows in columns])
-            moved = some - some.mean(axis=0)
-            return cls(gram=None, columns=moved, cross=moved.T @ y[chosen], runs=runs)
+            centred = some - some.mean(axis=0)
+            return cls(gram=None, columns=centred, cross=centred.T @ y[chosen], runs=runs)
         total, cross = np.zeros(columns.width), np.zeros(columns.width)
         gram = np.zeros((columns.width, columns.width))
         for part, rows in columns:
@@ -592,10 +592,10 @@ class Moments:
     def correlation(self, slope: Floats) -> float:
         r"""The correlation of a linear form with the datasets of these runs, up to a factor."""
         if self.columns is None:
-            moves = float(slope @ self.gram @ slope)
+            squares = float(slope @ self.gram @ slope)
         else:
-            moves = float(((self.columns @ slope) ** 2).sum())
-        return float(slope @ self.cross) / math.sqrt(max(moves * max(self.runs, 1), _LEAST))
+            squares = float(((self.columns @ slope) ** 2).sum())
+        return float(slope @ self.cross) / math.sqrt(max(squares * max(self.runs, 1), _LEAST))
 
     def slopes(self, ridge: float) -> tuple[Floats, Floats]:
         r"""The ridge weights shrunk towards 0, and those shrunk towards their common mean."""
@@ -628,8 +628,8 @@ def solve_ridge(gram: Any, columns: Floats | None, penalty: Floats, right: Float
 def learn_linear(columns: Stretches, y: Floats, fold: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     r"""Fit a linear form of ``columns`` to the datasets ``y`` by ridge regression.
 
-    Returns its weights, fitted on all runs, and the cross-fitted value of each run, from weights
-    that were fitted on the half of the runs (by ``fold``) that does not contain it.
+    Returns the weights, fitted on all runs, and the cross-fitted value of each run, from weights
+    fitted on the half of the runs (according to ``fold``) that does not contain that run.
     """
     halves = [Moments.of(columns, y, half) for half in (~fold, fold)]
     tried = []

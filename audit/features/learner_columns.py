@@ -1,15 +1,16 @@
 r"""The columns that a learner reads from outputs, and step functions of them.
 
 A column is a value, a difference, a remainder or a summary of each output. Flags are numbers that
-are frequent in a column of floats (such as -1000 for "below" or -1 for "ended"): sums, maxima and
-differences omit flags, and if outputs consist only of flags, the counts of each flag are used
-instead. The flags, the repeated labels of each column, and the grid on which its numbers lie are
+occur often among floats (such as -1000 for "below" or -1 for "ended"). Sums, maxima and differences
+omit flags; in outputs with several values, the number of occurrences of each flag is a column of
+its own. The flags, the repeated labels of each column, and the grid on which its numbers lie are
 learned from earlier runs.
 
 A step function assigns to each cell of a column the learned log-likelihood ratio of the two
-datasets. The cells of numbers are intervals of equal count, with a separate cell for each frequent
-number. A cell borrows from its neighbours through a binary tree, so that a smooth ratio is learned
-from few runs and discontinuities are kept. Each code of a non-number has its own cell.
+datasets. The cells of numbers are intervals with equal counts, and each frequent number has its own
+cell. The ratio in a cell is shrunk towards those of its neighbours along a binary tree, so that a
+smooth ratio is learned from few runs and discontinuities are preserved. Each code of a non-number
+has its own cell.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class Column:
     r"""One property of outputs.
 
     ``what`` names the property of the table column with index ``place`` and path ``path``.
-    ``value`` is the flag whose count is the property, or the step of a remainder. ``labels`` has
-    the repeated labels, as pairs of a schema's code and the label.
+    ``value`` is the flag whose count is the property, or the step of a remainder. ``labels``
+    contains the repeated labels, as pairs of the label's code in the schema and the label.
     """
 
     what: str
@@ -69,8 +70,8 @@ class Column:
         return CODES[code] if code in CODES else self.labels[code - OTHER - 1][1]
 
     def own(self, codes: Codes) -> Codes:
-        r"""Convert codes of a schema to codes of this column, in which repeated labels are numbered
-        from ``OTHER + 1``.
+        r"""Convert a schema's codes to this column's codes, which number the repeated labels from
+        ``OTHER + 1``.
         """
         if not self.labels:
             return np.minimum(codes, OTHER)
@@ -106,9 +107,7 @@ class Reader:
         return Column(what="number", place=place, path=self.paths[place])
 
     def plain(self, table: Table) -> Floats:
-        r"""The numbers that are not flags, with nan in other cells; the columns are those of the
-        training runs.
-        """
+        r"""The numbers that are not flags, in the columns of the training runs; others are nan."""
         if not self.flags and table.width == self.width:
             return table.numbers
         numbers = np.full((len(table), self.width), np.nan)
@@ -172,14 +171,14 @@ def _coded(numbers: Floats) -> tuple[Floats, Codes]:
 
 
 def learn_reader(table: Table, schema: Schema) -> Reader:
-    r"""Choose the columns to read from outputs like those in ``table``, without constant ones."""
+    r"""Choose the columns to read from outputs such as those in ``table``; omit constant ones."""
     width = table.width
     some = table.rows(slice(max(0, len(table) - _LOOKED_AT), None))
     known = some.known()
     values, counts = np.unique(some.numbers[known], return_counts=True)
     often = np.argsort(-counts)[:_MOST_FLAGS]
     share = counts[often] / max(len(some) * width, 1)
-    # A flag is often repeated, whereas other floats hardly ever are.
+    # A flag occurs often, whereas other floats rarely occur twice.
     flags = np.sort(values[often[(share >= _FLAG) & (counts[often] >= _MOST_FLAGS)]])
     flagged = int(counts[np.isin(values, flags)].sum())
     paths = schema.paths[:width]
@@ -282,13 +281,13 @@ def cuts_of(numbers: Floats) -> Floats:
 
 
 def cell_places(cuts: Floats, numbers: Floats, codes: Codes, cells: int) -> Places:
-    r"""The index of each value's cell; the cells of numbers, ``cells`` in number, come first."""
+    r"""The index of each value's cell; the first ``cells`` cells are those of numbers."""
     place = np.searchsorted(cuts, numbers, side="right")
     return np.where(codes > 0, cells + codes, place).astype(np.int16)
 
 
 def cell_counts(cells: int, places: Places, groups: NDArray[Any], many: int) -> Floats:
-    r"""The number of runs in each cell, with one row for each of the ``many`` groups of runs."""
+    r"""The number of runs in each cell (axis 1), for each of ``many`` groups of runs (axis 0)."""
     flat = np.bincount(places + cells * groups.astype(np.int64), minlength=many * cells)
     return flat.reshape(many, cells).astype(np.float64)
 
@@ -297,7 +296,7 @@ def heights_of(counts: Floats, codes: int) -> tuple[Floats, Floats]:
     r"""The log-likelihood ratio of B to A in each cell, and the information of each column in nats
     per run.
 
-    ``counts`` has shape (columns, 2, cells), and the last ``codes`` cells are those of codes.
+    ``counts`` has shape (columns, 2, cells); the last ``codes`` cells are those of non-numbers.
     """
     cells = counts.shape[2] - codes
     sides = np.maximum(counts[0].sum(axis=1), 1.0)
@@ -312,8 +311,8 @@ def heights_of(counts: Floats, codes: int) -> tuple[Floats, Floats]:
     # which is 1/2 per cell.
     share = counts[:, 1] / np.maximum(total, 1.0)
     gained = share * np.log(rate / base) + (1.0 - share) * np.log((1.0 - rate) / (1.0 - base))
-    spent = 0.5 * (np.count_nonzero(seen, axis=1) - 1)
-    gains = ((total * gained).sum(axis=1) - spent) / np.maximum(total.sum(axis=1), 1.0)
+    chance = 0.5 * (np.count_nonzero(seen, axis=1) - 1)
+    gains = ((total * gained).sum(axis=1) - chance) / np.maximum(total.sum(axis=1), 1.0)
     return heights, gains
 
 
@@ -380,8 +379,8 @@ _NATS: Final = 7.0
 def step_of(numbers: Sequence[float] | NDArray[np.floating[Any]]) -> float | None:
     r"""The coarsest step such that a third of the numbers differ by multiples of it.
 
-    Returns None if there is no such step. A step does not count if so many numbers would differ by
-    its multiples by chance, because all numbers lie on a finer lattice.
+    Returns None if there is no such step. A step is ignored if so many numbers would differ by its
+    multiples by chance, because all numbers lie on a finer lattice.
     """
     x = np.asarray(numbers, dtype=np.float64)
     if len(x) < 3 or not bool(np.isfinite(x).all()):
@@ -447,9 +446,9 @@ def _two_largest(x: NDArray[np.float64], step: float) -> tuple[int, int]:
 
 
 def _more_than_chance(many: int, of: int, part: float) -> bool:
-    # Whether two classes contain more than the fraction ``2 part`` of the numbers, which they would
-    # contain by chance on a finer lattice (by Chernoff's bound, and a union bound over all pairs of
-    # classes).
+    # Whether two classes contain significantly more than the fraction ``2 part`` of the numbers,
+    # which they would contain by chance on a finer lattice (by Chernoff's bound, and a union bound
+    # over all pairs of classes).
     if not part:
         return True
     share, by_chance = many / of, 2.0 * part

@@ -2,8 +2,8 @@ r"""Features: maps of an output, for outputs that are too complex to be tested d
 
 By post-processing, if a mechanism M is (epsilon, delta)-DP, so is f(M) for every map f that is
 fixed before the runs and reads one output at a time, because {f(X) in S} = {X in f^-1(S)} is one of
-the events of the claim. So a refutation of f(M) refutes M, and a lower bound on epsilon for f(M)
-holds for M. The converse is false: a feature may hide all information in M.
+the events of the claim. So a claim that is refuted for f(M) is refuted for M, and a lower bound on
+epsilon for f(M) holds for M. The converse is false: a feature may hide all information in M.
 
 A feature is written as its name, with a number if it takes one; ``a+b`` applies a, then b. A user's
 function is written ``module:callable`` or ``file.py:callable``, and is called with one output. An
@@ -16,7 +16,7 @@ point. Any other output is a row of a table (``audit.outputs.rows``); it is test
 if that varies, and by its columns. A single column of numbers is tested by thresholds; the best
 column and a learned score are tested as well, because other columns may vary later. Several columns
 are tested by the best column and a learned score and, if there are at most 64, by their lowest
-bits. The outputs themselves keep a share of the level, which is large if they are repeated.
+bits. The outputs themselves also get a share of the level, which is large if they are repeated.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _FLOAT_VECTORS: Final = {"identity": 5, "coordinates": 25, "learned": 50, "grid"
 _STRUCTURE: Final = {"structure": 20}
 _OTHERS: Final = {"coordinates": 8, "learned": 8}
 
-_OFTEN: Final = Fraction(3, 4)  # below this fraction of distinct outputs, they count as repeated
+_OFTEN: Final = Fraction(3, 4)  # outputs count as repeated if fewer than this fraction are distinct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +97,10 @@ class Feature:
 class Builtin:
     r"""A built-in feature.
 
-    A feature with ``limits`` takes a number of their type between them, written ``name:number``;
-    a feature with ``text`` takes any text. In both cases ``make`` returns the map for this
-    argument; otherwise ``make`` is the map. A ``learned`` feature must be the last of a chain, and
-    learns from the values of the steps before it.
+    With ``limits``, the feature takes a number of their type between them, written ``name:number``;
+    with ``text=True``, it takes any text. In both cases ``make`` returns the map for this argument;
+    otherwise ``make`` is the map. With ``learned=True``, the feature must be the last of a chain,
+    and learns from the values of the steps before it.
     """
 
     make: Callable[[Any], Any]
@@ -159,12 +159,12 @@ def read_feature(
     last = steps[-1].partition(":")[0]
     if steps == ["time", "identity"]:
         raise wrong(
-            "time replaces the output; to test the output as well: --feature time --feature "
+            "time replaces the output; to test the output as well, use --feature time --feature "
             "identity"
         )
     learned = [step for step in steps if step in FEATURES and FEATURES[step].learned]
     if learned and learned != steps[-1:]:
-        raise wrong(f"{learned[0]} must be last: it returns a score")
+        raise wrong(f"{learned[0]} returns a score, so it must be the last step")
     return Feature(
         name="+".join(steps),
         apply=applied[0] if len(applied) == 1 else _Chain(steps=applied),
@@ -188,10 +188,10 @@ def _read_step(
     value: Any = number
     if found.text:
         if not colon:
-            raise wrong(f"{name} needs a path, written {name}:mean")
+            raise wrong(f"{name} must have the form {name}:PATH, e.g. {name}:mean")
     elif found.limits is None:
         if colon:
-            raise wrong(f"{name} takes no number")
+            raise wrong(f"{name} must be written without a number")
         return found.make
     else:
         low, high = found.limits
@@ -199,10 +199,10 @@ def _read_step(
         try:
             value = int(number) if whole else float(number)
         except ValueError:
-            kind, example = ("an integer", max(low, 4)) if whole else ("a number", 0.01)
-            raise wrong(f"{name} needs {kind}, written {name}:{example}") from None
+            kind, example = ("INTEGER", max(low, 4)) if whole else ("NUMBER", 0.01)
+            raise wrong(f"{name} must have the form {name}:{kind}, e.g. {name}:{example}") from None
         if not low <= value <= high:
-            raise wrong(f"the number of {name} must be in [{low}, {high}]")
+            raise wrong(f"the number in {step} must be in [{low}, {high}]")
     made: Callable[[Outputs], Outputs] = found.make(value)
     return made
 
@@ -241,7 +241,8 @@ class _OwnMap:
 def own_map(spelling: str) -> Callable[[Outputs], Outputs]:
     r"""Load a user's map, written ``module:callable`` or ``file.py:callable``.
 
-    The result applies the map to each output. Raises the same errors as :func:`read_feature`.
+    The result applies the map to each output. Raises :class:`InvalidParameter` if the map cannot be
+    found or called with one output, and :class:`TargetFailed` if its import fails.
     """
     wrong = partial(InvalidParameter, "feature", spelling)
     try:
@@ -275,8 +276,8 @@ _OUTPUT: Final = maps.coordinate(0)
 def with_time(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
     r"""Adapt features to timed runs.
 
-    If some feature reads the duration of a call, each run gives (output, nanoseconds), and the
-    other features are changed so that they read the output.
+    If a feature reads the duration of a call, each run returns (output, nanoseconds), and the other
+    features are changed so that they read the output.
     """
     found = list(features)
     for i, feature in enumerate(features if any(f.of_time for f in features) else ()):
@@ -287,7 +288,7 @@ def with_time(features: tuple[Feature, ...]) -> tuple[Feature, ...]:
 
 
 def require_fixed(feature: Feature, outputs: Outputs) -> None:
-    r"""Refuse a feature that does not map each output separately and deterministically.
+    r"""Raise an error if a feature does not map each output separately and deterministically.
 
     The feature is applied to the outputs, which must not be tested afterwards, and once more to the
     outputs in reverse order. A map that passes this check may still change its values later; the
@@ -333,8 +334,8 @@ def default_family(outputs: Outputs) -> dict[str, int]:
 
 
 def default_features(outputs: Outputs, *, floats: bool) -> tuple[Feature, ...]:
-    r"""The default features for these outputs; features of the floating-point representation are
-    omitted unless ``floats``.
+    r"""The default features for these outputs; ``floats=False`` omits features of the
+    floating-point representation.
     """
     parts = default_family(outputs)
     return tuple(
@@ -345,8 +346,8 @@ def default_features(outputs: Outputs, *, floats: bool) -> tuple[Feature, ...]:
 
 
 def _number_family(numbers: Floats, path: str | None = None) -> dict[str, int]:
-    # The features for outputs with a number that is hardly ever repeated, at ``path``; None if the
-    # output is the number.
+    # The features for outputs with a rarely repeated number at ``path``, or, if it is None, for
+    # outputs that are rarely repeated numbers.
     name, chain = ("identity", "") if path is None else (f"column:{path}", f"column:{path}+")
     rest = ["precision"] if 2 * np.count_nonzero(numbers != np.rint(numbers)) > len(numbers) else []
     if step := step_of(numbers):

@@ -6,22 +6,22 @@ compared with the law by five tests with fixed weights:
     directed   the largest of three standardised scores (position, distance from the mean, squared
                distance), by Monte Carlo: detects a wrong scale or location
     omnibus    the likelihood-ratio statistic G of all cells, by Monte Carlo
-    tilted     the scores of "directed" by Chernoff's bound, if Monte Carlo cannot reach alpha
+    tilted     the scores of "directed" by Chernoff's bound, for an alpha out of Monte Carlo's reach
     cells      the count of every cell and half-line, by exact binomial tails
     residues   the residues of wide laws modulo 2, 3 and 5, by exact binomial tails
 
 The combined p-value is the minimum of p_i / w_i, where test i has p-value p_i and weight w_i. A
-single drawn value of probability 0 refutes the law. If ``sequential``, the test is repeated during
-the draws, see ``audit.fit.statistics``. Statements and proofs: ``docs/proofs/exact_audits.md``.
+single drawn value of probability 0 refutes the law. With ``sequential=True``, the law is tested
+during the draws (``audit.fit.statistics``). Statements and proofs: ``docs/proofs/exact_audits.md``.
 
 A sampler is any of the following:
 
     f(n, rng)      a function that returns n integers; rng is a numpy Generator (fastest)
     f(rng), f()    a function that returns one integer
-    a Noise        is sampled with a seed of the fit
+    a Noise        sampled with a seed derived from the seed of the fit
     a mapping      from integers to masses
     rvs            an object with scipy's method rvs(size=, random_state=)
-    a Target       of ``audit.targets.target``, run on the dataset 0
+    a Target       of ``audit.targets.target``, run on the dataset 0 (if catalogued, on dataset A)
 """
 
 from __future__ import annotations
@@ -203,17 +203,17 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
     deadline: float | None = None,
     target: str | None = None,
 ) -> FitReport:
-    r"""Test whether ``sampler`` draws from ``noise``, with ``runs`` draws (if sequential, at most
-    ``runs``).
+    r"""Test whether ``sampler`` draws from ``noise``, with ``runs`` draws (at most ``runs`` if
+    ``sequential``).
 
     A sampler is a function f(n, rng) that returns n integers (rng is a numpy Generator), a function
     f(rng) or f() that returns one integer, a :class:`Noise`, a mapping from integers to masses, or
     an object with scipy's method ``rvs(size=, random_state=)``. If the sampler fails, the report
-    has ``error`` and no verdict. ``target`` is the name of the sampler in the report.
+    contains ``error`` and no verdict. ``target`` is the name of the sampler in the report.
 
     The probability of a false alarm, over the draws and the simulations, is at most ``alpha``. A
-    random ``seed`` is chosen if none is given; the report states it. Fits of many samplers of one
-    law with the same seed use the same simulations, so their errors are not independent.
+    random ``seed`` is chosen if none is given; the report states it. Fits of several samplers to
+    one law with the same seed use the same simulations, so their errors are not independent.
     """
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
@@ -225,12 +225,12 @@ def fit(  # noqa: PLR0913 - what is fitted, how far, and for how long
             "noise", noise, "must be a dpcore Noise, e.g. DiscreteLaplace(scale=1)"
         )
     level = rational("alpha", alpha)
-    draws, coins = np.random.SeedSequence(seed).spawn(2)
+    draws, simulations = np.random.SeedSequence(seed).spawn(2)
     source = sampler_of(sampler, draws, timeout=timeout)
     source = source if target is None else replace(source, spelling=target)
     start = _Watched(noise=noise, cells=cells_of(noise, runs), alpha=level, sequential=sequential)
     until = math.inf if deadline is None else time.monotonic() + deadline
-    return _report(source, _draw(source, start, runs, until), seed, coins)
+    return _report(source, _draw(source, start, runs, until), seed, simulations)
 
 
 # -- drawing ------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def _pieces(runs: int, largest: int, *, sequential: bool) -> Iterator[int]:
 
 
 def _report(
-    source: Sampler, watched: _Watched, seed: int, coins: np.random.SeedSequence
+    source: Sampler, watched: _Watched, seed: int, simulations: np.random.SeedSequence
 ) -> FitReport:
     cells, seen, alpha = watched.cells, watched.seen, watched.alpha
     cut_short = watched.runs and watched.stopped in _CUT and not watched.sequential
@@ -325,7 +325,7 @@ def _report(
         log_e = math.inf if impossible else watched.log_e
         found, e_value, refuted = _grouped(cells, seen), _exp(log_e), log_e >= log_bar(alpha)
     else:
-        found = fit_p_values(cells, seen, np.random.default_rng(coins))
+        found = fit_p_values(cells, seen, np.random.default_rng(simulations))
         p_value = 0.0 if impossible else joined(found)
         refuted = p_value <= round_down(alpha)
     verdict: FitVerdict = "refuted" if refuted else "not_refuted"
@@ -342,8 +342,8 @@ def _report(
 
 _CUT: Final = ("the target failed", INTERRUPTED, "the deadline was reached")
 _CUT_SHORT: Final = (
-    "ended before its planned draws: the confidence holds only if the time of the end does not "
-    "depend on the draws"
+    "ended before its planned draws: the confidence holds only if the draws did not influence when "
+    "it ended"
 )
 
 
@@ -355,7 +355,7 @@ def _grouped(cells: FitCells, seen: CellCounts) -> dict[str, float]:
 
 
 def _exp(log_e: float) -> float:
-    # Limited to a finite float; infinite only if an impossible value was drawn.
+    # Clipped to a finite float; infinite only if an impossible value was drawn.
     return math.inf if log_e == math.inf else math.exp(min(log_e, 700.0))
 
 
@@ -363,7 +363,7 @@ def _exp(log_e: float) -> float:
 
 _MANY: Final = 1 << 20
 # For samplers that return one draw per call: few draws at a time, so that the draws before a
-# failure are kept.
+# failure are not lost.
 _FEW: Final = 1 << 10
 _FORMS: Final = (
     "must be a callable f(n, rng), f(rng) or f(), a Noise, a mapping from outcomes to "
@@ -414,7 +414,7 @@ class Sampler:
 def sampler_of(
     sampler: Any, seed: np.random.SeedSequence, *, timeout: float | None = None
 ) -> Sampler:
-    r"""Convert any sampler that the module docstring lists to a :class:`Sampler`."""
+    r"""Convert a sampler of any kind listed in the module docstring to a :class:`Sampler`."""
     watchdog = Watchdog(timeout)
     rng = np.random.default_rng(seed)
     name, piece = _name(sampler), _MANY

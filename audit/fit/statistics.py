@@ -1,12 +1,13 @@
 r"""Test statistics of draws against a law: cells, p-values and a test martingale.
 
 The cells depend on the law and the number of draws, but not on the drawn values. The probability of
-every cell lies between two floats, computed by the law's float functions with their proven error; a
-test uses the bound that makes rejection harder. For a fixed number of draws, five p-values are
-combined. A sequential fit uses a wealth, a supermartingale that starts at 1, so it may stop after
-any draw. The wealth is a mixture, with fixed weights, of likelihood ratios of fixed alternatives:
-laws tilted along the scores of the cells, and Polya urns for the counts of all cells, for residues,
-and for each cell and half-line. Statements and proofs: ``docs/proofs/exact_audits.md``.
+every cell lies between two floats, computed from the law's float functions and their proven error;
+a test uses the bound that makes rejection harder. For a fixed number of draws, five p-values are
+combined. A sequential fit uses a wealth process, a nonnegative supermartingale that starts at 1, so
+the fit may stop after any draw. The wealth is a mixture, with fixed weights, of likelihood ratios
+of fixed alternatives: laws tilted along the scores of the cells, and Polya urns for the counts of
+all cells, for residues, and for each cell and half-line. Statements and proofs:
+``docs/proofs/exact_audits.md``.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class CellCounts:
 class FitCells:
     r"""A partition of the integers with enclosed probabilities.
 
-    - ``edges``: the first value of each cell except the first cell, which has none;
+    - ``edges``: the first value of each cell except the first cell, which is unbounded below;
     - ``lower``, ``upper``: bounds on the probability of each cell;
     - ``nominal``: a probability between the bounds for each cell, which defines the nominal law;
     - ``scores``: functions that are constant on cells and have mean 0 and variance 1 under the
@@ -114,7 +115,7 @@ class FitCells:
 
     @property
     def gap(self) -> float:
-        r"""An upper bound on the total variation distance of the nominal and the claimed law."""
+        r"""An upper bound on the total variation distance from the nominal to the claimed law."""
         return float(np.sum(self.upper - self.lower)) * (1 + _ERROR)
 
     def count(self, draws: Integers) -> CellCounts:
@@ -164,7 +165,7 @@ def cells_of(noise: Noise, runs: int) -> FitCells:
 
 
 def _is_zero(noise: Noise, x: int, *, below: bool) -> bool:
-    # An enclosure with upper end 0 is a proof; a failed enclosure is not.
+    # An enclosure with upper bound 0 is a proof; a failed enclosure is not.
     try:
         found = noise.enclose_cdf(x, 64) if below else noise.enclose_sf(x - 1, 64)
     except PrecisionExhausted:
@@ -179,7 +180,7 @@ def _cut(noise: Noise, draws: int) -> Integers:
     if high - low < _MOST:
         inner = np.arange(low, high + 2)
     else:
-        # Cells of equal mass, and in the tails cells whose mass halves.
+        # Cells of equal mass, and in the tails cells whose masses halve towards the ends.
         halves = tail * 2.0 ** np.arange(max(0, int(np.log2(1 / _MOST / tail))) + 1)
         even = np.arange(1, _MOST) / _MOST
         levels = np.unique(np.concatenate((halves, even, 1 - halves)))
@@ -266,10 +267,10 @@ _TIE: Final = 1e-9
 _ROUNDING: Final = 2.0**-40
 
 
-def fit_p_values(cells: FitCells, seen: CellCounts, coins: np.random.Generator) -> dict[str, float]:
+def fit_p_values(cells: FitCells, seen: CellCounts, rng: np.random.Generator) -> dict[str, float]:
     r"""The p-value of every test, valid for every law within the enclosures of the cells."""
     return {
-        **_calibrated(cells, seen.counts, coins),
+        **_calibrated(cells, seen.counts, rng),
         "tilted": _tilted(cells, seen.counts),
         "cells": _by_cell(cells, seen),
         "residues": _by_residue(cells, seen),
@@ -281,22 +282,22 @@ def joined(found: dict[str, float]) -> float:
     return min(1.0, *(p / WEIGHTS[name] for name, p in found.items()))
 
 
-def _calibrated(cells: FitCells, counts: Integers, coins: np.random.Generator) -> dict[str, float]:
+def _calibrated(cells: FitCells, counts: Integers, rng: np.random.Generator) -> dict[str, float]:
     draws = int(counts.sum())
     mass = cells.nominal / cells.nominal.sum()
-    tables = np.vstack((counts, coins.multinomial(draws, mass, size=_SIMULATIONS)))
+    tables = np.vstack((counts, rng.multinomial(draws, mass, size=_SIMULATIONS)))
     floored = np.maximum(mass, _LEAST)
     found = {
         "directed": np.max(np.abs(tables @ cells.scores.T), axis=1, initial=0.0),
         "omnibus": xlogy(tables, tables / (draws * floored)).sum(axis=1),
     }
-    # The total variation distance of simulated and claimed law is at most the gap, per draw.
+    # Per draw, the total variation distance of the simulated from the claimed law is at most gap.
     slack = draws * cells.gap
     return {name: min(1.0, _rank(values) + slack) for name, values in found.items()}
 
 
 def _rank(values: Floats) -> float:
-    # The fraction of values at least as large as the first value, which is that of the data.
+    # The fraction of values at least as large as the first one, the value for the data.
     own = values[0]
     if np.isnan(own):
         return 1.0  # without a score there is no evidence
@@ -350,8 +351,8 @@ def most_extreme(
 
     Each count is binomial, with a probability between ``lower`` and ``upper``.
     """
-    # Upper bounds on the tails: that of small counts is largest for the lower probability, that of
-    # large counts for the upper probability. The p-value is Bonferroni's over all counts.
+    # Upper bounds on both tails: the lower tail is largest for the lower probability, the upper
+    # tail for the upper probability. The p-value has a Bonferroni correction over all counts.
     few = stats.binom.cdf(counts, draws, lower)
     many = stats.binom.sf(counts - 1, draws, upper)
     both = 2 * np.minimum(few, many) * (1 + _ROUNDING)
@@ -399,8 +400,8 @@ def log_wealths(cells: FitCells, seen: CellCounts) -> Iterator[tuple[str, float]
 
 
 def _tilted_wealths(cells: FitCells, seen: CellCounts) -> Floats:
-    # Each draw multiplies the wealth by e^(tilt score), divided by an upper bound on the mean of
-    # e^(tilt score) under the law.
+    # Each draw multiplies the wealth by e^(tilt score) and divides it by an upper bound on the mean
+    # of e^(tilt score) under the law.
     exponents, norms = _tilts(cells)
     gained = exponents @ seen.counts
     size = np.abs(exponents) @ seen.counts + seen.draws * (1 + np.abs(norms))
@@ -417,7 +418,7 @@ def _tilts(cells: FitCells) -> tuple[Floats, Floats]:
 
 
 def _coins(cells: FitCells, seen: CellCounts, size: float) -> Floats:
-    # For each cell and half-line an urn with two colours: draws in it, and all other draws.
+    # For each cell and half-line, an urn with two colours: draws in this set, and all other draws.
     counts, lower, upper = _events(cells, seen)
     both = np.stack((counts, seen.draws - counts), axis=1)
     above = np.stack((upper, 1 - lower), axis=1)
@@ -448,8 +449,8 @@ class FitWitness:
     r"""The event whose count deviates most from the law.
 
     ``probability`` encloses the probability of the event under the law. If the event had been
-    chosen before the draws, a count outside ``expected`` would have probability at most alpha. It
-    is chosen after the draws, so only the p-value or e-value of the report is evidence.
+    chosen before the draws, a count outside ``expected`` would have probability at most alpha. As
+    it is chosen after the draws, only the p-value or e-value of the report is evidence.
     """
 
     event: str = fact("the event, in words")
@@ -474,8 +475,8 @@ def excluded(event: str, count: int, seen: CellCounts) -> FitWitness:
 def witness(cells: FitCells, seen: CellCounts, alpha: Fraction) -> FitWitness:
     r"""The cell, half-line or residue class whose count deviates most from its probability.
 
-    The deviation is measured by the likelihood ratio of the count. It describes the draws, and is
-    not a test.
+    The deviation is measured with the likelihood ratio of the count. The witness describes the
+    draws, and is not a test.
     """
     last = len(cells) - 1
     inner = range(1, last)
@@ -515,8 +516,8 @@ def resolution(cells: FitCells, draws: int, alpha: Fraction, *, sequential: bool
     infinite for a law whose distance from its mean is constant.
     """
     if sequential:
-        # Each tilt is twice the next, so some tilt is 2/3 to 4/3 of the best tilt, and loses at
-        # most a ninth of its gain.
+        # Each tilt is twice the next, so one of them is 2/3 to 4/3 of the best tilt, and loses at
+        # most a ninth of the best tilt's gain.
         share = _TILTED_WEIGHT / (2 * len(cells.scores) * len(_TILTS)) if len(cells.scores) else 1.0
         needed = math.sqrt(2 * (log_bar(alpha) - math.log(share)) * 9 / 8)
     else:

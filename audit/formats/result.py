@@ -74,7 +74,7 @@ class _Property(Protocol[_Value_co]):
 def computed(
     about: str, *, before: str = "", name: str = "", kind: str = "", write: Any = None
 ) -> Callable[[Callable[[Any], _Value_co]], _Property[_Value_co]]:
-    r"""Declare a property as a key of the document, ``before`` another field, or at the end."""
+    r"""Declare a property as a key of the document, placed before the field ``before`` or last."""
 
     def marked(getter: Any) -> Any:
         getter.fact = _read(about, name, kind, write, before)
@@ -92,7 +92,7 @@ def members(*names: str) -> Callable[[Any], dict[str, Any]]:
 
 
 def _read(about: str, name: str = "", kind: str = "", write: Any = None, before: str = "") -> _Fact:
-    # ``write`` may return another type than that of the field.
+    # ``write`` may return a type other than that of the field.
     kind = kind or ("Any" if write else "")
     return _Fact(about=about, write=write or plain, kind=kind, name=name, before=before)
 
@@ -195,7 +195,7 @@ class Result(Facts, ABC):
 
     def __bool__(self) -> NoReturn:
         # Otherwise `assert audit(...)` would pass for every verdict.
-        reason = "has no truth value: see its refuted or its verdict, or call assert_private"
+        reason = "has no truth value: use refuted or verdict, or call assert_private"
         raise TypeError(f"{type(self).__name__} {reason}")
 
     @property
@@ -333,7 +333,7 @@ def code(value: object) -> Markup:
 
 
 def copied(value: object) -> Markup:
-    r"""The text, escaped, to be copied; its limit is larger than that of other texts."""
+    r"""Escape a text that readers copy; its limit is larger than that of other texts."""
     return _escape_text(value, _MOST_COPIED)
 
 

@@ -1,4 +1,4 @@
-r"""Shorten long texts for display, but keep their length and what distinguishes them.
+r"""Shorten long texts for display, and keep different texts distinguishable.
 
 Outputs are compared in full, and the JSON report contains the full texts.
 """
@@ -32,7 +32,7 @@ def cut(text: str, most: int) -> str:
 
 
 def printable(value: str) -> str:
-    r"""Replace characters that HTML cannot contain or that are invisible, including those that
+    r"""Replace characters that HTML cannot contain and invisible characters, including those that
     reorder or hide others.
     """
     return "".join(sign if _has_place(sign) else "\ufffd" for sign in value)

@@ -8,10 +8,10 @@ laws P and Q,
     epsilon(delta) = min {epsilon >= 0: delta(epsilon) <= delta},
     D_a(P || Q)    = 1/(a-1) log sum_x P(x)^a Q(x)^(1-a),
 
-are each enclosed between two bounds. They belong to the direction P against Q; a claim needs both
-directions. For two shifts of one noise, ``accounting`` provides the dominating pair for their
-distance in one direction, which is converted to the requested direction. Sums over pmfs are
-computed here, in rational arithmetic except for one final exponential or logarithm. Proof:
+are each enclosed between two bounds. The formulas are for the direction P against Q; a claim must
+hold in both directions. For two shifts of one noise, ``accounting`` provides the dominating pair
+for their distance in one direction, which is converted to the requested direction. Sums over pmfs
+are computed here, in rational arithmetic except for one final exponential or logarithm. Proof:
 ``docs/proofs/exact_audits.md``.
 """
 
@@ -75,7 +75,7 @@ def hockey_stick(p: Law, q: Law, epsilon: RationalLike, *, bits: int = _BITS) ->
 def epsilon_at(p: Law, q: Law, delta: RationalLike = 0, *, bits: int = _BITS) -> Enclosure:
     r"""Enclose epsilon(delta), the maximum of 0 and sup_S log((P(S) - delta)/Q(S)).
 
-    It may be infinite.
+    The upper bound, or both bounds, may be infinite.
     """
     allowed = rational_in("delta", delta, "[0, 1)")
     return _compare(p, q).enclose_epsilon(allowed, bits)
@@ -142,14 +142,14 @@ def _read_pmf(
             raise InvalidParameter(f"{name}[{x!r}]", str(mass), "must be >= 0")
     total = sum(exact.values(), Fraction())
     if total != 1:
-        reason = "is the sum of its masses, which must be exactly 1"
+        reason = "the masses must sum to exactly 1, but sum to this value"
         raise InvalidParameter(name, str(total), reason)
     return {x: mass for x, mass in exact.items() if mass}
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    # The curve of two pmfs: outputs with their masses (x, P(x), Q(x)), not both 0.
+    # The curve of two pmfs: rows (x, P(x), Q(x)), in which P(x) and Q(x) are not both 0.
     rows: list[tuple[Hashable, Mass, Mass]]
 
     def enclose_delta(self, level: Fraction, bits: int) -> Enclosure:
@@ -213,7 +213,7 @@ def _enclosed(mass: Mass, bits: int) -> Enclosure:
 
 def _exceeds(p: Mass, q: Mass, level: Fraction) -> bool:
     # Whether p > e^level q. If e^level is not in the field of p and q, p/q differs from e^level
-    # (Lindemann), so a sufficient precision decides.
+    # (Lindemann), so a sufficiently high precision decides.
     if not p or not q:
         return bool(p)
     times = _power_of_e(level, p, q)
@@ -240,7 +240,7 @@ def _power_of_e(level: Fraction, *masses: Mass) -> Mass | None:
 
 
 class NeverWorse(NotDerived):
-    r"""Raised if one direction has no curve, because the other direction is at least as bad."""
+    r"""Raised if one direction has no curve, because the other one is at least as large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -269,14 +269,14 @@ def shift_curve(noise: Noise, p: int, q: int) -> OneWay:
 
 def vectors(noise: Noise, p: tuple[int, ...], q: tuple[int, ...]) -> PairCurve:
     r"""The curve of p + X against q + X, for vectors p != q and independent coordinates of X."""
-    moved = [(a, b) for a, b in zip(p, q, strict=True) if a != b]
-    if len(moved) == 1:
-        return shift_curve(noise, *moved[0])
-    moves = tuple(abs(a - b) for a, b in moved)
+    changed = [(a, b) for a, b in zip(p, q, strict=True) if a != b]
+    if len(changed) == 1:
+        return shift_curve(noise, *changed[0])
+    distances = tuple(abs(a - b) for a, b in changed)
     fair = isinstance(noise, Binomial) and noise.probability == Fraction(1, 2)
     if not (noise.symmetric or fair):
         raise NotDerived(f"several coordinates of {noise!r}", "use symmetric noise")
-    return PrivacyCurve(noise=noise, sensitivity=Sensitivity.box(moves))
+    return PrivacyCurve(noise=noise, sensitivity=Sensitivity.box(distances))
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,8 +311,8 @@ class OutputInterval:
 def worst_interval(noise: Noise, p: int, q: int, level: Fraction) -> OutputInterval | None:
     r"""Return the outputs whose privacy loss exceeds ``level``: the worst event at this epsilon.
 
-    Outputs with a loss of exactly ``level`` may be included. Return None if there are no such
-    outputs, or if they do not form an interval.
+    Outputs with a loss of exactly ``level`` may be included. Return None if the event is empty, or
+    need not be an interval.
     """
     pair = shift_curve(noise, p, q).pair
     if isinstance(pair, FinitePair):
@@ -372,7 +372,7 @@ class Point:
 
     @property
     def ways(self) -> dict[Direction, Enclosure]:
-        r"""The enclosures by direction, without a direction that has none."""
+        r"""The enclosures by direction; a direction whose enclosure is None is omitted."""
         both: dict[Direction, Enclosure | None] = {
             "p_against_q": self.p_against_q, "q_against_p": self.q_against_p
         }  # fmt: skip
@@ -482,7 +482,7 @@ def decide(p: Law, q: Law, claim: Claim) -> Decision:
 
 
 def _settled(p: Law, q: Law, epsilon: Fraction, delta: Fraction) -> Enclosure:
-    # delta(epsilon) of one direction, narrow enough to compare it with the claimed delta if
+    # delta(epsilon) in one direction, narrow enough for comparison with the claimed delta if
     # possible.
     exact = not (isinstance(p, Shifted) or isinstance(q, Shifted))
     if exact and (rational := _if_rational(p, q, epsilon)) is not None:
@@ -506,7 +506,7 @@ def _if_rational(p: Law, q: Law, epsilon: Fraction) -> Fraction | None:
     if event is None:
         return Fraction()
     if event.p.width or event.q.width:
-        return None  # masses in e^(-unit): `hockey_stick` is exact if rational
+        return None  # masses in e^(-unit): `hockey_stick` is exact if delta is rational
     in_p, in_q = Fraction(event.p.lower), Fraction(event.q.lower)
     return in_p - in_q if epsilon == 0 or not in_q else None
 

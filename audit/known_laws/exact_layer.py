@@ -1,6 +1,6 @@
 r"""The exact layer of an audit: prove or refute a claim about a target with a known output law.
 
-The law is that of additive noise, or listed probabilities. The verdict on the law is proven, not
+The law is additive noise or a list of probabilities. The verdict on the law is proven, not
 estimated. The sample and fit layers test whether the code follows the law.
 """
 
@@ -155,7 +155,7 @@ def join_layers(proven: AuditReport, sampled: AuditReport) -> AuditReport:
 
     The claim is refuted if either layer refutes it; otherwise the verdict is that of the exact
     layer. The bound on epsilon is that of the exact layer, unless only the sample layer refutes. If
-    the target failed, the report keeps the error.
+    the target failed, the merged report contains the error.
     """
     if sampled.error is not None:
         return replace(

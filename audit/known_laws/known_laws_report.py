@@ -1,4 +1,4 @@
-r"""The report on two known laws, an immutable record.
+r"""The report that compares two known laws, an immutable record.
 
 ``docs/schemas/dpcore-exact-1.json`` is its JSON schema. [lower, upper] are proven bounds on a real
 number: floats rounded outwards, or "inf" for infinity.
@@ -61,7 +61,7 @@ def _witness(decision: Decision | None) -> dict[str, Any] | None:
 class ExactReport(Result):
     r"""The report of ``dpcore audit exact``: proven facts about two laws.
 
-    ``claim`` is the claim as text; ``decisions`` has one decision for each tested point.
+    ``claim`` is the claim as text; ``decisions`` contains one decision for each tested point.
     """
 
     SCHEMA: ClassVar[str] = "dpcore-exact/1"
@@ -223,19 +223,19 @@ def _witness_words(decision: Decision) -> str:
 
 _POINTS: Final = 61
 _SEEN: Final = 1e-15
-"""Smaller deltas are not drawn: they would compress all others into one line."""
+"""Smaller deltas are not plotted: they would compress all others into one line."""
 _LEAST_DELTA: Final = Fraction(1, 10**9)
 _LAST: Final = 40
 
 
 def curve_points(p: Law, q: Law) -> tuple[Point, ...]:
-    r"""Compute delta at evenly spaced epsilons, from 0 to one at which delta is 0 or about 1e-9."""
+    r"""Compute delta at evenly spaced epsilons, from 0 up to where delta is 0 or about 1e-9."""
     end = _end(p, q)
     return tuple(delta_point(p, q, end * i / (_POINTS - 1)) for i in range(_POINTS))
 
 
 def _end(p: Law, q: Law) -> Fraction:
-    # Round the epsilons of the figure; no bound depends on this choice.
+    # The largest epsilon of the figure, rounded; no bound depends on it.
     for delta in (Fraction(), _LEAST_DELTA):
         try:
             found = epsilon_point(p, q, delta)
@@ -249,7 +249,7 @@ def _end(p: Law, q: Law) -> Fraction:
 
 
 def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
-    r"""Plot delta over epsilon in both directions, on a logarithmic axis from 1e-15 on."""
+    r"""Plot delta against epsilon in both directions; the logarithmic axis begins at 1e-15."""
     ways: dict[str, Direction] = {"P against Q": "p_against_q", "Q against P": "q_against_p"}
     visible = {label: list(_visible(points, way)) for label, way in ways.items()}
     if not any(visible.values()):
@@ -269,7 +269,7 @@ def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
 
 
 def _visible(points: tuple[Point, ...], way: Direction) -> Iterator[tuple[float, float, float]]:
-    # The points that a logarithmic axis can show; the lower end of an enclosure may be below it.
+    # The points that the logarithmic axis can show; the lower bound of a point may lie below it.
     for point in points:
         found = point.ways.get(way)
         if found is not None and found.upper > _SEEN:

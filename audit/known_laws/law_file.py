@@ -6,10 +6,10 @@ r"""Parse a law from the command line: a shifted noise, or a file of probabiliti
     law.csv                        lines such as yes,3/4; a first line output,mass is a heading
 
 Masses are exact: fractions, or decimals with their written value (a float has the value of its
-shortest decimal form). They must sum to exactly 1. The sum of computed floats rarely is; such
-masses can be divided by their exact sum (:meth:`WrittenLaw.normalised`). Outputs are compared as
-text: 0 in one file equals "0" in another, and 1 differs from 1.0. The format is given by the file
-name (.json or .csv), otherwise by the first character.
+shortest decimal form). Masses must sum to exactly 1. Computed floats rarely do, but can be divided
+by their exact sum (:meth:`WrittenLaw.normalised`). Outputs are compared as text: 0 in one file
+equals "0" in another, and 1 differs from 1.0. The format is determined by the file name (.json or
+.csv), otherwise by the first character.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class WrittenLaw:
     """
 
     argument: str
-    spelling: str = fact("as it was written", name="law")
+    spelling: str = fact("the text of the law", name="law")
     law: Law
     divided_by: Fraction = fact(
         "the sum of the masses, if it is not 1",
@@ -61,12 +61,12 @@ class WrittenLaw:
         return sum((rational("mass", mass) for mass in self.law.values()), Fraction())
 
     @computed(
-        "how many outcomes have mass",
+        "the number of outputs with positive mass",
         before="divided_by",
         write=lambda found: None if found is None else len(found),
     )
     def outputs(self) -> frozenset[str] | None:
-        r"""The outputs of positive mass, for a file; None for noise."""
+        r"""The outputs with positive mass, for a file; None for noise."""
         if isinstance(self.law, Shifted):
             return None
         return frozenset(str(output) for output, mass in self.law.items() if mass)
@@ -128,7 +128,7 @@ def read_law(argument: str, text: str) -> WrittenLaw:
         if mass < 0:
             raise InvalidParameter(named, str(written), "must be >= 0")
     if not masses:
-        raise wrong("has no outputs")
+        raise wrong("contains no outputs")
     return WrittenLaw(argument=argument, spelling=text, law=masses)
 
 
@@ -138,7 +138,7 @@ def _shifted_noise(argument: str, text: str) -> Shifted:
     try:
         steps = tuple(int(step) for step in place.split(",")) if at else (0,)
     except ValueError:
-        reason = "must be shifted by integers, such as ...@1 or ...@0,1,0"
+        reason = "must have integers after the @, e.g. ...@1 or ...@0,1,0"
         raise InvalidParameter(argument, text, reason) from None
     return Shifted(noise, steps[0] if len(steps) == 1 else steps)
 
@@ -195,6 +195,6 @@ def _pairs_from_csv(rows: Iterable[tuple[int, list[str]]], wrong: _Wrong) -> lis
         if not pairs and tuple(map(str.lower, cells)) in _HEADINGS:
             continue
         if len(cells) != 2:
-            raise wrong(f"line {line} must be output,probability")
+            raise wrong(f"line {line} must have the form output,probability")
         pairs.append((cells[0], cells[1]))
     return pairs

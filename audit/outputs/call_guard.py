@@ -1,4 +1,4 @@
-r"""Load audited code, and guard a call of it: a time limit, and standard output kept clean."""
+r"""Load audited code, limit the time of its calls, and redirect what it prints to stderr."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dpcore.errors import DpcoreError
 T = TypeVar("T")
 
 _RING_AGAIN: Final = 1.0
-_leave: Final = os._exit  # kept, because a target may patch the module
+_leave: Final = os._exit  # saved, because a target may patch the module
 _OURS: Final = frozenset({"audit", "dpcore", "accounting", "numpy", "scipy"})
 
 
@@ -33,16 +33,16 @@ class TimeUp(BaseException):
 
 
 RAISED = BaseException
-r"""The exceptions that are attributed to the target, except Ctrl-C: see :func:`failure`."""
+r"""The exceptions attributed to the target, except for the user's Ctrl-C (:func:`failure`)."""
 
 
 class Watchdog:
-    r"""A time limit on calls of Python code: use ``restart()`` before a call, ``stop()`` after it.
+    r"""A time limit on calls of Python code: call ``restart()`` before each one, ``stop()`` after.
 
     The watchdog interrupts the interpreter of the main thread, so it ends any Python loop that does
     not catch the exception. From inside a process, native code that never returns, code that
     catches everything, and code that replaces the SIGALRM handler cannot be stopped; therefore a
-    sandbox, a worker (``jobs`` other than 1) and an ``exec:`` target are ended from outside.
+    sandbox, a worker (``jobs`` other than 1) and an ``exec:`` target are killed from outside.
     Outside the main thread, or without POSIX timers, the watchdog does nothing, and ``active`` is
     false.
 
@@ -61,7 +61,7 @@ class Watchdog:
         main = threading.current_thread() is threading.main_thread()
         self.active = seconds is not None and main and hasattr(signal, "setitimer")
         # The installed handler decides the effect of Ctrl-C. Without a handler (a background job
-        # ignores the signal), and outside the main thread, there is no Ctrl-C.
+        # ignores the signal) or outside the main thread, Ctrl-C is not received.
         self._pressed: Any = signal.getsignal(signal.SIGINT) if main else None
         self.interrupted = True
 
@@ -92,9 +92,7 @@ class Watchdog:
         dataset: str | None = None,
         run: int | None = None,
     ) -> T:
-        r"""Return ``work()``, called within the time limit; an exception that it raises is
-        converted by :func:`failure`.
-        """
+        r"""Return ``work()``, called within the time limit; :func:`failure` converts exceptions."""
         try:
             self.restart()
             found = work()
@@ -142,7 +140,7 @@ class Watchdog:
     def _ring(self, number: int, frame: FrameType | None) -> None:
         del number
         if self._reads:
-            # Only end a call that was already running at the last signal.
+            # End a call only if it was already running at the previous signal.
             before, self._call = self._call, _call_outside(frame)
             if self._call is None or self._call is not before:
                 return
@@ -153,7 +151,7 @@ _published: Final[list[Any]] = []
 
 
 def publish(memory: Any) -> None:
-    r"""Publish the begin and end of each call in this process through ``memory``, a
+    r"""Record the start and end of each call in this process in ``memory``, a
     :class:`audit.sandbox.child_process.SharedMemory`.
     """
     _published[:] = [memory]
@@ -170,8 +168,8 @@ def current() -> Watchdog:
 
 @contextmanager
 def reading(target: str) -> Iterator[None]:
-    r"""A context for reading outputs, in which errors and hangs in the outputs' code count as
-    failures of the target.
+    r"""A context for reading outputs: errors and hangs in the code of their classes are failures of
+    the target.
 
     An output can be an object of any class, whose hash, comparison and repr run code of that class.
     An error that involves only the auditor's code is raised unchanged.
@@ -217,9 +215,9 @@ def _call_outside(frame: FrameType | None) -> FrameType | None:
 def failure(
     target: str, error: BaseException, *, dataset: str | None = None, run: int | None = None
 ) -> TargetFailed:
-    r"""Describe an exception raised by a call in one line: its type, message and location.
+    r"""Convert an exception raised in a call to one line with its type, message and location.
 
-    Raises the error itself if it is the user's Ctrl-C.
+    Re-raises the exception if it is the user's Ctrl-C.
     """
     if isinstance(error, KeyboardInterrupt) and current().interrupted:
         raise error
@@ -234,7 +232,8 @@ def failure(
             reason = f"called sys.exit({error.code!r})"
         case _:
             lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
-            first = [] if isinstance(error, SyntaxError) else lines[:-1]  # its location
+            # The first lines of a SyntaxError are its location, which is added below.
+            first = [] if isinstance(error, SyntaxError) else lines[:-1]
             lines_of_error = [*first[:1], *(["..."] if first[1:] else []), lines[-1].strip()]
             reason = f"raised {' '.join(lines_of_error)}"
             # If the call could not begin, the last frame is the auditor's, and is not shown.
@@ -335,7 +334,7 @@ def signal_name(number: int) -> str:
 def load(spelling: str) -> Any:
     r"""Import the object given by ``module:name`` or ``file.py:name``.
 
-    Importing runs the user's code, so an exception that it raises is a failure of the target.
+    Importing runs the user's code, so an exception during the import is a failure of the target.
     """
     # Slow imports that a guarded call does not need.
     from dpcore.cli.imports import UserCode, clash_of
@@ -344,7 +343,7 @@ def load(spelling: str) -> Any:
         reason = f"{failure(spelling, error).reason} while it was imported"
         if isinstance(error, (ImportError, AttributeError)) and (clash := clash_of(folder)):
             named = f"{folder / clash} has the name of one of dpcore's packages"
-            reason += f" ({named}, which is used instead)"
+            reason += f" ({named}, which is imported instead)"
         return TargetFailed(spelling, reason)
 
     code = UserCode(argument="target", spelling=spelling, prefix="audited", failed=failed)

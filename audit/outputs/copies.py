@@ -48,7 +48,7 @@ _GENERATORS: Final = (
 
 
 def copies(name: str, dataset: Any) -> Callable[[], Any]:
-    r"""Return a function that makes copies of the dataset; no call can change the next copies."""
+    r"""Return a function that copies the dataset; changes to one copy do not affect the others."""
     if _is_fixed(dataset):
         return lambda: dataset
     if _is_plain_array(dataset):
@@ -75,7 +75,7 @@ def copies(name: str, dataset: Any) -> Callable[[], Any]:
     except Exception as error:
         reason = (
             f"is of type {type(dataset).__name__}, which cannot be copied ({error}), but each call "
-            "gets a copy of its dataset: give plain values, and open or build the object in the "
+            "gets a copy of its dataset: use plain values, and open or build the object in the "
             "target"
         )
         raise InvalidParameter(name, dataset, reason) from error
@@ -85,8 +85,8 @@ def captured(output: Any, seen: dict[int, tuple[object, str]] | None = None) -> 
     r"""Return a snapshot of the output that later changes of the returned object do not affect.
 
     An object whose class does not define equality would not equal its copy, so it is not copied;
-    ``seen`` keeps its representation. Raises :class:`Unreadable` if an object in ``seen`` is
-    returned again after a change.
+    ``seen`` stores its identity text. Raises :class:`Unreadable` if an object in ``seen`` has been
+    changed and is returned again.
     """
     kind = type(output)
     if _is_fixed(output):
@@ -121,8 +121,8 @@ def _object(output: Any, seen: dict[int, tuple[object, str]]) -> Any:
     text = str(identity(output))
     if seen.setdefault(id(output), (output, text))[1] != text:
         raise Unreadable(
-            f"returned the same {kind.__name__} again after a change, and it cannot be copied: "
-            "return plain values, or define __eq__ in its class"
+            f"returned the same {kind.__name__} object again after changing it, and it cannot be "
+            "copied: return plain values, or define __eq__ in its class"
         )
     return output
 
@@ -141,7 +141,7 @@ def _copied_table(output: Any) -> Any:
 
 
 def _apart(value: Any, held: dict[int, object]) -> tuple[Any, Callable[[], Any]]:
-    # A copy that shares no mutable state, and a function that makes more copies.
+    # A copy that shares no mutable state with the value, and a function that makes more copies.
     if not is_table(type(value)):  # copies of tables share labels, and lists in cells
         found = copy.deepcopy(value)
         within = _reached(found).items()

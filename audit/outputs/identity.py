@@ -71,8 +71,8 @@ class Written:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Name:
-    r"""The identity of an output that text alone does not determine: objects of classes with their
-    own ``==``, and arrays.
+    r"""The identity of an output that its text does not determine: an array, or an output that
+    contains an object of a class with its own ``==``.
     """
 
     text: str
@@ -84,8 +84,8 @@ class Name:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Array(Name):
-    # An array of plain numbers, by type, shape and bytes. Its text is made only on demand, because
-    # writing it takes longer than the test.
+    # An array of plain numbers, by type, shape and bytes. Its text is computed only on demand,
+    # because formatting takes longer than the test.
     @classmethod
     def of(cls, value: Any) -> _Array:
         value = _one_form(value)
@@ -97,7 +97,7 @@ class _Array(Name):
 
 
 def _one_form(array: NDArray[Any]) -> NDArray[Any]:
-    # Replace every nan by the same one.
+    # Replace every nan with the same nan.
     if array.dtype.kind == "f" and (odd := np.isnan(array)).any():
         array = array.copy()
         array[odd] = math.nan
@@ -112,7 +112,7 @@ class Unread:
 
 
 class Number(NamedTuple):
-    r"""The value of a number, and ``form``: its type, with its literal text if needed."""
+    r"""The value of a number and its ``form``, i.e. its type and, if needed, its literal text."""
 
     value: Exact
     form: str
@@ -132,7 +132,7 @@ def identity(output: object) -> str | Name:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows(Sequence[Name]):
-    # The identities of rows, made on demand, because few are ever needed.
+    # The identities of rows, computed on demand, because few are ever needed.
     form: str
     shape: tuple[int, ...]
     held: NDArray[Any]
@@ -148,7 +148,8 @@ class _Rows(Sequence[Name]):
 def distinct_rows(rows: NDArray[Any]) -> tuple[NDArray[np.int64], Sequence[Name]]:
     r"""The index of each row's identity, and the identities in order of first appearance.
 
-    The rows must be plain numbers. The identities are those of :func:`identity`, found faster.
+    The rows must be plain numbers. The identities equal those of :func:`identity`, but are computed
+    faster.
     """
     rows = _one_form(rows)
     flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
@@ -190,7 +191,7 @@ def display_name(name: str | Name, others: object = ()) -> str:
 
 
 def number_in(output: object) -> Number | None:
-    r"""Return a finite non-boolean scalar as Number, otherwise None."""
+    r"""Return a finite non-boolean number, also in an array of size 1, as Number, else None."""
     kind = type(output)
     if kind is int or kind is float:
         plain: Any = output
@@ -200,7 +201,7 @@ def number_in(output: object) -> Number | None:
             return None
         case Written():
             return Number(output.value, output.text)
-        case np.ndarray() if kind is not np.ndarray:  # a subclass has more than its number
+        case np.ndarray() if kind is not np.ndarray:  # a subclass may contain more than a number
             return None
         case np.ndarray() if output.ndim and output.size == 1 and output.dtype.kind in "iuf":
             value = _numpy_value(output.reshape(1)[0])
@@ -279,8 +280,8 @@ def _text(value: Any, objects: list[Hashable]) -> str:
 
 
 def _object(value: Any, objects: list[Hashable]) -> str:
-    # An address in an object's repr is left out of the identity if the object's attributes, or its
-    # own == (if it is hashable), distinguish it from other objects.
+    # An address in an object's repr is omitted from the identity if the object's attributes, or its
+    # class's == (if it is hashable), distinguish it from other objects.
     kind, own = type(value), attributes_of(value)
     text, plain = f"{kind.__qualname__}: {value!r}", cast("Any", object.__eq__)
     bare = without_address(text)
@@ -337,7 +338,7 @@ def _items(value: Any, objects: list[Hashable]) -> str:
 
 
 def _row(value: Any, objects: list[Hashable]) -> str:
-    # A list or a tuple, written as by repr.
+    # A list or a tuple, formatted as repr does.
     if _PLAIN.issuperset(map(type, value)):
         return repr(value)
     if type(value) is list:
@@ -385,7 +386,7 @@ BASES: Final[dict[type, Callable[[Any], Any]]] = {
     set: lambda value: set(set.__iter__(value)),
     frozenset: lambda value: frozenset(frozenset.__iter__(value)),
 }
-r"""Functions that read the content of a subclass instance by methods of the base class only."""
+r"""Functions that read the content of a subclass instance with methods of the base class only."""
 
 ALL_BASES: Final[dict[type, Callable[[Any], Any]]] = {
     **BASES,
@@ -398,7 +399,7 @@ _WRITERS[Table] = lambda value, objects: _dict(
 )
 
 
-# The state of instances of built-in classes that their pickled form omits.
+# For some built-in classes, the state that the pickled form of an instance omits.
 _STATES: Final[dict[type, Callable[[Any], dict[str, Any]]]] = {
     re.Match: lambda value: {
         name: getattr(value, name) for name in ("string", "re", "regs", "pos", "endpos")
@@ -466,10 +467,10 @@ def attributes_of(output: Any) -> dict[str, Any]:
 
     An object in an attribute becomes a dict of its class and its own attributes, up to 1000 objects
     and 50 levels. Objects beyond these limits, or without readable data, become :class:`Unread`
-    (:func:`unread_attributes`). If a class is defined in a function or made by ``type()``, its
-    attributes are included. If an object has no attributes, or belongs to Python's
-    standard library or a table library, the parts of its pickled state are read instead. Members of
-    an enum and tables have no attributes here (for tables, see :func:`table_of`).
+    (:func:`unread_attributes`). If a class is defined in a function or created with ``type()``, its
+    attributes are included. If an object has no attributes, or belongs to Python's standard library
+    or a table library, the parts of its pickled state are read instead. Enum members and tables
+    have no attributes here (for tables, see :func:`table_of`).
     """
     if isinstance(output, StandIn):
         return output.own
@@ -479,7 +480,7 @@ def attributes_of(output: Any) -> dict[str, Any]:
 
 
 def all_attributes_of(output: Any) -> dict[str, Any]:
-    r"""The attributes of an instance of a subclass of a plain type, with any objects in them."""
+    r"""The attributes of an instance of a subclass of a plain type; objects are not converted."""
     return {**attributes_of(output), **getattr(output, "__dict__", {})}
 
 
@@ -540,7 +541,7 @@ def _of_state(value: Any) -> dict[str, Any]:
         reduced = value.__reduce_ex__(4) if by_class is None else by_class(value)
     except Exception:  # noqa: BLE001 - code of any class
         reduced = None
-    hidden = reduced is None or _is_local(kind)  # of a local class, no method is read
+    hidden = reduced is None or _is_local(kind)  # methods of a local class are not read
     if type(reduced) is not tuple:
         reduced = (None, ())
     _, args, state, items, pairs = (*reduced, None, None, None)[:5]
@@ -558,14 +559,14 @@ def _of_state(value: Any) -> dict[str, Any]:
 
 
 def _joined(state: Any) -> dict[str, Any]:
-    # The attributes in a state: either one dict, or a tuple of a dict of attributes and one of
+    # The attributes in a state, which is a dict, or a tuple of a dict of attributes and a dict of
     # slots.
     both = state if type(state) is tuple else (state,)
     return {name: item for part in both if type(part) is dict for name, item in part.items()}
 
 
 def _of_local_classes(kind: type) -> dict[str, Any]:
-    # The attributes of local classes: each call makes such a class anew, with other attributes.
+    # The attributes of local classes: each call creates a new class, with other attributes.
     return {
         name: item
         for base in reversed(kind.__mro__)
@@ -589,8 +590,8 @@ def _is_local(kind: type) -> bool:
 
 def _of_exception(error: BaseException) -> dict[str, Any]:
     # The attributes of the built-in classes, such as __cause__ and filename, without the traceback,
-    # which refers to all variables of the target. The repr contains the arguments; they are added
-    # if it may shorten them.
+    # which refers to all variables of the target. The arguments are in the repr, and are added here
+    # only if the repr may shorten them.
     names = {
         name
         for base in type(error).__mro__
@@ -616,7 +617,7 @@ def _data(value: Any, seen: _Seen, depth: int) -> Any:
             return kind(_data(item, seen, depth - 1) for item in value)
         if kind is dict and all(_is_data(key, depth) for key in value):
             return {key: _data(item, seen, depth - 1) for key, item in value.items()}
-        with suppress(Exception):  # of a class that cannot be read
+        with suppress(Exception):  # the code of any class may raise
             if found := _contents(value, seen, depth):
                 return {"__class__": kind.__qualname__, **found}
     return Unread(kind.__qualname__)

@@ -1,9 +1,9 @@
 r"""Join outputs in run order, distinguish their types, and warn about unusual outputs.
 
 An :class:`OutputParser` defines how outputs are read: whether the lines of a program are JSON or
-text, and whether values or only their types are compared. It is learned from the first block of
-runs (at least :data:`audit.claims.TRAINING`). This block is never tested, so the parser is fixed
-before the tested runs (``docs/proofs/audit_tests.md``).
+text, and whether values or only their types are compared. The parser is learned from the first
+block of runs (at least :data:`audit.claims.TRAINING`), which is never tested, so it is fixed before
+the tested runs (``docs/proofs/audit_tests.md``).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Outputs: TypeAlias = NDArray[Any] | list[Any]
 _DEEPEST: Final = 50
 _MOST_GROUPS: Final = 1000
 _EXAMPLES: Final = 8
-_RARE: Final = 10**9  # the warning about dependent runs is false with probability at most 1/_RARE
+_RARE: Final = 10**9  # if runs are independent, the probability of a warning is at most 1/_RARE
 _MOST_BITS: Final = 14_000  # above this, integers have more digits than Python prints
 _KINDS: Final[dict[type, str]] = {int: "int", float: "float", bool: "bool", str: "str"}
 _NUMBERS: Final = {np.dtype(code).type for code in f"?{np.typecodes['AllInteger']}efdFD"}
@@ -81,7 +81,7 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def require_readable(output: object) -> None:
-    r"""Raise :class:`audit.errors.Unreadable` if no test can tell this output from others."""
+    r"""Raise :class:`audit.errors.Unreadable` if this output cannot be compared with others."""
     if type(output) in _SCALARS:
         return
     if type(output) is int:
@@ -98,7 +98,7 @@ def require_readable(output: object) -> None:
 
 
 def _require_code(item: object) -> None:
-    # Try the methods of an object's class that are used to distinguish outputs.
+    # Try the methods of an object that are used to distinguish outputs.
     if isinstance(item, int) and item.bit_length() > _MOST_BITS:
         raise Unreadable(f"returned an integer of more than {_MOST_BITS:,} bits")
     if type(item) is int or isinstance(item, np.ndarray | np.generic) or is_table(type(item)):
@@ -124,7 +124,7 @@ def _require_no_iterator(item: object, output: object) -> None:
         item.close()
     name = type(item).__name__
     found = name if item is output else f"{type(output).__name__} that contains a {name}"
-    raise Unreadable(f"returned a {found}, which is not an output")
+    raise Unreadable(f"returned a {found}: return plain values instead")
 
 
 def _has_hash(item: object) -> bool:
@@ -223,10 +223,10 @@ def _adjoining(pieces: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
 class OutputParser:
     r"""The parser of an audit's outputs.
 
-    If ``lines``, outputs are lines, parsed one by one: as JSON if all lines of the training runs
-    were JSON, otherwise as text. A JSON number is kept as written, any other line as its text. If
-    ``by_kind``, each output is replaced by its type (:func:`kind`): the two datasets had no type in
-    common in the training runs, and values could hide what the types reveal.
+    ``lines=True``: outputs are lines, parsed one by one, as JSON if all lines of the training runs
+    were JSON, otherwise as text. A JSON number is compared as written, any other line as text.
+    ``by_kind=True``: each output is replaced by its type (:func:`kind`), because the two datasets
+    had no type in common in the training runs, and values could hide what the types reveal.
     """
 
     lines: bool
@@ -269,7 +269,7 @@ def same(one: Outputs, other: Outputs) -> bool:
 
 
 def oddities(outputs: Outputs, worlds: NDArray[np.bool_], form: OutputParser) -> list[str]:
-    r"""Warnings about unusual outputs, such as nan, constants, or a type of only one dataset."""
+    r"""Warnings about unusual outputs: nan, constants, a type that only one dataset gives, ..."""
     values = form.values(outputs)
     return [
         *_nan_found(values, worlds),
@@ -348,7 +348,7 @@ def _all_different(outputs: Outputs) -> list[str]:
 
 
 def _unread(outputs: Outputs) -> list[str]:
-    # Only a few objects of each class are examined.
+    # Only the first objects of each class are examined.
     if isinstance(outputs, np.ndarray):
         return []
     found: dict[str, None] = {}
@@ -363,9 +363,9 @@ def _unread(outputs: Outputs) -> list[str]:
 
 
 def _dependent(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
-    # If the runs are independent, adjacent outputs are equal as often as outputs half of the audit
-    # apart. No run is in two comparisons, so the two counts are binomial with the same probability,
-    # and Fisher's exact test applies, with half of the level for each dataset.
+    # If the runs are independent, adjacent outputs are equal as often as outputs half an audit
+    # apart. Each run is in at most one comparison, so the two counts are independent binomials with
+    # the same probability, and Fisher's exact test applies, with half of the level per dataset.
     for world in (False, True):
         places = np.flatnonzero(worlds == world)
         groups = min(len(places) // 4, _MOST_GROUPS)
@@ -383,15 +383,15 @@ def _dependent(outputs: Outputs, worlds: NDArray[np.bool_]) -> list[str]:
         if near > far and 2 * _RARE * sum(ways) <= all_ways:
             counts = f"on dataset {'AB'[world]} {near:,} of {groups:,} outputs equal the next one"
             counts += (
-                f", {far:,} equal one half of the audit away (is the noise seeded by the clock, or "
-                "reused?)"
+                f", {far:,} equal the output half an audit away (is the noise seeded from the "
+                "clock, or reused?)"
             )
             return [f"the runs are not independent, as the test assumes: {counts}"]
     return []
 
 
 def draw_worlds(runs: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    r"""Draw the dataset of each run by a fair coin (True for B).
+    r"""Draw the dataset of each run independently and uniformly at random (True for dataset B).
 
     The number of runs on A is drawn from Bin(runs, 1/2); then the order of the runs is drawn.
     """
@@ -410,7 +410,7 @@ def interleave(
         if len(side) != runs:
             raise InvalidParameter(name, len(side), f"must contain {runs} outputs, one per run")
     if side_a.shape[1:] != side_b.shape[1:] and len(side_a) and len(side_b):
-        reason = f"must have outputs of shape {side_a.shape[1:]}, like those of dataset A"
+        reason = f"must be {side_a.shape[1:]}, the shape of the outputs on dataset A"
         raise InvalidParameter("world_b", side_b.shape[1:], reason)
     shape = (side_a if len(side_a) else side_b).shape[1:]
     joined = np.empty((len(worlds), *shape), dtype=np.result_type(side_a, side_b))

@@ -40,9 +40,9 @@ _DTYPE: Final = re.compile(r"(?:[<>]?[uif]|u?int|float|longdouble)[0-9]*(?:\([0-
 
 
 class Place(NamedTuple):
-    r"""A position on the number line: at a value, or immediately above it if ``behind``."""
+    r"""A position on the number line: at ``value``, or immediately above it if ``behind``."""
 
-    value: Any  # of audit.outputs.identity.Exact
+    value: Any  # an audit.outputs.identity.Exact
     form: str
     behind: bool = False
 
@@ -78,7 +78,7 @@ class NumberLine:
 
     @classmethod
     def empty(cls, runs: int = 0) -> NumberLine:
-        r"""Zeros as placeholders, for runs whose output is not a number."""
+        r"""Zeros as placeholders for ``runs`` outputs that are not numbers."""
         return cls(places=np.zeros(runs, dtype=np.int64), form="")
 
     @classmethod
@@ -140,7 +140,7 @@ class NumberLine:
 
     @property
     def integral(self) -> bool:
-        r"""Whether all numbers are integers of one form, so that none lies between n and n + 1."""
+        r"""Whether all numbers are integers of one form, so that n + 1 directly follows n."""
         if self.form is None:
             forms = {place.form for place in self.places}
             return len(forms) <= 1 and all(isinstance(place.value, int) for place in self.places)
@@ -251,8 +251,8 @@ def read(outputs: object) -> Reading:
     r"""Read the outputs of runs: an array with one row per run, or a sequence of any objects.
 
     Each output is read independently of the others, without rounding, and outputs of different
-    types are different. Raises :class:`InvalidParameter` for an array without axes, for a text, and
-    for any other object that is not a sequence.
+    types are different. Raises :class:`InvalidParameter` if ``outputs`` is an array with no axes, a
+    text, or another object that is not a sequence.
     """
     if isinstance(outputs, np.ndarray):
         if outputs.ndim == 0:
@@ -333,7 +333,7 @@ def read_worlds(worlds: object, runs: int) -> NDArray[np.bool_]:
     r"""Parse the datasets of the runs: one truth value per run, True for dataset B."""
     array = np.asarray(worlds)
     if array.ndim != 1 or (array.dtype != np.bool_ and array.size):
-        raise InvalidParameter("worlds", worlds, "must be truth values: True for dataset B")
+        raise InvalidParameter("worlds", worlds, "must be a list of bools, True for dataset B")
     if len(array) != runs:
-        raise InvalidParameter("worlds", len(array), f"must have one entry per run: {runs}")
+        raise InvalidParameter("worlds", len(array), f"must contain {runs} bools, one per run")
     return array.astype(np.bool_)

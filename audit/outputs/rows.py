@@ -1,10 +1,11 @@
-r"""Parse an output as a row of a table: its structure as one label, and its columns by path.
+r"""Parse an output as a row of a table: one label for its structure, and one cell for each path.
 
 The *structure* is everything but the values: types, keys and their order, nesting, lengths, dtypes,
-and the names of index and columns. A *column* holds a number or a label at one path, such as
+and the names of index and columns. A *column* contains the number or label at one path, such as
 ``.counts.Rome``, ``.rows[3].mean`` or ``.text[2]`` (the third number in a text); ``.text`` is the
 text with its numbers blanked. JSON text is parsed, other text of several lines is read line by
-line, and an object of an unknown class by its repr and attributes. Each output is read separately.
+line, and objects of unknown classes through their repr and attributes. Each output is read
+separately.
 """
 
 from __future__ import annotations
@@ -50,20 +51,20 @@ Cell: TypeAlias = int | float | str
 r"""The value of a cell: a number, or the text of a label."""
 
 ABSENT: Final = 1
-r"""The code of a cell without an item; the code of a number is 0."""
+r"""The code of an absent cell; the code of a cell that contains a number is 0."""
 
 OTHER: Final = 5
-r"""The code of all labels beyond the largest number of labels; 2 is nan, 3 is inf, 4 is -inf."""
+r"""The code of all labels after the first 2^16 labels; 2 is nan, 3 is inf, 4 is -inf."""
 
 CODES: Final[dict[int, str]] = {ABSENT: "absent", 2: "nan", 3: "inf", 4: "-inf", OTHER: "other"}
 r"""The names of the codes that do not stand for one label. Labels have larger codes."""
 
 MOST: Final = 2048
-r"""The largest number of separate columns; further columns are added up by a hash of their path."""
+r"""The largest number of separate columns; further columns are hashed by path and summed."""
 
 EXACT: Final = " exact"
-r"""The suffix of the path of a label for what a float cannot represent: the remainder of a number
-of more than 53 bits, the sign of a zero, or how a number was written.
+r"""The suffix of the path of a label that records what a float cannot represent: the remainder of
+a number of more than 53 bits, the sign of a zero, or how a number was written.
 """
 
 _FIRST: Final = 8
@@ -88,8 +89,8 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 
 
 class Cells(list[tuple[str, Cell]]):
-    r"""A list of (path, cell). ``texts`` has the texts from which numbers were read, ``coded`` the
-    paths of numbers that encode something else: bytes, dates, the parts of a complex number.
+    r"""A list of (path, cell) pairs. ``texts`` contains the texts from which numbers were read, and
+    ``coded`` the paths of numbers that encode bytes, dates or the parts of a complex number.
     """
 
     __slots__ = ("coded", "texts")
@@ -167,8 +168,8 @@ def _residue(value: float) -> str:
 
 
 def _form(digits: str) -> str:
-    # How a number was written, if Python writes it otherwise: with all digits if a float would lose
-    # some, otherwise with zeros for its digits.
+    # How a number was written, if it differs from Python's repr: all its digits if a float would
+    # lose some, otherwise the same text with zeros as digits.
     number = int(digits) if digits.lstrip("+-").isdecimal() else float(digits)
     if repr(number) == digits:
         return _residue(number) if abs(number) > _WHOLE or not number else ""
@@ -178,7 +179,7 @@ def _form(digits: str) -> str:
 
 
 def _uneven(array: NDArray[Any]) -> bool:
-    # Whether some number of an array differs from its float64, or is -0.0.
+    # Whether a number in an array may differ from its float64, or is -0.0.
     if array.dtype.kind != "f":
         wide = array.dtype.kind in "iu" and array.dtype.itemsize == 8
         return wide and bool(((array > _WHOLE) | (array < -_WHOLE)).any())
@@ -340,7 +341,7 @@ def _numpy(value: Any, path: str, cells: Cells) -> str:
         own = None if type(value) is np.ndarray else all_attributes_of(value)
         more = _fields(own.items(), path, cells) if own else ""
         shape = f"{outer}{value.shape}{more}"
-        value = np.asarray(value)  # a matrix is never flat
+        value = np.asarray(value)  # ravel() of a matrix has two axes
         if dtype.kind in "biuf" and dtype.itemsize <= 8 and not _uneven(value):
             cells += zip(_paths(path, value.shape), value.ravel().tolist(), strict=True)
             return f"{shape} of {name}"
@@ -358,7 +359,7 @@ def _numpy(value: Any, path: str, cells: Cells) -> str:
     item = value.item()
     if isinstance(item, np.complexfloating):
         return f"{name}{_items((value.real, value.imag), path, cells)}"
-    if isinstance(item, np.generic):  # a float with more digits
+    if isinstance(item, np.generic):  # a float with more digits than float64
         number = float(value)
         _number(number, path, cells)
         rest = value - dtype.type(number)
@@ -425,7 +426,7 @@ def path_of(text: str) -> str:
 
 
 def table_parts(text: str) -> dict[str, str]:
-    r"""The parts of a table except its values, from its identity or structure; empty if no table.
+    r"""Parse a table's parts except its values from its identity or structure; {} if no table.
 
     >>> import pandas as pd
     >>> table_parts(identity(pd.DataFrame({"n": [1]})))["the type of column n"]
@@ -444,13 +445,13 @@ def table_parts(text: str) -> dict[str, str]:
         match[2]: text[match.end() : end].removesuffix(", ")
         for match, end in zip(found, ends, strict=False)
     }
-    # An identity ends with the values; if they were not found, it was not parsed as a whole.
+    # An identity ends with the values; if these were not found, parsing has failed.
     whole = VALUES in parts or not text.endswith("}")
     return {part: value for part, value in parts.items() if whole and part != VALUES}
 
 
 def table_words(inside: Sequence[str], outside: Sequence[str], world: str) -> str | None:
-    r"""Describe the first part of tables that separates two sets of identities or structures."""
+    r"""Describe the first table part that differs between two sets of identities or structures."""
     mine, others = ([table_parts(text) for text in texts] for texts in (inside, outside))
     for part in dict.fromkeys(chain(*mine, *others)):
         here, there = ({each.get(part) for each in found} for found in (mine, others))
@@ -464,7 +465,7 @@ def table_words(inside: Sequence[str], outside: Sequence[str], world: str) -> st
 
 
 def _shown(value: str) -> str | None:
-    # A short plain value, or the items of an index as such a value; otherwise None.
+    # The value if it is a short literal; for an index, its items if they are one; otherwise None.
     items = _ITEMS.search(value)
     text = items[1] if items else value
     with suppress(ValueError, SyntaxError):
@@ -492,9 +493,9 @@ def structure_words(inside: Sequence[str], outside: Sequence[str]) -> str | None
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    r"""A table of outputs. ``numbers`` (runs, columns) has nan for a cell that is no finite number.
-    ``codes`` has the codes of the cells (0 for a number); it is None if all are finite numbers.
-    ``structures`` has the code of each run's structure.
+    r"""A table of outputs. ``numbers``, of shape (runs, columns), is nan in each cell that is not a
+    finite number. ``codes`` contains the cells' codes (0 for a number), or is None if all cells are
+    finite numbers. ``structures`` contains the code of each run's structure.
 
     >>> table = Schema().read([(1, "stop"), (2.5, None), [3]])
     >>> table.numbers[:, 0].tolist(), (table.column(1)[1] > 0).tolist()
@@ -534,7 +535,7 @@ class Table:
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    r"""Concatenate tables of one schema; the result is as wide as the widest."""
+    r"""Concatenate tables with the same schema; the result is as wide as the widest of them."""
     if len(tables) == 1:
         return tables[0]
     width = max(table.width for table in tables)
@@ -657,7 +658,7 @@ class Schema:
 
 
 def added_up(outputs: Outputs) -> list[str]:
-    r"""Warn if the first outputs have more columns than are read individually."""
+    r"""Return a warning if the first outputs have more columns than are read individually."""
     widest = max((len(row_of(output).cells) for output in outputs[:_FIRST]), default=0)
     if widest <= MOST:
         return []
@@ -679,7 +680,7 @@ def _table_of(numbers: Floats, codes: Codes | None, structures: Codes) -> Table:
 
 
 def _stacked(outputs: Sequence[Any]) -> NDArray[Any] | None:
-    # An array if all outputs have one type and length and only numbers of one type; else None.
+    # An array if all outputs have the same type and length, and all numbers the same type.
     kinds = set(map(type, outputs))
     if kinds == {np.ndarray}:
         alike = {(output.dtype, output.shape) for output in outputs}

@@ -1,13 +1,13 @@
 r"""Encode values for the pipe between the auditor and the process that runs audited code.
 
-The answers are data. Numbers, text, arrays and containers of them arrive unchanged. An object of
-any other class remains in its process, and a stand-in arrives instead, with a number, the name of
-the object's class, its repr and those of its attributes that hold data. Two stand-ins are the same
-if the objects have the same identity. The stand-in of a dataclass also has its fields, and the
-stand-in of a table its content. The bytes are a pickle that may name nothing but :func:`_made`, so
-unpacking runs no code of the sender's classes.
+Only data are sent. Numbers, text, arrays and containers of them arrive unchanged. An object of any
+other class remains in its process; the receiver gets a stand-in, which contains a number, the name
+of the object's class, its repr, and its attributes that hold data. Two stand-ins are the same if
+their objects have the same identity. The stand-in for a dataclass instance also contains its
+fields, and the stand-in for a table its content. The bytes are a pickle that may refer only to
+:func:`_made`, so unpacking runs no code of the sender's classes.
 
-An instance of a subclass of list, tuple, array, ... arrives as an instance of a class of the same
+An instance of a subclass of list, tuple, array, ... arrives as an instance of a class with the same
 name, whose items are plain data; a named tuple keeps the names of its fields.
 """
 
@@ -44,15 +44,15 @@ from audit.outputs.tables import Table
 _PLAIN: Final = "biufcSUmM"
 _ARRAYS: Final = frozenset({np.ndarray, np.ma.MaskedArray, type(np.ma.masked)})
 _PARTS: Final = tuple(each.name for each in dataclasses.fields(Table))
-_TOKEN: Final = 40  # bits, after those of a counter
+_TOKEN: Final = 40  # the number of random bits appended to a counter
 
 
 @dataclass(slots=True, kw_only=True)
 class Objects:
     r"""Objects of this process that other processes refer to by number.
 
-    If ``shared``, several processes send to one reader, and use the same number for equal objects,
-    unless these have only the default repr and no attributes.
+    Set ``shared=True`` if several processes send to the same reader. They then use the same number
+    for equal objects, except for objects with only the default repr and no attributes.
     """
 
     shared: bool = False
@@ -81,7 +81,7 @@ class Objects:
         return found
 
     def find(self, number: int, otherwise: Callable[[], Any]) -> Any:
-        r"""The object with this number in this process, otherwise the result of ``otherwise()``."""
+        r"""Return this process's object with the given number, or else ``otherwise()``."""
         return self._first[number] if number in self._first else otherwise()
 
 
@@ -99,10 +99,10 @@ def pack(value: object, objects: Objects) -> bytes:
 def unpack(data: bytes, known: dict[int, Any], objects: Objects | None = None) -> Any:
     r"""Parse the bytes that :func:`pack` returned.
 
-    ``known`` contains earlier stand-ins from the same sender, by number. With ``objects``,
-    stand-ins for objects of this process are converted back to these objects.
+    ``known`` contains earlier stand-ins from the same sender, by number. If ``objects`` is given,
+    stand-ins for this process's objects are converted back to the objects.
 
-    Raises ValueError for invalid bytes.
+    Raises ValueError if the bytes are invalid.
     """
     try:
         return _Unpickler(io.BytesIO(data), known, objects).load()
@@ -158,8 +158,8 @@ def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
 
 
 def _own(value: Any) -> dict[str, Any]:
-    # All attributes if the value's class is a subclass of a plain type, otherwise those that hold
-    # data.
+    # All attributes if the value's class is a subclass of a plain type, otherwise only those that
+    # hold data.
     plain = any(isinstance(value, base) for base in ALL_BASES)
     return all_attributes_of(value) if plain else attributes_of(value)
 
@@ -182,7 +182,7 @@ def _npy(array: Any) -> tuple[bytes, bool]:
 
 
 def _made(*described: Any) -> Any:
-    raise AssertionError(described)  # the unpickler replaces it
+    raise AssertionError(described)  # the unpickler replaces this function
 
 
 def _masked(parts: dict[str, Any]) -> Any:
@@ -254,8 +254,8 @@ class _Unpickler(pickle.Unpickler):
 @lru_cache(maxsize=256)
 def _class(name: str, base: type, names: tuple[str, ...] | None = None) -> Any:
     bases = (StandIn,) if base is object else (StandIn, base)
-    # Hide number and text, which are not attributes of the object. The defaults on the class are
-    # for a slice of an array of a subclass, which has no attributes of its own.
+    # ``__dict__`` hides number and text, which are not attributes of the original object. The class
+    # defaults serve slices of instances of array subclasses, which have no attributes of their own.
     hidden = {"__dict__": property(lambda self: self.own), "own": {}, "text": name}
     hidden |= {} if names is None else {"_fields": names}
     return type(name, bases, hidden)

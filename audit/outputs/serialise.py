@@ -1,10 +1,10 @@
 r"""Serialise outputs without loss and without pickle.
 
-Arrays of plain numbers or text are stored in the npy format. Everything else is JSON, in which a
-value that JSON would change is an object with one key that names its type: ``{"tuple": [1, 2]}``,
-``{"float": "nan's bytes"}``.
+Arrays of plain numbers or text are stored in the npy format. Everything else is JSON; a value that
+JSON would change is encoded as an object with one key, its type: ``{"tuple": [1, 2]}``,
+``{"float": "bytes of a nan in hex"}``.
 
-Bytes are untrusted: stated sizes are compared with the number of bytes before any allocation.
+Input is untrusted: declared sizes are compared with the number of bytes before any allocation.
 Integers have at most 3,500 hexadecimal digits, because Python can also print these in decimal.
 """
 
@@ -62,9 +62,9 @@ def unpack(data: bytes) -> Outputs:
     except RecursionError:
         raise ValueError(f"nested deeper than {_DEEPEST}") from None
     if not isinstance(outputs, list | np.ndarray):
-        raise ValueError(f"a {type(outputs).__name__} instead of outputs")
+        raise ValueError(f"outputs must be a list or an array, not {type(outputs).__name__}")
     if isinstance(outputs, np.ndarray) and not outputs.ndim:
-        raise ValueError("a single value instead of outputs")
+        raise ValueError("outputs must be a list or an array, not a single value")
     found: Outputs = outputs
     return found
 
@@ -89,7 +89,7 @@ def encode(value: object, depth: int = 0) -> Any:
 
 
 def decode(value: Any, depth: int = 0) -> Any:
-    r"""Decode the JSON data that :func:`encode` returned. Raises ValueError if they are invalid."""
+    r"""Decode the JSON data that :func:`encode` returned. Raises ValueError if it is invalid."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("not a JSON number")
     if not isinstance(value, list | dict):
@@ -105,10 +105,10 @@ def decode(value: Any, depth: int = 0) -> Any:
     if isinstance(value, list):
         return each(value)
     if len(value) != 1:
-        raise ValueError("an object has no kind")
+        raise ValueError("an object must have exactly one key, the type that it encodes")
     ((kind, held),) = value.items()
     if kind not in _MADE:
-        raise ValueError(f"an object of kind {kind:.40}")
+        raise ValueError(f"unknown type {kind:.40}")
     try:
         return _MADE[kind](held, each)
     except (TypeError, LookupError, ArithmeticError, struct.error) as error:
@@ -119,7 +119,7 @@ def decode(value: Any, depth: int = 0) -> Any:
 
 
 def _is_plain(array: Any) -> bool:
-    # Arrays of text with item size 0 are excluded, because numpy changes the size to 1.
+    # Text arrays with item size 0 are excluded, because numpy changes the size to 1.
     return (
         array.dtype.kind in _PLAIN
         and array.dtype.names is None
@@ -136,7 +136,7 @@ def _is_small(shape: tuple[int, ...]) -> bool:
 def _from_npy(data: bytes) -> Outputs:
     file = io.BytesIO(data)
     if data[len(np.lib.format.MAGIC_PREFIX) :][:2] != b"\x01\x00":
-        raise ValueError("an array in an unsupported version of the npy format")
+        raise ValueError("unsupported version of the npy format")
     file.seek(np.lib.format.MAGIC_LEN)
     try:
         with warnings.catch_warnings(action="error"):
@@ -144,7 +144,7 @@ def _from_npy(data: bytes) -> Outputs:
     except Exception as error:  # noqa: BLE001 - the header is parsed as Python, and fails in any way
         raise ValueError(f"invalid .npy header: {error}") from None
     if not shape or dtype.kind not in _PLAIN:
-        raise ValueError(f"outputs of shape {shape} and type {dtype.str}")
+        raise ValueError(f"unsupported outputs of shape {shape} and type {dtype.str}")
     _require_sizes(dtype, list(shape), len(data) - file.tell())
     file.seek(0)
     array: Any = np.lib.format.read_array(file, allow_pickle=False)
@@ -153,29 +153,29 @@ def _from_npy(data: bytes) -> Outputs:
 
 def _require_sizes(dtype: np.dtype[Any], shape: list[Any], size: int) -> None:
     if not all(type(length) is int and length >= 0 for length in shape):
-        raise ValueError("an array has no shape")
+        raise ValueError("the shape of an array must consist of integers >= 0")
     if not dtype.itemsize or not _is_small(tuple(shape)):
-        raise ValueError("an array has a zero dimension")
+        raise ValueError("an array has items of 0 bytes, or is empty and too long in another axis")
     items = math.prod(shape)
     if items * dtype.itemsize != size:
-        raise ValueError(f"an array of {items} items of {dtype.itemsize} bytes has {size} bytes")
+        raise ValueError(f"{items} array items of {dtype.itemsize} bytes do not fit {size} bytes")
 
 
 def _sound(array: NDArray[Any]) -> NDArray[Any]:
-    # Refuse bytes of the right size that are not values of the type.
+    # Reject bytes of the right size that are not values of the type.
     kind, order = array.dtype.kind, array.dtype.byteorder
     if kind == "U" and array.size:
         letters = np.frombuffer(array.tobytes(), dtype=np.dtype("u4").newbyteorder(order))
         if int(letters.max()) > _LAST_CHARACTER:
-            raise ValueError("invalid characters in a text")
+            raise ValueError("a string contains an invalid character")
     if kind == "b" and array.size and int(np.frombuffer(array.tobytes(), np.uint8).max()) > 1:
-        raise ValueError("a boolean array holds a byte other than 0 or 1")
+        raise ValueError("a boolean array contains a byte other than 0 or 1")
     return array
 
 
 def _array(dtype_name: Any, shape: Any, text: Any) -> NDArray[Any]:
     if not isinstance(dtype_name, str) or not _DTYPE.fullmatch(dtype_name):
-        raise ValueError("an array whose type is not plain")
+        raise ValueError("the type of an array must be a numpy type of numbers or text")
     data, dtype = base64.b64decode(text, validate=True), np.dtype(dtype_name)
     _require_sizes(dtype, shape, len(data))
     # A copy, so that the array is writable.
@@ -214,24 +214,24 @@ def _string(held: Any) -> str:
 
 def _text_of(held: Any, form: re.Pattern[str]) -> str:
     if not form.fullmatch(_string(held)):
-        raise ValueError("not the canonical form of a number")
+        raise ValueError("a number is not in canonical form")
     return str(held)
 
 
 def _pairs(items: list[Any]) -> list[tuple[Any, Any]]:
     if not all(isinstance(item, list) and len(item) == 2 for item in items):
-        raise ValueError("a dict is not a list of pairs")
+        raise ValueError("a dict must be encoded as a list of pairs")
     return [(first, second) for first, second in items]
 
 
 def _complex(parts: list[Any]) -> complex:
     real, imag = parts
     if type(real) is not float or type(imag) is not float:
-        raise ValueError("not a complex number")
+        raise ValueError("a complex number must be encoded as two floats")
     return complex(real, imag)
 
 
-# The decoder of each type; ``each`` decodes the items of a container.
+# The decoder for each type; ``each`` decodes the items of a container.
 _MADE: Final[dict[str, Callable[[Any, _Each], Any]]] = {
     "int": lambda held, _: int(_text_of(held, _INTEGER), 16),
     "float": lambda held, _: struct.unpack("<d", bytes.fromhex(held))[0],
@@ -251,7 +251,7 @@ _MADE: Final[dict[str, Callable[[Any, _Each], Any]]] = {
     "objects": lambda held, each: _objects(held[0], each(held[1])),
 }
 
-# The encoder of each type, but not of its subclasses: their values would lose their class.
+# The encoder for each type; it is not used for subclasses, whose instances would lose their class.
 _WRITTEN: Final[dict[type, Callable[[Any, _Each], Any]]] = {
     type(None): lambda held, _: held,
     bool: lambda held, _: held,

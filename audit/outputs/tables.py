@@ -1,9 +1,9 @@
-r"""Tables of pandas, polars and Arrow as plain data: all that a recipient can distinguish.
+r"""Convert pandas, polars and Arrow tables to plain data that contains all a recipient can see.
 
 A table contains more than its values: a column keeps categories that no value uses, an index keeps
-unused levels, and a masked pandas array keeps the number under each missing value. An extension
-array of pandas is read as a Series, an array of Arrow as a column, and a schema as an empty table.
-This module imports none of the three libraries.
+unused levels, and a masked pandas array keeps the number under each missing value. A pandas
+extension array is read as a Series, an Arrow array as a column, and an Arrow schema as an empty
+table. This module imports none of the three libraries.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ LIBRARIES: Final = frozenset({"pandas", "polars", "pyarrow"})
 r"""The libraries whose tables are read."""
 
 VALUES: Final = "the values"
-r"""The description of all values of a table."""
+r"""The name of a table's values in descriptions and identities."""
 
-# Attributes of the classes of tables: a Series or an index, a DataFrame, an extension array of
-# pandas, arrays and tables of Arrow, and its schemas.
+# Attributes by which table classes are recognised, in order: Series or index, DataFrame, pandas
+# extension array, Arrow array or table, Arrow schema.
 _MARKS: Final = ("to_list", "columns", "_from_sequence", "to_pylist", "empty_table")
 _known: Final[dict[type, bool]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    r"""A table by columns. A Series or an index is one column, and ``columns`` is then empty.
+    r"""A table, stored by columns. A Series or an index has one column, and empty ``columns``.
 
-    Both ``fixed`` and ``more`` are keyed by descriptions. ``fixed`` has the rest of the structure:
-    names, types, the labels of rows, the class, type, names, frequency and range of each index of
-    pandas, and the lengths of the chunks of Arrow. ``more`` has properties that the values do not
-    determine: categories, levels, flags and attributes.
+    The keys of ``fixed`` and ``more`` are descriptions such as "the type of column n". ``fixed``
+    contains the rest of the structure: names; types; row labels; the class, type, names, frequency
+    and range of each pandas index; and the chunk lengths of Arrow columns. ``more`` contains
+    properties that the values do not determine: categories, levels, flags and attributes.
     """
 
     columns: tuple[Hashable, ...]
@@ -48,7 +48,7 @@ class Table:
 
 
 def is_table(kind: type) -> bool:
-    r"""Whether objects of a class are tables, Series, an index, or arrays of pandas or Arrow."""
+    r"""Whether instances of a class are tables, Series, indexes, or pandas or Arrow arrays."""
     found = _known.get(kind)
     if found is None:
         found = any(hasattr(kind, mark) for mark in _MARKS) and not is_lazy(kind)
@@ -57,12 +57,12 @@ def is_table(kind: type) -> bool:
 
 
 def is_arrow(kind: type) -> bool:
-    r"""Whether a class of tables is one of Arrow."""
+    r"""Whether a table class belongs to Arrow."""
     return hasattr(kind, "to_pylist") or hasattr(kind, "empty_table")
 
 
 def is_lazy(kind: type) -> bool:
-    r"""Whether objects of a class are lazy queries of polars, which have no values yet."""
+    r"""Whether instances of a class are polars lazy queries, which have no values yet."""
     return hasattr(kind, "collect") and hasattr(kind, "columns") and _of_libraries(kind)
 
 
@@ -71,7 +71,7 @@ def _of_libraries(kind: type) -> bool:
 
 
 def read_table(output: Any) -> Table:
-    r"""Read every part that a recipient sees of a table, a Series, an index or an array."""
+    r"""Read a table, Series, index or array, with every part that a recipient can see."""
     if is_arrow(type(output)):
         return _read_arrow(output)
     if _has(output, "_from_sequence"):
@@ -147,7 +147,7 @@ def _dictionaries(column: Any) -> dict[str, Any]:
 
 
 def _described(names: tuple[Hashable, ...]) -> list[str]:
-    # A different description for each column.
+    # One description per column, all distinct.
     plain = all(type(name) in {str, int} for name in names)
     found = [f"column {name}" for name in names] if plain else []
     distinct = len(set(found)) == len(names)
@@ -185,8 +185,8 @@ def _axis(index: Any) -> dict[str, Any]:
 
 
 def _omitted(labels: Any) -> dict[str, Any]:
-    # Properties of a column or an index that need not follow from its items: categories, levels,
-    # and the numbers under the mask of missing values.
+    # Properties of a column or an index that its items do not determine: categories, levels, and
+    # the numbers under the mask of missing values.
     if _has(labels, "levels"):
         return {"levels": tuple(labels.levels)}
     if isinstance(labels.dtype, np.dtype):
@@ -207,7 +207,7 @@ def _omitted(labels: Any) -> dict[str, Any]:
 
 
 def columns_of(output: Any) -> list[Any]:
-    r"""The columns of a DataFrame; a Series or an index is one column."""
+    r"""The columns of a DataFrame, or a Series or index as the only column."""
     if _has(output, "get_columns"):
         return list(output.get_columns())
     return [column for _, column in output.items()] if _has(output, "columns") else [output]

@@ -21,7 +21,7 @@ _MOST_COMPARED: Final = 16
 
 
 def is_label(cell: Cell) -> bool:
-    r"""Whether a cell of an output is not a finite number."""
+    r"""Whether a cell of an output contains anything but a finite number."""
     return isinstance(cell, str) or (isinstance(cell, float) and not math.isfinite(cell))
 
 
@@ -31,7 +31,7 @@ def is_label(cell: Cell) -> bool:
 def flows(pairs: Iterable[PairedRuns]) -> Iterator[Finding]:
     r"""Check the declaration ``strict``, that the draws do not depend on the data.
 
-    One tape on which the draws of the datasets differ refutes it.
+    One tape on which the draws of the datasets differ refutes the declaration.
     """
     for both in pairs:
         if both.complete and both.a.flow != both.b.flow:
@@ -109,9 +109,9 @@ def within_reach(run: Execution, others: Sequence[Execution]) -> bool:
     r"""Whether the output of ``run`` is plausible for the dataset of the runs ``others``.
 
     An output is plausible if it occurred in ``others``. Numbers are also plausible if they lie
-    between the smallest and the largest numbers in ``others``, and all numbers are integers, or
-    multiples of one step of which many occurred repeatedly. An output that contains labels is also
-    plausible if some output in ``others`` occurred only once, because then unseen outputs are
+    between the smallest and the largest numbers in ``others``, and all numbers are integers, or lie
+    on one lattice and outputs occurred twice or more on average. An output that contains labels is
+    also plausible if some output in ``others`` occurred only once, because then unseen outputs are
     likely. The result is a heuristic, not a proof.
     """
     counts = Counter(other.key for other in others if other.error is None)
@@ -155,12 +155,12 @@ def seeds(
     """
     fixed = sorted(f"{kind} with seed {seed!r}" for kind, seed in constants)
     if fixed:
-        alone = not any(run.flow for run in runs)
+        only = not any(run.flow for run in runs)
         yield Finding(
             kind="fixed-seed",
-            severity="error" if alone else "warning",
+            severity="error" if only else "warning",
             statement=f"every run uses {', '.join(fixed)}"
-            + (": no other source is used, so anyone can reproduce the noise" if alone else ""),
+            + (": no other source is used, so anyone can reproduce the noise" if only else ""),
         )
     for run in runs:
         twice = [seed for seed, count in Counter(run.tape.seeds).items() if count > 1]
@@ -168,7 +168,7 @@ def seeds(
             yield Finding(
                 kind="shared-seed",
                 severity="warning",
-                statement=f"two generators of one run start from the same seed "
+                statement=f"two generators in one run start from the same seed "
                 f"({twice[0].kind}): their draws are the same",
             )
             break
@@ -216,10 +216,10 @@ _LONG: Final = 200
 
 
 def appearances(pairs: Sequence[PairedRuns], *, strict: bool) -> Iterator[Finding]:
-    r"""Find out whether the structure of the output depends on the data.
+    r"""Find a tape on which the structure of the output depends on the data.
 
-    The finding is an error if all outputs of a dataset have the same structure, which differs
-    between the datasets, or if ``strict`` is declared.
+    The finding is an error if each dataset always gives one structure, and the two differ, or if
+    ``strict`` is declared.
     """
     good = [both for both in pairs if not both.failed]
     differ = next((both for both in good if both.a.structure != both.b.structure), None)
@@ -233,7 +233,7 @@ def appearances(pairs: Sequence[PairedRuns], *, strict: bool) -> Iterator[Findin
         severity="error" if apart or strict else "note",
         refutes=strict,
         statement=f"dataset A gives {one}, dataset B gives {other}"
-        + (": this alone distinguishes them" if apart else ": on one tape they differ"),
+        + (": the structure reveals the dataset" if apart else ": they differ on this tape"),
         witness=differ.witness(),
     )
 

@@ -46,7 +46,7 @@ from audit.targets.target_syntax import target_of
 from dpcore.numbers.parameter import RationalLike, rational
 
 MOST_HANGS: Final = 12
-r"""The number of runs that may exceed the time limit before the replay stops as failed."""
+r"""The replay fails as soon as this number of runs have exceeded the time limit."""
 
 _LEARNING: Final = 4
 _REPEATS: Final = 8
@@ -92,7 +92,7 @@ def replay(  # noqa: PLR0913 - what is declared, and how far to look
     do not depend on the data. Both datasets are run on ``tapes`` unchanged tapes, and on at most
     ``changes`` tapes with draws set to extremes, of which none is started after ``deadline``
     seconds. ``timeout`` limits one call, in seconds. ``allow_constant`` accepts a target without
-    draws. Declarations by :func:`audit.declare` are also checked.
+    draws. Declarations made with :func:`audit.declare` are also checked.
     """
     subject = target_of(target)
     AuditSpec(  # raises if invalid
@@ -180,8 +180,8 @@ class _Replayed:
     replayable: bool = True
     constant: bool = False
 
-    # For tuples of draws, whether no other draw has an effect; and the runs on many unchanged
-    # tapes.
+    # ``_silent``: for tuples of draws, whether all other draws have no effect. ``_reached``: the
+    # runs on many unchanged tapes.
     _silent: dict[tuple[Place, ...], bool] = field(default_factory=dict)
     _reached: list[PairedRuns] = field(default_factory=list)
 
@@ -228,7 +228,7 @@ def _look(replayed: _Replayed, runner: Runner, *, tapes: int, changes: int) -> N
     ordinary = [runner.both(number) for number in range(tapes)]
     late = [both.a.error for both in ordinary[len(ordinary) // 2 :] if both.a.key == both.b.key]
     if 2 * len(late) >= max(len(ordinary), 2 * _REPEATS) and late[0] and None not in late:
-        raise late[0]  # it fails on both datasets from some tape on
+        raise late[0]  # from some tape on, the target fails on both datasets
     runs = [run for both in ordinary for run in (both.a, both.b)]
     replayed.findings += seeds(session.constants, [*first, *runs], again[0])
     replayed.findings += sources(runs)
@@ -281,7 +281,7 @@ def _repeats(replayed: _Replayed, runner: Runner, first: list[Execution], times:
 
 
 def _silence(silent: list[bool], ordinary: list[PairedRuns]) -> Finding:
-    # A run that reads nothing from its tape does the same on every tape.
+    # A run that reads nothing from its tape gives the same output on every tape.
     both, kind = ordinary[0], "no-noise"
     severity: Severity = "error"
     if not all(silent):
@@ -299,16 +299,16 @@ def _silence(silent: list[bool], ordinary: list[PairedRuns]) -> Finding:
         statement = "nothing is drawn: the output is certain, and the same for both datasets"
     else:
         statement = (
-            "no draw was seen and the outputs differ: each is constant, unless noise is kept from "
-            "an earlier call, or comes from native code, a thread or a device: use the sample "
-            "layer"
+            "no draw was seen, but the outputs differ: each is constant, unless it contains noise "
+            "from an earlier call, from native code, or from another thread or device; use the "
+            "sample layer"
         )
     return Finding(kind=kind, severity=severity, statement=statement, witness=both.witness())
 
 
 def _change(replayed: _Replayed, runner: Runner, ordinary: list[PairedRuns], most: int) -> None:
-    # Set each draw of the first tape to each extreme. If a change gives a new sequence of requests,
-    # also set the later draws, to reach a rare branch within a rare branch.
+    # Set each draw of the first tape to each extreme. If a change leads to a new sequence of
+    # requests, also set later draws, to reach a rare branch within a rare branch.
     known = {run.flow for both in ordinary for run in (both.a, both.b)}
     start = [*dict.fromkeys([*ordinary[0].a.tape.places(), *ordinary[0].b.tape.places()])]
     room = max(most // len(EXTREMES), 1)
@@ -346,16 +346,16 @@ def _change(replayed: _Replayed, runner: Runner, ordinary: list[PairedRuns], mos
         Finding(
             kind="not-all-draws",
             severity="note",
-            statement=f"{len(start):,} draws are made, and {done:,} changed tapes were played: not "
-            "every draw was set to every extreme",
+            statement=f"the target makes {len(start):,} draws, and was run on {done:,} changed "
+            "tapes: not every draw was set to every extreme",
         )
     )
 
 
 def _unnoised_branch(replayed: _Replayed, runner: Runner, both: PairedRuns) -> Finding | None:
-    # A branch without noise: if the changed draws are kept and all others are redrawn, both outputs
-    # stay the same, but if the original values of these draws are kept, the outputs change. So the
-    # target adds noise, but not in this branch.
+    # A branch without noise: with the changed draws fixed and all others redrawn, both outputs stay
+    # the same, but with the original values of these draws fixed, the outputs vary. So the target
+    # adds noise, but not in this branch.
     change = both.a.tape.changes
     near: Changes = {p: _NEAR[str(e)] for p, e in change.items()}
     if (
@@ -378,7 +378,7 @@ def _unnoised_branch(replayed: _Replayed, runner: Runner, both: PairedRuns) -> F
     return Finding(
         kind="unnoised-branch",
         severity="warning" if reached else "error",
-        statement=f"with {settings} the output changes with the data but with no other draw: a "
+        statement=f"with {settings}, the output depends on the data but on no other draw: a "
         f"branch without noise; {cost}",
         witness=both.witness(),
     )
@@ -494,7 +494,7 @@ def _call(target: Target, dataset: Any, session: Session) -> Any:
 
 
 def _parts(row: Row) -> dict[str, Cell]:
-    # Numbers are compared exactly here, so the labels of digits beyond their floats are left out.
+    # Numbers are compared exactly here, so labels of digits that floats lose are omitted.
     cells = [(path, cell) for path, cell in row.cells if not path.endswith(EXACT)]
     if len(cells) <= _MOST_PARTS:
         return dict(cells)

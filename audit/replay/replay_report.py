@@ -58,7 +58,7 @@ _DECLARED: Final = {
 class Finding(Facts):
     r"""A finding of a replay, with a tape and the outputs that demonstrate it.
 
-    Raises :class:`ValueError` if the finding refutes, but its severity is not "error".
+    Raises :class:`ValueError` if ``refutes`` is true and ``severity`` is not "error".
     """
 
     kind: str = fact("the kind of finding")
@@ -81,7 +81,7 @@ class Finding(Facts):
         return self.severity + (", refutes" if self.refutes else "")
 
     def case(self, target: str) -> Case:
-        r"""The finding as a case of a test report, on ``target``."""
+        r"""The finding as a case of a test report about ``target``."""
         return Case(
             target=target,
             name=self.kind,
@@ -97,7 +97,7 @@ class Finding(Facts):
         yield from (("", line) for line in self.witness_lines())
 
     def witness_lines(self) -> list[str]:
-        r"""The evidence as lines of text; long values are cut."""
+        r"""The evidence as lines of text; long values are shortened."""
         return [f"{key}: {_format_value(each)}" for key, each in plain(dict(self.witness)).items()]
 
 

@@ -53,8 +53,8 @@ _NEXT_DOUBLE = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)
 class TapeBits(np.random.BitGenerator):
     r"""A numpy bit generator that reads a source of the tape.
 
-    Each 64-bit word, 32-bit word or double is one real of the source. If no tape is played in its
-    thread, it draws from a PCG64 seeded by the operating system.
+    Each 64-bit word, 32-bit word or double is read from one real of the source. If no tape is
+    played in this thread, the generator draws from a PCG64 seeded by the operating system.
     """
 
     def __init__(self, seed: Any = 0, *, stream: Stream | None = None) -> None:
@@ -76,12 +76,12 @@ class TapeBits(np.random.BitGenerator):
         interface.next_uint32, interface.next_double = halves, doubles
 
     def _word(self) -> int:
-        # Native code calls this and cannot propagate errors, so an error is raised afterwards.
+        # Native code calls this method and cannot propagate errors; they are raised afterwards.
         try:
             tape = playing()
             if tape is not None:
                 return tape.bits(self._stream, 64)
-        except BaseException as error:  # noqa: BLE001 - kept, and raised by Session.play
+        except BaseException as error:  # noqa: BLE001 - stored, and raised by Session.play
             if _session is not None:
                 _session.interrupted = error
         if self._outside is None:
@@ -126,7 +126,7 @@ class Session:
         # The state of the generator of the module `random` before the target changed it, or None.
         self.moved: Any = None
         # The Random instances of this run, with the sources that they read; the source is None if
-        # an instance draws by itself.
+        # an instance does not read the tape.
         self.instances: dict[int, tuple[random.Random, Stream | None]] = {}
         self._copies: dict[Seeded, tuple[str, int]] = {}
         self._global = TapeBits(stream=Stream("numpy.random"))
@@ -148,7 +148,7 @@ class Session:
         self.interrupted = None
         try:
             _set_bits(self._global)
-            # Discard the second normal that gauss() keeps from an earlier call.
+            # Discard the second normal that gauss() stored in an earlier call.
             half, _MODULE.gauss_next = _MODULE.gauss_next, None
             self.tape = tape
             returned = call()
@@ -164,7 +164,7 @@ class Session:
         return returned
 
     def seeded(self, kind: str, seed: Any) -> Stream | None:
-        r"""A reader for a generator with this ``seed``, or None if the generator draws as usual."""
+        r"""A reader for a generator with this ``seed``, or None if it is not to be replayed."""
         tape = self.tape
         if tape is None:
             return None
@@ -252,7 +252,7 @@ def hooked_rngs(function: Callable[..., Any] | None = None) -> Iterator[Session]
     r"""Replace all random sources in the context, also those to which ``function`` refers."""
     if not _OPEN.acquire(blocking=False):
         raise RuntimeError(
-            "only one replay at a time: it replaces the random sources of the process"
+            "only one replay can run at a time: it replaces the process's random sources"
         )
     try:
         with ExitStack() as undo:
@@ -269,8 +269,8 @@ def hooked_rngs(function: Callable[..., Any] | None = None) -> Iterator[Session]
 
 
 def _restore_state(before: dict[str, Any]) -> None:
-    # Restore only the normal draw that numpy.random keeps for its next call, because playing a tape
-    # discards it. The rest of the state is left as it is, because other threads may have drawn.
+    # Restore only the normal draw that numpy.random stores for its next call, because playing a
+    # tape discards it. The rest of the state is not restored, as other threads may have drawn.
     kept = {name: before[name] for name in ("has_gauss", "gauss")}
     _SET_STATE({**_GET_STATE(legacy=False), **kept})
 
@@ -296,8 +296,8 @@ def _exchange(undo: ExitStack) -> list[tuple[Any, Any]]:
     _set(undo, SystemRng, "bits", _system_bits)
     _set(undo, SystemRng, "words", _system_words)
     _set(undo, SeededRng, "__init__", _seeded_init)
-    # Noise laws keep draws in advance only for a SystemRng. During a replay no generator counts as
-    # a SystemRng, so no earlier draw is used on a tape, and no draw from a tape is used later.
+    # Noise laws buffer draws only for a SystemRng. During a replay no generator counts as a
+    # SystemRng, so no earlier draw is used on a tape, and no draw from a tape is used later.
     _set(undo, dpcore.noise, "SystemRng", type("NoSystemRng", (), {}))
     _set(undo, dpcore.noise, "SYSTEM", None)
 
@@ -345,7 +345,7 @@ def _urandom(size: int, /) -> bytes:
 
 
 def _tape_reader(instance: random.Random) -> tuple[Tape, Stream] | None:
-    # The source that an instance of Random reads, or None if the instance draws by itself.
+    # The source that an instance of Random reads, or None if it does not read the tape.
     tape, session = playing(), current()
     if tape is None or session is None:
         return None

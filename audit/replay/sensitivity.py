@@ -36,7 +36,7 @@ _MOST: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    r"""A value that was declared in one run; ``flow`` are the requests for draws before it."""
+    r"""A value that was declared in one run; ``flow`` lists the earlier requests for draws."""
 
     name: str
     value: Any
@@ -99,7 +99,8 @@ def _change(a: Declared, b: Declared) -> str | None:
     of_a, of_b = numbers_in(a.value), numbers_in(b.value)
     if of_a is None or of_b is None or len(of_a.values) != len(of_b.values):
         return (
-            "does not have equally many numbers on both datasets, so its change cannot be measured"
+            "does not contain the same number of numbers (at least one) on both datasets, so its "
+            "change cannot be measured"
         )
     found = difference(of_a.values, of_b.values, a.norm)
     if found is None:
@@ -130,8 +131,8 @@ def moves(
                 kind="sensitivity-not-compared",
                 severity="warning",
                 statement=(
-                    "no tape gave the same draws and numbers of the same shape on both datasets: "
-                    "the declared sensitivity was not tested"
+                    "the declared sensitivity was not tested: on no tape did both datasets make "
+                    "the same draws and return numbers at the same paths"
                 ),
             )
         return
@@ -176,7 +177,7 @@ def _move(both: PairedRuns, norm: SensitivityNorm) -> Difference | None:
     if of_a is None or of_b is None or not of_a.comparable(of_b):
         return None
     found = difference(of_a.values, of_b.values, norm)
-    # Numbers in texts were rounded.
+    # Numbers in texts were rounded when they were written.
     return found and found._replace(slack=found.slack + of_a.rounding + of_b.rounding)
 
 
@@ -188,7 +189,7 @@ _ROUNDING: Final = Fraction(1, 2**20)
 
 
 class Numbers(NamedTuple):
-    r"""The numbers in an output, with their paths, and its labels: all parts that are not numbers.
+    r"""The numbers in an output with their paths, and its labels, i.e. all other parts.
 
     A number that encodes something else, such as a byte or a date, is a label. ``rounding`` bounds
     the total rounding error of the numbers that were written in texts.

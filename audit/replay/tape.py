@@ -37,21 +37,21 @@ EXTREMES: Final[dict[str, tuple[int, int]]] = {
 r"""The extreme values of a real, each given by its first 64 bits and by every later byte.
 
 They are 0, the largest real below 1, 1/2, 2^-30 and 1 - 2^-30. The last two reach branches such as
-0 < u < p, which exclude the ends.
+0 < u < p, which exclude 0 or 1.
 """
 
 TOP: Final = (1 << 53) - (1 << 13)
 r"""The largest double that a tape returns, 1 - 2^-40, in units of 2^-53.
 
-A sampler by inversion adds probabilities until their sum exceeds a double U. For U = 1 - 2^-53 it
-may never end, because the rounded sum never exceeds U, as in numpy's geometric(1 - exp(-1/2)).
+An inversion sampler adds probabilities until their sum exceeds a double U. For U = 1 - 2^-53 it may
+never end, because the rounded sum never exceeds U, as in numpy's geometric(1 - exp(-1/2)).
 """
 
 Place: TypeAlias = tuple[str, int]
 r"""The place of a real on a tape: the source, and the index within the source."""
 
 Changes: TypeAlias = Mapping[Place, str | int]
-r"""The changed reals by place: each has the name of an extreme in :data:`EXTREMES`, or 64 bits."""
+r"""The changed reals by place: each is the name of an extreme, or the first 64 bits."""
 
 _MOST_LOGGED: Final = 1 << 17
 _CHUNK: Final = 256
@@ -102,7 +102,7 @@ class Tape:
             head, tail = EXTREMES.get(str(value), (value, 0x00))
             if not isinstance(head, int) or not 0 <= head < 1 << 64:
                 raise InvalidParameter(
-                    "changes", value, f"must be an integer of 64 bits, or one of {[*EXTREMES]}"
+                    "changes", value, f"must be in [0, 2^64), or one of {', '.join(EXTREMES)}"
                 )
             self._heads.setdefault(source, {})[index] = head
             self._tails[source, index] = tail
@@ -214,10 +214,10 @@ def _maker(seed: int, source: str) -> np.random.PCG64:
 class Execution:
     r"""The result of a run on one dataset and one tape: an output, or an error.
 
-    ``key`` is equal for indistinguishable outputs; for an error it is the type and text of the
-    error, which are also visible. ``kind`` is the type and shape of the output. ``structure`` and
-    ``parts`` (the cells by path) belong to the row of the output; if the output has more than 64
-    numbers, ``parts`` contains only the labels.
+    ``key`` is equal for indistinguishable outputs; the key of an error is its type and text, which
+    a recipient can see. ``kind`` is the type and shape of the output. ``structure`` and ``parts``
+    (the cells by path) belong to the row of the output; if the row has more than 64 cells,
+    ``parts`` contains only the labels.
     """
 
     output: Any

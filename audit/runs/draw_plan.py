@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 _LARGEST_BLOCK: Final = 8192
-# A block has a quarter as many runs as all earlier blocks together. So workers end at nearly the
-# same time, and a target that starts a process for each block starts only few processes.
+# A block has a quarter as many runs as all earlier blocks together. So workers finish at nearly the
+# same time, and a target that starts a process for each block starts only a few processes.
 _GROWTH: Final = 4
 
 
@@ -71,7 +71,7 @@ class Plan(AuditSpec):
     def __post_init__(self) -> None:
         object.__setattr__(self, "pairs", self.pairs or (self.pair,))
         if len(self.pairs) > 1 and self.runs < len(self.pairs):
-            reason = f"must be at least one for each of the {len(self.pairs)} pairs"
+            reason = f"must be >= {len(self.pairs)}, the number of pairs"
             raise InvalidParameter("runs", self.runs, reason)
         object.__setattr__(self, "features", with_time(self.features))
         names = [feature.name for feature in self.features]
@@ -150,8 +150,8 @@ class Drawing:
 
 def worlds_of(plan: Plan, block: Planned) -> NDArray[np.bool_]:
     r"""The dataset of each run of a block, True for B."""
-    coins = np.random.default_rng(stream(plan.seed, Stream.WORLDS, block.index))
-    return draw_worlds(block.runs, coins)
+    rng = np.random.default_rng(stream(plan.seed, Stream.WORLDS, block.index))
+    return draw_worlds(block.runs, rng)
 
 
 def block_of(plan: Plan, block: Planned, *, until: float = math.inf) -> Block:
@@ -187,7 +187,7 @@ def probe_of(plan: Plan) -> Block:
 def draw_block(
     target: Target, block: Block, *, progress: Callable[[int], None] | None = None
 ) -> Drawing:
-    r"""Draw a block, or only a part if the target fails, Ctrl-C is pressed or the time is over."""
+    r"""Draw a block, or only a part if the target fails, Ctrl-C is pressed or the time is up."""
     pieces: list[Outputs] = []
     error: TargetFailed | None = None
     interrupted = False

@@ -30,8 +30,8 @@ _PLAIN: Final = OutputParser(lines=False, as_json=False, by_kind=False)
 class BlockRuns:
     r"""The runs of one block: raw outputs, and the values of each feature.
 
-    ``viewed`` has the values of each feature; it is empty if a feature, or the code of an output,
-    failed. ``process`` is the anytime-valid evidence after the block.
+    ``viewed`` contains the values of each feature; it is empty if a feature, or the code of an
+    output, failed. ``process`` is the anytime-valid evidence after the block.
     """
 
     block: Planned
@@ -50,8 +50,8 @@ class DrawnRuns:
     - ``forms``: the parsers of the outputs of each pair, and of the values of each of its features;
     - ``features``: the features of each pair; if there are none, the outputs are tested.
 
-    No choice in this class depends on the tested runs. A block is kept by a single append, so that
-    Ctrl-C leaves it either complete or absent.
+    No choice in this class depends on the tested runs. A block is stored with a single append, so
+    that Ctrl-C leaves it either complete or absent.
     """
 
     plan: Plan
@@ -80,7 +80,7 @@ class DrawnRuns:
 
     @property
     def process(self) -> FamilyProcess | None:
-        r"""The anytime-valid evidence so far, None for a fixed number of runs."""
+        r"""The anytime-valid evidence so far, or None if the number of runs is fixed."""
         if not self.plan.sequential:
             return None
         found = next((kept.process for kept in reversed(self.blocks) if kept.process), None)
@@ -92,7 +92,7 @@ class DrawnRuns:
 
     @property
     def rejected_at(self) -> int | None:
-        r"""The number of runs at which a sequential audit refuted the claim; None if it has not."""
+        r"""The number of runs at which a sequential audit refuted the claim, or None."""
         process = self.process
         return None if process is None else process.rejected_at(self.plan.alpha)
 
@@ -115,8 +115,8 @@ class DrawnRuns:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        r"""A context for reading outputs (:func:`audit.outputs.call_guard.reading`), with the
-        audit's time limit and standard output redirected.
+        r"""A context for reading outputs (:func:`audit.outputs.call_guard.reading`) under the
+        audit's time limit, with standard output redirected to standard error.
         """
         with (
             stdout_to_stderr(),
@@ -155,7 +155,7 @@ class DrawnRuns:
         if feature.learner is None:
             return plain
         learner, source = feature.learner, _source(feature)
-        if self.plan.sequential:  # already scored as they were drawn
+        if self.plan.sequential:  # outputs were scored when they were drawn
             study = self.studies.get((pair, source))
             taught = {} if study is None else study.models
             return replace(plain, models={runs: each[learner] for runs, each in taught.items()})
@@ -198,8 +198,8 @@ class DrawnRuns:
     def _viewed(
         self, pair: int, outputs: Outputs, worlds: NDArray[np.bool_]
     ) -> tuple[tuple[Outputs, ...], tuple[Feature, ...]]:
-        # The first block of a pair is for training: from it the parser of the outputs is learned,
-        # and the features are chosen if the plan names none.
+        # The first block of a pair is for training: it determines the parser of the outputs, and
+        # the features if the plan contains none.
         form = self.forms.get((pair, None))
         first = form is None
         with reading(self.target.spelling):

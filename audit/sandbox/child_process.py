@@ -1,10 +1,10 @@
 r"""Run audited code in a child process, so that its crash does not end the auditor.
 
 The child is forked and leads its own session. It communicates over a socket, on which each request
-and answer is a frame encoded by ``audit.outputs.sandbox_encoding``; shared memory holds the number
-of the running call and its deadline. The auditor kills the child and its children if a call is far
-beyond its time limit, if the child stops itself, if it does not react to Ctrl-C, and when its work
-is done. The child ends if the auditor ends.
+and answer is a frame encoded with ``audit.outputs.sandbox_encoding``; shared memory contains the
+number of the running call and its deadline. The auditor kills the child and its children if a call
+is far beyond its time limit, if the child stops itself, if it does not react to Ctrl-C, and when
+its work is done. The child ends if the auditor ends.
 """
 
 from __future__ import annotations
@@ -79,16 +79,16 @@ def error_from_fields(value: Any) -> TargetFailed:
     match value:
         case (str(target), str(reason), dataset, run, str(traced)):
             failed = TargetFailed(target, reason, dataset=dataset, run=run)
-            failed.add_note(f"where it runs:\n{traced}")
+            failed.add_note(f"traceback from its process:\n{traced}")
             return failed
-    raise ValueError("invalid answer of a worker")
+    raise ValueError("invalid answer from a worker")
 
 
 LENGTH: Final = struct.Struct("<Q")
 r"""The header of a frame: the number of its bytes."""
 
 _CALLS, _DUE, _STOP = 0, 8, 16
-_leave: Final = os._exit  # kept, because a target may patch the module
+_leave: Final = os._exit  # saved, because a target may patch the module
 
 
 @dataclass(slots=True, kw_only=True)
@@ -183,15 +183,15 @@ _PATIENCE: Final = 0.5
 _PIECE: Final = 1 << 20
 _LOST: Final = 125  # the exit code if the connection is lost
 _GAVE_UP: Final = (
-    "lost its connection to the auditor: by os.exec, or by closing a file descriptor it does not "
-    "own"
+    "lost its connection to the auditor: it called os.exec, or closed a file descriptor that it "
+    "does not own"
 )
 _DEATH_SIGNAL, _SET_REAPER, _GET_REAPER = 1, 36, 37  # options of prctl(2)
 
 
 class Ended(TargetFailed):
-    r"""Raised when the process ended or was killed; ``calls`` is the number of calls of the request
-    that had started.
+    r"""Raised when the process ended or was killed; ``calls`` is the number of calls that the
+    request had started.
     """
 
     def __init__(self, target: str, reason: str, calls: int) -> None:
@@ -203,8 +203,8 @@ class Ended(TargetFailed):
 class IsolatedProcess:
     r"""A process that runs ``work(pipe)`` and is started at the first request.
 
-    ``seconds`` limits each call. Ctrl-C requests a stop through shared memory; if
-    ``forwards_ctrl_c``, it is also sent to the process, and the answer is awaited.
+    ``seconds`` limits each call. Ctrl-C requests a stop through shared memory; with
+    ``forwards_ctrl_c=True``, the process also receives SIGINT, and its answer is awaited.
     """
 
     name: str
@@ -290,7 +290,7 @@ class IsolatedProcess:
         # The two numbers are not read atomically, so a call must be found overdue twice.
         overdue, self._overdue = self._overdue, running if now > running[1] + _GRACE else None
         if status is not None and os.WIFSTOPPED(status):
-            self.end(f"stopped itself by {signal_name(os.WSTOPSIG(status))}")
+            self.end(f"stopped itself with {signal_name(os.WSTOPSIG(status))}")
         elif status is not None:
             self.end(_exit_reason(os.waitstatus_to_exitcode(status)), reaped=True)
         elif gone:
@@ -337,7 +337,7 @@ class IsolatedProcess:
         return time.monotonic() + (_GRACE if self.forwards_ctrl_c else _PATIENCE)
 
     def _abandon(self) -> None:
-        # Discard the remaining answer. The process is kept if it accepts further requests.
+        # Discard the remaining answer. The process is not killed if it accepts further requests.
         try:
             until = self._interrupt()
             unsent = memoryview(b"")

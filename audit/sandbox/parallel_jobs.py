@@ -4,12 +4,12 @@ With one job, blocks are drawn in this process, without joblib. Several jobs use
 ``joblib.parallel_config`` chooses where they run: by default in processes of this machine, with
 ``backend="dask"`` on the workers of a Dask cluster (which :func:`dask_cluster` sets up for the
 command). The draws of a block do not depend on where it is drawn, if the target uses only the
-randomness it is given.
+generator that it is given.
 
 If a target was given as text, a worker builds it from the text (a file must then be at the same
-path on every machine); otherwise the worker receives it by cloudpickle. A target that was not given
-as text, or that has its own randomness, starts in the same state in each worker: a generator that
-its module seeds on import gives every worker the same numbers.
+path on every machine); otherwise the worker receives it through cloudpickle. A target that was not
+given as text, or that uses its own generator, starts in the same state in each worker: a generator
+that its module seeds on import gives every worker the same numbers.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def check_reveals(failed: TargetFailed, block: Block, by: Drawer) -> TargetFaile
     r"""Return the error, after checking whether it reveals the dataset.
 
     ``reveals`` is set if a few more runs all fail on the dataset of the error, and none fails on
-    the other dataset of the pair. These runs are not tested. If a call exceeded the time limit,
-    there are no such runs, because each of them would take that long.
+    the other dataset of the pair. These runs are not tested. They are omitted if a call exceeded
+    the time limit, because each of them could take that long.
     """
     if failed.dataset is None or any(limit in failed.reason for limit in _LATE):
         return failed
@@ -157,7 +157,7 @@ def _send(target: Target, jobs: int) -> SentTarget:
         # Pickling an object can raise anything.
         except Exception as error:
             reason = f"the target {target.spelling} cannot be sent to another process ({error})"
-            raise InvalidParameter("jobs", jobs, f"must be 1: {reason}") from error
+            raise InvalidParameter("jobs", jobs, f"must be 1, because {reason}") from error
     return SentTarget(
         spelling=target.spelling,
         seeded=target.seeded,
@@ -178,7 +178,7 @@ def _lost(target: str, timeout: float | None, error: Exception) -> TargetFailed:
         )
     elif codes is not None:
         how = ", ".join(sorted(set(codes[1].split(", "))))
-        reason = f"a worker process died ({how}): os._exit, a signal, or no memory left"
+        reason = f"a worker process died ({how}), e.g. from os._exit, a signal or lack of memory"
     else:
         lines = str(error).strip().splitlines() or [""]
         reason = f"a worker was lost ({type(error).__name__}: {lines[0]})"
@@ -193,9 +193,9 @@ def dask_cluster(scheduler: str) -> Iterator[None]:
     r"""A context in which audits with ``jobs`` other than 1 draw on a Dask cluster.
 
     ``scheduler`` is the address of the cluster, e.g. ``tcp://host:8786``. All workers of the
-    cluster draw, whatever the number of jobs. They need the same versions of dpcore and numpy, and
-    a target's file at the same path. They use threads, so only calls of ``exec:`` targets have a
-    time limit there.
+    cluster draw, whatever the number of jobs. Workers need the same versions of dpcore and numpy,
+    and a target's file at the same path. Workers use threads, so only calls of ``exec:`` targets
+    have a time limit there.
     """
     wrong = partial(InvalidParameter, "--scheduler", scheduler)
     try:
@@ -207,7 +207,7 @@ def dask_cluster(scheduler: str) -> Iterator[None]:
 
     connect: Any = Client  # untyped
     try:
-        get_address_host_port(scheduler)  # a client of an invalid address would hang on close
+        get_address_host_port(scheduler)  # with an invalid address, a client would hang on close
         client = connect(scheduler, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
@@ -221,7 +221,7 @@ _GRACE: Final = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentTarget:
-    r"""A target in the form in which it is sent to a worker.
+    r"""A target as it is sent to a worker.
 
     ``content`` is a digest of the source file, ``process`` the ID of the audit's process. A worker
     process builds the target only once if it receives equal values.
@@ -238,7 +238,7 @@ class SentTarget:
 def work_block(sent: SentTarget, block: Block) -> bytes:
     r"""Draw a block in a worker.
 
-    Returns the drawing and the number of earlier runs, or the target's failure, encoded by
+    Returns the drawing and the number of earlier runs, or the target's failure, encoded with
     ``audit.outputs.sandbox_encoding``.
     """
 
@@ -256,9 +256,9 @@ def work_probe(sent: SentTarget, block: Block) -> bytes:
 
 
 def answer_of(data: bytes, known: dict[int, Any]) -> Any:
-    r"""Decode an answer of a worker: a ``Drawing`` and the number of earlier runs, or a bool.
+    r"""Decode an answer from a worker: a ``Drawing`` and the number of earlier runs, or a bool.
 
-    ``known`` has the stand-ins of objects in the workers. Raises :class:`TargetFailed` if the
+    ``known`` contains the stand-ins for objects in the workers. Raises :class:`TargetFailed` if the
     target failed in the worker.
     """
     match result_of("a worker", *unpack(data, known)):
@@ -269,7 +269,7 @@ def answer_of(data: bytes, known: dict[int, Any]) -> Any:
             return Drawing(
                 outputs=outputs, error=failed, interrupted=interrupted, limited=limited
             ), drawn
-    raise ValueError("invalid answer of a worker")
+    raise ValueError("invalid answer from a worker")
 
 
 def _work(sent: SentTarget, block: Block, do: Callable[[Target], object]) -> bytes:

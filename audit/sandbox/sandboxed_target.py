@@ -1,7 +1,7 @@
 r"""Run the targets and feature maps of a command in a child process.
 
 The auditor's process never imports the code of these targets and maps. A sandbox is a process that
-loads a target, draws blocks of its runs and applies maps to outputs. Its answers are data
+loads a target, draws blocks of its runs and applies maps to outputs. It returns only data
 (``audit.outputs.sandbox_encoding``), and any unexpected end of the process is a failure of the
 target (``audit.sandbox.child_process``). Callables that are passed to the Python functions of
 ``audit`` run in the caller's process instead.
@@ -37,7 +37,7 @@ T = TypeVar("T")
 class Remote(Target):
     r"""A target from a file or module that is loaded and run only in a sandbox.
 
-    ``one`` means that each call gives one output; ``source`` is the source file of the target.
+    ``one=True``: each call returns one output. ``source`` is the source file of the target.
     """
 
     sandbox: Sandbox = field(compare=False, repr=False)
@@ -53,7 +53,7 @@ class Remote(Target):
         try:
             yield from self.sandbox.ask(("draw", self.spelling, *_block_fields(block)))
         except Ended as error:
-            # If one call gives several outputs, the first call is for the first dataset with runs.
+            # If each call returns several outputs, there is one call per dataset with runs.
             sides = [world for world in (0, 1) if block.sizes[world]]
             at = error.calls - 1
             if at < 0:
@@ -117,7 +117,7 @@ class Sandbox:
         return self._process.ask(request)
 
     def _serve(self, pipe: Pipe) -> None:
-        # This runs in the sandbox's process. Targets are kept, because they may have state.
+        # This runs in the sandbox's process. Targets are cached, because they may have state.
         found = _SandboxServer(pipe=pipe, timeout=self._timeout)
         for verb, spelling, *rest in pipe.requests():
             pipe.name = f"feature {spelling}" if verb in {"feature", "map"} else spelling
@@ -127,7 +127,7 @@ class Sandbox:
 
 @dataclass(slots=True, kw_only=True)
 class _SandboxServer:
-    # Answers requests in the sandbox's process, and keeps its targets and maps.
+    # Answers requests in the sandbox's process, and caches its targets and maps.
     pipe: Pipe
     timeout: float | None
     target: Callable[[str], Target] = field(default_factory=lambda: cache(read_target))
@@ -197,10 +197,10 @@ def _last(answer: Generator[Any, None, Any]) -> Any:
 
 
 def run_isolated(name: str, work: Callable[[], T], *, timeout: float | None) -> T:
-    r"""Run ``work()`` in a process of its own and return the result, which must be plain data.
+    r"""Run ``work()`` in a separate process and return the result, which must be plain data.
 
-    The process is forked from the current process, which its imports do not affect. Ctrl-C is
-    forwarded to it.
+    The process is forked, so its imports do not affect the current process. Ctrl-C is forwarded to
+    it.
     """
 
     def serve(pipe: Pipe) -> None:

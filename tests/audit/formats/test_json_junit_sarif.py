@@ -165,7 +165,7 @@ def test_every_format_of_a_result_is_valid_under_its_schema() -> None:
 def test_a_report_has_no_truth_value() -> None:
     # `assert audit(...)` must not pass for a report that refutes its claim.
     for report in (curve(), kept(), failed()):
-        with pytest.raises(TypeError, match="has no truth value: see its refuted"):
+        with pytest.raises(TypeError, match="has no truth value: use refuted"):
             bool(report)
 
 

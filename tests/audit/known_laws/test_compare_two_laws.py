@@ -149,7 +149,7 @@ def test_a_table_of_masses_agrees_with_the_noise_itself() -> None:
 @pytest.mark.parametrize(
     ("p", "q", "complaint"),
     [
-        ({"a": "1/2"}, P, "p = 1/2: is the sum of its masses"),
+        ({"a": "1/2"}, P, "p = 1/2: the masses must sum to exactly 1"),
         (P, {"a": "3/2", "b": "-1/2"}, r"q\['b'\] = .*must be >= 0"),
         (P, {"a": "x"}, r"q\['a'\] = x"),
         (P, Shifted(LAPLACE, 0), "must be two pmfs or two shifts of one noise"),

@@ -101,9 +101,9 @@ def test_a_header_is_not_an_output_and_outputs_without_mass_are_ignored(
         ("law.json", '[["a", 1, 2]]', r"must be {.*} or \[\[output, probability\], ...\]"),
         ("law.json", "[[{}, 1]]", "an output must be text, a number"),
         ("law.json", "[" * 100_000, "is not JSON"),
-        ("law.json", "{}", "has no outputs"),
-        ("law.csv", "output,mass\n", "has no outputs"),
-        ("law.csv", "a,1/2\nb,1/4,1/4\n", "line 2 must be output,probability"),
+        ("law.json", "{}", "contains no outputs"),
+        ("law.csv", "output,mass\n", "contains no outputs"),
+        ("law.csv", "a,1/2\nb,1/4,1/4\n", "line 2 must have the form output,probability"),
         ("law.csv", 'a,1/2\n"b,1/2\n', "line 2: unexpected end"),
         (
             "law.csv",
@@ -126,8 +126,8 @@ def test_an_unreadable_law_file_is_refused(tmp_path: Path) -> None:
         (str(tmp_path), "is not a regular file"),
         (str(tmp_path / "bytes"), "is not text in UTF-8"),
         ("laplace:scale=1@0", "or noise: discrete-laplace, discrete-gaussian"),
-        ("discrete-laplace:scale=1@", "must be shifted by integers"),
-        ("discrete-laplace:scale=1@1/2", "must be shifted by integers"),
+        ("discrete-laplace:scale=1@", "must have integers after the @"),
+        ("discrete-laplace:scale=1@1/2", "must have integers after the @"),
         ("discrete-laplace:scale=0@1", "scale = 0"),
         ("\0", "is not a valid file name"),
     ):

@@ -184,7 +184,11 @@ def test_draws_made_between_plays_are_not_repeated() -> None:
 
 
 def test_only_one_replay_session_can_be_open() -> None:
-    with hooked_rngs(), pytest.raises(RuntimeError, match="one replay at a time"), hooked_rngs():
+    with (
+        hooked_rngs(),
+        pytest.raises(RuntimeError, match="one replay can run at a time"),
+        hooked_rngs(),
+    ):
         pass
     with hooked_rngs():
         pass

@@ -152,7 +152,7 @@ def test_a_worker_that_dies_is_a_failure_of_the_target_and_earlier_runs_count() 
     report = sample(read_target("targets.py:is_killed_late"), plan(jobs=2))
     assert report.error is not None
     assert report.error.reason == (
-        "a worker process died (SIGKILL(-9)): os._exit, a signal, or no memory left"
+        "a worker process died (SIGKILL(-9)), e.g. from os._exit, a signal or lack of memory"
     )
     assert report.verdict is None
     assert 0 < report.runs < 3000

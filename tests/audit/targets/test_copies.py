@@ -313,5 +313,5 @@ def test_an_uncopyable_output_that_changes_later_is_refused() -> None:
         return kept
 
     assert set(map(id, drawn(as_target("counts", counts), pair=(0, 0)))) == {id(kept)}
-    with pytest.raises(TargetFailed, match="returned the same Opaque again after a change"):
+    with pytest.raises(TargetFailed, match="returned the same Opaque object again after changing"):
         drawn(as_target("counts", counts))
