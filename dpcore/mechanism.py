@@ -161,7 +161,7 @@ class Sensitivity:
 
     @property
     def squared(self) -> int:
-        r"""The largest squared l2 length of the change."""
+        r"""The squared l2 sensitivity: the largest squared l2 norm of the change."""
         if isinstance(self.amount, tuple):
             return sum(bound * bound for bound in self.amount)
         return self.amount if self.norm is Norm.L2_SQUARED else self.amount**2

@@ -180,7 +180,7 @@ class Record:
 
 
 def started(schema: str) -> bytes:
-    r"""The digest that is used as ``before`` for the first record of a file with this schema."""
+    r"""Return the value of ``before`` for the first record of a file with this schema."""
     return hashlib.sha256(schema.encode()).digest()
 
 

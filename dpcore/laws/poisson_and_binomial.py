@@ -262,7 +262,7 @@ class Poisson(CountNoise):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Binomial(CountNoise):
-    r"""Binomial noise: the number of successes in n = ``trials`` trials of p = ``probability``.
+    r"""Binomial noise: the successes in n = ``trials`` trials of probability p = ``probability``.
 
     P(X = k) = n!/(k! (n-k)!) p^k (1-p)^(n-k).
 

@@ -177,7 +177,7 @@ class Polya(ByRatios, Additive):
         return [beta * (shape + (k - 1)) / k for k in range(last, first, -1)]
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""Sum floor(r) geometric draws and a Polya urn for the fractional part of r.
+        r"""Sum floor(r) geometric draws and one draw from a Polya urn for the shape r - floor(r).
 
         All probabilities are rational. For scales above 2^12, :func:`sum_of_jumps` replaces the
         urn; for shapes above 2^12, the distribution function is inverted.
@@ -192,7 +192,7 @@ class Polya(ByRatios, Additive):
         return total + part(rng, self.shape - whole, self.scale)
 
     def build_batch(self) -> Batch:
-        r"""Build a table if 2^17 values suffice, otherwise a sum of geometric draws and jumps."""
+        r"""Build a table if 2^17 values suffice, otherwise a sampler that sums smaller draws."""
         first, last = _support(self.shape, self.scale)
         if last - first < _LONGEST_TABLE:
             return _table(self, first, last)
@@ -222,7 +222,7 @@ class Polya(ByRatios, Additive):
 
 
 def one_minus_beta(scale: Fraction) -> arb:
-    r"""The logarithm log(1 - beta) as a ball that is tight for every scale."""
+    r"""log(1 - beta) for beta = e^(-1/scale), as a ball that is tight for every scale."""
     rate = -1 / ball(scale)
     return (-rate.exp()).log1p() if scale < 1 else (-rate.expm1()).log()
 

@@ -70,7 +70,7 @@ class Frequencies:
         return (supports - float(self.users * self.other)) / float(self.own - self.other)
 
     def count(self, value: int) -> Fraction:
-        r"""The exact estimate of the count of one value."""
+        r"""The estimated count of one value, as an exact rational."""
         place = self._place(value)
         return (int(self.supports[place]) - self.users * self.other) / (self.own - self.other)
 

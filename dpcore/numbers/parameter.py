@@ -128,7 +128,7 @@ _DECLARED = "_declared_fields"
 
 
 def check_fields(instance: object) -> None:
-    r"""Validate all declared fields of a frozen dataclass, in ``__post_init__``; bases first."""
+    r"""Validate all declared fields of a frozen dataclass in ``__post_init__``, bases first."""
     declared: dict[str, Declared[Any, Any]] = {}
     for kind in reversed(type(instance).__mro__):
         declared |= kind.__dict__.get(_DECLARED, {})

@@ -67,7 +67,7 @@ class FixedPoint:
     @overload
     def encode(self, x: RealsLike, *, rng: Rng = ...) -> Integers: ...
     def encode(self, x: RationalLike | RealsLike, *, rng: Rng = SYSTEM) -> int | Integers:
-        r"""Encode x as a number of steps: an int, or an int64 array of the shape of ``x``.
+        r"""Encode x as a number of steps: an int, or an int64 array with the shape of ``x``.
 
         The values of an object array are encoded one by one.
 

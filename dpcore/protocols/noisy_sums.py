@@ -181,7 +181,7 @@ class ModularSum(ABC):
         r"""The law of the noise that protects one honest user if ``honest`` are present."""
 
     def sum_mechanism(self, honest: int) -> Mechanism:
-        r"""The mechanism that protects a contribution of at most g steps by the observed noise."""
+        r"""The mechanism of the sum: the observed noise, and a sensitivity of g steps."""
         return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
 
     def _check_honest(self, honest: int) -> int:

@@ -62,7 +62,7 @@ class BitMessages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffledSum(ABC):
-    r"""The common base class: users send noisy numbers in unary, and the ones are counted.
+    r"""The common base class: users send noisy values in unary, and the ones are counted.
 
     Each of n = ``users`` users sends ``width`` bits per coordinate; the number of ones is a noisy
     encoding. For k messages the analyzer returns (number of ones - ``bias(k)``)/g, where g =

@@ -214,7 +214,7 @@ class Difference:
 
 
 def table_of_sums(first: int, values: Iterable[arb], cdf: Callable[[int], arb]) -> InversionTable:
-    r"""Build the table of a law from balls of F(first), F(first + 1), ..."""
+    r"""Build the table of a law from balls around F(first), F(first + 1), ..."""
     thresholds = []
     for k, value in enumerate(values, first):
         floor = (value * _WORDS).floor().unique_fmpz()  # None if the ball does not determine it
@@ -228,7 +228,7 @@ def table_of_sums(first: int, values: Iterable[arb], cdf: Callable[[int], arb]) 
 def table_of_masses(
     first: int, below: arb, masses: Iterable[arb], cdf: Callable[[int], arb]
 ) -> InversionTable:
-    r"""Build the table of a law from balls of its masses, at the precision ``TABLE_BITS``.
+    r"""Build the table of a law from balls around its masses, at the precision ``TABLE_BITS``.
 
     ``masses[i]`` is P(X = first + i), and ``below`` is P(X < first). If ``first`` is the smallest
     value, ``below`` is exactly 0; otherwise F(first) must be below 2^-64. If the masses sum to less
@@ -254,7 +254,7 @@ def table_reach(variance: Fraction) -> int:
 def symmetric_table(
     masses: Sequence[arb], beyond: arb, cdf: Callable[[int], arb]
 ) -> InversionTable:
-    r"""Build the table of a symmetric law from balls of P(X = 0), ..., P(X = n) and P(X > n)."""
+    r"""Build the table of a symmetric law from balls around P(X = 0), ..., P(X = n), P(X > n)."""
     return table_of_masses(1 - len(masses), beyond, [*masses[:0:-1], *masses], cdf)
 
 

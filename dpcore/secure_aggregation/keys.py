@@ -88,7 +88,7 @@ def public_of(private: bytes) -> bytes:
 
 
 def agreements(private: bytes, public: Mapping[str, bytes]) -> dict[str, bytes]:
-    r"""The X25519 secrets that one party shares with others, by name; only for key derivation."""
+    r"""The X25519 shared secrets of one party with others, by name, for key derivation only."""
     own = X25519PrivateKey.from_private_bytes(private)
     secrets = {}
     for name, key in public.items():
@@ -211,7 +211,7 @@ class Channel:
         return data + _tag(self.sending, data)
 
     def receive(self, data: bytes, expected: type[B]) -> B:
-        r"""Return the body of a message that is authentic, of this round and of the expected type.
+        r"""Return the body of an authentic message of this round and of the expected type.
 
         Raises :class:`AggregationRefused` if ``data`` is not such a message.
         """

@@ -120,7 +120,7 @@ class Terms:
 
     @property
     def holders(self) -> int:
-        r"""The number of users, including the owner, that hold shares of a secret at first."""
+        r"""The number of users, including the owner, who receive shares of a secret."""
         return self.users if self.neighbourhood is None else self.neighbourhood.neighbours + 1
 
     @property

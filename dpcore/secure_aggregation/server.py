@@ -178,7 +178,7 @@ def _checked(state: AnyStep, name: str, data: bytes) -> Body:
 
 
 def close_keys(state: Advertising) -> tuple[Sharing, Outbox]:
-    r"""End step 1: send each user who advertised (U1) the keys of its neighbours who did."""
+    r"""End step 1: send each user who advertised keys (U1) the keys of its neighbours in U1."""
     _check_enough(state, state.arrived)
     keys = {name: state.arrived[name].keys for name in sorted(state.arrived)}
     outbox = {

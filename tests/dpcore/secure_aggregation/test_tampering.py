@@ -211,7 +211,7 @@ def test_two_users_with_one_identity_are_refused() -> None:
     for edited, said in (
         ([*roster[:-1], ("ann", KeyPair.draw().public)], "each identity once"),
         ([*roster[:-1], ("mal", roster[0][1])], "each public key once"),
-        (roster[:-1], f"must have {len(roster)} users"),
+        (roster[:-1], f"must list {len(roster)} users"),
         ([*roster[:-1], ("", KeyPair.draw().public)], "1 to 255 bytes"),
         ([*roster[:-1], ("mal", bytes(32))], "large order"),
         # X25519 ignores the last bit: the same key in another encoding.
