@@ -1,7 +1,7 @@
-r"""Exact integer noise and its laws for private releases, by one party or by many users.
+r"""Exact integer noise, its probability laws, and private releases by one party or many users.
 
-This package exports the public names of dpcore. Each name is documented where it is defined, and
-loaded when it is first used.
+This package exports the public names of dpcore. Each name is documented in the module that defines
+it, and is imported on first use.
 """
 
 from typing import TYPE_CHECKING

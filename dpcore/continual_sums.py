@@ -1,10 +1,10 @@
-r"""Running sums of a stream with exact noise: binary tree, doubling blocks, square root.
+r"""Release running sums of a stream: binary tree, doubling blocks, square root of the sum matrix.
 
-A :class:`ContinualSum` is an immutable configuration: the horizon, the noise, the range of the
-items; ``start()`` returns a stream that takes items one after another. All releases are functions
-of noisy numbers, which are integers plus fresh noise. If an item changes by one unit, these numbers
-change by at most ``moves``, and for the first item by exactly ``moves``. So the whole stream costs
-exactly as much as one release of ``mechanism``, even if items depend on earlier releases;
+A :class:`ContinualSum` is an immutable configuration (horizon, noise, range of the items);
+``start()`` returns a stream to which items are added one by one. All releases are functions of
+noisy values, each an integer plus fresh noise. If an item changes by one unit, these values change
+by at most ``moves``, and for the first item by exactly ``moves``. So the whole stream costs exactly
+as much as one release of ``mechanism``, even if items depend on earlier releases.
 ``accounting.guarantee`` derives the guarantee.
 
 :class:`TreeSum` and :class:`DoublingSum` add noisy blocks of items: Dwork, Naor, Pitassi and
@@ -66,12 +66,12 @@ class ContinualSum(ABC):
     one stream has 0 in place of one item. The privacy unit is one item: with the unit ``user`` the
     caller must ensure that each user contributes at most one item.
 
-    ``noise`` is added to each noisy number, in multiples of ``unit`` (for ``SquareRootSum``, of
-    ``unit``/``grid``).
+    Each noisy value contains one draw of ``noise``, in multiples of ``unit`` (for
+    ``SquareRootSum``, of ``unit``/``grid``).
 
-    Raises :class:`InvalidParameter` if ``horizon`` is not an integer >= 1 or is too long, if
+    Raises :class:`InvalidParameter` if ``horizon`` is not an integer from 1 to ``most``, if
     ``noise`` is not a symmetric :class:`Noise`, if ``low`` >= ``high``, if a bound is not a
-    multiple of ``unit``, or if the range lacks 0 although the scope is add-remove.
+    multiple of ``unit``, or if the relation is add-remove and 0 is not in [``low``, ``high``].
     """
 
     name: ClassVar[str]
@@ -97,7 +97,7 @@ class ContinualSum(ABC):
         if not self.noise.symmetric:
             raise InvalidParameter("noise", self.noise, "must be symmetric, or totals are biased")
         if self.scope.relation is Relation.ADD_REMOVE and not self.low <= 0 <= self.high:
-            reason = "must contain 0, the value of an absent item under add-remove"
+            reason = "the range must contain 0, the value of an absent item under add-remove"
             raise InvalidParameter("low, high", f"{self.low}, {self.high}", reason)
 
     @property
@@ -110,15 +110,15 @@ class ContinualSum(ABC):
     @property
     @abstractmethod
     def moves(self) -> tuple[int, ...]:
-        r"""The nonzero changes of the noisy numbers if the first item changes by one unit.
+        r"""The nonzero changes of the noisy values if the first item changes by one unit.
 
         If another item changes by one unit, then for every k the k-th largest change is at most the
-        k-th largest entry.
+        k-th largest entry here.
         """
 
     @property
     def sensitivity(self) -> Sensitivity:
-        r"""The joint sensitivity of all noisy numbers: a box whose corner is attained."""
+        r"""The joint sensitivity of all noisy values: a box, all of whose bounds are attained."""
         return Sensitivity.box(tuple(self.step * move for move in self.moves))
 
     @property
@@ -128,7 +128,7 @@ class ContinualSum(ABC):
 
     @abstractmethod
     def mean_squared_error(self, taken: int) -> Enclosure:
-        r"""E[(value - sum)^2] after ``taken`` items; sum is that of the items in the total."""
+        r"""E[(value - s)^2] after ``taken`` items, where s is the sum of the items in the total."""
 
     def covered(self, taken: int) -> int:
         r"""The number of items in the total after ``taken`` items; by default all of them."""
@@ -184,9 +184,10 @@ class RunningSum(OwnedState):
     ...
     dpcore.errors.InvalidParameter: item = 1: exceeds the horizon: the guarantee is for 4 items
 
-    An invalid item leaves the stream unchanged. After any other error while an item is added, and
-    in a forked process, all further calls raise an error. Copying and pickling raise ``TypeError``:
-    a second stream from the same state would draw noise for the same items again.
+    A :class:`DpcoreError`, for example for an invalid item, leaves the stream unchanged. After any
+    other exception while an item is added, and in a forked process, all further calls raise an
+    error. Copying and pickling raise ``TypeError``: a second stream from the same state would draw
+    noise for the same items again.
     """
 
     __slots__ = ("_rng", "_taken", "_total", "configuration")
@@ -217,8 +218,8 @@ class RunningSum(OwnedState):
     def add(self, item: object) -> Total:
         r"""Add one item and return the new total; ``DoublingSum`` may return the previous total.
 
-        Raises :class:`InvalidParameter`, before any draw, if the item is not a number, out of
-        range, not a multiple of the unit, or beyond the horizon.
+        Raises :class:`InvalidParameter`, before any draw, if the item is not a number, is out of
+        range, is not a multiple of the unit, or exceeds the horizon.
         """
         with self._lock.here():
             state, taken, setting = self._state, self._taken + 1, self.configuration
@@ -278,8 +279,8 @@ class TreeSum(_BlockSum):
     The sum of the first t items adds the blocks of the binary expansion of t, e.g. 7 = 4 + 2 + 1;
     the noise of each block is drawn once. An item is in at most one block of each of the
     floor(log2 T) + 1 levels, where T is the ``horizon``, and the first item is in a block of every
-    level, so ``moves`` has a 1 per level. The error after t items is the sum of as many draws as t
-    has 1 bits.
+    level, so ``moves`` contains a 1 for each level. The error after t items is the sum of one draw
+    for each 1 bit of t.
 
     >>> from dpcore import DiscreteLaplace
     >>> tree = TreeSum(horizon=1000, noise=DiscreteLaplace(scale=10))
@@ -300,8 +301,8 @@ class TreeSum(_BlockSum):
         return ()
 
     def _next(self, state: _Nodes, taken: int, item: int, rng: Rng) -> tuple[_Nodes, Fraction]:
-        # The state holds the blocks of taken - 1, largest first, as (exact, noisy). The number of
-        # smallest blocks that are merged with the item is the number of trailing zeros of taken.
+        # The state contains the blocks of taken - 1 items, largest first, as (exact, noisy). As
+        # many of the smallest blocks are merged with the item as `taken` has trailing zeros.
         merged = (taken & -taken).bit_length() - 1
         kept, last = state[: len(state) - merged], state[len(state) - merged :]
         exact = item + sum(each for each, _ in last)
@@ -314,8 +315,8 @@ class DoublingSum(_BlockSum):
     r"""Release the sum when the number of items is a power of two, from disjoint noisy blocks.
 
     The blocks are item 1, item 2, items 3-4, items 5-8 and so on. Each item is in one block, so
-    ``moves`` is (1,) for every horizon. Between two powers of two the last sum is returned again,
-    with the number ``items`` of items in it. The error at 2^k items is the sum of k + 1 draws.
+    ``moves`` is (1,) for every horizon. Between two powers of two the last total is returned again;
+    its ``items`` is the number of items in it. The error at 2^k items is the sum of k + 1 draws.
 
     >>> from dpcore import DiscreteLaplace, SeededRng
     >>> doubling = DoublingSum(horizon=100, noise=DiscreteLaplace(scale=1))
@@ -358,15 +359,15 @@ class SquareRootSum(ContinualSum):
 
     The matrix A of prefix sums is R R, where R is lower triangular and Toeplitz with first column
     r_k = binom(2k, k)/4^k. The Toeplitz matrix C of the integers c_k = max(1, floor(g r_k))
-    approximates g R, where g is the ``grid``. The noisy numbers are y = C x + z, where x is the
+    approximates g R, where g is the ``grid``. The noisy values are y = C x + z, where x is the
     stream and z is integer noise. The release is A C^-1 y = A x + A C^-1 z, a function of y,
     rounded to a multiple of 1/g. A x is a multiple of 1/g, so the value is exactly the sum plus the
     rounded noise.
 
-    The noise is added in steps of 1/``grid`` of a unit; the grid is a power of two from 16 on (by
-    default at least 16 sqrt(horizon)). ``moves`` is the first column of C, about grid/sqrt(pi k) at
-    index k. With a discrete Gaussian the error is below that of the tree at the same guarantee. The
-    l1 norm of ``moves`` is large, so with Laplace noise the tree is better over many items.
+    The noise is added in steps of 1/``grid`` of a unit; ``grid`` is a power of two from 16 to 2^20,
+    by default at least 16 sqrt(horizon). ``moves`` is the first column of C, about grid/sqrt(pi k)
+    at index k. With a discrete Gaussian the error is below that of the tree at the same guarantee.
+    The l1 norm of ``moves`` is large, so with Laplace noise the tree is better on long streams.
 
     >>> from dpcore import DiscreteGaussian
     >>> root = SquareRootSum(horizon=4, noise=DiscreteGaussian(sigma_squared=4096), grid=32)
@@ -393,7 +394,7 @@ class SquareRootSum(ContinualSum):
         return column(self.horizon, self.grid)
 
     def mean_squared_error(self, taken: int) -> Enclosure:
-        r"""Bounds on the mean squared error of the noise sum_k (h_k/g) z_k, k < ``taken``, rounded.
+        r"""Bounds on the mean squared error, that of the rounded noise sum_(k < taken) (h_k/g) z_k.
 
         The h_k are those of :func:`rounded`.
         """
@@ -419,7 +420,7 @@ class SquareRootSum(ContinualSum):
 
 
 def check_grid(grid: object) -> int:
-    r"""Return ``grid`` if it is a power of two from 16 to 2^20, or 0 if none is given."""
+    r"""Return ``grid`` if it is a power of two from 16 to 2^20, or 0, which means the default."""
     exact = integer("grid", grid)
     if exact and (exact & (exact - 1) or not _LEAST_GRID <= exact <= 1 << 20):
         raise InvalidParameter("grid", exact, "must be a power of two from 16 to 2^20")
@@ -439,7 +440,7 @@ def column(horizon: int, grid: int) -> tuple[int, ...]:
 def rounded(drawn: Sequence[int], horizon: int, grid: int, bits: int = _BITS) -> int:
     r"""Return floor(h_0 z_t + h_1 z_(t-1) + ... + 1/2) exactly for the draws z_0, ..., z_t.
 
-    The h_k are the first column of g A C^-1 (see :class:`SquareRootSum`), with h_0 = 1. They are
+    The h_k are the first column of g A C^-1 (see :class:`SquareRootSum`), with h_0 = 1. Each h_k is
     enclosed to 2^-``bits``, and more finely while the floor is undecided. Every h_k is a multiple
     of 1/g^k, so the loop terminates.
     """

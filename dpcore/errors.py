@@ -43,7 +43,7 @@ class DpcoreError(Exception):
 
 
 class InvalidParameter(DpcoreError, ValueError):
-    r"""An argument is invalid; the error holds its name, its value and the reason.
+    r"""An argument is invalid; the error contains its name, its value and the reason.
 
     >>> raise InvalidParameter("scale", 0, "must be > 0: scale 0 adds no noise")
     Traceback (most recent call last):

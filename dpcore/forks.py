@@ -117,7 +117,7 @@ class ProcessLock:
 
 
 class OwnedState:
-    r"""A state of one process, used by one thread at a time, that cannot be copied or pickled.
+    r"""A state that belongs to one process and one thread at a time, and cannot be copied.
 
     ``_state`` is None while the state is in use (a signal handler or an Rng may call back), after a
     use that was interrupted, and in the child of a fork.

@@ -91,7 +91,7 @@ class InScope(Of[Scope]):
     def read(self, argument: str, value: object) -> Scope:
         scope = super().read(argument, value)
         if scope.group > 1 and not self._groups:
-            must = "must be of one unit; accounting.Description describes a release for a group"
+            must = "must have group=1; accounting.Description describes a release for a group"
             raise InvalidParameter(argument, scope, must)
         return scope
 
@@ -161,7 +161,7 @@ class Sensitivity:
 
     @property
     def squared(self) -> int:
-        r"""The largest squared l2 length of the change."""
+        r"""The squared l2 sensitivity: the largest squared l2 norm of the change."""
         if isinstance(self.amount, tuple):
             return sum(bound * bound for bound in self.amount)
         return self.amount if self.norm is Norm.L2_SQUARED else self.amount**2
@@ -236,7 +236,7 @@ class Mechanism:
     >>> isinstance(mechanism.release(42), int)
     True
 
-    Raises :class:`InvalidParameter` if the noise, sensitivity or scope has another type.
+    Raises :class:`InvalidParameter` if the noise, sensitivity or scope has the wrong type.
     """
 
     noise: Of[Noise] = Of(Noise, A_NOISE)
@@ -323,7 +323,7 @@ def _array(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    r"""The record of one release: its mechanism, batch, participants and fraction of the noise.
+    r"""The record of one release: its mechanism, batch, participants and honest fraction.
 
     ``honest`` is the fraction of the planned noise that honest parties actually added (1 for a
     central mechanism). The noise of ``mechanism`` is already reduced to this fraction: do not apply
@@ -343,10 +343,10 @@ class Release:
     def __post_init__(self) -> None:
         check_fields(self)
         object.__setattr__(self, "batch", name("batch", self.batch))
-        people = self.participants
-        if not isinstance(people, (tuple, list)):
-            raise InvalidParameter("participants", people, "must be a tuple of names")
-        named = tuple(name("participants", one) for one in people)
+        given = self.participants
+        if not isinstance(given, (tuple, list)):
+            raise InvalidParameter("participants", given, "must be a tuple of names")
+        named = tuple(name("participants", one) for one in given)
         object.__setattr__(self, "participants", named)
         if len(set(self.participants)) != len(self.participants):
             raise InvalidParameter("participants", self.participants, "must not contain duplicates")

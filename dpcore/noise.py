@@ -1,10 +1,10 @@
 r"""Base classes of noise laws on the integers with exact rational parameters.
 
 A law is an immutable value. Its mass, distribution function and quantiles are available as float64
-with a stated relative error and as proven enclosures, and its draws are exact. This file has the
-shared code; ``dpcore.laws`` has one file per law. To add a law, subclass :class:`Noise` (or
+with a stated relative error and as proven enclosures, and its draws are exact. This file contains
+the shared code, and ``dpcore.laws`` one file per law. To add a law, subclass :class:`Noise` (or
 :class:`SymmetricNoise`) and implement the abstract methods; CONTRIBUTING.md lists where to register
-it.
+the law.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Covered:
     written: str = ""
 
     def check(self, law: object) -> None:
-        r"""Raise :class:`InvalidParameter` for a law outside the range."""
+        r"""Raise :class:`InvalidParameter` if the law is outside the range."""
         if not _power(self.least) <= getattr(law, self.quantity) <= _power(self.most):
             argument = self.argument or self.quantity
             covered = f"{self.least} <= {self.written or self.quantity} <= {self.most}"
@@ -78,7 +78,7 @@ class LawType(ABCMeta):
     >>> DiscreteGaussian(sigma=20)
     Traceback (most recent call last):
     ...
-    dpcore.errors.InvalidParameter: sigma = 20: DiscreteGaussian needs sigma_squared=, here sigma^2
+    dpcore.errors.InvalidParameter: sigma = 20: DiscreteGaussian needs sigma_squared= (sigma^2)
     """
 
     def __call__(cls, *values: Any, **given: Any) -> Any:
@@ -104,7 +104,7 @@ def _misnamed(
                 meant, power = parameter_meant(key, names)
             except InvalidParameter:
                 return InvalidParameter(key, value, takes)
-            here = f", here {key}^{power}" if power > 1 else ""
+            here = f" ({key}^{power})" if power > 1 else ""
             return InvalidParameter(key, value, f"{law.__name__} needs {meant}={here}")
     needed = (each.name for each in fields(law) if each.init and each.default is MISSING)
     missing = next((name for name in needed if name not in given), None)
@@ -161,7 +161,7 @@ class Noise(metaclass=LawType):
 
     @abstractmethod
     def sample_reference(self, rng: Rng) -> int:
-        r"""Draw exactly by plain integer arithmetic: the reference for the batch sampler."""
+        r"""Draw exactly with plain integer arithmetic: the reference for the batch sampler."""
 
     @abstractmethod
     def build_batch(self) -> Batch:
@@ -370,7 +370,7 @@ class Noise(metaclass=LawType):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Additive(Noise):
-    r"""A law that is closed under sums: adding independent draws adds one of its parameters."""
+    r"""A law closed under sums: adding independent draws adds the values of one parameter."""
 
     adds: ClassVar[str]
     r"""The name of the parameter that is added when independent draws are added."""
@@ -418,7 +418,7 @@ def batch_of(noise: Noise) -> Batch:
 def _check(rng: Rng) -> Rng:
     if not isinstance(rng, Rng):
         reason = "must be a dpcore Rng: SystemRng() or SeededRng(n)"
-        hint = "; a function that an audit runs receives one as a parameter rng: dpcore.Rng"
+        hint = "; an audited function receives an Rng in a parameter annotated rng: dpcore.Rng"
         raise InvalidParameter("rng", rng, reason + hint)
     return rng
 

@@ -1,8 +1,9 @@
-r"""The text and JSON forms of noise and sensitivities, shared by code, commands and files.
+r"""Parse and format noise and sensitivities, as text and as JSON, for code, commands and files.
 
-Noise is written ``discrete-laplace:scale=10`` or ``discrete-gaussian:sigma_squared=1/4``, and a
-sensitivity ``3``, ``l1=3``, ``l2-squared=4`` or ``box=1x2``. Values are exact numbers, parsed by
-:func:`dpcore.numbers.parameter.rational`. To add a law, add its class to ``LAWS``.
+Examples of noise are ``discrete-laplace:scale=10`` and ``discrete-gaussian:sigma_squared=1/4``,
+examples of a sensitivity ``3``, ``l1=3``, ``l2-squared=4`` and ``box=1x2``. Values are exact
+numbers, parsed by :func:`dpcore.numbers.parameter.rational`. To add a law, add its class to
+``LAWS``.
 """
 
 from __future__ import annotations
@@ -54,8 +55,7 @@ LAWS: Final[Mapping[str, type[Noise]]] = MappingProxyType(
     }
 )
 
-# Other names of laws and parameters, with the name used here and, for parameters, the power to
-# which the value is raised.
+# Other names of laws, with the name used here.
 _LAW_NAMES: Final = MappingProxyType(
     {
         "gaussian": "discrete-gaussian",
@@ -66,7 +66,7 @@ _LAW_NAMES: Final = MappingProxyType(
     }
 )
 _FARTHEST: Final = 1 << 62
-_FORMS: Final = "must have the form 3, l1=3, l2-squared=4 or box=1x2x2"
+_FORMS: Final = "must be written like 3, l1=3, l2-squared=4 or box=1x2x2"
 NO_MORE: Final[Mapping[str, type[Any]]] = MappingProxyType({})
 _T = TypeVar("_T")
 
@@ -133,7 +133,7 @@ def noise_from_json(data: Mapping[str, str], more: Mapping[str, type[Any]] = NO_
 
 
 def read_sensitivity(argument: str, text: str) -> Sensitivity:
-    r"""Parse ``3``, ``l1=3``, ``l2-squared=4`` or ``box=1x2x2``."""
+    r"""Parse a sensitivity such as ``3``, ``l1=3``, ``l2-squared=4`` or ``box=1x2x2``."""
     (norm, amount), *more = pairs_of(text) or [("", text)]
     if more or norm not in ("", "l1", "l2-squared", "box"):
         near = did_you_mean(norm, ("l1", "l2-squared", "box"))

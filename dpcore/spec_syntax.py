@@ -48,8 +48,8 @@ def find_name(
     ...
     dpcore.errors.InvalidParameter: preset = cz/esay: did you mean cz/easy? it must be one of ...
 
-    Raises :class:`InvalidParameter` if the name is unknown; the message has the nearest known name
-    and all known names.
+    Raises :class:`InvalidParameter` if the name is unknown; the message contains the nearest known
+    name and all known names.
     """
     given = typed if name is None else name
     if isinstance(given, str) and given in known:
@@ -79,7 +79,7 @@ class _Word(Of[Any]):
 
 
 def word(words: Any, default: str | None = None) -> Any:
-    r"""Declare a field whose value is a word of a ``Literal`` type (:func:`check_word`)."""
+    r"""Declare a field that is one of ``words``, a ``Literal`` type (:func:`check_word`)."""
     return _Word(words, default)
 
 
@@ -101,8 +101,8 @@ def read_keys(
 ) -> dict[str, str]:
     r"""Check ``key=value,key=value``, or a mapping, and return the values by key.
 
-    Errors quote ``text``, the whole input. They are raised for a key that is not in ``known``, that
-    is given twice or has no value, and for a missing key of ``needed``.
+    Raises :class:`InvalidParameter`, which quotes ``text``, the whole input, if a key is not in
+    ``known``, is given twice or has no value, or if a key in ``needed`` is missing.
     """
     given: dict[str, str] = {}
     pairs = pairs_of(written) if isinstance(written, str) else [*written.items()]
@@ -142,7 +142,7 @@ def required_names(kind: type[Any]) -> tuple[str, ...]:
 
 
 def from_words(kind: type[_T], given: Mapping[str, Any]) -> _T:
-    r"""Make an instance from texts by key; integers may be 1e3, and spaces separate list items."""
+    r"""Make an instance from text values; integers may be 1e3, and spaces separate list items."""
     types = {each.name: str(each.type) for each in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     made: dict[str, Any] = {}
     for key, value in given.items():
@@ -163,11 +163,11 @@ def read_spec(
 ) -> tuple[_T, dict[str, str]]:
     r"""Parse ``name:key=value`` as an instance of one of the dataclasses ``kinds``.
 
-    ``spec`` is the part of ``text`` that describes the instance, by default all of it. The keys of
-    ``also`` do not belong to the instance; their values are returned as text.
+    Returns the instance, and the values of the keys in ``also``, which do not belong to the
+    instance, as text. ``spec`` is the part of ``text`` to parse, by default all of ``text``.
 
-    Raises :class:`InvalidParameter`, whose message has the argument and ``text``, if the text is
-    invalid.
+    Raises :class:`InvalidParameter` if the text is invalid; the message contains the argument and
+    ``text``.
     """
     name, rest = split_name(spec or text)
     kind = find_name(argument, text, kinds, name=name)

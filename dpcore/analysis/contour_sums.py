@@ -1,16 +1,17 @@
-r"""Masses and tails of sums of coins or of Laplace draws, by contour sums with proven remainders.
+r"""Bound masses and tails of sums of Bernoulli or of Laplace variables with proven contour sums.
 
-For laws that are limits of sums of independent signed coins (discrete Gaussian, Poisson, binomial,
-Skellam, and their sums), M(z) = E[e^(zX)] gives every mass and tail at a cost that does not depend
-on the parameters. With z_j = c + 2 pi i j/N for j = 0, ..., N - 1,
+For laws that are limits of sums of independent signed Bernoulli variables (discrete Gaussian,
+Poisson, binomial, Skellam, and their sums), M(z) = E[e^(zX)] gives every mass and tail at a cost
+that does not depend on the parameters. With z_j = c + 2 pi i j/N for j = 0, ..., N - 1,
 
     (1/N) sum_j M(z_j) e^(-z_j t)              = sum_n e^(cnN) P(X = t + nN),
     (1/N) sum_j M(z_j) e^(-z_j t)/(1-e^(-z_j)) = sum_n e^(cnN) P(X >= t + nN)   for c > 0.
 
-By Chernoff's bound at c - a and c + a, a > 0 (and a <= c for tails), the terms n != 0 are at most
-(M(c-a) e^(-(c-a)t) + M(c+a) e^(-(c+a)t)) e^(-aN)/(1 - e^(-aN)). The terms of high frequency are
-small: a coin of tilted probability p has |M(c + i theta)|^2 = M(c)^2 (1 - 2p(1-p)(1 - cos theta)),
-so with K = log M and the tilted variance V = K''(c),
+By Chernoff's bound at c - a and c + a, a > 0 (and a <= c for tails), the terms n != 0 sum to at
+most (M(c-a) e^(-(c-a)t) + M(c+a) e^(-(c+a)t)) e^(-aN)/(1 - e^(-aN)). The terms of high frequency
+are small: a Bernoulli variable of tilted probability p has
+|M(c + i theta)|^2 = M(c)^2 (1 - 2p(1-p)(1 - cos theta)), so with K = log M and the tilted variance
+V = K''(c),
 
     |M(c + i theta)| <= M(c) e^(-V(1 - cos theta)).
 
@@ -22,9 +23,9 @@ beta = e^(-1/s) and |c| < 1/s,
     |M(c + i theta)| = M(c) ((1 + q(c)(1 - cos theta))(1 + q(-c)(1 - cos theta)))^(-n/2),
     q(c) = 2 beta e^c/(1 - beta e^c)^2,
 
-and |M(c + i theta)| decreases fast for n >= 16.
+and M(c + i theta) decreases fast away from theta = 0 for n >= 16.
 
-The bounds hold for any c and a, so c and a are chosen in floating point. All balls are at the
+The bounds hold for any c and a, so c and a are chosen in floating point. All balls have the
 ambient precision. Proofs: docs/proofs/coin_and_theta_sums.md and docs/proofs/radius.md.
 """
 
@@ -53,11 +54,11 @@ _WIDEST: Final = Fraction(1 << 128)
 _MOST_EXPONENT: Final = 600.0
 
 FEWEST_DRAWS: Final = 16
-r"""The least number of draws for :func:`sum_tail`; for fewer draws use PolyaDifference's tails."""
+r"""The smallest ``draws`` of :func:`sum_tail`; for fewer draws use PolyaDifference's tails."""
 
 
 class CoinSum(Protocol):
-    r"""The interface of a law that is a limit of sums of independent coins."""
+    r"""The interface of a law that is a limit of sums of independent Bernoulli variables."""
 
     @property
     def mean(self) -> Fraction:
@@ -91,7 +92,7 @@ def mass(law: CoinSum, k: int) -> arb:
 
 def upper_tail(law: CoinSum, least: int) -> arb:
     r"""Return P(X >= t), t = ``least`` > E[X], as a ball of small relative width."""
-    # Because of the pole of 1/(1 - e^-z) at 0, the best line is to the right of the saddle point.
+    # Because of the pole of 1/(1 - e^-z) at 0, the best c is to the right of the saddle point.
     saddle = law.tilt(least)
     spread = _deviation(law.tilted_variance(ball(saddle)))
     scaled = min(abs(least - law.mean) / spread, _FAR)
@@ -139,7 +140,7 @@ def _deviation(variance: arb) -> Fraction:
 
 
 def _rounded(value: Fraction) -> Fraction:
-    # A short dyadic number near a positive rational: balls represent it exactly at any precision.
+    # A dyadic rational with few bits near a positive rational; balls represent it exactly.
     size = value.numerator.bit_length() - value.denominator.bit_length()
     unit = Fraction(2) ** (size - 12)
     return math.floor(value / unit) * unit
@@ -170,7 +171,7 @@ def _contour(law: CoinSum, t: int, tilt: Fraction, gap: Fraction, *, tail: bool)
 
 
 def _last_frequency(need: float, variance: arb, points: int) -> int:
-    # The theta with V(1 - cos theta) = 2 V sin^2(theta/2) = need; bounds hold for any choice.
+    # The index of the theta with V(1 - cos theta) = 2 V sin^2(theta/2) = need; any choice is valid.
     sine = Fraction(math.sqrt(need / 2)) / _deviation(variance)
     if sine >= 1:
         return points
@@ -179,7 +180,7 @@ def _last_frequency(need: float, variance: arb, points: int) -> int:
 
 
 def _neglected(variance: arb, turn: arb, pole: arb, last: int, points: int) -> arb:
-    # A bound on frequencies beyond `last`, each at most e^(-V(1 - cos theta))/|1 - e^(-c)|, where
+    # A bound on the terms beyond `last`, each at most e^(-V(1 - cos theta))/|1 - e^(-c)|, where
     # 1 - cos theta = 2 sin^2(theta/2) increases on [0, pi].
     if last >= points // 2:
         return arb(0)
@@ -203,8 +204,8 @@ def central_masses(law: CoinSum, reach: int) -> list[arb]:
     variance = law.tilted_variance(arb(0))
     gap = _rounded(min(_GAP / _deviation(variance), _WIDEST_GAP))
     growth = law.log_moment(ball(gap))
-    # P(X >= s) <= M(a) e^(-as): masses from `beyond` on need no sum, so that a narrow law costs no
-    # more than its width. The nearest alias of k <= near is at N - near.
+    # P(X >= s) <= M(a) e^(-as) bounds the masses from `beyond` on without a sum, so the cost for a
+    # small variance does not grow with `reach`. The nearest alias of k <= near is at N - near.
     beyond = max(math.ceil(Fraction(need + float(growth.mid())) / gap), 0)
     near = min(reach, beyond)
     points = near + beyond + 1
@@ -232,7 +233,7 @@ def sum_tail(*, draws: RationalLike, scale: RationalLike, least: int, bits: int)
     """
     count = positive_rational("draws", draws, "a sum without draws adds no noise")
     if count < FEWEST_DRAWS:
-        raise InvalidParameter("draws", draws, f"must be >= {FEWEST_DRAWS}: use PolyaDifference")
+        raise InvalidParameter("draws", draws, f"must be >= {FEWEST_DRAWS}; or use PolyaDifference")
     width = positive_rational("scale", scale, "scale 0 adds no noise")
     if not _NARROWEST <= width <= _WIDEST:
         raise InvalidParameter("scale", scale, "must lie in [2^-32, 2^128]")
@@ -264,7 +265,7 @@ def quick_tail(
 ) -> Enclosure | None:
     r"""Enclose P(X >= t), t = ``least``, for the sum X of ``draws`` discrete Laplace draws.
 
-    Return None for the numbers of draws for which PolyaDifference computes the tail faster.
+    Return None if PolyaDifference computes the tail faster for this number of draws.
     """
     if draws == 2:
         return pair_tail(scale=scale, least=least, bits=bits)
@@ -274,8 +275,8 @@ def quick_tail(
 
 
 def _line(n: float, s: Fraction, t: int) -> tuple[Fraction, Fraction]:
-    # The tilt c and the gap a, 0 < a <= c, c + a < 1/s; the bounds hold for any such pair. Floats
-    # search in units of 1/s, where c lies in (0, 1) for every scale.
+    # The tilt c and the gap a, 0 < a <= c, c + a < 1/s; the bounds hold for any such pair. The
+    # float search uses units of 1/s, in which c lies in (0, 1) for every scale.
     rate, reach = float(1 / s), float(t / s)
 
     def rest(x: float) -> float:  # (1 - e^(-x/s)) s, about x
@@ -288,7 +289,7 @@ def _line(n: float, s: Fraction, t: int) -> tuple[Fraction, Fraction]:
         slope = n * (up / rest(1 - middle) - down / rest(1 + middle)) if middle < 1 else math.inf
         low, high = (middle, high) if slope < reach else (low, middle)
     spread = math.sqrt(2 * n * math.exp((low - 1) * rate)) / rest(1 - low)
-    # Because of the pole of 1/(1 - e^-z) at 0 the best line is to the right of the saddle point.
+    # Because of the pole of 1/(1 - e^-z) at 0, the best c is to the right of the saddle point.
     room = 1 - Fraction(low)
     c = Fraction(low) + min(Fraction(_GAP / (spread + reach)), room / 2)
     gap = min(c, Fraction(_GAP / spread), (1 - c) / 2)
@@ -328,8 +329,8 @@ def _log_moment(n: Fraction, s: Fraction, c: arb) -> arb:
 
 
 def _last(need: float, n: float, up: float, down: float, points: int) -> int:
-    # The y = 1 - cos theta with (n/2) log((1 + q y)(1 + q' y)) = need, beyond which frequencies are
-    # negligible: the root of q q' y^2 + (q + q') y = e^(2 need/n) - 1.
+    # The index beyond which frequencies are negligible: there y = 1 - cos theta is the root of
+    # (n/2) log((1 + q y)(1 + q' y)) = need, that is, of q q' y^2 + (q + q') y = e^(2 need/n) - 1.
     both, grown = up + down, math.expm1(min(2 * need / n, _MOST_EXPONENT))
     y = 2 * grown / (both * (1 + math.sqrt(1 + 4 * (up / both) * (down / both) * grown)))
     angle = 2 * math.asin(math.sqrt(min(y / 2, 1.0)))

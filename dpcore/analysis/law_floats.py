@@ -1,10 +1,10 @@
-r"""Floating-point functions of laws without a proven float formula, and guesses for quantiles.
+r"""Float64 masses and tails of laws without a proven float formula, and guesses for quantiles.
 
 The value at an isolated integer is rounded once from its own ball (:func:`pointwise`). Values at
 many consecutive integers, called a run, are computed together (:func:`by_runs`): the masses of the
 run and the tails at its two ends are computed as balls (:mod:`dpcore.numbers.enclosure`), and the
-other tails are sums of them. Runs are cached. :func:`normal_guess` and :func:`closer` only affect
-speed: quantiles are certified afterwards.
+other tails are sums of these balls. Runs are cached. :func:`normal_guess` and :func:`closer` only
+affect speed: quantiles are certified afterwards.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ByRatios:
 
 
 def pointwise(k: Integers, value: Callable[[int], arb]) -> Floats:
-    """Return ``value(k)`` for every entry of k with relative error < 2^-51, once per distinct k."""
+    """Return ``value(k)`` for each entry of k, relative error < 2^-51; once per distinct k."""
     distinct, places = np.unique(k, return_inverse=True)
     found = [float(narrow(partial(value, int(one)), _BITS).lower) for one in distinct]
     # + 0.0, because the logarithm of a mass close to 1 may round to -0.
@@ -99,7 +99,7 @@ def by_runs(law: RunLaw, k: Integers, column: Column) -> Floats:
 def normal_guess(p: Floats, variance: Fraction, skew: Fraction = Fraction(0)) -> Integers:
     r"""Guess p-quantiles of X - E[X] for a nearly normal X; ``skew`` is E[(X-E[X])^3]/Var[X].
 
-    Uses the first correction of Cornish and Fisher (1938). The guess needs no proof.
+    The guess uses the first correction of Cornish and Fisher (1938), and is not certified.
     """
     from scipy.special import ndtri  # local: importing dpcore stays fast
 
@@ -117,7 +117,8 @@ def closer(
 ) -> Integers:
     r"""Improve guesses k >= 0 by Newton steps on log P(X > k) towards ``level``.
 
-    ``tail(k)`` is P(X > k), and ``mass(k)`` is its decrease per step. The guesses need no proof.
+    ``tail(k)`` is P(X > k), and ``mass(k)`` is its decrease per step. The results are not
+    certified.
     """
     for _ in range(_STEPS):
         rest, step = tail(k), mass(k)

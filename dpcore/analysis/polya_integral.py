@@ -1,4 +1,4 @@
-r"""Masses and tails of Polya laws and their differences, by an integral that holds for any scale.
+r"""Masses and tails of Polya laws and their differences, as contour integrals for any scale.
 
 With beta = e^(-1/s), the difference of independent Polya(a, s) and Polya(b, s) has
 
@@ -13,10 +13,10 @@ integer k and c between the cuts,
 
 for every d >= 0: the path and its mirror image pass the cuts and the pole at 0 on the same side as
 the vertical line through c, and the horizontal edges at Im z = +-pi cancel. FLINT integrates
-analytic functions with rigorous error bounds (Johansson 2018), here over octaves that start at the
-distance to the cut. The formulas hold for any such c; it is chosen in floating point near the
-saddle point, where there is no cancellation. Balls are at the ambient precision. Proofs:
-docs/proofs/polya.md.
+analytic functions with rigorous error bounds (Johansson 2018), here over intervals of doubling
+length, the first of the width of the saddle. The formulas hold for any such c; floating-point
+code chooses c near the saddle point, where there is no cancellation. Balls have the ambient
+precision. Proofs: docs/proofs/polya.md.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from flint import acb, arb, ctx
 from dpcore.numbers.enclosure import ball
 
 Integrand: TypeAlias = Callable[[acb, bool], acb]
-"""f(z, analytic) returns a ball around f on the ball z; if ``analytic``, the result is not finite
-unless f is analytic on z."""
+"""f(z, analytic) returns a ball around f on the ball z; if ``analytic`` is true, the result is not
+finite unless f is analytic on z."""
 
 
 def integral(f: Integrand, start: arb, end: arb, *, rel_tol: arb, abs_tol: arb) -> acb:
@@ -142,7 +142,7 @@ def _integral(law: Branch, k: int, gap: Fraction, factor: Callable[[acb], acb]) 
     total += integral(integrand, ball(start), arb.pi(), rel_tol=fine, abs_tol=goal)
     whole = (total * direction).imag / arb.pi()
     peak = -(-1 / ball(law.scale)).expm1()
-    # e^(-ck) splits off the exact integer part: rounding a long exponent would lose its digits.
+    # The integer part of ck is split off exactly: rounding a long exponent would lose digits.
     steps, rest = divmod(centre * k, 1)
     decay = (-ball(steps)).exp() * (-ball(rest)).exp()
     return whole * decay * peak ** ball(law.right + law.left)
@@ -169,7 +169,7 @@ def _saddle(law: Branch, k: int) -> Fraction:
 
 
 def _width(law: Branch, gap: Fraction) -> Fraction:
-    # About 1/sqrt(K''(c)), the width of the saddle: K'' = a/(4 sinh^2(g/2)) from the right cut.
+    # About 1/sqrt(K''(c)), the width of the saddle; the right cut contributes a/(4 sinh^2(g/2)).
     root = math.sqrt(max(float(min(law.right, Fraction(_FAR))), 1.0))
     if gap < 1:
         return gap * Fraction(1 / root)

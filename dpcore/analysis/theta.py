@@ -2,8 +2,8 @@ r"""Theta sums with rigorous error bounds, for a discrete Gaussian of any varian
 
 With v = sigma^2 and w(k) = e^(-k^2/2v), the quantities below are Jacobi theta functions, so the
 cost of computing them does not grow with v. :class:`ThetaSum` is the sum of several draws in the
-form that ``contour_sums`` needs. A discrete Gaussian is a limit of sums of coins: by Jacobi's
-triple product, E[e^(zX)] is, up to a constant, the product of (1 + q e^z)(1 + q e^-z) with
+form that ``contour_sums`` needs. A discrete Gaussian is a limit of sums of Bernoulli variables: by
+Jacobi's triple product, E[e^(zX)] is, up to a constant, the product of (1 + q e^z)(1 + q e^-z) with
 q = e^(-(2n-1)/2v) over n = 1, 2, ... All functions work at the ambient precision and return balls.
 Proofs: docs/proofs/coin_and_theta_sums.md.
 """
@@ -51,8 +51,8 @@ def moment(variance: Fraction, z: acb) -> acb:
 
 def log_moment(variance: Fraction, order: arb) -> arb:
     r"""Return the cumulant function log E[e^(cX)] of one draw X for real c = ``order``."""
-    # theta_3 has period 2 pi i v^-1 in c up to a Gaussian factor: reducing c modulo 1/v keeps the
-    # argument small, so that the ball stays tight for huge orders: M(c + n/v) = M(c) e^(cn+n^2/2v).
+    # M(c + n/v) = M(c) e^(cn + n^2/2v), the quasi-periodicity of theta_3: reducing c modulo 1/v
+    # keeps the argument small, so that the ball stays tight for huge orders.
     v = ball(variance)
     steps, rest = _reduced(v, order)
     inner = moment(variance, acb(rest)).real.log() + v * rest * rest / 2

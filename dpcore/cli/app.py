@@ -382,11 +382,11 @@ def _abandon_output() -> None:
 
 def main() -> None:
     r"""Run the console script ``dpcore`` and exit with its code."""
-    # In the order of their descriptors: no other file may take one that the parent closed.
+    # In the order of their descriptors: no other file may get a descriptor that the parent closed.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  # to the end
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  # open until exit
         elif mode == "w":
             # A character that the terminal cannot encode is printed as \xe9, not an error.
             stream.reconfigure(errors="backslashreplace")

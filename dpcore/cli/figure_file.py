@@ -1,4 +1,4 @@
-r"""Plots of commands, with one matplotlib configuration and files written atomically.
+r"""Create the plots of all commands in one style, and write their files atomically.
 
 The module needs matplotlib, an optional dependency: ``pip install 'dpcore[plot]'``. It opens no
 window and changes no global setting. Plots of the same data are identical byte by byte.
@@ -38,7 +38,7 @@ r"""The largest widths of the legend and of one of its entries, as fractions of 
 _PLAIN: Final = (5e-4, 1e4)
 r"""The range of tick labels on a logarithmic axis that are written without an exponent."""
 
-# Text is not drawn as paths, and dollar signs are not mathematics.
+# Text in SVG files stays text instead of paths, and dollar signs do not start formulas.
 _STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "dpcore",
@@ -156,7 +156,7 @@ def outside_legend(
 
 
 def fold(text: Text, width: float, lines: int = _LINES) -> None:
-    r"""Wrap a text to ``lines`` lines of at most ``width`` pixels; longer text is cut off."""
+    r"""Wrap a text to ``lines`` lines of at most ``width`` pixels; longer text is truncated."""
     words = text.get_text()
     for letters in range(_LINE, 9, -5):
         text.set_text("\n".join(wrap(words, letters, max_lines=lines)))

@@ -1,4 +1,4 @@
-r"""Files of commands: regular input files of limited size, and output files written atomically.
+r"""Read input files of limited size, and write output files atomically, for all commands.
 
 An output file is checked before the computation. It is written under a temporary name in the same
 folder (a dot, the name and the process ID) and then renamed. The temporary files of a killed
@@ -35,8 +35,8 @@ def file_errors(argument: str, path: str | Path) -> Iterator[None]:
 def read_bytes(argument: str, path: str | Path, *, most: int, stdin: bool = False) -> bytes:
     r"""Read the first ``most`` bytes of a regular file.
 
-    Devices and pipes raise an error, because reading them could block forever. With ``stdin`` the
-    path ``-`` means standard input.
+    Raises :class:`InvalidParameter` if the path is a device or a pipe, because reading it could
+    block forever. With ``stdin=True`` the path ``-`` means standard input.
     """
     if "\0" in str(path):
         raise InvalidParameter(argument, str(path), "is not a valid file name")
@@ -54,17 +54,18 @@ def read_text(argument: str, path: str | Path, *, most: int, stdin: bool = False
     r"""Read a UTF-8 file of at most ``most`` bytes; a byte order mark is dropped."""
     data = read_bytes(argument, path, most=most + 1, stdin=stdin)
     if len(data) > most:
-        raise InvalidParameter(argument, str(path), f"must have at most {most:,} bytes")
+        raise InvalidParameter(argument, str(path), f"must be at most {most:,} bytes long")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InvalidParameter(argument, str(path), "is not text in UTF-8") from None
+        raise InvalidParameter(argument, str(path), "is not UTF-8 text") from None
 
 
 def parse_json(text: str | bytes, **hooks: Any) -> Any:
     r"""Parse JSON; ``hooks`` are those of :func:`json.loads`.
 
-    Raises ValueError also for NaN, for numbers beyond the range of floats, and for deep nesting.
+    Raises ValueError also if the text contains NaN or a number beyond the range of floats, or is
+    nested too deeply.
     """
 
     def finite(number: str) -> float:
@@ -90,7 +91,7 @@ def csv_rows(
 ) -> Iterator[tuple[int, list[str]]]:
     r"""Yield the non-blank rows of a CSV file lazily, each with its line number.
 
-    With ``whole``, a last line without a newline is an error.
+    With ``whole=True``, a last line without a newline raises :class:`InvalidParameter`.
     """
     require_plain(argument, path)
     try:
@@ -189,7 +190,7 @@ def write_whole(option: str, path: Path, content: str | bytes) -> None:
 
 
 def _target(path: Path) -> Path:
-    # The file to which a symbolic link leads, even if it does not exist yet.
+    # The file to which a symbolic link points, even if that file does not exist yet.
     with suppress(FileNotFoundError):
         return Path(os.path.realpath(path, strict=True))
     return path.resolve()

@@ -1,9 +1,9 @@
 r"""Import dpcore's packages from their own location only, and import a user's file or module.
 
 The names of the packages are common, so a user's folder ``accounting`` or another distribution can
-shadow them, and the import errors would look like a bug. The list of packages is read from the
-installation. Loading :class:`UserCode` runs the user's code; the caller of this module converts any
-exception of the user's code to an error of its own.
+shadow them, and the import errors would look like a bug in dpcore. The list of packages is read
+from the installation's metadata. Loading :class:`UserCode` runs the user's code; the caller of this
+module converts any exception of the user's code to an error of its own.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def require_own_packages() -> None:
 
 
 def _require_whole(name: str) -> None:
-    # Two distributions with one package name overwrite each other's files, and pip does not warn.
+    # Two distributions that install the same package overwrite each other's files; pip gives no
+    # warning.
     file = f"{name}/__init__.py"
     try:
         record = distribution(_OWN).read_text("RECORD") or ""
@@ -132,10 +133,10 @@ def _imported(source: bytes) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserCode:
-    r"""User code; errors report it as the value ``spelling`` of the option ``argument``.
+    r"""Import user code; errors report it as the value ``spelling`` of the option ``argument``.
 
-    A file is imported under a module name that starts with ``prefix``, because the file may have
-    the name of a library. ``failed`` is called with an exception that the import raised and with
+    A file is imported under a module name that starts with ``prefix``, because the file may be
+    named like a library. ``failed`` is called with an exception that the import raised and with
     the folder of the code; it returns the error to raise.
     """
 
@@ -148,7 +149,7 @@ class UserCode:
         r"""Import the object ``name``, written ``module:name`` or ``file.py:name``."""
         place, _, attribute = name.rpartition(":")
         if not attribute or not place:
-            raise self.refused("must be written module:callable")
+            raise self.refused("must have the form module:callable or file.py:callable")
         return self._attribute(self.module(place), attribute)
 
     def module(self, place: str) -> ModuleType:

@@ -1,6 +1,6 @@
 r"""Command groups, options and value parsers shared by the commands of all packages.
 
-Invalid values raise an error, which names the option, before any draw or computation.
+An invalid value raises an error that names the option, before any draw or computation.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ r"""The type of ``--format``; ``--json`` is the same as ``--format json``."""
 def command_group(name: str, **given: Any) -> typer.Typer:
     r"""Create a command group, or one command, with ``-h`` for help and without tracebacks.
 
-    >>> command_group("budget", help="What releases cost together.").info.name
+    >>> command_group("budget", help="Compose privacy costs.").info.name
     'budget'
     """
     return typer.Typer(
@@ -132,7 +132,7 @@ def named(*same: str, **options: str) -> Iterator[None]:
     try:
         yield
     except InvalidParameter as error:
-        # An argument such as "epsilon (for dp-se)" belongs to the option of epsilon.
+        # An argument such as "epsilon (for dp-se)" is reported under the option for epsilon.
         word, blank, rest = error.argument.partition(" ")
         option = options.get(word)
         if option is None:
@@ -206,8 +206,8 @@ def time_limit(seconds: int) -> Iterator[None]:
 
     def stop(*_: object) -> None:
         raise OutOfTime(
-            f"no answer within {seconds} s of computing: raise --within, use less extreme numbers, "
-            "or request a wider interval"
+            f"no answer within {seconds} s of processor time: increase --within, use less extreme "
+            "numbers, or request a wider interval"
         )
 
     before = signal.signal(sign, stop)
@@ -221,7 +221,7 @@ def time_limit(seconds: int) -> Iterator[None]:
 
 _WITHIN: Final = Annotated[
     str | None,
-    option("SECONDS", "Stop with an error after this many seconds.", default=...),
+    option("SECONDS", "Stop with an error after this many seconds of processor time.", default=...),
 ]
 
 

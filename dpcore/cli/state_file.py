@@ -3,9 +3,9 @@ r"""An append-only file of records, locked while it is open.
 A record is a length, the crc32 of the length, a sha256 and a payload. Each sha256 covers the
 payload and the previous sha256, so a record is valid only at its position in its file. Only the
 last record can be torn, that is, cut short because the process ended, or filled with zeros after a
-power cut. Any other invalid record is damage. :meth:`StateFile.append` returns when the data is on
-disk. Nothing is buffered, so ``append`` raises every error, and closing raises none. A new file is
-private to its owner (mode 0600) for every umask.
+power cut. Any other invalid record means that the file is damaged. :meth:`StateFile.append` returns
+when the data is on disk. Nothing is buffered, so ``append`` raises every error, and closing raises
+no error. A new file is private to its owner (mode 0600) for every umask.
 """
 
 from __future__ import annotations
@@ -164,9 +164,9 @@ _BLOCK: Final = 1 << 12  # a file system may leave a block of zeros after a shor
 
 
 class Damaged(ValueError):
-    r"""The file is damaged, and not by an interrupted process or a power cut.
+    r"""The file is damaged in a way that an interrupted process or a power cut cannot cause.
 
-    The message has the offset of the damage.
+    The message gives the offset of the damage.
     """
 
 
@@ -180,7 +180,7 @@ class Record:
 
 
 def started(schema: str) -> bytes:
-    r"""The digest that is used as ``before`` for the first record of a file with this schema."""
+    r"""Return the value of ``before`` for the first record of a file with this schema."""
     return hashlib.sha256(schema.encode()).digest()
 
 
@@ -215,7 +215,11 @@ def read_records(file: BinaryIO, before: bytes) -> Iterator[Record]:
 
 
 def is_torn(file: BinaryIO, written: bytes, beginning: bytes) -> bool:
-    r"""Whether a file ends within its first record, so that no later data can be lost."""
+    r"""Whether a file ends within its first record, so that restarting it loses no other data.
+
+    ``written`` is the first record that would be written; every first payload starts with
+    ``beginning``.
+    """
     size = file.seek(0, os.SEEK_END)
     if size <= max(len(written), _BLOCK) and _is_zero(file, 0, size):
         return True

@@ -85,7 +85,7 @@ def html_table(title: str, rows: Iterable[Sequence[object]]) -> str:
 
 @contextmanager
 def progress_bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    r"""Yield a callback for the number of finished items; no bar is shown without a terminal."""
+    r"""Yield a callback that receives the number of finished items; no bar without a terminal."""
     if not sys.stderr.isatty():
         yield _unseen
         return
@@ -114,7 +114,7 @@ def in_notebook() -> bool:
 
 @contextmanager
 def notebook_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    r"""Yield a callback for the number of finished items; no bar is shown outside a notebook."""
+    r"""Yield a callback that receives the number of finished items; no bar outside a notebook."""
     if not in_notebook():
         yield _unseen
         return

@@ -36,7 +36,7 @@ _PATIENCE: Final = 10.0
 
 
 class WorkerLost(DpcoreError):
-    r"""A worker process that died or is unreachable."""
+    r"""A worker process died or cannot be reached."""
 
 
 def checked_jobs(jobs: int) -> int:
@@ -115,7 +115,7 @@ def in_processes(
 
 @dataclass(slots=True, kw_only=True)
 class Prefetch:
-    r"""Calls for joblib, which iterates under a lock; stops while ``most`` results are unread."""
+    r"""Iterate over calls until ``most`` results are unread; joblib iterates under a lock."""
 
     calls: Iterator[tuple[Any, ...]]
     most: int

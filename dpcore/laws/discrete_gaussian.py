@@ -1,8 +1,8 @@
 r"""The discrete Gaussian law, and the exact law of a sum of independent discrete Gaussians.
 
 One draw has P(X = k) = e^(-k^2/2v) / sum_j e^(-j^2/2v), v = ``sigma_squared`` (Canonne, Kamath and
-Steinke, "The Discrete Gaussian for Differential Privacy", arXiv 2004.00010v5). With sensitivity
-Delta it satisfies ZCdp(Delta^2/2v).
+Steinke, "The Discrete Gaussian for Differential Privacy", arXiv 2004.00010v5). A release with
+sensitivity Delta satisfies (Delta^2/2v)-zCDP.
 
 The sum of n draws is not a discrete Gaussian; Kairouz, Liu and Steinke (arXiv 2102.06387,
 Proposition 13) bound the difference. This module computes the law itself. The moment generating
@@ -14,7 +14,7 @@ and the masses at |k| <= n/2 determine all others.
 
 Batches of a large sum use rejection: with V = n v, P(X = k) = e^(-k^2/2V) f(k), where f has period
 n and its maximum at 0 (Poisson summation over the lattice of integer vectors with sum 0). So a
-discrete Gaussian of parameter V is drawn and kept with probability f(k)/f(0) >= 1 - 2S, where S
+discrete Gaussian of parameter V is drawn and accepted with probability f(k)/f(0) >= 1 - 2S, where S
 (:func:`deviation_from_gaussian`) is computed beforehand and is tiny unless v is small. Proofs:
 docs/proofs/laws.md.
 """
@@ -76,8 +76,8 @@ class DiscreteGaussian(SymmetricNoise):
     r"""Discrete Gaussian noise: P(X = k) = e^(-k^2/2v)/Z, v = ``sigma_squared`` > 0.
 
     Z = sum_j e^(-j^2/2v). ``sigma_squared`` is the parameter of the law; the variance is slightly
-    smaller (Canonne, Kamath and Steinke, Corollary 9). A release with sensitivity Delta is
-    ZCdp(Delta^2/2v) and not pure DP for any epsilon.
+    smaller (Canonne, Kamath and Steinke, Corollary 9). A release with sensitivity Delta satisfies
+    (Delta^2/2v)-zCDP, and is not epsilon-DP for any epsilon.
 
     The float64 functions cover 1e-12 <= sigma_squared <= 2^92. Raises :class:`InvalidParameter` if
     ``sigma_squared`` is not a positive rational.
@@ -125,7 +125,7 @@ class DiscreteGaussian(SymmetricNoise):
         return theta.upper_tail(self.sigma_squared, k + 1)
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""Draw one value by Canonne, Kamath and Steinke (arXiv 2004.00010v5), Algorithm 3."""
+        r"""Draw one value with Algorithm 3 of Canonne, Kamath and Steinke (arXiv 2004.00010v5)."""
         scale = math.isqrt(math.floor(self.sigma_squared)) + 1
         proposal = DiscreteLaplace(scale=scale)
         while True:
@@ -135,7 +135,7 @@ class DiscreteGaussian(SymmetricNoise):
                 return candidate
 
     def build_batch(self) -> Batch:
-        r"""Build a table for sigma <= 2^11, otherwise a sampler by rejection from staircases."""
+        r"""Build a table for sigma <= 2^11, otherwise a rejection sampler (:class:`Centred`)."""
         if self.sigma_squared <= _TABLE_VARIANCE:
             return _table(self)
         return Centred(self, self.sigma_squared)
@@ -194,7 +194,7 @@ def _table(noise: DiscreteGaussian) -> InversionTable:
 
 def _masses(variance: Fraction, least: float) -> tuple[list[arb], arb]:
     # w(k)/Z for k = 0, 1, ..., n by w(k+1) = w(k) r(k), r(k+1) = r(k) q^2, until w < ``least``, and
-    # P(X > n). The values next to 0 are always included, even if the law is narrow.
+    # P(X > n). The values next to 0 are always included, even for a small variance.
     ratio = (-1 / (2 * ball(variance))).exp()
     mass, shrink = 1 / theta.partition(variance), ratio * ratio
     found: list[arb] = []
@@ -205,7 +205,7 @@ def _masses(variance: Fraction, least: float) -> tuple[list[arb], arb]:
 
 
 def mean_factor(law: theta.ThetaSum) -> arb:
-    r"""The mean (2 pi v)^((n-1)/2)/(sqrt(n) Z^n) of the periodic factor f of the module docstring.
+    r"""The mean (2 pi v)^((n-1)/2)/(sqrt(n) Z^n) of the periodic factor f in the module docstring.
 
     Z is the sum of e^(-j^2/2v) over all integers j.
     """
@@ -233,7 +233,7 @@ def deviation_from_gaussian(law: theta.ThetaSum, bits: int = _BITS) -> arb:
 
 
 class GaussianSumBatch:
-    r"""Exact draws of the sum ``law`` by rejection from the discrete Gaussian of parameter n v.
+    r"""Draw exactly from the sum ``law``, by rejection from the discrete Gaussian of parameter n v.
 
     ``proposal`` samples that Gaussian, and ``most`` < 1/2 is an upper bound on S
     (:func:`deviation_from_gaussian`). A random word below 2^64 (1 - 2 most) accepts any proposal
@@ -276,7 +276,7 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
     r"""The sum of n = ``count`` independent discrete Gaussians with v = ``sigma_squared``.
 
     The law is log-concave, with n times the variance of one draw. ``accounting`` derives its
-    privacy curve; unlike a single discrete Gaussian, its zCDP parameter has no closed form.
+    privacy curve; its zCDP parameter has no closed form, unlike that of one discrete Gaussian.
 
     The float64 functions cover count sigma_squared <= 2^60; beyond a variance of 2^22, or for more
     than 1024 draws, each distinct k costs about a millisecond. Raises :class:`InvalidParameter`
@@ -351,9 +351,9 @@ class DiscreteGaussianSum(Additive, SymmetricNoise):
     def build_batch(self) -> Batch:
         r"""Build a table if few masses suffice, otherwise a rejection sampler.
 
-        The proposals are draws of a discrete Gaussian. If the sum is far from a discrete Gaussian
-        (``sigma_squared`` below about 1.4) and ``count`` is large, build a table of all masses, or
-        for large variances a sampler by inversion.
+        The proposal law is a discrete Gaussian. If the sum is far from a discrete Gaussian
+        (``sigma_squared`` below about 1.4) and ``count`` is large, build a table of all masses or,
+        if the variance is also large, an inversion sampler.
         """
         small = self._whole <= _TABLE_VARIANCE
         if small and min(self.count // 2, table_reach(self._whole)) <= _MOST_BASES:

@@ -74,7 +74,7 @@ class DiscreteLaplace(SymmetricNoise):
         return (-rate * (k + 1)).exp() / (1 + (-rate).exp())
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""Draw one value by Canonne, Kamath and Steinke (arXiv 2004.00010v5), Algorithm 2.
+        r"""Draw one value with Algorithm 2 of Canonne, Kamath and Steinke (arXiv 2004.00010v5).
 
         The value has a geometric magnitude and a fair sign; the pair (-, 0) is rejected, because
         zero would otherwise have twice its mass.

@@ -2,11 +2,11 @@ r"""The Poisson and the binomial law, on 0, 1, 2, ..., with rational ratios of s
 
 Poisson(l): P(X = k) = e^(-l) l^k/k!. Sums of independent draws are Poisson, so the law divides into
 any number of shares; the difference of two draws is Skellam. Binomial(n, p): P(X = k) =
-n!/(k! (n-k)!) p^k (1-p)^(n-k), the number of heads in n flips. In the shuffle model each user adds
-a few random bits, and the analyzer subtracts their mean.
+n!/(k! (n-k)!) p^k (1-p)^(n-k), the number of successes in n trials. In the shuffle model each user
+adds a few random bits, and the analyzer subtracts their mean.
 
 For both laws P(X = k+1)/P(X = k) is a rational number that decreases in k (:class:`CountNoise`). So
-the law is log-concave, all masses follow from any one of them by exact ratios, and far tails are
+the law is log-concave, one mass and the exact ratios determine all masses, and far tails are
 bounded by geometric series. Tails that start near the mean are computed as contour sums. Proofs:
 docs/proofs/laws.md.
 """
@@ -162,7 +162,7 @@ class CountNoise(Additive):
         return Centred(self, self.variance, self._counts)
 
     def build_batch(self) -> Batch:
-        r"""Build a table for variances <= 2^22, else a sampler by rejection from staircases."""
+        r"""Build a table for variances <= 2^22, else a rejection sampler (:class:`Centred`)."""
         if self.variance <= _TABLE_VARIANCE:
             return table_of_counts(self)
         return Centred(self, self.variance, self._counts, shifted=True)
@@ -242,7 +242,7 @@ class Poisson(CountNoise):
         return ball(self.mean) * c.exp()
 
     def tilt(self, t: int) -> Fraction:
-        r"""The solution log(t/l) of K'(c) = l e^c = t, rounded as a float."""
+        r"""The solution log(t/l) of K'(c) = l e^c = t, rounded to a float."""
         return _log_ratio(max(Fraction(t), Fraction(1, 2)), self.mean)
 
     def sample_reference(self, rng: Rng) -> int:
@@ -262,7 +262,7 @@ class Poisson(CountNoise):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Binomial(CountNoise):
-    r"""Binomial noise: the number of heads in n = ``trials`` flips, each with p = ``probability``.
+    r"""Binomial noise: the successes in n = ``trials`` trials of probability p = ``probability``.
 
     P(X = k) = n!/(k! (n-k)!) p^k (1-p)^(n-k).
 
@@ -271,7 +271,7 @@ class Binomial(CountNoise):
 
     The float64 functions cover trials <= 2^62 and 1e-9 <= variance <= 2^60; beyond variance 2^20
     each distinct k costs about a millisecond. Raises :class:`InvalidParameter` if trials < 1, or if
-    the probability is outside (0, 1): flips with p = 0 or 1 add no noise.
+    the probability is outside (0, 1): trials with p = 0 or 1 add no noise.
 
     >>> noise = Binomial(trials=268, probability="1/2")
     >>> noise.pmf(134), noise.quantile(0.975)
@@ -350,7 +350,7 @@ class Binomial(CountNoise):
 
     @property
     def _few(self) -> bool:
-        # With few coins F(k) may equal a multiple of 2^-64, and no inexact ball can decide that.
+        # With few trials F(k) may equal a multiple of 2^-64, which an inexact ball cannot decide.
         return self.trials * self.probability.denominator.bit_length() <= _EXACT_BITS
 
     def _exactly(self, k: int) -> Fraction:
@@ -360,7 +360,7 @@ class Binomial(CountNoise):
         return Fraction(sums[min(k, self.trials)], sums[-1])
 
     def _reaches(self, k: int, p: Fraction) -> bool:
-        # With few coins F(k) = p is possible, and only exact arithmetic decides it.
+        # With few trials F(k) = p is possible, which only exact arithmetic decides.
         return self._exactly(k) >= p if self._few else CountNoise._reaches(self, k, p)
 
     def log_moment(self, c: arb) -> arb:
@@ -386,14 +386,14 @@ class Binomial(CountNoise):
         return 1 / (1 + ball((1 - self.probability) / self.probability) * (-c).exp())
 
     def tilt(self, t: int) -> Fraction:
-        r"""The c = log(t (1-p)/((n-t) p)) at which the tilted mean K'(c) is t, rounded."""
+        r"""The solution log(t (1-p)/((n-t) p)) of K'(c) = t, rounded to a float."""
         most = self.trials - Fraction(1, 2)
         heads = min(max(Fraction(t), Fraction(1, 2)), most)
         tails = self.trials - heads
         return _log_ratio(heads, self.mean) - _log_ratio(tails, self.trials - self.mean)
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""Count the heads in n flips; for n > 4096, invert the distribution function."""
+        r"""Count the successes in n trials; for n > 4096, invert the distribution function."""
         if self.trials > _MOST_TERMS:
             return invert(rng, self.cdf_ball, math.floor(self.mean))
         return sum(bernoulli(rng, self.probability) for _ in range(self.trials))
@@ -417,8 +417,8 @@ def _log_ratio(a: Fraction, b: Fraction) -> Fraction:
 
 
 def _unit_poisson(rng: Rng) -> int:
-    # Poisson of mean 1 from uniform integers alone: Duchon and Duvignau, "Preserving the number
-    # of cycles of length k in a growing uniform permutation" (2016), Algorithm 1.
+    # Draws Poisson(1) using only uniform integers: Duchon and Duvignau, "Preserving the number of
+    # cycles of length k in a growing uniform permutation" (2016), Algorithm 1.
     size, guard, count = 1, 0, 1
     while True:
         drawn = rng.below(size + 1) + 1
@@ -451,8 +451,8 @@ def falling_sum(first: arb, ratios: Iterator[Ratio]) -> arb:
 
 
 def table_of_counts(noise: CountNoise) -> InversionTable:
-    r"""Build the table of a law of standard deviation up to about 2^11, starting at its mode."""
-    # Logarithms of factorials lose about the bits of the largest count.
+    r"""Build the table of a law of standard deviation up to about 2^11, from its mode outwards."""
+    # Logarithms of factorials lose about as many bits as the largest count has.
     size = max(noise._mode, noise._last or 0).bit_length()
     with precision(TABLE_BITS + 2 * size):
         first, balls = _masses(noise, _LEFT_MASS, _RIGHT_MASS)

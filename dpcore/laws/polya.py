@@ -11,16 +11,16 @@ of scale s. So n parties can jointly add discrete Laplace noise if each adds a d
 
 For large scales the law is sampled as a compound Poisson law with logarithmic summands, here called
 jumps: the numbers of jumps of size m = 1, 2, ... are independent Poisson variables of mean
-r e^(-m/s)/m (Quenouille 1949). Candidates for jumps are drawn in the following cells, Poisson(r)
-many in each cell, and kept with a probability c <= 1 that gives these means. With T = 2^t >= s:
+r e^(-m/s)/m (Quenouille 1949). Candidate jumps are drawn in the following cells, a Poisson(r)
+number in each, and accepted with a probability c <= 1 that gives these means. With T = 2^t >= s:
 
     octave o < t:  m uniform on [2^o, 2^(o+1)),            c = (2^o/m) e^(-m/s);
     last cell:     w = 0, 1, ... with probability 2^(-w-1),
                    m uniform on [T (w+1), T (w+2)),        c = (T/m) 2^(w+1) e^(-m/s).
 
 So the number of candidates is Poisson(r (t+1)), with a rational mean, and c <= (2/e)^(w+1) in the
-last cell. In a batch, floats decide whether a candidate is kept only if their certified error
-cannot change the decision; the reference sampler uses exact draws. Proofs: docs/proofs/polya.md.
+last cell. In a batch, floats decide about a candidate only if their certified error cannot change
+the decision; the reference sampler uses exact draws. Proofs: docs/proofs/polya.md.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Polya(ByRatios, Additive):
     P(X = k) = Gamma(k+r)/(k! Gamma(r)) beta^k (1-beta)^r for k >= 0, beta = e^(-1/s).
 
     The mean is r beta/(1-beta), the variance r beta/(1-beta)^2. The values are never negative, so a
-    release with Polya noise alone is never pure DP; the difference of two draws of shape 1/n is a
-    share of discrete Laplace noise (:class:`PolyaDifference`).
+    release with Polya noise is never pure DP. The difference of two draws of shape 1/n is one of n
+    shares of discrete Laplace noise (:class:`PolyaDifference`).
 
     The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10; each isolated k
     costs about a millisecond, and up to fifty milliseconds far in the tail. Raises
@@ -177,7 +177,7 @@ class Polya(ByRatios, Additive):
         return [beta * (shape + (k - 1)) / k for k in range(last, first, -1)]
 
     def sample_reference(self, rng: Rng) -> int:
-        r"""Sum floor(r) geometric draws and a Polya urn for the fractional part of r.
+        r"""Sum floor(r) geometric draws and one draw from a Polya urn for the shape r - floor(r).
 
         All probabilities are rational. For scales above 2^12, :func:`sum_of_jumps` replaces the
         urn; for shapes above 2^12, the distribution function is inverted.
@@ -192,7 +192,7 @@ class Polya(ByRatios, Additive):
         return total + part(rng, self.shape - whole, self.scale)
 
     def build_batch(self) -> Batch:
-        r"""Build a table if 2^17 values suffice, otherwise a sum of geometric draws and jumps."""
+        r"""Build a table if 2^17 values suffice, otherwise a sampler that sums smaller draws."""
         first, last = _support(self.shape, self.scale)
         if last - first < _LONGEST_TABLE:
             return _table(self, first, last)
@@ -222,7 +222,7 @@ class Polya(ByRatios, Additive):
 
 
 def one_minus_beta(scale: Fraction) -> arb:
-    r"""The logarithm log(1 - beta) as a ball that is tight for every scale."""
+    r"""log(1 - beta) for beta = e^(-1/scale), as a ball that is tight for every scale."""
     rate = -1 / ball(scale)
     return (-rate.exp()).log1p() if scale < 1 else (-rate.expm1()).log()
 
@@ -234,7 +234,7 @@ def is_near(shape: Fraction, scale: Fraction, k: int) -> bool:
 
 
 def urn(rng: Rng, shape: Fraction, scale: Fraction) -> int:
-    r"""Draw from Polya(r, s), 0 < r < 1, by a Polya urn that divides a geometric total.
+    r"""Draw from Polya(r, s), 0 < r < 1, by splitting a geometric total with a Polya urn.
 
     Unit i = 0, 1, ... of the total is counted with probability (r + own)/(1 + i), where own is the
     number of units counted so far.
@@ -336,7 +336,7 @@ def _two_over_e(rng: Rng) -> bool:
 
 
 class LogJumps:
-    r"""Batches of Polya(shape, scale) draws for shapes below 1 and scales too large for a table."""
+    r"""A batch sampler of Polya(shape, scale) for shape < 1 and scales too large for a table."""
 
     __slots__ = ("_arrivals", "_cells", "_piece", "_rate", "_scale")
 
@@ -408,8 +408,8 @@ class LogJumps:
 class PolyaDifference(ByRatios, Additive, SymmetricNoise):
     r"""Noise X - Y for independent Polya(r, s) draws X and Y, r = ``shape``, s = ``scale``.
 
-    The variance is 2 r beta/(1-beta)^2. Shapes add. The law is log-concave iff r >= 1, so for
-    smaller r the largest privacy loss need not be attained at the ends.
+    The variance is 2 r beta/(1-beta)^2, where beta = e^(-1/s). Shapes add. The law is log-concave
+    iff r >= 1; for smaller r the privacy loss need not be largest in the tails.
 
     The float64 functions cover 1e-6 <= scale <= 2^46 and 2^-30 <= shape <= 2^10; each isolated k
     costs up to fifty milliseconds. Raises :class:`InvalidParameter` if a parameter is not a
@@ -468,9 +468,9 @@ class PolyaDifference(ByRatios, Additive, SymmetricNoise):
         r"""The ratios P(X = k)/P(X = k-1), k = last, ..., first+1 >= 1, by a backward recurrence.
 
         The masses p_k = P(X = k) satisfy, by the derivative of the generating function,
-        (1 + beta^2) k p_k = beta (k-1+r) p_(k-1) + beta (k+1-r) p_(k+1). They are the decaying
-        solution, so the backward direction is stable: a step multiplies a relative error by about
-        beta^2. The recurrence therefore starts far in the tail, from bounds on the ratio.
+        (1 + beta^2) k p_k = beta (k-1+r) p_(k-1) + beta (k+1-r) p_(k+1). The masses are its
+        decaying solution, so the backward direction is stable: a step multiplies a relative error
+        by about beta^2. So the recurrence starts far in the tail, from bounds on the ratio.
         """
         beta, shape = (-1 / ball(self.scale)).exp(), ball(self.shape)
         square, found = 1 + beta * beta, []
@@ -482,7 +482,8 @@ class PolyaDifference(ByRatios, Additive, SymmetricNoise):
         if far - last > _FARTHEST:
             ratio = self.pmf_ball(last + 1) / self.pmf_ball(last)
         else:
-            # Between beta and beta (k-1+r)/k. The map is monotone, so each end stays narrow.
+            # The ratio lies between beta and beta (k-1+r)/k. The map is monotone, so each bound is
+            # computed separately and stays tight.
             low, high = beta, beta * (shape + far) / (far + 1)
             for k in range(far, last, -1):
                 low, high = before(k, low), before(k, high)

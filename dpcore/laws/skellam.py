@@ -1,4 +1,4 @@
-r"""The Skellam law P(X = k) = e^(-v) I_|k|(v), of the difference of two Poisson(v/2) draws.
+r"""The Skellam law P(X = k) = e^(-v) I_|k|(v): the difference of two Poisson(v/2) draws.
 
 The law is that of Skellam (1946); Agarwal, Kairouz and Liu use it as privacy noise in "The Skellam
 Mechanism for Differentially Private Federated Learning" (arXiv 2110.04995). The law is closed under
@@ -61,7 +61,7 @@ class Skellam(ByRatios, Additive, SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""True, as for any limit of sums of coins (docs/proofs/coin_and_theta_sums.md)."""
+        r"""True: limits of Bernoulli sums are log-concave (docs/proofs/coin_and_theta_sums.md)."""
         return True
 
     def pmf_ball(self, k: int) -> arb:
@@ -103,7 +103,7 @@ class Skellam(ByRatios, Additive, SymmetricNoise):
         return ball(self.variance) * c.cosh()
 
     def tilt(self, t: int) -> Fraction:
-        r"""The solution asinh(t/v) of K'(c) = v sinh c = t, rounded as a float."""
+        r"""The solution asinh(t/v) of K'(c) = v sinh c = t, rounded to a float."""
         return Fraction(float(ball(t / self.variance).asinh().mid()))
 
     def sample_reference(self, rng: Rng) -> int:

@@ -1,8 +1,8 @@
 r"""The staircase law on the integers: P(X = k) falls by a factor e^(-epsilon) at each step of |k|.
 
-By Geng, Kairouz, Oh and Viswanath, "The Staircase Mechanism in Differential Privacy" (2015), a
-staircase has, for integer queries and a given pure epsilon, the least variance among all laws that
-do not depend on the data. With b = e^(-epsilon), sensitivity Delta and plateau r in 1, ..., Delta,
+For integer queries and a given pure epsilon, a staircase law has the least variance among all laws
+that do not depend on the data (Geng, Kairouz, Oh and Viswanath, "The Staircase Mechanism in
+Differential Privacy", 2015). With b = e^(-epsilon), sensitivity Delta and plateau r in [1, Delta],
 
     P(X = k) = a b^l(k),  l(k) = floor((|k| - r)/Delta) + 1,  1/a = 2r - 1 + 2 Delta b/(1-b).
 
@@ -37,9 +37,10 @@ class Staircase(SymmetricNoise):
 
     The masses are equal for |k| < ``plateau`` and fall by a factor e^(-epsilon) at ``plateau`` and
     after each further ``sensitivity`` integers. The plateau is an integer from 1 to
-    ``sensitivity``; 0, the default, selects the plateau of least variance, which is proven. At
-    sensitivity 1 the law is DiscreteLaplace(scale=1/epsilon); at larger sensitivities it has less
-    variance than that law, much less for epsilon > 2, and is not log-concave.
+    ``sensitivity``; 0, the default, selects the plateau that is proven to have the least variance.
+    At sensitivity 1 the law is DiscreteLaplace(scale=1/epsilon). At larger sensitivities it is not
+    log-concave, and it has less variance than DiscreteLaplace(scale=sensitivity/epsilon), much less
+    for epsilon > 2.
 
     The float64 functions cover 2^-46 sensitivity <= epsilon <= 1e6. Raises
     :class:`InvalidParameter` if epsilon is not a positive rational, if the sensitivity is not an
@@ -72,7 +73,7 @@ class Staircase(SymmetricNoise):
 
     @property
     def log_concave(self) -> bool:
-        r"""True iff the sensitivity is 1: otherwise equal masses follow a drop between steps."""
+        r"""True iff the sensitivity is 1: otherwise equal masses follow the drop between steps."""
         return self.sensitivity == 1
 
     @property
@@ -144,8 +145,8 @@ class Staircase(SymmetricNoise):
         return peak - np.abs(self._exponent(self._levels(k)).high)
 
     def _upper(self, k: Integers) -> Floats:
-        # P(X >= r) falls by b over each step; within a step, and on the plateau, it is linear. The
-        # mass of an integer may be below 1e-308 where its tail is not.
+        # The tail falls by the factor b over each step; within a step, and on the plateau, it is
+        # linear in k. The mass of an integer may be below 1e-308 where the tail is not.
         with precision(96):
             peak, behind = nearest(self.pmf_ball(0)), nearest(_behind(self.epsilon))
             start = nearest(self.sf_ball(self.plateau - 1))

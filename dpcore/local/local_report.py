@@ -2,9 +2,9 @@ r"""Local reports: the common base class, estimated counts, and reports in a ran
 
 A report supports the user's value with probability ``own`` and each other value with probability
 ``other``, for all values (the pure protocols of Wang, Blocki, Li and Jha 2017). If c of n users
-have a value, the number of reports that support it is a sum of c coins of probability ``own`` and
-n - c coins of probability ``other``; estimates, variances and intervals follow from these two
-probabilities. They and the largest likelihood ratio are exact rationals. Proofs:
+have a value, the number of reports that support it is a sum of c Bernoulli(``own``) and n - c
+Bernoulli(``other``) variables; estimates, variances and intervals follow from these two
+probabilities, which are exact rationals, as is the largest likelihood ratio. Proofs:
 docs/proofs/local.md.
 """
 
@@ -47,6 +47,8 @@ _CELLS: Final = 1 << 18
 class Frequencies:
     r"""Estimated counts of all values; ``supports`` counts the reports that support each value.
 
+    ``own`` and ``other`` are the probabilities of the :class:`LocalReport`.
+
     >>> found = Frequencies(
     ...     users=100, supports=np.array([60, 40]), own=Fraction(3, 4), other=Fraction(1, 4)
     ... )
@@ -68,16 +70,17 @@ class Frequencies:
         return (supports - float(self.users * self.other)) / float(self.own - self.other)
 
     def count(self, value: int) -> Fraction:
-        r"""The exact estimate of the count of one value."""
+        r"""The estimated count of one value, as an exact rational."""
         place = self._place(value)
         return (int(self.supports[place]) - self.users * self.other) / (self.own - self.other)
 
     def interval(self, value: int, confidence: RationalLike = "0.95") -> tuple[Fraction, Fraction]:
         r"""A confidence interval for the true count of ``value``, with proven coverage.
 
-        The number of supporting reports is a sum of independent coins, so its tails are at most
-        those of a binomial with the same mean (Hoeffding 1956). The interval is that of Clopper and
-        Pearson, widened so that each end is at least one report away from the observed number.
+        The number of supporting reports is a sum of independent Bernoulli variables, so its tails
+        are at most those of a binomial with the same mean (Hoeffding 1956). The interval is that of
+        Clopper and Pearson, widened so that each end is at least one report away from the observed
+        number.
         """
         level = (1 - rational_in("confidence", confidence, "(0, 1)")) / 2
         seen, n = int(self.supports[self._place(value)]), self.users
@@ -93,7 +96,7 @@ class Frequencies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalReport(ABC):
-    r"""A local mechanism: each user sends one epsilon-DP report on a value < ``values``.
+    r"""A local mechanism: each user sends one epsilon-DP report on an integer in [0, ``values``).
 
     Probabilities are rounded so that the likelihood ratio of every report is proven to be at most
     e^epsilon.
@@ -152,7 +155,7 @@ class LocalReport(ABC):
 
     @abstractmethod
     def law(self, value: int) -> dict[Outcome, Fraction]:
-        r"""The probability of each report of a user who has ``value``; meant for small cases."""
+        r"""The probability of each report of a user who has ``value``, for small cases only."""
 
     @abstractmethod
     def _encode(self, values: Integers, rng: Rng) -> Reports:
@@ -190,7 +193,7 @@ class LocalReport(ABC):
         return np.concatenate(parts)
 
     def estimate(self, reports: Reports) -> Frequencies:
-        r"""Estimate the counts of all values, without bias and with exact variances and intervals.
+        r"""Estimate the counts of all values without bias, with proven confidence intervals.
 
         Raises :class:`InvalidParameter` unless ``reports`` is an array of this mechanism's reports.
         """
@@ -218,7 +221,7 @@ class LocalReport(ABC):
         r"""The smallest and the largest number in a report."""
 
     def variance(self, users: int, count: int | Fraction = 0) -> Fraction:
-        r"""The exact variance of the estimate of a value that ``count`` of the users have.
+        r"""The exact variance of the estimated count of a value that ``count`` users have.
 
         >>> from dpcore.local import HadamardResponse
         >>> float(HadamardResponse(epsilon=1, values=100).variance(1000)) ** 0.5
@@ -264,13 +267,13 @@ def spread(own: Fraction, other: Fraction, users: int, count: Fraction) -> Fract
 
     It is (c own (1 - own) + (n - c) other (1 - other))/(own - other)^2.
     """
-    coins = count * own * (1 - own) + (users - count) * other * (1 - other)
-    return coins / (own - other) ** 2
+    supporting = count * own * (1 - own) + (users - count) * other * (1 - other)
+    return supporting / (own - other) ** 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffledReports:
-    r"""Reports of at least ``users`` users, drawn by ``report``, in a uniformly random order.
+    r"""Reports of at least ``users`` users, drawn with ``report``, in a uniformly random order.
 
     ``users`` is the number of users who follow the protocol, including the protected user: only the
     reports of these users hide one another.
@@ -307,7 +310,7 @@ class ShuffledReports:
         :meth:`LocalReport.report` does.
         """
         if np.size(value) < self.users:
-            reason = f"must have the values of at least {self.users} users"
+            reason = f"must contain the values of at least {self.users} users"
             raise InvalidParameter("value", value, reason)
         found = self.report.report(value, rng=rng)
         shuffled: Reports = found[permutation(len(found), rng)]

@@ -57,10 +57,10 @@ def rounded_up(probability: Callable[[], arb]) -> Fraction:
 
 
 def flip(probability: Fraction, count: int, rng: Rng) -> Flags:
-    r"""Flip ``count`` independent coins; ``probability`` is a multiple of 1/GRID below 1.
+    r"""Draw ``count`` Bernoulli variables; ``probability`` is a multiple of 1/GRID below 1.
 
-    One byte decides a coin unless it equals the first byte of the probability; then 24 more bits
-    decide.
+    One byte decides a variable unless it equals the first byte of the probability; then 24 more
+    bits decide.
     """
     threshold = int(probability * GRID)
     first, rest = threshold >> 24, threshold & 0xFFFFFF
@@ -77,7 +77,7 @@ def below(bound: int, count: int, rng: Rng) -> Integers:
     r"""Draw ``count`` independent integers, uniform on [0, bound), for a bound of at most 2^32.
 
     An integer is the high half of the product of 32 random bits and the bound. A product whose low
-    half is below 2^32 mod bound is rejected, so that no integer is likelier (Lemire 2019).
+    half is below 2^32 mod bound is rejected, so all integers are equally likely (Lemire 2019).
     """
     words = rng.words(-(-count // 2)).astype("<u8", copy=False)
     products = words.view("<u4")[:count].astype(np.uint64) * np.uint64(bound)
@@ -124,7 +124,7 @@ class _OneOfTwoParts(LocalReport):
     @property
     @abstractmethod
     def _parts(self) -> tuple[int, int]:
-        r"""The numbers ``hit`` and ``total`` of the module docstring."""
+        r"""The numbers ``hit`` and ``total`` in the module docstring."""
 
     @property
     def own(self) -> Fraction:
@@ -141,8 +141,8 @@ class RandomisedResponse(_OneOfTwoParts):
     r"""k-ary randomised response: report the value or a uniform other value, as an integer.
 
     >>> from dpcore import SeededRng
-    >>> coin = RandomisedResponse(epsilon=3, values=4)
-    >>> coin.report([0, 1, 2, 3, 3], rng=SeededRng(2)).tolist()
+    >>> mechanism = RandomisedResponse(epsilon=3, values=4)
+    >>> mechanism.report([0, 1, 2, 3, 3], rng=SeededRng(2)).tolist()
     [0, 1, 2, 3, 3]
     """
 
@@ -218,7 +218,7 @@ class _Bits(LocalReport):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnaryEncoding(_Bits):
-    r"""Report one bit per value: 1 with probability ``own`` for the user's value, else ``other``.
+    r"""Report one bit per value: P(1) is ``own`` for the user's value and ``other`` for the others.
 
     Symmetric (basic RAPPOR): own = 1 - other = e^(epsilon/2)/(e^(epsilon/2) + 1). Optimised:
     own = 1/2, other = 1/(e^epsilon + 1), which has less variance. A report is a row of booleans.
@@ -282,8 +282,8 @@ def _least_other(epsilon: Fraction) -> Fraction:
 class SubsetSelection(_Bits, _OneOfTwoParts):
     r"""Report a set of ``size`` = values/(e^epsilon + 1) values that favours the user's value.
 
-    ``size`` is rounded to an integer. A report is a row of booleans. The variance of estimates is
-    about the smallest of all mechanisms here.
+    ``size`` is rounded to an integer. A report is a row of booleans. Of all mechanisms in this
+    module, the estimates have about the smallest variance.
 
     >>> SubsetSelection(epsilon=1, values=10).size
     3
@@ -324,9 +324,10 @@ class SubsetSelection(_Bits, _OneOfTwoParts):
         }
 
     def _encode(self, values: Integers, rng: Rng) -> Reports:
-        # The others in the report are a uniform subset of all values but the last, by Floyd's
-        # algorithm for all users at once or, for wide reports, by keys for each user. It is smaller
-        # by one if the user's value is included; then the user's and the last value are swapped.
+        # The other values in a report are first drawn as a uniform subset of all values but the
+        # last: with Floyd's algorithm for all users at once or, for long reports, with keys for
+        # each user. The subset is smaller by one if the user's value is included. Then the user's
+        # value and the last value are swapped.
         n, k = len(values), self.values
         found, starts = np.zeros(n * k, dtype=np.bool_), k * np.arange(n)
         inside = flip(self.own, n, rng)
@@ -366,7 +367,7 @@ class LocalHashing(_OneOfTwoParts):
 
     @property
     def base(self) -> int:
-        r"""The largest prime <= max(2, e^epsilon + 1) whose table of counts fits in memory."""
+        r"""The largest prime <= max(2, e^min(epsilon, 6) + 1) whose count table fits in memory."""
         return _prime(self.epsilon, self.values)
 
     @property

@@ -1,4 +1,4 @@
-r"""Arrays: integers from any sequence, and functions on float64 with proven error bounds.
+r"""Convert input to integer arrays, and evaluate float64 functions with proven error bounds.
 
 numpy does not guarantee the last bits of its exp, so the exponential here uses tables rounded once
 from balls and a Taylor polynomial in +, - and *, which IEEE 754 rounds correctly. The bounds are

@@ -6,8 +6,8 @@ are not rounded. Enclosures are computed by ball arithmetic (``arb`` of python-f
 that contains the true result. The working precision affects the width of the result and never its
 correctness.
 
-A comparison such as ``bound <= 1`` may hold for all numbers of an interval, for none, or only for
-some. In the third case it is undecided and raises an error.
+A comparison such as ``bound <= 1`` may hold for all numbers in an interval, for none, or only for
+some. In the third case the comparison is undecided and raises an error.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _NUMBERS: Final = (int, float, Fraction, Decimal)
 
 
 class Ordered:
-    r"""A base class for ``<``, ``<=``, ``>`` and ``>=`` with numbers and other intervals.
+    r"""A base class that compares intervals with numbers and with each other: <, <=, > and >=.
 
-    A float is read by its shortest decimal form: 0.1 is one tenth. Comparing an interval with a
-    number by ``==``, or using an interval as a truth value, raises :class:`TypeError`; an undecided
-    comparison raises :class:`Undecided`.
+    A float is read as its shortest decimal form: 0.1 is one tenth. Comparing an interval with a
+    number using ``==``, or using an interval as a truth value, raises :class:`TypeError`; an
+    undecided comparison raises :class:`Undecided`.
     """
 
     __slots__ = ()
@@ -120,7 +120,7 @@ def ball(value: Fraction | int) -> arb:
 
 
 def nearest(value: arb) -> float:
-    r"""Round a ball of 60 accurate bits to a float; relative error 2^-52 above 2^-1022."""
+    r"""Round a ball with 60 accurate bits to a float; relative error 2^-52 above 2^-1022."""
     if not (value.is_exact() or value.rel_accuracy_bits() >= 60):
         raise PrecisionExhausted("the enclosure is too wide to be rounded to a float")
     return float(value.mid())
@@ -176,7 +176,7 @@ class Enclosure(Ordered):
 
     @classmethod
     def infinite(cls) -> Enclosure:
-        r"""The enclosure of +infinity: the value is infinite, not merely unbounded.
+        r"""The enclosure of +infinity: the value itself is infinite, not only its upper bound.
 
         >>> Enclosure.infinite().lower
         inf
@@ -192,12 +192,12 @@ class Enclosure(Ordered):
 
     @property
     def lower_float(self) -> float:
-        r"""The lower bound as a float, by :func:`round_down`."""
+        r"""The lower bound as a float, rounded by :func:`round_down`."""
         return round_down(self.lower)
 
     @property
     def upper_float(self) -> float:
-        r"""The upper bound as a float, by :func:`round_up`."""
+        r"""The upper bound as a float, rounded by :func:`round_up`."""
         return round_up(self.upper)
 
     def _interval(self) -> tuple[End, End]:
@@ -241,8 +241,8 @@ def _write(end: End, rounding: str) -> str:
 
 
 def _floor(end: arb) -> End:
-    # A number with an exponent beyond a few million cannot be written as a rational: the bound
-    # moves outwards to the nearest one that can, which widens the enclosure and keeps it valid.
+    # A number with an exponent beyond a few million is too large to be written as a rational: the
+    # bound moves outwards to a number that can be, which keeps the enclosure valid.
     if not end.is_finite():
         return math.inf if end > 0 else -math.inf
     mantissa, exponent = (int(part) for part in end.mid().man_exp())
@@ -266,7 +266,8 @@ def integer_below(value: arb) -> int:
 def round_up(value: End) -> float:
     r"""The smallest float >= ``value`` whose shortest decimal form is also >= ``value``.
 
-    Text and JSON print this decimal form, which may lie below the float. A float is not changed.
+    Text and JSON print this decimal form, which may lie below the float. A ``value`` that is a
+    float is returned unchanged.
     """
     if isinstance(value, float):
         return value
@@ -310,7 +311,8 @@ def narrow(compute: Callable[[], arb], bits: int) -> Enclosure:
             # done at the working precision and adds less than 2^-(bits+29).
             with precision(working):
                 return Enclosure.of(value)
-        # If only a few bits are missing, they are added once, because doubling is expensive.
+        # If only a few bits are missing, the precision grows by these bits, but only once;
+        # doubling is expensive.
         found = value.rel_accuracy_bits() if value.is_finite() else 0
         short = bits + 2 - found
         if found > 0 and 2 * short < working and not topped:

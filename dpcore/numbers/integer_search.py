@@ -19,7 +19,7 @@ def least(holds: Callable[[int], bool], near: int) -> int:
     r"""The smallest m with holds(m), for a predicate that stays true for all larger integers.
 
     From ``near`` on, the search doubles its step and then bisects: it makes about 2 log2(d) calls
-    if the result is at distance d.
+    if the result is at distance d from ``near``.
     """
     low, high, step = near - 1, near, 1
     while not holds(high):

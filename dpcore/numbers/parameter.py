@@ -1,7 +1,7 @@
-r"""Parse privacy parameters as exact rationals, and names of users and batches.
+r"""Parse privacy parameters as exact rationals, and check names of users and batches.
 
 Accepted types are ``int``, ``Fraction``, ``Decimal``, numpy integers, and strings such as
-``"1/3"``, ``"0.1"``, ``"1e-6"``. A ``float`` is read by its shortest decimal form, so ``0.1`` means
+``"1/3"``, ``"0.1"``, ``"1e-6"``. A ``float`` is read as its shortest decimal form, so ``0.1`` means
 one tenth and not the nearest binary number. Other types raise an error. Instances of subclasses are
 read as plain values.
 """
@@ -58,8 +58,8 @@ class Exact(Declared[RationalLike, Fraction]):
     r"""A field of a frozen dataclass that accepts any rational and stores a :class:`Fraction`.
 
     ``scale: Exact = Exact()`` has no default, ``Exact("1/2")`` has one. :func:`check_fields` in
-    ``__post_init__`` makes the value exact. It rejects values <= 0 if ``zero`` gives a reason, and
-    values outside ``within``, with ``reason`` in the error message if given.
+    ``__post_init__`` makes the value exact. The field rejects values <= 0 if ``zero`` gives the
+    reason for that, and values outside the interval ``within``, for the optional ``reason``.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ _DECLARED = "_declared_fields"
 
 
 def check_fields(instance: object) -> None:
-    r"""Validate all declared fields of a frozen dataclass, in ``__post_init__``; bases first."""
+    r"""Validate all declared fields of a frozen dataclass in ``__post_init__``, bases first."""
     declared: dict[str, Declared[Any, Any]] = {}
     for kind in reversed(type(instance).__mro__):
         declared |= kind.__dict__.get(_DECLARED, {})
@@ -186,7 +186,7 @@ def _exact(argument: str, value: object) -> Fraction:
 
 def _without_numpy(value: Any) -> object:
     # Converts a numpy scalar to a Python type, without loading numpy: if numpy is not loaded, there
-    # are no such scalars. Floats of other widths are read by their own shortest decimal form, so
+    # are no such scalars. Floats of other widths are read as their own shortest decimal form, so
     # float32(0.1) is 0.1.
     numpy = sys.modules.get("numpy")
     if numpy is None or not isinstance(value, numpy.generic) or isinstance(value, float):
@@ -221,7 +221,7 @@ def _from_text(argument: str, text: str) -> Fraction:
 
 
 def positive_rational(argument: str, value: object, reason: str) -> Fraction:
-    r"""Parse a rational by :func:`rational`; values <= 0 raise an error with the given reason."""
+    r"""Parse a rational with :func:`rational`; raise an error with ``reason`` if it is <= 0."""
     exact = rational(argument, value)
     if exact <= 0:
         raise InvalidParameter(argument, value, f"must be > 0: {reason}")
@@ -229,7 +229,7 @@ def positive_rational(argument: str, value: object, reason: str) -> Fraction:
 
 
 def at_least_zero(argument: str, value: object) -> Fraction:
-    r"""Parse a rational by :func:`rational`; values < 0 raise an error."""
+    r"""Parse a rational with :func:`rational`; raise an error if it is < 0."""
     exact = rational(argument, value)
     if exact < 0:
         raise InvalidParameter(argument, value, "must be >= 0")
@@ -237,7 +237,7 @@ def at_least_zero(argument: str, value: object) -> Fraction:
 
 
 def rational_in(argument: str, value: object, interval: Interval, reason: str = "") -> Fraction:
-    r"""Parse a rational by :func:`rational`; values outside ``interval`` raise an error."""
+    r"""Parse a rational with :func:`rational`; raise an error if it is outside ``interval``."""
     exact = rational(argument, value)
     least = exact > 0 if interval.startswith("(") else exact >= 0
     open_end = exact < 1 or interval.endswith("oo)")
@@ -263,7 +263,10 @@ def integer(
     at_most: int | None = None,
     limit: str = "",
 ) -> int:
-    r"""Return ``value`` as a Python ``int``; floats (even integral) and booleans raise an error."""
+    r"""Return ``value`` as an ``int``; raise an error for a float (even integral) or a bool.
+
+    ``limit`` is the name of the bound ``at_most`` in the error message.
+    """
     if (
         type(value) is int
         and (at_least is None or value >= at_least)
@@ -313,7 +316,7 @@ def _written(number: int) -> str:
 
 
 def text(argument: str, value: object, reason: str) -> str:
-    r"""Return ``value`` as a plain ``str``; other types raise an error with the given reason."""
+    r"""Return ``value`` as a plain ``str``; raise an error with ``reason`` if it is not one."""
     if not issubclass(type(value), str):
         raise InvalidParameter(argument, value, reason)
     return str.__str__(value)

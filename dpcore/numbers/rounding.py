@@ -37,7 +37,7 @@ def shortest(value: Fraction) -> str:
 
 
 def brief(value: Fraction, rounded: Callable[[End, int], str]) -> str:
-    """Format ``value`` exactly if twelve characters suffice, else to six digits by ``rounded``."""
+    """Format ``value`` exactly if twelve characters suffice, else to 6 digits with ``rounded``."""
     text = min(str(value), exactly(value), key=len)
     return text if len(text) <= _BRIEF else rounded(value, 6)
 
@@ -55,8 +55,8 @@ def _rounded(value: End, digits: int, rounding: str) -> str:
 
 
 def _quotient(numerator: int, denominator: int, digits: int, rounding: str) -> Decimal:
-    # Numbers of millions of digits are first reduced to a few more than are needed: decimals are
-    # slow for them, integers are not.
+    # Numbers with millions of digits are first reduced to a few more digits than are needed:
+    # Decimal is slow for such numbers, and int is not.
     if max(abs(numerator).bit_length(), denominator.bit_length()) <= _BITS:
         return Decimal(numerator) / Decimal(denominator)
     decades = (abs(numerator).bit_length() - denominator.bit_length()) * math.log10(2)

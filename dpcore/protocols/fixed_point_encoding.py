@@ -2,8 +2,8 @@ r"""Fixed-point encoding of reals in [0, 1] with exact randomised rounding.
 
 With g = ``precision`` steps per unit, x becomes floor(x g) + Bernoulli(x g - floor(x g)), so the
 expectation is x g exactly and a sum of encodings is an unbiased estimate of g times the sum. This
-is line 3 of Algorithm 2 of Chowdhury and Zhou (arXiv 2206.05772), without floats. Proofs:
-docs/proofs/protocol.md.
+is line 3 of Algorithm 2 in Chowdhury and Zhou (arXiv 2206.05772), without floating-point error.
+Proofs: docs/proofs/protocol.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_STEPS: Final = 1 << 40
 
 _SCALE_BITS: Final = 62
 _RANGE: Final = "must lie in [0, 1]; clamp=True clips it"
-_KIND: Final = "must be an array of floats, or of objects for exact rationals"
+_KIND: Final = "must be an array of float64 or integers, or of dtype object for exact rationals"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,8 @@ class FixedPoint:
     or ceil(x g), so replacing one value changes a sum by at most g. A float is read as its exact
     binary value, not as its decimal form; write ``"0.1"`` or ``Fraction(1, 10)`` for one tenth.
 
-    With ``clamp`` a value outside [0, 1] is clipped first; without it the value raises an error.
-    Infinite values and nan always raise an error.
+    ``clamp=True`` clips values outside [0, 1]; otherwise they raise :class:`InvalidParameter`, as
+    infinite values and nan always do.
 
     >>> from dpcore import SeededRng
     >>> encoding = FixedPoint(precision=10)
@@ -67,7 +67,7 @@ class FixedPoint:
     @overload
     def encode(self, x: RealsLike, *, rng: Rng = ...) -> Integers: ...
     def encode(self, x: RationalLike | RealsLike, *, rng: Rng = SYSTEM) -> int | Integers:
-        r"""Encode x as a number of steps: an int, or an int64 array of the shape of ``x``.
+        r"""Encode x as a number of steps: an int, or an int64 array with the shape of ``x``.
 
         The values of an object array are encoded one by one.
 
@@ -117,7 +117,7 @@ class FixedPoint:
         if not given.size:
             return np.zeros(given.shape)
         if given.dtype.kind == "f" and not np.isfinite([given.min(), given.max()]).all():
-            raise InvalidParameter("x", x, "must be finite numbers")
+            raise InvalidParameter("x", x, "must contain finite numbers")
         if self.clamp:
             given = np.clip(given, 0, 1)
         elif not (given.min() >= 0 and given.max() <= 1):

@@ -1,7 +1,7 @@
 r"""Protocols P = (R, S, A) of distributed privacy: local randomizer, aggregation, analyzer.
 
-Each user holds an x in [0, 1]. The randomizer R encodes x in g steps per unit and adds noise mod m;
-the aggregation S reveals only the sum mod m to the server; the analyzer A decodes it. Source:
+Each user has an x in [0, 1]. The randomizer R encodes x in g steps per unit and adds noise mod m;
+the aggregation S reveals only the sum mod m to the server; the analyzer A decodes the sum. Source:
 Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (arXiv 2206.05772),
 Algorithms 2 to 7. Protocols whose messages are bits for a shuffler are in ``shuffled_bits``.
 
@@ -84,12 +84,12 @@ class ModularSum(ABC):
         return self.total_noise(self.users)
 
     def bias(self, present: int) -> Fraction:
-        r"""The known offset of the sum: 0, because the sum has only encodings and noise."""
+        r"""The known offset of the sum: 0, because the noise is symmetric."""
         del present
         return Fraction(0)
 
     def square_error(self, present: int) -> Fraction:
-        r"""An upper bound on E[(estimate - sum of the encodings)^2] without wraparound."""
+        r"""An upper bound on E[(estimate - sum of the encodings)^2] if the sum does not wrap."""
         variance = self.total_noise(present).variance
         most = variance.upper if isinstance(variance, Enclosure) else variance
         return Fraction(most) / self.precision**2
@@ -181,7 +181,7 @@ class ModularSum(ABC):
         r"""The law of the noise that protects one honest user if ``honest`` are present."""
 
     def sum_mechanism(self, honest: int) -> Mechanism:
-        r"""The mechanism that protects a contribution of at most g steps by the observed noise."""
+        r"""The mechanism of the sum: the observed noise, and a sensitivity of g steps."""
         return Mechanism(noise=self.observed_noise(honest), sensitivity=self.precision)
 
     def _check_honest(self, honest: int) -> int:
@@ -226,9 +226,9 @@ class AggregatedSum(_Shared):
 
     ``share`` is the law of one user's noise: PolyaDifference(1/n, s) for pure DP (Theorem 1),
     Skellam(v/n) for Renyi DP (Theorem 2), DiscreteGaussian(v/n) for concentrated DP (Theorem 4).
-    The numbering is that of Chowdhury and Zhou (arXiv 2206.05772). ``noise.share(n)`` derives the
-    law of a share from the law of the total noise. The server sees only the sum mod m, so the noise
-    of all honest participants protects each contribution.
+    The numbers refer to Chowdhury and Zhou (arXiv 2206.05772). ``noise.share(n)`` derives the law
+    of a share from the law of the total noise. The server sees only the sum mod m, so the noise of
+    all honest participants protects each contribution.
 
     >>> share = DiscreteLaplace(scale=32).share(1024)
     >>> protocol = AggregatedSum(users=1024, precision=32, threshold=700, share=share)
@@ -334,7 +334,7 @@ def _check_noise(argument: str, noise: Noise) -> None:
         raise InvalidParameter(argument, noise, "must be a Noise, e.g. DiscreteLaplace")
     if not noise.symmetric:
         raise InvalidParameter(argument, noise, "must be symmetric, or the estimate is biased")
-    summed(noise, 2)  # raises an error for a law whose sums are unknown
+    summed(noise, 2)  # raises an error if dpcore does not implement sums of this law
 
 
 _MOST_BITS = 1 << 10

@@ -6,7 +6,7 @@ simulation and accounting; ``secure_aggregation.MaskedAggregation`` is a real ag
 same interface.
 
 A run includes dropouts and collusion: users who drop out add no noise, the server knows the noise
-of colluding users, and the record of the run has only the remaining noise. Proofs:
+of colluding users, and the record of the run contains only the remaining noise. Proofs:
 docs/proofs/protocol.md.
 """
 
@@ -60,8 +60,8 @@ class Aggregation(typing.Protocol):
 class IdealAggregation:
     r"""Secure aggregation by a trusted party that outputs only the sum mod m and the participants.
 
-    With ``per_user``, ``run`` draws the noise of every user; otherwise it draws the sum of the
-    noise at once, which has the same distribution.
+    With ``per_user=True``, ``run`` draws the noise of every user; otherwise it draws the sum of the
+    users' noise at once, which has the same distribution.
 
     >>> ideal = IdealAggregation(modulus=10)
     >>> total = ideal.total({"ann": np.array([7]), "bob": np.array([8])})
@@ -80,7 +80,7 @@ class IdealAggregation:
         messages: Mapping[str, Integers],
         vanish: Mapping[str, Step] = NOBODY,
         *,
-        rng: Rng = SYSTEM,  # noqa: ARG002 - an ideal party needs none; a real aggregation does
+        rng: Rng = SYSTEM,  # noqa: ARG002 - only a real aggregation draws from it
     ) -> Total:
         r"""Return the sum over the users who do not drop out before their input arrives.
 
@@ -96,13 +96,13 @@ class IdealAggregation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelaxedAggregation:
-    r"""An assumption: an (epsilon_hat, q_hat)-relaxed secure aggregation (Cheu and Yan 2021).
+    r"""An assumed (epsilon_hat, q_hat)-relaxed secure aggregation (Cheu and Yan 2021).
 
-    The server's view is within a factor e^epsilon_hat of a simulation from the sum mod m alone, and
-    its post-processing equals the sum up to statistical distance q_hat (Chowdhury and Zhou 2023,
-    Definition 9). No such protocol is implemented: the simulation outputs the sum itself, which
-    satisfies the definition. The class is not an :class:`Aggregation`: ``run`` accepts it only for
-    a ``ShuffledPure``.
+    The probabilities of the server's view are within a factor e^epsilon_hat of those of a
+    simulation from the sum mod m, and a function of the view equals the sum up to statistical
+    distance q_hat (Chowdhury and Zhou 2023, Definition 9). No such protocol is implemented: ``run``
+    outputs the sum itself, which satisfies the definition. The class is not an
+    :class:`Aggregation`: ``run`` accepts it only for a ``ShuffledPure``.
     """
 
     modulus: Whole = Whole(at_least=2, at_most=LARGEST_MODULUS)
@@ -156,11 +156,11 @@ def _stacked(messages: Mapping[str, Integers], modulus: int) -> Integers:
         raise InvalidParameter("messages", messages, "must contain a vector for each name")
     for name, vector in messages.items():
         if not isinstance(vector, np.ndarray) or vector.dtype.kind not in "iu" or vector.ndim != 1:
-            raise InvalidParameter("messages", vector, f"must be a vector of integers ({name})")
+            raise InvalidParameter("messages", vector, f"must be an integer vector (user {name})")
         if vector.size and not 0 <= vector.min() <= vector.max() < modulus:
-            raise InvalidParameter("messages", vector, f"must lie in [0, {modulus}) ({name})")
+            raise InvalidParameter("messages", vector, f"must lie in [0, {modulus}) (user {name})")
     if len({len(vector) for vector in messages.values()}) > 1:
-        raise InvalidParameter("messages", messages, "must be vectors of equal length")
+        raise InvalidParameter("messages", messages, "must contain vectors of equal length")
     # Converted one by one, because stacking signed and unsigned arrays would give floats.
     return np.stack([vector.astype(np.int64) for vector in messages.values()])
 
@@ -182,9 +182,10 @@ users are named "0", "1" and so on."""
 class RunOutcome:
     r"""The result of a run: the estimate, the participants and the record for accounting.
 
-    ``record`` is None if the server's view is not a single mechanism: for a :class:`PureShuffle`
-    (see ``accounting.protocol_guarantees.pure_shuffle_guarantee``) and for a :class:`ShuffledPure`
-    (the guarantee of ``sum_mechanism(honest)`` plus 2 epsilon_hat, given the assumed aggregation).
+    ``honest`` is the number of participants who do not collude. ``record`` is None if the server's
+    view is not that of a single mechanism: for a :class:`PureShuffle` (see
+    ``accounting.protocol_guarantees.pure_shuffle_guarantee``) and for a :class:`ShuffledPure` (the
+    guarantee of ``sum_mechanism(honest)`` plus 2 epsilon_hat, given the assumed aggregation).
     ``assumptions`` lists the assumptions of the guarantee.
     """
 
@@ -196,7 +197,7 @@ class RunOutcome:
 
     @property
     def release(self) -> Release:
-        r"""The release record; its mechanism has the noise that the ``honest`` users added."""
+        r"""The release record; its mechanism contains the noise that the ``honest`` users added."""
         if self.record is None:
             reason = (
                 "has no release record: no single mechanism describes the server's view; "
@@ -210,7 +211,7 @@ class RoundRefused(AggregationRefused):
     r"""A round failed without an estimate; charge the ``release`` of this error.
 
     ``release`` is the record that the run would have returned; the aggregation's error is the
-    cause. A server with colluding users may know the sum although the round was refused.
+    ``__cause__``. With colluding users the server may know the sum of a round that failed.
     """
 
     def __init__(self, message: str, sender: str | None, reason: str, release: Release) -> None:
@@ -219,7 +220,8 @@ class RoundRefused(AggregationRefused):
         self.release = release
 
     def __str__(self) -> str:
-        return f"{super().__str__()}; charge its release, and draw fresh noise for the next round"
+        advice = "charge the release of this error, and draw fresh noise for the next round"
+        return f"{super().__str__()}; {advice}"
 
 
 Protocol: TypeAlias = (
@@ -246,17 +248,17 @@ def run(
     r"""Run a protocol once: all n users, the functionality and the analyzer.
 
     Sums need an aggregation, protocols of bits a :class:`Shuffler`, and :class:`ShuffledPure` a
-    :class:`RelaxedAggregation`, which is an assumption: the simulation outputs the sum itself.
-    ``vanish`` maps each dropout to the step at which it drops out, and ``colluding`` names the
-    users who reveal their noise to the server. ``honest`` counts all other participants, and the
-    release has only their noise.
+    :class:`RelaxedAggregation`, which is an assumption: the run outputs the sum itself. ``vanish``
+    maps each dropout to the step at which it drops out, and ``colluding`` names the users who
+    reveal their noise to the server. ``honest`` counts all other participants, and the mechanism of
+    the release contains only their noise.
 
     >>> from dpcore import DiscreteLaplace, SeededRng
     >>> share = DiscreteLaplace(scale=4).share(4)
     >>> protocol = AggregatedSum(users=4, precision=4, threshold=100, share=share)
     >>> ideal = IdealAggregation(modulus=protocol.modulus)
-    >>> people = {"ann": 1, "bob": 0, "eve": "1/2", "joe": "1/4"}
-    >>> outcome = run(protocol, people, ideal, batch="monday", vanish={"joe": Step.INPUT})
+    >>> inputs = {"ann": 1, "bob": 0, "eve": "1/2", "joe": "1/4"}
+    >>> outcome = run(protocol, inputs, ideal, batch="monday", vanish={"joe": Step.INPUT})
     >>> outcome.participants, outcome.honest, outcome.release.mechanism.noise
     (('ann', 'bob', 'eve'), 3, PolyaDifference(shape='3/4', scale=4))
 
@@ -275,7 +277,7 @@ def run(
     >>> masked = MaskedAggregation(users=4, dropouts=1, coordinates=1, modulus=protocol.modulus)
     >>> gone = {"eve": Step.UNMASK, "joe": Step.UNMASK}
     >>> try:
-    ...     run(protocol, people, masked, batch="monday", vanish=gone, colluding=["bob"])
+    ...     run(protocol, inputs, masked, batch="monday", vanish=gone, colluding=["bob"])
     ... except RoundRefused as refused:
     ...     refused.release.participants, refused.release.mechanism.noise
     (('ann', 'bob', 'eve', 'joe'), PolyaDifference(shape='3/4', scale=4))
@@ -366,7 +368,7 @@ def _crowd(
     except ValueError:
         raise InvalidParameter("values", values, "must be an array or a mapping") from None
     if len(names) != users:
-        raise InvalidParameter("values", values, f"must have one value for each of {users} users")
+        raise InvalidParameter("values", values, f"must contain {users} values, one per user")
     places = staying(names, vanish)
     present = tuple(names[place] for place in places)
     listed = isinstance(colluding, Collection) and not isinstance(colluding, str)
@@ -397,7 +399,7 @@ def _sum(
     if isinstance(functionality, Shuffler) or not hasattr(functionality, "total"):
         raise InvalidParameter("functionality", functionality, "must be a secure aggregation")
     if functionality.modulus != protocol.modulus:
-        reason = f"must have the modulus of the protocol, {protocol.modulus}"
+        reason = f"must have modulus = {protocol.modulus}, like the protocol"
         raise InvalidParameter("functionality", functionality, reason)
     if crowd.held.ndim != 1:
         reason = "must contain one number per user: the sensitivity is for one number"
@@ -407,10 +409,10 @@ def _sum(
         and isinstance(protocol, AggregatedSum)
         and functionality.exposure(crowd.colluding) > MOST_EXPOSURE
     ):
-        # So many users hold enough shares of a secret that the server can unmask messages.
-        reason = f"must be < n - t = {functionality.threshold}: n - t users can unmask all"
+        # So many users may have enough shares of a secret for the server to unmask messages.
+        reason = f"must be < n - t = {functionality.threshold} users: n - t can unmask all inputs"
         if functionality.neighbourhood is not None:
-            reason = "must be fewer: the neighbourhoods must fail with probability <= 2^-40"
+            reason = "must be fewer users: the graph must fail with probability <= 2^-40"
         raise InvalidParameter("colluding", crowd.colluding, reason)
     if isinstance(functionality, IdealAggregation) and not functionality.per_user:
         return protocol.sum_at_once(crowd.held[crowd.places], rng=rng)

@@ -62,7 +62,7 @@ class BitMessages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffledSum(ABC):
-    r"""The common base class: users send noisy numbers in unary, and the ones are counted.
+    r"""The common base class: users send noisy values in unary, and the ones are counted.
 
     Each of n = ``users`` users sends ``width`` bits per coordinate; the number of ones is a noisy
     encoding. For k messages the analyzer returns (number of ones - ``bias(k)``)/g, where g =
@@ -98,14 +98,14 @@ class ShuffledSum(ABC):
 
     @abstractmethod
     def bias(self, present: int) -> Fraction:
-        r"""The mean number of ones that ``present`` users send beyond encodings, per coordinate."""
+        r"""The mean number of ones that ``present`` users add to encodings, per coordinate."""
 
     @abstractmethod
     def _ones(self, x: RealsLike, rng: Rng) -> Integers:
         r"""Check x, and draw the number of ones of each user (rows) and coordinate."""
 
     def randomize(self, x: RealsLike, *, rng: Rng = SYSTEM) -> BitMessages:
-        r"""R: draw the messages of the users; x has a value or a row of coordinates for each."""
+        r"""R: draw the users' messages; x contains a value or a row of coordinates per user."""
         ones = self._ones(x, rng)
         # The order within a message reveals nothing: the shuffler permutes all bits.
         return BitMessages((np.arange(self.width) < ones[..., None]).astype(np.uint8))
@@ -125,7 +125,7 @@ class ShuffledSum(ABC):
             raise InvalidParameter("shuffled", shuffled, reason)
         present, rest = divmod(int(shuffled.shape[1]), self.width)
         if rest or not 1 <= present <= self.users:
-            reason = f"must have {self.width} bits for each of 1 to {self.users} users"
+            reason = f"must contain {self.width} bits for each of 1 to {self.users} users"
             raise InvalidParameter("shuffled", shuffled, reason)
         if shuffled.max() > 1:
             raise InvalidParameter("shuffled", shuffled, "must be 0 or 1")
@@ -204,10 +204,11 @@ class BinaryShuffle(BitSum):
 
     name: ClassVar[str] = "binary-shuffle"
 
-    def _encoded(self, x: RealsLike, rng: Rng) -> Integers:  # noqa: ARG002 - bits need no coin
+    def _encoded(self, x: RealsLike, rng: Rng) -> Integers:  # noqa: ARG002 - bits are not rounded
         held = as_array(x)
         if held.ndim != 1 or held.dtype.kind not in "iubO" or not 1 <= len(held) <= self.users:
-            raise InvalidParameter("x", x, f"must have one bit for each of 1 to {self.users} users")
+            reason = f"must contain one bit for each of 1 to {self.users} users"
+            raise InvalidParameter("x", x, reason)
         odd = held.dtype.kind == "O" and any(isinstance(v, (np.ndarray, complex)) for v in held)
         if odd or not bool(((held == 0) | (held == 1)).all()):
             raise InvalidParameter("x", x, "must be 0 or 1; use VectorShuffle for real values")
@@ -243,7 +244,7 @@ class VectorShuffle(BitSum):
         held = as_array(x)
         rows = held[:, None] if held.ndim == 1 and self.coordinates == 1 else held
         if rows.ndim != 2 or rows.shape[1] != self.coordinates:
-            reason = f"must have one row of {self.coordinates} coordinates per user"
+            reason = f"must contain one row of {self.coordinates} coordinates per user"
             raise InvalidParameter("x", x, reason)
         if not 1 <= len(rows) <= self.users:
             raise InvalidParameter("x", x, f"must contain the rows of 1 to {self.users} users")
@@ -316,7 +317,7 @@ class PureShuffle(ShuffledSum):
         return self.share
 
     def bias(self, present: int) -> Fraction:
-        r"""The number of ones that ``present`` users send beyond encodings and noise.
+        r"""The number k J of ones that k = ``present`` users add to encodings and noise.
 
         Covers are not taken into account.
         """
@@ -340,7 +341,7 @@ class PureShuffle(ShuffledSum):
         return self.values(x, rng=rng)[:, None]
 
     def values(self, x: RealsLike, *, rng: Rng = SYSTEM) -> Integers:
-        r"""Draw the number of ones of each user's message; it raises as :meth:`randomize` does."""
+        r"""Draw the number of ones in each user's message; errors are as in :meth:`randomize`."""
         held = as_array(x)
         if held.ndim != 1 or not 1 <= len(held) <= self.users:
             reason = f"must be an array with one number for each of 1 to {self.users} users"

@@ -46,7 +46,7 @@ class Batch(Protocol):
 
 
 def in_blocks(count: int, fill: Callable[[Integers], None]) -> Integers:
-    r"""Draw ``count`` values, by ``fill``, in blocks small enough to stay in the CPU cache."""
+    r"""Draw ``count`` values with ``fill``, in blocks small enough to stay in the CPU cache."""
     drawn = np.empty(count, dtype=np.int64)
     for start in range(0, count, BLOCK):
         fill(drawn[start : start + BLOCK])
@@ -124,8 +124,9 @@ class InversionTable:
         self._certain = len(given)
         closed = int(given[-1]) == _FULL - 1
         self._thresholds = given if closed else np.append(given, np.uint64(_FULL - 1))
-        # With sixteen cells per value most words fall in cells without a threshold; beyond 2^18
-        # cells the guide exceeds the CPU cache and costs more than the searches it saves.
+        # The guide maps a cell, the top bits of a word, to the index of the word. With 16 cells per
+        # value most words fall in cells without a threshold; beyond 2^18 cells the guide exceeds
+        # the CPU cache and costs more than the searches it saves.
         bits = min(max(len(self._thresholds).bit_length() + 4, 10), 18)
         self._shift = np.uint64(64 - bits)
         edges = np.arange(1 << bits, dtype=np.uint64) << self._shift
@@ -213,7 +214,7 @@ class Difference:
 
 
 def table_of_sums(first: int, values: Iterable[arb], cdf: Callable[[int], arb]) -> InversionTable:
-    r"""Build the table of a law from balls of F(first), F(first + 1), ..."""
+    r"""Build the table of a law from balls around F(first), F(first + 1), ..."""
     thresholds = []
     for k, value in enumerate(values, first):
         floor = (value * _WORDS).floor().unique_fmpz()  # None if the ball does not determine it
@@ -227,11 +228,11 @@ def table_of_sums(first: int, values: Iterable[arb], cdf: Callable[[int], arb]) 
 def table_of_masses(
     first: int, below: arb, masses: Iterable[arb], cdf: Callable[[int], arb]
 ) -> InversionTable:
-    r"""Build the table of a law from balls of its masses, at the precision ``TABLE_BITS``.
+    r"""Build the table of a law from balls around its masses, at the precision ``TABLE_BITS``.
 
     ``masses[i]`` is P(X = first + i), and ``below`` is P(X < first). If ``first`` is the smallest
     value, ``below`` is exactly 0; otherwise F(first) must be below 2^-64. If the masses sum to less
-    than 1 - 2^-64 the table is open above. Narrow balls are fast: each threshold that the balls
+    than 1 - 2^-64 the table is open above. The balls should be narrow: each threshold that they
     leave undecided costs an evaluation of ``cdf``.
     """
     _, *sums = accumulate(masses, initial=below)
@@ -241,19 +242,19 @@ def table_of_masses(
 
 
 EXTRA: Final = 64
-r"""The number of values of a table beyond a multiple of the standard deviation, for laws that are
-too narrow to be nearly Gaussian."""
+r"""The number of values in a table beyond a multiple of the standard deviation, for laws whose
+variance is too small for a nearly Gaussian tail."""
 
 
 def table_reach(variance: Fraction) -> int:
-    r"""An integer >= 9 standard deviations; the table checks that less than 2^-64 lies beyond."""
+    r"""An integer >= 9 standard deviations; the table checks that the tails are below 2^-64."""
     return math.isqrt(86 * math.ceil(variance)) + EXTRA
 
 
 def symmetric_table(
     masses: Sequence[arb], beyond: arb, cdf: Callable[[int], arb]
 ) -> InversionTable:
-    r"""Build the table of a symmetric law from balls of P(X = 0), ..., P(X = n) and P(X > n)."""
+    r"""Build the table of a symmetric law from balls around P(X = 0), ..., P(X = n), P(X > n)."""
     return table_of_masses(1 - len(masses), beyond, [*masses[:0:-1], *masses], cdf)
 
 

@@ -1,4 +1,4 @@
-r"""Random number generators, the only source of privacy randomness, and noise drawn ahead.
+r"""The random number generators of all private releases, and a reservoir of noise drawn ahead.
 
 An :class:`Rng` generates independent uniform bits. :class:`SystemRng` is the default and the only
 private generator: an AES-256-CTR keystream (NIST SP 800-38A) under keys from the operating system,
@@ -105,7 +105,7 @@ class _Keystream:
         self._encryptor: Any = None
 
     def _rekey(self) -> Any:
-        # A key is never used twice, so the counter may start at zero under each key.
+        # No key is used twice, so the counter may start at zero under each key.
         encryptor = Cipher(algorithms.AES(self._next_key()), modes.CTR(bytes(16))).encryptor()
         self._encryptor = encryptor
         self._left = _BYTES_PER_KEY
@@ -311,7 +311,7 @@ def below(rng: Rng, bound: int, count: int) -> Integers:
 
 
 class Reservoir(list[int]):
-    r"""Noise drawn ahead: a list of single values (``pop`` is atomic), and blocks for batches."""
+    r"""Noise drawn ahead of use: a list of single values (``pop`` is atomic), and blocks."""
 
     __slots__ = ("__weakref__", "_blocks", "_era")
     __hash__ = object.__hash__  # type: ignore[assignment]  # identity: the fork registry holds it

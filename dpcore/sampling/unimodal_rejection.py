@@ -1,12 +1,12 @@
-r"""Batches of wide discrete Gaussian, Poisson and binomial laws, by rejection from a staircase.
+r"""Batch samplers of discrete Gaussian, Poisson and binomial laws of large variance, by rejection.
 
-A staircase with steps of 2^b integers dominates the masses P(X = m + i), m = floor(E[X]). A step is
-drawn by certified inversion and an integer on the step uniformly; it is accepted with probability
-mass/height. On most steps the mass hardly varies, and about 98% of the random words are below the
-smallest such ratio and accept immediately. For the other words the ratio is computed in floating
-point (for counts by Stirling's series); if its certified error could matter, balls and further bits
-decide. Values beyond the outermost steps are drawn by inversion. So the law is exact. Proofs:
-docs/proofs/samplers.md.
+The proposal is a step function: with steps of 2^b integers it dominates the masses P(X = m + i),
+m = floor(E[X]). A step is drawn by certified inversion and an integer on the step uniformly; the
+integer is accepted with probability mass/height. On most steps the mass hardly varies, and about
+98% of the random words are below the smallest ratio mass/height and accept immediately. For the
+other words the ratio is computed in floating point (for counts by Stirling's series); if its
+certified error could matter, balls and further bits decide. Values beyond the outermost steps are
+drawn by inversion. So the law is exact. Proofs: docs/proofs/samplers.md.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class UnimodalLaw(Protocol):
 
 
 class Centred:
-    r"""A batch sampler of X - floor(E[X]), where X has the law ``law`` of variance v.
+    r"""A batch sampler of X - floor(E[X]), where X has the law ``law`` and the variance v.
 
     For count laws ``parts`` are the expected counts: (l,) for Poisson, (np, n(1-p)) for the heads
     and tails of a binomial; E[X] is the first part, which may exceed int64, and 1/v is the sum of
-    their inverses. Without parts the law is the discrete Gaussian, with E[X] = 0. With ``shifted``
-    the draws are X itself, which must fit int64. Raises :class:`Unrepresentable` unless v is
-    between 2^21 and 2^116: below, the float series is not accurate enough, and above, a draw could
-    exceed int64.
+    their inverses. Without parts the law is the discrete Gaussian, with E[X] = 0. With
+    ``shifted=True`` the draws are X itself, which must fit int64. Raises :class:`Unrepresentable`
+    unless v is between 2^21 and 2^116: below, the float series is not accurate enough, and above, a
+    draw could exceed int64.
     """
 
     def __init__(

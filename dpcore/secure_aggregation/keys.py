@@ -9,9 +9,9 @@ Every key is HKDF-SHA256 (RFC 5869) of one of these secrets, with the round and 
 salt and a label with the identities as info; so no two purposes, pairs or rounds share a key. Seals
 are ChaCha20-Poly1305 (RFC 8439), tags HMAC-SHA256. A mask expands its key to a vector of integers
 mod m: the stream is AES-256-CTR over zeros from counter 0 (NIST SP 800-38A), read as little-endian
-64-bit words. A word below the largest multiple of m that is at most 2^64 gives its residue; other
-words are skipped, so residues are exactly uniform if the words are. No custom cryptography is used.
-Proof: docs/proofs/masked_aggregation.md.
+64-bit words. A word below the largest multiple of m that is at most 2^64 gives the residue of the
+word mod m; other words are skipped, so residues are exactly uniform if the words are. No custom
+cryptography is used. Proof: docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def public_of(private: bytes) -> bytes:
 
 
 def agreements(private: bytes, public: Mapping[str, bytes]) -> dict[str, bytes]:
-    r"""The X25519 secrets that one party shares with others, by name; only for key derivation."""
+    r"""The X25519 shared secrets of one party with others, by name, for key derivation only."""
     own = X25519PrivateKey.from_private_bytes(private)
     secrets = {}
     for name, key in public.items():
@@ -211,9 +211,9 @@ class Channel:
         return data + _tag(self.sending, data)
 
     def receive(self, data: bytes, expected: type[B]) -> B:
-        r"""Return the body of a message that is authentic, of this round and of the expected type.
+        r"""Return the body of an authentic message of this round and of the expected type.
 
-        Raises :class:`AggregationRefused` for any other bytes.
+        Raises :class:`AggregationRefused` if ``data`` is not such a message.
         """
         header = read_header(data)
         if len(data) > most_bytes(expected, self.terms):
@@ -252,7 +252,7 @@ def mask(key: bytes, *, count: int, modulus: int) -> Integers:
     modulus = integer("modulus", modulus, at_least=2, at_most=LARGEST_MODULUS)
     count = integer("count", count, at_least=0)
     if len(key) != KEY_BYTES:
-        raise InvalidParameter("key", "(not shown)", "must have 32 bytes")
+        raise InvalidParameter("key", "(not shown)", "must be 32 bytes long")
     stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
     # This is the last accepted word, because the bound itself may be 2^64.
     last = np.uint64((1 << 64) - 1 - (1 << 64) % modulus)

@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 class _SingleUse(OwnedState):
     # One state and the step that is due. Without a state, also after a step was interrupted by
-    # anything but an AggregationRefused, every step raises an error.
+    # anything but a DpcoreError, every step raises an error.
     __slots__ = ("_name",)
 
     _one: ClassVar[str] = "it holds the state of a round, which must be used only once"
@@ -60,8 +60,8 @@ class _SingleUse(OwnedState):
         return "" if self._gone() else self._DUE.get(type(self._state), "")
 
     def _step(self, step: str, act: Callable[[Any], tuple[object, T]]) -> T:
-        # ``act`` returns the next state and the output, or raises a refusal; then nothing was sent
-        # and the old state remains valid.
+        # ``act`` returns the next state and the output. If it raises a DpcoreError, nothing was
+        # sent and the old state remains valid.
         with self._lock.here():
             state = self._state
             if step != self.due:
@@ -209,13 +209,14 @@ class MaskedAggregation(Terms):
 
     With n = ``users``, t = ``dropouts`` and m = ``modulus``, the server learns only the sum over
     the users whose masked input arrived, at least n - t users, and their identities. This holds
-    against a semi-honest server together with any c < n - t semi-honest users, who together learn
-    the sum of the at least n - t - c other inputs. It does not hold against a malicious server.
+    against a semi-honest server that colludes with any c < n - t semi-honest users: together they
+    learn only the sum of the other inputs, of which there are at least n - t - c. It does not hold
+    against a malicious server.
 
     Each user shares keys and masks with all others or, with a ``neighbourhood``, with k others on a
     random graph, at a cost of O(k) instead of O(n). The statement above then holds except with
     probability :meth:`exposure`, if the colluding users and the dropouts do not depend on the
-    graph; rarely, t or fewer dropouts make the round fail.
+    graph; with a small probability the round fails although at most t users drop out.
     :func:`dpcore.secure_aggregation.round_parameters.size_neighbourhood` finds the smallest k.
 
     Raises :class:`InvalidParameter` unless ``users`` is in [2, 2^16), 0 <= 2 ``dropouts`` <
@@ -316,7 +317,7 @@ class MaskedAggregation(Terms):
     def _check(self, messages: Mapping[str, IntegersLike], vanish: Mapping[str, Step]) -> None:
         for argument, given in (("messages", messages), ("vanish", vanish)):
             if not isinstance(given, Mapping):
-                raise InvalidParameter(argument, "(not shown)", "must be a mapping by identity")
+                raise InvalidParameter(argument, "(not shown)", "must map identities to values")
         for name, values in messages.items():
             check_identity(name)
             masked_user.checked_input(values, self)

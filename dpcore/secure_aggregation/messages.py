@@ -33,10 +33,10 @@ T = TypeVar("T")
 
 
 class AggregationRefused(DpcoreError, ValueError):
-    r"""A message, or the end of a step, was refused; the error has message, sender and reason.
+    r"""A message, or the end of a step, was refused; no state has changed.
 
-    ``sender`` is the claimed sender: "" is the server, and None means that the bytes end before the
-    sender. No state has changed.
+    ``message`` names what was refused, ``sender`` is its claimed sender ("" is the server, and None
+    means that the bytes end before the sender), and ``reason`` is the reason.
     """
 
     def __init__(self, message: str, sender: str | None, reason: str) -> None:
@@ -290,7 +290,7 @@ def most_bytes(kind: type[object], terms: Round) -> int:
 
 
 def decode(data: bytes, terms: Round) -> tuple[Header, Body]:
-    r"""Decode header and body from bytes of :func:`encode`; other bytes raise an error."""
+    r"""Decode the header and body that :func:`encode` wrote; raise an error for other bytes."""
     header, reader = _open(data)
     if header.identifier != terms.identifier:
         reader.refuse("belongs to another round")

@@ -37,9 +37,9 @@ class Neighbourhood:
     r"""The number k of ``neighbours`` per user, and the ``threshold`` of shares to reconstruct.
 
     k is an even number in [2, 1024], with half of the neighbours on each side, and (k + 1)/2 <
-    ``threshold`` <= k + 1. Other values raise :class:`InvalidParameter`.
-    :func:`dpcore.secure_aggregation.round_parameters.size_neighbourhood` finds safe values for the
-    numbers of colluding users and dropouts.
+    ``threshold`` <= k + 1; otherwise :class:`InvalidParameter` is raised.
+    :func:`dpcore.secure_aggregation.round_parameters.size_neighbourhood` finds safe values for
+    given numbers of colluding users and dropouts.
     """
 
     neighbours: Whole = Whole(at_least=2)
@@ -66,9 +66,9 @@ def neighbours_of(
 ) -> dict[str, tuple[str, ...]]:
     r"""Map each name to the sorted names of its neighbours and itself.
 
-    Without a neighbourhood every name is mapped to all names. The order on the circle is uniform
-    and independent of everything else. Nothing is drawn for the complete graph. ``names`` are
-    distinct, and there are more than k + 1.
+    Without a neighbourhood (the complete graph) every name is mapped to all names, and nothing is
+    drawn. Otherwise the order on the circle is uniform and independent of everything else, and
+    there must be more than k + 1 distinct ``names``.
     """
     if neighbourhood is None:
         return dict.fromkeys(names, tuple(sorted(names)))
@@ -120,7 +120,7 @@ class Terms:
 
     @property
     def holders(self) -> int:
-        r"""The number of users, including the owner, that hold shares of a secret at first."""
+        r"""The number of users, including the owner, who receive shares of a secret."""
         return self.users if self.neighbourhood is None else self.neighbourhood.neighbours + 1
 
     @property
@@ -142,7 +142,8 @@ class Round(Terms):
 
     def __post_init__(self) -> None:
         if not isinstance(self.identifier, bytes) or len(self.identifier) != ROUND_BYTES:
-            raise InvalidParameter("identifier", self.identifier, f"must be {ROUND_BYTES} bytes")
+            reason = f"must be {ROUND_BYTES} bytes long"
+            raise InvalidParameter("identifier", self.identifier, reason)
         Terms.__post_init__(self)
         object.__setattr__(self, "context", _context(self))
 
@@ -157,7 +158,7 @@ def _context(terms: Round) -> bytes:
 
 
 def check_identity(identity: str) -> str:
-    r"""Return ``identity`` if it has 1 to 255 bytes in UTF-8, otherwise raise an error."""
+    r"""Return ``identity`` if it is 1 to 255 bytes long in UTF-8, otherwise raise an error."""
     try:
         fits = isinstance(identity, str) and 1 <= len(identity.encode()) <= 255
     except UnicodeEncodeError:
@@ -239,8 +240,8 @@ def size_neighbourhood(
 
 
 class _Tail:
-    # P(J >= j) for hypergeometric J, the marked among ``drawn`` out of ``population``, in integers:
-    # the number of ways with j marked is the number with j - 1 marked times an exact ratio.
+    # P(J >= j) for hypergeometric J, the number of marked users among ``drawn`` out of
+    # ``population``, in integers: each number of ways follows from the last by an exact ratio.
     __slots__ = ("_first", "_sums")
 
     def __init__(self, population: int, marked: int, drawn: int) -> None:

@@ -127,7 +127,7 @@ def open_round(
     if len({key for _, key in roster}) < len(names):
         raise InvalidParameter("roster", names, "must list each public key once")
     if len(names) != terms.users:
-        raise InvalidParameter("roster", names, f"must have {terms.users} users")
+        raise InvalidParameter("roster", names, f"must list {terms.users} users")
     channels = {
         name: Channel.between(terms, SERVER, name, enrolled, public) for name, public in roster
     }
@@ -173,12 +173,12 @@ def _checked(state: AnyStep, name: str, data: bytes) -> Body:
         case Unmasking(inputs=inputs) as last, UnmaskReply(seeds=seeds, keys=shares):
             survivors, dropped = _required(last, name, inputs)
             if set(seeds) != set(survivors) or set(shares) != set(dropped):
-                _refuse(expected, name, "must have exactly the requested shares")
+                _refuse(expected, name, "must contain exactly the requested shares")
     return body
 
 
 def close_keys(state: Advertising) -> tuple[Sharing, Outbox]:
-    r"""End step 1: send each user who advertised (U1) the keys of its neighbours who did."""
+    r"""End step 1: send each user who advertised keys (U1) the keys of its neighbours in U1."""
     _check_enough(state, state.arrived)
     keys = {name: state.arrived[name].keys for name in sorted(state.arrived)}
     outbox = {
@@ -266,7 +266,7 @@ def finish(state: Unmasking) -> Total:
 
 
 def _recombined(state: Unmasking, name: str, half: str) -> bytes:
-    # The points are the indices of the neighbours who advertised; any ``threshold`` shares suffice.
+    # The points are the indices of neighbours who advertised keys; ``threshold`` shares suffice.
     places = enumerate(_near(state, name, state.keys), start=1)
     replied = [(x, state.arrived[other]) for x, other in places if other in state.arrived]
     replied = replied[: state.terms.threshold]
@@ -285,7 +285,7 @@ def _check_keys(keys: PublicKeys, name: str, state: Advertising) -> None:
     others = [body.keys for other, body in state.arrived.items() if other != name]
     taken = {key for pair in others for key in (pair.sharing, pair.masking)}
     if keys.sharing == keys.masking or {keys.sharing, keys.masking} & taken:
-        _refuse(KeyAdvertisement, name, "contains a key of another purpose or user")
+        _refuse(KeyAdvertisement, name, "contains a key twice, or a key of another user")
     if not (is_usable(keys.sharing) and is_usable(keys.masking)):
         _refuse(KeyAdvertisement, name, "contains a key of low order")
 

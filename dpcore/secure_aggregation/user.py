@@ -156,7 +156,7 @@ def mask_input(state: Shared, received: bytes, values: IntegersLike) -> tuple[Ma
         )
     if len(sealed) + 1 < terms.threshold:
         _refuse(
-            "ShareDelivery", f"contains fewer than {terms.threshold} users, including its receiver"
+            "ShareDelivery", f"names fewer than {terms.threshold} users, including its receiver"
         )
     shares = {channel.own: state.own}
     for name, cipher in sealed.items():
@@ -173,9 +173,9 @@ def masked(inputs: Integers, state: Shared, others: list[str]) -> Integers:
     r"""Add the user's own mask and one mask for each of ``others`` to the input."""
     terms, own = state.channel.terms, state.channel.own
     key = self_mask_key(state.seed, terms, own)
-    alone = mask(key, count=terms.coordinates, modulus=terms.modulus)
+    self_mask = mask(key, count=terms.coordinates, modulus=terms.modulus)
     public = {other: state.keys[other].masking for other in others}
-    total = add(inputs, alone, terms.modulus)
+    total = add(inputs, self_mask, terms.modulus)
     return add_pair_masks(total, _agreements(state.masking, public), terms, own)
 
 
@@ -219,7 +219,7 @@ def checked_input(values: IntegersLike, terms: Terms) -> Integers:
 def _check_keys(keys: Mapping[str, PublicKeys], state: Advertised) -> None:
     terms = state.channel.terms
     if not terms.threshold <= len(keys) <= terms.holders:
-        _refuse("KeyList", f"must have the keys of {terms.threshold} to {terms.holders} users")
+        _refuse("KeyList", f"must contain the keys of {terms.threshold} to {terms.holders} users")
     own = PublicKeys(sharing=state.sharing.public, masking=state.masking.public)
     if keys.get(state.channel.own) != own:
         _refuse("KeyList", "does not contain the keys of its receiver")

@@ -1,8 +1,8 @@
 r"""Private selection: the best of several candidates, and counts above a threshold.
 
-``exponential_mechanism`` has permute-and-flip and the exponential mechanism on integer scores,
-``sparse_vector_and_noisy_max`` compares noisy numbers, and ``partition_selection`` releases the
-keys whose noisy counts reach a threshold.
+``exponential_mechanism`` contains permute-and-flip and the exponential mechanism on integer scores,
+``sparse_vector_and_noisy_max`` the mechanisms that compare noisy values, and
+``partition_selection`` the release of keys whose noisy counts reach a threshold.
 """
 
 from dpcore.selection.exponential_mechanism import Rule, Selection

@@ -1,19 +1,19 @@
 r"""Permute-and-flip and the exponential mechanism: exact selection of high-scoring candidates.
 
 Candidate i with integer score u_i has the gap g_i = max u - u_i to the best candidate. Both
-mechanisms use coins that come up heads with probability exp(-epsilon g_i/(2 Delta)), where Delta is
-the sensitivity of a score, and exp(-epsilon g_i/Delta) for monotonic scores.
+mechanisms accept candidate i with probability exp(-epsilon g_i/(2 Delta)), where Delta is the
+sensitivity of a score, or exp(-epsilon g_i/Delta) for monotonic scores.
 
-- Permute-and-flip (McKenna and Sheldon 2020) flips one coin for each candidate in a random order
-  and returns the first with heads. All coins are independent, so this is a uniform choice among
-  the candidates with heads; the best always has heads. It is epsilon-DP; at the same epsilon its
-  expected gap is at most that of the exponential mechanism.
-- The exponential mechanism (McSherry and Talwar 2007) draws uniform candidates and flips their
-  coins until one shows heads. It is epsilon-DP, and epsilon^2/8-zCDP (Cesar and Rogers 2021: its
-  privacy loss has range epsilon).
+- Permute-and-flip (McKenna and Sheldon 2020) considers each candidate once, in a random order, and
+  returns the first that is accepted. Acceptances are independent, so this is a uniform
+  choice among all accepted candidates; the best candidate is always accepted. The mechanism is
+  epsilon-DP; at the same epsilon its expected gap is at most that of the exponential mechanism.
+- The exponential mechanism (McSherry and Talwar 2007) draws uniform candidates until one is
+  accepted. The mechanism is epsilon-DP, and epsilon^2/8-zCDP (Cesar and Rogers 2021: its privacy
+  loss has range epsilon).
 
-A coin compares a uniform random number with its probability, in floating point with a certified
-error; if this cannot decide, interval arithmetic does, so the law is exact. Proofs:
+A uniform random number is compared with the acceptance probability in floating point, with a
+certified error; if this cannot decide, interval arithmetic does, so the law is exact. Proofs:
 docs/proofs/selection.md.
 """
 
@@ -83,11 +83,11 @@ class ScoreMechanism:
 class Selection(ScoreMechanism):
     r"""Release the indices of ``count`` candidates with high scores, in sequence.
 
-    With ``count`` rows of scores, one candidate of each row is chosen instead. ``sensitivity``
-    bounds the change of any one score between neighbours; ``epsilon`` is for all choices together.
-    The choices are made in sequence among the remaining candidates, and each spends epsilon/count.
-    ``monotonic`` states that between neighbours no two scores change in opposite directions, as for
-    counts when a person is added or removed: half of the noise then suffices.
+    If the scores are ``count`` rows, one candidate is chosen in each row; otherwise each choice is
+    made among the remaining candidates. ``epsilon`` is for all choices together, and each choice
+    costs epsilon/count. ``sensitivity`` bounds the change of any one score between neighbouring
+    datasets. ``monotonic`` states that no two scores change in opposite directions, as for counts
+    when a user is added or removed: half of the noise then suffices.
 
     >>> from dpcore import SeededRng
     >>> choice = Selection(epsilon=8, sensitivity=1)
@@ -109,7 +109,7 @@ class Selection(ScoreMechanism):
 
     @property
     def unit(self) -> Fraction:
-        r"""The exponent of a coin per unit of the gap.
+        r"""The exponent c of the acceptance probability exp(-c g) of a candidate with gap g.
 
         It is epsilon/(2 count Delta), or epsilon/(count Delta) for monotonic scores.
         """
@@ -129,7 +129,7 @@ class Selection(ScoreMechanism):
         scores = _array(value)
         if scores.ndim == 2:  # rows
             if len(scores) != self.count:
-                must = f"must have {self.count} rows of scores, one for each choice"
+                must = f"must contain {self.count} rows of scores, one for each choice"
                 raise InvalidParameter("value", value, must)
             rows = [checked_scores(row, 1) for row in scores]
             return np.array([self._choose(row.max() - row, rng) for row in rows], dtype=np.int64)
@@ -143,7 +143,7 @@ class Selection(ScoreMechanism):
         return chosen[0] if self.count == 1 else np.array(chosen, dtype=np.int64)
 
     def reference(self, scores: Sequence[int], rng: Rng) -> int:
-        r"""Select one index by integer arithmetic as in the papers: the reference sampler."""
+        r"""Select one index with integer arithmetic as in the papers: the reference sampler."""
         gaps = [max(scores) - score for score in scores]
         if self.rule is Rule.EXPONENTIAL:
             while True:
@@ -159,19 +159,20 @@ class Selection(ScoreMechanism):
     def law(self, scores: Sequence[int]) -> tuple[ExpRational, ...]:
         r"""The exact probability of each index in one selection, a rational function of e^(-unit).
 
-        For permute-and-flip, P(i) = p_i E[1/(1 + N)], where N counts the heads of the other coins.
+        For permute-and-flip, P(i) = p_i E[1/(1 + N)], where p_i is the acceptance probability of
+        candidate i, and N is the number of other accepted candidates.
 
         >>> [p.enclose(64).upper_float for p in Selection(epsilon=1, sensitivity=1).law([0, 2])]
         [0.183939720585721..., 0.8160602794142...]
         """
         x = ExpRational.base(self.unit)
-        coins = [x ** (max(scores) - score) for score in scores]
+        chances = [x ** (max(scores) - score) for score in scores]
         if self.rule is Rule.EXPONENTIAL:
-            whole = sum(coins, x.of(0))
-            return tuple(coin / whole for coin in coins)
+            whole = sum(chances, x.of(0))
+            return tuple(chance / whole for chance in chances)
         return tuple(
-            coin * shared([(1 - other, other) for other in (*coins[:at], *coins[at + 1 :])])
-            for at, coin in enumerate(coins)
+            chance * shared([(1 - other, other) for other in (*chances[:at], *chances[at + 1 :])])
+            for at, chance in enumerate(chances)
         )
 
     def _choose(self, gaps: Integers, rng: Rng) -> int:
@@ -203,7 +204,7 @@ def checked_scores(value: Any, count: int) -> Integers:
         reason = f"must be a one-dimensional array of at least {count} integer scores"
         raise InvalidParameter("value", value, reason)
     if not -LARGEST <= int(scores.min()) <= int(scores.max()) <= LARGEST:
-        raise InvalidParameter("value", value, f"must have scores of absolute value <= {LARGEST}")
+        raise InvalidParameter("value", value, f"must contain scores in [-{LARGEST}, {LARGEST}]")
     return scores.astype(np.int64)
 
 
@@ -211,13 +212,13 @@ def _array(value: Any) -> npt.NDArray[Any]:
     try:
         return np.asarray(value)
     except ValueError:
-        raise InvalidParameter("value", value, "must have rows of equal length") from None
+        raise InvalidParameter("value", value, "must contain rows of equal length") from None
 
 
 def shared(others: Iterable[tuple[ExpRational, ExpRational]]) -> ExpRational | Fraction | int:
-    r"""E[1/(1 + N); A], where N of the ``others`` tie and A is the event that no other is ahead.
+    r"""E[1_A/(1 + N)], where A is the event that none of ``others`` is ahead, and N of them tie.
 
-    The ``others`` are independent; a pair has the probabilities of being behind and of a tie.
+    The ``others`` are independent; each is a pair (probability of being behind, of a tie).
     """
     tied: list[ExpRational | int] = [1]
     for behind, ties in others:
@@ -228,13 +229,13 @@ def shared(others: Iterable[tuple[ExpRational, ExpRational]]) -> ExpRational | F
 
 
 def _flip(gaps: Integers, unit: Fraction, rng: Rng) -> npt.NDArray[np.bool_]:
-    # Flips independent coins that show heads with probability e^(-unit gap).
+    # Draws independent Bernoulli variables, heads with probability e^(-unit gap).
     words = rng.words(len(gaps))
     uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-_BITS
-    # Capping a huge unit changes nothing: only a gap of 0 can show heads.
+    # Capping a huge unit changes nothing: then only a gap of 0 can give heads.
     exponent: Floats = gaps.astype(np.float64) * float(min(unit, _MOST_UNIT))
     found = np.zeros(len(gaps), dtype=np.bool_)
-    # The coins of most candidates clearly show tails; only the others are computed.
+    # For most candidates the result is clearly tails; only the others are computed.
     near = np.flatnonzero((exponent < _CLEAR) | (uniform < _RARE))
     gaps, exponent, uniform = gaps[near], exponent[near], uniform[near]
     chance = exp_neg(np.minimum(exponent, _FAR))

@@ -21,11 +21,11 @@ from dpcore.sampling.rng import SYSTEM, Rng
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoisyThreshold:
-    r"""Release each key whose noisy count is at least ``threshold``, with that count.
+    r"""Release each key whose noisy count is at least ``threshold``, with the noisy count.
 
-    ``mechanism`` holds the noise and the sensitivity of the vector of counts. ``rows_per_user``
-    bounds the rows, and so the keys, of one user: r rows change the counts by r in l1 if the user
-    is added or removed, and by 2 r if the user is replaced.
+    ``mechanism`` contains the noise and the sensitivity of the vector of counts. ``rows_per_user``
+    bounds the rows, and so the keys, of one user: r rows change the counts by at most r in l1 if
+    the user is added or removed, and by at most 2 r if the user is replaced.
 
     >>> from dpcore import DiscreteLaplace, Scope, SeededRng, Sensitivity
     >>> noisy = Mechanism(
@@ -60,7 +60,7 @@ class NoisyThreshold:
         try:
             keys = sorted(value)
         except TypeError:
-            must = "must have keys that can be sorted, such as texts"
+            must = "must have keys that can be sorted, such as strings"
             raise InvalidParameter("value", "(not shown)", must) from None
         counts = [integer("value", value[key], at_least=1) for key in keys]
         if not keys:

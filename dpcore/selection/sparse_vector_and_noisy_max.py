@@ -45,24 +45,24 @@ class AboveThreshold(ScoreMechanism):
 
     The sparse vector technique (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Algorithm
     1): answers below the threshold cost nothing. ``sensitivity`` bounds the change of any one
-    answer between neighbours; ``epsilon`` is for the whole stream, and is divided so that a
-    comparison has nearly the least variance (Lyu, Su and Li, Section 4.2). ``monotonic`` states
-    that no two answers change in opposite directions, as for counts when a person is added or
+    answer between neighbouring datasets; ``epsilon`` is for the whole stream, and is divided so
+    that a comparison has nearly the least variance (Lyu, Su and Li, Section 4.2). ``monotonic``
+    states that no two answers change in opposite directions, as for counts when a user is added or
     removed: less noise then suffices.
 
-    With ``gap``, an answer above the threshold is reported as the noisy answer minus the noisy
-    threshold, which is >= 0, and an answer below it as None, at no further cost (Ding, Wang, Xiao,
-    Zhang and Kifer, "Free gap information from the differentially private sparse vector and noisy
-    max mechanisms", 2019). The gap contains both noise terms; the noisy answer must not be
-    released.
+    With ``gap=True``, an answer that reaches the threshold is reported as the noisy answer minus
+    the noisy threshold, which is >= 0, and any other answer as None, at no further cost (Ding,
+    Wang, Xiao, Zhang and Kifer, "Free gap information from the differentially private sparse vector
+    and noisy max mechanisms", 2019). The gap contains both noise terms; the noisy answer itself
+    must not be released.
 
     >>> from dpcore import SeededRng
     >>> above = AboveThreshold(epsilon=2, sensitivity=1, threshold=100)
     >>> above.release([3, 90, 60, 170, 20], rng=SeededRng(1))
     [False, False, False, True]
 
-    Raises :class:`InvalidParameter` if epsilon is not > 0, or if another number is not an integer
-    in its range.
+    Raises :class:`InvalidParameter` if epsilon is not > 0, if ``sensitivity`` or ``count`` is not
+    an integer >= 1, or if ``threshold`` is not an integer.
     """
 
     name: ClassVar[str] = "above-threshold"
@@ -188,7 +188,7 @@ class _NoisyBar(OwnedState):
 
     def height(self) -> int:
         if self._gone():
-            reason = "belongs to the process that began it, and this one was forked: start another"
+            reason = "belongs to the parent process, and this process is a fork: start a new stream"
             raise InvalidParameter("stream", ABSENT, reason)
         found: int = self._state
         return found
@@ -210,10 +210,10 @@ class NoisyMax(ScoreMechanism):
     index is released: releasing the noisy score would cost more. If the scores are ``monotonic``
     (no two change in opposite directions between neighbours), the scale is Delta/epsilon.
 
-    With ``gap`` the lead of the chosen score is also released, at no cost (Ding et al. 2019): the
-    chosen noisy score minus the smallest value at which it would still have been chosen, which is
-    the second largest noisy score, plus 1 if the second largest wins ties. ``gap`` needs discrete
-    Laplace noise and at least two scores.
+    With ``gap=True`` the lead of the chosen score is also released, at no further cost (Ding et al.
+    2019): the chosen noisy score minus the smallest value at which it would still have been chosen,
+    which is the second largest noisy score, plus 1 if the second largest wins ties. ``gap=True``
+    needs discrete Laplace noise and at least two scores.
 
     >>> from dpcore import SeededRng
     >>> best = NoisyMax(epsilon=8, sensitivity=1)
@@ -236,7 +236,7 @@ class NoisyMax(ScoreMechanism):
         ScoreMechanism.__post_init__(self)
         if self.gap and self.noise is MaxNoise.EXPONENTIAL:
             raise InvalidParameter(
-                "gap", self.gap, "needs noise='laplace', with which the gap is proven to be free"
+                "gap", self.gap, "needs noise='laplace': only then is the gap proven to be free"
             )
 
     @property
@@ -247,7 +247,7 @@ class NoisyMax(ScoreMechanism):
     def release(
         self, value: Sequence[int] | Integers, *, rng: Rng = SYSTEM
     ) -> int | tuple[int, int]:
-        r"""Return the chosen index into the scores ``value``, with ``gap`` also its lead.
+        r"""Return the chosen index into the scores ``value``, or (index, lead) if ``gap=True``.
 
         >>> from dpcore import SeededRng
         >>> leading = NoisyMax(epsilon=8, sensitivity=1, noise="laplace", gap=True)
@@ -341,7 +341,7 @@ def _total(
 ) -> ExpRational:
     # The sum of at(k) over all integers. Beyond the first and the last bend, at(k) is a sum of
     # geometric sequences with these ratios, so its generating function is p(z)/prod(1 - ratio z)
-    # with deg p < number of ratios: the first values determine p, and z = 1 gives the sum.
+    # with deg p < number of ratios: the first values determine p, and p at z = 1 gives the sum.
     first, last = min(bends) - 1, max(bends) + 1
     found = sum((at(k) for k in range(first, last + 1)), ratios[0].of(0))
     below = [ratios[0].of(1)]

@@ -90,13 +90,13 @@ def test_the_text_of_a_sensitivity_survives_a_round_trip(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("l2=3", "must have the form 3, l1=3"),
-        ("l2-sqared=3", "did you mean l2-squared? it must have the form 3, l1=3"),
-        ("", "must have the form 3, l1=3, l2-squared=4 or box=1x2x2"),
-        ("box=1x", "must have the form 3, l1=3, l2-squared=4 or box=1x2x2"),
+        ("l2=3", "must be written like 3, l1=3"),
+        ("l2-sqared=3", "did you mean l2-squared? it must be written like 3, l1=3"),
+        ("", "must be written like 3, l1=3, l2-squared=4 or box=1x2x2"),
+        ("box=1x", "must be written like 3, l1=3, l2-squared=4 or box=1x2x2"),
         ("0", "from 1 to 2^62"),
         ("box=1x0", "from 1 to 2^62"),
-        ("l1=1,l1=2", "must have the form 3, l1=3"),
+        ("l1=1,l1=2", "must be written like 3, l1=3"),
     ],
 )
 def test_a_misspelt_sensitivity_is_refused(text: str, says: str) -> None:

@@ -93,7 +93,7 @@ def test_a_plan_of_many_bits_ends_within_the_time_limit(command: Command) -> Non
     paper = ("--coordinates", 20, "--parameters", "paper", "--within", 1)
     answer = command("plan", "vector-shuffle", *paper, users=1000)
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("error: no answer within 1 s of computing: raise --within")
+    assert answer.err.startswith("error: no answer within 1 s of processor time: increase --within")
 
 
 def test_a_plan_that_misses_its_target_says_so(command: Command) -> None:

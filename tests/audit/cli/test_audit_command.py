@@ -231,7 +231,7 @@ def test_a_misspelt_subcommand_is_suggested() -> None:
         (["no.such.module:f"], "no module named no"),
         (["half-scal"], "did you mean half-scale?"),
         (["laplace:scale=1"], "did you mean discrete-laplace:scale=1?"),
-        (["targets.py:"], "must be written module:callable"),
+        (["targets.py:"], "must have the form module:callable"),
         (["exec:"], "does not name a program"),
         (["exec:./absent"], "the program ./absent was not found"),
         (["exec:./targets.py"], "the program ./targets.py is not executable: run chmod +x"),

@@ -124,7 +124,7 @@ def test_an_unreadable_law_file_is_refused(tmp_path: Path) -> None:
     for text, complaint in (
         ("nothing.csv", "P = nothing.csv: No such file"),
         (str(tmp_path), "is not a regular file"),
-        (str(tmp_path / "bytes"), "is not text in UTF-8"),
+        (str(tmp_path / "bytes"), "is not UTF-8 text"),
         ("laplace:scale=1@0", "or noise: discrete-laplace, discrete-gaussian"),
         ("discrete-laplace:scale=1@", "must have integers after the @"),
         ("discrete-laplace:scale=1@1/2", "must have integers after the @"),

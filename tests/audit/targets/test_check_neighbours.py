@@ -229,7 +229,7 @@ def test_unreadable_files_of_pairs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match="No such file"):
         read_pairs_file(tmp_path / "none.toml")
     (tmp_path / "latin.json").write_bytes(b'["\xe4"]')
-    with pytest.raises(InvalidParameter, match="not text in UTF-8"):
+    with pytest.raises(InvalidParameter, match="not UTF-8 text"):
         read_pairs_file(str(tmp_path / "latin.json"))
 
 

@@ -165,8 +165,8 @@ def test_text_of_a_regular_file_is_read(tmp_path: Path) -> None:
         ("link", "is not a regular file"),
         ("/dev/zero", "is not a regular file"),
         ("nothing", "No such file"),
-        ("large", "must have at most 1,024 bytes"),
-        ("bytes", "is not text in UTF-8"),
+        ("large", "must be at most 1,024 bytes long"),
+        ("bytes", "is not UTF-8 text"),
         ("\0", "is not a valid file name"),
     ],
 )

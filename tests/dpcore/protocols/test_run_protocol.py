@@ -298,7 +298,7 @@ def test_a_refused_round_leaves_a_record_to_charge() -> None:
     assert type(cause) is AggregationRefused
     assert (refused.message, refused.sender) == (cause.message, cause.sender)
     assert refused.message == "the step UnmaskReply"
-    tail = "; charge its release, and draw fresh noise for the next round"
+    tail = "; charge the release of this error, and draw fresh noise for the next round"
     assert str(refused) == f"{cause}{tail}"
     # An error that is sent to another process keeps its record.
     unpickled = pickle.loads(pickle.dumps(refused))  # noqa: S301 - these bytes are our own

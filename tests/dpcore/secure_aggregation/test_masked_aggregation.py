@@ -108,7 +108,7 @@ MUTANTS: dict[str, tuple[Any, str, str, str]] = {
         "add if own < other else subtract",
         "add",
     ),
-    "no self mask": (masked_user, "masked", "add(inputs, alone, terms.modulus)", "inputs"),
+    "no self mask": (masked_user, "masked", "add(inputs, self_mask, terms.modulus)", "inputs"),
     "wrong sign for dropped users": (
         masked_server,
         "add_pair_masks",

@@ -65,7 +65,7 @@ def p_value(rows: list[Integers]) -> float:
     return float(chisquare(np.bincount(cells, minlength=M ** len(rows))).pvalue)
 
 
-NO_SELF = ("add(inputs, alone, terms.modulus)", "inputs")
+NO_SELF = ("add(inputs, self_mask, terms.modulus)", "inputs")
 NO_PAIRS = ("_agreements(state.masking, public)", "{}")
 
 

@@ -211,7 +211,7 @@ def test_two_users_with_one_identity_are_refused() -> None:
     for edited, said in (
         ([*roster[:-1], ("ann", KeyPair.draw().public)], "each identity once"),
         ([*roster[:-1], ("mal", roster[0][1])], "each public key once"),
-        (roster[:-1], f"must have {len(roster)} users"),
+        (roster[:-1], f"must list {len(roster)} users"),
         ([*roster[:-1], ("", KeyPair.draw().public)], "1 to 255 bytes"),
         ([*roster[:-1], ("mal", bytes(32))], "large order"),
         # X25519 ignores the last bit: the same key in another encoding.
@@ -234,7 +234,7 @@ def test_repeated_and_degenerate_keys_are_refused() -> None:
         PublicKeys(sharing=bob.masking, masking=good.masking),
     ):
         message = channel_of("ann").send(KeyAdvertisement(keys=keys))
-        assert "another purpose or user" in reason(masked_server.receive, first, message)
+        assert "or a key of another user" in reason(masked_server.receive, first, message)
     for point in (bytes(32), b"\1" + bytes(31)):
         for keys in (
             PublicKeys(sharing=point, masking=good.masking),
@@ -355,8 +355,8 @@ def test_an_impossible_list_of_keys_is_refused() -> None:
     ways = PLAY.server[Step.KEYS].channels["ann"]
     low = PublicKeys(sharing=bytes(32), masking=fresh_keys(1).masking)
     for listed, said in (
-        ({name: keys[name] for name in NAMES[:3]}, "must have the keys of 4 to 5"),
-        ({**keys, "mal": fresh_keys(1)}, "must have the keys of 4 to 5"),
+        ({name: keys[name] for name in NAMES[:3]}, "must contain the keys of 4 to 5"),
+        ({**keys, "mal": fresh_keys(1)}, "must contain the keys of 4 to 5"),
         ({**keys, "ann": fresh_keys(1)}, "does not contain the keys of its receiver"),
         ({name: keys[name] for name in NAMES[1:]}, "does not contain the keys of its receiver"),
         ({**keys, "bob": keys["eve"]}, "a key twice"),

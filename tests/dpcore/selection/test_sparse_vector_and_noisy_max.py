@@ -387,7 +387,7 @@ def test_a_stream_that_has_begun_ends_in_a_forked_process() -> None:
     assert next(begun) is False
 
     def reported() -> list[int]:
-        with pytest.raises(InvalidParameter, match="forked: start another"):
+        with pytest.raises(InvalidParameter, match="is a fork: start a new"):
             next(begun)
         assert [*begun] == []
         return [next(new) is True]
@@ -414,5 +414,5 @@ def test_a_stream_that_is_forked_while_its_threshold_is_drawn_ends(
             return 0
 
     monkeypatch.setattr(sparse_vector_and_noisy_max, "DiscreteLaplace", Forked)
-    with pytest.raises(InvalidParameter, match="forked: start another"):
+    with pytest.raises(InvalidParameter, match="is a fork: start a new"):
         next(above.stream([1]))
