@@ -84,10 +84,10 @@ class ContourIntegral:
     delta(epsilon) = P(L = oo) + E[(1 - e^(epsilon - L))+; L < oo]. ``relative`` is the requested
     width relative to the result, at least 1e-12; an epsilon below 1e-9 counts as 1e-9, and a delta
     below 1e-300 counts as 1e-300. The enclosure is always valid. It is wider than requested if that
-    width would take more than a few seconds: if epsilon is a total of losses of large probability,
+    width would take more than a few seconds: if epsilon is a sum of losses of large probability,
     if delta is close to 1, or if delta is so small that epsilon is close to the largest loss. In
-    the last case the upper bound is the sum of the largest losses. Unless ``patient``, a result for
-    which the saddle point is :meth:`misplaced` is not refined.
+    the last case the upper bound is the sum of the largest losses. If ``patient`` is False, a
+    result for which the saddle point is :meth:`misplaced` is not refined.
 
     >>> from accounting.numerical_composition.gaussian_factor import GaussianPart
     >>> loss = GaussianPart(variance=Fraction(400), shift=1)
@@ -262,9 +262,7 @@ class ContourIntegral:
 
     @property
     def side(self) -> int:
-        r"""1 if discretised losses bound the parts from above, -1 if from below, 0 if all are
-        exact.
-        """
+        r"""1 if parts are discretised from above, -1 if from below, 0 if all parts are exact."""
         sides = (part.above for part, _ in self.parts)
         return next((1 if above else -1 for above in sides if above is not None), 0)
 

@@ -64,7 +64,7 @@ _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FewLargeLosses:
-    r"""The total of ``rounds`` >= 2 copies of ``part``, near a point (epsilon, delta)."""
+    r"""The total of ``rounds`` >= 2 copies of ``part``, close to (epsilon, delta) = ``near``."""
 
     part: TabledLoss
     rounds: int
@@ -157,7 +157,7 @@ class FewLargeLosses:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    r"""The atoms of a round, divided into losses below ``least`` and the other, large ones."""
+    r"""The atoms of a round, divided into small losses, below ``least``, and large losses."""
 
     listing: Listing
     rounds: int
