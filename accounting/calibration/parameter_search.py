@@ -85,10 +85,10 @@ class Unknown:
         return self.sign * log(value)
 
     def inside(self, height: float, broken: Fraction | None, kept: Fraction | None) -> Fraction:
-        r"""The value at this height or the next safer one, in the range and past ``broken``.
+        r"""The value at this height, or the next safer one, clipped to the range.
 
-        ``broken`` is not proven to meet the guarantee, and ``kept`` does meet it; the result is
-        riskier than ``kept``, if possible.
+        It is also clipped to the values between ``broken``, which is not proven to meet the
+        guarantee, and ``kept``, which meets it.
         """
         value = self._at(height)
         if kept is not None and not self._safer(kept, value):
@@ -182,7 +182,7 @@ def search(
     start: float = 0.0,
     watch: Callable[[int], None] | None = None,
 ) -> Edge:
-    r"""Find a value that meets the guarantee such that the next riskier value does not provably.
+    r"""Find the value at which the guarantee is just met, and evaluate the next riskier one.
 
     ``bound(value)`` is the result of :func:`decide` for the plan with this value. ``start`` is the
     :meth:`~Unknown.height` of the first value. ``watch`` is called with the number of values tried

@@ -107,7 +107,7 @@ class Description:
 
     def _unproven_of_reports(self, own: Relation) -> Iterator[tuple[str, object, str]]:
         if self.scheme.reports is False:
-            must = f"local reports need the scheme shuffled:users=N or {EVERYONE.name} (all report)"
+            must = f"local reports need the scheme shuffled:users=N or {EVERYONE.name}, the default"
             yield "scheme", self.scheme.text, must
         for name, value, usual in (
             ("sensitivity", write_sensitivity(Sensitivity.of(self.sensitivity)), "1"),

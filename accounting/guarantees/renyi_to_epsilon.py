@@ -80,8 +80,7 @@ def delta_at_order(divergence: End, order: Fraction, epsilon: Fraction) -> Fract
 def rho_within(epsilon: RationalLike, delta: RationalLike) -> Fraction:
     r"""A rho, rounded down, such that every rho-zCDP mechanism is (epsilon, delta)-DP.
 
-    The result is the largest rho over the orders tried, by inverting the bound of
-    :func:`approx_from_renyi`.
+    The result inverts the bound of :func:`approx_from_renyi`, at the best of the orders tried.
     """
     most, target = at_least_zero("epsilon", epsilon), rational_in("delta", delta, "(0, 1)")
 

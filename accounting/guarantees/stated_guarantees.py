@@ -405,7 +405,7 @@ def _between(points: tuple[tuple[Fraction, Fraction], ...], order: Fraction) -> 
     above = [(a, epsilon) for a, epsilon in points if a >= order]
     if not above:
         wanted = f"a Renyi bound of order {order} from orders up to {points[-1][0]}"
-        raise NotDerived(wanted, "use an order up to the largest of the claim")
+        raise NotDerived(wanted, "use an order up to the largest order of the claim")
     high, at_high = above[0]
     least = min(epsilon for _, epsilon in above)
     low, at_low = max(((a, e) for a, e in points if a < order), default=(Fraction(1), least))
@@ -419,7 +419,7 @@ def _between(points: tuple[tuple[Fraction, Fraction], ...], order: Fraction) -> 
 class Assumed(Guarantee):
     r"""A guarantee that is assumed instead of derived, with a stated reason.
 
-    The reason is kept by every composition and conversion.
+    Compositions and conversions keep the reason.
 
     >>> Assumed(Pure(1), "vendor's data sheet, 2026-03")
     Assumed(Pure(1), reason="vendor's data sheet, 2026-03")

@@ -212,7 +212,7 @@ class GaussianSumPair(_Gaussian):
     # -- orders -------------------------------------------------------------------------------
 
     def renyi(self, order: Fraction) -> Fraction | arb:
-        r"""D_alpha by the formula of this module; exact if n divides d and (alpha-1)d."""
+        r"""D_alpha from the module's formula, which is exact if n divides d and (alpha-1) d."""
         if self._on_lattice:
             return _Gaussian.renyi(self, order)
         excess = order - 1

@@ -65,7 +65,7 @@ class LaplacePair(ShiftedPair):
         return Enclosure.exactly(self.shift / self.noise.scale)
 
     def renyi(self, order: Fraction) -> arb:
-        r"""D_alpha, by the closed form of this module."""
+        r"""D_alpha, from the closed form in the module docstring."""
         rate, excess = 1 / ball(self.noise.scale), ball(order - 1)
         rise = rate * ball(2 * order - 1)
         inner = (1 + (-rise * self.shift).exp()) / (1 + (-rate).exp())

@@ -184,9 +184,9 @@ def shifts_of(noise: Noise, sensitivity: Sensitivity) -> tuple[Shift, ...]:
 
 
 def directions(pairs: Coordinates) -> tuple[Coordinates, ...]:
-    r"""The products of ``pairs`` in which each coordinate moves up or down.
+    r"""The products of ``pairs`` in which each coordinate increases or decreases.
 
-    Equal coordinates are exchangeable: only the number of coordinates that move down matters.
+    Equal coordinates are exchangeable: only the number of coordinates that decrease matters.
     Raises :class:`NotDerived` if there are more than 64 products.
     """
     both = [(pair, pair.mirror(), count) for pair, count in pairs]
@@ -203,9 +203,9 @@ def directions(pairs: Coordinates) -> tuple[Coordinates, ...]:
 def signed(
     both: Sequence[tuple[_Law, _Law, int]], downs: Sequence[int]
 ) -> tuple[tuple[_Law, int], ...]:
-    r"""The product in which ``downs[i]`` of the coordinates of kind i move down.
+    r"""The product in which ``downs[i]`` of the coordinates of kind i decrease.
 
-    Each kind is its law upwards, its law downwards, and its number of coordinates.
+    ``both[i]`` is the law of an increase, that of a decrease, and the number of coordinates.
     """
     parts = (
         part

@@ -63,7 +63,7 @@ _BITS_PER_SCALE: Final = Fraction(7, 10)
 
 
 class SummedPair(Pair):
-    r"""A pair (X, X - d) of a symmetric law that decreases on both sides of 0."""
+    r"""The pair (X, X - d) for a symmetric X whose mass function decreases away from 0."""
 
     __slots__ = ()
 
@@ -225,7 +225,7 @@ class SkellamPair(SummedPair, ShiftedPair):
         return (bound + (-bound).exp()) / excess**2
 
     def beyond(self, first: int, order: Fraction, logs: Sequence[arb]) -> arb:
-        r"""Bound the terms of the sum in D_alpha from ``first`` on, by a geometric series."""
+        r"""Bound the terms of the sum in D_alpha from ``first`` on, with a geometric series."""
         excess = ball(order - 1)
         ratio = ball(self.noise.variance) / self._amos(first, 1)
         ratio *= (self._amos(first + self.shift, 3) / self._amos(first, 1)) ** excess

@@ -296,13 +296,16 @@ def log_bound(x: Floats, sign: int) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    r"""Where cells are concentrated: at losses with large P-mass e^(``tilt`` min(l, ``until``))."""
+    r"""Where cells are concentrated: at the losses l of large weight.
+
+    The weight is the P-mass times e^(``tilt`` min(l, ``until``)).
+    """
 
     tilt: float
     until: float = math.inf
 
     def growth(self, losses: Floats) -> Floats:
-        r"""The logarithm of the factor of the P-mass: ``tilt`` min(l, ``until``)."""
+        r"""The logarithm ``tilt`` min(l, ``until``) of the factor of the P-mass."""
         found: Floats = self.tilt * np.minimum(losses, self.until)
         return found
 

@@ -1,4 +1,4 @@
-r"""Densities of real-valued noise, and the privacy loss of unsampled Gaussian noise.
+r"""Densities of noise, and the privacy loss of unsampled Gaussian noise.
 
 A density defines the masses of cells, the ratios under shifts, and the tails. To add a law, add a
 class here.
