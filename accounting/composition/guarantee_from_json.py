@@ -34,7 +34,7 @@ def guarantee_from_json(data: Any) -> Guarantee:
     True
 
     Raises :class:`InvalidParameter` if a claim is unknown, a field is missing or unknown, or a
-    value is out of range, and :class:`NotDerived` if :func:`guarantee` raises it for a release.
+    value is out of range, and :class:`NotDerived` if the guarantee of a release is not derived.
     """
     if isinstance(data, list):
         return compose(*_parts(data))

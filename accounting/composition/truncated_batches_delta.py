@@ -149,8 +149,8 @@ class Truncated(Guarantee):
     def _least(
         self, delta: Fraction, found: Bound, relative: RationalLike | None
     ) -> Fraction | float:
-        # An epsilon E with total.epsilon(delta - eta (1 + e^E)) <= E, which proves it. E increases
-        # from below by steps of growing length until it satisfies this.
+        # An epsilon E with total.epsilon(delta - eta (1 + e^E)) <= E: such an E is an upper bound.
+        # E increases in steps of growing length until the inequality holds.
         at, longer = found.upper, width(relative, _NEAR)
         for _ in range(_TRIES):
             if not isinstance(at, Fraction) or (share := delta - self._more(at)) <= 0:

@@ -2,7 +2,7 @@ r"""Totals of many rounds of which only a few have a large loss, such as samples
 
 A single contour integral of such a total is a sum of terms that far exceed the result: most of the
 mass is close to 0, and the rest, which determines delta, is lost in the rounding of the terms. So
-the sum is split by the number j of rounds with a large loss. For g(L) = (1 - e^(epsilon - L))+,
+the curve is split by the number j of rounds with a large loss. For g(L) = (1 - e^(epsilon - L))+,
 
     E[g(L)] = sum_j binom(k, j) E[g(L); the losses of j given rounds are large, no others],
 

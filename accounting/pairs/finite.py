@@ -54,7 +54,7 @@ class FinitePair(RayPair):
         return None if first == len(gaps) else (first, sum(not gap > 0 for gap in gaps))
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""The sums of Q (e^L - 1), on the side where all terms have one sign, and of Q."""
+        r"""A(m) - B(m), summed over the side of m where all terms have one sign, and B(m)."""
         rows, m = self.listed(), max(m, 0)
         rest = sum((q for _, _, q in rows[m:]), arb(0))
         above = bool(rows[m:]) and rows[m][0] >= 0
