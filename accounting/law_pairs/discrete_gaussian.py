@@ -227,9 +227,10 @@ class GaussianSumPair(_Gaussian):
         return line + self._by_the_sum(order) / ball(excess)
 
     def zcdp(self) -> Fraction | Enclosure:
-        r"""The zCDP parameter: d^2/2V, plus at most E >= log phi(m)/phi(m+d) unless n divides d.
+        r"""The zCDP parameter: d^2/2V if n divides d, otherwise larger by at most E.
 
-        If E is not negligible, branch and bound gives a relative width of 1e-4.
+        E is an upper bound on log phi(m)/phi(m+d). If it is not negligible, branch and bound gives
+        a relative width of 1e-4.
         """
         if self._on_lattice:
             return self._limit

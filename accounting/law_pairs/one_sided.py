@@ -128,7 +128,7 @@ class OneSidedPair(ShiftedPair):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoissonPair(OneSidedPair):
-    r"""Poisson noise against its shift: p(k)/p(k+d) = (k+1)...(k+d)/lambda^d.
+    r"""The pair of Poisson noise of mean lambda: p(k)/p(k+d) = (k+1)...(k+d)/lambda^d.
 
     >>> pair = PoissonPair(noise=Poisson(mean=50), shift=1)
     >>> pair.loss(-50).contains(0), pair.mirror().loss(49).contains(0)

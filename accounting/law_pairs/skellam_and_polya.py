@@ -292,7 +292,7 @@ class _Difference(SummedPair):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolyaDifferenceAboveOne(_Difference, ShiftedPair):
-    r"""The pair (X, X - d) for a difference of Polya laws of shape r >= 1: it is log-concave.
+    r"""The pair (X, X - d) for a log-concave Polya difference X, of shape r >= 1.
 
     >>> noise = PolyaDifference(shape=2, scale=10)
     >>> PolyaDifferenceAboveOne(noise=noise, shift=1).largest_loss()
@@ -310,7 +310,7 @@ class PolyaDifferenceAboveOne(_Difference, ShiftedPair):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolyaDifferenceBelowOne(_Difference):
-    r"""The pair (X, X - d) for a difference of Polya laws of shape r < 1: log-convex away from 0.
+    r"""The pair (X, X - d) for a Polya difference X of shape r < 1, log-convex away from 0.
 
     The loss increases from -L(0) at -d to L(0) at 0, and decreases towards the limit d/s, which it
     never reaches. No ray is the best test, so the curve is computed from discretised losses.
