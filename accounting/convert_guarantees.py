@@ -89,7 +89,7 @@ def as_zcdp(claim: Guarantee) -> ZCdp:
     >>> as_zcdp(Pure("1/10")), as_zcdp(Pure(3)), as_zcdp(ZCdp("1/800"))
     (ZCdp('1/200'), ZCdp(3), ZCdp('1/800'))
 
-    Raises :class:`NotDerived` for an Approx or Rdp claim: neither implies a bound at all orders.
+    Raises :class:`NotDerived` if the claim is Approx or Rdp: neither bounds all orders.
     """
     found = _of_guarantee(claim).zcdp().upper
     rho = _finite(found, f"a zCDP claim from {claim.text}", "D_alpha/alpha is unbounded")
@@ -108,7 +108,8 @@ def as_rdp(claim: Guarantee, orders: Iterable[RationalLike]) -> Rdp:
     >>> as_rdp(Rdp({2: 1, 4: 3}), [3])
     Rdp({3: '5/2'})
 
-    Raises :class:`NotDerived` for an Approx claim, and for orders above all orders of an Rdp claim.
+    Raises :class:`NotDerived` if the claim is Approx, or if it is Rdp and all its orders are below
+    one of ``orders``.
     """
     wanted = [order_above_one(order) for order in orders]
     renyi, source = _of_guarantee(claim).renyi, claim.text
@@ -159,7 +160,7 @@ def _approx(claim: Guarantee, epsilon: Fraction, delta: Fraction) -> Approx:
 
 
 def _bounded(claim: Guarantee, bound_of: Callable[[Guarantee], End]) -> End:
-    # Without an exact curve, zCDP gives a bound.
+    # If the curve is not known, the zCDP parameter gives a bound.
     try:
         return bound_of(_of_guarantee(claim))
     except NotDerived:

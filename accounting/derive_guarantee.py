@@ -1,6 +1,6 @@
 r"""Derive the guarantee of a mechanism or description from its noise, sensitivity and scheme.
 
-This module chooses the engine by the kind of release. No function takes an epsilon from its caller.
+The type of the release selects the method. No function accepts an epsilon from its caller.
 """
 
 from __future__ import annotations
@@ -56,17 +56,18 @@ Derivable: TypeAlias = (
 
 
 def guarantee(mechanism: Derivable) -> Guarantee:
-    r"""The guarantee of one release of ``mechanism``, or of all sums of a stream, for its scope.
+    r"""Derive the guarantee of one release of ``mechanism``, under the scope of ``mechanism``.
 
-    A :class:`Description` may also have noise on the reals, a sampling scheme and a group.
+    The guarantee of a :class:`ContinualSum` covers all sums of its stream. A :class:`Description`
+    may also contain real-valued noise, a sampling scheme and a group size.
 
     >>> from dpcore import DiscreteLaplace
     >>> guarantee(Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=1)).pure()
     Bound([0.1, 0.1], 'exact')
 
-    Raises :class:`NotDerived` if the worst shift of the noise is unknown, and for most laws if the
-    sensitivity is an l1 or l2 norm of several coordinates. An assumed guarantee can be stated as
-    :class:`Assumed`, with a reason.
+    Raises :class:`NotDerived` if the worst shift of the noise is unknown or, for most laws, if the
+    sensitivity is an l1 or l2 norm of several coordinates. Use :class:`Assumed` to state a
+    guarantee that cannot be derived.
     """
     if isinstance(mechanism, Description):
         return _described(mechanism)
@@ -91,7 +92,7 @@ def guarantee(mechanism: Derivable) -> Guarantee:
         raise InvalidParameter(
             "mechanism",
             mechanism,
-            "must be a Mechanism; for a protocol use protocol.mechanism(honest)",
+            "must be a mechanism or a description; for a protocol, use protocol.mechanism(honest)",
         )
     moves = Sensitivity.of(mechanism.sensitivity)
     coordinates_of(mechanism.noise, heaviest(moves), moves.norm)
@@ -103,10 +104,10 @@ def guarantee(mechanism: Derivable) -> Guarantee:
 def sampled(
     curve: Curve, scheme: Scheme, relation: Relation | None = None, group: int = 1
 ) -> OneRelease:
-    r"""The guarantee of the release of ``curve`` from a sample of the units.
+    r"""The guarantee of a release that uses only a random sample of the units.
 
-    ``curve`` is the guarantee of the release from all units. Its relation must be replace for
-    samples of a fixed size, otherwise add-remove. Neighbours differ in ``group`` units by
+    ``curve`` is the guarantee of the same release from all units. Its relation must be replace if
+    samples have a fixed size, otherwise add-remove. Neighbours differ in ``group`` units by
     ``relation``, by default the first relation of the scheme.
 
     >>> from accounting.descriptions.real_noise import Gaussian
@@ -117,8 +118,8 @@ def sampled(
     >>> sampled(curve, Poisson(rate="1/100"), group=3).delta("1/10")
     Bound([0.0000134976928748824..., 0.0000134976928748824...], 'exact')
 
-    Raises :class:`InvalidParameter` if ``curve`` is not a curve or has another relation, and in
-    the same cases as :class:`Description`.
+    Raises :class:`InvalidParameter` if ``curve`` is not a curve or has another relation, or if
+    :class:`Description` refuses the arguments.
     """
     if not isinstance(curve, (PrivacyCurve, RealCurve)):
         raise InvalidParameter("curve", curve, "must be a PrivacyCurve or a RealCurve")
@@ -138,10 +139,10 @@ def sampled(
 
 
 def PoissonSampled(*, curve: Curve, rate: RationalLike) -> OneRelease:  # noqa: N802  # like a class
-    r"""Privacy amplified by Poisson sampling: each unit enters with probability ``rate``.
+    r"""Amplify privacy by Poisson sampling: each unit is in the sample with probability ``rate``.
 
-    Units enter independently of one another. Neighbours differ by adding or removing a unit; the
-    relation of ``curve`` must be the same.
+    Units are sampled independently. Neighbours differ by adding or removing a unit, so the relation
+    of ``curve`` must be add-remove.
 
     >>> from dpcore import DiscreteGaussian, Scope
     >>> scope = Scope(relation="add-remove")
@@ -159,10 +160,10 @@ def PoissonSampled(*, curve: Curve, rate: RationalLike) -> OneRelease:  # noqa: 
 def FixedSizeSampled(  # noqa: N802  # like a class
     *, curve: Curve, sample: int, population: int
 ) -> OneRelease:
-    r"""Privacy amplified by sampling: ``sample`` of ``population`` units, without replacement.
+    r"""Amplify privacy by sampling ``sample`` of ``population`` units without replacement.
 
-    Every subset of this size is equally likely. Neighbours differ by replacing a unit; the relation
-    of ``curve`` must be the same.
+    Every subset of this size is equally likely. Neighbours differ by replacing a unit, so the
+    relation of ``curve`` must be replace.
 
     >>> from dpcore import DiscreteGaussian
     >>> curve = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
@@ -183,7 +184,7 @@ def _described(description: Description) -> Guarantee:
     whole = _of_all(replace(description, scheme=EVERYONE, relation=description.added, group=1))
     if not isinstance(whole, (PrivacyCurve, RealCurve)):
         raise InvalidParameter(
-            "noise", description.noise, "must have a privacy curve to be sampled"
+            "noise", description.noise, "has no privacy curve, which sampling requires"
         )
     return _sample_of(description)
 

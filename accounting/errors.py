@@ -1,4 +1,4 @@
-r"""The error of accounting: no theorem in this package applies."""
+r"""The error raised if no theorem in this package applies."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 r"""Group privacy: convert a guarantee for one contribution to a guarantee for a user with k rows.
 
-All k rows change together. Proofs: docs/proofs/ledger.md.
+Neighbouring datasets differ in all k rows at once. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from dpcore.selection import NoisyThreshold
 
 _BITS: Final = 192
 _NO_ROWS: Final = (
-    "must be given: the guarantee is for one contribution, the budget for a user. Give the largest "
+    "must be given: the guarantee is for one contribution, the budget for a user. Pass the largest "
     "number of rows of one user in the batch, e.g. 1, or a guarantee with Scope(unit='user')"
 )
 
 
 def threshold_for_user(threshold: NoisyThreshold, rows_per_user: int) -> NoisyThreshold:
-    r"""Convert a noisy threshold of one contribution to that of a user with ``rows_per_user`` rows.
+    r"""Convert a noisy threshold for one contribution to one for a user with k rows.
 
-    Rows with one key can reach the threshold together, so delta is not k times that of one row.
+    k is ``rows_per_user``. Rows with the same key can reach the threshold together, so the delta of
+    k rows may exceed k times the delta of one row.
     """
     k = integer("rows_per_user", rows_per_user, at_least=1)
     counts = threshold.mechanism
@@ -47,16 +48,17 @@ def threshold_for_user(threshold: NoisyThreshold, rows_per_user: int) -> NoisyTh
 
 
 Priced: TypeAlias = Pure | ZCdp | Rdp | Approx | Assumed | PrivacyCurve | Composition
-"""What can be charged: one guarantee, or a composition of releases made together."""
+"""The types that can be charged: one guarantee, or a composition of releases made together."""
 
 
 def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
     r"""Convert ``guarantee`` to a guarantee for all rows of a user, at most ``rows_per_user``.
 
     A guarantee with scope unit ``user`` must be given without ``rows_per_user``; a guarantee for
-    one contribution requires it. k rows change a query by up to k times as much as one row, so the
-    noise is charged at k times the sensitivity: k epsilon for a pure guarantee, k^2 rho for zCDP.
-    An (epsilon, delta) claim becomes (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))).
+    one contribution requires it. k = ``rows_per_user`` rows change a query by up to k times as much
+    as one row, so the result is the guarantee at k times the sensitivity: k epsilon for a pure
+    claim, k^2 rho for zCDP, and (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))) for an
+    (epsilon, delta) claim.
     """
     if guarantee.scope.unit is Unit.USER:
         if rows_per_user is not None:
@@ -81,8 +83,7 @@ def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
 
 
 def _of_rows(source: Any, k: int, scope: Scope | None = None) -> Any:
-    # The guarantee for k rows together, with `scope` if given: parts of a composition keep their
-    # own.
+    # The guarantee for k rows together, under `scope` if given; parts of a composition keep theirs.
     if scope is not None:
         source = replace(source, scope=scope)
     if k == 1:

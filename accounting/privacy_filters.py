@@ -6,13 +6,13 @@ chosen, all releases together stay within the budget. Only sums have this proper
 loss distributions of adaptively chosen charges does not give a filter.
 
 An odometer gives more: a bound on the loss that grows with the counters and holds at any time, even
-at a time chosen depending on earlier readings. For pure charges the sum is such a bound. For other
+at a time that depends on earlier readings. For pure charges the sum is such a bound. For other
 charges a supermartingale gives a bound for the j-th value lambda of a grid,
 
     loss <= (lambda + 1) (sum of rho) + log(1/delta_j)/lambda for all times, except with probability
     delta_j.
 
-The grid is geometric and fixed when the odometer opens, and its delta_j are shares of one delta
+The grid is geometric and fixed when the odometer is created; its delta_j are shares of one delta
 (Whitehouse, Ramdas, Rogers and Wu 2023; Rogers, Roth, Ullman and Vadhan 2016). Proofs:
 docs/proofs/composition.md.
 """
@@ -69,8 +69,8 @@ class Price:
     r"""The cost of one charge: an integer per counter, rounded up.
 
     Amounts are capped at the limit plus 1, so that they fit 64 bits; an amount at the cap means
-    that the charge costs more than the whole budget. ``assumptions`` has the reasons of an
-    :class:`Assumed` claim. ``costs`` has the same amounts before the conversion to shares, without
+    that the charge costs more than the whole budget. ``assumptions`` contains the reason of an
+    :class:`Assumed` claim. ``costs`` are the same amounts before the conversion to shares, without
     the cap.
     """
 
@@ -100,7 +100,7 @@ class Filter(ABC):
 
     @abstractmethod
     def _cost(self, guarantee: Word | PairCurve) -> tuple[Fraction, ...]:
-        r"""The increment of each counter by the guarantee: exact, or rounded up."""
+        r"""The increment of each counter for a charge of ``guarantee``: exact, or rounded up."""
 
     @abstractmethod
     def convert(self, guarantee: Guarantee) -> Word:
@@ -120,7 +120,7 @@ class Filter(ABC):
         object.__setattr__(self, "limits", tuple(SHARES if b else 0 for b in allowed.values()))
 
     def price(self, guarantee: Guarantee) -> Price:
-        r"""The price of one charge of ``guarantee``, by ``accounting.convert_guarantees``.
+        r"""The price of one charge of ``guarantee``, converted to the counted quantities.
 
         >>> PureFilter(budget=Pure(1)).price(Pure("1/10")).amounts[0] * 10 == SHARES
         True
@@ -129,13 +129,13 @@ class Filter(ABC):
         :class:`NotDerived` if no theorem converts the guarantee to the counted quantities.
         """
         if not isinstance(guarantee, (Pure, ZCdp, Rdp, Approx, Assumed, PairCurve)):
-            must = "must be a claim or the exact curve of one release; for others use as_approx"
+            must = "must be a claim or the exact curve of one release; convert it with as_approx"
             raise InvalidParameter("guarantee", guarantee, must)
         if guarantee.scope != self.budget.scope:
             raise InvalidParameter(
                 "scope",
                 guarantee.scope,
-                f"must be the scope of the budget, {self.budget.scope}: different scopes do "
+                f"must be {self.budget.scope}, the scope of the budget: different scopes do "
                 "not compose",
             )
         if isinstance(guarantee, Assumed):
@@ -156,17 +156,17 @@ class Filter(ABC):
         return all(h + a <= most for h, a, most in zip(held, amounts, self.limits, strict=True))
 
     def held(self, total: Sequence[int]) -> tuple[Fraction, ...]:
-        r"""The exact values of the counters at ``total``."""
+        r"""Convert the counters ``total`` from shares to exact amounts of rho, epsilon or delta."""
         amounts = self._checked(total)
         return tuple(n * b / SHARES for n, b in zip(amounts, self.budgets, strict=True))
 
     def remaining(self, total: Sequence[int]) -> tuple[Fraction, ...]:
-        r"""The exact remaining amount of each counter, at least 0."""
+        r"""The exact remaining budget of each counter, at least 0."""
         held = self.held(total)
         return tuple(max(b - h, Fraction(0)) for h, b in zip(held, self.budgets, strict=True))
 
     def format_cost(self, price: Price) -> str:
-        r"""The increments of the counters by a charge, as text, rounded up.
+        r"""Format the increments of the counters for a charge, rounded up.
 
         >>> PureFilter(budget=Pure(1)).format_cost(PureFilter(budget=Pure(1)).price(Pure(10)))
         'epsilon=10'
@@ -174,15 +174,15 @@ class Filter(ABC):
         return self.format(price.costs, up)
 
     def format(self, values: Sequence[Fraction], rounded: Callable[[End, int], str]) -> str:
-        r"""The values of the counters as text; long values are rounded ``down`` or ``up``."""
+        r"""Format values of the counters; ``rounded`` (``down`` or ``up``) shortens long values."""
         named = zip(self.counters, values, strict=True)
         return ", ".join(f"{name}={brief(value, rounded)}" for name, value in named)
 
     def spent(self, total: Sequence[int]) -> Word:
-        r"""The guarantee implied by the counters at ``total``; a filter is not an odometer.
+        r"""The guarantee of a list of releases fixed in advance, with the counters at ``total``.
 
-        The result is a guarantee only for a list of releases that was fixed in advance. For
-        adaptively chosen releases the guarantee is the budget; see also :class:`Odometer`.
+        For adaptively chosen releases a filter guarantees only the whole budget, and an
+        :class:`Odometer` guarantees more.
 
         >>> half = PureFilter(budget=Pure(1))
         >>> half.spent((SHARES // 2,))
@@ -193,7 +193,7 @@ class Filter(ABC):
     def together(self, periods: int) -> Word:
         r"""The guarantee of ``periods`` periods, each with this whole budget.
 
-        Counters with limits that are ``periods`` times as large are again a filter. So the
+        Counters with limits that are ``periods`` times as large also form a filter. So the
         guarantee holds for charges chosen adaptively in all periods, if the number of periods is
         fixed in advance.
 
@@ -322,7 +322,7 @@ class RdpFilter(Filter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApproxFilter(Filter):
-    r"""An (epsilon, delta) budget: charges add rho and delta, and both are limited.
+    r"""An (epsilon, delta) budget: it limits the sum of rho and the sum of delta over all charges.
 
     Sources: Whitehouse, Ramdas, Rogers and Wu 2023; for the epsilon that rho implies at delta =
     slack: Canonne, Kamath and Steinke 2020, Proposition 12.
@@ -330,9 +330,9 @@ class ApproxFilter(Filter):
     The sum of rho is limited to a value that implies (epsilon, slack); the sum of delta is limited
     to delta - slack. An (epsilon, delta) charge costs rho = min(epsilon^2/2, epsilon) and delta; a
     zCDP charge costs its rho. ``slack`` is half of delta by default. A guarantee without a rho is
-    converted to its epsilon at ``charge_delta``, by default a thousandth of delta - slack, and so
-    is a sampled release if this costs less. ``rho`` is the limit of the sum of rho; it is computed
-    once and stored.
+    converted to its epsilon at ``charge_delta``, by default a thousandth of delta - slack; a ledger
+    also converts a sampled release if this costs less. ``rho`` is the limit of the sum of rho; it
+    is computed once and stored.
 
     >>> opened = ApproxFilter(budget=Approx(1, "1e-6"))
     >>> opened.counters, opened.slack
@@ -353,7 +353,7 @@ class ApproxFilter(Filter):
         delta = positive_rational("delta", self.budget.stated_delta, _NOTHING)
         slack = delta / 2 if self.slack is None else rational("slack", self.slack)
         if not 0 < slack <= delta or slack == 1:
-            raise InvalidParameter("slack", self.slack, f"must lie in (0, {delta}] and below 1")
+            raise InvalidParameter("slack", self.slack, f"must lie in (0, {delta}] and be below 1")
         rest = delta - slack
         each = self.charge_delta
         charge = rest / 1000 if each is None else rational("charge_delta", each)
@@ -395,7 +395,7 @@ class ApproxFilter(Filter):
         return ApproxBound(Fraction(epsilon), most, scope=self.budget.scope)
 
     def format_cost(self, price: Price) -> str:
-        r"""The increments of rho and delta by a charge, as text, rounded up."""
+        r"""Format the increments of rho and delta for a charge, rounded up."""
         # A dataclass with slots is created twice: super() would refer to the first class.
         cost = Filter.format_cost(self, price)
         return f"{cost} (an epsilon,delta budget is counted as rho and delta)"
@@ -433,20 +433,20 @@ def filter_for(budget: StatedGuarantee) -> Filter:
 
 
 def filter_from_json(data: Mapping[str, Any]) -> Filter:
-    r"""The inverse of ``to_json``.
+    r"""Parse the output of :meth:`Filter.to_json`.
 
     >>> filter_from_json(PureFilter(budget=Pure(1)).to_json()) == PureFilter(budget=Pure(1))
     True
 
-    Raises :class:`InvalidParameter` if a field is missing, superfluous or changed: counters in a
-    different unit (``SHARES``) would be misread.
+    Raises :class:`InvalidParameter` if a field is missing, superfluous or invalid, or if ``shares``
+    is not ``SHARES``, since the stored counters would then have another unit.
     """
     if not isinstance(data, Mapping):
         raise InvalidParameter("filter", data, "must be a JSON object")
     kind = data.get("filter")
     own = ("slack", "charge_delta", "rho") if kind == ApproxFilter.kind else ()
     if set(data) != {"filter", "budget", "shares", *own}:
-        raise InvalidParameter("filter", dict(data), "must have the fields of a filter")
+        raise InvalidParameter("filter", dict(data), "must contain exactly the fields of a filter")
     if data["shares"] != str(SHARES):
         raise InvalidParameter("shares", data["shares"], f"must be {SHARES}")
     budget = claim_from_json(data["budget"])
@@ -454,7 +454,7 @@ def filter_from_json(data: Mapping[str, Any]) -> Filter:
         return ApproxFilter(budget=budget, **{name: data[name] for name in own})
     found = filter_for(budget)
     if found.kind != kind:
-        raise InvalidParameter("filter", kind, f"must be {found.kind}, like the budget")
+        raise InvalidParameter("filter", kind, f"must be {found.kind}, the kind of the budget")
     return found
 
 
@@ -463,8 +463,8 @@ class AtAllTimes:
     r"""A guarantee that holds at all times: P(S) <= E_Q[e^epsilon; S] + delta.
 
     S is any event of the outputs up to any time. P and Q are the laws of the outputs under two
-    neighbouring datasets. ``epsilon`` is the reading of the odometer at that time, which may depend
-    on all earlier releases. If epsilon never exceeds a number e, the releases are (e, delta)-DP.
+    neighbouring datasets. ``epsilon``, the reading of the odometer at that time, may depend on all
+    earlier releases. If epsilon never exceeds a number e, the releases are (e, delta)-DP.
     """
 
     epsilon: Fraction
@@ -504,7 +504,7 @@ class Odometer:
         object.__setattr__(self, "slack", rational_in("slack", self.slack, "(0, 1)"))
 
     def read(self, total: Sequence[int]) -> AtAllTimes:
-        r"""The guarantee of the counters at ``total``, rounded up.
+        r"""The guarantee at a time when the counters are ``total``, rounded up.
 
         Raises :class:`InvalidParameter` if the counters exceed the limits of an Approx filter.
         """
@@ -550,9 +550,9 @@ class Odometer:
 
 
 def _rate(most: Fraction, slack: Fraction, j: int) -> tuple[Fraction, Fraction]:
-    # The lambda of line j, approximately the best lambda if the sum of rho is most/2^(j-1), and the
-    # share of the slack for line j, 1/(j(j+1)); the shares add up to less than 1. Only integers are
-    # used, so that a line is the same at every time and on every machine.
+    # The j-th lambda, approximately the best one if the sum of rho is most/2^(j-1), and its share
+    # of the slack, 1/(j(j+1)); the shares add up to less than 1. Only integers are used, so that
+    # the grid is the same at every time and on every machine.
     share = Fraction(1, j * (j + 1))
     log = Fraction(693, 1000) * math.ceil(1 / (share * slack)).bit_length()
     square = log / (most / 2 ** (j - 1))

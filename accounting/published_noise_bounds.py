@@ -1,7 +1,7 @@
 r"""Published bounds on integer noise, and the privacy of real Gaussian noise, for comparison.
 
 Guarantees are derived from the exact law and never use the published bounds on integer noise, which
-are only shown for comparison; other libraries calibrate with them. Real Gaussian noise is the
+serve only for comparison; other libraries calibrate with them. Real Gaussian noise is the
 reference for the calibrations in the papers; dpcore never samples it. With sigma/Delta = r,
 delta(epsilon) = Phi(1/2r - epsilon r) - e^epsilon Phi(-1/2r - epsilon r) (Balle and Wang 2018,
 Theorem 8). This delta decreases in r, as larger noise is smaller noise plus independent noise.
@@ -29,9 +29,9 @@ _BITS: Final = 64
 
 
 def skellam_renyi_bound(order: int, variance: RationalLike, sensitivity: int) -> Fraction:
-    r"""The Renyi bound of Agarwal, Kairouz and Liu 2021, Theorem 3.5, for integer orders alpha.
+    r"""The Renyi bound of Agarwal, Kairouz and Liu 2021, Theorem 3.5, for Skellam noise.
 
-    For sensitivity d and variance v,
+    For an integer order alpha, sensitivity d and variance v,
     D_alpha <= alpha d^2/(2v) + min{((2 alpha - 1) d^2 + 6d)/(4 v^2), 3d/(2v)}
     (Lemma 3 of Chowdhury and Zhou 2023).
 
@@ -47,10 +47,10 @@ def skellam_renyi_bound(order: int, variance: RationalLike, sensitivity: int) ->
 
 
 def gaussian_sum_epsilon(count: int, sigma_squared: RationalLike, sensitivity: int) -> Enclosure:
-    r"""The zCDP bound of Kairouz, Liu and Steinke 2021, Proposition 13, for sums of noise.
+    r"""The epsilon of Kairouz, Liu and Steinke 2021, Proposition 13, for sums of noise.
 
-    A sum of n discrete Gaussians with v = sigma^2 >= 1/4 is (epsilon^2/2)-concentrated at
-    sensitivity d for epsilon = min{sqrt(d^2/(n v) + xi/2), d/sqrt(n v) + xi}, where
+    A sum of n discrete Gaussians with v = sigma^2 >= 1/4 is (epsilon^2/2)-zCDP at sensitivity d
+    for epsilon = min{sqrt(d^2/(n v) + xi/2), d/sqrt(n v) + xi}, where
     xi = 10 sum_{k<n} e^(-2 pi^2 v k/(k+1)) (Lemma 4 of Chowdhury and Zhou 2023).
 
     >>> gaussian_sum_epsilon(16, 1, 4)
@@ -59,7 +59,7 @@ def gaussian_sum_epsilon(count: int, sigma_squared: RationalLike, sensitivity: i
     n, d = integer("count", count, at_least=1), integer("sensitivity", sensitivity, at_least=1)
     v = positive_rational("sigma_squared", sigma_squared, "variance 0 adds no noise")
     if v < Fraction(1, 4):
-        raise InvalidParameter("sigma_squared", sigma_squared, "must be >= 1/4: Proposition 13")
+        raise InvalidParameter("sigma_squared", sigma_squared, "must be >= 1/4 for this bound")
 
     def bound() -> arb:
         rate = -2 * arb.pi() ** 2 * ball(v)

@@ -9,7 +9,7 @@ A unit that takes part in the rounds of a pattern p, each time with a vector of 
 changes C x in l2 norm by at most the square root of sum_(i,j in p) |G_ij|, where G = C^T C. The
 bound is attained if no G_ij is negative. For non-negative G the squared sensitivity of C is the
 largest sum of G_ij over i and j in a pattern: a quadratic form, which dynamic programming maximises
-only if all products of different rounds of a pattern are 0. Here branch and bound finds the best
+only if G_ij = 0 for all different rounds i, j of a pattern. Here branch and bound finds the best
 pattern, with bounds from dynamic programming; the lower and the upper bound are proven even if the
 search stops early. Source: Choquette-Choo, McMahan, Rush and Thakurta (2023), "Multi-Epoch Matrix
 Factorization Mechanisms for Private Machine Learning". Proofs: docs/proofs/continual.md.
@@ -47,7 +47,7 @@ from dpcore.numbers.parameter import (
 from dpcore.spec_syntax import find_name, read_keys, split_name
 
 Products: TypeAlias = tuple[npt.NDArray[Any], Fraction]
-"""Integers G of any size, and a unit u, with C^T C = u G."""
+"""(G, u) with C^T C = u G: a matrix of integers of any magnitude, and a rational unit."""
 
 MOST_ROUNDS: Final = 1 << 16
 r"""The largest number of rounds of a strategy."""
@@ -56,7 +56,7 @@ MOST_DENSE: Final = 1 << 12
 r"""The largest number of rounds for which all products of columns are computed."""
 
 _WORK: Final = 1 << 26
-"""The number of array entries that a search reads, about a second; more give narrower bounds."""
+"""The array entries that a search reads (in about a second); more of them give tighter bounds."""
 
 _SWEEPS: Final = 8
 _BITS: Final = 256
@@ -85,7 +85,7 @@ class Strategy(ABC):
         return self.name
 
     def to_json(self) -> dict[str, Any]:
-        r"""The name and the number of rounds."""
+        r"""The strategy and its number of rounds, as JSON."""
         return {"strategy": self.written, "rounds": self.rounds}
 
     def first_column(self) -> list[arb] | None:
@@ -97,24 +97,24 @@ class Strategy(ABC):
 
     @abstractmethod
     def longest(self) -> arb:
-        r"""The squared l2 norm of the longest column, as an arb enclosure."""
+        r"""The largest squared l2 norm of a column, as an arb enclosure."""
 
     @abstractmethod
     def gram(self) -> Products:
-        r"""Integers G and a unit u with C^T C = u G, exactly."""
+        r"""The integers G and the unit u with C^T C = u G, exactly."""
 
     def _few(self) -> None:
         if self.rounds > MOST_DENSE:
             reason = (
-                f"it needs all products of its columns, which is supported up to {MOST_DENSE} "
-                "rounds"
+                "it needs the products of all pairs of columns, which are supported for at most "
+                f"{MOST_DENSE} rounds"
             )
             raise NotDerived(f"the sensitivity of {self.written} over {self.rounds} rounds", reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree(Strategy):
-    r"""The sums of dyadic blocks of rounds: the nodes of ``dpcore.continual_sums.TreeSum``."""
+    r"""C x contains the sums of dyadic blocks: the nodes of ``dpcore.continual_sums.TreeSum``."""
 
     name: ClassVar[str] = "tree"
 
@@ -141,7 +141,7 @@ class Tree(Strategy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toeplitz(Strategy):
-    r"""C_ij = ``coefficients[i - j]``, zero beyond the last coefficient: constant on diagonals."""
+    r"""A Toeplitz matrix: C_ij = ``coefficients[i - j]``, and 0 beyond the last coefficient."""
 
     name: ClassVar[str] = "toeplitz"
 
@@ -153,11 +153,11 @@ class Toeplitz(Strategy):
         if isinstance(given, str) or not isinstance(given, Sequence) or not given:
             raise InvalidParameter("coefficients", given, "must be a non-empty list of numbers")
         if len(given) > self.rounds:
-            least = f"must be at most the number of rounds, {self.rounds}"
+            least = f"must contain at most {self.rounds} numbers, one for each round"
             raise InvalidParameter("coefficients", len(given), least)
         found = tuple(rational("coefficients", each) for each in given)
         if found[0] <= 0:
-            raise InvalidParameter("coefficients", given, "the first coefficient must be > 0")
+            raise InvalidParameter("coefficients", given, "must start with a number > 0")
         object.__setattr__(self, "coefficients", found)
 
     @property
@@ -220,7 +220,7 @@ class Banded(Strategy):
         Strategy.__post_init__(self)
         bands = integer("bands", self.bands, at_least=0)
         if bands > self.rounds:
-            least = f"must be at most the number of rounds, {self.rounds}"
+            least = f"must be at most {self.rounds}, the number of rounds"
             raise InvalidParameter("bands", bands, least)
         object.__setattr__(self, "bands", bands or self.rounds)
         object.__setattr__(self, "grid", check_grid(self.grid))
@@ -273,14 +273,14 @@ class Dense(Strategy):
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise InvalidParameter("rows", given, "must be a list of rows")
         if len(given) != self.rounds:
-            raise InvalidParameter("rows", len(given), f"must be {self.rounds}, one for each round")
+            raise InvalidParameter("rows", len(given), f"must contain {self.rounds} rows")
         found = []
         for i, row in enumerate(given):
             if isinstance(row, str) or not isinstance(row, Sequence) or len(row) != self.rounds:
-                raise InvalidParameter("rows", row, f"must each contain {self.rounds} numbers")
+                raise InvalidParameter("rows", row, f"must contain {self.rounds} numbers each")
             exact = tuple(rational("rows", each) for each in row)
             if any(exact[i + 1 :]):
-                reason = "must be lower triangular; for another C = Q L with Q orthogonal, use L"
+                reason = "must be lower triangular; for C = Q L with an orthogonal Q, use L"
                 raise InvalidParameter("rows", row, reason)
             found.append(exact)
         if not any(any(row) for row in found):
@@ -292,17 +292,17 @@ class Dense(Strategy):
         return all(Fraction(each).denominator == 1 for row in self.rows for each in row)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The strategy with its rows."""
+        r"""The strategy and its rows, as JSON."""
         rows = [[write_rational(Fraction(each)) for each in row] for row in self.rows]
         return {"strategy": self.name, "rounds": self.rounds, "rows": rows}
 
     def longest(self) -> arb:
-        r"""The squared norm of the longest column."""
+        r"""The largest squared norm of a column."""
         products, unit = self.gram()
         return ball(unit * int(products.diagonal().max()))
 
     def gram(self) -> Products:
-        r"""G and u with C^T C = u G, by exact multiplication."""
+        r"""The integers G and the unit u with C^T C = u G, from an exact multiplication."""
         self._few()
         exact = [[Fraction(each) for each in row] for row in self.rows]
         scale = lcm(*(each.denominator for row in exact for each in row))
@@ -323,9 +323,9 @@ r"""The names that :func:`read_strategy` accepts, with their keys."""
 
 
 def read_strategy(argument: str, text: str, rounds: int) -> Strategy:
-    r"""Parse a strategy: ``tree``, ``square-root``, ``banded:bands=8``, ``toeplitz:c=1 1/2``.
+    r"""Parse a strategy, e.g. ``tree``, ``square-root``, ``banded:bands=8``, ``toeplitz:c=1 1/2``.
 
-    ``square-root:grid=64`` and ``banded:bands=32,grid=64`` have integer entries.
+    With a grid, as in ``banded:bands=32,grid=64``, the entries are integers.
     """
     name, rest = split_name(text)
     keys = find_name(argument, text, STRATEGIES, name=name)
@@ -346,10 +346,10 @@ def read_strategy(argument: str, text: str, rounds: int) -> Strategy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participation:
-    r"""A unit takes part in at most ``most`` rounds, any two at least ``apart`` rounds apart.
+    r"""A unit takes part in at most ``most`` rounds, any two of them at least ``apart`` apart.
 
-    The default is one round. ``Participation(most=6, apart=342)`` is six epochs of 342 rounds each.
-    The order of the units may change between epochs if each unit waits at least 342 rounds.
+    The default is one round. ``Participation(most=6, apart=342)`` is six epochs of 342 rounds each;
+    the order of the units may differ between epochs if each unit waits at least 342 rounds.
     """
 
     most: int = 1
@@ -366,7 +366,7 @@ class Participation:
 def best_pattern(
     products: Integers, participation: Participation, work: int = _WORK
 ) -> tuple[tuple[int, ...], int]:
-    r"""A pattern, and an upper bound on sum_(i,j in pattern) G_ij over all patterns.
+    r"""Return a pattern, and an upper bound on the sum of G_ij over i, j in any pattern.
 
     ``products`` is G, symmetric and >= 0, with sums that fit int64. The pattern attains the bound
     unless the search was stopped: ``work`` limits the entries of G that are read.
@@ -375,7 +375,7 @@ def best_pattern(
 
 
 class _Search:
-    # Best-first search. A node is a list of chosen rounds, increasing, with a bound on extensions.
+    # Best-first search. A node is an increasing list of rounds, with a bound on all its extensions.
 
     def __init__(self, products: Integers, participation: Participation, work: int) -> None:
         self.products, self.apart = products, participation.apart
@@ -411,7 +411,7 @@ class _Search:
         crossed: Integers,
     ) -> None:
         # A bound for each possible next round: its products with the chosen rounds, a bound on its
-        # row, and the best sum of both over the rounds that may follow.
+        # row, and the largest total of both over the later rounds.
         rest = self.count - len(chosen)
         first = chosen[-1] + self.apart if chosen else 0
         after = self._tails(2 * crossed + self.rows[rest], rest)[rest - 1]
@@ -509,7 +509,7 @@ _SEARCHED: Final = "from below by one pattern of rounds, from above by a bound o
 
 @lru_cache(maxsize=64)
 def squared_sensitivity(strategy: Strategy, participation: Participation) -> SquaredSensitivity:
-    r"""An enclosure of the max of ||C u||^2 over patterns and vectors u_i of norm <= 1."""
+    r"""Enclose the maximum of ||C u||^2 over all patterns and all vectors u_i of norm <= 1."""
     with precision(_BITS):
         if participation.patterns(strategy.rounds) == 1:
             return SquaredSensitivity(squared=Enclosure.of(strategy.longest()), how=_LONGEST)

@@ -30,17 +30,17 @@ _NARROWEST: Final = 0.2
 _WIDEST: Final = 2.0**20
 _MOST_LISTED: Final = 10**5
 _LISTED_BITS: Final = 12
-"""The relative width 2^-12 of the bounds of an epoch, with the usual number of atoms."""
+"""With the usual number of atoms, the bounds of an epoch have a relative width of about 2^-12."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AllocatedSample(ByOrder, DescribedSample):
-    r"""One epoch of random allocation, with Gaussian noise on the reals.
+    r"""One epoch of random allocation, with real-valued Gaussian noise.
 
     Each unit is in ``picks`` of the ``rounds`` rounds. All choices of rounds are equally likely,
-    independent of all other units, drawn again for each epoch and kept secret. For one pick there
-    are upper and lower bounds, for several picks only upper bounds. Epochs compose by Renyi orders,
-    and for one pick also by their losses.
+    independent of all other units, drawn again for each epoch, and secret. For one pick there are
+    upper and lower bounds, for several picks only upper bounds. Epochs compose through their Renyi
+    divergences, and for one pick also through their privacy losses.
 
     >>> from accounting.descriptions.description import Description
     >>> from accounting.descriptions.real_noise import Gaussian
@@ -48,12 +48,12 @@ class AllocatedSample(ByOrder, DescribedSample):
     >>> AllocatedSample(description=epoch).epsilon("1e-6")
     Bound([2.0..., 2.0...], 'renyi')
 
-    Raises :class:`InvalidParameter` for noise outside the range of floats.
+    Raises :class:`InvalidParameter` if the noise is outside the range of floats.
     """
 
     theorem: ClassVar[str] = (
-        "one Gaussian in a random round, in both directions (Chua et al. 2024; Feldman and "
-        "Shenfeld 2025), and the best order, or all picks without sampling"
+        "a Gaussian shifted in one random round, in both directions (Chua et al. 2024; Feldman and "
+        "Shenfeld 2025), and the best Renyi order, or all picks without sampling"
     )
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class AllocatedSample(ByOrder, DescribedSample):
 
     @property
     def listed(self) -> bool:
-        r"""Whether an epoch has two-sided bounds: one pick, and not too many rounds."""
+        r"""Whether two-sided bounds exist: for one pick, noise of usual size, and few rounds."""
         fits = _NARROWEST <= self.density.deviation <= _WIDEST
         return fits and self.scheme.picks == 1 and self.scheme.rounds <= _MOST_LISTED
 
@@ -100,11 +100,11 @@ class AllocatedSample(ByOrder, DescribedSample):
         return DominatingPairs(above=laws(above=True), attained=laws(above=False), aligned=True)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Enclose delta by both discretisations, the best order, and the unsampled release."""
+        r"""Enclose delta with both discretisations, the best order and the unsampled release."""
         return self._narrowed("enclose_delta", epsilon, bits)
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Enclose epsilon by both discretisations, the best order, and the unsampled release."""
+        r"""Enclose epsilon with both discretisations, the best order and the unsampled release."""
         return self._narrowed("enclose_epsilon", delta, bits)
 
     def _narrowed(self, question: str, at: RationalLike, bits: int) -> Enclosure:

@@ -1,10 +1,11 @@
 r"""Privacy amplification by shuffling: the curve of local reports in a random order.
 
-A report on x has the law R_x(y) = b(y) r^[y supports x], where r is the likelihood ratio. So the
-report of every other user comes from the blanket b with probability sum b, whatever the value.
-Removing the reports that do not come from the blanket gives an upper bound (Balle, Bell, Gascon and
-Nissim 2019). Users who all have a third value attain the lower bound. Both are mean positive parts
-of sums of n independent variables. Proofs: docs/proofs/local.md.
+A report on the value x has the law R_x(y) = b(y) r^[y supports x], where r is the likelihood ratio
+and b is called the privacy blanket. So each report is drawn from the blanket with probability
+sum_y b(y), whatever the value. Removing the other users' reports that are not drawn from the
+blanket gives an upper bound (Balle, Bell, Gascon and Nissim 2019). If all other users have a third
+value, the lower bound is attained. Both bounds are mean positive parts of sums of n independent
+variables. Proofs: docs/proofs/local.md.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _END: Final = 60
 _FAR: Final = 700.0
 
 Law = dict[tuple[bool, ...], Fraction]
-"""The masses of sets of reports, grouped by which of two or three values they support."""
+"""The mass of the reports that support exactly a given subset of two or three values."""
 
 
 class ShuffledCurve(DescribedSample):
@@ -57,8 +58,8 @@ class ShuffledCurve(DescribedSample):
 
     For randomised response of three or more values, 1000 users and epsilon up to 8 per report the
     two bounds on epsilon differ by about 1% or less. For other mechanisms, for only two values, or
-    for few users, the upper bound may be 1.5 times the lower one. The lower bound of a total of
-    several shuffles is that of a single shuffle. :func:`guarantee` returns this curve for
+    for few users, the upper bound may be 1.5 times the lower one. The lower bound for a composition
+    of several shuffles is that of a single shuffle. :func:`guarantee` returns this curve for
     :class:`ShuffledReports`.
 
     >>> from accounting.descriptions.description import Description
@@ -77,7 +78,7 @@ class ShuffledCurve(DescribedSample):
 
     @property
     def reports(self) -> ShuffledReports:
-        r"""The mechanism: the shuffled reports."""
+        r"""The shuffled reports as a mechanism."""
         report, scheme = self.description.noise, self.description.scheme
         return ShuffledReports(
             report=cast("LocalReport", report), users=cast("Shuffled", scheme).users
@@ -151,8 +152,9 @@ def _delta(reports: ShuffledReports, epsilon: Fraction, relative: Fraction, *, a
 def _values(
     report: LocalReport, ratio: arb, factor: arb, *, above: bool
 ) -> Iterator[list[tuple[arb, arb]]]:
-    # (R_0 - t R_1)/R with its mass, where a report of another user has the law R: above, R is the
-    # blanket b and otherwise there is no report; below, all others have the same value.
+    # (R_0 - t R_1)/R with its mass, where a report of another user has the law R. For the upper
+    # bound, R is the blanket b, and other reports are removed; for the lower bound, all other users
+    # have the same value.
     law, weights = _blanket(report), (arb(1), ratio)
     missing = 1 - sum(law.values())
     if above:
@@ -216,7 +218,7 @@ def _epsilon(
         low -= 1
     while excess((low + 1) * _STEP) > 0 and low < _END:
         low += 1
-    with suppress(ValueError):  # both ends have the same sign if epsilon is at an end
+    with suppress(ValueError):  # raised if epsilon is beyond an end: the signs are then equal
         brentq(excess, low * _STEP, (low + 1) * _STEP, xtol=_CLOSE, rtol=_CLOSE)
     if above:
         return min(kept, default=reports.report.loss.upper)
@@ -236,7 +238,7 @@ def _log(value: End) -> float:
 
 @lru_cache(maxsize=64)
 def _above(reports: ShuffledReports) -> ConnectTheDotsPair:
-    # Dots at equal steps of epsilon, in both directions: h(x) = 1 - x + x h(1/x), as exchanging the
+    # Points at equal steps of epsilon, in both directions: h(x) = 1 - x + x h(1/x), as swapping the
     # two values gives the same curve. h is 0 at and above the likelihood ratio of one report.
     width, near = _width(reports, _COARSE), _guess(reports, UNSEEN)
     most = Fraction(round_up(reports.report.loss.upper))

@@ -1,15 +1,15 @@
 r"""Privacy amplification by subsampling: a release from a secret random sample.
 
-Let gamma be the probability that a unit is in the sample, and (P, Q) the laws of a release with and
-without that unit in its sample. The unit is absent with probability 1 - gamma, so
+Let gamma be the probability that a unit is in the sample, (P, Q) the laws of a release with and
+without that unit in its sample, and delta the curve of this pair. The curve delta' of the sampled
+release satisfies
 
-    delta'(log(1 + gamma (e^epsilon - 1))) = gamma delta(epsilon),  epsilon >= 0.
+    delta'(log(1 + gamma (e^epsilon - 1))) = gamma delta(epsilon),  epsilon >= 0,
 
-This holds for Poisson sampling if a unit is added or removed, and for samples of a fixed size if a
-unit is replaced: Balle, Barthe and Gaboardi (2018), Theorems 8 and 9. Other samples, and
-compositions, need pairs of laws (``directions``). Every round draws a new sample, independently of
-earlier rounds, and keeps it secret; the unit is that of the scope. Proofs:
-docs/proofs/subsampling.md.
+for Poisson sampling if a unit is added or removed, and for samples of a fixed size if a unit is
+replaced: Balle, Barthe and Gaboardi (2018), Theorems 8 and 9. Other samples, and compositions, need
+pairs of laws (``directions``). Every round draws a new, secret sample, independently of earlier
+rounds; the unit is that of the scope. Proofs: docs/proofs/subsampling.md.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ _TRIES: Final = 4
 _DOTS: Final = 1500
 _CONVEX: Final = "the cost without sampling (van Erven and Harremoes 2014, Theorem 13)"
 MOST_MEMBERS: Final = 64
-"""The largest supported group size for samples."""
+"""The largest supported group size with sampling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DescribedSample(OneRelease):
-    r"""A release from a random sample of the units; the class depends on the sampling scheme."""
+    r"""A release from a random sample; there is one subclass for each kind of sampling scheme."""
 
     description: Description
 
@@ -101,7 +101,7 @@ class DescribedSample(OneRelease):
 
     @property
     def density(self) -> Density:
-        r"""The density of noise on the reals, in units of the sensitivity."""
+        r"""The density of the real-valued noise, in units of the sensitivity."""
         return cast("RealCurve", self.curve).density
 
     @property
@@ -133,9 +133,9 @@ class DescribedSample(OneRelease):
 
 
 class SampledRelease(DescribedSample):
-    r"""A release from a sample with known pairs of laws, which the subclass defines.
+    r"""A sampled release whose dominating pairs are known; each subclass defines them.
 
-    The curve is enclosed by means of pairs of noise on the reals.
+    The curve of a single round is computed from these pairs, if the noise is real-valued.
     """
 
     __slots__ = ()
@@ -143,7 +143,7 @@ class SampledRelease(DescribedSample):
     @property
     @abstractmethod
     def directions(self) -> tuple[Tables, ...]:
-        r"""The (probability, pair) of each possible round, for each direction of the two datasets.
+        r"""For each direction of the two datasets, the (probability, pair) of each kind of round.
 
         The datasets determine the direction, so it is the same in all rounds, and a composition
         costs at most the maximum over the directions.
@@ -151,7 +151,7 @@ class SampledRelease(DescribedSample):
 
     @property
     def attained(self) -> bool:
-        r"""Whether some neighbours have these pairs in every round."""
+        r"""Whether some neighbouring datasets attain these pairs in every round."""
         return True
 
     def dominating_pairs(self) -> DominatingPairs:
@@ -160,7 +160,7 @@ class SampledRelease(DescribedSample):
         return found if self.attained else replace(found, attained=(), aligned=False)
 
     def at(self, epsilon: arb) -> arb:
-        r"""The delta at ``epsilon`` >= 0, over all directions."""
+        r"""The delta at ``epsilon`` >= 0: the largest one over all directions."""
         found = [
             sum((ball(chance) * pair.curve(epsilon) for chance, pair in kinds), arb(0))
             for kinds in cast("tuple[Kinds, ...]", self.directions)
@@ -168,7 +168,7 @@ class SampledRelease(DescribedSample):
         return reduce(arb.max, found)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least delta at ``epsilon`` >= 0, over all directions."""
+        r"""Enclose the delta at ``epsilon`` >= 0: the largest one over all directions."""
         exact = at_least_zero("epsilon", epsilon)
         if not cast("RealCurve", self.curve).in_floats:
             return Enclosure(Fraction(0), self.unsampled.enclose_delta(exact, bits).upper)
@@ -176,7 +176,7 @@ class SampledRelease(DescribedSample):
         return within(found, Fraction(0), Fraction(1))
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The least epsilon at ``delta`` in [0, 1], over all directions."""
+        r"""Enclose the epsilon at ``delta`` in [0, 1]: the largest one over all directions."""
         most = probability("delta", delta)
         if most == 1:
             return Enclosure.exactly(0)
@@ -187,10 +187,10 @@ class SampledRelease(DescribedSample):
         return inverse(self.at, most, bits)
 
     def enclose_renyi(self, order: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""The largest D_alpha, alpha = ``order`` > 1, over all directions, to about 1e-6.
+        r"""Enclose the largest D_alpha, alpha = ``order`` > 1, over all directions.
 
-        Raises :class:`NotDerived` if no neighbours are known to have these pairs; epsilon and delta
-        are always available.
+        The relative width is about 1e-6. Raises :class:`NotDerived` if no neighbouring datasets are
+        known to attain these pairs; epsilon and delta are always available.
         """
         exact = order_above_one(order)
         if not self.attained:
@@ -241,7 +241,7 @@ class AmplifiedSample(SampledRelease):
 
 
 class PoissonSample(AmplifiedSample):
-    r"""Poisson sampling if a unit is added or removed: the pair with and without the unit."""
+    r"""Poisson sampling where neighbours differ by adding or removing a unit."""
 
     __slots__ = ()
 
@@ -261,7 +261,7 @@ class PoissonSample(AmplifiedSample):
 
     @property
     def attained(self) -> bool:
-        r"""Whether some neighbours have these pairs in every round.
+        r"""Whether some neighbouring datasets attain these pairs in every round.
 
         With several candidates or coordinates, one pair that dominates them all is sampled.
         """
@@ -295,10 +295,10 @@ class PoissonSample(AmplifiedSample):
 
 
 class FixedSizeSample(AmplifiedSample):
-    r"""A sample of a fixed size, without replacement, where a unit is replaced.
+    r"""A sample of fixed size, drawn without replacement; neighbours differ in one replaced unit.
 
-    A pair with this curve exists, but neighbours need not attain it: no Renyi divergence is proven,
-    and the bounds of totals differ.
+    A pair with this curve exists, but neighbours need not attain it. So no Renyi divergence is
+    proven, and the upper and lower bounds on compositions differ.
     """
 
     __slots__ = ()
@@ -338,9 +338,9 @@ class FixedSizeSample(AmplifiedSample):
 
 
 class ReplacedSample(SampledRelease):
-    r"""Poisson sampling with noise on the reals, if a unit is replaced.
+    r"""Poisson sampling with real-valued noise, where neighbours differ in one replaced unit.
 
-    The pair for a replacement with the opposite effect dominates all other pairs.
+    In the worst case the replacement has the opposite effect on the query.
     """
 
     __slots__ = ()
@@ -360,10 +360,10 @@ class ReplacedSample(SampledRelease):
 class MixedSample(SampledRelease):
     r"""Gaussian noise with a random shift: j times the sensitivity with probability w_j.
 
-    The w_j are those of :class:`Shifts`, or binomial for a group: its units, all added or all
-    removed, are in a Poisson sample independently. In the worst case the units all move the query
-    in one direction, so both bounds are exact. Raises :class:`InvalidParameter` if the noise is
-    outside the range of floats, or if a group has more than 64 units.
+    The w_j are the weights of :class:`Shifts`, or binomial for a group that is added or removed:
+    its units are in a Poisson sample independently. In the worst case all of them change the query
+    in the same direction, and this case is computed exactly. Raises :class:`InvalidParameter` if
+    the noise is outside the range of floats, or if a group has more than 64 units.
     """
 
     @property
@@ -372,14 +372,14 @@ class MixedSample(SampledRelease):
         if isinstance(self.description.scheme, Shifts):
             return "the likelihood ratio of shifted to unshifted noise is increasing"
         return (
-            "the number of sampled members is binomial, and moving all in one direction is the "
-            "worst case (Neyman-Pearson lemma)"
+            "the number of sampled members is binomial, and in the worst case all change the query "
+            "in one direction (Neyman-Pearson lemma)"
         )
 
     def __post_init__(self) -> None:
         cast("RealCurve", self.curve).check_size()
         if self.description.group > MOST_MEMBERS:
-            must = f"must be at most {MOST_MEMBERS} for samples"
+            must = f"must be at most {MOST_MEMBERS} with sampling"
             raise InvalidParameter("group", self.description.group, must)
 
     @property
@@ -393,7 +393,7 @@ class MixedSample(SampledRelease):
 
     @property
     def directions(self) -> tuple[Tables, ...]:
-        r"""The noise with a random shift against the unshifted noise, and in reverse."""
+        r"""The randomly shifted noise against the unshifted noise, and the reverse."""
         return both_ways(RealPair.moved(self.density, self.chances))
 
 
@@ -419,12 +419,12 @@ def _candidates(curve: PrivacyCurve) -> tuple[Coordinates, ...]:
 class TruncatedSample(SampledRelease):
     r"""A Poisson sample truncated to ``most`` units: all subsets of that size are equally likely.
 
-    ``examples`` is the size of the dataset: of the larger one if a unit is added or removed, of
-    both if a unit is replaced. Whether the other units alone fill a batch does not depend on the
-    unit. If the other units do not fill a batch, the round is a Poisson sample. If they do, the
-    unit replaces a random one of them with a known probability, and moves the sum by up to twice as
-    much. A round that reveals which of the two cases holds dominates every round and gives the
-    upper bound; the lower bound is for neighbours whose other units contribute 0.
+    ``examples`` is the size of the larger dataset if a unit is added or removed, and of both
+    datasets if a unit is replaced. Consider one unit. If the other sampled units do not fill the
+    batch, the round is a Poisson sample. If they do, the unit displaces a random one of them with a
+    known probability, and changes the sum by up to twice as much. A round that also reveals which
+    case holds dominates every round and gives the upper bound; the lower bound is for neighbours
+    whose other units contribute 0.
 
     >>> from accounting.descriptions.description import Description
     >>> from accounting.descriptions.real_noise import Gaussian
@@ -448,7 +448,7 @@ class TruncatedSample(SampledRelease):
 
     @property
     def filled(self) -> Enclosure:
-        r"""The probability that the other units alone fill a batch."""
+        r"""The probability that the other sampled units fill a batch."""
         return self._more_than(self.scheme.most - 1, self.scheme.examples - 1)
 
     @property
@@ -464,16 +464,17 @@ class TruncatedSample(SampledRelease):
 
     @property
     def least(self) -> PoissonSample | ReplacedSample:
-        r"""The loss of neighbours whose other units contribute 0 to the query, a lower bound."""
+        r"""The release for neighbours whose other units contribute 0, which gives a lower bound."""
         kind = ReplacedSample if self.description.replaced else PoissonSample
         scheme = Poisson(rate=self.kept.lower)
         return kind(description=replace(self.description, scheme=scheme))
 
     def parts(self) -> tuple[tuple[Fraction, Fraction, int], ...]:
-        r"""The (probability, rate, moves) of the possible rounds: not filled by the other units,
-        filled, or unknown.
+        r"""The (probability, rate, factor) of each kind of round.
 
-        The third kind, worse than both, has the mass between the two bounds on ``filled``.
+        The unit is in the batch with probability ``rate`` and changes the sum by up to ``factor``
+        times the sensitivity. The other units do not fill the batch, or do, or either: the last
+        kind is worse than both others, and its probability is the width of :attr:`filled`.
         """
         filled, rate = self.filled, self.rate
         found = (
@@ -487,7 +488,7 @@ class TruncatedSample(SampledRelease):
 
     @property
     def directions(self) -> tuple[Kinds, ...]:
-        r"""The pairs of all parts, in one direction if a unit is replaced, otherwise in two."""
+        r"""The pairs of all :meth:`parts`, in one direction if a unit is replaced, else in two."""
         replaced, curve = self.description.replaced, cast("RealCurve", self.curve)
         make = RealPair.replaced if replaced else RealPair.sampled
         chances, pairs = [], []
@@ -507,7 +508,7 @@ class TruncatedSample(SampledRelease):
         return replace(found, attained=least.attained, aligned=False)
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
-        r"""Enclose delta: from below by :attr:`least`, from above by the mixture of parts."""
+        r"""Enclose delta: from below with :attr:`least`, from above with the mixture of parts."""
         low = self.least.enclose_delta(epsilon, bits)
         return Enclosure(low.lower, SampledRelease.enclose_delta(self, epsilon, bits).upper)
 

@@ -1,12 +1,12 @@
 r"""Calibration: the least noise, the most rounds or the largest sampling rate for a guarantee.
 
-One parameter of a plan is unknown. Floats propose its value, and two certified bounds decide: the
-guarantee holds at the returned value, and the next riskier value was also tried. If the guarantee
-is proven to fail at that value (:attr:`Edge.proven`; impossible if only an upper bound is known),
-it fails at every riskier value, for rounds, for rates, and for noise that grows by adding
-independent noise (Skellam, Poisson and binomial in the size, Polya laws, their differences and
-discrete Laplace in the scale). For the discrete Gaussian and its sums only these two values are
-certified. Proofs: docs/proofs/composition.md.
+One parameter of a plan is unknown. Floats propose its value, and certified bounds prove that the
+guarantee holds at the returned value; the next riskier value is evaluated too. If the guarantee is
+proven to fail there (:attr:`Edge.proven`; impossible if only an upper bound is known), it fails at
+every riskier value: for rounds, for rates, and for noise that grows by adding independent noise
+(Skellam, Poisson and binomial in the variance, Polya laws, their differences and discrete Laplace
+in the scale). For the discrete Gaussian and its sums only these two values are certified. Proofs:
+docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class NoiseFamily:
     def unknown(self, *, fine: bool, unit: int) -> Unknown:
         r"""The free parameter as an unknown, in relative steps of 1/1000, or 1/10^6 if ``fine``.
 
-        An integer is a multiple of ``unit``.
+        An integer parameter is a multiple of ``unit``.
         """
         power = 2 if self.free in ("scale", "sigma") else 1
         name = f"{self.free} of {self.law} noise"
@@ -86,7 +86,7 @@ class NoiseFamily:
 
 
 def read_noise_family(text: str) -> NoiseFamily:
-    r"""Parse the name of a law, with the values of its fixed parameters if it has any."""
+    r"""Parse the name of a law and the values of its fixed parameters."""
     if not isinstance(text, str):
         raise InvalidParameter("noise", text, "must be the name of a law, e.g. discrete-gaussian")
     law, rest = split_name(text)
@@ -130,9 +130,9 @@ class Calibration(_Plan):
     r"""The result of :func:`calibrate`: the least noise found, and the next smaller one.
 
     ``noise`` satisfies (epsilon, delta) over ``rounds``; ``step_less`` is the next smaller noise,
-    or None if there is none. ``found`` and ``found_less`` bound delta(epsilon) of the two noises,
-    or epsilon(0) if delta = 0; ``least`` is True if the smaller noise is certified to fail or does
-    not exist.
+    or None if there is none. ``found`` and ``found_less`` are the bounds on delta(epsilon) with
+    ``noise`` and with ``step_less``, or on epsilon(0) if delta = 0. ``least`` is True if
+    ``step_less`` is proven to fail or does not exist.
     """
 
     epsilon: Fraction
@@ -146,17 +146,17 @@ class Calibration(_Plan):
 
     @property
     def step_less(self) -> Noise | RealNoise | None:
-        r"""The noise one step smaller, or None if it was not examined."""
+        r"""The noise one step smaller, or None if there is no smaller noise."""
         return None if self.edge.beyond is None else self.law.at(self.edge.beyond)
 
     @property
     def found(self) -> Bound:
-        r"""The bound on delta(epsilon) of ``noise``, or on epsilon(0)."""
+        r"""The bound on delta(epsilon) with ``noise``, or on epsilon(0) if delta = 0."""
         return self.edge.found
 
     @property
     def found_less(self) -> Bound | None:
-        r"""The bound on ``step_less``, like ``found``; None if there is no smaller noise."""
+        r"""The same bound with ``step_less``; None if there is no smaller noise."""
         return self.edge.found_beyond
 
     @property
@@ -169,7 +169,7 @@ class Calibration(_Plan):
         return self.composed(self.noise)
 
     def epsilon_at_delta(self) -> Bound:
-        r"""The epsilon of the noise at ``delta``; it is at most the target, as ``found`` proves.
+        r"""Bound the epsilon at ``delta``; it is at most the target, as ``found`` proves.
 
         >>> calibrate(noise="discrete-laplace", epsilon=2).epsilon_at_delta().upper
         Fraction(2, 1)
@@ -229,17 +229,17 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
     group: int = 1,
     watch: Callable[[int], None] | None = None,
 ) -> Calibration:
-    r"""The least noise of a law that satisfies (epsilon, delta) over ``rounds`` releases.
+    r"""Find the least noise of a law that satisfies (epsilon, delta) over ``rounds`` releases.
 
-    ``noise`` is the name of a law, with its other parameters if it has any:
-    ``"discrete-gaussian"``, ``"polya-difference:shape=0.9"``, ``"binomial:probability=1/2"``.
+    ``noise`` is the name of a law and the values of its other parameters, e.g.
+    ``"discrete-gaussian"``, ``"polya-difference:shape=0.9"`` or ``"binomial:probability=1/2"``.
     ``honest_fraction`` = h/n enlarges the noise of a distributed protocol, so that the shares of h
     of n users suffice. A real parameter is at most 0.12% above the least one, if the next smaller
     value is proven to fail (``least``).
 
     ``rate`` < 1 is the rate of Poisson sampling, and ``scheme`` is any other sampling scheme.
     ``scheme``, ``sensitivity``, ``relation`` and ``group`` are those of a :class:`Description`.
-    With sampling, and for ``"gaussian"`` and ``"laplace"`` noise on the reals, the relative step is
+    With sampling, and for real-valued noise (``"gaussian"``, ``"laplace"``), the relative step is
     one millionth.
 
     ``watch`` is called with the number of values tried so far.
@@ -249,14 +249,14 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
     >>> calibrate(noise="skellam", epsilon=1, delta="1e-6", honest_fraction="9/10").least
     True
 
-    Raises :class:`InvalidParameter` for an unknown law, a missing or unknown parameter, or a target
-    out of range, and :class:`NotDerived` if no noise of the law within range satisfies the
-    guarantee.
+    Raises :class:`InvalidParameter` if the law is unknown, a parameter is missing or unknown, or a
+    target is out of range; raises :class:`NotDerived` if no noise in the range of the search
+    satisfies the guarantee.
     """
     at, limit = _targets(epsilon, delta, pure=True)
     law, sampled = read_noise_family(noise), Poisson(rate=rate)
     if not sampled.everybody and scheme != EVERYONE:
-        raise InvalidParameter("rate", rate, "must be 1 with another scheme")
+        raise InvalidParameter("rate", rate, "must be 1 if another scheme is given")
     plan = _Plan(
         law=law,
         release=Description(
@@ -269,7 +269,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
         rounds=integer("rounds", rounds, at_least=1),
         honest_fraction=rational_in("honest_fraction", honest_fraction, "(0, 1]"),
     )
-    # Without integer noise to scale, a small step costs nothing. Integers must be divisible by n.
+    # For real-valued or sampled noise, a small step costs no more. Integers must be divisible by n.
     fine = law.law in REAL_LAWS or not plan.release.scheme.everybody
     unknown = law.unknown(fine=fine, unit=plan.honest_fraction.denominator)
     digits = _DIGITS if fine else (5, 7, 11)
@@ -294,7 +294,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
 
 
 def most_rounds(release: OneRelease, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
-    r"""The largest number of rounds of ``release`` that is proven to satisfy (epsilon, delta)."""
+    r"""Find the largest number of rounds at which ``release`` provably is (epsilon, delta)-DP."""
     at, limit = _targets(epsilon, delta)
     rounds = Unknown(name="number of rounds", power=-1, unit=1, least=1, most=1 << 40)
 
@@ -312,7 +312,7 @@ def largest_rate(
     delta: RationalLike,
     sensitivity: Sensitivity | int = 1,
 ) -> Edge:
-    r"""The largest Poisson rate at which ``rounds`` rounds provably satisfy (epsilon, delta)."""
+    r"""Find the largest Poisson rate at which the rounds provably satisfy (epsilon, delta)."""
     at, limit = _targets(epsilon, delta)
     times = integer("rounds", rounds, at_least=1)
     rate = Unknown(name="sampling rate", power=-2, least=_REACH[0], most=1, closed=True)
@@ -333,7 +333,7 @@ def noise_multiplier(
     delta: RationalLike,
     watch: Callable[[int], None] | None = None,
 ) -> Edge:
-    r"""The least noise multiplier at which a training run provably satisfies (epsilon, delta).
+    r"""Find the least noise multiplier at which a run provably satisfies (epsilon, delta).
 
     The search starts at the noise multiplier of ``run``. The relative step is 1/10,000.
     """
@@ -348,7 +348,7 @@ def noise_multiplier(
 
 
 def least_sigma(mechanism: MatrixMechanism, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
-    r"""The least sigma of Gaussian noise at which a matrix mechanism satisfies (epsilon, delta).
+    r"""Find the least sigma at which a matrix mechanism provably satisfies (epsilon, delta).
 
     The noise of ``mechanism`` is ignored. The relative step is 1/10,000.
     """
@@ -385,7 +385,7 @@ def _honest_part(noise: Noise | RealNoise, honest: Fraction) -> Noise | RealNois
     if honest == 1:
         return noise
     if not isinstance(noise, Divisible):
-        reason = f"must be 1: {noise.name} noise has no shares"
+        reason = f"must be 1: {noise.name} noise cannot be divided into shares"
         raise InvalidParameter("honest_fraction", honest, reason)
     return summed(noise.share(honest.denominator), honest.numerator)
 

@@ -1,4 +1,4 @@
-r"""The least noise for the running sums of a stream under a guarantee, and the resulting error.
+r"""Calibrate the noise of running sums of a stream to a guarantee, and compute the error.
 
 The three mechanisms of ``dpcore.continual_sums`` are calibrated to the same (epsilon, delta); the
 errors of their sums are computed exactly from the coefficients of the noise.
@@ -37,7 +37,7 @@ _SCOPE: Final = Scope()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibratedSum:
-    r"""A calibrated mechanism; ``setting.start()`` runs it.
+    r"""A mechanism for running sums with calibrated noise; ``setting.start()`` runs it.
 
     ``mean`` and ``largest`` enclose the mean and the maximum of the squared error E[(value -
     sum)^2] over the totals after 1, ..., horizon items. ``behind`` is the largest number of items
@@ -51,7 +51,7 @@ class CalibratedSum:
     behind: int
 
     def to_json(self) -> dict[str, Any]:
-        r"""The result as JSON, with each error as two bounds that are rounded outwards."""
+        r"""The result as JSON; each error is a lower and an upper bound, rounded outwards."""
         setting, found = self.setting, self.calibration
         grid = {"grid": setting.grid} if isinstance(setting, SquareRootSum) else {}
         return {
@@ -85,11 +85,11 @@ def calibrate_sum(
     scope: Scope = _SCOPE,
     **items: RationalLike,
 ) -> CalibratedSum:
-    r"""The running-sum mechanism of this name with the least noise for (epsilon, delta).
+    r"""Calibrate the mechanism named ``mechanism`` to (epsilon, delta), with the least noise.
 
-    The noise is discrete Laplace at delta = 0. At delta > 0 it is discrete Laplace or discrete
-    Gaussian: the law with the smaller mean squared error. ``items`` are the arguments low, high and
-    unit of the mechanism.
+    The noise is discrete Laplace if delta = 0, otherwise discrete Laplace or discrete Gaussian,
+    whichever has the smaller mean squared error. ``items`` are the arguments ``low``, ``high`` and
+    ``unit`` of the mechanism.
     """
     kind = find_name("mechanism", mechanism, MECHANISMS)
     integer("horizon", horizon, at_least=1, at_most=MOST_COMPARED)
@@ -110,7 +110,7 @@ def calibrate_sum(
 def compare_sums(
     *, horizon: int, epsilon: RationalLike, delta: RationalLike = 0, **items: Any
 ) -> Iterator[CalibratedSum]:
-    r"""Calibrate every mechanism to one guarantee; ``items`` are low, high, unit and scope."""
+    r"""Calibrate each mechanism to (epsilon, delta); ``items`` are low, high, unit and scope."""
     for name in MECHANISMS:
         yield calibrate_sum(name, horizon=horizon, epsilon=epsilon, delta=delta, **items)
 
@@ -118,7 +118,7 @@ def compare_sums(
 def _with_noise(setting: ContinualSum, found: Calibration) -> CalibratedSum:
     noise = found.noise
     if not isinstance(noise, Noise):
-        raise InvalidParameter("noise", noise, "must be a law on the integers")
+        raise InvalidParameter("noise", noise, "must be integer-valued")
     calibrated = replace(setting, noise=noise)
     times = range(1, setting.horizon + 1)
     errors = [calibrated.mean_squared_error(taken) for taken in times]

@@ -2,9 +2,9 @@ r"""Search for the value of one parameter at which a guarantee (epsilon, delta) 
 
 The parameter may be the size of the noise, a number of rounds or a sampling rate: an
 :class:`Unknown` defines the values to try and the side on which the guarantee holds. Floats propose
-values from the curve of real Gaussian noise (:func:`log_mu`), since totals of many losses are
-nearly Gaussian; two certified bounds decide: the guarantee holds at the returned value, and the
-next value was tried. Proofs: docs/proofs/composition.md.
+values from the curve of real Gaussian noise (:func:`log_mu`), since sums of many losses are nearly
+Gaussian. Certified bounds prove that the guarantee holds at the returned value, and the next
+riskier value is evaluated too. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Unknown:
     r"""The parameter for which :func:`search` solves, and the values that the search tries.
 
     The effective variance grows like the power ``power`` of the value, so the guarantee holds for
-    large values if it is positive (noise), and for small values if it is negative (rounds, rates).
+    large values if ``power`` > 0 (noise), and for small values if ``power`` < 0 (rounds, rates).
     Values lie in [``least``, ``most``] and are multiples of ``unit``, or reals of ``digits`` digits
     with a relative ``step`` if ``unit`` is 0. ``closed`` means that no value exists beyond the
     range on the side where the guarantee fails.
@@ -58,7 +58,7 @@ class Unknown:
 
     @property
     def sign(self) -> int:
-        r"""The sign 1 if larger values are safer, otherwise -1."""
+        r"""1 if larger values are safer, otherwise -1."""
         return 1 if self.power > 0 else -1
 
     @property
@@ -85,7 +85,11 @@ class Unknown:
         return self.sign * log(value)
 
     def inside(self, height: float, broken: Fraction | None, kept: Fraction | None) -> Fraction:
-        r"""The value with this height, or the next safer one, clipped to the range."""
+        r"""The value at this height, or the next safer one, clipped to the range.
+
+        It is also clipped to the values between ``broken``, which is not proven to meet the
+        guarantee, and ``kept``, which meets it.
+        """
         value = self._at(height)
         if kept is not None and not self._safer(kept, value):
             value = self.riskier(kept) or kept
@@ -111,11 +115,11 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    r"""A value that meets the guarantee, and the next value, which need not meet it.
+    r"""A value that meets the guarantee, and the next riskier value, which need not meet it.
 
-    The bound ``found`` on delta(epsilon) of ``value``, or on epsilon(0) if delta is 0, is at most
-    ``limit``. ``beyond`` is the next riskier value, with the bound ``found_beyond``; both are None
-    if there is no such value.
+    ``found`` is the bound on delta(epsilon) at ``value``, or on epsilon(0) if delta is 0, and is at
+    most ``limit``. ``beyond`` is the next riskier value, and ``found_beyond`` the bound there; both
+    are None if no such value exists.
     """
 
     value: Fraction
@@ -137,7 +141,7 @@ class Edge:
         return self.found_beyond.lower is not None and self.found_beyond.lower > self.limit
 
     def to_json(self, *, beyond: str, proven: str) -> dict[str, Any]:
-        r"""Both values as JSON, with exact numbers as text; ``beyond`` and ``proven`` are keys."""
+        r"""Both values as JSON; ``beyond`` and ``proven`` are the keys of these two properties."""
         more = None
         if self.beyond is not None and self.found_beyond is not None:
             more = {"value": str(self.beyond), "delta_at_target": self.found_beyond.to_json()}
@@ -178,7 +182,7 @@ def search(
     start: float = 0.0,
     watch: Callable[[int], None] | None = None,
 ) -> Edge:
-    r"""The value at which the guarantee is just met, and the next one, if it was tried.
+    r"""Find the value at which the guarantee is just met, and evaluate the next riskier one.
 
     ``bound(value)`` is the result of :func:`decide` for the plan with this value. ``start`` is the
     :meth:`~Unknown.height` of the first value. ``watch`` is called with the number of values tried
@@ -230,8 +234,8 @@ def search(
         height = _next(root, known[0], known[1], stride, float(unknown.step), trusted=trusted)
         stride *= 2
     raise PrecisionExhausted(
-        "it could not be decided which of two adjacent values meets the target: change the "
-        "target slightly"
+        "the bounds do not decide which of two adjacent values meets the target: change the target "
+        "slightly"
     )
 
 
@@ -247,7 +251,7 @@ def _refuse_hopeless(unknown: Unknown, value: Fraction, found: Bound, limit: Fra
         raise NotDerived(wanted, f"{float(value):g}, the safest value, {words}; {more}")
     if found.upper <= limit and value == unknown.riskiest and not unknown.closed:
         raise NotDerived(
-            wanted, f"{float(value):g}, the least safe value, already satisfies it with a margin"
+            wanted, f"{float(value):g}, the riskiest value, already satisfies it with a margin"
         )
 
 
@@ -263,8 +267,8 @@ def _away(unknown: Unknown, found: Bound, epsilon: Fraction, delta: Fraction) ->
 def _next(
     root: float, low: float | None, high: float | None, stride: float, step: float, *, trusted: bool
 ) -> float:
-    # The proposal if it lies between the two known heights, otherwise their midpoint. While only
-    # one height is known, the next one lies at most a stride away.
+    # The proposal `root` if it lies between the two known heights, otherwise their midpoint. While
+    # only one height is known, the next one lies at most a stride away.
     place = root + _ASIDE * step
     if low is not None and high is not None:
         return place if trusted and low < place < high else (low + high) / 2
@@ -276,7 +280,7 @@ def _next(
 
 
 def log_delta(mu: float, epsilon: float) -> float:
-    r"""The log of Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) (Balle, Wang 2018)."""
+    r"""The log of delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)."""
     place = epsilon / mu
     first = _log_cdf(mu / 2 - place)
     if mu > _SHORT:
@@ -295,9 +299,7 @@ def _log_cdf(x: float) -> float:
 
 
 def log_mu(epsilon: float, logarithm: float) -> float:
-    r"""The log mu at which delta(``epsilon``) has this ``logarithm``; more noise means a smaller
-    mu.
-    """
+    r"""The log mu at which log delta(``epsilon``) is ``logarithm``; more noise has a smaller mu."""
     low, high = -_FARTHEST, _FARTHEST
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

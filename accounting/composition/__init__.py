@@ -1,1 +1,1 @@
-r"""Composition of many releases by the tightest applicable method."""
+r"""Composition of many releases with the tightest applicable method."""

@@ -83,7 +83,9 @@ _SIZE: Final = "the losses of this noise are outside the range of floats"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composition(Guarantee):
-    r"""The total privacy of releases: guarantees and their rounds, made by :func:`compose`.
+    r"""The guarantee of all releases together, made by :func:`compose`.
+
+    ``parts`` lists each guarantee with its number of rounds.
 
     >>> from accounting import PrivacyCurve
     >>> from dpcore import DiscreteGaussian
@@ -177,8 +179,9 @@ class Composition(Guarantee):
 
     @property
     def _alone(self) -> OneRelease | BoundedRange | None:
-        # The curve of a single round of noise on the reals, of an asymmetric law in several
-        # coordinates, of shuffled reports or of a choice; it is narrower than a total of one round.
+        # The guarantee of a single round of real-valued noise, of an asymmetric law in several
+        # coordinates, of shuffled reports or of a selection: its bounds are tighter than those of
+        # the composed loss.
         source, rounds = self.parts[0]
         if len(self.parts) > 1 or rounds > 1:
             return None
@@ -208,7 +211,8 @@ class Composition(Guarantee):
         by_orders: Callable[[], Bound],
         relative: Fraction,
     ) -> Bound:
-        # One quantity, from a guarantee (``ask``), from a total of losses, and from Renyi orders.
+        # A bound on one quantity: ``ask`` gets it from a guarantee, ``of_losses`` from the composed
+        # loss, and ``by_orders`` from Renyi divergences.
         if not self.in_pairs:
             return self._informed(by_orders(), ask)
         orders = any(isinstance(source, ByOrder) for source, _ in self.parts)
@@ -241,7 +245,7 @@ class Composition(Guarantee):
 
     @property
     def _samples(self) -> list[DescribedSample]:
-        # The sampled releases with noise on the reals, and shuffled reports.
+        # The sampled releases with real-valued noise, and shuffled reports.
         return [s for s, _ in self.parts if isinstance(s, DescribedSample) and s.assumptions]
 
     def _informed(self, found: Bound, ask: Callable[[Guarantee], Bound]) -> Bound:
@@ -289,7 +293,7 @@ def dominating_pairs(source: Guarantee) -> DominatingPairs:
     >>> found.above == found.attained == (((pair, 1),),)
     True
 
-    Raises :class:`NotDerived` for a claim in Renyi terms, which has no single dominating pair.
+    Raises :class:`NotDerived` if ``source`` is a claim in Renyi terms: no single pair dominates it.
     """
     match source:
         case OneRelease():
@@ -327,8 +331,8 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
     Bound([0.5, 0.5], 'contour')
 
     Raises :class:`InvalidParameter` if ``parts`` is empty, if rounds are below 1, if a part is not
-    a guarantee, or if scopes differ between parts; raises :class:`NotDerived` for a guarantee that
-    cannot be composed.
+    a guarantee, or if scopes differ between parts; raises :class:`NotDerived` if a guarantee cannot
+    be composed.
     """
     read = [each for part in parts for each in _read(part)]
     if not read:
@@ -342,7 +346,7 @@ def compose(*parts: Source | tuple[Source, int]) -> Composition:
 
 
 def for_a_user(parts: Iterable[tuple[Guarantee, int]], scope: Scope) -> Composition:
-    r"""The total for a user, under ``scope``; each part is for one or more rows of the user.
+    r"""Compose guarantees for rows of one user to a guarantee for this user, under ``scope``.
 
     Raises :class:`InvalidParameter` unless all parts have the relation of the scope.
     """
@@ -350,7 +354,7 @@ def for_a_user(parts: Iterable[tuple[Guarantee, int]], scope: Scope) -> Composit
     for _, _, own, _ in read:
         if own.relation is not scope.relation:
             raise InvalidParameter(
-                "scope", scope, f"must have the relation of {own!r}, as for the parts"
+                "scope", scope, f"must have the relation {own.relation.value}, as for the parts"
             )
     return _together(read, scope)
 
@@ -391,7 +395,8 @@ def _read(part: Any) -> Iterable[_Part]:
         part, rounds = part[0], integer("rounds", part[1], at_least=1)
     match part:
         case Composition():
-            # The scope of the whole: in a user's total, single rounds have the unit contribution.
+            # The scope is that of the whole: in a user's composition, the parts have the unit
+            # contribution.
             return [(one, rounds * k, part.scope, part.assumptions) for one, k in part.parts]
         case Assumed(guarantee=claim, reason=reason):
             return [(claim, rounds, claim.scope, (f"{claim!r}: {reason}",))]

@@ -1,4 +1,4 @@
-r"""Returning users: the privacy loss of a user over at most B visits, by each theorem.
+r"""Returning users: the epsilon of a user over at most B visits, from each composition theorem.
 
 Chowdhury and Zhou 2023, Appendix I: a user takes part in at most B batches, once per batch, so the
 user's guarantee is the B-fold composition of the guarantee of one contribution. The composition
@@ -59,7 +59,7 @@ class Route:
 def per_user(guarantee: Guarantee, *, max_visits: int) -> Composition:
     r"""The guarantee of a user who takes part at most ``max_visits`` times, once per batch.
 
-    ``guarantee`` is that of one contribution; the result has the scope unit ``user``. Visits may
+    ``guarantee`` covers one contribution; the result has the scope unit ``user``. The visits may
     depend on earlier releases, but not otherwise on the user's data.
 
     >>> user = per_user(Pure("1/10"), max_visits=4)
@@ -83,7 +83,7 @@ def per_user(guarantee: Guarantee, *, max_visits: int) -> Composition:
 
 
 def routes(total: Guarantee, delta: RationalLike) -> tuple[Route, ...]:
-    r"""Compare composition theorems: epsilon of ``total`` at ``delta`` in (0, 1) by each.
+    r"""Compare composition theorems: the epsilon of ``total`` at ``delta`` in (0, 1) from each.
 
     The methods are:
 
@@ -91,8 +91,8 @@ def routes(total: Guarantee, delta: RationalLike) -> tuple[Route, ...]:
     - ``renyi``: exact Renyi divergences, order by order;
     - ``paper``: published bounds on the Renyi divergences;
     - ``zcdp``: the zCDP parameter rho;
-    - ``optimal`` and ``advanced``: (epsilon, delta) of a round, with the best split of delta that
-      was tried;
+    - ``optimal`` and ``advanced``: the (epsilon, delta) of a round, for the best split of delta
+      that was tried;
     - ``basic``: the sum of the epsilons.
 
     A theorem that does not apply has a reason instead of a bound.
@@ -127,7 +127,7 @@ def _route(method: str, find: Callable[[], Bound]) -> Route:
         return Route(method=method, bound=None, reason=str(error))
     # An infinite epsilon is a result only if both bounds are infinite; else there is no bound.
     if bound.upper == math.inf and bound.lower != math.inf:
-        return Route(method=method, bound=None, reason="it gives no finite epsilon at this delta")
+        return Route(method=method, bound=None, reason="no finite epsilon at this delta")
     return Route(method=method, bound=bound)
 
 
@@ -151,7 +151,7 @@ def _renyi(total: Composition, delta: Fraction) -> Bound:
             return math.inf
 
     if any(isinstance(source, (SampledRelease, AllocatedSample)) for source, _ in total.parts):
-        # The sum of each order needs a separate listing.
+        # Each order needs a separate discretisation, so only a few orders are tried.
         return Bound(
             upper=min(epsilon_at_order(divergence(a), a, delta) for a in _SAMPLED_ORDERS),
             method="renyi",
@@ -195,9 +195,9 @@ def _paper(total: Composition, delta: Fraction) -> Bound:
             bound = Fraction(as_approx(ZCdp(rho), delta).stated_epsilon)
             return Bound(upper=bound, method="paper", theorem=theorem)
     raise NotDerived(
-        "a bound from the papers",
-        "they bound Skellam noise and sums of discrete Gaussians of sigma_squared >= 1/4, under a "
-        "one-number sensitivity",
+        "a published bound",
+        "the papers bound Skellam noise and sums of discrete Gaussians of sigma_squared >= 1/4, "
+        "for a scalar sensitivity",
     )
 
 
@@ -240,7 +240,7 @@ def _basic(total: Composition, delta: Fraction) -> Bound:
 
 def _of_one_part(total: Composition) -> tuple[Callable[[Fraction], End], int]:
     if len(total.parts) != 1:
-        raise NotDerived("this bound for rounds that differ", "its theorem is for equal rounds")
+        raise NotDerived("this bound for different rounds", "the theorem is for identical rounds")
     ((source, rounds),) = total.parts
     one = compose(source)
 
@@ -256,7 +256,7 @@ def _of_one_curve(total: Composition) -> tuple[PrivacyCurve, int]:
         case ((PrivacyCurve() as curve, rounds),):
             return curve, rounds
     raise NotDerived(
-        "the published bounds", "they cover only identical rounds of one noise distribution"
+        "a published bound", "the papers cover only identical rounds of one noise distribution"
     )
 
 
@@ -287,7 +287,7 @@ def advanced_over_splits(
 
 
 def _forward(epsilon: End, rounds: int, slack: Fraction) -> End:
-    # e sqrt(2k log(1/slack)) + k e (e^e - 1), rounded up.
+    # x sqrt(2k log(1/slack)) + k x (e^x - 1) for x = epsilon, rounded up.
     if not isinstance(epsilon, Fraction):
         return math.inf
     with precision(_BITS):

@@ -33,8 +33,8 @@ def guarantee_from_json(data: Any) -> Guarantee:
     >>> guarantee_from_json(total.to_json()) == total
     True
 
-    Raises :class:`InvalidParameter` for an unknown claim, missing or unknown fields, or values out
-    of range, and :class:`NotDerived` if :func:`guarantee` cannot derive the guarantee of a release.
+    Raises :class:`InvalidParameter` if a claim is unknown, a field is missing or unknown, or a
+    value is out of range, and :class:`NotDerived` if the guarantee of a release is not derived.
     """
     if isinstance(data, list):
         return compose(*_parts(data))
@@ -102,4 +102,4 @@ def _matrix(data: Mapping[str, Any]) -> MatrixMechanism:
 
 def _check_fields(argument: str, data: Any, *names: str) -> None:
     if not isinstance(data, Mapping) or set(data) != {*names}:
-        raise InvalidParameter(argument, data, f"must have the fields {', '.join(names)}")
+        raise InvalidParameter(argument, data, f"must contain the fields {', '.join(names)}")

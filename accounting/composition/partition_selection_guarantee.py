@@ -1,9 +1,10 @@
 r"""The guarantee of noisy counts above a threshold, with the exact delta of revealed keys.
 
 A user has m keys that no other user has, with counts c_1, ..., c_m whose sum is at most R
-(``rows_per_user``). At least one of these keys is released with probability 1 - prod_i P(c_i + X <
-threshold); delta is its maximum over all such counts. Otherwise the release reveals no more than
-noisy counts of shared keys. Proof: docs/proofs/selection.md.
+(``rows_per_user``). With noise X, at least one of these keys is released with probability
+1 - prod_i P(c_i + X < threshold); delta is the maximum of this probability over all such counts. If
+none of these keys is released, the release reveals no more than noisy counts of shared keys. Proof:
+docs/proofs/selection.md.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _BITS: Final = 192
 
 
 def appearance(noise: Noise, threshold: int, rows_per_user: int) -> Fraction:
-    r"""The delta: the largest probability that a key of a single user is released, rounded up.
+    r"""An upper bound on delta, the largest probability that a key of only one user is released.
 
     >>> from dpcore import DiscreteLaplace
     >>> float(appearance(DiscreteLaplace(scale=1), 10, 1))
@@ -36,7 +37,7 @@ def appearance(noise: Noise, threshold: int, rows_per_user: int) -> Fraction:
 
 
 def most_exposed(noise: Noise, threshold: int, rows_per_user: int) -> tuple[int, ...]:
-    r"""The counts, over keys held by one user alone, that maximise the probability of a release.
+    r"""The counts of the keys held by only one user that maximise the probability of a release.
 
     Here a release means that at least one of these keys is released.
 
@@ -64,7 +65,7 @@ def _least_hidden(noise: Noise, threshold: int, most: int) -> tuple[Fraction, tu
 
 
 def least_threshold(noise: Noise, delta: RationalLike, rows_per_user: int) -> int:
-    r"""The least threshold that releases keys of a single user with probability <= ``delta``.
+    r"""The least threshold for which :func:`appearance` is at most ``delta``.
 
     >>> from dpcore import DiscreteLaplace
     >>> least_threshold(DiscreteLaplace(scale=1), "1e-6", 1)
@@ -78,11 +79,11 @@ def least_threshold(noise: Noise, delta: RationalLike, rows_per_user: int) -> in
 
 
 def threshold_guarantee(mechanism: NoisyThreshold) -> Composition:
-    r"""The guarantee of the noisy counts, with delta for revealing a key.
+    r"""Compose the guarantee of the noisy counts with the delta of revealing a key.
 
     The result is an upper bound that need not be tight: the guarantee of the counts assumes that
-    all rows of a user are under keys that others have too, while delta assumes that all rows are
-    under keys of this user alone. No user can attain both.
+    all rows of a user have keys that other users have too, while delta assumes that all rows have
+    keys that no other user has. No user can attain both.
     """
     noise = mechanism.mechanism.noise
     delta = appearance(noise, mechanism.threshold, mechanism.rows_per_user)

@@ -1,4 +1,4 @@
-r"""DP-SGD: a training run, its releases and its privacy loss; ``calibrate`` finds its noise."""
+r"""DP-SGD: a training run, its releases, and its epsilon at a delta."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TrainingRun:
     Raises
     ------
     InvalidParameter
-        If a number is outside its range, or unless exactly one of epochs and rounds is given.
+        If a number is outside its range, or if epochs and rounds are both given or both missing.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class TrainingRun:
         if not self.epochs:
             if not self.rounds:
                 raise InvalidParameter(
-                    "epochs", ABSENT, "give exactly one of epochs and rounds, > 0"
+                    "epochs", ABSENT, "give exactly one of epochs and rounds, as a number > 0"
                 )
             object.__setattr__(self, "epochs", Fraction(self.rounds * size, data))
         whole = math.floor(self.epochs * data / size)
@@ -122,11 +122,11 @@ class TrainingRun:
         return replace(self, rounds=rounds, epochs=0)
 
     def release(self) -> tuple[Description, int]:
-        r"""The release of one round (or epoch), and the number of releases.
+        r"""Return (release, count): the release of one round or one epoch, and how often it occurs.
 
-        A replaced example moves the sum of a batch by up to twice the clipping norm.
+        Replacing an example changes the sum of a batch by up to twice the clipping norm.
 
-        Raises :class:`InvalidParameter` for a relation or a group without a proven bound.
+        Raises :class:`InvalidParameter` if no bound is proven for the relation or the group size.
         """
         from accounting.descriptions import sampling_schemes as the
         from accounting.descriptions.description import Description
@@ -162,10 +162,10 @@ class TrainingRun:
         return compose(self.release())
 
     def bounded(self, found: Bound) -> Bound:
-        r"""The bound of the composition, without its lower end where a run may be more private.
+        r"""Convert a bound on the composition to a bound on the run: ``lower`` may become None.
 
-        A secret shuffle may give more privacy than the composition, and so may an allocation whose
-        last pass ends early. In these cases the lower bound is None.
+        If the order of the batches is a secret shuffle, or the last pass of an allocation ends
+        early, the run may be more private than the composition, so only the upper bound holds.
         """
         early = self.sampling is Sampling.ALLOCATED and self.rounds % self.batches
         return replace(found, lower=None) if early or self.sampling is Sampling.SHUFFLED else found
@@ -204,13 +204,13 @@ def dpsgd(  # noqa: PLR0913  # the numbers of a training script
     -------
     Bound
         A proven lower and a proven upper bound on epsilon, for noise that follows the normal law
-        exactly. The lower bound is None for shuffled batches, and if the last pass of allocated
-        batches is incomplete.
+        exactly. ``lower`` is None for shuffled batches, and if the last pass of allocated batches
+        is incomplete.
 
     Raises
     ------
     InvalidParameter
-        For a number outside its range.
+        If a number is outside its range.
     NotDerived
         If no theorem gives a finite bound.
 

@@ -1,8 +1,8 @@
-r"""Poisson batches truncated to a largest size: the increase of delta due to truncation.
+r"""Poisson batches truncated to a maximum size: the increase of delta due to truncation.
 
 A trainer with a fixed batch shape samples each example with the same probability, and drops
 examples at random if more than B were sampled. With probability 1 - eta no round is truncated, and
-the run equals the run without a largest size. So delta increases by at most eta (1 + e^epsilon):
+the run equals the run without truncation. So delta increases by at most eta (1 + e^epsilon):
 Chua, Ghazi, Kamath, Kumar, Manurangsi, Sinha and Zhang (2024), "Scalable DP-SGD: Shuffling vs.
 Poisson Subsampling". Proofs: docs/proofs/subsampling.md.
 """
@@ -39,9 +39,9 @@ _THEOREM: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncated(Guarantee):
-    r"""Account for Poisson batches truncated to at most ``most`` of ``examples`` examples.
+    r"""The guarantee of Poisson batches that are truncated to at most ``most`` examples.
 
-    ``total`` is the composition without a largest size; every part of it is a Poisson sample. The
+    ``total`` is the composition without truncation; every part of it is a Poisson sample. The
     choice of dropped examples may depend on anything but the released values. ``examples`` is the
     size of the larger dataset.
 
@@ -76,7 +76,7 @@ class Truncated(Guarantee):
                 raise InvalidParameter(
                     "total",
                     source,
-                    "must contain only Poisson samples: other samples are not truncated",
+                    "must be a Poisson sample, like every part of a truncated composition",
                 )
         make_integers(self, "examples", "most")
 
@@ -123,7 +123,7 @@ class Truncated(Guarantee):
         return self._with_assumptions(found, upper, lower)
 
     def to_json(self) -> dict[str, Any]:
-        r"""The sizes and the composition, as JSON."""
+        r"""The two sizes and the composition, as JSON."""
         return {
             "claim": "truncated-batches",
             "examples": self.examples,
@@ -149,8 +149,8 @@ class Truncated(Guarantee):
     def _least(
         self, delta: Fraction, found: Bound, relative: RationalLike | None
     ) -> Fraction | float:
-        # An epsilon E with total.epsilon(delta - eta (1 + e^E)) <= E, which proves it. E increases
-        # from below by steps of growing length until it satisfies this.
+        # An epsilon E with total.epsilon(delta - eta (1 + e^E)) <= E: such an E is an upper bound.
+        # E increases in steps of growing length until the inequality holds.
         at, longer = found.upper, width(relative, _NEAR)
         for _ in range(_TRIES):
             if not isinstance(at, Fraction) or (share := delta - self._more(at)) <= 0:

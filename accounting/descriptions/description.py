@@ -43,17 +43,18 @@ LOCAL_REPORT: Final = "local-report"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    r"""One release: noise on a query that one unit changes by ``sensitivity``, under ``scheme``.
+    r"""One release: noise added to a query of a sample under ``scheme``.
 
-    Neighbours differ in ``group`` units by ``relation``, by default the first relation of the
-    scheme. With sampling, the sensitivity is that of adding a unit; with :class:`FixedSize` it is
-    that of replacing a unit. ``noise`` may also be a local report of each user under replacement,
-    shuffled or not; the sensitivity is then 1, and the report has the unit of the description.
+    One unit changes the query by up to ``sensitivity``. Neighbours differ in ``group`` units by
+    ``relation``, by default the first relation of the scheme. With sampling, the sensitivity is
+    that of adding a unit; with :class:`FixedSize` it is that of replacing a unit. ``noise`` may
+    also be the local report of each user, shuffled or not; then the relation must be replace and
+    the sensitivity 1, and the report gets the unit of the description.
 
     >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/100"), group=3).text
     'gaussian:sigma=2 --sensitivity 1 --poisson 1/100 --group 3'
 
-    Raises :class:`InvalidParameter` if a field has another type, or if no bound is proven for the
+    Raises :class:`InvalidParameter` if a field has the wrong type, or if no bound is proven for the
     relation or the group size under the scheme.
     """
 
@@ -80,8 +81,7 @@ class Description:
             object.__setattr__(self, "noise", replace(self.noise, scope=scope))
 
     def _unproven(self, relation: Relation, usual: Relation) -> Iterator[tuple[str, object, str]]:
-        # Yield the name and value of each unsupported field, and the values for which a bound
-        # exists
+        # Yield the name and value of each unsupported field, and what is supported instead.
         scheme, gaussian = self.scheme, isinstance(self.noise, Gaussian)
         if relation not in scheme.words:
             yield "relation", relation.value, f"must be {usual.value}: {scheme.why}"
@@ -91,7 +91,8 @@ class Description:
             yield "scheme", scheme.text, f"applies to local reports only: {', '.join(FAMILIES)}"
         if isinstance(scheme, Poisson) and self.replaced and not self.real:
             must = (
-                "must be add-remove for samples, unless the noise is gaussian or laplace, in floats"
+                "must be add-remove with sampling, unless the noise is real-valued (gaussian or "
+                "laplace)"
             )
             yield "relation", relation.value, must
         if scheme.gaussian and not gaussian:
@@ -102,11 +103,11 @@ class Description:
             must = f"must be 1: no bound is proven for larger groups with {kind}"
             yield "group", self.group, must
         if self.group > 1 and not scheme.everybody and not gaussian:
-            yield "group", self.group, "must be 1 for samples, unless the noise is gaussian"
+            yield "group", self.group, "must be 1 with sampling, unless the noise is gaussian"
 
     def _unproven_of_reports(self, own: Relation) -> Iterator[tuple[str, object, str]]:
         if self.scheme.reports is False:
-            must = f"local reports need the scheme shuffled:users=N or {EVERYONE.name} (all report)"
+            must = f"local reports need the scheme shuffled:users=N or {EVERYONE.name}, the default"
             yield "scheme", self.scheme.text, must
         for name, value, usual in (
             ("sensitivity", write_sensitivity(Sensitivity.of(self.sensitivity)), "1"),
@@ -130,7 +131,7 @@ class Description:
 
     @property
     def added(self) -> Relation:
-        r"""The relation to which the sensitivity refers: add-remove for samples."""
+        r"""The relation of the sensitivity: add-remove with sampling, unless ``scheme.whole``."""
         return self.scope.relation if self.scheme.whole else _ADDED
 
     @property
@@ -140,7 +141,10 @@ class Description:
 
     @property
     def unsampled(self) -> Description:
-        r"""The release without sampling, where replacing a unit changes the query twice as much."""
+        r"""The release without sampling, with the sensitivity of the relation.
+
+        Replacing a unit changes the query up to twice as much as adding one.
+        """
         times = self.scheme.most_moves * (2 if self.replaced else 1)
         moves = Sensitivity.of(self.sensitivity).times(times)
         if self.scheme.participations > 1:
@@ -170,7 +174,7 @@ class Description:
         return " ".join(words)
 
     def to_json(self) -> dict[str, Any]:
-        r"""All fields as JSON, numbers as exact text; scheme and relation determine ``claim``.
+        r"""All fields as JSON; the scheme and the relation determine the value of ``claim``.
 
         >>> Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/9")).to_json()["claim"]
         'poisson-sampled'
@@ -212,15 +216,15 @@ r"""The names of schemes in JSON that do not determine the relation."""
 
 
 def description_from_json(data: object) -> Description:
-    r"""Parse the output of ``Description.to_json``, also that of earlier versions.
+    r"""Parse the output of ``Description.to_json``, including that of earlier versions.
 
     >>> from accounting.descriptions.real_noise import Gaussian
     >>> sampled = Description(noise=Gaussian(sigma=2), scheme=Poisson(rate="1/9"), group=2)
     >>> description_from_json(sampled.to_json()) == sampled
     True
 
-    Raises :class:`InvalidParameter` for unknown names, missing or superfluous fields, and values
-    out of range.
+    Raises :class:`InvalidParameter` if a name is unknown, a field is missing or superfluous, or a
+    value is out of range.
     """
     if not isinstance(data, Mapping):
         raise InvalidParameter("part", data, "must be a JSON object")

@@ -1,4 +1,4 @@
-r"""Gaussian and Laplace noise on the reals, added by other code; used only for accounting.
+r"""Real-valued Gaussian and Laplace noise, which other code adds; used only for accounting.
 
 These classes are not subclasses of :class:`dpcore.noise.Noise`: dpcore never draws such noise,
 since no float follows such a law exactly. Results hold for the ideal law and list this assumption;
@@ -20,7 +20,7 @@ from dpcore.numbers.parameter import Exact, check_fields, write_rational
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealNoise(metaclass=LawType):
-    r"""A real-valued noise law: its name and parameters, and its assumption."""
+    r"""A real-valued noise law with exact parameters."""
 
     name: ClassVar[str]
     released_by: ClassVar[str]

@@ -1,4 +1,4 @@
-r"""Sampling schemes, which define participation in a round, as data and as text.
+r"""Sampling schemes, which determine the units that participate in a round, as data and text.
 
 A new scheme needs a class here and a case in
 :func:`accounting.derive_guarantee.guarantee`. :func:`read_scheme` parses the output
@@ -33,18 +33,18 @@ _MOST_WEIGHTS: Final = 65
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
-    r"""A sampling scheme: the participation of units in a round.
+    r"""A sampling scheme: it determines the units that participate in a round.
 
-    Fields of the class:
+    Class attributes:
 
     - ``name``: the name of the scheme in text;
     - ``words``: its name in JSON for each relation with a proven bound, the default relation first;
     - ``why``: the reason why another relation is unsupported;
     - ``grouped``: the relations with a proven bound for groups;
-    - ``gaussian``: whether only Gaussian noise on the reals is supported;
+    - ``gaussian``: whether only real-valued Gaussian noise is supported;
     - ``reports``: True if only local reports are supported, False if only noise, None if both;
-    - ``whole``: whether the sensitivity refers to the change under the relation, instead of the
-      addition of a unit.
+    - ``whole``: True if the sensitivity is that of a change under the relation, False if it is that
+      of adding a unit.
     """
 
     name: ClassVar[str]
@@ -111,7 +111,7 @@ class Everyone(Scheme):
 
     @property
     def option(self) -> str:
-        r"""The empty text, since this scheme is the default."""
+        r"""The empty string, since this scheme is the default."""
         return ""
 
 
@@ -141,7 +141,7 @@ class Poisson(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedSize(Scheme):
-    r"""A uniformly random subset of ``sample`` out of ``population`` units."""
+    r"""A uniformly random subset of ``sample`` units out of ``population``."""
 
     name: ClassVar[str] = "fixed-size"
     words: ClassVar[dict[Relation, str]] = {_REPLACED: "fixed-size-sampled"}
@@ -168,7 +168,7 @@ class FixedSize(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation(Scheme):
-    r"""Each unit is, independently, in ``picks`` of the ``rounds`` rounds of an epoch at random."""
+    r"""Each unit independently takes part in ``picks`` random rounds of an epoch of ``rounds``."""
 
     name: ClassVar[str] = "allocated"
     words: ClassVar[dict[Relation, str]] = {_ADDED: "random-allocation"}
@@ -216,9 +216,9 @@ class TruncatedPoisson(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shifts(Scheme):
-    r"""The query moves by j times the sensitivity with probability ``weights[j]``.
+    r"""The query changes by j times the sensitivity with probability ``weights[j]``.
 
-    The weights are 2 to 65 numbers >= 0 with the sum 1, the last one > 0.
+    There are 2 to 65 weights >= 0, with sum 1; the last one is > 0.
     """
 
     name: ClassVar[str] = "shifts"
@@ -233,7 +233,7 @@ class Shifts(Scheme):
             raise InvalidParameter("weights", self.weights, "must be a list of numbers")
         found = tuple(rational("weights", each) for each in self.weights)
         if not 2 <= len(found) <= _MOST_WEIGHTS or min(found) < 0 or not found[-1]:
-            must = f"must be 2 to {_MOST_WEIGHTS} numbers >= 0, the last one > 0"
+            must = f"must contain 2 to {_MOST_WEIGHTS} numbers >= 0, the last one > 0"
             raise InvalidParameter("weights", self.weights, must)
         if sum(found) != 1:
             raise InvalidParameter("weights", self.weights, "must sum to 1")
@@ -247,7 +247,7 @@ class Shifts(Scheme):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shuffled(Scheme):
-    r"""The local reports of at least ``users`` units who follow the protocol, in a random order."""
+    r"""The local reports of at least ``users`` users that follow the protocol, in random order."""
 
     name: ClassVar[str] = "shuffled"
     words: ClassVar[dict[Relation, str]] = {_REPLACED: "shuffled-reports"}
@@ -268,7 +268,7 @@ SCHEMES: Final[tuple[type[Scheme], ...]] = (
     Shifts,
     Shuffled,
 )
-r"""All sampling schemes, by name."""
+r"""All sampling schemes."""
 
 
 def _plain(value: Any) -> Any:

@@ -56,12 +56,12 @@ class Bound(Ordered):
         if self.lower is not None and not self.lower <= self.upper:
             raise InvalidParameter("lower", self.lower, f"must be <= upper = {self.upper}")
         if self.safe == "lower" and self.lower is None:
-            must = "must be given: only the upper bound is safe to rely on"
+            must = 'must be given if safe is "lower", the end that is reported'
             raise InvalidParameter("lower", None, must)
 
     @classmethod
     def of(cls, found: Enclosure, method: str, theorem: str) -> Bound:
-        r"""Make a bound with the two ends of an enclosure."""
+        r"""Make a bound from the two ends of an enclosure."""
         return cls(upper=found.upper, lower=found.lower, method=method, theorem=theorem)
 
     @property

@@ -1,7 +1,7 @@
-r"""The common interface of all guarantees: for one release or many, derived or stated.
+r"""The common interface of all guarantees, for one release or many, derived or stated.
 
-Each number is a :class:`Bound`. If no theorem bounds a number, :class:`NotDerived` is raised, and
-its message suggests an alternative. Proofs: docs/proofs/composition.md.
+Every method returns a :class:`Bound`, or raises :class:`NotDerived` with an alternative if no
+theorem gives one. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Guarantee(ABC):
 
     @abstractmethod
     def to_json(self) -> Any:
-        r"""The guarantee as JSON text, without bounds."""
+        r"""The guarantee as JSON data, without computed bounds."""
 
     @property
     def text(self) -> str:
@@ -92,8 +92,8 @@ class Guarantee(ABC):
     def tradeoff(self, alpha: RationalLike, relative: RationalLike | None = None) -> Bound:
         r"""A lower bound on the type II error of any test with type I error ``alpha``.
 
-        1 - alpha is perfect privacy, 0 is no privacy. Each (epsilon, delta) of the curve gives a
-        valid bound; a search chooses the best one.
+        A value of 1 - alpha means perfect privacy, 0 means none. Each (epsilon, delta) of the curve
+        gives a valid bound; a search chooses the best one.
         """
         at = probability("alpha", alpha)
         found = _best_line(lambda e: Fraction(min(self.delta(e, relative).upper, 1)), at)
@@ -161,7 +161,7 @@ def _best_line(delta: Callable[[Fraction], Fraction], alpha: Fraction) -> Fracti
 
 
 def golden(value: Callable[[float], End], low: float, high: float, steps: int) -> End:
-    r"""The minimum found by a golden-section search in ``steps`` steps."""
+    r"""The least value found in [low, high] by a golden-section search of ``steps`` steps."""
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = value(left), value(right)
     best = min(at_left, at_right)
@@ -195,7 +195,7 @@ def order_above_one(order: RationalLike) -> Fraction:
 
 
 def width(relative: RationalLike | None, default: Fraction) -> Fraction:
-    r"""Parse a relative width in (0, 1), or return ``default`` for None."""
+    r"""Parse a relative width in (0, 1); return ``default`` if ``relative`` is None."""
     if relative is None:
         return default
     exact = positive_rational("relative", relative, "only an exact result has width 0")

@@ -40,7 +40,7 @@ def draw_curve(axes: Axes, points: Sequence[tuple[float, Bound]]) -> None:
     r"""Plot ``points`` (delta, bound on epsilon): points are proven, the lines interpolate."""
     above = [(b.upper_float, delta) for delta, b in points if b.upper < math.inf]
     if not above:
-        reason = "every epsilon is infinite: there is nothing to plot"
+        reason = "must be finite at some delta: there is nothing to plot"
         raise InvalidParameter("epsilon", "infinity", reason)
     one = _is_one_line(points)
     label = "proven: both bounds lie within this line" if one else "proven upper bound"

@@ -80,8 +80,7 @@ def delta_at_order(divergence: End, order: Fraction, epsilon: Fraction) -> Fract
 def rho_within(epsilon: RationalLike, delta: RationalLike) -> Fraction:
     r"""A rho, rounded down, such that every rho-zCDP mechanism is (epsilon, delta)-DP.
 
-    The result is the largest rho over the orders tried, by inverting the bound of
-    :func:`approx_from_renyi`.
+    The result inverts the bound of :func:`approx_from_renyi`, at the best of the orders tried.
     """
     most, target = at_least_zero("epsilon", epsilon), rational_in("delta", delta, "(0, 1)")
 
@@ -164,7 +163,7 @@ def _order(place: float) -> Fraction:
 
 
 def response_epsilon(epsilon: Fraction, hidden: Fraction, delta: Fraction) -> Fraction:
-    r"""The least epsilon of randomised response at ``delta``, rounded up."""
+    r"""The least epsilon at ``delta`` of the randomised response of this module, rounded up."""
     # delta = hidden + (1 - hidden)(e^epsilon - e^found)/(1 + e^epsilon), solved for `found`.
     if delta < hidden:
         wanted = f"an epsilon at delta = {delta} from a claim at delta = {hidden}"
@@ -183,7 +182,7 @@ def response_epsilon(epsilon: Fraction, hidden: Fraction, delta: Fraction) -> Fr
 
 
 def response_delta(epsilon: Fraction, hidden: Fraction, at: Fraction) -> Fraction:
-    r"""The least delta of randomised response at epsilon = ``at``, rounded up."""
+    r"""The least delta at epsilon ``at`` of the randomised response of this module, rounded up."""
     if at >= epsilon:
         return hidden
     with precision(_BITS):
@@ -193,7 +192,7 @@ def response_delta(epsilon: Fraction, hidden: Fraction, at: Fraction) -> Fractio
 
 
 def bounded_range_epsilon(length: Fraction, delta: Fraction) -> Fraction:
-    r"""The least epsilon at ``delta`` of one choice with losses in an interval of this length."""
+    r"""The least epsilon at ``delta`` of a selection whose losses span at most ``length``."""
     # delta = (1 - e^((found - length)/2))^2/(1 - e^-length), solved for `found`.
     if delta == 1:
         return Fraction(0)
@@ -204,7 +203,7 @@ def bounded_range_epsilon(length: Fraction, delta: Fraction) -> Fraction:
 
 
 def bounded_range_delta(length: Fraction, at: Fraction) -> Fraction:
-    r"""The least delta at epsilon ``at`` of a choice with losses in an interval of this length."""
+    r"""The least delta at epsilon ``at`` of a selection whose losses span at most ``length``."""
     if at >= length:
         return Fraction(0)
     with precision(_BITS):
@@ -213,7 +212,7 @@ def bounded_range_delta(length: Fraction, at: Fraction) -> Fraction:
 
 
 def randomised_response_renyi(epsilon: RationalLike, order: RationalLike) -> Enclosure:
-    r"""D_alpha of randomised response at epsilon: the maximum over epsilon-DP mechanisms."""
+    r"""D_alpha of randomised response, alpha = ``order``: the most of any epsilon-DP mechanism."""
     e, alpha = at_least_zero("epsilon", epsilon), order_above_one(order)
     if e == 0:
         return Enclosure.exactly(0)

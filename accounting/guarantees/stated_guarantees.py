@@ -55,7 +55,7 @@ def _exact(value: str | dict[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Stated(Guarantee):
-    # Upper bounds implied by a claim; no lower bound is known for the mechanisms that satisfy it.
+    # A claim implies only upper bounds: the mechanism may be more private.
 
     word: ClassVar[str]
     theorem: ClassVar[str]
@@ -117,13 +117,13 @@ class _Stated(Guarantee):
 
 
 class _Response(_Stated):
-    # A claim whose worst pair is randomised response, together with an output that reveals the data
+    # A claim whose worst pair is randomised response plus an output that reveals the dataset.
 
     __slots__ = ()
 
     theorem: ClassVar[str] = _WORST
-    # Whether that pair also bounds totals from below: true if only the claim is known, false if the
-    # claim is an upper bound on a known mechanism.
+    # Whether that pair also bounds compositions from below: true if only the claim is known, false
+    # if the claim is an upper bound on a known mechanism.
     attained: ClassVar[bool] = True
 
     def to_json(self) -> dict[str, Any]:
@@ -154,7 +154,9 @@ class _Response(_Stated):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Pure(_Response):
-    r"""P(M(D) in S) <= e^epsilon P(M(D') in S) for every event S and all neighbours D, D'.
+    r"""Pure DP: P(M(D) in S) <= e^epsilon P(M(D') in S).
+
+    This holds for the mechanism M, every event S and all neighbouring datasets D and D'.
 
     >>> Pure("1/10"), Pure(1).stated_epsilon, Pure(1).delta("1/2")
     (Pure('1/10'), Fraction(1, 1), Bound(at most 0.287..., 'pure'))
@@ -187,7 +189,7 @@ class Pure(_Response):
 
 
 class PureBound(Pure):
-    r"""An epsilon that a theorem proves for a known mechanism; totals have only upper bounds.
+    r"""An epsilon proven for a known mechanism, so compositions have only upper bounds.
 
     >>> from accounting import compose
     >>> compose((PureBound(1), 3)).epsilon("1e-6")
@@ -201,11 +203,11 @@ class PureBound(Pure):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BoundedRange(PureBound):
-    r"""A number of adaptive choices, each with losses in an interval of length epsilon/choices.
+    r"""Adaptive selections of bounded range: the losses of each span at most epsilon/choices.
 
-    Exponential mechanisms are such choices (Durfee and Rogers 2019). All ``choices`` together
-    satisfy epsilon-DP and rho-zCDP with rho = epsilon^2/(8 choices) (Cesar and Rogers 2021, Lemma
-    3.2).
+    The exponential mechanism is such a selection (Durfee and Rogers 2019). All ``choices``
+    selections together satisfy epsilon-DP and rho-zCDP with rho = epsilon^2/(8 choices) (Cesar and
+    Rogers 2021, Lemma 3.2).
 
     >>> BoundedRange(1, 2).zcdp()
     Bound(at most 0.0625, 'bounded-range')
@@ -222,7 +224,7 @@ class BoundedRange(PureBound):
         object.__setattr__(self, "choices", count)
 
     def parameters(self) -> dict[str, Any]:
-        r"""The epsilon and the number of choices, as text."""
+        r"""The epsilon and the number of selections, as text."""
         return {**Pure.parameters(self), "choices": str(self.choices)}
 
     def _epsilon(self, delta: Fraction) -> Fraction:
@@ -241,7 +243,7 @@ class BoundedRange(PureBound):
         return replace(found, upper=min(found.upper, self._zcdp.renyi(order).upper))
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""The rho of the choices, or the zCDP parameter of a pure claim if it is smaller."""
+        r"""The rho of the selections, or the zCDP parameter of a pure claim if it is smaller."""
         found = Pure.zcdp(self, relative)
         theorem = "Cesar and Rogers 2021, Lemma 3.2"
         return replace(found, upper=min(found.upper, Fraction(self._zcdp.rho)), theorem=theorem)
@@ -253,7 +255,10 @@ class BoundedRange(PureBound):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ZCdp(_Stated):
-    r"""D_alpha(M(D) || M(D')) <= rho alpha for every order alpha > 1 (Bun and Steinke 2016).
+    r"""Zero-concentrated DP: D_alpha(M(D) || M(D')) <= rho alpha for every order alpha > 1.
+
+    D_alpha is the Renyi divergence, M the mechanism, and D and D' are neighbouring datasets (Bun
+    and Steinke 2016).
 
     >>> ZCdp("1/800")
     ZCdp('1/800')
@@ -289,7 +294,9 @@ class ZCdp(_Stated):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Approx(_Response):
-    r"""P(M(D) in S) <= e^epsilon P(M(D') in S) + delta for every event S, epsilon >= 0.
+    r"""Approximate DP: P(M(D) in S) <= e^epsilon P(M(D') in S) + delta, for epsilon >= 0.
+
+    This holds for the mechanism M, every event S and all neighbouring datasets D and D'.
 
     >>> Approx(1, "1e-6"), Approx(1, "1e-6").stated_delta
     (Approx(1, '1/1000000'), Fraction(1, 1000000))
@@ -309,7 +316,7 @@ class Approx(_Response):
 
 
 class ApproxBound(Approx):
-    r"""An (epsilon, delta) bound on a known mechanism; totals have only upper bounds."""
+    r"""An (epsilon, delta) proven for a known mechanism, so compositions have only upper bounds."""
 
     __slots__ = ()
 
@@ -332,10 +339,12 @@ def _pairs(points: RdpPoints) -> list[tuple[RationalLike, RationalLike | Enclosu
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Rdp(_Stated):
-    r"""D_alpha(M(D) || M(D')) <= epsilon(alpha) at each listed order alpha > 1.
+    r"""Renyi DP: D_alpha(M(D) || M(D')) <= epsilon(alpha) at each listed order alpha > 1.
 
-    ``points`` maps an order to its epsilon: an exact number, or an :class:`Enclosure`, whose upper
-    end is used. The points are stored as pairs (order, epsilon) in increasing order (Mironov 2017).
+    D_alpha is the Renyi divergence, M the mechanism, and D and D' are neighbouring datasets
+    (Mironov 2017). ``points`` maps an order to its epsilon: an exact number, or an
+    :class:`Enclosure`, whose upper end is used. The points are stored as pairs (order, epsilon) in
+    increasing order.
 
     >>> Rdp({2: "1/400", "3/2": "3/1600"})
     Rdp({'3/2': '3/1600', 2: '1/400'})
@@ -369,7 +378,7 @@ class Rdp(_Stated):
         return min(delta_at_order(bound, a, epsilon) for a, bound in points_of(self))
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""The bound at ``order``; between stated orders (alpha - 1) D_alpha is below a chord."""
+        r"""The bound at ``order``; between stated orders, from a chord of (alpha - 1) D_alpha."""
         del relative
         found = _between(points_of(self), order_above_one(order))
         theorem = "as stated; between the stated orders, by convexity"
@@ -381,7 +390,7 @@ class Rdp(_Stated):
 
     @property
     def text(self) -> str:
-        r"""The number of orders."""
+        r"""A short text with the number of orders."""
         return f"Renyi divergences at {len(points_of(self))} orders"
 
 
@@ -396,7 +405,7 @@ def _between(points: tuple[tuple[Fraction, Fraction], ...], order: Fraction) -> 
     above = [(a, epsilon) for a, epsilon in points if a >= order]
     if not above:
         wanted = f"a Renyi bound of order {order} from orders up to {points[-1][0]}"
-        raise NotDerived(wanted, "use an order up to the largest of the claim")
+        raise NotDerived(wanted, "use an order up to the largest order of the claim")
     high, at_high = above[0]
     least = min(epsilon for _, epsilon in above)
     low, at_low = max(((a, e) for a, e in points if a < order), default=(Fraction(1), least))
@@ -410,7 +419,7 @@ def _between(points: tuple[tuple[Fraction, Fraction], ...], order: Fraction) -> 
 class Assumed(Guarantee):
     r"""A guarantee that is assumed instead of derived, with a stated reason.
 
-    The reason is kept by every composition and conversion.
+    Compositions and conversions keep the reason.
 
     >>> Assumed(Pure(1), "vendor's data sheet, 2026-03")
     Assumed(Pure(1), reason="vendor's data sheet, 2026-03")
@@ -477,12 +486,12 @@ r"""The class of each claim, by its name in JSON."""
 
 
 def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
-    r"""The inverse of ``to_json``.
+    r"""Parse the output of ``to_json`` of a claim.
 
     >>> claim_from_json(Approx(1, "1e-6").to_json())
     Approx(1, '1/1000000')
 
-    Raises :class:`InvalidParameter` for an unknown claim, or missing or unknown fields.
+    Raises :class:`InvalidParameter` if the claim is unknown, or if a field is missing or unknown.
     """
     if not isinstance(data, Mapping):
         raise InvalidParameter("claim", data, "must be a JSON object")
@@ -508,7 +517,7 @@ def read_claim(argument: str, text: str, scope: Scope) -> Word:
     kinds: dict[str, Any] = {"epsilon": Pure, "delta epsilon": Approx, "rho": ZCdp}
     kind = kinds.get(" ".join(sorted(given)))
     if kind is None:
-        must = "must be epsilon=1, epsilon=1,delta=1e-6 or rho=1/2"
+        must = "must have the form epsilon=E, epsilon=E,delta=D or rho=R, e.g. rho=1/2"
         raise InvalidParameter(argument, text, must)
     numbers = [given[key] for key in ("rho", "epsilon", "delta") if key in given]
     try:

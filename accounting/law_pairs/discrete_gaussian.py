@@ -1,7 +1,8 @@
-r"""The discrete Gaussian, and sums of n discrete Gaussians, against their shifts.
+r"""The pairs of discrete Gaussian noise, and of sums of n discrete Gaussians, with their shifts.
 
-The loss of x under the shift d is d (2x + d)/2v. D_alpha = d^2/2v + log E[e^((alpha-1) d X/v)]/
-(alpha-1) is at most alpha d^2/2v, with equality when (alpha-1) d is an integer.
+For v = sigma^2, the loss of x under the shift d is d (2x + d)/2v. D_alpha = d^2/2v +
+log E[e^((alpha-1) d X/v)]/(alpha-1) is at most alpha d^2/2v, and equal if (alpha-1) d is an
+integer.
 
 With V = n sigma^2 the law of a sum is p(m) = e^(-m^2/2V) phi(m), where phi is positive and has
 period n: phi(m) is the sum of e^(-|x - m/n|^2/2 sigma^2) over the vectors x of n integers with sum
@@ -38,7 +39,7 @@ from dpcore.laws.discrete_gaussian import (
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 
 NEARLY_REAL: Final = 4
-"""For a larger variance the curve is close to that of real Gaussian noise."""
+"""For a larger sigma^2 the curve is close to that of real Gaussian noise."""
 
 _SUMMED: Final = 64
 _NEWTON: Final = 40
@@ -55,7 +56,7 @@ _GUARD: Final = 32
 
 
 class _Gaussian(ShiftedPair):
-    # The sum of n discrete Gaussians, with V = n sigma^2, where phi has no effect: n divides d.
+    # The pair of a sum of n discrete Gaussians with V = n sigma^2, for losses without the phi term.
     __slots__ = ()
 
     everywhere: ClassVar[bool] = True
@@ -93,7 +94,7 @@ class _Gaussian(ShiftedPair):
         return middle(rho + 2 * (rho * abs(ball(delta).log()).upper()).sqrt())
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""The optimal m for real Gaussian noise, in floats, or else that of the general search."""
+        r"""The optimal m for real Gaussian noise, or that of the general search for small noise."""
         near = real_gaussian_epsilon(2 * self._limit, delta)
         if self.noise.sigma_squared < NEARLY_REAL or not near > 0:
             return RayPair.guess(self, delta)
@@ -211,7 +212,7 @@ class GaussianSumPair(_Gaussian):
     # -- orders -------------------------------------------------------------------------------
 
     def renyi(self, order: Fraction) -> Fraction | arb:
-        r"""D_alpha by the formula of this module; exact if n divides d and (alpha-1)d."""
+        r"""D_alpha from the module's formula, which is exact if n divides d and (alpha-1) d."""
         if self._on_lattice:
             return _Gaussian.renyi(self, order)
         excess = order - 1
@@ -226,9 +227,10 @@ class GaussianSumPair(_Gaussian):
         return line + self._by_the_sum(order) / ball(excess)
 
     def zcdp(self) -> Fraction | Enclosure:
-        r"""The zCDP parameter: d^2/2V, plus at most E >= log phi(m)/phi(m+d) unless n divides d.
+        r"""The zCDP parameter: d^2/2V if n divides d, otherwise larger by at most E.
 
-        If E is not negligible, branch and bound gives a relative width of 1e-4.
+        E is an upper bound on log phi(m)/phi(m+d). If it is not negligible, branch and bound gives
+        a relative width of 1e-4.
         """
         if self._on_lattice:
             return self._limit
@@ -309,7 +311,7 @@ def _law(noise: DiscreteGaussianSum) -> theta.ThetaSum:
 
 @lru_cache(maxsize=64)
 def _flat(noise: DiscreteGaussianSum, bits: int) -> tuple[arb, arb] | None:
-    # Balls for phi and log phi/phi if the variation of phi is negligible; `bits` is the precision.
+    # Balls for phi(m) and log phi(m)/phi(m+d) if phi varies negligibly; `bits` is the precision.
     ripple = _ripple(noise, bits)
     if not ripple < arb(2) ** (-bits // 2 - _GUARD):
         return None

@@ -1,6 +1,7 @@
 r"""Discrete Laplace noise and its shifts, in closed form.
 
-With beta = e^(-1/s), C = (1-beta)/(1+beta) and one shift d, the loss of x is (|x+d| - |x|)/s, and
+With scale s, beta = e^(-1/s), C = (1-beta)/(1+beta) and a shift d, the loss of x is (|x+d| - |x|)/s
+and
 D_alpha = d/s + log((1 + beta^((2alpha-1)d))/(1+beta) + C (g - g^d)/(1-g))/(alpha-1) with
 g = beta^(2alpha-1). D_alpha/alpha decreases in alpha, so the zCDP parameter is the limit at alpha =
 1, the Kullback-Leibler divergence. Proofs: docs/proofs/curve.md.
@@ -64,7 +65,7 @@ class LaplacePair(ShiftedPair):
         return Enclosure.exactly(self.shift / self.noise.scale)
 
     def renyi(self, order: Fraction) -> arb:
-        r"""D_alpha, by the closed form of this module."""
+        r"""D_alpha, from the closed form in the module docstring."""
         rate, excess = 1 / ball(self.noise.scale), ball(order - 1)
         rise = rate * ball(2 * order - 1)
         inner = (1 + (-rise * self.shift).exp()) / (1 + (-rate).exp())

@@ -1,4 +1,4 @@
-r"""Poisson, binomial and Polya noise: laws on 0, 1, 2, ..., so that both directions are needed.
+r"""The pairs of Poisson, binomial and Polya noise, which are >= 0, in both directions.
 
 The two directions are X on {0, 1, ...} (up to n for the binomial law) against X - d, and X - d
 against X; the second is the pair of -X under the same shift. Under each dataset there are outputs
@@ -79,7 +79,7 @@ class OneSidedPair(ShiftedPair):
         return k >= 0 and (self.most is None or k <= self.most)
 
     def near(self, epsilon: Fraction) -> int:
-        r"""The first m by the inverse of log_odds in floats; any integer is sound."""
+        r"""The approximate first m with a loss above epsilon; it only starts a search."""
         try:
             level = float(-epsilon if self.mirrored else epsilon)
             k = math.floor(self.crossing(level))
@@ -88,11 +88,11 @@ class OneSidedPair(ShiftedPair):
         return -k - self.shift if self.mirrored else k
 
     def lowest(self) -> float:
-        r"""No lower bound: the law is asymmetric."""
+        r"""-infinity: no lower bound is known for an asymmetric law."""
         return -math.inf
 
     def even(self, m: int) -> bool:
-        r"""Whether L(m) = 0, exactly, if the odds are rational."""
+        r"""Whether L(m) is exactly 0; False if the odds are irrational or take long to compute."""
         if self.shift > _MOST_EXACT:
             return False
         return self.odds(-m - self.shift if self.mirrored else m) == 1
@@ -110,7 +110,7 @@ class OneSidedPair(ShiftedPair):
         return Enclosure.infinite()
 
     def renyi(self, order: Fraction) -> Loss:
-        r"""D_alpha: infinite if a loss is infinite; otherwise :class:`NotDerived` is raised."""
+        r"""D_alpha: infinity if a loss is infinite; otherwise raises :class:`NotDerived`."""
         if self.mirrored or self.most is not None:
             return arb("inf")
         return ShiftedPair.renyi(self, order)
@@ -120,7 +120,7 @@ class OneSidedPair(ShiftedPair):
         return self.renyi(Fraction(2)) if self.mirrored else ShiftedPair.zcdp(self)
 
     def bends(self) -> tuple[int, ...]:
-        r"""The last m in both supports: from the next m on L is infinite."""
+        r"""The last m in both supports; L is infinite from m + 1 on."""
         if self.mirrored:
             return (-self.shift,)
         return () if self.most is None else (self.most - self.shift,)
@@ -128,7 +128,7 @@ class OneSidedPair(ShiftedPair):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoissonPair(OneSidedPair):
-    r"""Poisson noise against its shift: p(k)/p(k+d) = (k+1)...(k+d)/lambda^d.
+    r"""The pair of Poisson noise of mean lambda: p(k)/p(k+d) = (k+1)...(k+d)/lambda^d.
 
     >>> pair = PoissonPair(noise=Poisson(mean=50), shift=1)
     >>> pair.loss(-50).contains(0), pair.mirror().loss(49).contains(0)

@@ -1,4 +1,4 @@
-r"""The registry of laws and their worst-case pairs, and the shifts of a query.
+r"""The registry of noise laws and their worst-case pairs, and the shifts of a query.
 
 This is the only module that lists every law. To add a law, write its
 :class:`accounting.pairs.pair.Pair` in a separate file and add a case here. The curve of a law
@@ -7,7 +7,7 @@ without a case is computed from its mass function if the law is symmetric and lo
 A shift between neighbouring datasets is an integer vector up to order and sign, since the noise has
 the same symmetric law in every coordinate. It is given by its steps with their counts, such as
 ``((2, 1), (1, 3))`` for (2, 1, 1, 1). A norm sensitivity does not fix the number of coordinates: a
-shift may move as many of them as the norm permits. Proofs: docs/proofs/curve.md.
+shift may change as many of them as the norm permits. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Coordinates: TypeAlias = tuple[tuple[Pair, int], ...]
 
 
 def shift_of(steps: Iterable[int]) -> Shift:
-    r"""The shift that moves coordinates by ``steps`` >= 1.
+    r"""The shift that changes one coordinate by each of ``steps`` >= 1.
 
     >>> shift_of([1, 2, 1, 1])
     ((2, 1), (1, 3))
@@ -72,10 +72,10 @@ def shift_of(steps: Iterable[int]) -> Shift:
 
 
 def heaviest(sensitivity: Sensitivity) -> Shift:
-    r"""The worst shift for the largest loss and for zCDP, for every law.
+    r"""The worst shift for the largest loss and for zCDP, whatever the law.
 
-    For l1 it is one step in one coordinate; for l2 a step of 1 in each of Delta_2^2 coordinates;
-    for a box its corner.
+    Under l1 it is one step in one coordinate, under l2 a step of 1 in each of Delta_2^2
+    coordinates, and in a box its corner.
 
     >>> heaviest(Sensitivity.l1(3)), heaviest(Sensitivity.l2_squared(3))
     (((3, 1),), ((1, 3),))
@@ -87,10 +87,10 @@ def heaviest(sensitivity: Sensitivity) -> Shift:
 
 
 def maximal(sensitivity: Sensitivity) -> tuple[Shift, ...]:
-    r"""The shifts that no coordinate can enlarge; at each epsilon, one of them is the worst.
+    r"""The maximal shifts under ``sensitivity``; at each epsilon, one of them is the worst.
 
-    A larger shift costs more, and an unmoved coordinate can move by 1, so these are the partitions
-    of the norm into steps (l1) or squares of steps (l2), and the corner of a box.
+    A larger shift costs more, and an unchanged coordinate can change by 1, so these are the
+    partitions of the norm into steps (l1) or squares of steps (l2), and the corner of a box.
 
     >>> maximal(Sensitivity.l2_squared(4))
     (((2, 1),), ((1, 4),))
@@ -128,10 +128,10 @@ def _partitions(amount: int, largest: int, power: int) -> Iterator[Shift]:
 
 
 def pair_of(noise: Noise, step: int) -> Pair:
-    r"""The pair of ``noise`` in one coordinate that moves by ``step`` >= 1.
+    r"""The pair of ``noise`` in one coordinate that changes by ``step`` >= 1.
 
     If the two directions differ, the pair of a direction with the largest loss is returned. Raises
-    :class:`NotDerived` for a law whose largest shift is not known to be the worst.
+    :class:`NotDerived` if the largest shift of the law is not known to be the worst.
     """
     kind: type[Any] | None = next((p for law, p in _PAIRS.items() if isinstance(noise, law)), None)
     match noise:
@@ -153,11 +153,11 @@ def pair_of(noise: Noise, step: int) -> Pair:
 
 
 def coordinates_of(noise: Noise, shift: Shift, norm: Norm) -> Coordinates:
-    r"""The pairs of the coordinates that ``shift`` moves, all in the same direction.
+    r"""The pairs of the coordinates that ``shift`` changes, all in the same direction.
 
-    Raises :class:`NotDerived` for a law that :func:`pair_of` does not support, and for several
-    coordinates under an l1 or l2 norm of a law without a theorem, that is, any law other than the
-    discrete Gaussian and the discrete Laplace.
+    Raises :class:`NotDerived` if :func:`pair_of` does not support the law, or if several
+    coordinates change under an l1 or l2 norm and the law is neither the discrete Gaussian nor the
+    discrete Laplace.
     """
     single = len(shift) == 1 and shift[0][1] == 1
     corner = norm in (Norm.ABSOLUTE, Norm.BOX)
@@ -175,18 +175,18 @@ def additive(noise: Noise) -> bool:
 
 
 def shifts_of(noise: Noise, sensitivity: Sensitivity) -> tuple[Shift, ...]:
-    r"""Shifts; at each epsilon, one of them is the worst.
+    r"""The candidates for the worst shift; at each epsilon, one of them is the worst.
 
-    For discrete Laplace noise under l1, the worst shift moves only one coordinate.
+    For discrete Laplace noise under l1, the worst shift changes only one coordinate.
     """
     one = isinstance(noise, DiscreteLaplace) and sensitivity.norm is Norm.L1
     return (heaviest(sensitivity),) if one else maximal(sensitivity)
 
 
 def directions(pairs: Coordinates) -> tuple[Coordinates, ...]:
-    r"""The products of ``pairs`` in which each coordinate moves up or down.
+    r"""The products of ``pairs`` in which each coordinate increases or decreases.
 
-    Equal coordinates are exchangeable: only the number of coordinates that move down matters.
+    Equal coordinates are exchangeable: only the number of coordinates that decrease matters.
     Raises :class:`NotDerived` if there are more than 64 products.
     """
     both = [(pair, pair.mirror(), count) for pair, count in pairs]
@@ -203,9 +203,9 @@ def directions(pairs: Coordinates) -> tuple[Coordinates, ...]:
 def signed(
     both: Sequence[tuple[_Law, _Law, int]], downs: Sequence[int]
 ) -> tuple[tuple[_Law, int], ...]:
-    r"""The product in which ``downs[i]`` of the coordinates of kind i move down.
+    r"""The product in which ``downs[i]`` of the coordinates of kind i decrease.
 
-    Each kind is its law upwards, its law downwards, and its number of coordinates.
+    ``both[i]`` is the law of an increase, that of a decrease, and the number of coordinates.
     """
     parts = (
         part
@@ -217,22 +217,21 @@ def signed(
 
 @lru_cache(maxsize=256)
 def candidates(noise: Noise, sensitivity: Sensitivity) -> tuple[Coordinates, ...]:
-    r"""Products of pairs; at each epsilon, one of them is the worst case under ``sensitivity``.
+    r"""The candidate products of pairs; at each epsilon, one of them is the worst case.
 
     An asymmetric law has two directions in each coordinate.
 
-    Raises :class:`NotDerived` as :func:`coordinates_of` does, and if there are too many products to
-    try.
+    Raises :class:`NotDerived` if :func:`coordinates_of` does, or if there are too many products.
     """
     shifts, norm = shifts_of(noise, sensitivity), sensitivity.norm
     return tuple(each for s in shifts for each in directions(coordinates_of(noise, s, norm)))
 
 
 def worst(noise: Noise, sensitivity: Sensitivity) -> Coordinates:
-    r"""The products with the largest loss and the largest zCDP parameter under ``sensitivity``.
+    r"""The product with the largest loss and the largest zCDP parameter under ``sensitivity``.
 
-    Raises :class:`NotDerived` as :func:`coordinates_of` does: under l1 one coordinate is proven to
-    be the worst only for the discrete Gaussian and the discrete Laplace.
+    Raises :class:`NotDerived` if :func:`coordinates_of` does: under l1 a shift of one coordinate is
+    proven to be the worst only for the discrete Gaussian and the discrete Laplace.
     """
     norm = sensitivity.norm
     if norm is Norm.L1 and isinstance(sensitivity.amount, int):

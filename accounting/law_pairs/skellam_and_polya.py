@@ -63,7 +63,7 @@ _BITS_PER_SCALE: Final = Fraction(7, 10)
 
 
 class SummedPair(Pair):
-    r"""A pair (X, X - d) of a symmetric law that decreases on both sides of 0."""
+    r"""The pair (X, X - d) for a symmetric X whose mass function decreases away from 0."""
 
     __slots__ = ()
 
@@ -117,9 +117,9 @@ class SummedPair(Pair):
         )
 
     def zcdp(self) -> Enclosure:
-        r"""The supremum of D_alpha/alpha by branch and bound, to a relative width of 1e-4.
+        r"""The supremum of D_alpha/alpha from branch and bound, to a relative width of 1e-4.
 
-        Raises :class:`NotDerived` if the search needs sums that are too long.
+        Raises :class:`NotDerived` if the search would need sums of more than 2^14 masses.
         """
         if self.reach(_SECOND, _SEARCH_BITS) > _MOST_SEARCHED:
             raise NotDerived(
@@ -186,7 +186,7 @@ class SkellamPair(SummedPair, ShiftedPair):
             return ShiftedPair.near(self, epsilon)
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""The optimal m for real Gaussian noise, in floats, or else that of the general search."""
+        r"""The optimal m for real Gaussian noise, or that of the general search for small noise."""
         near = real_gaussian_epsilon(self.shift**2 / self.noise.variance, delta)
         # If epsilon/d is not small, L bends, and the ray of the Gaussian is far in the tail.
         if self.noise.variance < self.shift**2 or not 0 < near <= self.shift * _BENT:
@@ -225,7 +225,7 @@ class SkellamPair(SummedPair, ShiftedPair):
         return (bound + (-bound).exp()) / excess**2
 
     def beyond(self, first: int, order: Fraction, logs: Sequence[arb]) -> arb:
-        r"""Bound the terms of the sum in D_alpha from ``first`` on, by a geometric series."""
+        r"""Bound the terms of the sum in D_alpha from ``first`` on, with a geometric series."""
         excess = ball(order - 1)
         ratio = ball(self.noise.variance) / self._amos(first, 1)
         ratio *= (self._amos(first + self.shift, 3) / self._amos(first, 1)) ** excess
@@ -292,7 +292,7 @@ class _Difference(SummedPair):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolyaDifferenceAboveOne(_Difference, ShiftedPair):
-    r"""The pair (X, X - d) for a difference of Polya laws of shape r >= 1: it is log-concave.
+    r"""The pair (X, X - d) for a log-concave Polya difference X, of shape r >= 1.
 
     >>> noise = PolyaDifference(shape=2, scale=10)
     >>> PolyaDifferenceAboveOne(noise=noise, shift=1).largest_loss()
@@ -310,10 +310,10 @@ class PolyaDifferenceAboveOne(_Difference, ShiftedPair):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolyaDifferenceBelowOne(_Difference):
-    r"""The pair (X, X - d) for a difference of Polya laws of shape r < 1: log-convex away from 0.
+    r"""The pair (X, X - d) for a Polya difference X of shape r < 1, log-convex away from 0.
 
     The loss increases from -L(0) at -d to L(0) at 0, and decreases towards the limit d/s, which it
-    never reaches. No ray is the best test, so the curve is computed from listings.
+    never reaches. No ray is the best test, so the curve is computed from discretised losses.
 
     >>> noise = PolyaDifference(shape="1/2", scale=1)
     >>> pair = PolyaDifferenceBelowOne(noise=noise, shift=1)
@@ -376,12 +376,12 @@ class RevealingPair(ClosedPair):
         return self.hidden()
 
     def guess(self, delta: Fraction) -> int | None:
-        r"""None, since the curve is constant and needs no search."""
+        r"""0: the curve is constant, so no search is needed."""
         del delta
         return 0
 
     def smallest_loss(self) -> arb:
-        r"""Infinite, since no positive loss is finite."""
+        r"""Infinity, since no positive loss is finite."""
         return arb("inf")
 
     def epsilon(self, delta: Fraction, guess: int | None = None) -> arb:
@@ -410,10 +410,10 @@ class RevealingPair(ClosedPair):
         return arb("inf")
 
     def tradeoff(self, alpha: Fraction) -> arb:
-        r"""The smaller type II error of the two directions.
+        r"""The smaller of the least type II errors in the two directions.
 
-        P = X - d: the test rejects -d..-1 and then the largest x, as the loss increases. P = X: it
-        rejects 0, 1, ..., and has no type II error once it rejects every value of Q = X - d.
+        If P = X - d, the test rejects -d..-1 and then the largest x, as the loss increases. If
+        P = X, it rejects 0, 1, ..., and has no type II error once it rejects every value of X - d.
         """
         level = ball(alpha)
         return self._from_above(level).min(self._from_below(level))

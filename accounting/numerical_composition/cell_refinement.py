@@ -1,4 +1,4 @@
-r"""The privacy loss of a round with real noise, discretised from above or from below.
+r"""The privacy loss of one round, discretised from above or from below.
 
 The cells of a round (:mod:`accounting.pld.discretise_round`) are chosen for the requested
 tilt, and the number of cells for the requested width. Proofs: docs/proofs/cells.md.
@@ -45,8 +45,8 @@ _UP: Final = 1 + 2.0**-50
 class TabledLoss(LossPart):
     r"""The loss of a round whose kind is random and revealed by the output.
 
-    ``kinds`` lists each kind as (probability, table). Totals of this loss are upper bounds if
-    ``above``, and lower bounds otherwise.
+    ``kinds`` lists each kind as (probability, table). ``above=True`` discretises the loss from
+    above, for upper bounds; ``above=False`` from below, for lower bounds.
 
     >>> from accounting.pld.noise_density import NormalDensity
     >>> from accounting.pld.real_cells import RealPair
@@ -75,7 +75,7 @@ class TabledLoss(LossPart):
     def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
         r"""Return all atoms of the truncated tables, or None if their cells are not fixed.
 
-        With ``coarse``, the cells need not be fixed. The result is also None if the precision does
+        If ``coarse``, the cells need not be fixed. The result is also None if the precision does
         not suffice.
         """
         cut = self.cut(least)
@@ -161,9 +161,9 @@ class ListedLoss(AllAtoms):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatedLoss(AllAtoms):
-    r"""A bound on the loss of an epoch of random allocation, from the given ``side``.
+    r"""A bound on the loss of an epoch of random allocation; ``side`` is the kind of bound.
 
-    Raises the errors of :func:`accounting.pld.allocation_loss.allocated`.
+    Errors are those of :func:`accounting.pld.allocation_loss.allocated`.
     """
 
     density: Density

@@ -1,10 +1,10 @@
 r"""The total loss of any list of releases: two-sided bounds on delta and epsilon.
 
-A total is a sum of independent losses, k_i copies of each law of a list. Its curve is the integral
-over a line in the complex plane of the product of the moments of the laws. One additional small
-Gaussian release gives an upper bound, and subtracting a small bump gives a lower bound; both are
-finite sums (:mod:`accounting.numerical_composition.contour_sum`). Proofs:
-docs/proofs/total_loss.md.
+A total is a sum of independent losses: k_i copies of the i-th law in a list. Its curve is an
+integral, over a line in the complex plane, of the product of the laws' moments. Adding a small
+Gaussian release to the list gives an upper bound on the curve, and subtracting a small bump from
+the integrand gives a lower bound; both are finite sums
+(:mod:`accounting.numerical_composition.contour_sum`). Proofs: docs/proofs/total_loss.md.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Aim:
-    # The next sum: its saddle point, its permitted relative error in delta, the slope of log delta.
+    # The next sum: its saddle point, its permitted relative error, and the slope of log delta.
     saddle: Saddle
     error: float
     slope: float
@@ -79,15 +79,15 @@ class _Aim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContourIntegral:
-    r"""The total loss L, a sum of k independent copies of each law of ``parts`` ((law, k), ...).
+    r"""The total loss L: the sum of k independent copies of each law, for (law, k) in ``parts``.
 
     delta(epsilon) = P(L = oo) + E[(1 - e^(epsilon - L))+; L < oo]. ``relative`` is the requested
     width relative to the result, at least 1e-12; an epsilon below 1e-9 counts as 1e-9, and a delta
     below 1e-300 counts as 1e-300. The enclosure is always valid. It is wider than requested if that
-    width would take more than a few seconds: if epsilon is a total of losses of large probability,
+    width would take more than a few seconds: if epsilon is a sum of losses of large probability,
     if delta is close to 1, or if delta is so small that epsilon is close to the largest loss. In
-    the last case the upper bound is the sum of the largest losses. Unless ``patient``, a result for
-    which the saddle point is :meth:`misplaced` is not refined.
+    the last case the upper bound is the sum of the largest losses. If ``patient`` is False, a
+    result for which the saddle point is :meth:`misplaced` is not refined.
 
     >>> from accounting.numerical_composition.gaussian_factor import GaussianPart
     >>> loss = GaussianPart(variance=Fraction(400), shift=1)
@@ -203,7 +203,7 @@ class ContourIntegral:
                 if near == 0 and saddle.epsilon > 0 and not looked:
                     at = saddle
                 else:
-                    # The sum gave no bound, because rare large losses led to a point too far out.
+                    # The last sum gave no bound: rare large losses placed it too far out.
                     guess = float(near) or max(saddle.epsilon, 0.0) / 4.0 ** len(looked)
                     if tried and found.lower < _SURE * found.upper:
                         guess = _led(tried[-1], goal, guess)
@@ -262,9 +262,7 @@ class ContourIntegral:
 
     @property
     def side(self) -> int:
-        r"""1 if discretised losses bound the parts from above, -1 if from below, 0 if all are
-        exact.
-        """
+        r"""1 if parts are discretised from above, -1 if from below, 0 if all parts are exact."""
         sides = (part.above for part, _ in self.parts)
         return next((1 if above else -1 for above in sides if above is not None), 0)
 

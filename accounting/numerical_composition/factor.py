@@ -56,8 +56,8 @@ class LossPart(ABC):
     def few_atoms(self, least: float, *, coarse: bool = False) -> Listing | None:
         r"""Return all atoms, or None if there are too many.
 
-        Atoms of mass below ``least`` may be counted as infinite losses. With ``coarse``, the
-        listing of a table that could still be refined is accepted as well.
+        Atoms of mass below ``least`` may be counted as infinite losses. If ``coarse``, the listing
+        of a table that could still be refined is accepted as well.
         """
         del least, coarse
         return None

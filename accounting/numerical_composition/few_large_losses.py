@@ -2,7 +2,7 @@ r"""Totals of many rounds of which only a few have a large loss, such as samples
 
 A single contour integral of such a total is a sum of terms that far exceed the result: most of the
 mass is close to 0, and the rest, which determines delta, is lost in the rounding of the terms. So
-the total is divided by the number j of rounds with a large loss. For g(L) = (1 - e^(epsilon - L))+,
+the curve is split by the number j of rounds with a large loss. For g(L) = (1 - e^(epsilon - L))+,
 
     E[g(L)] = sum_j binom(k, j) E[g(L); the losses of j given rounds are large, no others],
 
@@ -64,7 +64,7 @@ _Parts: TypeAlias = tuple[tuple[LossPart, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FewLargeLosses:
-    r"""The total of ``rounds`` >= 2 copies of ``part``, near a point (epsilon, delta)."""
+    r"""The total of ``rounds`` >= 2 copies of ``part``, close to (epsilon, delta) = ``near``."""
 
     part: TabledLoss
     rounds: int
@@ -157,7 +157,7 @@ class FewLargeLosses:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    r"""The atoms of a round, divided into losses below ``least`` and the other, large ones."""
+    r"""The atoms of a round, divided into small losses, below ``least``, and large losses."""
 
     listing: Listing
     rounds: int

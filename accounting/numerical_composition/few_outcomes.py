@@ -46,8 +46,8 @@ _MANY: Final = 1e10  # about the largest number of outcomes that a product omits
 class Enumeration:
     r"""The total loss of ``parts``, pairs (loss, count), if it has few outcomes.
 
-    If ``coarse``, excess outcomes are merged, upwards for the upper bound and downwards for the
-    lower bound; otherwise the methods return None if there are too many outcomes.
+    If there are more than ``most`` outcomes, the methods return None; but if ``coarse``, outcomes
+    are merged instead, upwards for the upper bound and downwards for the lower bound.
 
     >>> from accounting.numerical_composition.cell_refinement import TabledLoss
     >>> from accounting.law_pairs.discrete_laplace import LaplacePair

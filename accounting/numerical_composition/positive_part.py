@@ -33,7 +33,7 @@ _TILT: Final = 24
 def mean_positive_part(
     values: Sequence[tuple[arb, arb]], count: int, relative: Fraction, *, above: bool
 ) -> End:
-    r"""An upper (``above``) or lower bound on E[(W_1 + ... + W_n)+] for n = ``count``.
+    r"""Bound E[(W_1 + ... + W_n)+], n = ``count``: from above if ``above``, else from below.
 
     ``values`` lists each value w with its probability; the probabilities sum to 1. ``relative`` is
     the approximate width of the contour integral.

@@ -4,9 +4,8 @@ The precision increases until an enclosure is narrow enough. The supremum of D_a
 by branch and bound: K(alpha) = (alpha - 1) D_alpha is convex with K(1) = 0, so on an interval of
 orders [a, b] K lies below its chord l, and l(alpha)/(alpha(alpha-1)) = |l(0)|/alpha -
 |l(1)|/(alpha-1) has one maximum, (sqrt|l(0)| - sqrt|l(1)|)^2 at alpha* = r/(r-1), r =
-sqrt(l(0)/l(1)). Below the smallest order b that was tried, D_b is an upper bound; above the largest
-order b that was tried, the upper bound is D_oo/b or a bound from the law. Proofs:
-docs/proofs/curve.md.
+sqrt(l(0)/l(1)). At orders below the smallest evaluated order b, the upper bound is D_b; above the
+largest evaluated order c, it is D_oo/c or a bound from the law. Proofs: docs/proofs/curve.md.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _EVALUATIONS: Final = 20_000
 
 
 def as_ball(value: Fraction | arb) -> arb:
-    r"""A ball around an exact or enclosed number."""
+    r"""Convert an exact number to a ball; a ball is returned unchanged."""
     return ball(value) if isinstance(value, Fraction) else value
 
 
@@ -55,10 +54,10 @@ def hull(values: Iterable[arb]) -> arb:
 
 
 def middle(value: arb) -> Fraction:
-    r"""The midpoint of a finite ball; used only by searches, never for reported values.
+    r"""The midpoint of a finite ball; used only in searches, never for reported values.
 
-    It is exact, except that very small values become 0. Raises :class:`PrecisionExhausted` for very
-    large values.
+    It is exact, except that very small values become 0. Raises :class:`PrecisionExhausted` if the
+    value is very large.
 
     >>> middle(arb("0.5"))
     Fraction(1, 2)
@@ -74,10 +73,11 @@ def middle(value: arb) -> Fraction:
 def narrowed(
     compute: Callable[[], arb], bits: int, negligible: Fraction = Fraction(0)
 ) -> Enclosure:
-    r"""Evaluate like ``dpcore.numbers.enclosure.narrow``, with two differences.
+    r"""Enclose ``compute()`` to a relative width of 2^-bits by increasing the precision.
 
-    The precision increases by the missing bits, and a value below ``negligible`` is narrow enough.
-    Raises :class:`PrecisionExhausted` if no precision suffices.
+    Unlike in ``dpcore.numbers.enclosure.narrow``, the precision increases by the number of missing
+    bits, and a ball within ``negligible`` of 0 is accepted. Raises :class:`PrecisionExhausted` if
+    no precision suffices.
     """
     working = bits + 32
     while working <= MOST_BITS + 64 * bits:
@@ -92,7 +92,7 @@ def narrowed(
 
 
 def largest(found: Iterable[Enclosure]) -> Enclosure:
-    r"""The largest of the enclosed numbers; the others are not computed once one is infinite."""
+    r"""Enclose the maximum of the enclosed numbers; stops at the first infinite number."""
     kept: list[Enclosure] = []
     for each in found:
         if each.lower == math.inf:
@@ -163,11 +163,12 @@ def moved(end: arb, towards: arb, certain: Callable[[arb], object], times: int) 
 
 
 def joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
-    r"""The best ends of two enclosures from discretised losses on one ``side`` of the true loss.
+    r"""Combine two enclosures computed from losses discretised on one ``side`` of the true loss.
 
-    If ``side`` is 1 (above) or -1 (below), only the end on that side bounds the true value; the
-    other end is that of ``found``, or of ``best`` if that of ``found`` is out of range. If ``side``
-    is 0, both enclosures contain the true value, and the result is their intersection.
+    If ``side`` is 1 (above) or -1 (below), only the upper or the lower end bounds the true value.
+    This end is the better of the two; the other end is that of ``found``, or of ``best`` if that
+    of ``found`` is out of range. If ``side`` is 0, both enclosures contain the true value, and the
+    result is their intersection.
     """
     if not side:
         return within(best, found.lower, found.upper)

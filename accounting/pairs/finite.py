@@ -54,7 +54,7 @@ class FinitePair(RayPair):
         return None if first == len(gaps) else (first, sum(not gap > 0 for gap in gaps))
 
     def tails(self, m: int) -> tuple[arb, arb]:
-        r"""The sums of Q (e^L - 1), on the side where all terms have one sign, and of Q."""
+        r"""A(m) - B(m), summed over the side of m where all terms have one sign, and B(m)."""
         rows, m = self.listed(), max(m, 0)
         rest = sum((q for _, _, q in rows[m:]), arb(0))
         above = bool(rows[m:]) and rows[m][0] >= 0
@@ -85,7 +85,8 @@ class StaircasePair(FinitePair):
     >>> pair.largest_loss(), [str(loss) for loss, _, _ in pair.listed()]
     (Enclosure([3, 3]), ['-3', '0', '3'])
 
-    Raises :class:`NotDerived` for a shift of more than 1024 Delta.
+    Raises :class:`NotDerived` if the shift is more than 1024 times Delta, the sensitivity of the
+    law.
     """
 
     noise: Staircase
@@ -137,11 +138,11 @@ def _number(noise: Staircase, k: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedRangePair(FinitePair):
-    r"""A pair that dominates every choice with losses in an interval of this ``length``.
+    r"""A pair that dominates every selection whose losses lie in an interval of this ``length``.
 
-    The least delta of such choices at t is H(t) = (1 - e^((t - length)/2))^2/(1 - e^-length). The
-    curve of the pair interpolates H, linearly in e^t, between equally spaced t in [-``length``,
-    ``length``], which are the losses of the pair.
+    The least delta of such selections at epsilon = t is H(t) = (1 - e^((t - length)/2))^2/(1 -
+    e^-length). The curve of the pair interpolates H, linearly in e^t, between equally spaced t in
+    [-``length``, ``length``], which are the losses of the pair.
     """
 
     length: Fraction

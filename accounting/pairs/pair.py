@@ -1,8 +1,8 @@
 r"""A noise law and its shifted copy: the output laws of a release on neighbouring datasets.
 
 P is the law of the output under one dataset, Q the law under the other, both on integers m, with
-the loss L(m) = log P(m)/Q(m). :class:`Pair` is the interface of such a pair; ``law_pairs`` has the
-pair of each law. If a reflection swaps P and Q (symmetric noise), one direction suffices; otherwise
+the loss L(m) = log P(m)/Q(m). :class:`Pair` is the interface of such a pair; ``law_pairs`` defines
+the pair of each law. If a reflection swaps P and Q (symmetric noise), one direction suffices; else
 ``mirror`` is the other direction.
 
 :class:`RayPair` encloses the curve of any law with increasing loss, for which every optimal test is
@@ -97,18 +97,16 @@ class Pair(ABC):
         raise NotDerived("the mass outside the shifted support of this noise", "use alpha > 0")
 
     def offsets(self) -> Offsets:
-        r"""The noise that defines P and Q; raises :class:`NotDerived` if there is none."""
+        r"""P and Q as shifts of a noise law; raises :class:`NotDerived` if they are not shifts."""
         raise NotDerived(f"a table of the losses of {self!r}", "compose its guarantee instead")
 
     def mass_balls(self, first: int, last: int) -> list[arb] | None:
-        r"""The masses of the noise from ``first`` to ``last``, or None unless float masses are
-        slow.
-        """
+        r"""The masses of the noise from ``first`` to ``last``; None if float masses are fast."""
         del first, last
         return None
 
     def losses_beyond(self, m: int, *, right: bool) -> tuple[arb, arb]:
-        r"""Bounds on L at ``m`` and everywhere to its right, or everywhere to its left.
+        r"""Return (lower, upper) bounds on L at ``m`` and everywhere to its right, or its left.
 
         By default L is increasing, as for most laws.
         """
@@ -119,11 +117,11 @@ class Pair(ABC):
         return -ball(least) if isinstance(least, Fraction) else arb("-inf"), here
 
     def bends(self) -> tuple[int, ...]:
-        r"""The m at which L changes direction or becomes infinite; it is monotone between them."""
+        r"""The m at which L changes direction or becomes infinite; between them L is monotone."""
         return ()
 
     def constant_beyond(self) -> tuple[int, int] | None:
-        r"""The pair (a, b) if L is constant on m <= a and on m >= b, otherwise None."""
+        r"""Integers (a, b) such that L is constant on m <= a and on m >= b, or None."""
         return None
 
     def renyi(self, order: Fraction) -> Loss:
@@ -131,7 +129,7 @@ class Pair(ABC):
         raise NotDerived(f"the Renyi divergence of order {order} of this noise", "use the curve")
 
     def zcdp(self) -> Loss | Enclosure:
-        r"""The supremum of D_alpha/alpha over alpha > 1, by a search unless a theorem gives it."""
+        r"""The supremum of D_alpha/alpha over alpha > 1, from a theorem or from a search."""
         if not isinstance(self.largest_loss().upper, Fraction):
             raise NotDerived("the zCDP parameter of this noise", "use the curve")
         return supremum_over_orders(self.renyi, self.bound_beyond)

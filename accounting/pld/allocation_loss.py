@@ -51,7 +51,7 @@ _TILTS: Final = ((1.0, 0.25), (4.0, 0.3), (12.0, 0.2))
 """(tilt, share of the cells): small tilts for many epochs, large tilts for one epoch."""
 
 MOST_ORDER: Final = 257
-r"""The largest order that is computed."""
+r"""The largest order at which the Renyi divergence of an epoch is computed."""
 
 _BITS: Final = 128
 _NATS: Final = 60.0
@@ -64,7 +64,7 @@ _STRIDE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    r"""The direction of a bound: from ``above`` or below, for (P, Q), or (Q, P) if not ``present``.
+    r"""A kind of bound: upper if ``above``, else lower; for (P, Q) if ``present``, else (Q, P).
 
     (R - x)+ increases in R, and (1 - xR)+ decreases: ratios are rounded up for an upper bound on
     the first, and down for the second. Masses are rounded up for an upper bound on either.
@@ -104,9 +104,9 @@ def atoms_for(width: float) -> int:
 
 @lru_cache(maxsize=32)
 def allocated(density: Density, rounds: int, side: Side, atoms: int = USUAL_ATOMS) -> Listing:
-    r"""The loss of one epoch of ``rounds`` >= 1 rounds with a shift of 1 in one random round.
+    r"""A bound on the loss of one epoch of ``rounds`` >= 1 rounds with a shift in a random one.
 
-    Sums have at most about ``atoms`` atoms.
+    The shift is 1, and ``side`` is the kind of bound. Sums have at most about ``atoms`` atoms.
     """
     pair = RealPair.moved(density, (Fraction(0), Fraction(1)))
     edges, reach = pair.edges(Focus(3.0), 4 * atoms), _REACH * density.deviation
@@ -227,7 +227,7 @@ def _listed(ratios: Floats, masses: Floats, hidden: float, side: Side) -> Listin
 
 @lru_cache(maxsize=4096)
 def renyi_of_allocation(variance: Fraction, rounds: int, order: int) -> End:
-    r"""An upper bound on D_a, a = ``order`` >= 2, over both directions.
+    r"""An upper bound on D_a, a = ``order`` >= 2, in both directions.
 
     >>> float(renyi_of_allocation(Fraction(1), 1, 3))  # one round: a/2v
     1.5...

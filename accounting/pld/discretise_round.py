@@ -1,7 +1,7 @@
 r"""A round as a table of cells, and the two finite laws that bound its loss.
 
-A round is a dominating pair (P, Q). Its outcomes are divided into cells on which dP/dQ increases;
-each cell keeps its P- and Q-mass and the ratio at its two ends. The two laws are:
+A round is a pair (P, Q) of output laws. Its outcomes are divided into cells, in increasing order of
+dP/dQ; each cell stores its P- and Q-mass and the ratios at its two ends. The two laws are:
 
     below: one atom of mass p at log(p/q) for each cell: merging outcomes is post-processing;
     above: the two ends of each cell as atoms, with the same p and q: among all laws of dP/dQ on
@@ -119,7 +119,7 @@ class Ratios(Columns):
     ratio: Approximate
 
     def put(self, places: Integers, them: Ratios) -> None:
-        r"""Assign other ratios to the rows ``places``."""
+        r"""Assign the rows of ``them`` to the rows ``places``."""
         for mine, theirs in ((self.excess, them.excess), (self.ratio, them.ratio)):
             mine.value[places], mine.error[places] = theirs.value, theirs.error
 
@@ -188,7 +188,7 @@ class Cells(Columns):
         return cls(p=p, q=q, moved=moved, low=high, high=low)[::-1]
 
     def atoms_above(self) -> tuple[Floats, Floats, float]:
-        r"""Upper bounds (losses, masses) on the atoms at the ends, and on the mass at infinity.
+        r"""Upper bounds on the losses and masses of all ends of cells, and on the mass at infinity.
 
         The mass at the upper end of a cell solves p = h + l, q = h e^-hi + l e^-lo, so
 
@@ -240,7 +240,10 @@ class Cells(Columns):
         return losses[possible], least[possible], p.upper[possible], hidden
 
     def sampled(self, rate: Fraction, *, present: bool) -> Cells:
-        r"""Cells of (1-r) Q + r P against Q if ``present``, else P against (1-r) P + r Q."""
+        r"""The cells after Poisson sampling at ``rate`` r.
+
+        The pair is (1-r) Q + r P against Q if ``present``, else P against (1-r) P + r Q.
+        """
         r, rest = float(rate), float(1 - rate)
         if not r > _LEAST_RATE:
             raise PrecisionExhausted(
@@ -293,19 +296,22 @@ def log_bound(x: Floats, sign: int) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    r"""The density of cells: P-masses times e^(``tilt`` l), for losses l up to ``until``."""
+    r"""Where cells are concentrated: at the losses l of large weight.
+
+    The weight is the P-mass times e^(``tilt`` min(l, ``until``)).
+    """
 
     tilt: float
     until: float = math.inf
 
     def growth(self, losses: Floats) -> Floats:
-        r"""The logarithm of the factor e^(``tilt`` l)."""
+        r"""The logarithm ``tilt`` min(l, ``until``) of the factor of the P-mass."""
         found: Floats = self.tilt * np.minimum(losses, self.until)
         return found
 
 
 class LossTable(ABC):
-    r"""A dominating pair (P, Q) of one round whose outputs are divided into cells."""
+    r"""A pair (P, Q) of output laws of one round, with the outputs divided into cells."""
 
     __slots__ = ()
 
@@ -316,7 +322,7 @@ class LossTable(ABC):
 
     @property
     def outputs(self) -> float:
-        r"""About the number of cells if they are fixed, otherwise infinity."""
+        r"""The approximate number of cells if they are fixed, otherwise infinity."""
         return math.inf
 
     @abstractmethod
@@ -324,12 +330,12 @@ class LossTable(ABC):
         r"""The largest loss, as an enclosure."""
 
     def cut(self, spare: float) -> LossTable:
-        r"""This round with an unbounded tail of P-mass ``spare`` merged into one cell."""
+        r"""This round, with an unbounded tail of P-mass ``spare`` merged into one cell."""
         del spare
         return self
 
     def infinite(self, *, above: bool) -> float:
-        r"""An upper (``above``) or lower bound on the P-mass of infinite losses in the cells."""
+        r"""Bound the P-mass of infinite losses: from above if ``above``, else from below."""
         return _infinite(self, above)
 
     @abstractmethod
@@ -428,8 +434,9 @@ class Sampled(LossTable):
         return self.base.fixed
 
     def largest_loss(self) -> Enclosure:
-        r"""log(1 + rate (e^l - 1)) or -log(1 + rate (e^-l - 1)), for the largest loss l of
-        ``base``.
+        r"""The image of the largest loss l of ``base``.
+
+        It is log(1 + rate (e^l - 1)) if ``present``, otherwise -log(1 + rate (e^-l - 1)).
         """
         found = self.base.largest_loss()
         return Enclosure(self._loss(found.lower).lower, self._loss(found.upper).upper)
@@ -469,11 +476,11 @@ class Sampled(LossTable):
 
     @property
     def infinite_ends(self) -> int:
-        r"""The number for ``base`` if the mixture is the first law of the pair, otherwise 0."""
+        r"""The number of ``base`` if ``present``, otherwise 0."""
         return self.base.infinite_ends if self.present else 0
 
     def tail_moment(self, order: Fraction, edges: Floats) -> arb:
-        r"""The bound of the base also holds: ((1 - r) + r R)^order <= (1 - r) + r R^order."""
+        r"""The bound of ``base``, since ((1 - r) + r R)^order <= (1 - r) + r R^order."""
         if not self.present:
             return arb(0)
         # R >= 1 where the loss is unbounded, so 1 <= R^order there.
@@ -485,7 +492,7 @@ r"""Pairs (probability, table), one for each kind of round; the outcome reveals 
 
 
 def sketch_of(cells: Cells, x: Floats | None = None) -> Sketch:
-    r"""One point for each cell, at log(p/q), and optionally its position in ``x``."""
+    r"""The sketch with one point for each cell, at the loss log(p/q) and the position in ``x``."""
     p, q = cells.p.value, cells.q.value
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         losses = np.log(p / q)

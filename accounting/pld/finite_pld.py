@@ -75,7 +75,7 @@ class Listing:
         masses, losses = self.masses, np.clip(self.losses, -700.0, 700.0)
         fall = exp_neg(np.abs(losses))
         there = masses * np.where(losses > 0, fall, 1 / fall)
-        # The Q-masses have a relative error of at most 2^-44; so alpha is moved by that factor.
+        # The Q-masses have a relative error of at most 2^-44, so alpha is scaled by that factor.
         ends = []
         for sign in (1, -1):
             level = float(alpha) * (1 + sign * 2.0**-44)
@@ -102,8 +102,8 @@ class Listing:
     def without(self, least: float, *, above: bool, ends: bool = False) -> Listing:
         r"""The law without its atoms of mass below ``least``.
 
-        If ``ends``, only such atoms at both ends are removed. Their mass counts as infinite loss if
-        the listing bounds a law from ``above``.
+        If ``ends``, only the atoms before the first and after the last larger mass are removed. If
+        ``above``, the listing is an upper bound, and the removed mass counts as infinite loss.
         """
         kept = self.masses >= least
         if kept.all() or not kept.any():
@@ -116,7 +116,7 @@ class Listing:
         return Listing(self.losses[kept], self.masses[kept], hidden)
 
     def plus(self, other: Listing, *, above: bool) -> Listing:
-        r"""The law of the sum of two independent losses, with all roundings in one direction.
+        r"""The law of the sum of two independent losses, rounded up if ``above``, else down.
 
         Losses that differ only by rounding are merged, at the upper or lower end of their range.
         """
@@ -158,7 +158,7 @@ class Listing:
         return max(hidden * (1 + sign * 8 * _UNIT), 0.0)
 
     def coarser(self, most: int, *, above: bool) -> Listing:
-        r"""A bound from ``above`` or from below with about ``most`` of the losses.
+        r"""A bound with about ``most`` of the losses: from above if ``above``, else from below.
 
         From above, each atom is split between the two kept losses adjacent to it, with the same
         P- and Q-mass: a mean-preserving spread. From below, all atoms from one kept loss to the

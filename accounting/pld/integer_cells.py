@@ -1,7 +1,7 @@
-r"""Noise on the integers and its shifted copy, divided into cells.
+r"""Integer-valued noise and its shifted copy, divided into cells.
 
-If there are few outputs, each cell is a single integer and the only error is rounding. Wider noise
-is divided into ranges of integers, whose masses are differences of tails in ball arithmetic.
+If there are few outputs, each cell is a single integer and the only error is rounding. Otherwise
+cells are ranges of integers, whose masses are sums, or differences of tails in ball arithmetic.
 Proofs: docs/proofs/cells.md.
 """
 
@@ -126,7 +126,7 @@ class IntegerPair(LossTable):
         return not self._window.listed
 
     def allowed(self, edges: Floats) -> Floats:
-        r"""The edges as integers, with both sides of each turning point, or all integers if few."""
+        r"""The edges as integers of the window, with both ends and both sides of turning points."""
         window = self._window
         found = {int(edge) for edge in np.clip(edges, float(window.first), float(window.last))}
         found |= {window.first, window.last}

@@ -1,7 +1,7 @@
-r"""Densities of noise: masses of cells, shifts and tails; and the loss of unsampled Gaussian noise.
+r"""Densities of noise, and the privacy loss of unsampled Gaussian noise.
 
-To add a law, add a class here with its exponent, its masses between edges, and its growth under a
-shift.
+A density defines the masses of cells, the ratios under shifts, and the tails. To add a law, add a
+class here.
 
 Gaussian noise has the loss Normal(m/2, m), m = D^2/sigma^2 for a shift of l2 length D, in any
 number of coordinates; the m of several releases add up. With mu = sqrt(m), delta(epsilon) =
@@ -57,7 +57,7 @@ _PEAK: Final = 50.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormalLoss:
-    r"""A loss with the law Normal(m/2, m), m = ``variance`` > 0.
+    r"""The loss of unsampled Gaussian noise: Normal(m/2, m), with m = ``variance`` > 0.
 
     >>> NormalLoss(variance=Fraction(1)).delta(Fraction(1), 64)
     Enclosure([0.12693673750664394, 0.12693673750664395])
@@ -124,8 +124,9 @@ class Density(ABC):
         return 0.0, _grid(size)
 
     def masses(self, edges: Floats, shift: int) -> Approximate:
-        r"""The masses below the first edge, between consecutive edges, and above the last one, of
-        the density moved by ``shift``.
+        r"""The masses of the density shifted by ``shift``, on the cells of ``edges``.
+
+        The cells are below the first edge, between consecutive edges, and above the last edge.
         """
         return _with_tails(self, edges, shift, _integrals(self, edges, shift))
 
@@ -303,9 +304,9 @@ class IntegerNormalDensity(NormalDensity):
         return 0.5, 1.0
 
     def masses(self, edges: Floats, shift: int) -> Approximate:
-        r"""The masses: sums over integers, one by one or by the Euler-Maclaurin formula
+        r"""The masses, as sums over integers: term by term, or with the Euler-Maclaurin formula.
 
-        sum f(k) = int f - [f']/24 + 7 [f^(3)]/5760, within 6.5e-5 int |f^(6)|.
+        It is sum f(k) = int f - [f']/24 + 7 [f^(3)]/5760, within 6.5e-5 int |f^(6)|.
         """
         with precision(_BITS):
             height = nearest(self.height())
@@ -350,7 +351,7 @@ class IntegerNormalDensity(NormalDensity):
 def _grid(size: float) -> float:
     # The step of the grid for edges up to this size: they have 35 bits, so that sums are exact.
     if size > _FARTHEST:
-        raise PrecisionExhausted("noise this wide relative to its shift is not supported")
+        raise PrecisionExhausted("the noise is too large relative to its shift")
     return math.ldexp(1.0, math.frexp(size)[1] - _GRID_BITS)
 
 

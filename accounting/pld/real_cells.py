@@ -1,4 +1,4 @@
-r"""A round as mixtures of shifts of one density, divided into cells.
+r"""The pair of a round as two mixtures of shifts of one density, divided into cells.
 
 P = sum_j p_j N(. - j), Q = sum_j q_j N(. - j) for integers j, with dP/dQ monotone. Every sampling
 scheme of one unit has this form: full batches, Poisson samples with a unit added, removed or
@@ -65,15 +65,13 @@ class RealPair(LossTable):
 
     @classmethod
     def moved(cls, density: Density, weights: tuple[Fraction, ...]) -> RealPair:
-        r"""The query moves by j with probability ``weights[j]`` under P, and by 0 under Q."""
+        r"""The pair of a query shifted by j with probability ``weights[j]`` (P), or by 0 (Q)."""
         kept = tuple((weight, j) for j, weight in enumerate(weights) if weight)
         return cls(density=density, p=kept, q=((Fraction(1), 0),))
 
     @classmethod
     def replaced(cls, density: Density, rate: Fraction) -> RealPair:
-        r"""The pair of Poisson samples with a unit (P) and with its replacement (Q), which has the
-        opposite effect.
-        """
+        r"""The pair of Poisson samples with a unit (P) and with one of the opposite effect (Q)."""
         rest = ((1 - rate, 0),) if rate < 1 else ()
         return cls(density=density, p=(*rest, (rate, 1)), q=(*rest, (rate, -1)))
 
@@ -93,7 +91,7 @@ class RealPair(LossTable):
         return here > there
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss: log dP/dQ at an end of the real line, as an enclosure."""
+        r"""Enclose the largest loss, the limit of log dP/dQ at an end of the real line."""
         return self._largest(_BITS)
 
     def _largest(self, bits: int) -> Enclosure:
@@ -120,10 +118,9 @@ class RealPair(LossTable):
         return replace(self, spare=spare)
 
     def infinite(self, *, above: bool) -> float:
-        r"""An upper bound on the P-mass beyond the last edge at infinite losses; 0 if not
-        ``above``.
+        r"""Bound the P-mass of infinite losses; the lower bound (not ``above``) is 0.
 
-        The bound is at most about ``spare``, plus the mass of losses outside the range of floats.
+        The upper bound is about ``spare`` plus the mass of losses outside the range of floats.
         """
         return _infinite(self) if above else 0.0
 
@@ -263,7 +260,7 @@ class RealPair(LossTable):
         far = np.minimum(far, self.density.reach).max(axis=1)
         pieces = np.ceil(halves / self.density.longest(far) + 2.0**-30)
         if not pieces.sum() < _MOST_CELLS:
-            raise PrecisionExhausted("the noise is too narrow for its shift: use more noise")
+            raise PrecisionExhausted("the noise is too small for its shift: use more noise")
         if (pieces > 1).any():
             pieces = pieces.astype(np.int64)
             starts = np.repeat(edges[:-1], pieces)
@@ -427,6 +424,6 @@ def _logs(pair: RealPair, x: Floats) -> Floats:
 
 
 def _beyond(pair: RealPair, sign: int, x: float) -> float:
-    # About the P-mass of the outputs above x, or below x if `sign` is -1.
+    # The approximate P-mass of the outputs above x, or below x if `sign` is -1.
     tails = (ball(w) * pair.density.tail(ball(sign * (Fraction(x) - j))) for w, j in pair.p)
     return float(sum(tails, arb(0)))

@@ -26,9 +26,9 @@ _WIDTH: Final = 1e-6
 
 
 def renyi(kinds: Tables, order: Fraction, relative: float) -> Enclosure:
-    r"""D_alpha of a round of these kinds at alpha = ``order`` > 1, to the width ``relative``.
+    r"""Enclose D_alpha, alpha = ``order`` > 1, of a round of these kinds.
 
-    The width is relative. The result is wider if 2^15 cells do not suffice. Raises
+    The relative width is ``relative``, or more if 2^15 cells do not suffice. Raises
     :class:`PrecisionExhausted` if the cells cannot be computed.
 
     >>> from accounting.pld.noise_density import NormalDensity
@@ -99,8 +99,8 @@ def _growth(w: arb, order: Fraction) -> arb:
 
 
 def largest_renyi(directions: tuple[Tables, ...], order: Fraction, bits: int) -> Enclosure:
-    r"""The largest Renyi divergence over these directions, to a relative width of 2^-``bits``.
+    r"""Enclose the largest Renyi divergence over these directions.
 
-    The width is at least 1e-6.
+    The relative width is about 2^-bits, but at least 1e-6.
     """
     return largest(renyi(kinds, order, max(2.0**-bits, _WIDTH)) for kinds in directions)

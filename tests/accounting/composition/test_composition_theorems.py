@@ -195,7 +195,7 @@ def test_each_route_gives_a_bound_or_a_reason(guarantee: Any, without: set[str])
 def test_an_infinite_route_is_reported_as_infinite() -> None:
     found = table(Approx("1/10", "1e-3"), 4)
     assert upper(found, "exact") == math.inf
-    assert reason(found, "basic") == "it gives no finite epsilon at this delta"
+    assert reason(found, "basic") == "no finite epsilon at this delta"
 
 
 def test_assumptions_stay_in_the_guarantee_of_a_user() -> None:
