@@ -69,7 +69,7 @@ def refused(path: Path, reason: str) -> InvalidParameter:
 
 
 def hostile(path: Path, what: str) -> InvalidParameter:
-    r"""The error for a file with valid checksums and impossible content."""
+    r"""The error for a file whose checksums are valid, but whose content no audit writes."""
     return refused(path, f"is damaged or forged: {_plain(what)}")
 
 
@@ -161,7 +161,7 @@ def parsed(path: Path, payload: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise hostile(path, f"its header is not JSON ({error})") from None
     if not isinstance(held, dict) or held.get("schema") != SCHEMA:
-        raise hostile(path, f"it has no header of schema {SCHEMA}")
+        raise hostile(path, f"its header does not have schema {SCHEMA}")
     return held
 
 
@@ -280,7 +280,7 @@ def _take(state: State, payload: bytes) -> None:
     kind, data = payload[:1], payload[1:]
     try:
         if state.failed is not None:
-            raise ValueError("it follows the last record")
+            raise ValueError("it follows a failure, which must be the last record")
         if kind == b"B":
             state.blocks.append(unpack(data))
         elif kind == b"F":

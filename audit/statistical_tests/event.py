@@ -1,4 +1,4 @@
-r"""Events of outputs: the cells that form them, their description, and the witness of a report.
+r"""Events (sets of outputs): the cells that form them, their wording, and the witness in a report.
 
 A cell is a set of outputs: an interval of numbers, one label, or all unknown labels
 (``audit.outputs.reading``). ``audit.statistical_tests.learn_event`` chooses which cells form the
@@ -477,7 +477,7 @@ def witness_of(
 
 
 def wording(pieces: Sequence[str], of: str = "output") -> str:
-    r"""Join the descriptions of cells: single values as a set, intervals by "or"."""
+    r"""Join the descriptions of cells: intervals with "or", single values as a set."""
     intervals = [piece for piece in pieces if not piece.startswith("{")]
     values = [piece[1:-1] for piece in pieces if piece.startswith("{")]
     return " or ".join(intervals + ([f"{of} in {{{', '.join(values)}}}"] if values else []))

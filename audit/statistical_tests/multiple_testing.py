@@ -294,11 +294,11 @@ def gather_views(
 
 
 def _leader(views: Sequence[Evidence], seed: int) -> Evidence:
-    coins = np.random.default_rng(integer("seed", seed, at_least=0)).random(len(views[0].trials))
+    draws = np.random.default_rng(integer("seed", seed, at_least=0)).random(len(views[0].trials))
     return Evidence(
         trials=views[0].trials,
         beside=tuple(each.trials for each in views[1:]),
-        uniforms=np.tile(1.0 - coins[:, None], len(EXPERTS)),  # in (0, 1], as for a view
+        uniforms=np.tile(1.0 - draws[:, None], len(EXPERTS)),  # in (0, 1], as for a view
         weights=LEADING,
     )
 
@@ -356,7 +356,7 @@ class FamilyProcess(Watched):
     peak: tuple[_Block, int] | None = None
 
     def through(self, pair: int, other: FamilyProcess) -> FamilyProcess:
-        r"""Replace the views of a pair that has no runs yet by the views of ``other``."""
+        r"""Replace the views of a pair that has no runs yet with the views of ``other``."""
         mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
         if any(self.processes[i].runs for i in mine):
             raise InvalidParameter(
@@ -380,12 +380,13 @@ class FamilyProcess(Watched):
         r"""The state after these runs of a pair.
 
         ``outputs_by_feature`` has the values of each of the pair's features on the runs.
-        ``worlds`` (True for dataset B) must be fair coins, and all runs of all pairs independent.
-        The choice of the next pair, and whether to continue, may depend on all earlier runs.
+        ``worlds`` (True for dataset B) must be independent fair bits, and all runs of all pairs
+        independent. The choice of the next pair, and whether to continue, may depend on all earlier
+        runs.
         """
         mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
         if not mine or len(mine) != len(outputs_by_feature):
-            reason = f"pair {pair} has {len(mine)} features"
+            reason = f"must contain one entry for each of the {len(mine)} features of pair {pair}"
             raise InvalidParameter("outputs_by_feature", len(outputs_by_feature), reason)
         block = _Block(
             before=self.processes, pair=pair, outputs=tuple(outputs_by_feature), worlds=worlds

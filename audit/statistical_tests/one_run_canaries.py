@@ -1,11 +1,12 @@
 r"""Audit a mechanism from one run with many canaries: bounds on the number of right guesses.
 
-Each of m canaries is included by an independent fair coin, the mechanism runs once, and an observer
-of its output guesses some of the coins. Two bounds on the number of right guesses:
+Each of m canaries is included with probability 1/2, by an independent fair coin; the mechanism runs
+once, and an observer of its output guesses some of the coins. Two bounds on the number of right
+guesses:
 
     :func:`one_run_p_value`    Steinke, Nasr and Jagielski 2023, Theorem 5.2: binomial tails. The
-                               bound is proven for delta = 0; with delta > 0 it is false for few
-                               right guesses
+                               bound is proven for delta = 0; with delta > 0 it fails for small
+                               numbers of right guesses
     :func:`curve_p_value`      Mahloujifar, Melis and Chaudhuri 2024: a whole curve, or a point with
                                delta > 0. The bound is proven
 

@@ -267,7 +267,7 @@ def test_objects_that_hold_no_data_are_named_and_leave_no_blind_spot(made: Any) 
     report = measured(functools.partial(_noisy, made))
     assert (report.verdict, report.resolution) == ("not_refuted", math.inf)
     assert any(each.startswith(UNREAD) for each in report.warnings)
-    assert report.blind_spot.startswith("not known: parts of the outputs hold no plain data")
+    assert report.blind_spot.startswith("not known: parts of the outputs contain no plain data")
 
 
 def test_objects_that_hold_data_leave_a_resolution() -> None:

@@ -100,7 +100,7 @@ REFUSED = {
     "epsilon=1, pair=(0, 1), pairs=[(0, 1)]": "pair = (0, 1): is given together with pairs",
     "epsilon=1, runs=0": "runs = 0: must be a whole number from 1 to",
     "epsilon=1, audits=0.5": "audits = 0.5: must be",
-    "epsilon=1, features='sign'": "features = sign: must be a list, ['sign']",
+    "epsilon=1, features='sign'": "features = sign: must be a list, e.g. ['sign']",
     "epsilon=1, features=['sing']": "feature = sing: ",
     "epsilom=1": "epsilom = 1: dp has the keywords claim, epsilon",
     "1": "dp = (1,): takes only keywords: write @pytest.mark.dp(epsilon=1, pair=(0, 1))",
