@@ -4,7 +4,7 @@ A claim is a point (epsilon, delta), or a whole privacy curve:
 
     epsilon=1,delta=1e-6                     a point
     rho=0.1                                  zero-concentrated DP: D_alpha <= rho alpha, alpha > 1
-    gdp=1                                    Gaussian DP: no easier to test than N(0, 1) against N(1, 1)
+    gdp=1                                    mu-GDP: at least as hard as N(0, 1) against N(1, 1)
     discrete-gaussian:sigma_squared=4@1      the curve of this noise for sensitivity 1
 
 An audit tests a few points (epsilon_j, delta_j) that lie on or above the curve. The claim implies

@@ -251,7 +251,7 @@ class Installed(Target):
 
     def draw(self, block: Block) -> Iterator[Outputs]:
         sides = [self._side(block, world) if block.sizes[world] else [] for world in (0, 1)]
-        yield join(sides[0], sides[1], block.worlds, block.coins)
+        yield join(sides[0], sides[1], block.worlds, block.mixer)
 
     def _side(self, block: Block, world: int) -> list[str]:
         request = request_of(block, world)

@@ -71,7 +71,7 @@ class Program(Target):
 
     def draw(self, block: Block) -> Iterator[Outputs]:
         sides = [self._side(block, world) if block.sizes[world] else [] for world in (0, 1)]
-        yield join(sides[0], sides[1], block.worlds, block.coins)
+        yield join(sides[0], sides[1], block.worlds, block.mixer)
 
     def _side(self, block: Block, world: int) -> list[str]:
         runs = block.sizes[world]
@@ -106,9 +106,7 @@ class Program(Target):
         try:
             received.exchange(request.encode(), seconds)
         except subprocess.TimeoutExpired as error:
-            raise failed(
-                f"{_late(received, error)}; a longer limit is set with --timeout"
-            ) from error
+            raise failed(f"{_late(received, error)}; set a longer limit with --timeout") from error
         except _TooMuch as error:
             raise failed(str(error)) from error
         finally:

@@ -1,4 +1,4 @@
-r"""Audit one training run by canaries: how well scores predict inclusion.
+r"""Audit one training run with canaries: how well their scores predict which were included.
 
 Each of m canaries is included in the training data with probability 1/2. The training runs once,
 and each canary gets a score. By default half of r guesses state that the canaries with the highest
@@ -97,7 +97,7 @@ def _claim(claim: Claim | CurveClaim | Guarantee) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryReport(Result):
-    r"""The report of an audit by canaries: the verdict on a claim and the bound on epsilon."""
+    r"""The report of an audit with canaries: the verdict on a claim and the bound on epsilon."""
 
     SCHEMA: ClassVar[str] = "dpcore-canaries/1"
 
@@ -361,7 +361,9 @@ def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], 
     if values.ndim != 1 or not len(values):
         raise InvalidParameter("scores", scores, "must be a list of at least one number")
     if truth.shape != values.shape:
-        raise InvalidParameter("included", included, f"must have {len(values)} values, like scores")
+        raise InvalidParameter(
+            "included", included, f"must contain {len(values)} values, like scores"
+        )
     if not np.isfinite(values).all():
         place = int(np.flatnonzero(~np.isfinite(values))[0])
         raise InvalidParameter(f"scores[{place}]", float(values[place]), "must be a finite number")
@@ -562,7 +564,7 @@ def read_scores(path: str) -> tuple[list[Any], list[Any]]:
     r"""Read the scores and inclusions of a CSV or .npz file; "-" is standard input, as CSV.
 
     Other columns and arrays are ignored. Raises :class:`InvalidParameter` if the file is invalid,
-    with the line of an error in a CSV file. The values of arrays are checked by :func:`canaries`.
+    and names the line for a CSV file. The values of arrays are checked in :func:`canaries`.
     """
     if path.endswith(_ARRAYS):
         return _read_arrays(path)
@@ -592,14 +594,14 @@ def parsed(text: str, path: str) -> tuple[list[float], list[bool]]:
     header = [name.strip() for name in next(rows, (0, []))[1]]
     for name in _COLUMNS:
         if header.count(name) != 1:
-            reason = f"must have one column {name!r} in its first line: {','.join(_COLUMNS)}"
+            reason = f"must name one column {name!r} in its first line, e.g. {','.join(_COLUMNS)}"
             raise InvalidParameter("SCORES", path, reason)
     score, inclusion = (header.index(name) for name in _COLUMNS)
     scores, included = [], []
     for line, row in rows:
         where = f"{path}, line {line}"
         if len(row) != len(header):
-            reason = f"must have {len(header)} values, like the first line"
+            reason = f"must contain {len(header)} values, like the first line"
             raise InvalidParameter(where, ",".join(row), reason)
         scores.append(_score(where, row[score]))
         word = row[inclusion].strip()
@@ -607,7 +609,7 @@ def parsed(text: str, path: str) -> tuple[list[float], list[bool]]:
             raise InvalidParameter(f"{where}: included", word, "must be 1 or 0 (true or false)")
         included.append(_INCLUDED[word.lower()])
     if not scores:
-        raise InvalidParameter("SCORES", path, "has no canaries below its first line")
+        raise InvalidParameter("SCORES", path, "contains no canaries below its first line")
     return scores, included
 
 

@@ -74,7 +74,7 @@ class Lines(Target):
     def draw(self, block: Block) -> Iterator[Outputs]:
         both = zip((self.one, self.other), block.sizes, strict=True)
         sides = [[line] * size for line, size in both]
-        yield join(sides[0], sides[1], block.worlds, block.coins)
+        yield join(sides[0], sides[1], block.worlds, block.mixer)
 
 
 @by_day(10)
