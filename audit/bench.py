@@ -1,7 +1,7 @@
 r"""Audit the catalogue: every broken mechanism must be caught, and no correct twin refuted.
 
 Sample layer: an entry has up to three tries, of N, 2N and 4N runs with fresh seeds, each at level
-alpha/3. N is ``Entry.runs``, with which 95 of 100 audits at level alpha refute the entry; if the
+alpha/3. N is ``Entry.runs``, with which 95 of 100 audits at level 0.05 refute the entry; if the
 entry claims a curve, that curve is tested, with at most 10,000 runs. An entry is caught if one try
 refutes it, so a true claim is refuted with probability at most alpha. ``epsilon_lower`` is the
 bound of the last try; the bounds of all tries of an entry hold together with confidence 1 - alpha.
@@ -323,7 +323,7 @@ def bench(
     for entry in ordered:
         known = entry.laws is not None and entry.twin.laws is not None
         if entry.layer is Layer.FIT or (entry.layer is Layer.EXACT and not known):
-            reason = f"the laws of {entry.name} are unknown"
+            reason = f"requires known laws, which {entry.name} does not state"
             raise InvalidParameter("layer", entry.layer.value, reason)
     # Start the longest audits first, so that the processes end at about the same time.
     tasks = [

@@ -208,7 +208,7 @@ def _layers_of(target: Target, spec: AuditSpec) -> tuple[str, ...]:
     for layer in ("exact", "fit"):
         if layer in layers and (known is None or (layer == "fit" and known.noise is None)):
             reason = (
-                f"the {layer} layer needs a target with a known law, such as noise: omit {layer}"
+                f"includes {layer}, which needs a target with a known law, such as noise: omit it"
             )
             raise InvalidParameter("layers", ",".join(layers), reason)
     for name in given:

@@ -72,7 +72,7 @@ class Environment:
     alone: bool = False
 
     def folder(self, cache: Path) -> Path:
-        r"""The folder of the environment, named by its first requirement and a digest of all."""
+        r"""The folder of the environment, named after its first requirement and a digest of all."""
         version = "{}.{}".format(*sys.version_info[:2])
         text = "\n".join((version, f"{self.newest_python} {self.alone}", *self.requires))
         first = self.requires[0].replace("==", "-").replace("[", "-").replace("]", "")

@@ -90,7 +90,7 @@ class Candidate(Facts):
 class SearchResult(Facts):
     r"""The result of a search: the pair to test, the number of training runs, and all candidates.
 
-    ``tried`` has each candidate once: first the chosen one, then the others by their number of
+    ``tried`` contains each candidate once: first the chosen one, then the others by their number of
     runs.
     """
 
@@ -169,7 +169,7 @@ def _changed(
 
 @dataclass(slots=True, kw_only=True)
 class _Trainer:
-    # Draws runs and scores candidates; ``tried`` has the last score of each candidate.
+    # Draws runs and scores candidates; ``tried`` contains the last score of each.
     target: Target
     plan: Plan
     draws: Drawer

@@ -66,8 +66,8 @@ class EProcess(Watched):
 
     Instances are frozen: :meth:`update` returns the next state, which depends on the runs but not
     on how they are divided into updates. ``path[t-1]`` is the logarithm of the wealth after t runs,
-    averaged over the bets and the claimed points. ``trials`` has the integer counts between looks,
-    which are the numbers of runs :data:`audit.claims.LOOKS`. ``isotonic`` is passed to
+    averaged over the bets and the claimed points. ``trials`` contains the integer counts between
+    looks, which are the numbers of runs :data:`audit.claims.LOOKS`. ``isotonic`` is passed to
     :func:`audit.statistical_tests.learn_event.learn_rule`.
     """
 

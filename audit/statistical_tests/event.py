@@ -96,9 +96,9 @@ def _counts(codes: Integers, worlds: NDArray[np.bool_], cells: int) -> Integers:
 class Tally:
     r"""The number of times each output occurred on each dataset, over all runs so far.
 
-    ``numbers`` has the distinct numbers in order, and ``number_counts``, of shape (2, distinct),
-    their counts. ``labels`` gives the column of each label in ``label_counts``. Row 0 of the counts
-    is for dataset A, row 1 for dataset B.
+    ``numbers`` contains the distinct numbers in order, and ``number_counts``, of shape (2,
+    distinct), their counts. ``labels`` gives the column of each label in ``label_counts``. Row 0 of
+    the counts is for dataset A, row 1 for dataset B.
     """
 
     numbers: NumberLine

@@ -93,8 +93,8 @@ class Evidence:
     ``trials[j]`` contains the integer counts of block j under its rule, and ``uniforms[j, i]``, in
     (0, 1], the randomisation of the block's p-value for expert i. ``tally`` counts all runs.
     ``weights`` are the experts' shares of the level; an expert without a share is not tested.
-    ``beside`` has the trials of further views of the same runs, in the same blocks. The leader may
-    also follow the experts of these views, and then only the leader has a share.
+    ``beside`` contains the trials of further views of the same runs, in the same blocks. The leader
+    may also follow the experts of these views, and then only the leader has a share.
     """
 
     trials: tuple[Trial, ...]

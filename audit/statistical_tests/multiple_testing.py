@@ -104,8 +104,8 @@ def weigh(
     1 - alpha: each uses its part of alpha, divided by the number of distinct deltas. The outcomes
     of leaders follow those of all views. ``resolution`` is the worst over all views, each at its
     best point, except scores and views in which nothing could be measured (``coverage``).
-    ``models`` has the models of each view, which describe the event of a learned score. The choice
-    of views must not depend on their runs.
+    ``models`` contains the models of each view, which describe the event of a learned score. The
+    choice of views must not depend on their runs.
     """
     level, points = rational("alpha", alpha), family.claim.points
     found = family.judged(level)
@@ -210,7 +210,7 @@ class FixedFamily:
     def p_value(self, test: int, point: Claim, level: Fraction) -> float:
         r"""The p-value of one test of one claimed point.
 
-        The test's bounds on how often it guesses spend a share of its part of ``level``, and the
+        The test's bounds on how often it guesses use up a share of its part of ``level``, and the
         p-value is never below that share.
         """
         share = level * self.parts[test] / len(self.claim.points)
@@ -258,7 +258,7 @@ def gather_views(
 ) -> FixedFamily:
     r"""Learn and test every view.
 
-    ``seeds`` has one seed per view, and then one per pair for its leader; they determine the
+    ``seeds`` contains one seed per view, and then one per pair for its leader; they determine the
     randomised p-values.
     """
     if not views:
@@ -343,8 +343,8 @@ class FamilyProcess(Watched):
     its weight in the mean, ``learned`` whether it is a learned score, and ``processes`` its
     evidence over all claimed points. The parts sum to 1. Stopping when the mean wealth reaches
     1/alpha refutes the claim as a whole: some point fails on some view, and :func:`weigh` marks it.
-    ``peak`` has the block in which the mean was largest, and the number of the block's runs up to
-    the maximum; it is None if the mean never exceeded 1.
+    ``peak`` contains the block in which the mean was largest, and the number of the block's runs up
+    to the maximum; it is None if the mean never exceeded 1.
     """
 
     claim: Claim | CurveClaim
@@ -379,7 +379,7 @@ class FamilyProcess(Watched):
     ) -> FamilyProcess:
         r"""The state after these runs of a pair.
 
-        ``outputs_by_feature`` has the values of each of the pair's features on the runs.
+        ``outputs_by_feature`` contains the values of each of the pair's features on the runs.
         ``worlds`` (True for dataset B) must be independent fair bits, and all runs of all pairs
         independent. The choice of the next pair, and whether to continue, may depend on all earlier
         runs.
@@ -476,7 +476,7 @@ def watch_views(
     """
     tests = tuple(product(range(pairs), features))
     if not tests:
-        raise InvalidParameter("features", features, "must contain a pair and a feature")
+        raise InvalidParameter("features", features, "requires at least one feature and one pair")
     scores = tuple(learned or [False] * len(features)) * pairs
     exact = [point.exact for point in claim.points]
     return FamilyProcess(
@@ -618,8 +618,8 @@ def parts_of(
 ) -> list[Fraction]:
     r"""The parts of the level of the views, and then of the leaders; they sum to 1.
 
-    ``weights`` has the relative weight of each view, ``pairs`` its pair, and ``led`` the pairs that
-    have a leader. A leader takes four fifths of the parts of its pair's views.
+    ``weights`` contains the relative weight of each view, ``pairs`` its pair, and ``led`` the pairs
+    that have a leader. A leader takes four fifths of the parts of its pair's views.
     """
     parts = [weight / sum(weights, Fraction(0)) for weight in weights]
     taken = [PART * part if pair in led else Fraction(0)

@@ -214,7 +214,7 @@ def unresolved(coverage: Sequence[Coverage], warnings: Sequence[str] = ()) -> st
 
 
 def unseen(coverage: Sequence[Coverage]) -> str:
-    r"""Describe what a resolution does not cover, in brackets; empty if it covers all outputs."""
+    r"""Describe, in brackets, the outputs that a resolution does not cover; "" if it covers all."""
     views = [each for each in coverage if not each.learned]
     kept = [each for each in views if each.measured]
     missing = len(views) - len(kept)
@@ -254,8 +254,8 @@ class Outcome(Facts):
     ``pair`` is the index of the pair in the audit's list, ``feature`` the name of the tested
     feature, or None for the output itself. ``p_value`` or ``e_value`` is that of this test alone.
     ``epsilon_lower`` is a lower bound on epsilon at the delta of this point; all bounds of an audit
-    hold together with the audit's confidence. ``refuted`` says whether this point is refuted at the
-    level of the whole audit.
+    hold together with the audit's confidence. ``refuted`` states whether this point is refuted at
+    the level of the whole audit.
 
     >>> Outcome(claim=Claim(epsilon=1), epsilon_lower=0.5, refuted=False, p_value=0.3).to_json()
     {'pair': 0, 'feature': None, 'epsilon': '1', 'delta': '0', 'p_value': 0.3, ...}
@@ -307,11 +307,11 @@ class Watched:
 class Weighed:
     r"""The combined evidence of the runs about a claim.
 
-    ``outcomes`` has the outcome of every test, by view and then by claimed point. ``row`` is the
-    index of the reported outcome, which has the strongest evidence against the claim
-    (:func:`reported_row`); ``witness`` and ``epsilon_lower`` belong to that outcome.
-    ``resolution`` is that of :func:`resolution_of`, over the views that measured anything according
-    to ``coverage``.
+    ``outcomes`` contains the outcome of every test, by view and then by claimed point. ``row`` is
+    the index of the reported outcome, which has the strongest evidence against the claim
+    (:func:`reported_row`); ``witness`` and ``epsilon_lower`` belong to that outcome. ``resolution``
+    is that of :func:`resolution_of`, over the views that measured anything according to
+    ``coverage``.
     """
 
     verdict: VerdictWord
@@ -365,8 +365,8 @@ def resolution_of(
     r"""The worst resolution of the views that measured anything and are not learned scores.
 
     The resolution of a view is that at its best point. The result is infinite if there is no such
-    view. ``shares`` has the level of one test of each view. Outputs that the feature did not read
-    may reveal the dataset, so the resolution is at least their fraction.
+    view. ``shares`` contains the level of one test of each view. Outputs that the feature did not
+    read may reveal the dataset, so the resolution is at least their fraction.
     """
     found = [
         max(

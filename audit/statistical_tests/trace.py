@@ -31,7 +31,7 @@ _FIRST_POINT: Final = 64
 class Trace:
     r"""Lower bounds on epsilon, at the claim's delta, from the first runs of an audit.
 
-    ``points`` has pairs (runs, epsilon_lower) for increasing numbers of runs. If ``holds`` is
+    ``points`` contains pairs (runs, epsilon_lower) for increasing numbers of runs. If ``holds`` is
     "each", every single bound has confidence 1 - alpha, but the bounds need not hold together; if
     it is "together", all bounds hold together with that confidence.
     """

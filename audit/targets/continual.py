@@ -6,8 +6,8 @@ r"""Running sums of a stream as a target.
 The first word names the mechanism: tree, doubling or square-root. The other words are arguments of
 ``accounting.calibration.calibrate_running_sums.calibrate_sum``. A dataset is a stream, given as a
 list of ``horizon`` items. The two datasets of the pair differ in the first item, which is contained
-in more noisy sums than any other item. An output is the list of the sums after each item, in units
-(for square-root, in units/grid).
+in more noisy sums than any other item. An output is the list of the running sums after
+each item, in multiples of ``unit`` (for square-root, of ``unit``/grid).
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ The first word names an instance of a protocol; the other words are arguments of
 ``accounting.protocol_guarantees.plan_protocol.choose``. A dataset is the value of one user: a
 number in [0, 1], or a list of such numbers for vectors. All other users have the value 0. One run
 is one round of the real protocol, in which all but the honest users drop out before they send their
-input. The output is the server's view: the sum in steps; for bits, the number of ones per
-coordinate; for a local protocol, the message of that one user; for a central protocol, the
+input. The output is the server's view: the sum in steps of 1/precision; for bits, the number of
+ones per coordinate; for a local protocol, the message of that one user; for a central protocol, the
 published sum.
 """
 
@@ -89,9 +89,7 @@ def target_of(
     check_word("functionality", functionality, FUNCTIONALITIES)
     protocol = plan.protocol
     if functionality != "ideal" and not isinstance(protocol, (AggregatedSum, CentralSum)):
-        reason = (
-            f"{protocol.name} supports only ideal: it needs no secure sum, or assumes an ideal one"
-        )
+        reason = f"must be ideal: {protocol.name} needs no secure sum, or assumes an ideal one"
         raise InvalidParameter("functionality", functionality, reason)
     below = _functionality(plan, functionality)
     pair: tuple[Any, Any] = (0, 1)
@@ -148,7 +146,7 @@ def _claimed(plan: Plan) -> tuple[Fraction, Fraction]:
     derived = plan.guarantee.epsilon(plan.delta).upper
     if derived == math.inf:
         raise InvalidParameter(
-            "delta", plan.delta, "no finite epsilon can be derived at this delta"
+            "delta", plan.delta, "gives no finite epsilon: choose a larger delta"
         )
     return Fraction(math.ceil(Fraction(derived) * _GRID), _GRID), plan.delta
 

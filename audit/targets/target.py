@@ -58,7 +58,7 @@ class Block:
     - ``mixing``: the seed of the generator that mixes the runs of the two datasets;
     - ``drawn``: the number of runs before the block;
     - ``timeout``: the time limit of each call, in seconds;
-    - ``until``: the time, by ``time.time``, after which no run is drawn;
+    - ``until``: the time, as in ``time.time()``, after which no run is drawn;
     - ``label``: the location of the block in error messages;
     - ``timed``: whether each run gives (output, nanoseconds of its call).
     """
@@ -371,7 +371,7 @@ def claim_of(
         case None if isinstance(subject, Catalogued):
             return subject.subject.claim(relation)
         case None:
-            raise InvalidParameter("claim", ABSENT, "must be given, such as epsilon=1")
+            raise InvalidParameter("claim", ABSENT, "must be given, e.g. epsilon=1")
     raise InvalidParameter("claim", claim, 'must be a claim, or text such as "epsilon=1"')
 
 

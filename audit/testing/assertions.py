@@ -249,7 +249,7 @@ def _distance(moves: list[int], declared: Sensitivity) -> tuple[str, bool]:
             size = sum(move * move for move in moves)
         case _:
             if len(moves) != 1:
-                reason = f"applies to one answer, not to {len(moves)}: write e.g. Sensitivity.l1(d)"
+                reason = f"applies to one answer, not to {len(moves)}: write Sensitivity.l1(d)"
                 raise InvalidParameter("bound", declared, reason)
             size = moves[0]
     return str(size), size <= amount

@@ -394,7 +394,7 @@ def _ordered(values: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
 
 
 def _right(truth: NDArray[np.bool_], guesses: int, guess: Guessed) -> int:
-    # The number of right guesses; ``truth`` has the inclusions in order of increasing score.
+    # The number of right guesses; ``truth`` contains the inclusions by increasing score.
     ends = {"both": (guesses // 2, guesses // 2), "included": (0, guesses)}
     low, high = ends.get(guess, (guesses, 0))
     return int(np.count_nonzero(~truth[:low])) + int(np.count_nonzero(truth[len(truth) - high :]))
@@ -458,7 +458,9 @@ class _Test:
             return found if able or not self.refuted(every, every) else (every,)
         number = integer("guesses", guesses, at_least=1)
         if number > self.total:
-            raise InvalidParameter("guesses", guesses, f"must be at most the {self.total} canaries")
+            raise InvalidParameter(
+                "guesses", guesses, f"must be <= {self.total}, the number of canaries"
+            )
         if guess == "both" and number % 2:
             raise InvalidParameter(
                 "guesses", guesses, "must be even: half of them are guessed as included"

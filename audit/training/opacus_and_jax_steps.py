@@ -44,8 +44,8 @@ class OpacusStep:
         batches = math.ceil(Fraction(stated.records, self.size))
         if stated.rate * batches != 1:
             reason = (
-                f"must be 1/{batches}, the rate at which Opacus samples batches of {self.size:,} "
-                "(one over the number of batches)"
+                f"must be 1/{batches} for batches of {self.size:,}: Opacus samples at one over the "
+                "number of batches"
             )
             raise InvalidParameter("rate", stated.rate, reason)
         self.batches, self.noise = self.torch.Generator(), self.torch.Generator()

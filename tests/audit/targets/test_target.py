@@ -265,7 +265,7 @@ def test_child_processes_left_by_a_program_are_terminated(program: Any, tmp_path
         report = sample(target, Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100, timeout=0.7))
         assert report.error is not None
         reason = (
-            f"{how}, but a process that it started kept its output open for 0.7 s; set a longer"
+            f"{how}, but a process that it started kept its output open for 0.7 s; a longer limit"
         )
         assert report.error.reason.startswith(reason)
     children = list(map(int, Path(log).read_text().split()))
