@@ -170,7 +170,10 @@ _MOST_RUNS: Final = 10**12
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    r"""An open state file: its content, and the position of the next block."""
+    r"""An open state file: the stored blocks, and the stored failure of the target or None.
+
+    ``closed`` is the reason if no further block can be stored, otherwise None.
+    """
 
     path: Path
     target: str

@@ -80,7 +80,7 @@ def half_vanish(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def reduced_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The integer sum of messages, in which users reduce only the noise mod m, not the sum."""
+    r"""The integer sum of messages in which users reduce only their noise mod m."""
     sent = _messages(_TWO, 0, 2, n, rng) % _TWO.modulus
     sent[:, 0] += value * _TWO.precision
     return np.asarray(sent.sum(axis=1))
@@ -143,7 +143,7 @@ def aggregated_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The number of messages 1 from two users who send no cover messages.
+    r"""The number of messages equal to 1 from two users who send no cover messages.
 
     Instead, noise is redrawn until it fits into the messages.
     """
@@ -155,9 +155,7 @@ def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def covered(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The number of messages 1 from two users; at least a third of all messages are cover
-    messages.
-    """
+    r"""The number of messages equal to 1 from two users; at least a third are cover messages."""
     if not n:
         return np.zeros(0, dtype=np.int64)
     held = np.repeat([value, 0], n)

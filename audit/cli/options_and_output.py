@@ -217,7 +217,7 @@ class Rendered:
 
     @classmethod
     def of(cls, result: Result, *, form: str, html: Path | None) -> Rendered:
-        r"""Render all views of a result; this may run code of an output, which may print."""
+        r"""Render all views of a result; this may run code of the outputs, which may print."""
         nothing = getattr(result, "error", None) is not None and not getattr(result, "runs", 0)
         page: str | InvalidParameter = ""
         if html is not None:

@@ -243,7 +243,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed(Target):
-    r"""The mechanism of an entry as a target, which a started worker samples."""
+    r"""A target that samples the mechanism of an entry in a running worker."""
 
     worker: Worker = field(compare=False, repr=False)
     lines: ClassVar[bool] = True

@@ -25,7 +25,7 @@ def plain(value: Any) -> Any:
 
 
 def answer(names: dict[str, Any], request: dict[str, Any]) -> str:
-    r"""Seed the known global generators, then return n outputs as lines."""
+    r"""Seed the global generators of random and numpy, then return n outputs as lines."""
     random.seed(request["seed"])
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(request["seed"] % 2**32)

@@ -108,7 +108,7 @@ class EProcess(Watched):
         return log_mean(self.wealth.T, _LOG_WEIGHTS)
 
     def update(self, outputs: object, worlds: object) -> EProcess:
-        r"""The state after these runs: ``outputs`` and ``worlds`` (True for B) in run order.
+        r"""Return the state after further ``outputs`` and ``worlds`` (True for B), in run order.
 
         ``worlds`` must be independent fair bits, and the runs independent. Whether to continue may
         depend on all earlier runs.

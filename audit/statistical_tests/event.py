@@ -310,8 +310,8 @@ class Cells:
         return f"{low[1]} {'<=' if low[0] else '<'} {of}{below}"
 
     def _end(self, cut: int, *, upper: bool, integral: bool) -> tuple[bool, str]:
-        # Describe the end of an interval at a cut by a number: whether the interval contains the
-        # number, and the number as text.
+        # Describe the end of an interval at a cut with a number: return whether the interval
+        # contains the number, and the number as text.
         line = self.cuts[cut : cut + 1]
         (place,) = line.listed()
         if place.behind:

@@ -345,7 +345,7 @@ def resolution(
     crowd: int = 1,
     rare: Callable[[float], float] = lambda _: 0.0,
 ) -> float:
-    r"""The least probability of an output under one dataset only that 95 of 100 audits detect.
+    r"""The least probability at which 95 of 100 audits detect an output that reveals its dataset.
 
     An output that occurs with this probability eta on one dataset, and never on the other, makes 95
     of 100 audits refute the claim. With N = runs, eta is the larger of two solutions: first

@@ -283,8 +283,8 @@ def _half_lines(leaves: Integers, level: float) -> Floats:
 
 
 def _pass_down(parent: Floats, own: Floats, departs: NDArray[np.bool_]) -> Floats:
-    # If parent and child agree on the dataset, the larger reach; otherwise that of the parent. If
-    # the child departs from its parent, always that of the child.
+    # Where the child departs from its parent, return its reach; otherwise the larger reach if both
+    # agree on the dataset, and that of the parent if they do not.
     stronger = np.where(np.abs(own) > np.abs(parent), own, parent)
     conflict = np.sign(own) * np.sign(parent) < 0
     return np.where(departs, own, np.where(conflict, parent, stronger))

@@ -230,7 +230,7 @@ class FixedFamily:
         return self._lower[key]
 
     def judged(self, level: Fraction) -> _Judged:
-        r"""Decide all tests by Holm's method, with the parts as weights."""
+        r"""Decide all tests with Holm's method, weighted by the parts."""
         points = self.claim.points
         found = [self.p_value(i, point, level) for i in range(len(self.tests)) for point in points]
         weights = [part for part in self.parts for _ in points]
@@ -377,7 +377,7 @@ class FamilyProcess(Watched):
     def update(
         self, pair: int, outputs_by_feature: Sequence[Outputs], worlds: NDArray[np.bool_]
     ) -> FamilyProcess:
-        r"""The state after these runs of a pair.
+        r"""Return the state after further runs of a pair.
 
         ``outputs_by_feature`` contains the values of each of the pair's features on the runs.
         ``worlds`` (True for dataset B) must be independent fair bits, and all runs of all pairs
@@ -616,7 +616,7 @@ def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) ->
 def parts_of(
     weights: Sequence[Fraction], pairs: Sequence[int] = (), led: Sequence[int] = ()
 ) -> list[Fraction]:
-    r"""The parts of the level of the views, and then of the leaders; they sum to 1.
+    r"""Return the part of the level of each view, then that of each leader; the parts sum to 1.
 
     ``weights`` contains the relative weight of each view, ``pairs`` its pair, and ``led`` the pairs
     that have a leader. A leader takes four fifths of the parts of its pair's views.

@@ -38,7 +38,7 @@ _RARE: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    r"""What one view could measure (a view is one feature of the runs of one pair).
+    r"""How much a view could measure (a view is one feature of the runs of one pair).
 
     - ``runs``: the number of runs;
     - ``looked_at``: the number of runs that could inform the choice of an event

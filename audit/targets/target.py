@@ -140,7 +140,7 @@ class Target(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    r"""The law of ``shift + X``, with one draw per coordinate if ``shift`` is a tuple."""
+    r"""The law of ``shift`` + ``noise``, with one draw per coordinate if ``shift`` is a tuple."""
 
     noise: Noise
     shift: int | tuple[int, ...]

@@ -22,7 +22,7 @@ _SEEDS = 1 << 31
 
 
 class OpacusStep:
-    r"""A training step of Opacus' engine with the stated parameters.
+    r"""A training step of the Opacus ``PrivacyEngine``, with the stated parameters.
 
     A user of Opacus states a batch size, and the engine samples at the rate 1/(number of batches).
     ``rate`` must equal this rate for batches of size ceil(rate x records). If the sampling is
@@ -98,7 +98,7 @@ class OpacusStep:
 
 
 class JaxPrivacyStep:
-    r"""A training step of JAX Privacy's sampler, clipping and noise with the stated parameters.
+    r"""A training step made of JAX Privacy's sampler, clipping and noise, as stated.
 
     Raises :class:`InvalidParameter` if JAX Privacy is not installed (the message names the extra).
     """
