@@ -229,7 +229,7 @@ class Bench(Result):
         yield Section(title="Entries", columns=_HEADINGS, rows=list(map(_cells, self.rows)))
 
     def __str__(self) -> str:
-        # Column "true" has the true epsilon, column "lower" a lower bound on the true epsilon. The
+        # Column "true" is the true epsilon, column "lower" a lower bound on the true epsilon. The
         # bound is proven (exact layer) or holds with confidence 1 - alpha. Both are rounded down.
         lines = aligned([_HEADINGS, *map(_cells, self.rows)], right=_RIGHT)
         for sentence in _sentences(self):

@@ -74,7 +74,7 @@ def hostile(path: Path, what: str) -> InvalidParameter:
 
 
 def _plain(text: str) -> str:
-    # A text without terminal control characters, and cut.
+    # The text without terminal control characters, shortened.
     return cut(printable(text[: _SHOWN + 1]), _SHOWN)
 
 

@@ -229,8 +229,8 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
         experts=(
             Expert.of(zero, past),
             Expert.of(loose, past),
-            # "best cut 0.1" predicts by the learned rates, "best cut 0.003" by the lower bounds of
-            # its reaches.
+            # "best cut 0.1" predicts with the learned rates, "best cut 0.003" with the lower bounds
+            # that define its reaches.
             Expert.of(far, past, special.expit(np.sign(far) * lean)),
             Expert.of(firm, past, special.expit(np.abs(firm))),
             Expert.of(lean, past, special.expit(np.abs(lean))),

@@ -408,7 +408,7 @@ class FamilyProcess(Watched):
         )
 
     def _after(self, block: _Block, runs: int) -> tuple[EProcess, ...]:
-        # The state of every view after the first ``runs`` of a block.
+        # The state of every view after the first ``runs`` runs of a block.
         news = iter(block.outputs)
         return tuple(
             process.update(next(news)[:runs], block.worlds[:runs])
@@ -550,7 +550,7 @@ def _score_witness(
 
 
 def _accuracy(trial: Trial) -> float | None:
-    # The fraction of right guesses on later runs, if every cell is guessed by its learned odds.
+    # The fraction of right guesses on later runs, if each cell is guessed from its learned odds.
     votes = trial.votes(0, np.zeros(1))
     guesses = int(votes.right[0] + votes.wrong[0])
     return round(int(votes.right[0]) / guesses, 3) if guesses else None

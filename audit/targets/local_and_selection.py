@@ -162,8 +162,8 @@ def shuffled_target(votes: ShuffledReports, *, spelling: str, seeded: bool = Tru
     def law(dataset: Any) -> dict[Hashable, Fraction]:
         mine, theirs = report.law(_value(dataset, report)), report.law(report.values - 1)
         rows: dict[tuple[Any, ...], tuple[Fraction, Fraction]] = {(): (Fraction(1), Fraction(0))}
-        # The probability of each list of reports if all are of other users, and if one of them is
-        # of the user.
+        # The probability of each list of reports if all come from other users, and if one of them
+        # comes from the user.
         for _ in range(votes.users):
             rows = {
                 (*row, x): (alone * theirs[x], within * theirs[x] + alone * mine[x])

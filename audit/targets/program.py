@@ -131,7 +131,7 @@ class _TooMuch(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class _Received:
-    # What a program has written so far: all of its standard output, and the end of its standard
+    # The output of a program so far: all of its standard output, and the end of its standard
     # error.
     process: subprocess.Popen[bytes]
     runs: int

@@ -97,7 +97,7 @@ _MARK: Final = (
     "dp(epsilon, delta=0, relation='replace', pair, pairs, runs=20000, audits=1, features, "
     "floats='test'): a "
     "test that audits with the fixture dp, at its share of --dp-alpha. claim='epsilon=1' or "
-    "claim='rho=0.1' may stand for epsilon and delta. audits: the number of statistical "
+    "claim='rho=0.1' may be given instead of epsilon and delta. audits: the number of statistical "
     "assertions that share the test's alpha."
 )
 

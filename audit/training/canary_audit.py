@@ -181,8 +181,8 @@ class CanaryReport(Result):
                 f"{more} could"
             )
         for guesses, right, _ in self.tried:
-            # By Hoeffding's inequality, so few right guesses have probability at most 1e-6 if there
-            # is no leak.
+            # By Hoeffding's inequality, as few right guesses or fewer have probability at most 1e-6
+            # if there is no leak.
             missing = 1 - 2 * right / guesses
             if missing > 0 and math.exp(-guesses * missing**2 / 2) < _UNLIKELY:
                 found.append(
@@ -248,7 +248,7 @@ _FEW_POINTS: Final = 12  # for a composed curve, whose points are slow to comput
 _RELATIVE: Final = "1e-2"
 _END_DELTA: Final = Fraction(1, 10**6)
 _SHARE: Final = 16
-# The shares of the level, by how many numbers of guesses there are. Shares are powers of 1/2, so
+# The shares of the level for one, two and three numbers of guesses. Shares are powers of 1/2, so
 # that the level is divided exactly.
 _PARTS: Final = {1: (1.0,), 2: (0.5, 0.5), 3: (0.5, 0.25, 0.25)}
 _FEWEST: Final = 32
@@ -435,7 +435,7 @@ def _needed(test: _Test) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Test:
-    # The test of a claim by the number of guesses and of right guesses. For delta = 0 it is a
+    # The test of a claim from the numbers of guesses and right guesses. For delta = 0 it is a
     # binomial tail, otherwise it uses ``lines``.
     claim: Claim | CurveClaim | Guarantee
     total: int
