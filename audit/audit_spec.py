@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from audit.features.parse_feature import Feature
 
 FLOATS: Final = ("test", "ignore")
-r"""Whether the floating-point representation of outputs is tested in addition to their values."""
+r"""The options: test the floating-point representation of outputs besides their values, or not."""
 
 SensitivityNorm: TypeAlias = Literal["l1", "l2", "linf"]
 
@@ -103,7 +103,7 @@ def _probability(name: str, value: Any) -> Any:
 
 def _list(name: str, value: Any) -> tuple[Any, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InvalidParameter(name, value, f"must be a list, [{value!r}]")
+        raise InvalidParameter(name, value, f"must be a list, e.g. [{value!r}]")
     return tuple(value)
 
 

@@ -1,7 +1,7 @@
 r"""Audit the catalogue: every broken mechanism must be caught, and no correct twin refuted.
 
 Sample layer: an entry has up to three tries, of N, 2N and 4N runs with fresh seeds, each at level
-alpha/3. N is ``Entry.runs``, with which 95 of 100 audits at level alpha refute the entry; if the
+alpha/3. N is ``Entry.runs``, with which 95 of 100 audits at level 0.05 refute the entry; if the
 entry claims a curve, that curve is tested, with at most 10,000 runs. An entry is caught if one try
 refutes it, so a true claim is refuted with probability at most alpha. ``epsilon_lower`` is the
 bound of the last try; the bounds of all tries of an entry hold together with confidence 1 - alpha.
@@ -16,8 +16,8 @@ is refuted and the claim of its twin is proven. Replay layer: an entry is caught
 an error in the entry and nothing in its twin. The exact layer is deterministic; a replay is random
 only in its tapes (recorded random draws).
 
-A bench passes if every entry is caught, no audit of a twin fails, only the sample layer refutes
-twins, and the binomial probability above is at least 1/1000.
+A bench passes if every entry is caught, no audit of a twin fails, no twin is refuted except by the
+sample or time layer, and the binomial probability above is at least 1/1000.
 """
 
 from __future__ import annotations
@@ -71,11 +71,13 @@ class Answer:
     r"""The result of one mechanism, from its last try."""
 
     name: str = fact("the name of the mechanism")
-    claim: str = fact("what was tested")
+    claim: str = fact("the tested claim")
     runs: int = fact("the runs of the last try, 0 if the laws are known")
     refuted: bool | None = fact("whether the claim was refuted, null if the audit failed")
     tries: int = fact("the number of audits", default=1)
-    epsilon_lower: float | None = fact('"inf" if no finite epsilon holds', default=None)
+    epsilon_lower: float | None = fact(
+        'a lower bound on epsilon; "inf" if no finite epsilon holds', default=None
+    )
     p_value: float | None = fact("the p-value of the last try", default=None)
     resolution: float = fact(
         "the smallest probability at which a sample of this size catches an output that only one "
@@ -102,7 +104,7 @@ class BenchRow:
     broken: Answer = fact("the result of the entry")
     twin: Answer = fact("the result of its correct twin")
 
-    @computed("what was tested", before="broken")
+    @computed("the tested claim", before="broken")
     def claim(self) -> str:
         return self.broken.claim
 
@@ -112,7 +114,7 @@ class BenchRow:
 
     @property
     def sampled(self) -> bool:
-        r"""Whether the entry is tested by sampling; otherwise its bug is too rare for samples."""
+        r"""Whether the entry is tested by sampling; samples do not reveal the bugs of others."""
         return self.entry.layer in {Layer.SAMPLE, Layer.TIME}
 
     def cases(self) -> Iterator[Case]:
@@ -168,8 +170,8 @@ class Bench(Result):
 
     @computed(
         '{"sampled", "refuted": numbers of twins, "chance": the probability that at least as many '
-        'are refuted if each is refuted with probability alpha, "least_chance": the least that '
-        "passes}",
+        'are refuted if each is refuted with probability alpha, "least_chance": the smallest '
+        "chance that passes}",
         before="rows",
     )
     def twins(self) -> dict[str, float]:
@@ -227,7 +229,7 @@ class Bench(Result):
         yield Section(title="Entries", columns=_HEADINGS, rows=list(map(_cells, self.rows)))
 
     def __str__(self) -> str:
-        # Column "true" has the true epsilon, column "lower" a lower bound on the true epsilon. The
+        # Column "true" is the true epsilon, column "lower" a lower bound on the true epsilon. The
         # bound is proven (exact layer) or holds with confidence 1 - alpha. Both are rounded down.
         lines = aligned([_HEADINGS, *map(_cells, self.rows)], right=_RIGHT)
         for sentence in _sentences(self):
@@ -321,7 +323,7 @@ def bench(
     for entry in ordered:
         known = entry.laws is not None and entry.twin.laws is not None
         if entry.layer is Layer.FIT or (entry.layer is Layer.EXACT and not known):
-            reason = f"the laws of {entry.name} are unknown"
+            reason = f"requires known laws, which {entry.name} does not state"
             raise InvalidParameter("layer", entry.layer.value, reason)
     # Start the longest audits first, so that the processes end at about the same time.
     tasks = [
@@ -418,7 +420,7 @@ class _Task:
             runs=0,
             refuted=None if undecided else "refuted" in verdicts,
             epsilon_lower=max(reached, default=0.0),
-            error="it cannot be decided" if undecided else None,
+            error="the claim cannot be decided" if undecided else None,
         )
 
     def _replayed(self) -> Answer:
@@ -441,7 +443,7 @@ class _Task:
             refuted=bool(errors) if replayed else None,
             resolution=seen,
             finding=errors[0].statement if errors else None,
-            error=None if replayed else "it cannot be replayed",
+            error=None if replayed else "the target cannot be replayed",
         )
 
     @property

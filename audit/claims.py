@@ -4,7 +4,7 @@ A claim is a point (epsilon, delta), or a whole privacy curve:
 
     epsilon=1,delta=1e-6                     a point
     rho=0.1                                  zero-concentrated DP: D_alpha <= rho alpha, alpha > 1
-    gdp=1                                    Gaussian DP: no easier than N(0, 1) against N(1, 1)
+    gdp=1                                    mu-GDP: at least as hard as N(0, 1) against N(1, 1)
     discrete-gaussian:sigma_squared=4@1      the curve of this noise for sensitivity 1
 
 An audit tests a few points (epsilon_j, delta_j) that lie on or above the curve. The claim implies
@@ -269,7 +269,7 @@ def _stated_curve(text: str) -> _StatedCurve:
         noise, at, sensitivity = text.rpartition("@")
         if not at:
             raise InvalidParameter("claim", text, _ALL)
-        if (hint := _on_the_reals(noise, sensitivity)) is not None:
+        if (hint := _gdp_hint(noise, sensitivity)) is not None:
             raise InvalidParameter("claim", text, hint)
         from dpcore.parse_noise import read_noise, read_sensitivity
 
@@ -280,34 +280,34 @@ def _stated_curve(text: str) -> _StatedCurve:
         raise InvalidParameter("claim", text, str(error)) from None
 
 
-def _on_the_reals(noise: str, sensitivity: str) -> str | None:
-    # A hint for Gaussian noise on the reals, which is claimed as gdp=MU, because only the ratio of
+def _gdp_hint(noise: str, sensitivity: str) -> str | None:
+    # A hint for continuous Gaussian noise, which is claimed as gdp=MU, because only the ratio of
     # sensitivity to sigma matters; None for other noise.
     name, _, rest = noise.strip().partition(":")
     if name != "gaussian":
         return None
     from dpcore.parse_noise import read_sensitivity
 
-    moves = read_sensitivity("sensitivity", sensitivity)
+    parsed = read_sensitivity("sensitivity", sensitivity)
     given = read_keys("claim", noise, rest, ("sigma",), owner=name, needed=("sigma",))
     sigma = positive_rational("sigma", given["sigma"], "sigma 0 adds no noise")
-    if not isinstance(moves.amount, int) or moves.norm is Norm.L2_SQUARED:
+    if not isinstance(parsed.amount, int) or parsed.norm is Norm.L2_SQUARED:
         return (
-            "for Gaussian noise on the reals write gdp=MU, where MU is the l2 sensitivity divided "
-            "by sigma"
+            "for continuous Gaussian noise write gdp=MU, where MU is the l2 sensitivity divided by "
+            "sigma"
         )
-    return f"did you mean gdp={moves.amount / sigma}? that is Gaussian noise on the reals"
+    return f"did you mean gdp={parsed.amount / sigma}? It is the claim for this continuous noise"
 
 
-def _mechanism(noise: Noise, moves: Sensitivity) -> _StatedCurve:
+def _mechanism(noise: Noise, sensitivity: Sensitivity) -> _StatedCurve:
     from accounting.derive_guarantee import guarantee
     from dpcore.parse_noise import write_noise, write_sensitivity
 
-    curve = guarantee(Mechanism(noise=noise, sensitivity=moves))
+    curve = guarantee(Mechanism(noise=noise, sensitivity=sensitivity))
     largest = curve.pure().upper
     curve.delta(0)  # raises if no theorem applies
     return _StatedCurve(
-        spelling=f"{write_noise(noise)}@{write_sensitivity(moves)}",
+        spelling=f"{write_noise(noise)}@{write_sensitivity(sensitivity)}",
         delta=lambda epsilon: _end(curve.delta(epsilon).upper),
         pure=largest if isinstance(largest, Fraction) else None,
     )
@@ -458,4 +458,6 @@ fit is tested.
 """
 
 TRAINING: Final = LOOKS[0]
-r"""The least number of initial runs that both tests use only for learning, not for testing."""
+r"""The least number of initial runs that the fixed-runs and the anytime-valid test use only for
+learning.
+"""

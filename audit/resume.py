@@ -69,12 +69,12 @@ def refused(path: Path, reason: str) -> InvalidParameter:
 
 
 def hostile(path: Path, what: str) -> InvalidParameter:
-    r"""The error for a file with valid checksums and impossible content."""
+    r"""The error for a file whose checksums are valid, but whose content no audit writes."""
     return refused(path, f"is damaged or forged: {_plain(what)}")
 
 
 def _plain(text: str) -> str:
-    # A text without terminal control characters, and cut.
+    # The text without terminal control characters, shortened.
     return cut(printable(text[: _SHOWN + 1]), _SHOWN)
 
 
@@ -161,7 +161,7 @@ def parsed(path: Path, payload: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise hostile(path, f"its header is not JSON ({error})") from None
     if not isinstance(held, dict) or held.get("schema") != SCHEMA:
-        raise hostile(path, f"it has no header of schema {SCHEMA}")
+        raise hostile(path, f"its header does not have schema {SCHEMA}")
     return held
 
 
@@ -170,7 +170,10 @@ _MOST_RUNS: Final = 10**12
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    r"""An open state file: its content, and the position of the next block."""
+    r"""An open state file: the stored blocks, and the stored failure of the target or None.
+
+    ``closed`` is the reason if no further block can be stored, otherwise None.
+    """
 
     path: Path
     target: str
@@ -280,7 +283,7 @@ def _take(state: State, payload: bytes) -> None:
     kind, data = payload[:1], payload[1:]
     try:
         if state.failed is not None:
-            raise ValueError("it follows the last record")
+            raise ValueError("it follows a failure, which must be the last record")
         if kind == b"B":
             state.blocks.append(unpack(data))
         elif kind == b"F":

@@ -115,7 +115,9 @@ class Audit:
         }
         self.plan = Plan(**{each.name: getattr(spec, each.name) for each in fields(spec)} | derived)
         if self.space is not None and self.plan.timed:
-            raise InvalidParameter("features", "time", "requires given pairs, not a search")
+            raise InvalidParameter(
+                "features", "time", "cannot be combined with a search: give a pair"
+            )
 
     def run(self, progress: Progress | None = None, *, figures: bool = False) -> AuditReport:
         r"""Run every layer and return the report; ``figures`` adds the figures of the HTML page.
@@ -134,7 +136,7 @@ class Audit:
         return replace(report, search=found, warnings=(*doubts, *report.warnings))
 
     def completed(self, progress: Progress | None = None) -> AuditReport:
-        r"""Like :meth:`run`, but raise the error of the target, or KeyboardInterrupt."""
+        r"""Like :meth:`run`, but raise the target's error, and KeyboardInterrupt after Ctrl-C."""
         report = self.run(progress)
         if report.error is not None:
             raise report.error
@@ -206,7 +208,7 @@ def _layers_of(target: Target, spec: AuditSpec) -> tuple[str, ...]:
     for layer in ("exact", "fit"):
         if layer in layers and (known is None or (layer == "fit" and known.noise is None)):
             reason = (
-                f"the {layer} layer needs a target with a known law, such as noise: omit {layer}"
+                f"includes {layer}, which needs a target with a known law, such as noise: omit it"
             )
             raise InvalidParameter("layers", ",".join(layers), reason)
     for name in given:
@@ -335,8 +337,8 @@ def run_layers(
     ended = fitted is not None and (fitted.error is not None or fitted.stopped == INTERRUPTED)
     if "sample" in layers and not ended:
         sampled = sampled_with(shared)
-        # Scale the evidence, so that a report compares it with the whole level, of which the sample
-        # layer has only a share.
+        # A report compares the evidence with the whole level, but the sample layer has only a share
+        # of it: scale the evidence accordingly.
         if sampled.p_value is not None:
             sampled = replace(sampled, p_value=min(1.0, sampled.p_value * len(drawing)))
         if sampled.e_value is not None:
@@ -445,8 +447,8 @@ def _replay_findings(target: Target, plan: Plan) -> tuple[Finding, ...]:
     )
     if plan.sensitivity is None and isinstance(plan.claim, CurveClaim):
         # NOISE@SENSITIVITY declares that the output is a query with this sensitivity, plus noise.
-        moves = plan.claim.spelling.partition("@")[2]
-        own["sensitivity"] = Fraction(moves) if moves.isdecimal() else None
+        stated = plan.claim.spelling.partition("@")[2]
+        own["sensitivity"] = Fraction(stated) if stated.isdecimal() else None
     found: list[Finding] = []
     for pair in plan.pairs:
         report = replay(target, pair, **own)

@@ -53,11 +53,11 @@ _NO_LIMIT: Final = "drawn in threads: calls of the target had no time limit"
 def sample(
     target: Target, plan: Plan, *, progress: Progress | None = None, state: State | None = None
 ) -> AuditReport:
-    r"""Audit a target by its outputs alone.
+    r"""Audit a target using only its outputs.
 
-    If the target fails, the report has ``error`` and the evidence before the failure. After Ctrl-C
-    the report has the evidence so far and no ``error``; KeyboardInterrupt is raised if nothing was
-    drawn.
+    If the target fails, the report contains the evidence before the failure, and ``error`` is set.
+    After Ctrl-C the report contains the evidence so far, and ``error`` is None; if nothing was
+    drawn, KeyboardInterrupt is raised.
     """
     return report_of(draw(target, plan, progress=progress, state=state))
 
@@ -65,7 +65,7 @@ def sample(
 def draw(
     target: Target, plan: Plan, *, progress: Progress | None = None, state: State | None = None
 ) -> DrawnRuns:
-    r"""Draw the runs of an audit until the plan, a failure, Ctrl-C or the evidence ends it.
+    r"""Draw runs until all are drawn, the evidence suffices, the target fails, or Ctrl-C.
 
     ``state`` is an open file of :func:`audit.resume.resume`: stored blocks are not drawn
     again, and new ones are stored.
@@ -182,8 +182,8 @@ def _keep(found: DrawnRuns, block: Planned, drawing: Drawing, state: State | Non
         raise KeyboardInterrupt
 
 
-def coins_of(plan: Plan) -> int:
-    r"""The seed for randomised tests, whose random coins make the p-values of an audit exact."""
+def seed_of_tests(plan: Plan) -> int:
+    r"""The seed of the randomised tests; their randomisation makes the p-values exact."""
     return int(stream(plan.seed, Stream.TEST).generate_state(1, np.uint64)[0])
 
 
@@ -244,15 +244,17 @@ def _weighed(drawn: DrawnRuns, alpha: Fraction) -> Weighed:
     if drawn.process is not None:
         models = [view.models for view in drawn.views]
         return weigh(drawn.process, alpha, allow_constant=accept, models=models)
-    return weigh_views(drawn.views, plan.claim, alpha, seed=coins_of(plan), allow_constant=accept)
+    return weigh_views(
+        drawn.views, plan.claim, alpha, seed=seed_of_tests(plan), allow_constant=accept
+    )
 
 
 def run_baselines(
     report: AuditReport, drawn: DrawnRuns, baselines: tuple[str, ...], *, figures: bool
 ) -> AuditReport:
-    r"""Add to a report the bounds of other methods and the figures.
+    r"""Add the bounds of other methods to a report and, if ``figures``, the data of its figures.
 
-    They belong to the pair, feature and point of the reported outcome.
+    All are computed for the pair, the feature and the claimed point of the reported outcome.
     """
     from audit.outputs.reading import read
     from audit.report.figure_data import histogram, tradeoff_band
@@ -314,7 +316,7 @@ def run_baselines(
             every,
             plan.claim,
             report.alpha,
-            seed=coins_of(plan),
+            seed=seed_of_tests(plan),
             watched=plan.sequential,
             test=test,
             point=plan.claim.points[0] if outcome is None else outcome.claim,

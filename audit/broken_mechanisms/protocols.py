@@ -80,7 +80,7 @@ def half_vanish(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def reduced_noise(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The integer sum of messages, in which users reduce only the noise mod m, not the sum."""
+    r"""The integer sum of messages in which users reduce only their noise mod m."""
     sent = _messages(_TWO, 0, 2, n, rng) % _TWO.modulus
     sent[:, 0] += value * _TWO.precision
     return np.asarray(sent.sum(axis=1))
@@ -143,7 +143,7 @@ def aggregated_shares(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The number of messages 1 from two users who send no cover messages.
+    r"""The number of messages equal to 1 from two users who send no cover messages.
 
     Instead, noise is redrawn until it fits into the messages.
     """
@@ -155,9 +155,7 @@ def uncovered(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def covered(value: int, n: int, rng: np.random.Generator) -> Integers:
-    r"""The number of messages 1 from two users; at least a third of all messages are cover
-    messages.
-    """
+    r"""The number of messages equal to 1 from two users; at least a third are cover messages."""
     if not n:
         return np.zeros(0, dtype=np.int64)
     held = np.repeat([value, 0], n)
@@ -221,14 +219,14 @@ def noisy_bits(value: int, n: int, rng: np.random.Generator, *, chance: Rational
 
 
 def relaxed_sum(value: int, n: int, rng: np.random.Generator, *, scale: int) -> Integers:
-    r"""Rows (sum of 64 users' messages, coin), where the value of the first user is 0 or 1.
+    r"""Rows (sum of 64 users' messages, bit), where the value of the first user is 0 or 1.
 
-    At epsilon = 1 the sum with noise of scale 2 g/epsilon = 2 costs 1/2, and the coin costs 1/4
+    At epsilon = 1 the sum with noise of scale 2 g/epsilon = 2 costs 1/2, and the bit costs 1/4
     twice; Theorem 3 prints g/epsilon = 1 (Chowdhury and Zhou 2023, see ``docs/errata.md``).
 
-    The coin depends on the first message: it is 1 with probability c u if the message is 1, and
-    otherwise with probability c/u, where u = 1.284 and c = 1/(1 + u). For every message the coin's
-    log-probabilities are within ln u <= 1/4 of those of a coin with probability c, so this
+    The bit depends on the first message: it is 1 with probability c u if the message is 1, and
+    otherwise with probability c/u, where u = 1.284 and c = 1/(1 + u). For every message the bit's
+    log-probabilities are within ln u <= 1/4 of those of a bit that is 1 with probability c, so this
     aggregation is (1/4, 0)-relaxed.
     """
     source = seeded(rng)
@@ -238,8 +236,8 @@ def relaxed_sum(value: int, n: int, rng: np.random.Generator, *, scale: int) -> 
     up, one = _ODDS.numerator, _ODDS.denominator
     # The probabilities of 1 with the common denominator u (1 + u): u^2 and 1.
     likely = np.where(message == 1, up * up, one * one)
-    coin = rng.integers(up * (up + one), size=n) < likely
-    return np.column_stack((message + others.sample(n, rng=source), coin.astype(np.int64)))
+    bit = rng.integers(up * (up + one), size=n) < likely
+    return np.column_stack((message + others.sample(n, rng=source), bit.astype(np.int64)))
 
 
 def relaxed_sum_loss() -> arb:

@@ -106,7 +106,7 @@ _MECHANISMS: Final[dict[str, type[LocalReport]]] = {
 
 
 def reported(value: int, n: int, rng: np.random.Generator, *, by: str, values: int) -> Reports:
-    r"""The reports of n users with ``value``, by a mechanism of dpcore.local at epsilon = 1."""
+    r"""The reports of n users with ``value``, from a mechanism of dpcore.local at epsilon = 1."""
     return _reports(value, n, rng, _MECHANISMS[by](epsilon=1, values=values))
 
 
@@ -124,7 +124,7 @@ def two_coefficients(
 
 
 def loss(*, true: RationalLike | None = None, others: int = 1, times: int = 1) -> arb:
-    r"""The largest privacy loss of ``times`` answers, each ``true`` with this probability.
+    r"""The largest privacy loss of ``times`` answers, each correct with probability ``true``.
 
     Each of ``others`` alternatives has probability (1 - true)/others. By default ``true`` is the
     probability of binary randomised response at epsilon = 1.

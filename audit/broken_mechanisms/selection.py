@@ -221,7 +221,7 @@ def undivided_loss() -> arb:
 def selected(
     scores: Sequence[int] | Integers, n: int, rng: np.random.Generator, *, by: Selection
 ) -> Integers:
-    r"""The indices of n independent choices by a mechanism of dpcore.selection."""
+    r"""The indices of n independent choices with a mechanism of dpcore.selection."""
     source = seeded(rng)
     return np.array([by.release(scores, rng=source) for _ in range(n)], dtype=np.int64)
 
@@ -262,7 +262,7 @@ def median_scores(values: Sequence[int], candidates: Integers) -> Integers:
 def median(
     values: Sequence[int], n: int, rng: np.random.Generator, *, among_values: bool = False
 ) -> Integers:
-    r"""The median by the exponential mechanism: one of 0 to 8, or of the values in the data."""
+    r"""The median from the exponential mechanism: one of 0 to 8, or of the values in the data."""
     candidates = np.unique(values) if among_values else np.arange(9)
     return candidates[selected(median_scores(values, candidates), n, rng, by=MEDIAN)]
 

@@ -60,7 +60,7 @@ def exact_command(
 
     Each number is the maximum over both directions, P against Q and Q against P. Exit code: 0
     proven, or nothing was claimed; 1 refuted; 2 usage; 4 undecided: the claimed delta is too close
-    to the true one for the highest precision; this never happens with two files.
+    to the true one for the highest precision, which never happens with two files.
     """
     printed = format_of(form, as_json=as_json)
     from audit.claims import read_claim
@@ -239,7 +239,7 @@ def replay_command(
     as_json: AsJson = False,
     form: AsFormat = Format.TEXT,
 ) -> None:
-    r"""Replay TARGET on both datasets with the same random draws, also with single draws set to
+    r"""Replay TARGET on both datasets with the same random draws, and with single draws set to
     extreme values.
 
     Example: dpcore audit replay clipped-to-two --sensitivity 1

@@ -39,9 +39,9 @@ class SpecOptions:
 
 
 def with_spec(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    r"""Decorate a command: it gets the fields ``names`` as options, or all fields without names.
+    r"""Decorate a command, which gets the fields ``names`` as options (by default, all fields).
 
-    The values are passed as its parameter ``options``, of type :class:`SpecOptions`.
+    Their values are passed as the command's parameter ``options``, a :class:`SpecOptions`.
     """
     taken = [each for each in fields(AuditSpec) if not names or each.name in names]
     options = [(each.name, *_option(each, panels=not names)) for each in taken]
@@ -64,7 +64,7 @@ def spec_of(options: SpecOptions) -> AuditSpec:
 
 
 def seed_of(spec: AuditSpec) -> int:
-    r"""The seed of an audit, or a random seed if none is given."""
+    r"""The seed of an audit, or a random seed if the spec has none."""
     return secrets.randbits(32) if spec.seed is None else spec.seed
 
 
@@ -187,7 +187,7 @@ def leave_isolated(
 
 
 def check_files(**files: Path | None) -> None:
-    r"""Raise an error, before any run, for an output path that cannot be written."""
+    r"""Raise an error, before any run, if an output file could not be written."""
     places: dict[Path, str] = {}
     for name, path in files.items():
         if path is None:
@@ -217,7 +217,7 @@ class Rendered:
 
     @classmethod
     def of(cls, result: Result, *, form: str, html: Path | None) -> Rendered:
-        r"""Render all views of a result; this may run code of an output, which may print."""
+        r"""Render all views of a result; this may run code of the outputs, which may print."""
         nothing = getattr(result, "error", None) is not None and not getattr(result, "runs", 0)
         page: str | InvalidParameter = ""
         if html is not None:
@@ -235,8 +235,8 @@ class Rendered:
     def publish(self, *, output: Path | None, html: Path | None, statement: bool = False) -> None:
         r"""Write the files, then print the result.
 
-        An error of a file is raised at the end, after everything else was written. If ``statement``
-        is set, the text is the statement of the result, in colour, on a terminal.
+        If a file cannot be written, the error is raised after everything else was written. With
+        ``statement=True``, a terminal shows the statement of the result, in colour.
         """
         unwritten: InvalidParameter | None = None
         for name, path, text in (("--output", output, self.document), ("--html", html, self.page)):

@@ -4,7 +4,7 @@ Each entry is a TOML file; the name of the file is the name of the entry::
 
     package = "name"                        on the package index
     version = "1.2.0"                       the broken version
-    failure = "..."                         one sentence: what went wrong
+    failure = "..."                         the bug, in one sentence
     source = "https://..."                  the public thread, changelog or paper
     relation = "replace"                    or add-remove
     pair = [[0, 1], [0, 2]]                 two neighbouring datasets
@@ -29,7 +29,7 @@ Each entry is a TOML file; the name of the file is the name of the entry::
     code = "..."                            Python code of the test, see the module ``worker``
 
     [twin]                                  omitted if nothing was repaired
-    known = "..."                           what repaired it
+    known = "..."                           the repair
     seen = 0.8
     requires, code, claim                   by default those of the broken package
 """
@@ -138,7 +138,7 @@ class Entry:
 
     @property
     def true_epsilon(self) -> float:
-        r"""The true epsilon if it is known, otherwise infinity: an upper bound on valid bounds."""
+        r"""The true epsilon if known, otherwise infinity; no valid lower bound exceeds it."""
         quantity, value = self.true
         if quantity == "delta" or value == "infinite":
             return math.inf
@@ -220,7 +220,7 @@ def _require_kinds(name: str, table: str, found: dict[str, Any]) -> None:
         right = isinstance(value, int | float if kind is float else kind)
         empty = isinstance(value, str) and not value.strip()
         if not right or empty or (isinstance(value, bool) and kind is not bool):
-            reason = f"must be given: of type {kind.__name__}, and not empty"
+            reason = f"is required: it must be of type {kind.__name__} and not empty"
             raise InvalidParameter(place + key, value, reason)
 
 
@@ -244,7 +244,8 @@ def _side(place: str, found: dict[str, Any]) -> Side:
 def _truth(name: str, found: dict[str, Any]) -> tuple[str, str]:
     given = [key for key in ("epsilon", "delta") if key in found]
     if len(given) != 1:
-        raise InvalidParameter(f"{name}: true", found, "must give either epsilon or delta")
+        reason = "must contain exactly one of epsilon and delta"
+        raise InvalidParameter(f"{name}: true", found, reason)
     value = found[given[0]]
     if value != "infinite" or given[0] == "delta":
         rational(f"{name}: true.{given[0]}", value)

@@ -72,7 +72,7 @@ class Environment:
     alone: bool = False
 
     def folder(self, cache: Path) -> Path:
-        r"""The folder of the environment, named by its first requirement and a digest of all."""
+        r"""The folder of the environment, named after its first requirement and a digest of all."""
         version = "{}.{}".format(*sys.version_info[:2])
         text = "\n".join((version, f"{self.newest_python} {self.alone}", *self.requires))
         first = self.requires[0].replace("==", "-").replace("[", "-").replace("]", "")
@@ -243,7 +243,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed(Target):
-    r"""The mechanism of an entry as a target, which a started worker samples."""
+    r"""A target that samples the mechanism of an entry in a running worker."""
 
     worker: Worker = field(compare=False, repr=False)
     lines: ClassVar[bool] = True
@@ -251,7 +251,7 @@ class Installed(Target):
 
     def draw(self, block: Block) -> Iterator[Outputs]:
         sides = [self._side(block, world) if block.sizes[world] else [] for world in (0, 1)]
-        yield join(sides[0], sides[1], block.worlds, block.coins)
+        yield join(sides[0], sides[1], block.worlds, block.mixer)
 
     def _side(self, block: Block, world: int) -> list[str]:
         request = request_of(block, world)

@@ -1,8 +1,8 @@
 r"""Audit entries of the corpus in their environments, and compare the verdicts with those expected.
 
 The claim of a failure must be refuted, with a lower bound that does not exceed the true epsilon;
-the claim of a twin must not be refuted. If a package computes its own claim, it must equal the
-claim in the entry.
+the claim of a twin must not be refuted. If a package computes its own claim, that claim must equal
+the claim in the entry.
 """
 
 from __future__ import annotations
@@ -117,13 +117,15 @@ class Answer:
     the environment could not be created, ``right`` that the verdict is as expected.
     """
 
-    side: Side = fact("tested", name="*", write=members("requires", "claim"))
+    side: Side = fact("the tested packages and claim", name="*", write=members("requires", "claim"))
     verdict: str | None = fact("the verdict, null if there was no audit", default=None)
     right: bool = fact("whether the verdict is as expected", default=False)
-    epsilon_lower: float | None = fact('"inf" if no finite epsilon holds', default=None)
+    epsilon_lower: float | None = fact(
+        'a lower bound on epsilon; "inf" if no finite epsilon holds', default=None
+    )
     runs: int = fact("the number of runs tested", default=0)
-    seconds: float = fact("the seconds it took", write=lambda value: round(value, 2), default=0.0)
-    error: str | None = fact("why there was no audit", default=None)
+    seconds: float = fact("the duration", write=lambda value: round(value, 2), default=0.0)
+    error: str | None = fact("the reason why there was no audit", default=None)
     missing: bool = fact("whether the environment could not be made", default=False)
 
     @property

@@ -4,7 +4,7 @@ It reads one JSON document per line from standard input. The first document is `
 with the code of an entry. The code defines ``output(dataset)``, which returns one output, or
 ``outputs(dataset, n)``, which returns a list or array of n outputs; it may define ``claimed()``,
 which returns the claim that the package computes. The answer is ``{"claimed": ...}``. Every other
-document ``{"dataset": ..., "n": ..., "seed": ...}`` is answered by n outputs, one per line. Text
+document ``{"dataset": ..., "n": ..., "seed": ...}`` is answered with n outputs, one per line. Text
 that the package prints goes to standard error.
 """
 
@@ -25,7 +25,7 @@ def plain(value: Any) -> Any:
 
 
 def answer(names: dict[str, Any], request: dict[str, Any]) -> str:
-    r"""Seed the known global generators, then return n outputs as lines."""
+    r"""Seed the global generators of random and numpy, then return n outputs as lines."""
     random.seed(request["seed"])
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(request["seed"] % 2**32)

@@ -116,7 +116,7 @@ class AuditRecord(Result):
     runs_by_world: tuple[int, int] = fact(
         '{"a", "b"}', write=lambda runs: dict(zip("ab", runs, strict=True)), kind="dict"
     )
-    stopped: str = fact("why no more runs were drawn")
+    stopped: str = fact("the reason why no more runs were drawn")
     interrupted: bool = fact("whether Ctrl-C ended the audit early", default=False)
     witness: Witness | ExactWitness | None = fact(
         "the event that best separates the datasets, or null. Of the sample layer: "
@@ -145,14 +145,14 @@ class AuditRecord(Result):
     coverage: tuple[Coverage, ...] = fact(
         'the coverage, one entry per pair and feature: {"pair", "feature", "runs", "looked_at": '
         'runs from which an event could be learned, "once": outputs that occurred only once and '
-        'have no order, "constant", "measured", "learned": whether it is a score, "unread": '
-        "outputs that the feature could not read}",
+        'have no order, "constant", "measured", "learned": whether the feature is a learned '
+        'score, "unread": outputs that the feature could not read}',
         default=(),
     )
     outcomes: tuple[Outcome, ...] = fact(
         'if there are several pairs, features or points, one test for each: {"pair": its index in '
         '"pairs", "feature", "epsilon", "delta", "p_value", "e_value", "epsilon_lower", "refuted"}'
-        '; the feature "leader" is the one that did best on earlier runs',
+        '; the feature "leader" follows the feature that did best on earlier runs',
         default=(),
     )
     row: int = fact(
@@ -184,7 +184,8 @@ class AuditRecord(Result):
         "outputs on both datasets by cell, see audit.report.figure_data", default=None
     )
     trace: Trace | None = fact(
-        "the bound as a function of the runs, see audit.statistical_tests.trace", default=None
+        "the bound as a function of the number of runs, see audit.statistical_tests.trace",
+        default=None,
     )
     tradeoff_band: TradeoffBand | None = fact(
         "an upper bound on the trade-off curve of the pair, with the alpha of its own confidence, "
@@ -192,7 +193,7 @@ class AuditRecord(Result):
         default=None,
     )
     curve: tuple[tuple[float, float], ...] = fact(
-        "the points of a claimed curve, for a picture: [[epsilon, delta rounded up]]", default=()
+        "the points of a claimed curve, for a figure: [[epsilon, delta rounded up]]", default=()
     )
     layers: tuple[LayerRun, ...] = fact('[{"layer", "method", "proves"}]', default=())
     seed: int | None = fact("the seed that repeats the audit", default=None)

@@ -2,12 +2,12 @@ r"""The data of figures: a histogram of the outputs, and a bound on the trade-of
 
 Both are computed from the runs after the test, and do not affect the verdict.
 
-A test of A against B has a type I error if it takes a run on A for a run on B, and a type II error
-if it takes a run on B for a run on A. The trade-off function f (Dong, Roth and Su 2022) maps alpha
-to the least type II error of all tests with type I error alpha. Every event E is a test, so
-f(P_A(E)) <= P_B(not E). Events are learned from the first runs. On later runs both errors are
-bounded by confidence sequences (Robbins 1970), simultaneously for all events and numbers of runs.
-f is convex, so it lies below the lower convex hull of the bounds and of (0, 1) and (1, 0).
+A test of A against B makes a type I error if it attributes a run on A to B, and a type II error if
+it attributes a run on B to A. The trade-off function f (Dong, Roth and Su 2022) maps alpha to the
+least type II error of all tests with type I error alpha. Every event E is a test, so f(P_A(E)) <=
+P_B(not E). Events are learned from the first runs. On later runs both errors are bounded by
+confidence sequences (Robbins 1970), simultaneously for all events and numbers of runs. f is convex,
+so it lies below the lower convex hull of the bounds and of (0, 1) and (1, 0).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Histogram:
     r"""The numbers of runs by cell, for one pair and one feature.
 
     ``pair`` is the index of the pair in the list of the audit; ``feature`` is None for the outputs
-    themselves. ``event`` is the event whose runs are counted by ``inside_a`` and ``inside_b`` of
+    themselves. ``event`` is the event whose runs are counted in ``inside_a`` and ``inside_b`` of
     the bins. The counts of the witness are smaller, because runs that were used to choose the event
     are not counted there.
     """

@@ -108,7 +108,7 @@ def key(pair: DatasetPair) -> str:
 
 _Point: TypeAlias = tuple[int, ...]
 
-_OFTEN: Final = 0.75  # the fraction of maximal moves: shorter moves rarely reveal more
+_OFTEN: Final = 0.75  # the fraction of maximal changes: smaller changes rarely reveal more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,17 +120,17 @@ class _Grid(Space):
 
     @abstractmethod
     def _moves(self) -> Iterator[_Point]:
-        # The classic moves.
+        # The classic differences between neighbours.
         ...
 
     @abstractmethod
     def _move(self, rng: np.random.Generator) -> _Point:
-        # A random move that is not 0.
+        # A random difference between neighbours, not 0.
         ...
 
     @abstractmethod
     def _may(self, move: _Point) -> bool:
-        # Whether neighbours may differ by this move.
+        # Whether neighbours may differ by ``move``.
         ...
 
     def _dataset(self, point: _Point) -> Any:
@@ -156,14 +156,14 @@ class _Grid(Space):
         middle = (self.low + self.high) // 2
         # The first level is 0 if it is in range, because thresholds are often at 0.
         levels = (min(max(0, self.low), self.high), middle, self.low, self.high)
-        # Constant starting points, and one from which the move exchanges the order of coordinates.
+        # Constant starting points, and one from which ``move`` reverses the order of coordinates.
         for level in (*levels, None):
             for move in self._moves():
                 wide = [middle + max(-step, 0) if level is None else level for step in move]
                 yield self._fitted(wide, move)
 
     def _fitted(self, start: list[int], move: _Point) -> DatasetPair:
-        # Use the nearest starting point from which the move stays within bounds.
+        # Use the nearest starting point for which start + move stays within bounds.
         here = tuple(
             min(max(x, self.low + max(-step, 0)), self.high - max(step, 0))
             for x, step in zip(start, move, strict=True)
@@ -191,17 +191,17 @@ class _Grid(Space):
         step = int(rng.integers(1, max(2, (self.high - self.low) // 4 + 1)))
         step = step if rng.random() < 0.5 else -step
         match rng.integers(6):
-            case 0:  # all coordinates move up or down
+            case 0:  # all coordinates grow or fall
                 start = [x + step for x in start]
-            case 1:  # one coordinate moves
+            case 1:  # one coordinate changes
                 start[i] += step
             case 2:  # two coordinates swap
                 start[i], start[j], move[i], move[j] = start[j], start[i], move[j], move[i]
             case 3:  # one coordinate becomes a copy of another
                 start[i], move[i] = start[j], move[j]
-            case 4:  # the move of one coordinate changes at random
+            case 4:  # the difference in one coordinate changes at random
                 move[i] = self._move(rng)[i]
-            case _:  # the whole move changes at random
+            case _:  # the whole difference changes at random
                 move = list(self._move(rng))
         return self._fitted(start, tuple(move))
 
@@ -284,8 +284,8 @@ class Histograms(_Grid):
             yield from (self._person(*ends) for ends in ((0, 0), (last, last)))
 
     def _person(self, joined: int, left: int) -> _Point:
-        # The move of one person who leaves one bin and joins another; if both are the same bin, a
-        # person is added.
+        # The change of the counts if a person leaves one bin and joins another; if both are the
+        # same bin, a person is added.
         move = [0] * self.size
         move[left] = -1
         move[joined] = 1

@@ -44,7 +44,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 
 SHARE: Final = 4
-r"""One in this many of an audit's runs is used for the search."""
+r"""The inverse of the fraction of an audit's runs that the search may use."""
 
 STREAM: Final = 1 << 31
 r"""The first word of the spawn keys of a search; the random streams of an audit never use it."""
@@ -90,7 +90,7 @@ class Candidate(Facts):
 class SearchResult(Facts):
     r"""The result of a search: the pair to test, the number of training runs, and all candidates.
 
-    ``tried`` has each candidate once: first the chosen one, then the others by their number of
+    ``tried`` contains each candidate once: first the chosen one, then the others by their number of
     runs.
     """
 
@@ -169,7 +169,7 @@ def _changed(
 
 @dataclass(slots=True, kw_only=True)
 class _Trainer:
-    # Draws runs and scores candidates; ``tried`` has the last score of each candidate.
+    # Draws runs and scores candidates; ``tried`` contains the last score of each.
     target: Target
     plan: Plan
     draws: Drawer
@@ -213,13 +213,13 @@ class _Trainer:
 
     def _block(self, pair: DatasetPair, runs: int, place: int) -> Block:
         number = self.blocks + place
-        coins, seed_a, seed_b, mixing = (
+        datasets, seed_a, seed_b, mixing = (
             np.random.SeedSequence(self.plan.seed, spawn_key=(STREAM, 1, number, purpose))
             for purpose in range(4)
         )
         return Block(
             pair=pair,
-            worlds=draw_worlds(runs, np.random.default_rng(coins)),
+            worlds=draw_worlds(runs, np.random.default_rng(datasets)),
             seeds=(seed_a, seed_b),
             mixing=mixing,
             drawn=self.drawn + place * runs,
@@ -257,8 +257,8 @@ class _Trainer:
 
     def _of_view(self, outputs: Outputs, worlds: NDArray[np.bool_]) -> float:
         counts = Tally.empty().add(read(outputs), worlds).cells().counts
-        coins = np.random.SeedSequence(self.plan.seed, spawn_key=(STREAM, 2))
-        return _advantage(counts, self.plan.claim.points, np.random.default_rng(coins))
+        shuffle = np.random.SeedSequence(self.plan.seed, spawn_key=(STREAM, 2))
+        return _advantage(counts, self.plan.claim.points, np.random.default_rng(shuffle))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

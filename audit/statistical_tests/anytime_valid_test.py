@@ -7,9 +7,9 @@ Each run multiplies a wealth that starts at 1 by
 
 where X is the output and the guesses and the stakes lambda are fixed before the run. If the
 mechanism is (epsilon, delta)-DP, the wealth is a supermartingale, so the probability that it ever
-reaches 1/alpha is at most alpha (Ville), however often it is looked at. A run without a guess also
-pays; otherwise a bet placed only on a revealing output whose probability is within delta would
-always win. Statement and proof: ``docs/proofs/audit_tests.md``.
+reaches 1/alpha is at most alpha (Ville's inequality). A run without a guess also pays; otherwise a
+bet placed only on a revealing output whose probability is within delta would always win. Statement
+and proof: ``docs/proofs/audit_tests.md``.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class EProcess(Watched):
 
     Instances are frozen: :meth:`update` returns the next state, which depends on the runs but not
     on how they are divided into updates. ``path[t-1]`` is the logarithm of the wealth after t runs,
-    averaged over the bets and the claimed points. ``trials`` has the integer counts between looks,
-    which are the numbers of runs :data:`audit.claims.LOOKS`. ``isotonic`` is passed to
+    averaged over the bets and the claimed points. ``trials`` contains the integer counts between
+    looks, which are the numbers of runs :data:`audit.claims.LOOKS`. ``isotonic`` is passed to
     :func:`audit.statistical_tests.learn_event.learn_rule`.
     """
 
@@ -108,10 +108,10 @@ class EProcess(Watched):
         return log_mean(self.wealth.T, _LOG_WEIGHTS)
 
     def update(self, outputs: object, worlds: object) -> EProcess:
-        r"""The state after these runs: ``outputs`` and ``worlds`` (True for B) in run order.
+        r"""Return the state after further ``outputs`` and ``worlds`` (True for B), in run order.
 
-        ``worlds`` must be fair coins and the runs independent. Whether to continue may depend on
-        all earlier runs.
+        ``worlds`` must be independent fair bits, and the runs independent. Whether to continue may
+        depend on all earlier runs.
         """
         reading = read(outputs)
         truth = read_worlds(worlds, len(reading))
@@ -176,9 +176,9 @@ class EProcess(Watched):
         return float(_COARSE[start - 1]) if start else 0.0
 
     def witness(self, place: int = 0) -> Witness | None:
-        r"""The event in which the bet with the most wealth against one claimed point guesses.
+        r"""The event in which the most successful bet against the point ``place`` makes guesses.
 
-        It is counted on the runs between two looks in which that bet won most.
+        The event is counted on the runs between two looks in which that bet won most.
         """
         bet = int(np.argmax(self.wealth[place, : len(_EXPERT_BETS)]))
         epsilon, delta = self.claims[place]

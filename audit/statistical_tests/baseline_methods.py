@@ -46,7 +46,7 @@ class BaselineParameters:
 
     @classmethod
     def read(cls, delta: RationalLike, alpha: RationalLike, seed: int) -> Self:
-        r"""Parse the parameters. Raises :class:`InvalidParameter` for values out of range."""
+        r"""Parse the parameters. Raises :class:`InvalidParameter` if one is out of range."""
         return cls(
             delta=read_claim(0, delta)[1],
             alpha=round_down(level("alpha", alpha)),
@@ -54,7 +54,7 @@ class BaselineParameters:
         )
 
     @property
-    def coins(self) -> np.random.Generator:
+    def generator(self) -> np.random.Generator:
         return np.random.default_rng(self.seed)
 
 
@@ -136,11 +136,11 @@ def _bounded(counts: Counts, delta: float, level: float) -> Floats:
 
 
 def chosen_event(scores: Scores, parameters: BaselineParameters) -> Counts | None:
-    r"""The event with the largest bound in a random half of the runs, counted in the other half.
+    r"""Choose the event with the largest bound in a random half of the runs; count it in the other.
 
     Returns None if there are fewer than two runs.
     """
-    order = parameters.coins.permutation(len(scores.numbers))
+    order = parameters.generator.permutation(len(scores.numbers))
     train, test = scores.part(order[: len(order) // 2]), scores.part(order[len(order) // 2 :])
     thresholds = train.thresholds()
     if not thresholds.size:
@@ -202,7 +202,7 @@ def bonferroni_thresholds(scores: Scores, parameters: BaselineParameters) -> flo
     other runs. With m thresholds, each has four bounds (lower and upper, for each dataset), each at
     level alpha/(4 m). Valid by the union bound (Bonferroni), the textbook method for many events.
     """
-    order = parameters.coins.permutation(len(scores.numbers))
+    order = parameters.generator.permutation(len(scores.numbers))
     tenth = -(-len(order) // 10)
     thresholds = scores.part(order[:tenth]).thresholds(BONFERRONI_THRESHOLDS)
     tested = scores.part(order[tenth:])
@@ -267,7 +267,7 @@ def gaussian_dp(scores: Scores, parameters: BaselineParameters) -> float:
     r"""A bound on epsilon from the error rates, under the assumption of a Gaussian mechanism.
 
     At every threshold, mu = Phi^-1(p) - Phi^-1(q), where p and q are Clopper-Pearson bounds at
-    level alpha/2 each. The largest mu is converted to epsilon by the privacy curve of N(0, 1)
+    level alpha/2 each. The largest mu is converted to epsilon with the privacy curve of N(0, 1)
     against N(mu, 1). Not valid: mu does not determine the curve of any other mechanism, and the
     threshold is chosen on the tested runs. Source: Nasr et al. 2023, "Tight auditing of
     differentially private machine learning", after Dong, Roth and Su 2022.
@@ -291,7 +291,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return loss.epsilon(Fraction(delta), _CURVE_BITS).lower_float
 
 
-# -- each run as a canary of one run --------------------------------------------------------------
+# -- a one-run audit in which each run is a canary ------------------------------------------------
 
 GUESSED: Final = 10
 r"""The inverse of the fraction of runs that are guessed at each end of the scores."""

@@ -1,4 +1,4 @@
-r"""Events of outputs: the cells that form them, their description, and the witness of a report.
+r"""Events (sets of outputs): the cells that form them, their wording, and the witness in a report.
 
 A cell is a set of outputs: an interval of numbers, one label, or all unknown labels
 (``audit.outputs.reading``). ``audit.statistical_tests.learn_event`` chooses which cells form the
@@ -96,9 +96,9 @@ def _counts(codes: Integers, worlds: NDArray[np.bool_], cells: int) -> Integers:
 class Tally:
     r"""The number of times each output occurred on each dataset, over all runs so far.
 
-    ``numbers`` has the distinct numbers in order, and ``number_counts``, of shape (2, distinct),
-    their counts. ``labels`` gives the column of each label in ``label_counts``. Row 0 of the counts
-    is for dataset A, row 1 for dataset B.
+    ``numbers`` contains the distinct numbers in order, and ``number_counts``, of shape (2,
+    distinct), their counts. ``labels`` gives the column of each label in ``label_counts``. Row 0 of
+    the counts is for dataset A, row 1 for dataset B.
     """
 
     numbers: NumberLine
@@ -310,8 +310,8 @@ class Cells:
         return f"{low[1]} {'<=' if low[0] else '<'} {of}{below}"
 
     def _end(self, cut: int, *, upper: bool, integral: bool) -> tuple[bool, str]:
-        # Describe the end of an interval at a cut by a number: whether the interval contains the
-        # number, and the number as text.
+        # Describe the end of an interval at a cut with a number: return whether the interval
+        # contains the number, and the number as text.
         line = self.cuts[cut : cut + 1]
         (place,) = line.listed()
         if place.behind:
@@ -477,7 +477,7 @@ def witness_of(
 
 
 def wording(pieces: Sequence[str], of: str = "output") -> str:
-    r"""Join the descriptions of cells: single values as a set, intervals by "or"."""
+    r"""Join the descriptions of cells: intervals with "or", single values as a set."""
     intervals = [piece for piece in pieces if not piece.startswith("{")]
     values = [piece[1:-1] for piece in pieces if piece.startswith("{")]
     return " or ".join(intervals + ([f"{of} in {{{', '.join(values)}}}"] if values else []))

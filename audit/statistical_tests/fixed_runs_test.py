@@ -1,9 +1,9 @@
 r"""The prequential test: a lower bound on epsilon from a fixed number of runs.
 
-In each run, a fair coin W picks the dataset D_W, and the mechanism M gives the output X ~ M(D_W).
+In each run, a fair bit W picks the dataset D_W, and the mechanism M gives the output X ~ M(D_W).
 Each block makes the number of runs half as large again. The guesses of W in a block follow a rule
-learned only from earlier blocks, and if M is (epsilon, delta)-DP, they are right at most as often
-as a coin with probability
+learned only from earlier blocks, and if M is (epsilon, delta)-DP, they are right with probability
+at most
 
     q = (e^epsilon + delta/kappa) / (1 + e^epsilon),      kappa = P(guess).
 
@@ -88,13 +88,13 @@ _MOST_BLOCKS: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    r"""The evidence of one pass of learning and testing; all claims use the same counts and coins.
+    r"""The evidence of one pass of learning and testing, with which all claims are tested.
 
-    ``trials[j]`` holds the integer counts of block j under its rule, and ``uniforms[j, i]``, in
+    ``trials[j]`` contains the integer counts of block j under its rule, and ``uniforms[j, i]``, in
     (0, 1], the randomisation of the block's p-value for expert i. ``tally`` counts all runs.
     ``weights`` are the experts' shares of the level; an expert without a share is not tested.
-    ``beside`` has the trials of further views of the same runs, in the same blocks. The leader may
-    also follow the experts of these views, and then only the leader has a share.
+    ``beside`` contains the trials of further views of the same runs, in the same blocks. The leader
+    may also follow the experts of these views, and then only the leader has a share.
     """
 
     trials: tuple[Trial, ...]
@@ -254,9 +254,9 @@ def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False
     r"""Learn and test in one pass over the runs.
 
     ``outputs`` and ``worlds`` (the dataset of each run, True for B) are in run order. ``worlds``
-    must be fair coins (:func:`audit.outputs.output_parser.draw_worlds`) and the runs independent.
-    ``seed`` draws the coins that make binomial p-values exact; the same data and seed give the same
-    evidence. ``isotonic`` is passed to :func:`audit.statistical_tests.learn_event.learn_rule`.
+    must be independent fair bits (:func:`audit.outputs.output_parser.draw_worlds`), and the runs
+    independent. ``seed`` determines the randomisation that makes binomial p-values exact.
+    ``isotonic`` is passed to :func:`audit.statistical_tests.learn_event.learn_rule`.
     """
     reading = read(outputs)
     truth = read_worlds(worlds, len(reading))
@@ -264,9 +264,9 @@ def gather(outputs: object, worlds: object, *, seed: int, isotonic: bool = False
     tally = Tally.empty().add(reading[: ends[0]], truth[: ends[0]])
     trials: list[Trial] = []
     for start, end in pairwise(ends):
-        fresh, coins = reading[start:end], truth[start:end]
-        trials.append(Trial.of(learn_rule(tally, isotonic=isotonic), fresh, coins))
-        tally = tally.add(fresh, coins)
+        fresh, worlds_of = reading[start:end], truth[start:end]
+        trials.append(Trial.of(learn_rule(tally, isotonic=isotonic), fresh, worlds_of))
+        tally = tally.add(fresh, worlds_of)
     # Multiples of 2^-53 in (0, 1], not in [0, 1): P(U <= a) <= a even for the smallest a.
     uniforms = 1.0 - np.random.default_rng(integer("seed", seed, at_least=0)).random(
         (len(trials), len(EXPERTS))
@@ -345,7 +345,7 @@ def resolution(
     crowd: int = 1,
     rare: Callable[[float], float] = lambda _: 0.0,
 ) -> float:
-    r"""The probability of an output of only one dataset that 95 of 100 audits would detect.
+    r"""The least probability at which 95 of 100 audits detect an output that reveals its dataset.
 
     An output that occurs with this probability eta on one dataset, and never on the other, makes 95
     of 100 audits refute the claim. With N = runs, eta is the larger of two solutions: first

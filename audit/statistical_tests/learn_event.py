@@ -1,10 +1,10 @@
 r"""Choose the distinguishing event: learn which dataset to guess from each output.
 
-The learned rule guesses a dataset in each cell of the outputs (``audit.statistical_tests.event``),
-up to an epsilon that depends on the cell; its event is the set of the cells in which it guesses. A
-rule may be any function of earlier runs; its quality affects the power of the test, never its
-validity (``docs/proofs/audit_tests.md``). Each cell has signed numbers, positive for dataset B:
-``lean``, the learned log-odds of B, and *reaches*. A reach is the epsilon for which
+In each cell of the outputs (``audit.statistical_tests.event``), the learned rule guesses a dataset
+at every epsilon up to a value that depends on the cell; its event is the set of cells in which it
+guesses. A rule may be any function of earlier runs; its quality affects the power of the test,
+never its validity (``docs/proofs/audit_tests.md``). Each cell has signed numbers, positive for
+dataset B: ``lean``, the learned log-odds of B, and *reaches*. A reach is the epsilon for which
 e^epsilon/(1 + e^epsilon) is the Clopper-Pearson lower bound, at level 0.1 or 0.003, on how often
 the guess in the cell was right. A rule offers several *experts*, which differ in the numbers that
 they use to decide where to guess.
@@ -30,7 +30,7 @@ special: Final = LazyModule("scipy.special")  # slow: not loaded by an audit wit
 
 EXPERTS: Final = ("zero cut", "strict 0.1", "best cut 0.1", "best cut 0.003", "leader")
 r"""The names of the tested experts of a rule, in the order of :attr:`ThresholdFamily.experts`, and
-of the leader, which guesses in each block as one of them or as the last, untested expert (which
+of the leader, which guesses in each block like one of them or like the last, untested expert (which
 uses the learned odds).
 """
 
@@ -229,8 +229,8 @@ def learn_rule(tally: Tally, *, isotonic: bool = False) -> ThresholdFamily:
         experts=(
             Expert.of(zero, past),
             Expert.of(loose, past),
-            # "best cut 0.1" predicts by the learned rates, "best cut 0.003" by the lower bounds of
-            # its reaches.
+            # "best cut 0.1" predicts with the learned rates, "best cut 0.003" with the lower bounds
+            # that define its reaches.
             Expert.of(far, past, special.expit(np.sign(far) * lean)),
             Expert.of(firm, past, special.expit(np.abs(firm))),
             Expert.of(lean, past, special.expit(np.abs(lean))),
@@ -283,8 +283,8 @@ def _half_lines(leaves: Integers, level: float) -> Floats:
 
 
 def _pass_down(parent: Floats, own: Floats, departs: NDArray[np.bool_]) -> Floats:
-    # If parent and child agree on the dataset, the larger reach; otherwise that of the parent. If
-    # the child departs from its parent, always that of the child.
+    # Where the child departs from its parent, return its reach; otherwise the larger reach if both
+    # agree on the dataset, and that of the parent if they do not.
     stronger = np.where(np.abs(own) > np.abs(parent), own, parent)
     conflict = np.sign(own) * np.sign(parent) < 0
     return np.where(departs, own, np.where(conflict, parent, stronger))
@@ -339,8 +339,8 @@ class Trial:
     def witness(self, expert: int, epsilon: float) -> Witness | None:
         r"""The witness of one expert's guesses at ``epsilon``, or None if it has no guesses.
 
-        Of the guesses of A and the guesses of B, the event has those with the larger margin. It was
-        fixed by earlier runs.
+        The event is either the set of cells in which A is guessed, or that of B, whichever has the
+        larger margin. It was fixed by earlier runs.
         """
         guesses = self.rule.experts[expert].guesses(epsilon)
         cells, counts, integral = self.rule.cells, self.counts, self.integral
@@ -354,14 +354,13 @@ class Trial:
 def follow(
     views: Sequence[Sequence[Trial]], epsilons: Floats, delta: float
 ) -> tuple[list[Votes], list[Integers]]:
-    r"""Guess in each block as the expert with the best score in earlier blocks, over several views
-    of the same runs.
+    r"""Guess in each block like the expert with the best score in earlier blocks of all ``views``.
 
-    Returns, for each block, the votes and the index of the expert over all views. The score of an
-    expert is the sum of three terms: its excess of right guesses over the claim's maximum, in
-    standard deviations; half of its predicted excess, which is limited to the observed excess plus
-    2; and a head start. There are no guesses in blocks that end within the first twentieth of the
-    runs, because too little was learned before them.
+    Returns the votes in each block, and the index of the expert over all views in each block. The
+    views are of the same runs. The score of an expert is the sum of three terms: its excess of
+    right guesses over the claim's maximum, in standard deviations; half of its predicted excess,
+    which is limited to the observed excess plus 2; and a head start. There are no guesses in blocks
+    that end within the first twentieth of the runs, because too little was learned before them.
     """
     q, each = special.expit(epsilons), np.arange(len(epsilons))
     beyond, spread = np.zeros((1, len(epsilons))), np.zeros((1, len(epsilons)))

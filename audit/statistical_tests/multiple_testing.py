@@ -104,8 +104,8 @@ def weigh(
     1 - alpha: each uses its part of alpha, divided by the number of distinct deltas. The outcomes
     of leaders follow those of all views. ``resolution`` is the worst over all views, each at its
     best point, except scores and views in which nothing could be measured (``coverage``).
-    ``models`` has the models of each view, which describe the event of a learned score. The choice
-    of views must not depend on their runs.
+    ``models`` contains the models of each view, which describe the event of a learned score. The
+    choice of views must not depend on their runs.
     """
     level, points = rational("alpha", alpha), family.claim.points
     found = family.judged(level)
@@ -210,7 +210,7 @@ class FixedFamily:
     def p_value(self, test: int, point: Claim, level: Fraction) -> float:
         r"""The p-value of one test of one claimed point.
 
-        The test's bounds on how often it guesses spend a share of its part of ``level``, and the
+        The test's bounds on how often it guesses use up a share of its part of ``level``, and the
         p-value is never below that share.
         """
         share = level * self.parts[test] / len(self.claim.points)
@@ -230,7 +230,7 @@ class FixedFamily:
         return self._lower[key]
 
     def judged(self, level: Fraction) -> _Judged:
-        r"""Decide all tests by Holm's method, with the parts as weights."""
+        r"""Decide all tests with Holm's method, weighted by the parts."""
         points = self.claim.points
         found = [self.p_value(i, point, level) for i in range(len(self.tests)) for point in points]
         weights = [part for part in self.parts for _ in points]
@@ -258,7 +258,7 @@ def gather_views(
 ) -> FixedFamily:
     r"""Learn and test every view.
 
-    ``seeds`` has one seed per view, and then one per pair for its leader; they determine the
+    ``seeds`` contains one seed per view, and then one per pair for its leader; they determine the
     randomised p-values.
     """
     if not views:
@@ -294,11 +294,11 @@ def gather_views(
 
 
 def _leader(views: Sequence[Evidence], seed: int) -> Evidence:
-    coins = np.random.default_rng(integer("seed", seed, at_least=0)).random(len(views[0].trials))
+    draws = np.random.default_rng(integer("seed", seed, at_least=0)).random(len(views[0].trials))
     return Evidence(
         trials=views[0].trials,
         beside=tuple(each.trials for each in views[1:]),
-        uniforms=np.tile(1.0 - coins[:, None], len(EXPERTS)),  # in (0, 1], as for a view
+        uniforms=np.tile(1.0 - draws[:, None], len(EXPERTS)),  # in (0, 1], as for a view
         weights=LEADING,
     )
 
@@ -343,8 +343,8 @@ class FamilyProcess(Watched):
     its weight in the mean, ``learned`` whether it is a learned score, and ``processes`` its
     evidence over all claimed points. The parts sum to 1. Stopping when the mean wealth reaches
     1/alpha refutes the claim as a whole: some point fails on some view, and :func:`weigh` marks it.
-    ``peak`` has the block in which the mean was largest, and the number of the block's runs up to
-    the maximum; it is None if the mean never exceeded 1.
+    ``peak`` contains the block in which the mean was largest, and the number of the block's runs up
+    to the maximum; it is None if the mean never exceeded 1.
     """
 
     claim: Claim | CurveClaim
@@ -356,7 +356,7 @@ class FamilyProcess(Watched):
     peak: tuple[_Block, int] | None = None
 
     def through(self, pair: int, other: FamilyProcess) -> FamilyProcess:
-        r"""Replace the views of a pair that has no runs yet by the views of ``other``."""
+        r"""Replace the views of a pair that has no runs yet with the views of ``other``."""
         mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
         if any(self.processes[i].runs for i in mine):
             raise InvalidParameter(
@@ -377,15 +377,16 @@ class FamilyProcess(Watched):
     def update(
         self, pair: int, outputs_by_feature: Sequence[Outputs], worlds: NDArray[np.bool_]
     ) -> FamilyProcess:
-        r"""The state after these runs of a pair.
+        r"""Return the state after further runs of a pair.
 
-        ``outputs_by_feature`` has the values of each of the pair's features on the runs.
-        ``worlds`` (True for dataset B) must be fair coins, and all runs of all pairs independent.
-        The choice of the next pair, and whether to continue, may depend on all earlier runs.
+        ``outputs_by_feature`` contains the values of each of the pair's features on the runs.
+        ``worlds`` (True for dataset B) must be independent fair bits, and all runs of all pairs
+        independent. The choice of the next pair, and whether to continue, may depend on all earlier
+        runs.
         """
         mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
         if not mine or len(mine) != len(outputs_by_feature):
-            reason = f"pair {pair} has {len(mine)} features"
+            reason = f"must contain one entry for each of the {len(mine)} features of pair {pair}"
             raise InvalidParameter("outputs_by_feature", len(outputs_by_feature), reason)
         block = _Block(
             before=self.processes, pair=pair, outputs=tuple(outputs_by_feature), worlds=worlds
@@ -407,7 +408,7 @@ class FamilyProcess(Watched):
         )
 
     def _after(self, block: _Block, runs: int) -> tuple[EProcess, ...]:
-        # The state of every view after the first ``runs`` of a block.
+        # The state of every view after the first ``runs`` runs of a block.
         news = iter(block.outputs)
         return tuple(
             process.update(next(news)[:runs], block.worlds[:runs])
@@ -475,7 +476,7 @@ def watch_views(
     """
     tests = tuple(product(range(pairs), features))
     if not tests:
-        raise InvalidParameter("features", features, "must contain a pair and a feature")
+        raise InvalidParameter("features", features, "requires at least one feature and one pair")
     scores = tuple(learned or [False] * len(features)) * pairs
     exact = [point.exact for point in claim.points]
     return FamilyProcess(
@@ -549,7 +550,7 @@ def _score_witness(
 
 
 def _accuracy(trial: Trial) -> float | None:
-    # The fraction of right guesses on later runs, if every cell is guessed by its learned odds.
+    # The fraction of right guesses on later runs, if each cell is guessed from its learned odds.
     votes = trial.votes(0, np.zeros(1))
     guesses = int(votes.right[0] + votes.wrong[0])
     return round(int(votes.right[0]) / guesses, 3) if guesses else None
@@ -615,10 +616,10 @@ def by_averages(log_wealth: Floats, shares: Sequence[Fraction] | None = None) ->
 def parts_of(
     weights: Sequence[Fraction], pairs: Sequence[int] = (), led: Sequence[int] = ()
 ) -> list[Fraction]:
-    r"""The parts of the level of the views, and then of the leaders; they sum to 1.
+    r"""Return the part of the level of each view, then that of each leader; the parts sum to 1.
 
-    ``weights`` has the relative weight of each view, ``pairs`` its pair, and ``led`` the pairs that
-    have a leader. A leader takes four fifths of the parts of its pair's views.
+    ``weights`` contains the relative weight of each view, ``pairs`` its pair, and ``led`` the pairs
+    that have a leader. A leader takes four fifths of the parts of its pair's views.
     """
     parts = [weight / sum(weights, Fraction(0)) for weight in weights]
     taken = [PART * part if pair in led else Fraction(0)

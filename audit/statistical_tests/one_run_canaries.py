@@ -1,11 +1,12 @@
 r"""Audit a mechanism from one run with many canaries: bounds on the number of right guesses.
 
-Each of m canaries is included by an independent fair coin, the mechanism runs once, and an observer
-of its output guesses some of the coins. Two bounds on the number of right guesses:
+Each of m canaries is included with probability 1/2, by an independent fair coin; the mechanism runs
+once, and an observer of its output guesses some of the coins. Two bounds on the number of right
+guesses:
 
     :func:`one_run_p_value`    Steinke, Nasr and Jagielski 2023, Theorem 5.2: binomial tails. The
-                               bound is proven for delta = 0; with delta > 0 it is false for few
-                               right guesses
+                               bound is proven for delta = 0; with delta > 0 it fails for small
+                               numbers of right guesses
     :func:`curve_p_value`      Mahloujifar, Melis and Chaudhuri 2024: a whole curve, or a point with
                                delta > 0. The bound is proven
 
@@ -38,7 +39,7 @@ r"""A bound on the total relative rounding error of three floating-point operati
 def one_run_p_value(
     canaries: int, guesses: int, right: int, *, epsilon: RationalLike, delta: RationalLike
 ) -> float:
-    r"""Upper bound of Steinke et al. on the probability of this many correct guesses.
+    r"""Upper bound of Steinke et al. on the probability of at least ``right`` right guesses.
 
         P(W >= v) + 2 m delta max_{1 <= i <= v} P(v > W >= v - i)/i,
         W ~ Bin(r, e^epsilon/(1 + e^epsilon)),
@@ -146,8 +147,7 @@ def _line(slope: arb, offset: arb) -> LossLine:
 def curve_refuted(
     canaries: int, guesses: int, right: int, lines: tuple[LossLine, ...], alpha: float
 ) -> bool:
-    r"""Whether no mechanism that satisfies the ``lines`` gives at least this many right guesses
-    with probability alpha.
+    r"""Whether P(at least ``right`` right guesses) = ``alpha`` is impossible under the ``lines``.
 
     Let m be the number of canaries, r of guesses and v of right guesses, and let
     p_j = P(j guesses are right) for such a mechanism. For each k <= v the right and the wrong

@@ -5,11 +5,11 @@ all outputs are equal, or all are distinct and unordered, no rule can distinguis
 test has no power, and passing it means nothing.
 
 Verdicts, exit codes and assertions use the following rule, where a view is one feature of the runs
-of one pair. A view does not measure a run if the output occurred only once and has no order, or if
-the feature could not read the output. A view measures nothing if it does not measure more than half
-of its runs, or if there are too few runs to refute the claim even if each of them reveals its
-dataset. An audit that does not refute has measured something only if some view of each pair has
-measured something (:func:`unmeasured_pairs`).
+of one pair. A view misses a run if the output occurred only once and has no order, or if the
+feature could not read the output. A view measures nothing if it misses more than half of its runs,
+or if there are too few runs to refute the claim even if each of them reveals its dataset. An audit
+that does not refute has measured something only if some view of each pair has measured something
+(:func:`unmeasured_pairs`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RARE: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    r"""What one view could measure (a view is one feature of the runs of one pair).
+    r"""How much a view could measure (a view is one feature of the runs of one pair).
 
     - ``runs``: the number of runs;
     - ``looked_at``: the number of runs that could inform the choice of an event
@@ -112,7 +112,7 @@ class Coverage:
 
     @property
     def in_part(self) -> bool:
-        r"""Whether the view measured something, but missed more than a few outputs."""
+        r"""Whether the view measured something, but missed more than 1% of its outputs."""
         return self.measured and self.missed * _RARE > self.runs
 
     @property
@@ -159,7 +159,7 @@ def _unread(tally: Tally, feature: str | None) -> int:
 
 
 def unmeasured_pairs(coverage: Sequence[Coverage]) -> list[Coverage]:
-    r"""For each pair of which no view measured anything, the coverage of its first view."""
+    r"""The coverage of the first view of each pair for which no view measured anything."""
     known = {each.pair for each in coverage if each.measured}
     first: dict[int, Coverage] = {}
     for each in coverage:
@@ -169,10 +169,10 @@ def unmeasured_pairs(coverage: Sequence[Coverage]) -> list[Coverage]:
 
 
 def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
-    r"""One sentence for each view that measured nothing, or missed more than a few outputs.
+    r"""One sentence for each view that measured nothing, or missed more than 1% of its outputs.
 
-    If scores, columns or the structure measured something on a pair, only such views of the pair
-    that missed outputs are mentioned.
+    If a view of a score, a column or the structure measured something on a pair, then only views of
+    these kinds are mentioned for this pair, and only if they missed outputs.
     """
     found = []
     parts = {each.pair for each in coverage if each.partial and each.measured}
@@ -193,27 +193,28 @@ def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
 def unresolved(coverage: Sequence[Coverage], warnings: Sequence[str] = ()) -> str | None:
     r"""Explain why there is no resolution although some views were measured.
 
-    Returns None if no view was measured. An output that only one dataset gives is detectable among
-    repeated or ordered outputs, but it may be hidden by a learned score, a column or a part of the
-    output that was not read.
+    Returns None if no view was measured. An output that occurs under only one dataset is detectable
+    among repeated or ordered outputs, but a view of a score or a column, or a part of the output
+    that was not read, may hide it.
     """
     measured = [each for each in coverage if each.measured]
     if measured and any(UNREAD in warning for warning in warnings):
-        return "parts of the outputs hold no plain data, and were not read (see the warning)"
+        return "parts of the outputs contain no plain data, and were not read (see the warning)"
     if not measured:
         return None
     if any(each.partial for each in measured):
         return (
-            "outputs are rarely repeated: learned scores or columns of them were tested, which "
-            "may miss an output that only one dataset gives"
+            "outputs are rarely repeated: learned scores or columns of them were tested, which may "
+            "miss an output that occurs under only one dataset"
         )
     return (
-        "outputs are rarely repeated: rare outputs that only one dataset gives may have been missed"
+        "outputs are rarely repeated: rare outputs that occur under only one dataset may have been "
+        "missed"
     )
 
 
 def unseen(coverage: Sequence[Coverage]) -> str:
-    r"""Describe what a resolution does not cover, in brackets; empty if it covers all outputs."""
+    r"""Describe, in brackets, the outputs that a resolution does not cover; "" if it covers all."""
     views = [each for each in coverage if not each.learned]
     kept = [each for each in views if each.measured]
     missing = len(views) - len(kept)
@@ -253,8 +254,8 @@ class Outcome(Facts):
     ``pair`` is the index of the pair in the audit's list, ``feature`` the name of the tested
     feature, or None for the output itself. ``p_value`` or ``e_value`` is that of this test alone.
     ``epsilon_lower`` is a lower bound on epsilon at the delta of this point; all bounds of an audit
-    hold together with the audit's confidence. ``refuted`` says whether this point is refuted at the
-    level of the whole audit.
+    hold together with the audit's confidence. ``refuted`` states whether this point is refuted at
+    the level of the whole audit.
 
     >>> Outcome(claim=Claim(epsilon=1), epsilon_lower=0.5, refuted=False, p_value=0.3).to_json()
     {'pair': 0, 'feature': None, 'epsilon': '1', 'delta': '0', 'p_value': 0.3, ...}
@@ -306,11 +307,11 @@ class Watched:
 class Weighed:
     r"""The combined evidence of the runs about a claim.
 
-    ``outcomes`` has the outcome of every test, by view and then by claimed point. ``row`` is the
-    index of the reported outcome, which has the strongest evidence against the claim
-    (:func:`reported_row`); ``witness`` and ``epsilon_lower`` belong to that outcome.
-    ``resolution`` is that of :func:`resolution_of`, over the views that measured anything according
-    to ``coverage``.
+    ``outcomes`` contains the outcome of every test, by view and then by claimed point. ``row`` is
+    the index of the reported outcome, which has the strongest evidence against the claim
+    (:func:`reported_row`); ``witness`` and ``epsilon_lower`` belong to that outcome. ``resolution``
+    is that of :func:`resolution_of`, over the views that measured anything according to
+    ``coverage``.
     """
 
     verdict: VerdictWord
@@ -328,10 +329,10 @@ class Weighed:
 def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
     r"""The index of the outcome to report.
 
-    It has the same claimed point, and is refuted or not, as the outcome ``surest``, which has the
-    strongest evidence. Of these outcomes, the one with the largest bound is reported; but if they
-    are refuted, tests of values precede tests of the representation of floats, and tests of time
-    come last. All bounds hold together (``docs/proofs/audit_tests.md``).
+    Candidates have the same claimed point and the same verdict as the outcome with the index
+    ``surest``, which has the strongest evidence. The one with the largest bound is reported; but if
+    they are refuted, tests of values precede tests of the representation of floats, and tests of
+    time come last. All bounds hold together (``docs/proofs/audit_tests.md``).
     """
     causes = [*CAUSES]
 
@@ -347,7 +348,8 @@ def reported_row(outcomes: Sequence[Outcome], surest: int) -> int:
 def verdict_of(coverage: Sequence[Coverage], *, refuted: bool) -> VerdictWord:
     r"""The verdict of the sample layer.
 
-    It is "nothing_measured" if the claim is not refuted and no view of some pair measured anything.
+    It is "nothing_measured" if the claim is not refuted, and for some pair no view measured
+    anything.
     """
     if refuted:
         return "refuted"
@@ -363,8 +365,8 @@ def resolution_of(
     r"""The worst resolution of the views that measured anything and are not learned scores.
 
     The resolution of a view is that at its best point. The result is infinite if there is no such
-    view. ``shares`` has the level of one test of each view. Outputs that the feature did not read
-    may reveal the dataset, so the resolution is at least their fraction.
+    view. ``shares`` contains the level of one test of each view. Outputs that the feature did not
+    read may reveal the dataset, so the resolution is at least their fraction.
     """
     found = [
         max(

@@ -31,7 +31,7 @@ _FIRST_POINT: Final = 64
 class Trace:
     r"""Lower bounds on epsilon, at the claim's delta, from the first runs of an audit.
 
-    ``points`` has pairs (runs, epsilon_lower) for increasing numbers of runs. If ``holds`` is
+    ``points`` contains pairs (runs, epsilon_lower) for increasing numbers of runs. If ``holds`` is
     "each", every single bound has confidence 1 - alpha, but the bounds need not hold together; if
     it is "together", all bounds hold together with that confidence.
     """
@@ -41,7 +41,9 @@ class Trace:
         "the error probability, exact, as text",
         write=lambda alpha: write_rational(rational("alpha", alpha)),
     )
-    holds: Literal["each", "together"] = fact("whether the points hold together or each by itself")
+    holds: Literal["each", "together"] = fact(
+        '"together" if all bounds hold simultaneously, "each" if each one does separately'
+    )
     points: tuple[tuple[int, float], ...] = fact(
         '[{"runs", "epsilon_lower"}]',
         write=lambda points: [{"runs": runs, "epsilon_lower": bound} for runs, bound in points],
@@ -58,13 +60,13 @@ def trace(
     test: tuple[int, str | None] | None = None,
     point: Claim | None = None,
 ) -> Trace:
-    r"""The bounds of one test after about 16 numbers of runs of its pair.
+    r"""Compute the bounds of one test after each of about 16 numbers of runs of its pair.
 
     ``test`` is the (pair, feature) of a view or a leader, by default that of the first of
     ``views``, and ``point`` a point of the claim, by default the first one. ``watched`` means that
     the audit is sequential; then the bounds hold together. Otherwise each bound is that of an audit
-    of so many runs, and holds separately: the largest bound, chosen afterwards, does not have this
-    confidence. The last bound uses all runs.
+    with this number of runs, and holds separately: the largest bound, chosen afterwards, does not
+    have this confidence. The last bound uses all runs.
     """
     pair, name = test or (views[0].pair, views[0].feature)
     at, level = point or claim.points[0], rational("alpha", alpha)
@@ -76,9 +78,9 @@ def trace(
         found = _watched(views[place], claim, at, level * every[place])
     else:
         seeds, pairs = view_seeds(seed, 2 * len(views)), list(dict.fromkeys(v.pair for v in views))
-        coins = [*(seeds[i] for i in mine), seeds[len(views) + pairs.index(pair)]]
+        chosen = [*(seeds[i] for i in mine), seeds[len(views) + pairs.index(pair)]]
         share = level * sum((every[i] for i in mine), Fraction(0))
-        found = _fixed(own, claim, at, share, (pair, name), coins)
+        found = _fixed(own, claim, at, share, (pair, name), chosen)
     return Trace(
         claim=at,
         alpha=level,

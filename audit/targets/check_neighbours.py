@@ -98,7 +98,7 @@ def doubts(pair: tuple[Any, Any], relation: Relation | str) -> list[str]:
 
 
 def _inside(a: Any, b: Any, where: str = "") -> tuple[str, Any, Any]:
-    # If two tables by names differ under only one name, the path and the two values there.
+    # If two dicts differ in only one key, the path of that key and its two values.
     tables = isinstance(a, dict) and isinstance(b, dict)
     if not tables or (_as_rows(a) and _as_rows(b)):
         return where, a, b
@@ -157,7 +157,7 @@ def _counted(items: Iterable[Any]) -> Counter[Hashable]:
 def _named(dataset: Any) -> str:
     match dataset:
         case dict():
-            return "a table by names"
+            return "a mapping"
         case str():
             return "text"
         case bool() | int() | float() | np.generic():
@@ -204,7 +204,7 @@ def pairs_of(
     given = [name for name, value in (("pair", pair), ("pairs", pairs)) if value is not None]
     if search is not None:
         if given:
-            raise InvalidParameter("search", ABSENT, "finds a pair: give no pair")
+            raise InvalidParameter("search", ABSENT, "cannot be combined with given pairs")
         return ()
     if len(given) == 2:
         raise InvalidParameter(

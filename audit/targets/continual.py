@@ -5,9 +5,9 @@ r"""Running sums of a stream as a target.
 
 The first word names the mechanism: tree, doubling or square-root. The other words are arguments of
 ``accounting.calibration.calibrate_running_sums.calibrate_sum``. A dataset is a stream, given as a
-list of ``horizon`` items. The two datasets of the pair differ in the first item, which is in more
-noisy sums than any other item. An output is the list of the sums after each item, in units (for
-square-root, in units/grid).
+list of ``horizon`` items. The two datasets of the pair differ in the first item, which is contained
+in more noisy sums than any other item. An output is the list of the running sums after
+each item, in multiples of ``unit`` (for square-root, of ``unit``/grid).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def target_of(
     spelling: str,
     seeded: bool = True,
 ) -> Catalogued:
-    r"""Build a target that releases sums of streams by ``setting``, with features that reveal the
+    r"""Build a target that releases sums of streams with ``setting``, with features that reveal the
     first item.
     """
     grid = setting.grid if isinstance(setting, SquareRootSum) else 1
@@ -91,8 +91,8 @@ def doubled(sums: Any) -> int:
 def weighed(sums: Any) -> int:
     r"""Add all running sums, each divided by the number of blocks that it adds up.
 
-    This reveals noise that is redrawn. The result is in sixtieths, and each weight is rounded down
-    to an integer.
+    This feature detects noise that is redrawn for each sum. The result is in sixtieths, and each
+    weight is rounded down to an integer.
     """
     return int(np.asarray(sums, dtype=np.int64) @ _weights(len(sums)))
 

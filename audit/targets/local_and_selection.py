@@ -9,7 +9,7 @@ r"""Local reports and private choices as targets.
 ``local:`` is followed by the name of a class of ``dpcore.local``. A dataset is the value of one
 user, and an output is the user's report. If a report has few possible values, their probabilities
 are listed, and the exact layer proves or refutes the claim on the pair. With ``users``, an output
-is the list of the reports of all users in a shuffled order, where all other users have the last
+is the list of the reports of all users in a shuffled order, where all other users have the largest
 value.
 
 ``select:`` is followed by permute-and-flip, exponential, noisy-max or above-threshold, which are
@@ -79,13 +79,13 @@ def law_of(
 ) -> dict[Hashable, ExpRational]:
     r"""The probability of each output.
 
-    Raises :class:`InvalidParameter` if the law is too large (:func:`has_law`); the message shows
-    ``dataset``.
+    Raises :class:`InvalidParameter` if the law is too large (:func:`has_law`); ``dataset`` is the
+    value that the message shows.
     """
     if not has_law(mechanism, scores):
         reason = (
-            f"is too large for an exact law (at most {MOST_LISTED} outputs, scores within "
-            f"{MOST_SPREAD}): use only the sample layer"
+            f"is too large for an exact law (at most {MOST_LISTED} outputs, scores at most "
+            f"{MOST_SPREAD} apart): use only the sample layer"
         )
         raise InvalidParameter("dataset", dataset, reason)
     if isinstance(mechanism, AboveThreshold):
@@ -150,7 +150,7 @@ def local_target(mechanism: LocalReport, *, spelling: str, seeded: bool = True) 
 def shuffled_target(votes: ShuffledReports, *, spelling: str, seeded: bool = True) -> Catalogued:
     r"""Build a target whose outputs are the shuffled reports of several users.
 
-    The dataset is the value of one user; the other users have the last value. The claim is the
+    The dataset is the value of one user; the other users have the largest value. The claim is the
     epsilon of one report.
     """
     report, others = votes.report, votes.users - 1
@@ -162,8 +162,8 @@ def shuffled_target(votes: ShuffledReports, *, spelling: str, seeded: bool = Tru
     def law(dataset: Any) -> dict[Hashable, Fraction]:
         mine, theirs = report.law(_value(dataset, report)), report.law(report.values - 1)
         rows: dict[tuple[Any, ...], tuple[Fraction, Fraction]] = {(): (Fraction(1), Fraction(0))}
-        # The probability of each list of reports if all are of other users, and if one of them is
-        # of the user.
+        # The probability of each list of reports if all come from other users, and if one of them
+        # comes from the user.
         for _ in range(votes.users):
             rows = {
                 (*row, x): (alone * theirs[x], within * theirs[x] + alone * mine[x])

@@ -71,7 +71,7 @@ class Program(Target):
 
     def draw(self, block: Block) -> Iterator[Outputs]:
         sides = [self._side(block, world) if block.sizes[world] else [] for world in (0, 1)]
-        yield join(sides[0], sides[1], block.worlds, block.coins)
+        yield join(sides[0], sides[1], block.worlds, block.mixer)
 
     def _side(self, block: Block, world: int) -> list[str]:
         runs = block.sizes[world]
@@ -131,7 +131,7 @@ class _TooMuch(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class _Received:
-    # What a program has written so far: all of its standard output, and the end of its standard
+    # The output of a program so far: all of its standard output, and the end of its standard
     # error.
     process: subprocess.Popen[bytes]
     runs: int

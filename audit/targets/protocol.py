@@ -5,10 +5,11 @@ r"""A distributed protocol as a target: the server's view of a round, for the va
 
 The first word names an instance of a protocol; the other words are arguments of
 ``accounting.protocol_guarantees.plan_protocol.choose``. A dataset is the value of one user: a
-number in [0, 1], or a list of such numbers for vectors. The other users hold 0. One run is one
-round of the real protocol, in which all but the honest users drop out before they send their input.
-The output is the server's view: the sum in steps; for bits, the number of ones per coordinate; for
-a local protocol, the message of that one user; for a central protocol, the published sum.
+number in [0, 1], or a list of such numbers for vectors. All other users have the value 0. One run
+is one round of the real protocol, in which all but the honest users drop out before they send their
+input. The output is the server's view: the sum in steps of 1/precision; for bits, the number of
+ones per coordinate; for a local protocol, the message of that one user; for a central protocol, the
+published sum.
 """
 
 from __future__ import annotations
@@ -79,18 +80,16 @@ def read_plan(spelling: str, words: str) -> tuple[Plan, str]:
 def target_of(
     plan: Plan, *, spelling: str, functionality: str = "ideal", seeded: bool = True
 ) -> Catalogued:
-    r"""Build a target that runs ``plan`` on a functionality (for bits, always the shuffler).
+    r"""Build a target that runs ``plan`` with a functionality (for bits, always the shuffler).
 
-    With ``seeded = False`` the protocol draws from the operating system, as in production. The laws
-    of the output are known only if it is a sum plus noise of a single law; for a pure shuffle it is
-    not.
+    With ``seeded=False`` the protocol draws from the operating system, as in production. The law of
+    the output is known if the output is a sum plus noise with a single law, which excludes a pure
+    shuffle.
     """
     check_word("functionality", functionality, FUNCTIONALITIES)
     protocol = plan.protocol
     if functionality != "ideal" and not isinstance(protocol, (AggregatedSum, CentralSum)):
-        reason = (
-            f"{protocol.name} supports only ideal: it needs no secure sum, or assumes an ideal one"
-        )
+        reason = f"must be ideal: {protocol.name} needs no secure sum, or assumes an ideal one"
         raise InvalidParameter("functionality", functionality, reason)
     below = _functionality(plan, functionality)
     pair: tuple[Any, Any] = (0, 1)
@@ -130,11 +129,11 @@ def _laws(protocol: Protocol, noise: Noise, pair: tuple[Any, Any]) -> tuple[Law,
     found: list[int | tuple[int, ...]] = []
     steps = protocol.precision
     for name, dataset in zip("AB", pair, strict=True):
-        moves = [x * steps for x in _held(protocol, dataset, f"dataset {name}")]
-        if any(move.denominator != 1 for move in moves):
+        scaled = [x * steps for x in _held(protocol, dataset, f"dataset {name}")]
+        if any(x.denominator != 1 for x in scaled):
             reason = f"must be a multiple of 1/{steps}: other values are rounded at random, and "
             raise InvalidParameter(f"dataset {name}", dataset, reason + "the law is a mixture")
-        whole = tuple(int(move) for move in moves)
+        whole = tuple(int(x) for x in scaled)
         found.append(whole if isinstance(dataset, list) else whole[0])
     return Shifted(noise, found[0]), Shifted(noise, found[1])
 
@@ -147,7 +146,7 @@ def _claimed(plan: Plan) -> tuple[Fraction, Fraction]:
     derived = plan.guarantee.epsilon(plan.delta).upper
     if derived == math.inf:
         raise InvalidParameter(
-            "delta", plan.delta, "no finite epsilon can be derived at this delta"
+            "delta", plan.delta, "gives no finite epsilon: choose a larger delta"
         )
     return Fraction(math.ceil(Fraction(derived) * _GRID), _GRID), plan.delta
 

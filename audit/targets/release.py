@@ -72,7 +72,7 @@ def read_release(spelling: str, words: str, *, seeded: bool = True) -> Catalogue
 def target_of(
     query: Query, scope: TableScope, price: Target, *, spelling: str, seeded: bool = True
 ) -> Catalogued:
-    r"""Build a target whose claim is the guarantee of the release of ``query``."""
+    r"""Build a target that releases ``query``, with the derived guarantee as its claim."""
     planned = plan(query, scope, price)
     mechanism, parameters = planned.mechanism, planned.privacy_parameters()
     delta = Fraction(parameters.get("delta", 0))

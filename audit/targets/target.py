@@ -58,7 +58,7 @@ class Block:
     - ``mixing``: the seed of the generator that mixes the runs of the two datasets;
     - ``drawn``: the number of runs before the block;
     - ``timeout``: the time limit of each call, in seconds;
-    - ``until``: the time, by ``time.time``, after which no run is drawn;
+    - ``until``: the time, as in ``time.time()``, after which no run is drawn;
     - ``label``: the location of the block in error messages;
     - ``timed``: whether each run gives (output, nanoseconds of its call).
     """
@@ -84,7 +84,7 @@ class Block:
         return np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
 
     @property
-    def coins(self) -> np.random.Generator:
+    def mixer(self) -> np.random.Generator:
         r"""The generator that mixes the runs of the two datasets."""
         return np.random.default_rng(self.mixing)
 
@@ -134,13 +134,13 @@ class Target(ABC):
     def draw(self, block: Block) -> Iterator[Outputs]:
         r"""Yield the outputs of a block, in one or more parts, in run order.
 
-        Parts that were yielded before a failure count.
+        If the target fails, the parts that were yielded before the failure are kept.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    r"""The law of ``shift + X``, with one draw per coordinate if ``shift`` is a tuple."""
+    r"""The law of ``shift`` + ``noise``, with one draw per coordinate if ``shift`` is a tuple."""
 
     noise: Noise
     shift: int | tuple[int, ...]
@@ -158,7 +158,8 @@ r"""A shifted noise, or the probability of each output as a rational function of
 class Scalar(Target):
     r"""A function f(dataset), or f(dataset, rng) if seeded, that returns one output per call.
 
-    ``ours`` means that the parameter is annotated ``rng: Rng`` and receives a generator of dpcore.
+    ``ours`` means that the parameter ``rng`` is annotated ``rng: Rng`` and receives a generator of
+    dpcore.
     """
 
     function: Callable[..., Any]
@@ -177,11 +178,11 @@ class Scalar(Target):
             options[1] = options[0]
         # Likewise, both datasets are copied before each call, in random order, because the copy
         # that is made last is cached better.
-        coins = block.coins.integers(2, size=len(block.worlds)).tolist() if block.timed else []
+        order = block.mixer.integers(2, size=len(block.worlds)).tolist() if block.timed else []
         seen: dict[int, tuple[object, str]] = {}
         for i, world in enumerate(block.worlds.tolist()):
             if block.timed:
-                made = {first: fresh[first]() for first in (coins[i], 1 - coins[i])}
+                made = {first: fresh[first]() for first in (order[i], 1 - order[i])}
                 dataset = made[world]
             else:
                 dataset = fresh[world]()
@@ -215,7 +216,7 @@ class Vectorised(Target):
         sides = [self._side(block, world) if block.sizes[world] else None for world in (0, 1)]
         given = [side for side in sides if side is not None]
         side_a, side_b = (given[0][:0] if side is None else side for side in sides)
-        yield join(side_a, side_b, block.worlds, block.coins)
+        yield join(side_a, side_b, block.worlds, block.mixer)
 
     def _side(self, block: Block, world: int) -> Outputs:
         rng, dataset = _rng_for(block.seed(world), ours=self.ours), block.fresh(world)()
@@ -261,7 +262,7 @@ class Catalogued(Vectorised):
     r"""A target with its own pair and claim, such as an entry of the catalogue.
 
     ``held(dataset, name)`` raises :class:`InvalidParameter` if the target does not accept the
-    dataset; the error message calls it ``name``.
+    dataset, which the error message calls ``name``.
     """
 
     subject: Subject
@@ -280,7 +281,7 @@ class Catalogued(Vectorised):
         r"""Make a target from a dpcore mechanism, which uses the system's randomness unless
         ``seeded``.
 
-        ``own`` has additional fields of this class, and ``about`` has fields of its subject.
+        ``own`` contains additional fields of this class, and ``about`` fields of its subject.
         """
         from audit.broken_mechanisms import Subject
         from audit.broken_mechanisms import seeded as stream
@@ -370,7 +371,7 @@ def claim_of(
         case None if isinstance(subject, Catalogued):
             return subject.subject.claim(relation)
         case None:
-            raise InvalidParameter("claim", ABSENT, "must be given, such as epsilon=1")
+            raise InvalidParameter("claim", ABSENT, "must be given, e.g. epsilon=1")
     raise InvalidParameter("claim", claim, 'must be a claim, or text such as "epsilon=1"')
 
 
@@ -405,7 +406,7 @@ class NoiseAdded(Target):
         if isinstance(sides[0], list) != isinstance(sides[1], list):
             # Use Python's integers on both sides if one is too large for an array.
             sides = [list(map(int, side)) for side in sides]
-        yield join(sides[0], sides[1], block.worlds, block.coins)
+        yield join(sides[0], sides[1], block.worlds, block.mixer)
 
     def _side(self, value: int, runs: int, rng: Rng) -> Outputs:
         try:

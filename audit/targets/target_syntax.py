@@ -112,7 +112,7 @@ def read_target(
 ) -> Target:
     r"""Parse a target: a callable, program, noise, protocol or catalogue entry.
 
-    With ``seeded = False``, a built-in noise or protocol draws from the operating system, as in
+    With ``seeded=False``, a built-in noise or protocol draws from the operating system, as in
     production. ``found`` loads a callable from a file or module; by default it is imported in this
     process.
 
@@ -146,8 +146,8 @@ def _read(spelling: str, *, seeded: bool, found: Callable[[str], Target]) -> Tar
 
     if name in FAMILIES:
         return _of_kind("local", spelling, spelling, seeded=seeded)
-    # The name of a callable contains no "=", so such a text is a misspelled law: it is refused with
-    # a hint at the law that is meant.
+    # The name of a callable contains no "=", so a text with "=" is a misspelled law: it is refused
+    # with a hint at the intended law.
     if name in LAWS or ("=" in rest and law_meant(name)):
         return NoiseAdded(spelling=spelling, noise=read_noise(spelling), seeded=seeded)
     return provided(spelling, name, rest, seeded=seeded) or found(spelling)

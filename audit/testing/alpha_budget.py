@@ -55,7 +55,7 @@ class AlphaBudget:
             raise BudgetExceeded("the name of a test must not be empty")
         reason = None
         if not 0 < price < 1:
-            reason = f"asks for alpha = {alpha}, but alpha must lie strictly between 0 and 1"
+            reason = f"requests alpha = {alpha}, but alpha must lie strictly between 0 and 1"
         elif name in self._bought:
             reason = "has already been used: a second test needs its own name"
         elif price > self.left:

@@ -196,7 +196,7 @@ def assert_sensitivity(
     >>> assert_sensitivity(sum, [([3, 4], [3, 9])], Sensitivity(4))
     Traceback (most recent call last):
     ...
-    audit.testing.assertions.Refuted: sum moves by 5 on the pair ([3, 4], [3, 9]), from 7 ...
+    audit.testing.assertions.Refuted: sum changes by 5 on the pair ([3, 4], [3, 9]), from 7 ...
 
     Raises :class:`Refuted`, and :class:`InvalidParameter` if an answer is not an integer, if two
     calls of the query on one dataset differ, or if the norm of ``bound`` does not fit the answers.
@@ -211,10 +211,10 @@ def assert_sensitivity(
         )
         if len(here) != len(there):
             raise Refuted(f"{name} changes the number of its answers {change}")
-        moves = [abs(x - y) for x, y in zip(here, there, strict=True)]
-        moved, within = _distance(moves, declared)
+        changes = [abs(x - y) for x, y in zip(here, there, strict=True)]
+        size, within = _distance(changes, declared)
         if not within:
-            raise Refuted(f"{name} moves by {moved} {change}: more than {declared!r}")
+            raise Refuted(f"{name} changes by {size} {change}: more than {declared!r}")
 
 
 def _answer(query: Callable[[Any], Any], dataset: Any, name: str) -> tuple[int, ...]:
@@ -249,7 +249,7 @@ def _distance(moves: list[int], declared: Sensitivity) -> tuple[str, bool]:
             size = sum(move * move for move in moves)
         case _:
             if len(moves) != 1:
-                reason = f"is for one number, not for {len(moves)} answers: write Sensitivity.l1(d)"
+                reason = f"applies to one answer, not to {len(moves)}: write Sensitivity.l1(d)"
                 raise InvalidParameter("bound", declared, reason)
             size = moves[0]
     return str(size), size <= amount

@@ -46,7 +46,7 @@ _WORDS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    r"""The settings from the marks of a test: a spec without target, and the number of audits."""
+    r"""The settings in the marks of a test: a spec without target, and the number of audits."""
 
     spec: AuditSpec
     audits: int
@@ -70,7 +70,8 @@ class Terms:
         given = dict(ChainMap(*map(dict, reversed(words))))
         for word, value in given.items():
             if word not in _WORDS:
-                raise InvalidParameter(word, value, f"dp has the keywords {', '.join(_WORDS)}")
+                reason = f"is not a keyword of dp; allowed are {', '.join(_WORDS)}"
+                raise InvalidParameter(word, value, reason)
         for one, other in (("claim", "epsilon"), ("claim", "delta"), ("pairs", "pair")):
             if one in given and other in given:
                 raise InvalidParameter(
@@ -80,7 +81,7 @@ class Terms:
             of = {"epsilon": given.pop("epsilon"), "delta": given.pop("delta", 0)}
             given["claim"] = Claim(**of, relation=given.get("relation", "replace"))
         elif "delta" in given:
-            raise InvalidParameter("delta", given["delta"], "needs an epsilon")
+            raise InvalidParameter("delta", given["delta"], "requires epsilon")
         audits = integer("audits", given.pop("audits", 1), at_least=1)
         spec = AuditSpec(**{"runs": _RUNS, **given})
         for feature in spec.features:
@@ -96,13 +97,13 @@ _MARK: Final = (
     "dp(epsilon, delta=0, relation='replace', pair, pairs, runs=20000, audits=1, features, "
     "floats='test'): a "
     "test that audits with the fixture dp, at its share of --dp-alpha. claim='epsilon=1' or "
-    "claim='rho=0.1' may stand for epsilon and delta. audits: the number of statistical "
+    "claim='rho=0.1' may be given instead of epsilon and delta. audits: the number of statistical "
     "assertions that share the test's alpha."
 )
 
 
 _GIVEN: Final = (
-    "and the fixture dp cannot be combined: each example would be an audit that spends a part of "
+    "cannot be combined with the fixture dp: each example would be an audit that spends a part of "
     "--dp-alpha. For noise, write audit.assert_private(noise, claim, pairs=[pair]) in the test, "
     "without the mark: this is a proof and spends nothing. For code that must be run, write "
     "@pytest.mark.parametrize('pair', [...]) instead of @given"
@@ -136,10 +137,10 @@ class _Run:
         if self.budget is not None and name not in self.budget.bought:
             self.budget.buy(name, price)
             self.audited[test] = self.audited.get(test, Fraction()) + price
-        coins = hashlib.sha256(f"{self.seed} {name}".encode()).digest()
+        digest = hashlib.sha256(f"{self.seed} {name}".encode()).digest()
         return AuditBudget(
             alpha=price,
-            seed=int.from_bytes(coins[:4], "big"),
+            seed=int.from_bytes(digest[:4], "big"),
             runs=runs * EFFORTS[self.effort],
         )
 
@@ -234,8 +235,8 @@ def dp(request: pytest.FixtureRequest) -> Auditor:
     fixed = request.node.stash.get(_SHARE, None)
     if fixed is None:
         pytest.fail(
-            "the fixture dp is for tests that are marked @pytest.mark.dp(...) when tests are "
-            "collected: their shares of --dp-alpha are fixed then",
+            "the fixture dp requires that the test is marked @pytest.mark.dp(...) at collection, "
+            "when the shares of --dp-alpha are fixed",
             pytrace=False,
         )
     name, terms, share = fixed
@@ -290,7 +291,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--dp-seed",
         type=_seed,
         metavar="SEED",
-        help="the seed that repeats a run (default: a new one, which is printed)",
+        help="seed of the run; a printed seed repeats its run (default: a random seed)",
     )
 
 
@@ -418,6 +419,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             f"--dp-seed {run.seed} repeats"
         )
     if run.lost:
-        line += f"; without those of {run.lost} worker{'s' if run.lost > 1 else ''} that crashed"
+        workers = f"{run.lost} worker{'s' if run.lost > 1 else ''}"
+        line += f"; tests of {workers} that crashed are not counted"
     terminalreporter.ensure_newline()
     terminalreporter.write_line(line)

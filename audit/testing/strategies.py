@@ -1,7 +1,7 @@
 r"""Hypothesis strategies: privacy parameters, noise, and pairs of neighbouring datasets.
 
     @given(neighbouring_histograms(bins=4, relation="add-remove"))
-    def test_the_count_moves_by_one(pair):
+    def test_the_count_changes_by_one(pair):
         assert_sensitivity(sum, [pair], 1)
 
 Datasets are integers and lists, so that a pair can be passed to any target, including ``exec:``
@@ -46,7 +46,7 @@ _FINEST: Final = 1000
 def epsilons(
     at_least: RationalLike = "1/1000", at_most: RationalLike = 10
 ) -> SearchStrategy[Fraction]:
-    r"""Exact epsilons from ``at_least`` >= 0 to ``at_most``.
+    r"""Generate epsilons, as fractions, from ``at_least`` >= 0 to ``at_most``.
 
     >>> from hypothesis import find
     >>> find(epsilons("1/2", 1), lambda epsilon: epsilon < 1) < 1
@@ -57,7 +57,9 @@ def epsilons(
 
 
 def deltas(at_least: RationalLike = 0, at_most: RationalLike = "1/10") -> SearchStrategy[Fraction]:
-    r"""Exact deltas from ``at_least`` >= 0 to ``at_most`` < 1: 0, powers of ten, and others.
+    r"""Generate deltas, as fractions, from ``at_least`` >= 0 to ``at_most`` < 1.
+
+    Many of them are 0 or powers of ten.
 
     >>> from hypothesis import find
     >>> find(deltas(), lambda delta: delta > 0) <= Fraction(1, 10)
@@ -75,7 +77,7 @@ def deltas(at_least: RationalLike = 0, at_most: RationalLike = "1/10") -> Search
 def _span(name: str, at_least: RationalLike, at_most: RationalLike) -> tuple[Fraction, Fraction]:
     low, high = rational("at_least", at_least), rational("at_most", at_most)
     if low < 0:
-        raise InvalidParameter("at_least", at_least, f"must be >= 0: {name} is")
+        raise InvalidParameter("at_least", at_least, f"must be >= 0, like every {name}")
     if high < low:
         raise InvalidParameter("at_most", at_most, f"must be >= at_least = {low}")
     return low, high
@@ -112,7 +114,7 @@ _NOISES: Final[Mapping[str, SearchStrategy[Noise]]] = MappingProxyType(
 
 
 def noises(*laws: str) -> SearchStrategy[Noise]:
-    r"""Noise of the named laws, by default of all laws of dpcore.
+    r"""Generate noise of the named laws, by default of all laws of dpcore.
 
     >>> from hypothesis import find
     >>> find(noises("skellam"), bool).name
@@ -124,7 +126,7 @@ def noises(*laws: str) -> SearchStrategy[Noise]:
 def sensitivities(
     *norms: Norm | str, at_most: int = 10, dimension: int = 3
 ) -> SearchStrategy[Sensitivity]:
-    r"""Sensitivities in the named norms, by default in all norms.
+    r"""Generate sensitivities in the named norms, by default in all norms.
 
     A box sensitivity has ``dimension`` bounds.
 
@@ -147,7 +149,7 @@ def sensitivities(
 def neighbouring_integers(
     apart: int = 1, *, at_least: int = -_FAR, at_most: int = _FAR
 ) -> SearchStrategy[tuple[int, int]]:
-    r"""Pairs of integers with 1 <= \|a - b\| <= ``apart``.
+    r"""Generate pairs of integers with 1 <= \|a - b\| <= ``apart``.
 
     >>> from hypothesis import find
     >>> a, b = find(neighbouring_integers(3), bool)
@@ -199,10 +201,9 @@ def _vectors(draw: st.DrawFn, sensitivity: Sensitivity, size: int, farthest: int
 def neighbouring_vectors(
     sensitivity: Sensitivity | int = 1, *, dimension: int = 1, farthest: int = _FAR
 ) -> SearchStrategy[_Pair]:
-    r"""Pairs of lists of ``dimension`` integers at most ``sensitivity`` apart in its norm.
+    r"""Generate pairs of lists of ``dimension`` integers that differ by at most ``sensitivity``.
 
-    The dimension of a box sensitivity is the number of its bounds. The dimension for a plain
-    integer is 1.
+    For a box sensitivity, the dimension is the number of its bounds; for an integer, it is 1.
 
     >>> from hypothesis import find
     >>> one, other = find(neighbouring_vectors(Sensitivity.l1(2), dimension=2), bool)
@@ -213,7 +214,7 @@ def neighbouring_vectors(
     size = integer("dimension", dimension, at_least=1)
     if isinstance(declared.amount, tuple):
         if size not in {1, len(declared.amount)}:
-            reason = f"must be that of the box, {len(declared.amount)}"
+            reason = f"must be {len(declared.amount)}, the number of bounds of the sensitivity"
             raise InvalidParameter("dimension", dimension, reason)
         size = len(declared.amount)
     elif declared.norm is Norm.ABSOLUTE and size != 1:
@@ -228,7 +229,9 @@ def neighbouring_vectors(
 def neighbouring_datasets(
     records: SearchStrategy[Any], *, relation: Relation | str = Relation.REPLACE, most: int = 20
 ) -> SearchStrategy[_Pair]:
-    r"""Pairs of lists of at most ``most`` records, where one record is replaced, added or removed.
+    r"""Generate pairs of lists of at most ``most`` records that differ in one record.
+
+    Under "replace" the record is replaced, under "add-remove" it is added or removed.
 
     >>> from hypothesis import find
     >>> one, other = find(neighbouring_datasets(st.just(5), relation="add-remove"), bool)
@@ -254,7 +257,9 @@ def neighbouring_datasets(
 def neighbouring_histograms(
     *, bins: int = 4, relation: Relation | str = Relation.REPLACE, most: int = 100
 ) -> SearchStrategy[_Pair]:
-    r"""Pairs of lists of counts, where one person is moved to another bin, added or removed.
+    r"""Generate pairs of lists of counts that differ in one person.
+
+    Under "replace" the person is in another bin, under "add-remove" added or removed.
 
     >>> from hypothesis import find
     >>> one, other = find(neighbouring_histograms(bins=2), bool)
@@ -287,7 +292,7 @@ def neighbouring_streams(
     unit: Unit | str = Unit.CONTRIBUTION,
     relation: Relation | str = Relation.REPLACE,
 ) -> SearchStrategy[_Pair]:
-    r"""Pairs of streams of ``steps`` entries, each [user, event], or None if there is no event.
+    r"""Generate pairs of streams of ``steps`` entries: [user, event], or None if there is no event.
 
     The streams differ in one event, or, if ``unit`` is "user", in any number of events of one user.
     These events are replaced by other events, or removed if ``relation`` is "add-remove".

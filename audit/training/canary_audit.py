@@ -1,4 +1,4 @@
-r"""Audit one training run by canaries: how well scores predict inclusion.
+r"""Audit one training run with canaries: how well their scores predict which were included.
 
 Each of m canaries is included in the training data with probability 1/2. The training runs once,
 and each canary gets a score. By default half of r guesses state that the canaries with the highest
@@ -97,7 +97,7 @@ def _claim(claim: Claim | CurveClaim | Guarantee) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryReport(Result):
-    r"""The report of an audit by canaries: the verdict on a claim and the bound on epsilon."""
+    r"""The report of an audit with canaries: the verdict on a claim and the bound on epsilon."""
 
     SCHEMA: ClassVar[str] = "dpcore-canaries/1"
 
@@ -181,8 +181,8 @@ class CanaryReport(Result):
                 f"{more} could"
             )
         for guesses, right, _ in self.tried:
-            # By Hoeffding's inequality, so few right guesses have probability at most 1e-6 if there
-            # is no leak.
+            # By Hoeffding's inequality, as few right guesses or fewer have probability at most 1e-6
+            # if there is no leak.
             missing = 1 - 2 * right / guesses
             if missing > 0 and math.exp(-guesses * missing**2 / 2) < _UNLIKELY:
                 found.append(
@@ -248,7 +248,7 @@ _FEW_POINTS: Final = 12  # for a composed curve, whose points are slow to comput
 _RELATIVE: Final = "1e-2"
 _END_DELTA: Final = Fraction(1, 10**6)
 _SHARE: Final = 16
-# The shares of the level, by how many numbers of guesses there are. Shares are powers of 1/2, so
+# The shares of the level for one, two and three numbers of guesses. Shares are powers of 1/2, so
 # that the level is divided exactly.
 _PARTS: Final = {1: (1.0,), 2: (0.5, 0.5), 3: (0.5, 0.25, 0.25)}
 _FEWEST: Final = 32
@@ -361,7 +361,9 @@ def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], 
     if values.ndim != 1 or not len(values):
         raise InvalidParameter("scores", scores, "must be a list of at least one number")
     if truth.shape != values.shape:
-        raise InvalidParameter("included", included, f"must have {len(values)} values, like scores")
+        raise InvalidParameter(
+            "included", included, f"must contain {len(values)} values, like scores"
+        )
     if not np.isfinite(values).all():
         place = int(np.flatnonzero(~np.isfinite(values))[0])
         raise InvalidParameter(f"scores[{place}]", float(values[place]), "must be a finite number")
@@ -392,7 +394,7 @@ def _ordered(values: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
 
 
 def _right(truth: NDArray[np.bool_], guesses: int, guess: Guessed) -> int:
-    # The number of right guesses; ``truth`` has the inclusions in order of increasing score.
+    # The number of right guesses; ``truth`` contains the inclusions by increasing score.
     ends = {"both": (guesses // 2, guesses // 2), "included": (0, guesses)}
     low, high = ends.get(guess, (guesses, 0))
     return int(np.count_nonzero(~truth[:low])) + int(np.count_nonzero(truth[len(truth) - high :]))
@@ -433,7 +435,7 @@ def _needed(test: _Test) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Test:
-    # The test of a claim by the number of guesses and of right guesses. For delta = 0 it is a
+    # The test of a claim from the numbers of guesses and right guesses. For delta = 0 it is a
     # binomial tail, otherwise it uses ``lines``.
     claim: Claim | CurveClaim | Guarantee
     total: int
@@ -456,7 +458,9 @@ class _Test:
             return found if able or not self.refuted(every, every) else (every,)
         number = integer("guesses", guesses, at_least=1)
         if number > self.total:
-            raise InvalidParameter("guesses", guesses, f"must be at most the {self.total} canaries")
+            raise InvalidParameter(
+                "guesses", guesses, f"must be <= {self.total}, the number of canaries"
+            )
         if guess == "both" and number % 2:
             raise InvalidParameter(
                 "guesses", guesses, "must be even: half of them are guessed as included"
@@ -562,7 +566,7 @@ def read_scores(path: str) -> tuple[list[Any], list[Any]]:
     r"""Read the scores and inclusions of a CSV or .npz file; "-" is standard input, as CSV.
 
     Other columns and arrays are ignored. Raises :class:`InvalidParameter` if the file is invalid,
-    with the line of an error in a CSV file. The values of arrays are checked by :func:`canaries`.
+    and names the line for a CSV file. The values of arrays are checked in :func:`canaries`.
     """
     if path.endswith(_ARRAYS):
         return _read_arrays(path)
@@ -592,14 +596,14 @@ def parsed(text: str, path: str) -> tuple[list[float], list[bool]]:
     header = [name.strip() for name in next(rows, (0, []))[1]]
     for name in _COLUMNS:
         if header.count(name) != 1:
-            reason = f"must have one column {name!r} in its first line: {','.join(_COLUMNS)}"
+            reason = f"must name one column {name!r} in its first line, e.g. {','.join(_COLUMNS)}"
             raise InvalidParameter("SCORES", path, reason)
     score, inclusion = (header.index(name) for name in _COLUMNS)
     scores, included = [], []
     for line, row in rows:
         where = f"{path}, line {line}"
         if len(row) != len(header):
-            reason = f"must have {len(header)} values, like the first line"
+            reason = f"must contain {len(header)} values, like the first line"
             raise InvalidParameter(where, ",".join(row), reason)
         scores.append(_score(where, row[score]))
         word = row[inclusion].strip()
@@ -607,7 +611,7 @@ def parsed(text: str, path: str) -> tuple[list[float], list[bool]]:
             raise InvalidParameter(f"{where}: included", word, "must be 1 or 0 (true or false)")
         included.append(_INCLUDED[word.lower()])
     if not scores:
-        raise InvalidParameter("SCORES", path, "has no canaries below its first line")
+        raise InvalidParameter("SCORES", path, "contains no canaries below its first line")
     return scores, included
 
 

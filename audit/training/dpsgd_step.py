@@ -7,7 +7,7 @@ A step is an object with two methods, or a class of such objects that needs no a
                              shape (batch, dimension), which may contain inf and nan
 
 ``rng`` is a numpy Generator. A step with its own source of randomness must seed this source from
-``rng``, because clipping and normaliser are measured by two updates with the same noise.
+``rng``, because clipping and normaliser are measured with two updates that have the same noise.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LIBRARIES: Final = {
     "jax-privacy": ("audit.training.opacus_and_jax_steps", "JaxPrivacyStep"),
     "opacus": ("audit.training.opacus_and_jax_steps", "OpacusStep"),
 }
-r"""The steps of other libraries, by name: the module and the name of the class."""
+r"""The training steps of other libraries, by name: the module and the name of the class."""
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -191,16 +191,14 @@ class _Caller:
     ) -> None:
         self.step, self.target, self.watchdog = step, target, watchdog
         self.stated, self.seed, self.updates = stated, seed, 0
-        self.batch_coins = np.random.default_rng([seed, 0])
+        self.batch_rng = np.random.default_rng([seed, 0])
         self.size = max(1, round(stated.expected))
         # The factor that converts an update to a sum of gradients in units of the clipping norm.
         self.unit = float(stated.expected / stated.clip)
 
     def batch(self, number: int) -> NDArray[np.int64]:
         # A copy, because a step may reuse one array for all batches.
-        given = self.watchdog.call(
-            lambda: np.array(self.step.sample(self.batch_coins)), self.target
-        )
+        given = self.watchdog.call(lambda: np.array(self.step.sample(self.batch_rng)), self.target)
         if given.size == 0:
             return np.zeros(0, dtype=np.int64)
         whole = given.ndim == 1 and np.issubdtype(given.dtype, np.integer)
@@ -210,9 +208,9 @@ class _Caller:
             raise TargetFailed(self.target, reason, run=number + 1)
         return np.asarray(given, dtype=np.int64)
 
-    def update(self, gradients: Floats, *coins: int) -> Floats:
+    def update(self, gradients: Floats, *key: int) -> Floats:
         self.updates += 1
-        rng = np.random.default_rng([self.seed, 1, *coins])
+        rng = np.random.default_rng([self.seed, 1, *key])
         found = self.watchdog.call(
             lambda: np.asarray(self.step.update(gradients.copy(), rng)), self.target
         )
@@ -250,8 +248,8 @@ class _Caller:
     def _law_of(self, standard: Floats, level: Fraction) -> Check:
         values = np.rint(np.clip(standard, -1e12, 1e12) * _GRID).astype(np.int64)
         cells = cells_of(DiscreteGaussian(sigma_squared=_GRID * _GRID), len(values))
-        _, coins = np.random.SeedSequence(self.seed).spawn(2)
-        p_value = joined(fit_p_values(cells, cells.count(values), np.random.default_rng(coins)))
+        _, seed = np.random.SeedSequence(self.seed).spawn(2)
+        p_value = joined(fit_p_values(cells, cells.count(values), np.random.default_rng(seed)))
         missed = resolution(cells, len(values), level, sequential=False)
         spread = float(np.sqrt(np.mean(standard**2)))
         statement = (
@@ -282,7 +280,7 @@ class _Caller:
         except TargetFailed as error:
             return _check("empty batch", f"an update of an empty batch {error.reason}", fault=True)
         noisy = bool(np.isfinite(found).all()) and bool(found.any())
-        statement = "it has noise" if noisy else "it has no finite noise"
+        statement = f"its update has {'finite' if noisy else 'no finite'} noise"
         return _check("empty batch", statement, fault=not noisy)
 
     def _moved(self, before: Floats, gradients: Floats, planted: Floats, place: int = 0) -> float:
@@ -451,14 +449,14 @@ def _most_extreme(sums: Sequence[float] | Floats, freedom: int) -> tuple[int, fl
 
 
 def batch_checks(
-    batches: Sequence[Integers], stated: Stated, level: Fraction, coins: np.random.Generator
+    batches: Sequence[Integers], stated: Stated, level: Fraction, rng: np.random.Generator
 ) -> Iterator[Check]:
-    r"""Run the checks of sampling, each at ``level``; simulations draw from ``coins``."""
+    r"""Run the checks of sampling, each at ``level``; ``rng`` is the generator of simulations."""
     twice = sum(len(np.unique(batch)) < len(batch) for batch in batches)
     statement = f"{twice:,} of {len(batches):,} batches contain a record more than once"
     yield _check("no repeats", statement, fault=twice > 0)
     fixed = stated.sampling == "fixed"
-    found = _fixed(batches, stated) if fixed else _poisson(batches, stated, level, coins)
+    found = _fixed(batches, stated) if fixed else _poisson(batches, stated, level, rng)
     for name, p_value, statement in found:
         p = min(1.0, p_value * _ROUNDING)
         yield _tested(name, statement, p, refuted=p <= round_down(level))
@@ -468,7 +466,7 @@ Found = Iterator[tuple[str, float, str]]
 
 
 def _poisson(
-    batches: Sequence[Integers], stated: Stated, level: Fraction, coins: np.random.Generator
+    batches: Sequence[Integers], stated: Stated, level: Fraction, rng: np.random.Generator
 ) -> Found:
     n, rate, rounds = stated.records, float(stated.rate), len(batches)
     sizes = np.array([len(batch) for batch in batches])
@@ -486,7 +484,7 @@ def _poisson(
         law = Binomial(trials=trials, probability=stated.rate)
         cells = cells_of(law, len(values))
         seen = cells.count(values)
-        far, p_value = witness(cells, seen, level), joined(fit_p_values(cells, seen, coins))
+        far, p_value = witness(cells, seen, level), joined(fit_p_values(cells, seen, rng))
         usual = len(values) * far.probability[0]
         yield (
             name,

@@ -22,7 +22,7 @@ _SEEDS = 1 << 31
 
 
 class OpacusStep:
-    r"""A training step of Opacus' engine with the stated parameters.
+    r"""A training step of the Opacus ``PrivacyEngine``, with the stated parameters.
 
     A user of Opacus states a batch size, and the engine samples at the rate 1/(number of batches).
     ``rate`` must equal this rate for batches of size ceil(rate x records). If the sampling is
@@ -44,11 +44,11 @@ class OpacusStep:
         batches = math.ceil(Fraction(stated.records, self.size))
         if stated.rate * batches != 1:
             reason = (
-                f"must be one over the number of batches, at which Opacus samples: 1/{batches} "
-                f"for batches of {self.size:,}"
+                f"must be 1/{batches} for batches of {self.size:,}: Opacus samples at one over the "
+                "number of batches"
             )
             raise InvalidParameter("rate", stated.rate, reason)
-        self.coins, self.noise = self.torch.Generator(), self.torch.Generator()
+        self.batches, self.noise = self.torch.Generator(), self.torch.Generator()
         self.epoch: Any = iter(())
         self._train(1)
 
@@ -60,7 +60,7 @@ class OpacusStep:
             self.data.TensorDataset(self.torch.empty(self.stated.records, 0)),
             batch_size=self.size,
             shuffle=not poisson,
-            generator=self.coins,
+            generator=self.batches,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the generator is not secure
@@ -77,7 +77,7 @@ class OpacusStep:
     def sample(self, rng: np.random.Generator) -> Any:
         batch = next(self.epoch, None)
         if batch is None:
-            self.coins.manual_seed(int(rng.integers(_SEEDS)))
+            self.batches.manual_seed(int(rng.integers(_SEEDS)))
             self.epoch = iter(self.loader.batch_sampler)
             batch = next(self.epoch)
         return np.asarray(batch)
@@ -98,7 +98,7 @@ class OpacusStep:
 
 
 class JaxPrivacyStep:
-    r"""A training step of JAX Privacy's sampler, clipping and noise with the stated parameters.
+    r"""A training step made of JAX Privacy's sampler, clipping and noise, as stated.
 
     Raises :class:`InvalidParameter` if JAX Privacy is not installed (the message names the extra).
     """
@@ -134,7 +134,7 @@ class JaxPrivacyStep:
 
     def update(self, gradients: Any, rng: np.random.Generator) -> Any:
         weights = self.arrays.zeros(gradients.shape[1])
-        if not len(gradients):  # padded, as in the guide of JAX Privacy
+        if not len(gradients):  # padded, as in JAX Privacy's guide
             gradients = np.zeros((1, gradients.shape[1]))
         total = self.gradient(weights, self.arrays.asarray(gradients))
         privatizer = self.noise.gaussian_privatizer(

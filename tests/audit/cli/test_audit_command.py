@@ -249,7 +249,10 @@ def test_a_misspelt_subcommand_is_suggested() -> None:
         (["catalog"], "did you mean catalogue? a target is module:callable"),
         (["half-scale", "extra"], "Got unexpected extra argument(s) (extra)"),
         (["half-scale", "--relation", "swap"], "--relation = swap: must be replace or add-remove"),
-        (["half-scale", "--layers", "exact"], "the exact layer needs a target with a known law"),
+        (
+            ["half-scale", "--layers", "exact"],
+            "includes exact, which needs a target with a known law",
+        ),
         (
             ["half-scale", "--layers", "sample,sample"],
             "--layers = sample,sample: must be one or more of",

@@ -74,7 +74,7 @@ class Lines(Target):
     def draw(self, block: Block) -> Iterator[Outputs]:
         both = zip((self.one, self.other), block.sizes, strict=True)
         sides = [[line] * size for line, size in both]
-        yield join(sides[0], sides[1], block.worlds, block.coins)
+        yield join(sides[0], sides[1], block.worlds, block.mixer)
 
 
 @by_day(5)
@@ -268,7 +268,7 @@ def test_objects_that_hold_no_data_are_named_and_leave_no_blind_spot(made: Any) 
     report = measured(functools.partial(_noisy, made))
     assert (report.verdict, report.resolution) == ("not_refuted", math.inf)
     assert any(each.startswith(UNREAD) for each in report.warnings)
-    assert report.blind_spot.startswith("not known: parts of the outputs hold no plain data")
+    assert report.blind_spot.startswith("not known: parts of the outputs contain no plain data")
 
 
 def test_objects_that_hold_data_leave_a_resolution() -> None:

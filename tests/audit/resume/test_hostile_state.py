@@ -153,7 +153,7 @@ def test_records_after_a_failure_or_the_last_block_are_refused(tmp_path: Path) -
     state = opened(path)
     assert str(state.failed) == r"count: \x1b[31mx (dataset A, run 3)"
     path = after_header(path, failed, b"B" + pack(np.zeros(32)))
-    assert "it follows the last record" in refusal(path)
+    assert "it follows a failure, which must be the last record" in refusal(path)
     blocks = [b"B" + pack(np.zeros(block.runs)) for block in plan().blocks()]
     opened(after_header(path, *blocks))
     path = after_header(path, *blocks, b"B" + pack(np.zeros(32)))

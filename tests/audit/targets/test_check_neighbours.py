@@ -45,7 +45,7 @@ def frame(*ages: int) -> pd.DataFrame:
         ((["ada"], ["ben"]), "add-remove", "the other plus one record"),
         (({"ada": 3, "ben": 9}, {"ada": 7, "ben": 5}), "add-remove", "differ in 2 of 2 items"),
         ((3, [1, 2]), "replace", "dataset A is a number, dataset B a list"),
-        (("three", {"a": 1}), "replace", "dataset A is text, dataset B a table by names"),
+        (("three", {"a": 1}), "replace", "dataset A is text, dataset B a mapping"),
     ],
 )
 def test_an_unusual_pair_gives_a_warning_with_both_readings(

@@ -199,11 +199,11 @@ def test_a_query_within_its_sensitivity_passes() -> None:
 @pytest.mark.parametrize(
     ("query", "pair", "bound", "told"),
     [
-        (sum, ([1, 2], [1, 5]), 2, "sum moves by 3 on the pair"),
-        (lambda x: x * 10**40, (0, 1), 10**40 - 1, f"moves by {10**40}"),
-        (lambda x: (x, x), (0, 1), Sensitivity.l1(1), "moves by 2"),
-        (lambda x: (x, 2 * x), (0, 1), Sensitivity.l2_squared(4), "moves by 5"),
-        (lambda x: (2 * x, 0), (0, 1), Sensitivity.box((1, 2)), r"moves by \(2, 0\)"),
+        (sum, ([1, 2], [1, 5]), 2, "sum changes by 3 on the pair"),
+        (lambda x: x * 10**40, (0, 1), 10**40 - 1, f"changes by {10**40}"),
+        (lambda x: (x, x), (0, 1), Sensitivity.l1(1), "changes by 2"),
+        (lambda x: (x, 2 * x), (0, 1), Sensitivity.l2_squared(4), "changes by 5"),
+        (lambda x: (2 * x, 0), (0, 1), Sensitivity.box((1, 2)), r"changes by \(2, 0\)"),
         (lambda x: x, ([1], [1, 2]), Sensitivity.l1(9), "changes the number of its answers"),
     ],
 )

@@ -91,7 +91,7 @@ REFUSED = {
     "epsilon=-1, pair=(0, 1)": "epsilon = -1: must be >= 0",
     "epsilon=float('nan')": "epsilon = nan: must be a finite number",
     "epsilon=1, delta=1": "delta = 1: must lie in [0, 1)",
-    "delta='1e-6'": "delta = 1e-6: needs an epsilon",
+    "delta='1e-6'": "delta = 1e-6: requires epsilon",
     "epsilon=1, claim='epsilon=1'": "epsilon = 1: is given together with claim",
     "claim='privacy'": "claim = privacy: accepted are",
     "epsilon=1, relation='cousins'": "relation = cousins: must be",
@@ -100,9 +100,9 @@ REFUSED = {
     "epsilon=1, pair=(0, 1), pairs=[(0, 1)]": "pair = (0, 1): is given together with pairs",
     "epsilon=1, runs=0": "runs = 0: must be a whole number from 1 to",
     "epsilon=1, audits=0.5": "audits = 0.5: must be",
-    "epsilon=1, features='sign'": "features = sign: must be a list, ['sign']",
+    "epsilon=1, features='sign'": "features = sign: must be a list, e.g. ['sign']",
     "epsilon=1, features=['sing']": "feature = sing: ",
-    "epsilom=1": "epsilom = 1: dp has the keywords claim, epsilon",
+    "epsilom=1": "epsilom = 1: is not a keyword of dp; allowed are claim, epsilon",
     "1": "dp = (1,): takes only keywords: write @pytest.mark.dp(epsilon=1, pair=(0, 1))",
 }
 
@@ -127,7 +127,7 @@ def test_invalid_marks_are_refused_at_collection_by_name(tmp_path: Path) -> None
     assert run.code == pytest.ExitCode.USAGE_ERROR, run.out
     told = {f"test_{i}": words for i, words in enumerate(REFUSED.values())} | {
         "test_without": "fixture: a test marked dp must take the fixture dp",
-        "test_every_example": "test = @given: and the fixture dp cannot be combined",
+        "test_every_example": "test = @given: cannot be combined with the fixture dp",
     }
     for name, words in told.items():
         assert f"test_suite.py::{name}: @pytest.mark.dp: {words}" in run.out
@@ -173,7 +173,7 @@ def test_features_of_the_mark_or_of_the_call(dp):
         "pair: must be given",
         "test_own_words makes more audits than its mark allows",
         "@pytest.mark.dp(audits=3)",
-        "the fixture dp is for tests that are marked",
+        "the fixture dp requires that the test is marked",
         "every output was the same",
         "raised ZeroDivisionError: integer division or modulo by zero",
     ):
