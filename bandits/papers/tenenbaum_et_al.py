@@ -60,7 +60,7 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
 
 
 def bits_box(found: BitNoise, bound: int = 1) -> BinomialBox:
-    r"""The noise of a bit protocol, with an irrational probability rounded to within 2^-64."""
+    r"""The noise of a bit protocol; an irrational probability is rounded to within 2^-64."""
     low, high = Fraction(found.probability.lower), Fraction(found.probability.upper)
     near = low if low == high else Fraction(round(low * _ROUNDED), _ROUNDED)
     return BinomialBox(trials=found.trials, probability=near, bounds=(bound,))
