@@ -39,7 +39,7 @@ class Reward(ABC):
 
     @abstractmethod
     def of(self, means: Floats, chosen: Bools) -> Floats:
-        r"""The mean reward r_mu(S) for each row of ``means`` and ``chosen``, by base arm."""
+        r"""The mean reward r_mu(S) for each row; the columns of both arrays are base arms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ from dpcore.secure_aggregation.masked_aggregation import Step
 from dpcore.secure_aggregation.server import Total
 
 PathName: TypeAlias = Literal["release", "devices"]
-r"""The way sums are released: by ``Privatizer.release``, as in a run, or user by user."""
+r"""How sums are released: with ``Privatizer.release``, as in a run, or user by user."""
 
 Views: TypeAlias = npt.NDArray[np.int64]
 

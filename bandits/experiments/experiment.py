@@ -78,7 +78,7 @@ r"""Keys and values: :meth:`Experiment.to_json` omits a key that has this value.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    r"""A cell of the experiment that is not yet run; ``epsilon`` is its exact text."""
+    r"""A cell of the experiment that has not been run yet; ``epsilon`` is its exact text."""
 
     algorithm: str
     epsilon: str
@@ -268,7 +268,7 @@ class Experiment(RunParameters):
     def setting(
         self, epsilon: RationalLike, arms: int, model: LinearModel | Problem | None = None
     ) -> Setting:
-        r"""The setting of a policy in this experiment, with the model of the environment."""
+        r"""The parameters of a policy in this experiment, including the environment's ``model``."""
         own = {name: getattr(self, name) for name in _SHARED}
         return Setting(**{**own, "epsilon": epsilon, "arms": arms, "model": model})
 

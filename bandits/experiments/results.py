@@ -187,7 +187,7 @@ def draw_results(
 
 
 def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[str, Curve]:
-    r"""The curves of the lower bound c ln(t)/t of a hard instance, by epsilon."""
+    r"""The lower bound c ln(t)/t on the regret of a hard instance, as a curve for each epsilon."""
     from bandits.regret_plots import Curve
 
     at = tuple(float(t) for t in lines[0].t if t > 1)

@@ -169,7 +169,7 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def paired_ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float | None]:
-    """Return (R, its first-order standard error); R = mean(a)/mean(b), a ``above``, b ``below``."""
+    """Return R = mean(above)/mean(below) and its standard error to first order, from pairs."""
     mean, _ = mean_and_error(below)
     ratio = mean_and_error(above)[0] / mean
     _, left = mean_and_error([a - ratio * b for a, b in zip(above, below, strict=True)])
@@ -179,7 +179,7 @@ def paired_ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float,
 def guarantee_json(
     derived: RunGuarantee | None, delta: RationalLike, *, max_visits: int | None = None
 ) -> dict[str, Any]:
-    r"""The guarantee of a run for each user over all ``max_visits``, as text and numbers.
+    r"""The guarantee of a run for each user over all ``max_visits`` visits, as text and numbers.
 
     ``epsilon_upper`` is the upper bound on epsilon at ``delta``, or None if there is no guarantee.
     All numbers in the text are rounded up.

@@ -51,7 +51,7 @@ _SMALLEST_C: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Cucb:
-    r"""The algorithm ``name``, with noise for ``epsilon`` (and ``delta``) over ``horizon`` rounds.
+    r"""The CUCB variant ``name``, calibrated to ``epsilon`` (and ``delta``) in ``horizon`` rounds.
 
     It plays the oracle's super arm for upper confidence bounds that are clipped at ``clip``; ``c``
     scales the paper's bonus for local noise. The class is also available as ``cucb``.
@@ -105,7 +105,7 @@ class Cucb:
 
 
 cucb = Cucb
-r"""The name under which the documentation creates a :class:`Cucb`."""
+r"""An alias of :class:`Cucb`, which the documentation uses."""
 
 _GRID: Final = 256
 _SLACK: Final = 1 + 1e-6

@@ -424,7 +424,7 @@ class PhasedElimination(Policy[PhasedState]):
 
 
 def clients_needed(policy: PhasedElimination, horizon: int) -> int:
-    r"""An upper bound on the number of clients in a run of T rounds, with a full last phase."""
+    r"""An upper bound on the number of clients in T rounds, with the last phase counted in full."""
     if policy.clients == "one-a-round":
         return horizon
     last = policy.phases(horizon)

@@ -33,7 +33,7 @@ from dpcore.secure_aggregation.round_parameters import size_neighbourhood
 from dpcore.spec_syntax import word
 
 AggregationName: TypeAlias = Literal["ideal", "masked"]
-r"""How sums are computed: by an ideal aggregation, or message by message by a masked one."""
+r"""How sums are computed: with an ideal aggregation, or from messages with a masked one."""
 
 ALL_HONEST: Final = "all users of a release follow the protocol, stay, and keep their noise secret"
 SOME_HONEST: Final = "of the users of a release at most "
@@ -48,7 +48,7 @@ _SILENT: Final = (Step.INPUT, Step.SHARES, Step.KEYS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    r"""A plan for dropouts: at most a fraction ``dropouts`` of n users drops out.
+    r"""A plan for dropouts and collusion: at most a fraction ``dropouts`` of n users drops out.
 
     At least a fraction ``honest`` of the users follows the protocol and keeps its noise secret; the
     other users may collude with the server. The guarantee of a release is derived for the smallest

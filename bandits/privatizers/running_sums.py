@@ -123,7 +123,7 @@ class StreamPrivatizer:
 
     @property
     def mechanism(self) -> Mechanism | None:
-        r"""A single release that costs as much as all releases of a user."""
+        r"""A single mechanism that costs as much privacy as all releases of a user."""
         noise = self.noise
         return None if noise is None else Mechanism(noise=noise, sensitivity=self.sensitivity)
 

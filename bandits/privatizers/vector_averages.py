@@ -210,7 +210,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return _ASSUMED[self.trust]
 
     def record(self, size: Averages, batch: str) -> Release | None:
-        r"""The record of the mechanism that protects a client; in the local model, its message."""
+        r"""The record of the mechanism that protects a client (in the local model, its message)."""
         if self.trust == "none":
             return None
         return Release(mechanism=self._mechanism(size), batch=batch)

@@ -99,7 +99,7 @@ def correlated(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def coverage(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Create a world of coverage of six targets, with a greedy oracle (alpha = 1 - 1/e).
+    r"""Create a maximum-coverage world with six targets and a greedy oracle (alpha = 1 - 1/e).
 
     A super arm is size/2 of arms/2 places, each with edges to two targets, which do not depend on
     the seed. The probabilities of the edges are drawn from the seed, uniform in [0, 1].
@@ -149,7 +149,7 @@ def _nodes(arms: int, edges: Callable[[int], int], wanted: str) -> int:
 
 
 def influence(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Create a world of influence: two of four source nodes reach others over ten edges."""
+    r"""Create an influence-maximisation world: choose two of four source nodes; ten edges."""
     edges = ((0, 4), (0, 5), (1, 5), (1, 6), (2, 6), (2, 7), (3, 7), (3, 4), (4, 8), (6, 8))
     reward = Influence(edges)
     decisions = reward.super_arms(2)
