@@ -111,7 +111,9 @@ class Influence(Reward):
             raise InvalidParameter("edges", self.edges, "must contain 1 to 12 distinct edges")
         if not self.sources:
             raise InvalidParameter(
-                "edges", self.edges, "must have at least one source: a node without incoming edges"
+                "edges",
+                self.edges,
+                "must leave at least one node without incoming edges, as a source",
             )
 
     @property

@@ -263,7 +263,7 @@ def checked_checkpoints(checkpoints: Sequence[int], horizon: int) -> tuple[int, 
     r"""Check the rounds at which regret is recorded; if there are none, return (T,)."""
     exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints) or (horizon,)
     if any(b <= a for a, b in pairwise(exact)) or exact[-1] > horizon:
-        reason = f"must be increasing and at most the horizon, {horizon}"
+        reason = f"must be increasing and <= horizon = {horizon}"
         raise InvalidParameter("checkpoints", checkpoints, reason)
     return exact
 

@@ -103,14 +103,14 @@ class Curve:
     def __post_init__(self) -> None:
         if not self.x or not len(self.x) == len(self.y) == len(self.error):
             raise InvalidParameter(
-                "curve", self.label, "must have at least one x, and one y and one error for every x"
+                "curve", self.label, "must contain at least one x, and one y and one error for each"
             )
         if not all(map(math.isfinite, (*self.x, *self.y, *self.error))):
             raise InvalidParameter("curve", self.label, "must contain only finite numbers")
         if any(after <= before for before, after in zip(self.x, self.x[1:], strict=False)):
-            raise InvalidParameter("curve", self.label, "must have increasing x")
+            raise InvalidParameter("curve", self.label, "x must be increasing")
         if min(self.error) < 0:
-            raise InvalidParameter("curve", self.label, "must have errors >= 0")
+            raise InvalidParameter("curve", self.label, "errors must be >= 0")
 
     @property
     def name(self) -> str:

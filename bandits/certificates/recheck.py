@@ -292,7 +292,7 @@ def _part(where: str, value: object, claims: Mapping[str, Fraction]) -> WorstPar
         raise Malformed(where, "must contain either a certificate or a reason why it is unchecked")
     stated = _claims(f"{where}.claims", item["claims"])
     if [*stated] != [*claims]:
-        raise Malformed(f"{where}.claims", "must be at the deltas of the claims, in the same order")
+        raise Malformed(f"{where}.claims", "must state the deltas of the run's claims, in order")
     return WorstPart(
         **_subject(f"{where}.is", item["is"]),
         claims=stated,
@@ -419,7 +419,7 @@ def _check_released(value: object, parts: tuple[WorstPart, ...], horizon: int) -
         seen.add(law)
     if times > horizon:
         raise Malformed(
-            "released", "must be at most one release per round, but they exceed the horizon"
+            "released", "must contain at most one release per round, but exceed the horizon"
         )
 
 

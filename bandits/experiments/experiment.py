@@ -185,7 +185,7 @@ class Experiment(RunParameters):
         given = self.checkpoints or spaced_checkpoints(self.horizon)
         checkpoints = checked_checkpoints(given, self.horizon)
         if checkpoints[-1] != self.horizon:
-            reason = f"must be increasing and end with the horizon, {self.horizon}"
+            reason = f"must be increasing and end with {self.horizon}, the horizon"
             raise InvalidParameter("checkpoints", self.checkpoints, reason)
         for name, value in (
             ("algorithms", written),

@@ -104,7 +104,7 @@ class Deployment:
             reason = f"requires sums over secure aggregation, which {name} does not use"
             raise InvalidParameter("aggregation", self.aggregation, reason)
         if not 2 <= users < _MOST_MASKED:
-            reason = f"supports 2 to 65,535 users, but a release may have {users}"
+            reason = f"supports 2 to 65,535 users, but a release may contain {users}"
             raise InvalidParameter("aggregation", self.aggregation, reason)
 
 
