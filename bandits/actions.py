@@ -24,7 +24,7 @@ from dpcore.numbers.parameter import (
 from dpcore.spec_syntax import check_word
 
 Shape: TypeAlias = Literal["ball", "box"]
-r"""The unit ball, or the largest box [-a, a]^d in it, with a = 1/sqrt d."""
+r"""An infinite set of actions: the unit ball, or its largest box [-a, a]^d, a = 1/sqrt d."""
 
 _LONGEST = 1 + 1e-12
 _MOST_ACTIONS = 1 << 16
@@ -42,29 +42,29 @@ class Actions:
         given = self.points
         if not isinstance(given, np.ndarray) or given.dtype.kind not in "iuf" or given.ndim != 2:
             raise InvalidParameter(
-                "actions", given, "must be a table of numbers, one action per row"
+                "actions", given, "must be a 2-d array of numbers, one action per row"
             )
         own = np.ascontiguousarray(given, dtype=np.float64).copy()
         count, dimension = own.shape
         if not 1 <= count <= _MOST_ACTIONS or not 1 <= dimension <= _MOST_DIMENSION:
-            reason = "must contain 1 to 65536 actions of 1 to 256 coordinates"
+            reason = "the shape must be 1 to 65536 actions by 1 to 256 coordinates"
             raise InvalidParameter("actions", own.shape, reason)
         if not np.isfinite(own).all():
-            raise InvalidParameter("actions", "nan or infinity", "must contain finite numbers")
+            raise InvalidParameter("actions", "nan or infinity", "must contain only finite numbers")
         longest = float(np.sqrt((own * own).sum(axis=1)).max())
         if longest > _LONGEST:
-            raise InvalidParameter("actions", longest, "must have norms at most 1")
+            raise InvalidParameter("actions", longest, "the largest norm must be at most 1")
         own.flags.writeable = False
         object.__setattr__(self, "points", own)
 
     @property
     def count(self) -> int:
-        r"""The number of actions k."""
+        r"""The number k of actions."""
         return len(self.points)
 
     @property
     def dimension(self) -> int:
-        r"""The dimension d."""
+        r"""The dimension d of the actions."""
         return int(self.points.shape[1])
 
     def __eq__(self, other: object) -> bool:
@@ -77,7 +77,7 @@ class Actions:
         return f"Actions({self.count} of dimension {self.dimension})"
 
     def __str__(self) -> str:
-        # This text represents the shape and the numbers in the digest of a world.
+        # The digest of a world contains this hash of the shape and the coordinates.
         return hashlib.sha256(repr(self.points.shape).encode() + self.points.tobytes()).hexdigest()
 
 
@@ -87,7 +87,7 @@ class LinearModel:
 
     The parameter of user u is theta_u = theta* + xi_u with |theta*| <= 1, where xi_u is
     sub-Gaussian with parameter sigma = ``deviation`` in every direction; the noise is
-    1-sub-Gaussian. Privatizers clip the numbers of a user to [-B, B], where B = ``bound``. If
+    1-sub-Gaussian. Privatizers clip each value of a user to [-B, B], where B = ``bound``. If
     ``bounded`` is true, rewards lie in [-B, B], so clipping changes nothing. Otherwise xi_u and the
     noise are assumed to be normal with standard deviations sigma and 1, which allows a bound on the
     effect of clipping.
@@ -112,7 +112,7 @@ def cover(shape: Shape, dimension: int, radius: RationalLike) -> Actions:
     An elimination algorithm that plays the cover loses at most ``radius`` per round, because
     |theta*| <= 1 (Li, Zhou and Ji 2022, Remark 3.1). The actions are the centres of the cells of a
     grid with half-diagonal ``radius``, projected onto the ball if they lie outside. A box needs
-    ceil(1/radius)^d actions; a ball needs fewer than the (3/radius)^d actions of the remark.
+    ceil(1/radius)^d actions; a ball needs fewer than the (3/radius)^d actions in the remark.
     """
     check_word("shape", shape, Shape)
     d = integer("dimension", dimension, at_least=1)

@@ -1,10 +1,10 @@
 r"""The requests of a policy (batches of plays) and their results (released sums).
 
-These types are shared by all families of bandits. A batch consists of *asks*, each of which has
-some users and the actions that each of them plays. A user sends one encoded number per action, the
-average reward of this action over the rounds in which the user observed it. An environment returns
-the sums of these numbers over the users, a privatizer releases them, and a policy sees the released
-sums.
+These types are shared by all families of bandits. A batch consists of requests (:class:`Ask`), each
+with a number of users and the actions that every one of them plays. A user sends one encoded value
+per action: the average reward of this action over the rounds in which the user observed it. An
+environment returns the sums of these values over the users, a privatizer releases noisy versions of
+the sums, and a policy receives the released sums.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ ReleasedSum = NewType("ReleasedSum", Fraction)
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    r"""A request: ``users``, and the ``actions`` that each of them plays.
+    r"""A request that each of ``users`` users plays each of ``actions``.
 
     If ``times`` is None, each user has a separate round in which the actions, usually one arm, are
-    played. Otherwise all users observe the same rounds, and ``actions[i]`` has ``times[i]`` rounds.
+    played. Otherwise all users observe the same rounds; ``actions[i]`` is played in ``times[i]`` of
+    them.
     """
 
     users: int
@@ -49,7 +50,7 @@ class Ask:
         make_integers(self, "users")
         actions = tuple(integer("actions", action, at_least=0) for action in self.actions)
         if not actions or len(set(actions)) < len(actions):
-            raise InvalidParameter("actions", self.actions, "must be non-empty without duplicates")
+            raise InvalidParameter("actions", self.actions, "must be non-empty and distinct")
         object.__setattr__(self, "actions", actions)
         if self.times is None:
             return
@@ -71,7 +72,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Plays:
-    r"""A batch of ``asks`` over ``arms`` actions, after which the sums over users are released."""
+    r"""A batch of requests ``asks`` in a bandit with ``arms`` actions.
+
+    At its end the sums over users are released. ``active`` lists the actions not yet eliminated.
+    """
 
     arms: int
     asks: tuple[Ask, ...]
@@ -81,7 +85,9 @@ class Plays:
         named = [action for ask in self.asks for action in ask.actions]
         if not named or len(set(named)) < len(named) or max(named) >= self.arms:
             raise InvalidParameter(
-                "asks", self.asks, f"must name actions below {self.arms}, each at most once"
+                "asks",
+                self.asks,
+                f"must contain at least one action; all must be distinct and below {self.arms}",
             )
 
     @property
@@ -99,7 +105,7 @@ class Plays:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoding:
-    r"""The encoding of a user's number: clip y to [``low``, ``high``], then count steps.
+    r"""The encoding of a user's value y, clipped to [``low``, ``high``], as a number of steps.
 
     (y - low)/(high - low) in [0, 1] is multiplied by g = ``precision`` and rounded at random to an
     adjacent integer without changing the mean. The result lies in [0, g] for every y; the privacy
@@ -108,7 +114,7 @@ class Encoding:
     >>> Encoding(precision=4, low=-2, high=2).steps(np.array([-9.0, 1.0]), np.random.default_rng(1))
     array([0, 3])
 
-    Raises :class:`InvalidParameter` for a precision outside [1, 2^40] or high <= low.
+    Raises :class:`InvalidParameter` if the precision is outside [1, 2^40] or high <= low.
     """
 
     precision: Whole = Whole(at_most=MOST_STEPS)
@@ -126,9 +132,9 @@ class Encoding:
         return (self.high - self.low) / self.precision
 
     def steps(self, values: Floats, world: np.random.Generator) -> Integers:
-        r"""The encodings of ``values``, in the same shape, rounded with the generator ``world``.
+        r"""Encode ``values``, rounding with the generator ``world``; the shape does not change.
 
-        Raises :class:`InvalidParameter` for NaN, which cannot be clipped.
+        Raises :class:`InvalidParameter` if a value is NaN, which cannot be clipped.
         """
         if np.isnan(values).any():
             raise InvalidParameter("reward", "nan", "must be a number")
@@ -162,7 +168,7 @@ class Pulls:
 
     @property
     def asks(self) -> tuple[Ask, ...]:
-        r"""The users of each pulled arm."""
+        r"""One request for each pulled arm, with its number of users."""
         return tuple(Ask(n, (arm,)) for arm, n in enumerate(self.counts) if n)
 
     @property
@@ -192,7 +198,7 @@ class Released:
             total is None or isinstance(total, Fraction) for total in self.sums
         )
         if not exact:
-            reason = "must be a tuple of ReleasedSum, each from a privatizer, or None"
+            reason = "must be a tuple whose elements are None or a ReleasedSum of a privatizer"
             raise InvalidParameter("sums", self.sums, reason)
 
 
@@ -209,8 +215,8 @@ def failure_probability_of(
 ) -> Fraction:
     r"""Parse the failure probability p of a run, which must lie in (0, 1/2).
 
-    p is the probability that any confidence interval misses its mean: 0.05 for 95% confidence. A
-    value of at least 1/2 raises an error, because it is probably a confidence level.
+    p is the probability that any confidence interval misses its mean: 0.05 for 95% confidence.
+    Raises :class:`InvalidParameter` if the value is >= 1/2, which is probably a confidence level.
     """
     exact = rational_in(argument, value, "(0, 1)")
     if 2 * exact >= 1:

@@ -39,12 +39,15 @@ class Reward(ABC):
 
     @abstractmethod
     def of(self, means: Floats, chosen: Bools) -> Floats:
-        r"""The mean reward r_mu(S) of each row; the columns are the base arms."""
+        r"""The mean reward r_mu(S) for each row; the columns of both arrays are base arms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear(Reward):
-    """The reward scale sum_(i in S) (mu_i + offset); each term is -(1 - mu_i) for offset -1."""
+    """The reward ``scale`` * sum_(i in S) (mu_i + ``offset``) of super arm S, for means mu_i.
+
+    With ``offset`` -1 each term is the negative of a cost 1 - mu_i.
+    """
 
     independent: ClassVar[bool] = False
 
@@ -61,7 +64,7 @@ class Linear(Reward):
 
 @dataclass(frozen=True, slots=True)
 class AtLeastOne(Reward):
-    """The probability that at least one base arm of S has outcome 1, for independent base arms."""
+    """The probability that a base arm of the super arm has outcome 1, for independent base arms."""
 
     def of(self, means: Floats, chosen: Bools) -> Floats:
         found: Floats = 1 - np.prod(1 - means * chosen, axis=-1)
@@ -80,7 +83,7 @@ class Coverage(Reward):
     def __post_init__(self) -> None:
         if not self.targets or any(type(each) is not int or each < 0 for each in self.targets):
             raise InvalidParameter(
-                "targets", self.targets, "must have an integer >= 0 for each base arm"
+                "targets", self.targets, "must contain an integer >= 0 for each base arm"
             )
 
     def of(self, means: Floats, chosen: Bools) -> Floats:
@@ -105,10 +108,12 @@ class Influence(Reward):
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.edges) <= _MOST_EDGES or len({*self.edges}) < len(self.edges):
-            raise InvalidParameter("edges", self.edges, "must be 1 to 12 edges without duplicates")
+            raise InvalidParameter("edges", self.edges, "must contain 1 to 12 distinct edges")
         if not self.sources:
             raise InvalidParameter(
-                "edges", self.edges, "must have at least one source: a node without incoming edges"
+                "edges",
+                self.edges,
+                "must leave at least one node without incoming edges, as a source",
             )
 
     @property
@@ -117,7 +122,7 @@ class Influence(Reward):
         return tuple(sorted({u for u, _ in self.edges} - {v for _, v in self.edges}))
 
     def super_arms(self, seeds: int) -> Listed:
-        r"""The super arms for ``seeds`` seeds; each has all edges that its seeds can reach."""
+        r"""The super arms for ``seeds`` seeds; each contains all edges that its seeds can reach."""
         sets = tuple(
             tuple(i for i, (u, _) in enumerate(self.edges) if u in nodes)
             for chosen in combinations(self.sources, seeds)
@@ -151,7 +156,7 @@ def _reached(seeds: tuple[int, ...], edges: tuple[tuple[int, int], ...]) -> set[
 
 @lru_cache(maxsize=8)
 def _spread(reward: Influence) -> tuple[Integers, Floats]:
-    # Super arms as bit masks, in increasing order, and the nodes reached for each set of edges.
+    # Super arms as increasing bit masks, and the number of nodes reached for each set of edges.
     edges, m = reward.edges, len(reward.edges)
     live = (np.arange(1 << m)[:, None] >> np.arange(m)) & 1 == 1
     found = {}
@@ -187,7 +192,7 @@ class Oracle(ABC):
 
     @abstractmethod
     def choose(self, values: Floats, luck: Floats) -> Bools:
-        r"""Choose a super arm for each row; ``luck`` has a uniform number in [0, 1) per row."""
+        r"""Choose a super arm per row; ``luck`` contains one uniform number in [0, 1) per row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +249,7 @@ class GreedyCoverage(Oracle):
 
     def __post_init__(self) -> None:
         if len(self.reward.targets) != self.decisions.arms:
-            reason = f"must have one target for each of {self.decisions.arms} base arms"
+            reason = f"must contain one target for each of {self.decisions.arms} base arms"
             raise InvalidParameter("targets", self.reward.targets, reason)
 
     @property
@@ -278,7 +283,10 @@ class GreedyCoverage(Oracle):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing(Oracle):
-    """An oracle with beta < 1: the choice of ``of`` with probability ``chance``, else the worst."""
+    """An oracle with beta < 1, which fails with probability 1 - ``chance``.
+
+    It then chooses the super arm with the smallest sum of values, otherwise as the oracle ``of``.
+    """
 
     of: Oracle
     chance: Exact = Exact(within="(0, 1)")
@@ -322,7 +330,7 @@ class Problem:
             offset = self.reward.offset if isinstance(self.reward, Linear) else Fraction(0)
             object.__setattr__(self, "oracle", LargestSum(self.decisions, offset))
         if not isinstance(self.oracle, Oracle) or self.oracle.decisions != self.decisions:
-            raise InvalidParameter("oracle", self.oracle, "must be an Oracle for the decisions")
+            raise InvalidParameter("oracle", self.oracle, "must be an Oracle for these decisions")
         if not self.oracle.fits(self.reward):
             reason = f"has no guarantee for the reward {self.reward!r}; use Exhaustive"
             raise InvalidParameter("oracle", self.oracle, reason)

@@ -53,11 +53,11 @@ from dpcore.spec_syntax import word
 # The first knots, in standard deviations; more follow until the mass beyond them is negligible.
 _STARTS: Final = (0.0, 1.0, 2.2, 3.6, 4.8)
 _FURTHER: Final = Fraction(4, 3)  # ratio of the distances of successive outer knots
-_LEFT: Final = Fraction(1, 100_000)  # the mass beyond the last knot, relative to the failure
+_LEFT: Final = Fraction(1, 100_000)  # mass beyond the last knot, relative to failure
 _MOST_FURTHER: Final = 40  # the largest number of outer knots; widths are valid for any number
 # Knots are added while they could lower the bound by this fraction, for at most _ROUNDS rounds.
 _GAIN: Final = 0.08
-_ROUNDS: Final = 5  # with fewer rounds widths are valid and larger
+_ROUNDS: Final = 5  # with fewer rounds, widths are still valid but larger
 _AT_ONCE: Final = 4  # knots per round, where they may lower the bound most
 _ROUGH: Final = 18  # bisections of a search between rounds; _FINE is for the last search
 # If rewards vary far less than the noise, only knots below the width improve the bound.
@@ -66,7 +66,7 @@ _TAIL_BITS: Final = 10  # the precision of a tail: a coarse bound is slightly la
 _BITS: Final = 56
 _WIDTH_BITS: Final = 64
 _FINE: Final = 46
-_STEP_UP: Final = 2.0**-36  # the step by which a float is raised until balls certify it
+_STEP_UP: Final = 2.0**-36  # relative step by which a width is raised until balls certify it
 _FAR: Final = 350.0  # a search starts at Hoeffding's bound e^(-2 _FAR), which fits a float
 # The search uses floats, which round smaller failure probabilities to 0.
 LEAST_FAILURE: Final = Fraction(1, 10**300)
@@ -80,7 +80,7 @@ def certified_width(
     failure: RationalLike,
     threshold: int | None = None,
 ) -> float:
-    r"""A beta with P(|released mean - mu| > beta) <= ``failure``, or infinity if there is none.
+    r"""Return beta with P(|released mean - mu| > beta) <= ``failure``; infinity if none exists.
 
     ``noise`` is the law of the total noise in the sum, in steps of 1/``precision`` (None without
     noise); its mean is subtracted, as the analyzer does. ``threshold`` is tau if the sum is decoded
@@ -100,12 +100,12 @@ def certified_gap(
     failure: RationalLike,
     threshold: int | None = None,
 ) -> float:
-    r"""A D with P(|(difference of two released means) - (mu_a - mu_b)| > D) <= ``failure``.
+    r"""Return D with P(|difference of released means - (mu_a - mu_b)| > D) <= ``failure``.
 
-    Both arms have n = ``pulls`` and the same law of noise. The difference is one sum of 2n rewards
-    and two noise terms, so D is about sqrt(2) widths, whereas disjoint intervals need 2 widths.
-    Arguments and errors are as in :func:`certified_width`; InvalidParameter is also raised if
-    dpcore has no law of the difference of two draws.
+    Arms a and b each have n = ``pulls`` rewards and the same noise law. The difference is one sum
+    of 2n rewards and two noise terms, so D is about sqrt(2) widths, whereas disjoint intervals need
+    2 widths. Arguments and errors are as in :func:`certified_width`; InvalidParameter is also
+    raised if dpcore has no law of the difference of two draws.
     """
     steps, users, chance, tau = _numbers(precision, pulls, failure, threshold)
     if noise is None:
@@ -139,7 +139,7 @@ def _checked(noise: Noise, threshold: int | None) -> Noise:
     if not isinstance(noise, Noise):
         raise InvalidParameter("noise", noise, "must be a Noise")
     if _mean(noise) != 0 and threshold is not None:
-        raise InvalidParameter("threshold", threshold, "only centred noise can be decoded mod m")
+        raise InvalidParameter("threshold", threshold, "must be None: this noise is not centred")
     return noise
 
 
@@ -174,7 +174,7 @@ def _beyond(noise: Noise, sign: int, knot: int) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    r"""One tail of the noise: knots in steps and in units of reward, and the mass beyond each."""
+    r"""One tail of the noise: ``knots`` (in rewards: ``points``) and the mass ``beyond`` each."""
 
     noise: Noise
     sign: int
@@ -312,7 +312,7 @@ def _finer(sides: tuple[_Side, ...], pulls: int, width: float, chance: float) ->
 
 
 def _failure_upper(sides: tuple[_Side, ...], pulls: int, width: float) -> Fraction | float:
-    # The bound of the module docstring for both directions, rounded up.
+    # The bound in the module docstring for both directions, rounded up.
     with precision(_BITS):
         reach, total = ball(Fraction(width) * pulls), arb(0)
         for side in sides:
@@ -327,10 +327,10 @@ def _failure_upper(sides: tuple[_Side, ...], pulls: int, width: float) -> Fracti
 RadiusName: TypeAlias = Literal["exact", "paper"]
 
 TailName: TypeAlias = Literal["printed", "released"]
-r"""The h of a :class:`PaperRadius` for Renyi noise: that of the paper or of its code."""
+r"""Which h :class:`PaperRadius` uses for Renyi noise: the paper's or that of its code."""
 
 Size: TypeAlias = int | tuple[int, ...]
-r"""The number of users of a batch, or of each of its parts."""
+r"""The number of users in a batch, or in each of its parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,7 +341,7 @@ class Radius(ABC):
     def width(
         self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
     ) -> float:
-        r"""The width beta of a mean of ``pulls`` rewards, rounded up.
+        r"""The width beta for a released mean of ``pulls`` rewards, rounded up.
 
         If the rule is proven, \|released mean - true mean\| <= beta holds for all arms and batches
         together, except with probability p = ``failure``.
@@ -396,14 +396,14 @@ class ExactRadius(Radius):
     ) -> float:
         r"""The certified width of the difference of two means: about sqrt(2) beta, not 2 beta.
 
-        The best arm is compared with the \|Phi\| - 1 others, each with failure p w(b)/(\|Phi\| -
-        1): then the best arm is kept, and every arm more than 2 gaps below it is dropped. If dpcore
-        has no law of the difference, the gap is 2 beta. ``pulls`` may be the sizes of the parts of
-        a batch, whose noise terms add.
+        The best arm is compared with the \|Phi\| - 1 others, each with failure probability p
+        w(b)/(\|Phi\| - 1): then the best arm stays active, and every arm more than 2 gaps below it
+        is dropped. If dpcore has no law of the difference, the gap is 2 beta. ``pulls`` may be the
+        sizes of the parts of a batch, whose noise terms are added.
         """
         parts = pulls if isinstance(pulls, tuple) else (pulls,)
         others = max(_active(active) - 1, 1)
-        # The release of either arm may have noise of another law, so both failures are subtracted.
+        # A release has noise of another law with probability <= missed; there are two releases.
         share = _failure(failure) * self.weight(batch) / others
         noise, missed = privatizer.of_parts(parts)
         share -= 2 * missed
@@ -422,7 +422,7 @@ class ExactRadius(Radius):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Formula(Radius):
-    r"""A width that is a formula of l = ``pulls`` and of the odds \|Phi\| b^2/p."""
+    r"""A width given by a formula in l = ``pulls`` and ``odds`` = \|Phi\| b^2/p."""
 
     def width(
         self, privatizer: Privatizer, pulls: int, *, batch: int, active: int, failure: RationalLike
@@ -438,13 +438,13 @@ class _Formula(Radius):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperRadius(_Formula):
-    r"""CZ equation 2: sqrt(ln(4\|Phi\|b^2/p)/(2l)) + sigma sqrt(ln(2\|Phi\|b^2/p))/l
-    + h ln(2\|Phi\|b^2/p)/l.
+    r"""The width of CZ equation 2, for a mean of l rewards in batch b with active arms Phi.
 
-    ``sigma`` and ``h`` depend on the trust model (:meth:`constants`). The paper shows that all
-    intervals hold with probability at least 1 - 3p. For Renyi noise ``form="released"`` uses h =
-    1/(s epsilon), as does the code released with the paper; ``form="printed"`` uses sqrt(2)/(s
-    epsilon sqrt l).
+    It is sqrt(ln(4\|Phi\|b^2/p)/(2l)) + sigma sqrt(ln(2\|Phi\|b^2/p))/l + h ln(2\|Phi\|b^2/p)/l,
+    where sigma and h depend on the trust model (:meth:`constants`). The paper shows that all
+    intervals contain their means with probability at least 1 - 3p. For Renyi noise
+    ``form="released"`` uses h = 1/(s epsilon), as does the code released with the paper;
+    ``form="printed"`` uses sqrt(2)/(s epsilon sqrt l).
     """
 
     form: TailName = word(TailName, "printed")
@@ -458,7 +458,7 @@ class PaperRadius(_Formula):
         return (reward / (2 * pulls)).sqrt() + (sigma * tail.sqrt() + h * tail) / pulls
 
     def constants(self, privatizer: Privatizer, pulls: int) -> tuple[arb, arb]:
-        r"""The pair (sigma, h) of a batch of ``pulls``, as balls at the ambient precision."""
+        r"""The pair (sigma, h) for ``pulls`` users in a batch, balls at the ambient precision."""
         if isinstance(privatizer, Unprotected):
             return arb(0), arb(0)
         _check_all_stay(privatizer)
@@ -479,7 +479,7 @@ class PaperRadius(_Formula):
         match privatizer.trust:
             case "pure" | "central":
                 return root / e, 1 / e
-            case "shuffled-pure":  # the noise of epsilon/2
+            case "shuffled-pure":  # noise calibrated to epsilon/2
                 return 2 * root / e, 2 / e
             case "local":
                 return (2 * root * arb(pulls).sqrt() + root) / e, 2 * root / e
@@ -528,7 +528,7 @@ def _active(active: int) -> int:
 
 
 def _laplace_scale(privatizer: Privatizer) -> Fraction:
-    # The scale of the one draw in a sum, in units of reward.
+    # The scale of the single noise draw in a sum, in units of reward.
     if isinstance(privatizer, Unprotected):
         return Fraction(0)
     _check_all_stay(privatizer)
@@ -539,7 +539,7 @@ def _laplace_scale(privatizer: Privatizer) -> Fraction:
 
 def _check_all_stay(privatizer: Privatizer) -> None:
     if privatizer.deployment.factor != 1:
-        reason = "has dropouts or collusion, for which the papers have no radius: use ExactRadius()"
+        reason = "plans for dropouts or collusion; the papers give no radius: use ExactRadius()"
         raise InvalidParameter("privatizer", privatizer.name, reason)
 
 

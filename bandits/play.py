@@ -39,12 +39,13 @@ class Run:
     - ``pulls``: N_a(T) for each arm a.
     - ``active``: the remaining arms after the last batch, or the arm committed to.
     - ``batches``: the number of released batches.
-    - ``releases``: a record of every released sum that a mechanism describes.
+    - ``releases``: a record of every release that a ``dpcore.mechanism.Mechanism`` describes.
     - ``bits_per_user``: the largest number of bits that one user sent.
     - ``mean_bits_per_user``: the mean number of bits over the users whose sum was released.
     - ``guarantee``: the guarantee of each user, which assumes noise from the operating system, or
       None if the policy is not private.
-    - ``simulated``: whether the noise of this run did not come from the operating system.
+    - ``simulated``: True if the noise came from a source other than the operating system.
+    - ``numbers``, ``bits_sent``: the total numbers of values and bits that all users sent.
     - ``out_of_users``: the number of remaining rounds when too few users had visits left for the
       next batch; these rounds released nothing.
     """
@@ -98,10 +99,11 @@ def play(
 ) -> Run:
     r"""Run ``policy`` in ``environment`` for T = ``horizon`` rounds.
 
-    ``world`` draws the rewards, ``rng`` the noise. A batch pulls its arms in increasing order; a
-    batch that exceeds the horizon releases nothing and charges no user, and its rewards are not
-    drawn. If there are too few users for a batch, its arms share the remaining rounds, and nothing
-    is released. ``checkpoints`` are rounds in [1, T] in increasing order, by default only T.
+    The generator ``world`` draws the rewards, ``rng`` the noise. A batch pulls its arms in
+    increasing order; a batch that exceeds the horizon releases nothing and charges no user, and its
+    rewards are not drawn. If there are too few users for a batch, its arms share the remaining
+    rounds, and nothing is released. ``checkpoints`` are rounds in [1, T] in increasing order, by
+    default only T.
 
     >>> from bandits.policies.successive_elimination import BatchedElimination
     >>> from bandits.worlds.arm_environments import Bernoulli
@@ -114,11 +116,11 @@ def play(
     (10000, Bound(at most 1, 'worst'), False)
 
     The guarantee is derived before the first batch from the privatizer and the policy's ``sizes``;
-    a batch of another size raises an error before any user is charged for it.
+    the size of each batch is checked before any user is charged for it.
 
-    Raises :class:`InvalidParameter` for a horizon below the number of arms, checkpoints out of
-    range or not increasing, means outside [0, 1], a batch of a size that is not in the policy's
-    ``sizes``, and arguments of the wrong type.
+    Raises :class:`InvalidParameter` if the horizon is below the number of arms, checkpoints are out
+    of range or not increasing, a mean is outside [``lowest``, 1], the size of a batch is
+    not in the policy's ``sizes``, or an argument has the wrong type.
     """
     if not isinstance(policy, Policy):
         raise InvalidParameter("policy", policy, "must be a Policy")
@@ -182,7 +184,9 @@ def _batches(
             yield tuple(left if arm == choice.arm else 0 for arm in range(arms))
             return
         if not isinstance(choice, (Pulls, Plays)) or len(choice.counts) != arms:
-            raise InvalidParameter("policy", choice, f"must pull {arms} arms or commit to one")
+            raise InvalidParameter(
+                "policy", choice, f"must be a batch for {arms} arms, or a Commit"
+            )
         sent.active = choice.active
         if choice.total > left:
             yield tuple(_cut(choice.counts, left))
@@ -226,7 +230,7 @@ class _Sent:
     def admitted(self, choice: Pulls | Plays) -> bool:
         for ask in choice.asks:
             if self.privatizer.size_of(ask) not in self.sizes:
-                reason = f"requests {ask.users} users, which is not among its sizes"
+                reason = f"requests {ask.users} users, a size that its method sizes() does not list"
                 raise InvalidParameter("policy", self.name, reason)
         return self.people.admit(choice, f"{self.name}/batch {self.batches + 1}")
 
@@ -256,16 +260,16 @@ class _Sent:
 
 
 def checked_checkpoints(checkpoints: Sequence[int], horizon: int) -> tuple[int, ...]:
-    r"""Check the rounds at which regret is recorded; the default is only T."""
+    r"""Check the rounds at which regret is recorded; if there are none, return (T,)."""
     exact = tuple(integer("checkpoints", t, at_least=1) for t in checkpoints) or (horizon,)
     if any(b <= a for a, b in pairwise(exact)) or exact[-1] > horizon:
-        reason = f"must be increasing and at most the horizon, {horizon}"
+        reason = f"must be increasing and <= horizon = {horizon}"
         raise InvalidParameter("checkpoints", checkpoints, reason)
     return exact
 
 
 def run_guarantee(policy: Policy[State], arms: int, horizon: int) -> RunGuarantee | None:
-    r"""The guarantee of ``policy`` for each new user, before a run, or None if it is not private.
+    r"""Derive the guarantee of a run of ``policy`` for each new user, or None if not private.
 
     >>> from bandits.policies.successive_elimination import DpSe
     >>> run_guarantee(DpSe(epsilon="1/2", failure="1e-5"), 10, 10**5).pure()

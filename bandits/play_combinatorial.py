@@ -1,7 +1,7 @@
 r"""Play combinatorial bandits round by round, many runs in parallel.
 
-The draws of a run do not depend on the other runs: outcomes and ties come from ``world``, noise
-from ``rng``. The policy's estimates use only released sums
+The draws of a run do not depend on the other runs: outcomes and ties come from the generator
+``world``, noise from ``rng``. The policy's estimates use only released sums
 (:mod:`bandits.privatizers.running_sums`); only this module reads rewards. Proofs:
 docs/proofs/radius.md.
 """
@@ -35,7 +35,7 @@ _MANY_ROUNDS: Final = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coins:
-    r"""The random generators of one run: ``world`` for outcomes and ties, ``rng`` for noise."""
+    r"""The two generators of one run: ``world`` for outcomes and ties, ``rng`` for noise."""
 
     world: np.random.Generator
     rng: Rng
@@ -50,19 +50,21 @@ def play_together(
 ) -> tuple[Run, ...]:
     r"""Run ``policy`` in each of ``worlds``, up to the horizon of its privatizer.
 
-    Regret is the sum of alpha beta opt - r(S_t) over rounds t, where opt is the largest mean reward
-    and r(S_t) that of the played super arm; it may be negative for an approximate oracle. The
-    oracle gets the upper confidence bounds plus random perturbations below 1e-9, so that ties are
-    broken at random. While some base arms have no released outcome, the super arm with the most
-    such base arms is played.
+    ``coins`` contains the generators of each run. Regret is the sum of alpha beta opt - r(S_t) over
+    rounds t, where opt is the largest mean reward and r(S_t) that of the played super arm; it may
+    be negative for an approximate oracle. The oracle receives the upper confidence bounds plus
+    random perturbations below 1e-9, so that ties are broken at random. While some base arms have no
+    released outcome, the super arm with the most such base arms is played.
     """
     if not isinstance(policy, Cucb):
         raise InvalidParameter("policy", policy, "must be a Cucb")
     if not worlds or any(world.of != policy.problem for world in worlds):
-        raise InvalidParameter("worlds", len(worlds), "must contain worlds of the policy's problem")
+        raise InvalidParameter("worlds", len(worlds), "must be >= 1, all of the policy's problem")
     if len(coins) != len(worlds):
         raise InvalidParameter(
-            "coins", len(coins), f"must have length {len(worlds)}, one per world"
+            "coins",
+            len(coins),
+            f"must contain {len(worlds)} pairs of generators, one for each world",
         )
     at = checked_checkpoints(checkpoints, policy.privatizer.horizon)
     # Fewer rounds take less time than the import of numba.
@@ -75,7 +77,7 @@ def play_together(
 
 
 def cucb_of(algorithm: Algorithm, setting: Setting) -> Cucb:
-    r"""The policy of ``algorithm`` for ``setting``, whose ``model`` is the problem."""
+    r"""The policy of ``algorithm`` for ``setting``; ``setting.model`` is the problem."""
     name = algorithm.entry.name
     if algorithm.entry.world != "combinatorial" or not isinstance(setting.model, Problem):
         reason = "must be cucb or a private version of it: the world is combinatorial"

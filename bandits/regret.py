@@ -38,7 +38,7 @@ class ArmRegret:
 
 
 class SuperArmRegret:
-    r"""The regret of several runs of one combinatorial problem, and the plays of each base arm."""
+    r"""The regret and the number of plays of each base arm, in several runs of one problem."""
 
     def __init__(
         self, problem: Problem, worlds: Sequence[BitWorld], checkpoints: tuple[int, ...]

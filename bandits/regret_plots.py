@@ -2,7 +2,7 @@ r"""Plots of runs: panels with one line and one error band per algorithm.
 
 The module needs matplotlib, an extra: ``pip install 'dpcore[plot]'``. Lines differ in colour (the
 palette of Okabe and Ito, suitable for colour-blind readers) or dashes; their names and last values
-are listed next to the axes, sorted by value. The same data give the same bytes.
+are listed next to the axes, sorted by value. Equal data give equal files, byte for byte.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 Look: TypeAlias = tuple[str, Any]
-"""A colour and a dash pattern of matplotlib."""
+"""A colour and a dash pattern, as matplotlib expects them."""
 
 LOOKS: Final[dict[str, Look]] = {
     "se": ("#6e6e6e", (0, (1, 1.2))),
@@ -65,7 +65,7 @@ _FEW: Final = 12
 r"""The largest number of points that are drawn individually, with error bars."""
 
 _DODGE: Final = 0.012
-r"""The distance of error bars at the same x, as a fraction of the axis."""
+r"""The distance between error bars at the same x, as a fraction of the axis."""
 
 ERROR_NOTE: Final = "bands and bars: one standard error"
 
@@ -89,7 +89,10 @@ _STYLE: Final[dict[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    r"""A curve with values ``y`` at increasing ``x``, standard errors ``error`` and a ``label``."""
+    r"""A curve with values ``y`` at increasing ``x``, standard errors ``error`` and a ``label``.
+
+    ``last`` is the text for the last value in the legend, by default y[-1].
+    """
 
     label: str
     x: Sequence[float]
@@ -100,14 +103,14 @@ class Curve:
     def __post_init__(self) -> None:
         if not self.x or not len(self.x) == len(self.y) == len(self.error):
             raise InvalidParameter(
-                "curve", self.label, "must have at least one x, and one y and one error for every x"
+                "curve", self.label, "must contain at least one x, and one y and one error for each"
             )
         if not all(map(math.isfinite, (*self.x, *self.y, *self.error))):
-            raise InvalidParameter("curve", self.label, "must have finite numbers")
+            raise InvalidParameter("curve", self.label, "must contain only finite numbers")
         if any(after <= before for before, after in zip(self.x, self.x[1:], strict=False)):
-            raise InvalidParameter("curve", self.label, "must have increasing x")
+            raise InvalidParameter("curve", self.label, "x must be increasing")
         if min(self.error) < 0:
-            raise InvalidParameter("curve", self.label, "must have errors >= 0")
+            raise InvalidParameter("curve", self.label, "errors must be >= 0")
 
     @property
     def name(self) -> str:
@@ -145,7 +148,7 @@ class Panel:
         lasts = max(curve.x[-1] for curve in self.curves)
         firsts = min(curve.x[0] for curve in self.curves)
         few = all(len(curve.x) <= _FEW for curve in self.curves)
-        margin = 1.15 if few else 1.0  # room for the marks at both ends
+        margin = 1.15 if few else 1.0  # space for the markers at both ends
         axes.set_xlim(firsts / margin, lasts * margin)
         axes.set_ylim(low, high)
         for i, curve in sorted(enumerate(self.curves), key=lambda item: -item[1].y[-1]):
@@ -160,7 +163,7 @@ class Panel:
 
 
 def draw_panels(path: Path, panels: Sequence[Panel], *, title: str, note: str = ERROR_NOTE) -> None:
-    """Draw panels in a column, with one style per curve; SVG, PNG or PDF by extension."""
+    """Draw panels in a column, one style per curve, as SVG, PNG or PDF (the extension decides)."""
     check_picture("path", path)
     if not panels:
         raise InvalidParameter("panels", panels, "must contain at least one panel")
@@ -211,7 +214,7 @@ def _range(panel: Panel) -> tuple[float, float]:
     # A band that reaches 0 ends at the bottom of the axes.
     positive = [y for curve in panel.curves for y in curve.y if y > 0]
     if not positive:
-        raise InvalidParameter("curves", panel.title, "must have a y > 0 for a logarithmic axis")
+        raise InvalidParameter("curves", panel.title, "must contain a y > 0 for a log axis")
     least = min(positive)
     return min([least, *(b for b in bottoms if b > least / 2)]) / 1.2, max(tops) * 1.2
 

@@ -67,14 +67,16 @@ class Unions(Decisions):
         held = sorted(chain.from_iterable(self.groups))
         if not held or held != [*range(len(held))] or not all(self.groups):
             raise InvalidParameter(
-                "groups", self.groups, "must contain each base arm once, and at least one"
+                "groups",
+                self.groups,
+                "must be non-empty groups that contain each base arm exactly once",
             )
         _check_arms(len(held))
         integer("chosen", self.chosen, at_least=1, at_most=len(self.groups), limit="groups")
 
     @classmethod
     def subsets(cls, arms: int, size: int) -> Unions:
-        r"""The super arms that are all subsets of ``size`` of ``arms`` base arms."""
+        r"""Create the super arms that consist of any ``size`` of ``arms`` base arms."""
         m = _check_arms(arms)
         k = integer("super_arm", size, at_least=1, at_most=m, limit="arms")
         return cls(tuple((arm,) for arm in range(m)), k)
@@ -129,12 +131,12 @@ class Listed(Decisions):
         distinct = {frozenset(each) for each in self.sets}
         if not self.sets or len(distinct) < len(self.sets):
             raise InvalidParameter(
-                "sets", self.sets, "must have at least one super arm and no duplicates"
+                "sets", self.sets, "must contain at least one super arm and no duplicates"
             )
         for each in self.sets:
             inside = all(type(arm) is int and 0 <= arm < m for arm in each)
             if not each or not inside or len(set(each)) < len(each):
-                reason = f"must be a non-empty tuple of distinct base arms below {m}"
+                reason = f"each super arm must be a non-empty tuple of distinct base arms below {m}"
                 raise InvalidParameter("sets", each, reason)
 
     @property
@@ -165,7 +167,7 @@ class _Graph(Decisions):
     def __post_init__(self) -> None:
         if not self.edges or len(set(self.edges)) < len(self.edges):
             raise InvalidParameter(
-                "edges", self.edges, "must have at least one edge and no duplicates"
+                "edges", self.edges, "must contain at least one edge and no duplicates"
             )
         _check_arms(len(self.edges))
         if any(type(end) is not int or end < 0 for edge in self.edges for end in edge):
@@ -197,7 +199,7 @@ class Paths(_Graph):
                 behind.add(u)
         for u, v in self.edges:
             if u >= v or u not in ahead or v not in behind:
-                reason = f"must be increasing and lie on a path from node 0 to node {last}"
+                reason = f"an edge (u, v) must have u < v and lie on a path from node 0 to {last}"
                 raise InvalidParameter("edges", (u, v), reason)
 
     @property
@@ -252,7 +254,7 @@ class SpanningTrees(_Graph):
     def __post_init__(self) -> None:
         _Graph.__post_init__(self)
         if any(u >= v for u, v in self.edges):
-            raise InvalidParameter("edges", self.edges, "must be increasing: (u, v) with u < v")
+            raise InvalidParameter("edges", self.edges, "each edge (u, v) must have u < v")
         if self.best(np.ones((1, self.arms))).sum() < self.nodes - 1:
             raise InvalidParameter("edges", self.edges, "must connect all nodes")
 
@@ -298,7 +300,7 @@ def _rows(arms: int, sets: Iterable[Iterable[int]]) -> Bools:
     found: list[Bools] = []
     for each in sets:
         if len(found) == _MOST_LISTED:
-            raise InvalidParameter("decisions", "more than 2^16 sets", "must be fewer to be listed")
+            raise InvalidParameter("decisions", "more than 2^16 sets", "at most 2^16 can be listed")
         row = np.zeros(arms, dtype=np.bool_)
         row[[*each]] = True
         found.append(row)

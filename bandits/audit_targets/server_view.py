@@ -1,10 +1,10 @@
 r"""The server's view of short runs, for an audit.
 
-A run has two arms and two batches, and one user of the first batch has the reward 0 or 1. The other
-rewards are fixed such that, without noise, the reward of this user determines whether the second
-arm is dropped; with noise the decision is random, and it is part of the view. Every run is one call
-of ``play`` with the privatizer of the algorithm and with its policy, which is wrapped to record the
-released sums. Proofs: docs/proofs/bandits.md.
+A run has two arms and two batches. The *watched user*, who is in the first batch, has the reward 0
+or 1. The other rewards are fixed such that, without noise, the reward of this user determines
+whether the second arm is dropped; with noise the decision is random, and it is part of the view.
+Every run is one call of ``play`` with the privatizer of the algorithm and with its policy, which is
+wrapped to record the released sums. Proofs: docs/proofs/bandits.md.
 
 If users add shares of the noise, ``Privatizer.release`` draws only the total noise, which is
 correct only if each share has its intended law. :class:`Devices` runs the protocol itself
@@ -46,7 +46,7 @@ from dpcore.secure_aggregation.masked_aggregation import Step
 from dpcore.secure_aggregation.server import Total
 
 PathName: TypeAlias = Literal["release", "devices"]
-r"""The way sums are released: by ``Privatizer.release``, as in a run, or user by user."""
+r"""How sums are released: with ``Privatizer.release``, as in a run, or user by user."""
 
 Views: TypeAlias = npt.NDArray[np.int64]
 
@@ -142,7 +142,7 @@ class View(ServerView):
 
     @property
     def horizon(self) -> int:
-        r"""The number of rounds of all batches, plus one that reveals the last decision."""
+        r"""The number of rounds of all batches, plus one round that shows the last decision."""
         return ARMS * sum(self.sizes) + 1
 
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
@@ -275,7 +275,7 @@ class _Fixed(Environment):
         self.pulled[arm] += 1
         if pulls != self.sizes[batch]:
             raise InvalidParameter(
-                "pulls", pulls, f"must be {self.sizes[batch]}, the planned number"
+                "pulls", pulls, f"must be {self.sizes[batch]}, as planned for this batch"
             )
         held = self.ones[batch][arm]
         if batch < self.visits and arm == 0:
@@ -307,10 +307,10 @@ class RecordingPolicy(Policy[Any]):
         return self.of.observe(state, released)
 
     def steps(self) -> list[int]:
-        r"""The sum of each action in each batch as the server saw it, or ``ABSENT``.
+        r"""The sum of each action in each batch as released to the server, or ``ABSENT``.
 
-        Each sum is an integer, the total of the encodings plus noise; a released sum that is not an
-        integer raises an error.
+        Each sum is an integer, the total of the encodings plus noise. Raises
+        :class:`InvalidParameter` if a released sum is not an integer.
         """
         privatizer: Any = self.privatizer
         found = [ABSENT] * (BATCHES * ARMS)
@@ -334,7 +334,7 @@ _WORLD: Final = np.random.default_rng(0)  # nothing is drawn from it: rewards ar
 def play_short(
     policy: Policy[Any], privatizer: Releasing[Any], fixed: Environment, horizon: int, rng: Rng
 ) -> tuple[list[int], int]:
-    r"""Run ``policy`` in the world ``fixed``; return its sums in steps and the last arms."""
+    r"""Run ``policy`` in the world ``fixed``; return (sums in steps, remaining arms as a mask)."""
     watching = RecordingPolicy(of=policy, privatizer=privatizer)
     run = play(watching, fixed, horizon=horizon, world=_WORLD, rng=rng)
     return watching.steps(), sum(1 << arm for arm in run.active)
@@ -373,7 +373,7 @@ class Devices(Privatizer):
         match protocol:
             case None:
                 raise InvalidParameter(
-                    "of", self.of.name, "must be private: others have no devices to simulate"
+                    "of", self.of.name, "must be private: only private protocols have devices"
                 )
             case ShuffledPure():
                 # A relaxed aggregation is assumed and not implemented; the exact sum is a special

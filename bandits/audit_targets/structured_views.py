@@ -152,8 +152,8 @@ class CombinatorialView(ServerView):
     def views(self, reward: int, runs: int, rng: Rng) -> Views:
         worlds = [_FixedOutcomes(of=PAIR, chances=(0.5, 0.5), reward=reward) for _ in range(runs)]
         # Ties are public, so they are the same in all runs.
-        coins = [Coins(world=np.random.default_rng(0), rng=rng) for _ in range(runs)]
-        game, held = Game(self.policy, worlds, coins), self.policy.privatizer
+        rngs = [Coins(world=np.random.default_rng(0), rng=rng) for _ in range(runs)]
+        game, held = Game(self.policy, worlds, rngs), self.policy.privatizer
         steps = held.grid if held.kind == "factorisation" else 1
         columns = []
         for _ in range(ROUNDS):

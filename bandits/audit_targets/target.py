@@ -105,12 +105,12 @@ def lead(view: Any) -> int:
 
 
 def across(view: Any) -> int:
-    r"""The sum of arm 0 in the first batch minus its sum in the second, in units of 1/2."""
+    r"""The sum of arm 0 in the first batch minus its sum in the second, in half rewards."""
     return _in_halves(view, -1)
 
 
 def both(view: Any) -> int:
-    r"""The sum of arm 0 over the first two batches, in units of 1/2."""
+    r"""The sum of arm 0 over the first two batches, in half rewards."""
     return _in_halves(view, 1)
 
 
@@ -183,7 +183,7 @@ def audit_view(
     seeded: bool = True,
     visits: int = 1,
 ) -> AuditTarget:
-    r"""Build the audit target of a user's own policy: ``audit.audit(audit_view(policy))``.
+    r"""Build the audit target of your own policy: ``audit.audit(audit_view(policy))``.
 
     The claim is the guarantee of the policy's privatizer for the watched user: its epsilon at
     ``delta`` (by default 0, or 1/100 if the loss is unbounded). ``path`` and ``seeded`` are as in
@@ -222,7 +222,7 @@ def audit_view(
 def _view_of(policy: Policy[Any] | Cucb, path: PathName, visits: int) -> ServerView:
     if visits not in (1, BATCHES):
         raise InvalidParameter(
-            "visits", visits, f"must be 1 or {BATCHES}, the number of batches in the view"
+            "visits", visits, f"must be 1 or {BATCHES}, because a view has {BATCHES} batches"
         )
     steady = not isinstance(policy, Cucb) and isinstance(policy.privatizer, SteadyPrivatizer)
     if visits > 1 and not steady:
@@ -303,7 +303,7 @@ def _policy(
 
 
 def _check_keys(name: str, given: Mapping[str, str]) -> None:
-    # Raises an error for parameters that the algorithm does not have.
+    # Raises an error for parameters that the algorithm does not support.
     others = {"release"} if name in LINEAR else {"release", "calibration"}
     if name in FAMILY:
         others = {"calibration", "scaling", "radius", "visits", "honest", "dropouts"}

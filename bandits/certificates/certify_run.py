@@ -249,7 +249,7 @@ def _exact_claims(part: Guarantee, claims: list[dict[str, str]]) -> list[dict[st
 
 
 def _amounts(part: Guarantee) -> list[int]:
-    # The largest change of each number of a part.
+    # The largest change of each value that a part releases.
     curves = [source for source, _ in part.parts] if isinstance(part, Composition) else [part]
     moved = [each.sensitivity for each in curves if isinstance(each, PrivacyCurve)]
     amounts = (Sensitivity.of(each).amount for each in moved)
@@ -273,7 +273,7 @@ def _limits(part: Guarantee, most: int) -> tuple[int, int]:
 
 
 def _is_vector(part: Guarantee) -> bool:
-    # Whether the part has several numbers, which take seconds to check.
+    # Whether the part releases several values, which take seconds to check.
     return isinstance(part, PrivacyCurve) and len(_amounts(part)) > 1
 
 
@@ -334,7 +334,7 @@ def _released(
         (law,) = _laws(curve)
         if law not in known:
             raise InvalidParameter(
-                "releases", repr(mechanism), "is a release that is not part of the run's guarantee"
+                "releases", repr(mechanism), "is a release that the run's guarantee does not cover"
             )
         found.append({**law, "times": times})
     return tuple(found)

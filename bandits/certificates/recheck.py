@@ -1,7 +1,7 @@
 r"""Verify the certificate of a run: its fields, and its parts as separate certificates.
 
-:func:`recheck` documents what a reader of the text can and cannot check. The numbers of a part come
-from its own certificate, which ``accounting.certificates.worst_of_certificates`` recomputes.
+:func:`recheck` documents what a reader of the text can and cannot check. The epsilons of a part
+come from its own certificate, which ``accounting.certificates.worst_of_certificates`` recomputes.
 Proofs: docs/proofs/bandits.md.
 """
 
@@ -79,7 +79,7 @@ def recheck(text: str | bytes) -> Verdict:
     >>> print(recheck("{}"))
     schema: fails: must be dpcore-bandit-certificate/1
 
-    No text raises an error: for invalid text, the verdict does not hold.
+    Invalid text does not raise an error, but its verdict does not hold.
     """
     return judged(_findings(text))
 
@@ -289,10 +289,10 @@ def _part(where: str, value: object, claims: Mapping[str, Fraction]) -> WorstPar
     exactly(where, item, {"is", "claims", "certificate", "unchecked"})
     own, unchecked = item["certificate"], item["unchecked"]
     if (own is None) == (unchecked is None):
-        raise Malformed(where, "must have either a certificate or a reason why it is unchecked")
+        raise Malformed(where, "must contain either a certificate or a reason why it is unchecked")
     stated = _claims(f"{where}.claims", item["claims"])
     if [*stated] != [*claims]:
-        raise Malformed(f"{where}.claims", "must be at the deltas of the claims, in the same order")
+        raise Malformed(f"{where}.claims", "must state the deltas of the run's claims, in order")
     return WorstPart(
         **_subject(f"{where}.is", item["is"]),
         claims=stated,
@@ -394,7 +394,7 @@ def _shuffled(where: str, item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_law(where: str, inner: Mapping[str, Any]) -> None:
-    # A release has one number, or several that may all change; each case has its own norm.
+    # A release has one value, or several that may all change; each case has its own norm.
     part = part_of(where, inner)
     if part.norm != "absolute" and not (part.norm == "box" and len(part.amounts) > 1):
         reason = "must be absolute for one number, or box for several"
@@ -419,7 +419,7 @@ def _check_released(value: object, parts: tuple[WorstPart, ...], horizon: int) -
         seen.add(law)
     if times > horizon:
         raise Malformed(
-            "released", "must be at most one release per round, but they exceed the horizon"
+            "released", "must contain at most one release per round, but exceed the horizon"
         )
 
 

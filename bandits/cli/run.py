@@ -45,7 +45,7 @@ def _played(experiment: Experiment, worlds: Worlds, workers: int, state: Path | 
         )
 
 
-def _publish(  # the folder of results, and the rows
+def _publish(  # writes the folder of results, and prints the rows
     experiment: Experiment,
     worlds: Worlds,
     cells: list[Cell],
@@ -60,7 +60,7 @@ def _publish(  # the folder of results, and the rows
     rows = rows_of(experiment, cells, guarantees)
     found = document(experiment, worlds, rows)
     output = write_json(found) if as_json else page(run_lines(experiment, rows))
-    # Files are written first, so that results are kept if the reader of standard output is gone.
+    # Files are written first, so that results are saved even if standard output is a closed pipe.
     warnings: list[str] = []
     try:
         if folder is not None:
@@ -166,8 +166,8 @@ class ExperimentOptions:
     )
     delta: str | None = _what(
         "DELTA",
-        "The delta of each user. Algorithms with shuffled bits are calibrated to it; for "
-        "other algorithms, epsilon is reported at this delta. (default: 1e-6)",
+        "The delta of each user. Shuffled bits, linear algorithms, the factorisation and runs with "
+        "--visits are calibrated to it; otherwise epsilon is reported at it. (default: 1e-6)",
     )
     horizon: str | None = _what(
         "T", "The number of rounds per run, e.g. 1e6. (default: the preset's)", "-T", "--horizon"
@@ -228,7 +228,7 @@ class ExperimentOptions:
     )
     dropouts: str | None = _how(
         "SHARE",
-        "The fraction of users of a release who may drop out, e.g. 5%; the noise of the others "
+        "The fraction of users in a release who may drop out, e.g. 5%; the noise of the others "
         "suffices for the guarantee. (default: 0%)",
     )
     aggregation: str | None = _how(
@@ -329,12 +329,12 @@ def read_path(option: str, text: str | None) -> Path | None:
     >>> read_path("--output", "results").name
     'results'
 
-    Raises :class:`InvalidParameter` for empty text, which would mean the current folder.
+    Raises :class:`InvalidParameter` if the text is empty, which would mean the current folder.
     """
     if text is None:
         return None
     if not text.strip() or "\0" in text:
-        raise InvalidParameter(option, repr(text), "must not be empty")
+        raise InvalidParameter(option, repr(text), "must not be empty or contain a NUL")
     return Path(text)
 
 
@@ -360,7 +360,7 @@ def read_experiment(
     ``failure_probability``. If ``rewards`` is true, the arms come from the user's table, and
     everything else from the preset.
 
-    Raises :class:`InvalidParameter`, with the name of the option, for an invalid option.
+    Raises :class:`InvalidParameter`, with the name of the option, if an option is invalid.
     """
     with as_options():
         own = preset_of(preset)
@@ -385,7 +385,7 @@ def read_experiment(
             "delta": own.delta,
             "horizon": own.horizon,
             "instances": own.instances,
-            # The paper has the tree and its bonuses; doubling blocks have a seventh of the regret.
+            # The paper uses the tree and its bonuses; doubling blocks have a seventh of the regret.
             "release": "doubling" if combinatorial and radius == "exact" else "tree",
         }
         options = usual | given

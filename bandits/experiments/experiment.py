@@ -78,7 +78,7 @@ r"""Keys and values: :meth:`Experiment.to_json` omits a key that has this value.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    r"""A cell of the experiment that is not yet run; ``epsilon`` is its exact text."""
+    r"""A cell of the experiment that has not been run yet; ``epsilon`` is its exact text."""
 
     algorithm: str
     epsilon: str
@@ -89,8 +89,8 @@ class Task:
 class Cell:
     r"""The result of one run; :class:`bandits.play.Run` documents most fields.
 
-    ``released`` (only for instance 0) lists the mechanisms for the certificate: noise and
-    sensitivity as text, with the number of releases.
+    ``released`` (only for instance 0) lists the mechanisms for the certificate as (noise,
+    sensitivity, number of releases), the first two as text.
     """
 
     algorithm: str
@@ -127,7 +127,7 @@ class Experiment(RunParameters):
     ``users`` are those of the preset.
 
     ``checkpoints`` are increasing rounds, the last of which is the horizon; the default is
-    :func:`spaced_checkpoints`. ``delta`` is used for shuffled bits and to report epsilon.
+    :func:`spaced_checkpoints`. ``delta`` is used as in ``Setting``, and to report epsilon.
 
     >>> small = Experiment(
     ...     preset="cz/easy",
@@ -140,9 +140,10 @@ class Experiment(RunParameters):
     >>> [cell.batches for cell in run_cells(small, small.worlds())]
     [3, 3]
 
-    Raises :class:`InvalidParameter` for unknown names, epsilons outside [10^-6, 10^3], counts below
-    1, a horizon above 10^12, and repeated values (including epsilons that are equal as floats).
-    With shuffled bits, it is also raised for an epsilon below 10^-2 or a delta below 10^-30.
+    Raises :class:`InvalidParameter` if a name is unknown, an epsilon is outside [10^-6, 10^3], a
+    count is below 1, the horizon is above 10^12, or a value is repeated (including epsilons that
+    are equal as floats), and, with shuffled bits, if an epsilon is below 10^-2 or delta below
+    10^-30.
     """
 
     preset: str
@@ -184,7 +185,7 @@ class Experiment(RunParameters):
         given = self.checkpoints or spaced_checkpoints(self.horizon)
         checkpoints = checked_checkpoints(given, self.horizon)
         if checkpoints[-1] != self.horizon:
-            reason = f"must be increasing and end with the horizon, {self.horizon}"
+            reason = f"must be increasing and end with {self.horizon}, the horizon"
             raise InvalidParameter("checkpoints", self.checkpoints, reason)
         for name, value in (
             ("algorithms", written),
@@ -267,7 +268,7 @@ class Experiment(RunParameters):
     def setting(
         self, epsilon: RationalLike, arms: int, model: LinearModel | Problem | None = None
     ) -> Setting:
-        r"""The setting of a policy in this experiment, with the model of the environment."""
+        r"""The parameters of a policy in this experiment, including the environment's ``model``."""
         own = {name: getattr(self, name) for name in _SHARED}
         return Setting(**{**own, "epsilon": epsilon, "arms": arms, "model": model})
 
@@ -324,15 +325,15 @@ def _written(value: Any) -> Any:
 
 
 def _check_named(argument: str, values: Sequence[object]) -> None:
-    # Raises an error if ``values`` is empty or has a duplicate.
+    # Raises an error if ``values`` is empty or contains duplicates.
     if not values:
-        raise InvalidParameter(argument, ABSENT, "must contain at least one name")
+        raise InvalidParameter(argument, ABSENT, "must contain at least one value")
     if len(set(values)) < len(values):
-        raise InvalidParameter(argument, ", ".join(map(str, values)), "must not have duplicates")
+        raise InvalidParameter(argument, ", ".join(map(str, values)), "must be distinct")
 
 
 def limits(max_visits: int | None, plan: Deployment) -> Iterator[tuple[str, tuple[str, ...]]]:
-    r"""Yield a message and the supporting algorithms for each feature that these users need."""
+    r"""Yield (message for other algorithms, supporting algorithms) for each required feature."""
     if plan.aggregation == "masked":
         yield "does not use secure aggregation; use one of", _MASKED
     if max_visits is not None:
@@ -377,7 +378,7 @@ def _check_epsilons(
             if epsilon < end:
                 raise InvalidParameter("epsilon", text, f"must be >= {float(end):g} for {name}")
     if len(set(map(decimal_up, exact))) < len(exact):
-        reason = "must not have two epsilons that are printed as the same float"
+        reason = "must not contain two epsilons that are printed as the same float"
         raise InvalidParameter("epsilon", ", ".join(map(str, given)), reason)
 
 

@@ -75,11 +75,11 @@ def write_csv(path: Path, experiment: Experiment, cells: Iterable[Cell]) -> None
 
 
 def read_lines(path: Path) -> tuple[PlotLine, ...]:
-    r"""Parse the curves of a file of :func:`write_csv`, in the order of the file.
+    r"""Parse the curves in a file from :func:`write_csv`, in the order of the file.
 
     Raises :class:`InvalidParameter` if the file was not written by :func:`write_csv` (the message
-    has the invalid line), if it is truncated, or if its runs cannot be averaged because they repeat
-    an instance or differ in their settings or rounds.
+    names the invalid line), if it is truncated, or if its runs cannot be averaged because they
+    repeat an instance or differ in their settings or rounds.
     """
 
     def refused(reason: str) -> InvalidParameter:
@@ -100,7 +100,7 @@ def read_lines(path: Path) -> tuple[PlotLine, ...]:
             if t < 1 or not math.isfinite(regret):
                 raise ValueError(regret)
         except ValueError:
-            raise refused(f"line {number} has no valid round and regret") from None
+            raise refused(f"line {number} does not contain a valid round and regret") from None
         run = runs.setdefault(instance, {})
         if t in run:
             raise refused(f"line {number} repeats instance {instance} at t = {t}")
@@ -143,7 +143,9 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         raise InvalidParameter("path", str(path), reason)
     for line, row in rows:
         if len(row) != len(header):
-            raise InvalidParameter("path", str(path), f"line {line} has no valid round and regret")
+            raise InvalidParameter(
+                "path", str(path), f"line {line} does not contain a valid round and regret"
+            )
         yield line, dict(zip(header, row, strict=True))
 
 
@@ -185,7 +187,7 @@ def draw_results(
 
 
 def bounds_of(document: Mapping[str, Any], lines: Sequence[PlotLine]) -> dict[str, Curve]:
-    r"""The curves of the lower bound c ln(t)/t of a hard instance, by epsilon."""
+    r"""The lower bound c ln(t)/t on the regret of a hard instance, as a curve for each epsilon."""
     from bandits.regret_plots import Curve
 
     at = tuple(float(t) for t in lines[0].t if t > 1)
@@ -336,8 +338,8 @@ def write_results(
     Files of an earlier run are removed first, and rows.json is written last, so all results next to
     it belong to the same experiment. Unrelated files are kept.
 
-    Yields a message for each omitted file. Raises :class:`InvalidParameter` for a file that cannot
-    be written or would replace an unrelated file.
+    Yields a message for each omitted file. Raises :class:`InvalidParameter` if a file cannot be
+    written or would replace an unrelated file.
     """
     refuse_foreign(folder, experiment)  # checked again after a long run
     remove_earlier(folder)
@@ -415,7 +417,7 @@ def _record_of(folder: Path) -> _Record:
 
 
 def _read(place: Path) -> _Record | None:
-    # None for a file that no run wrote.
+    # Returns None if no run wrote the file.
     return _read_rows(place) if place.name == ROWS else _read_table(place)
 
 
@@ -445,7 +447,7 @@ def _words(found: object) -> list[str]:
 
 
 def _certified(folder: Path, record: _Record) -> list[Path]:
-    # The certificates in the folder that the record implies.
+    # The certificates in the folder that belong to the record.
     from bandits.certificates.recheck import SCHEMA as CERTIFICATE
 
     names = sorted({certificate_name(algorithm, epsilon) for _, algorithm, epsilon in record})

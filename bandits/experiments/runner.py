@@ -1,12 +1,11 @@
 r"""Play the cells of an experiment in processes, reproducibly, and store their results in a file.
 
 With a state file (schema ``dpcore-bandit-state/2``) an interrupted experiment, even one ended by
-``kill -9``, can be resumed. The file has JSON records of :mod:`dpcore.cli.state_file`: the first
-defines the experiment, each later one is a finished cell, in order. A cell is on disk before the
-next is stored, so at most the last record is incomplete. An incomplete record is dropped, and its
-cell is computed again, with the same bytes. The first record also contains the version of the draws
-and a digest of the worlds: a file with other draws or worlds raises an error in every version of
-dpcore.
+``kill -9``, can be resumed. The file contains JSON records of :mod:`dpcore.cli.state_file`: the
+first defines the experiment, each later one is a finished cell, in order. A cell is on disk before
+the next is stored, so at most the last record is incomplete. An incomplete record is dropped, and
+its cell is computed again, with the same bytes. The first record also contains the version of the
+draws and a digest of the worlds: every version of dpcore rejects a file with other draws or worlds.
 """
 
 from __future__ import annotations
@@ -74,13 +73,13 @@ def run_cells(
     workers = width_of(checked_jobs(jobs))
     tasks = list(experiment.tasks())
     if len(worlds.environments) != experiment.instances:
-        reason = f"must be {experiment.instances}, one per instance"
+        reason = f"must contain {experiment.instances} worlds, one per instance"
         raise InvalidParameter("worlds", len(worlds.environments), reason)
     arms_and_horizon(worlds.arms, experiment.horizon)
     found = list(done)
     if [cell.task for cell in found] != tasks[: len(found)]:
         raise InvalidParameter(
-            "done", len(found), "must be the results of the first runs, in order"
+            "done", len(found), "must contain the results of the first runs, in order"
         )
     left = [
         (experiment, [worlds.environments[t.instance] for t in group], group)
@@ -132,14 +131,14 @@ def play_tasks(
     bits = [world for world in worlds if isinstance(world, BitWorld)]
     policy = experiment.policy(tasks[0].algorithm, tasks[0].epsilon, bits[0].arms, bits[0].of)
     assert isinstance(policy, Cucb)  # noqa: S101  # its worlds are combinatorial
-    coins = [
+    rngs = [
         Coins(
             world=np.random.default_rng(_coins("rewards", experiment, task)),
             rng=SeededRng(_coins("noise", experiment, task)),
         )
         for task in tasks
     ]
-    return [*play_together(policy, bits, coins, checkpoints=experiment.checkpoints)]
+    return [*play_together(policy, bits, rngs, checkpoints=experiment.checkpoints)]
 
 
 def play_task(experiment: Experiment, world: Environment, task: Task) -> Run:
@@ -193,7 +192,7 @@ def resume(path: str | Path, experiment: Experiment, worlds: Worlds) -> Iterator
         file.resume(SCHEMA, _json(header), begun, taken)
         tasks = [cell.task for cell in state.cells]
         if tasks != [task for task, _ in zip(experiment.tasks(), tasks, strict=False)]:
-            raise InvalidParameter("resume", str(place), "has runs in another order")
+            raise InvalidParameter("resume", str(place), "contains runs in another order")
         yield state
 
 

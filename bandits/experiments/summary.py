@@ -56,7 +56,7 @@ class Row:
     ``regret_per_round`` is the mean of Reg(T)/T over instances, ``standard_error`` its standard
     error (None for one instance), and ``by_instance`` lists Reg(T)/T. ``bits_per_user`` is the
     largest number of bits that a user sent in any instance, ``mean_bits_per_user`` the mean.
-    ``communication`` has the total ``numbers`` and ``bits`` of all users, as means over instances.
+    ``communication`` contains the mean totals of values (``numbers``) and ``bits`` that users sent.
     ``out_of_users`` is the mean number of remaining rounds when too few users had visits left.
     ``guarantee`` is the result of :func:`guarantee_json`.
     """
@@ -169,7 +169,7 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def paired_ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float | None]:
-    """The ratio R = mean(a)/mean(b) of pairs, and its standard error to first order."""
+    """Return R = mean(above)/mean(below) and its standard error to first order, from pairs."""
     mean, _ = mean_and_error(below)
     ratio = mean_and_error(above)[0] / mean
     _, left = mean_and_error([a - ratio * b for a, b in zip(above, below, strict=True)])
@@ -179,7 +179,7 @@ def paired_ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float,
 def guarantee_json(
     derived: RunGuarantee | None, delta: RationalLike, *, max_visits: int | None = None
 ) -> dict[str, Any]:
-    r"""The guarantee of a run for each user over all ``max_visits``, as text and numbers.
+    r"""The guarantee of a run for each user over all ``max_visits`` visits, as text and numbers.
 
     ``epsilon_upper`` is the upper bound on epsilon at ``delta``, or None if there is no guarantee.
     All numbers in the text are rounded up.
@@ -288,7 +288,10 @@ _LEAST: Final = 1e-30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    r"""The ratio of the regrets of A and B; None if the regret of B is below 10^-30."""
+    r"""The regrets of A and B (``first``, ``second``) in one row, and their ``ratio``.
+
+    ``ratio`` is None if the regret of B is below 10^-30.
+    """
 
     algorithm: str
     epsilon: float
@@ -302,7 +305,7 @@ class Ratio:
 def read_document(path: Path, *, argument: str = "path") -> dict[str, Any]:
     r"""Parse the output of ``dpcore bandit run``: a file, or the rows.json of a folder.
 
-    Raises :class:`InvalidParameter`, with the name ``argument``, for any other file.
+    Raises :class:`InvalidParameter`, with the name ``argument``, if the file is not such an output.
     """
     place = path
     if path.is_dir():
@@ -314,7 +317,7 @@ def read_document(path: Path, *, argument: str = "path") -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InvalidParameter(argument, str(place), f"is not JSON ({error})") from None
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
-        raise InvalidParameter(argument, str(place), f"is not of schema {SCHEMA}")
+        raise InvalidParameter(argument, str(place), f"must have schema {SCHEMA}")
     try:
         rows = [_key(row) for row in found["rows"]]
         if len(set(rows)) < len(rows):
@@ -334,7 +337,7 @@ def read_document(path: Path, *, argument: str = "path") -> dict[str, Any]:
 
 
 def require_whole(argument: str, folder: Path) -> None:
-    r"""Raise an error for a folder without rows.json, which a run writes last."""
+    r"""Raise an error if ``folder`` does not contain rows.json, which a run writes last."""
     if not os.path.lexists(folder / ROWS):
         reason = f"is incomplete: it has no {ROWS}, which dpcore bandit run --output writes last"
         raise InvalidParameter(argument, str(folder), reason)
@@ -360,8 +363,8 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:
     >>> found.ratio, found.standard_error
     (2.0, 0.0)
 
-    Raises :class:`InvalidParameter` for experiments with different worlds or lengths, and if no
-    rows match.
+    Raises :class:`InvalidParameter` if the experiments have different worlds or lengths, or no rows
+    match.
     """
     for name in _SAME:
         if first[name] != second[name]:
@@ -379,7 +382,7 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> tuple[Ratio, ...]:
 
 
 def alone(first: dict[str, Any], second: dict[str, Any]) -> tuple[tuple[str, float], ...]:
-    r"""The algorithm and epsilon of each row of ``first`` without a matching row in ``second``.
+    r"""The (algorithm, epsilon) pairs of rows in ``first`` that match no row in ``second``.
 
     >>> se, dp = ({"algorithm": name, "epsilon": 1} for name in ("se", "dp-se"))
     >>> alone({"rows": [se, dp]}, {"rows": [dp]})

@@ -34,7 +34,7 @@ from dpcore.numbers.enclosure import Enclosure, ball, narrow
 _STEPS: Final = 100
 _HORIZON: Final = 10**5
 _PULLS: Final = 1000
-_COINS: Final = Binomial(trials=_PULLS, probability=Fraction(1, 2))
+_FAIR: Final = Binomial(trials=_PULLS, probability=Fraction(1, 2))
 
 _csb = partial(Claim, "CSB", erratum="7")
 
@@ -59,10 +59,10 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
 
 
 def csb_tree_levels(horizon: int) -> int:
-    r"""The largest number of released sums that contain one value.
+    r"""The largest number of released sums to which one value contributes, floor(log2 T) + 1.
 
-    The sums are those of the tree nodes [(j-1) 2^i + 1, j 2^i]. The first value is in the most
-    nodes: one of every size 2^i <= T, that is, floor(log2 T) + 1 nodes.
+    The sums are those of the tree nodes [(j-1) 2^i + 1, j 2^i]. The first value contributes to the
+    most sums: one node of every size 2^i <= T.
     """
     return horizon.bit_length()
 
@@ -115,28 +115,28 @@ def _unit() -> arb:
     "the bonus has no term for the rewards and is meant for epsilon <= 1",
 )
 def _rewards(e: Fraction, label: str, c: Enclosure) -> Found:
-    # `excess` is a lower bound: for every smaller r a mean of fair coins exceeds 1/2 + r with a
-    # probability above the failure probability. Hoeffding's inequality gives the upper bound
-    # sqrt(2 ln T/T_i) for rewards of any law.
-    excess = Fraction(least_threshold(_COINS, Fraction(1, _HORIZON**4)), _PULLS) - Fraction(1, 2)
+    # `excess` is a lower bound: for every smaller r a mean of fair bits exceeds 1/2 + r with a
+    # probability above the failure probability. Hoeffding's inequality gives the upper bound sqrt(2
+    # ln T/T_i) for rewards of any law.
+    excess = Fraction(least_threshold(_FAIR, Fraction(1, _HORIZON**4)), _PULLS) - Fraction(1, 2)
     needed = Bound(
         lower=narrow(lambda: ball(excess) / _unit(), WIDTH_BITS).lower,
         upper=narrow(lambda: arb(2).sqrt(), WIDTH_BITS).upper,
         method="exact tail",
-        theorem="fair coins from below, Hoeffding's inequality from above",
+        theorem="a lower bound from fair bits, an upper bound from Hoeffding's inequality",
     )
     return Enclosure(c.lower / e, c.upper / e), needed
 
 
 @_csb(
     "ours: a reward term sqrt(2 ln T/T_i) in addition to that of the noise",
-    "T = 100000, T_i = 1000, fair coins",
+    "T = 100000, T_i = 1000, fair bits",
     "the probability that the mean reward is outside this term",
     "T^-4 by Hoeffding's inequality",
 )
 def _reward_term() -> Found:
     reach = narrow(lambda: _PULLS * (arb(1) / 2 + arb(2).sqrt() * _unit()), WIDTH_BITS)
-    return Fraction(1, _HORIZON**4), _COINS.enclose_sf(int(reach.lower))
+    return Fraction(1, _HORIZON**4), _FAIR.enclose_sf(int(reach.lower))
 
 
 @_csb(
@@ -161,11 +161,11 @@ def _central(K: int, e: Fraction) -> Found:
 
 
 def information(epsilon: Fraction, gap: Fraction) -> Enclosure:
-    r"""The KL divergence of randomised response on bits of mean 1/2 - ``gap`` and on fair bits."""
+    r"""The KL divergence between randomised responses to bits of mean 1/2 - ``gap`` and 1/2."""
 
     def divergence() -> arb:
         up = ball(epsilon).exp()
-        # The bit is kept with probability e^epsilon/(1 + e^epsilon) and flipped otherwise.
+        # The bit is unchanged with probability e^epsilon/(1 + e^epsilon) and flipped otherwise.
         moved = ball(gap) * (up - 1) / (up + 1)
         one, other = arb(1) / 2 - moved, arb(1) / 2 + moved
         return one * (2 * one).log() + other * (2 * other).log()

@@ -100,7 +100,8 @@ def _curve(noise: Noise, moved: int) -> PrivacyCurve:
 def cz_local(n: int, e: Fraction, p: Fraction, *, constant: int) -> LocalSum:
     r"""The parameters of CZ Theorem 6: discrete Laplace noise of scale g/epsilon in each message.
 
-    tau = ceil((c g/epsilon) sqrt(2 n ln(2/p))) with a ``constant`` c that the paper leaves open.
+    tau = ceil((c g/epsilon) sqrt(2 n ln(2/p))) with a ``constant`` c that the paper does not
+    specify.
     """
     g, log = ceil_sqrt(e * e * n), log_of(2 / p)
     tau = ceiling(lambda: ball(constant * g / e) * (2 * n * log()).sqrt())
@@ -122,7 +123,7 @@ def _pure(theorem: str, n: int, e: Fraction, chosen: AggregatedSum | LocalSum) -
     "n = {n}, epsilon = {e}, g = {g}",
     "epsilon",
     "the aggregation adds 2 epsilon-hat = epsilon/2 to the loss of the noise; one output of a "
-    "relaxed aggregation that reveals a coin about one message attains the lower end",
+    "relaxed aggregation that reveals a random bit about one message attains the lower bound",
     erratum="1",
 )
 def _shuffled(theorem: str, n: int, e: Fraction, form: Form) -> Found:

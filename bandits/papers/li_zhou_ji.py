@@ -1,4 +1,4 @@
-r"""The privacy theorems of LZJ against exact curves: 4.2, 4.4, C.1, C.3, 4.6, A.2, C.6, Lemma C.5.
+r"""Exact values for LZJ: Theorems 4.2, 4.4, 4.6, A.2, C.1, C.3 and C.6, and Lemma C.5.
 
 LZJ: Li, Zhou and Ji, "Differentially Private Linear Bandits with Partial Distributed Feedback"
 (WiOpt 2022). Every client takes part in one phase, so the guarantee is that of one release.
@@ -178,8 +178,8 @@ def lzj_scalar(n: int, g: int, epsilon: Fraction, d: Fraction) -> BitNoise:
 def lzj_scalar_lemma(n: int, g: int, e: Fraction, d: Fraction) -> BitNoise:
     r"""The bits of LZJ Lemma C.5 (Cheu et al. 2021, Lemma 3.1), at equality.
 
-    The lemma has ln(1/delta) in b and ln(2/delta) in p, so p can exceed 1/2; it states
-    (epsilon (2/g + 1), delta)-DP for epsilon < 15.
+    The lemma uses ln(1/delta) in b and ln(2/delta) in p, so p can exceed 1/2; it states (epsilon
+    (2/g + 1), delta)-DP for epsilon < 15.
     """
     top, bottom = log_of(2 / d), log_of(1 / d)
     bits = ceiling(lambda: 180 * g * g * bottom() / ball(e * e * n))

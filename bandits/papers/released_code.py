@@ -116,7 +116,7 @@ def _swapped_epsilon(n: int, e: Fraction, g: int) -> Found:
 
 
 def shared_draw_delta(moves: tuple[int, ...], noise: Noise, epsilon: Fraction) -> Enclosure:
-    r"""The delta(epsilon) of a vector q + (Z, ..., Z) with one draw Z; q changes by ``moves``."""
+    r"""The delta(epsilon) of releasing q + (Z, ..., Z), with one draw Z; q changes by ``moves``."""
     if len(set(moves)) > 1:
         return Enclosure.exactly(1)
     if moves[0] == 0:

@@ -1,10 +1,10 @@
-r"""The table of published theorems: each row has a claim, its exact value and the verdict.
+r"""The table of published theorems: each row states a claim, its exact value and the verdict.
 
 Each claim has the form truth <= claimed. The truth is the exact privacy loss of the mechanism (an
 epsilon, a delta or a divergence) or, if the paper states that some noise suffices, the least noise
 for the guarantee. The verdict follows from the enclosures. Each row is one statement at one choice
 of parameters, computed on request. docs/errata.md lists the errors of the papers; the table also
-has a row for each corrected statement of this package.
+contains a row for each corrected statement of this package.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ LaterRow: TypeAlias = Callable[[], Judgement]
 Value: TypeAlias = Enclosure | Fraction | int
 Truth: TypeAlias = Value | Bound
 Found: TypeAlias = tuple[Value, Truth] | tuple[Value, Truth, dict[str, Any]]
-"""The claimed and the true value, and further values for the text, such as ``proof``."""
+"""The claimed value, the true value and, optionally, ``proof`` and values for the text."""
 
 P = ParamSpec("P")
 

@@ -61,7 +61,7 @@ def rows(*, quick: bool) -> Iterator[LaterRow]:
 
 
 def bits_box(found: BitNoise, bound: int = 1, most: int | None = None) -> PrivacyCurve:
-    r"""The noise of a bit protocol, with an irrational probability rounded to within 2^-64.
+    r"""The noise of a bit protocol; an irrational probability is rounded to within 2^-64.
 
     If ``most`` is given, at most that many noise bits are counted.
     """

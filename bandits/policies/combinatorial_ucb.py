@@ -51,7 +51,7 @@ _SMALLEST_C: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Cucb:
-    r"""The algorithm ``name``, with noise for ``epsilon`` (and ``delta``) over ``horizon`` rounds.
+    r"""The CUCB variant ``name``, calibrated to ``epsilon`` (and ``delta``) in ``horizon`` rounds.
 
     It plays the oracle's super arm for upper confidence bounds that are clipped at ``clip``; ``c``
     scales the paper's bonus for local noise. The class is also available as ``cucb``.
@@ -97,7 +97,7 @@ class Cucb:
         return bonus_table(self.privatizer, self.problem.arms, self.radius, self.c)
 
     def guarantee(self) -> RunGuarantee | None:
-        r"""The guarantee of a run for each user (in one round each), or None if not private."""
+        r"""The guarantee for each user, who takes part in one round, or None if not private."""
         found = self.privatizer.guarantee()
         if found is None:
             return None
@@ -105,7 +105,7 @@ class Cucb:
 
 
 cucb = Cucb
-r"""The name under which the documentation creates a :class:`Cucb`."""
+r"""An alias of :class:`Cucb`, which the documentation uses."""
 
 _GRID: Final = 256
 _SLACK: Final = 1 + 1e-6
@@ -153,13 +153,13 @@ def _noise(privatizer: StreamPrivatizer, n: Integers, log: float) -> Floats:
     # An upper bound on the noise of a released sum of n outcomes, with high probability.
     law, rare = privatizer.noise, _SUMS.get(privatizer.kind, 2) * log
     if isinstance(law, DiscreteGaussian):
-        # The variance proxy of a draw is sigma^2; those of independent multiples of draws add.
+        # The variance proxy of a draw is sigma^2; proxies of independent terms are added.
         squares = np.cumsum(inverse(privatizer.items, privatizer.grid) ** 2)
         size = squares[np.maximum(n // privatizer.block, 1) - 1]
         return np.asarray(np.sqrt(2 * rare * float(law.sigma_squared) * size) * _SLACK)
     if not isinstance(law, DiscreteLaplace):
         return np.zeros(len(n))
-    draws = n  # of the released sum of n outcomes
+    draws = n  # the number of noise draws in the released sum of n outcomes
     if privatizer.kind == "tree":
         draws = np.bitwise_count(n).astype(np.int64)
     elif privatizer.kind == "doubling":
@@ -168,7 +168,7 @@ def _noise(privatizer: StreamPrivatizer, n: Integers, log: float) -> Floats:
 
 
 def laplace_quantile(draws: Integers, scale: float, rare: float) -> Floats:
-    r"""A q with P(sum of d discrete Laplace draws >= q) <= e^-rare, for each d in ``draws``.
+    r"""Return q with P(sum of d discrete Laplace draws >= q) <= e^-rare, for each d in ``draws``.
 
     q is the smallest (d ln M(s) + rare)/s over a grid of s, where M is the moment generating
     function. Every s gives a valid q, so the grid affects only the size of q.

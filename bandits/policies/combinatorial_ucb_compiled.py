@@ -39,7 +39,7 @@ def _jit(**options: Any) -> Callable[[F], F]:
 
 
 class Loop(NamedTuple):
-    r"""The parameters of a policy; group g has the base arms members[starts[g]:starts[g + 1]]."""
+    r"""The parameters of the loop; group g contains members[starts[g]:starts[g + 1]]."""
 
     kind: int
     least: bool
@@ -53,7 +53,7 @@ class Loop(NamedTuple):
 
 
 def loop_of(policy: Cucb, tie: float) -> Loop:
-    r"""The loop of ``policy``, whose oracle maximises the sum of values over unions of groups."""
+    r"""The loop parameters of ``policy``, whose oracle maximises sums over unions of groups."""
     sets = policy.problem.decisions
     if not isinstance(sets, Unions):
         raise InvalidParameter(
@@ -182,7 +182,7 @@ def play_rounds(  # noqa: C901, PLR0912  # calls in the inner loop are slow
     noise: Integers,
     played: Bools,
 ) -> None:
-    r"""Play all rounds of ``played``, of shape (runs, rounds, arms)."""
+    r"""Play all rounds; store the super arms in ``played``, of shape (runs, rounds, arms)."""
     runs, rounds, arms = played.shape
     (bounds, sent), groups = state, len(loop.starts) - 1
     kind, least, tie, clip, picked = loop.kind, loop.least, loop.tie, loop.clip, loop.picked

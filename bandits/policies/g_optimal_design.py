@@ -63,7 +63,7 @@ class Design:
 
 
 def most_support(dimension: int) -> int:
-    r"""The largest number of actions of a :func:`near_optimal_design` in d dimensions.
+    r"""The largest number of actions in a :func:`near_optimal_design` in d dimensions.
 
     It is the larger of d (d+1)/2, which always suffices, and 4 d ln ln d + 16.
     """
@@ -86,7 +86,7 @@ def near_optimal_design(actions: Actions, active: tuple[int, ...]) -> Design:
         raise InvalidParameter(
             "actions",
             active,
-            f"needs an action with an entry of at least {_LEAST} in absolute value",
+            f"must contain an action with an entry >= {_LEAST} in absolute value",
         )
     # Scaling by powers of two is exact and changes no value; there is one common power unless the
     # sizes differ a lot.

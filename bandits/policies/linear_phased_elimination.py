@@ -85,7 +85,7 @@ class Phase:
 
 
 def paper_staying(phase: Phase, averages: Floats) -> tuple[int, ...]:
-    r"""LZJ eq. 3 and 54: drop x if its estimate is more than 2W below the best.
+    r"""Drop each action x whose estimate is more than 2W below the best (LZJ eq. 3 and 54).
 
     W = (sqrt(2d/(|U| h)) + sigma/sqrt|U| + sigma_n) sqrt(2 ln(kT)), sigma_n = 2 sigma_p sqrt(Sd),
     with sigma_p the standard deviation of the noise of an average and S the bound on the support.
@@ -116,7 +116,7 @@ def _private(phase: Phase) -> float:
 
 
 def exact_staying(phase: Phase, averages: Floats) -> tuple[int, ...]:
-    r"""Drop x if for some action b the estimate of <theta*, b - x> exceeds its certified width.
+    r"""Drop each x for which an estimate of <theta*, b - x> exceeds its certified width for some b.
 
     If b is not better than x, this happens with probability at most 1/(kT) for the actual noise, so
     a phase drops the best action with probability at most 1/T. Only the 256 active actions with the
@@ -131,7 +131,10 @@ def exact_staying(phase: Phase, averages: Floats) -> tuple[int, ...]:
 
 
 def exact_widths(phase: Phase, rivals: Floats, points: Floats) -> Floats:
-    r"""The widths of the estimates of <theta*, b - x>, b in ``rivals``, x in ``points``."""
+    r"""Certified confidence widths for the estimates of <theta*, b - x>.
+
+    Rows of the result are b in ``rivals``, columns are x in ``points``.
+    """
     weights = phase.weights
     support = phase.model.actions.points[list(phase.design.support)]
     # A bound on the bias for |theta*| <= 1. It holds for the computed C, exact or not.
@@ -227,7 +230,7 @@ Clients: TypeAlias = Literal["growing", "fixed", "one-a-round"]
 r"""How the number of clients per phase is set: 2^(alpha l), constant, or one per round."""
 
 FAMILIES: Final[dict[Clients, str]] = {"growing": "dpe", "fixed": "dpe-fixedu", "one-a-round": "pe"}
-r"""The suffix of an algorithm's name, which shows its clients; the prefix is its trust model."""
+r"""The suffix of an algorithm's name, for each of :data:`Clients`; ``MODELS`` are the prefixes."""
 
 MODELS: Final[dict[LinearTrust, str]] = {
     "none": "",
@@ -275,10 +278,10 @@ class PhasedElimination(Policy[PhasedState]):
     r"""Phased elimination on ``model`` with averages released by ``privatizer``.
 
     ``alpha`` sets the growth of the number of clients. ``each`` is the fixed number of clients per
-    phase; if it is None, the total over T rounds is that of growing numbers. ``population`` is the
-    number of users, or None if it is unlimited: a client takes part in only one phase, so ``init``
-    and ``sizes`` raise an error for a horizon that needs more clients. ``radius`` decides which
-    actions are dropped.
+    phase; if it is None, the total over T rounds is that of "growing" ``clients``. ``population``
+    is the number of users, or None if it is unlimited: a client takes part in only one phase, so
+    ``init`` and ``sizes`` raise :class:`InvalidParameter` if the horizon needs more clients.
+    ``radius`` decides which actions are dropped.
     """
 
     model: Of[LinearModel] = Of(LinearModel, "must be a LinearModel")
@@ -292,14 +295,14 @@ class PhasedElimination(Policy[PhasedState]):
     def __post_init__(self) -> None:
         check_fields(self)
         if self.privatizer.bound != self.model.bound:
-            reason = f"must equal the bound of the model, {self.model.bound}"
+            reason = f"its bound must be {self.model.bound}, the bound of the model"
             raise InvalidParameter("privatizer", self.privatizer.bound, reason)
         laplace = self.privatizer.calibration == "pure" and self.privatizer.trust != "none"
         if laplace and self.radius == "paper":
             reason = "must be exact for pure calibration: the paper has no width for Laplace noise"
             raise InvalidParameter("radius", self.radius, reason)
         if self.each is not None and self.clients != "fixed":
-            raise InvalidParameter("each", self.each, "can be given only with clients='fixed'")
+            raise InvalidParameter("each", self.each, "must be None unless clients='fixed'")
         for argument, field_name in (("each", "each"), ("users", "population")):
             if (value := getattr(self, field_name)) is not None:
                 object.__setattr__(self, field_name, integer(argument, value, at_least=1))
@@ -338,7 +341,7 @@ class PhasedElimination(Policy[PhasedState]):
     def init(self, arms: int, horizon: int) -> PhasedState:
         arms, horizon = arms_and_horizon(arms, horizon)
         if arms != self.model.actions.count:
-            reason = f"must be the number of actions of the model, {self.model.actions.count}"
+            reason = f"must be {self.model.actions.count}, the number of actions in the model"
             raise InvalidParameter("arms", arms, reason)
         self._check_population(horizon)
         return PhasedState(active=tuple(range(arms)), phase=1, horizon=horizon)
@@ -365,7 +368,9 @@ class PhasedElimination(Policy[PhasedState]):
         for action, count in zip(phase.design.support, divide, strict=True):
             total = released.sums[action] if action < len(released.sums) else None
             if total is None:
-                raise InvalidParameter("released", "None", f"must have a sum for action {action}")
+                raise InvalidParameter(
+                    "released", "None", f"must contain a sum for action {action}"
+                )
             averages.append(float(total / count))
         staying = exact_staying if self.radius == "exact" else paper_staying
         active = staying(phase, np.array(averages))
@@ -419,7 +424,7 @@ class PhasedElimination(Policy[PhasedState]):
 
 
 def clients_needed(policy: PhasedElimination, horizon: int) -> int:
-    r"""An upper bound on the number of clients in a run of T rounds, with a full last phase."""
+    r"""An upper bound on the number of clients in T rounds, with the last phase counted in full."""
     if policy.clients == "one-a-round":
         return horizon
     last = policy.phases(horizon)

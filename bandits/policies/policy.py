@@ -25,9 +25,9 @@ State = TypeVar("State")
 
 
 class Sizes(Protocol):
-    r"""The sizes of releases: ``in`` tests a size, and iteration yields enough of them.
+    r"""A collection of release sizes: ``in`` tests membership, iteration may yield only some sizes.
 
-    The guarantee of the sizes that iteration yields is that of all sizes.
+    The worst guarantee over the yielded sizes must be the worst over all sizes.
     """
 
     def __contains__(self, size: object, /) -> bool: ...
@@ -90,7 +90,7 @@ class Policy(ABC, Generic[State]):
     def init(self, arms: int, horizon: int) -> State:
         r"""The state before the first round.
 
-        Raises :class:`InvalidParameter` for arms < 1 or a horizon below the number of arms.
+        Raises :class:`InvalidParameter` if arms < 1 or the horizon is below the number of arms.
         """
 
     @abstractmethod
@@ -107,6 +107,6 @@ class Policy(ABC, Generic[State]):
 
         For sums, a size is the number of users whose rewards are in the sum. Which sum contains a
         given user depends on earlier releases, so the user's guarantee is the worst over all sizes.
-        ``play`` raises an error for a batch of an unlisted size; additional sizes can only weaken
+        ``play`` raises an error if a batch has an unlisted size; additional sizes can only weaken
         the guarantee. A batch that exceeds the horizon needs no size.
         """

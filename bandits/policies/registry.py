@@ -1,8 +1,8 @@
 r"""The algorithms of ``dpcore bandit`` by name: their settings and their policies.
 
-With the exact radius, elimination uses the exact schedule and, unless the paper leaves s open, four
-times the paper's precision. With the paper's radius all parameters are those of the paper or, with
-``schedule="released"``, those of its released code.
+With the exact radius, elimination uses the exact schedule and four times the paper's precision, or
+the default s of an algorithm with this parameter. With the paper's radius all parameters are those
+of the paper or, with ``schedule="released"``, those of its released code.
 
 Your own policy is written ``file.py:NAME`` or ``package.module:NAME`` and is imported into this
 process as trusted code. An audit creates it without arguments; a run passes ``epsilon``, ``delta``,
@@ -66,7 +66,7 @@ from dpcore.spec_syntax import check_word, find_name, read_keys, split_name, wor
 EXACT_SCALING: Final = 4
 r"""The multiple of the paper's g = ceil(epsilon sqrt n) at which rounding is negligible.
 
-Rounding in steps of 1/g gives a sum a variance of at most n/(4 g^2), that is 1/(64 epsilon^2) for
+Rounding in steps of 1/g adds at most n/(4 g^2) to the variance of a sum, or 1/(64 epsilon^2) for
 this g: 1/128 of the variance of discrete Laplace noise, at the cost of two bits per user. (A
 certified width has no rounding term; rounding only increases the variance of the mean.)
 """
@@ -79,9 +79,9 @@ _OF_A_SHARE: Final = Fraction(1, 100)
 class RunParameters:
     r"""Parameters shared by policies and experiments: the horizon and variants.
 
-    ``failure_probability`` is p, the probability that the run drops the best arm. ``renyi_tail``
-    selects the h of Renyi noise in the paper's radius; None selects the h of the released code with
-    the released schedule, and the printed h with all other schedules
+    ``failure_probability`` is p, a bound on the probability that the run drops the best arm.
+    ``renyi_tail`` selects the h of Renyi noise in the paper's radius; None selects the h of the
+    released code with the released schedule, and the printed h with all other schedules
     (``confidence_radii.PaperRadius``). ``max_visits`` is the largest number of visits of each of
     ``users`` users (None if unlimited), and ``deployment`` plans for dropouts. For linear
     algorithms, ``calibration`` sets the noise and ``alpha`` the growth of the number of clients.
@@ -109,15 +109,16 @@ class RunParameters:
 class Setting(RunParameters):
     r"""The parameters from which a named policy is built: epsilon, delta, horizon, arms.
 
-    Only shuffled bits use ``delta``, as they have no pure epsilon. ``model`` is the server's prior
-    knowledge of a linear or combinatorial problem.
+    ``delta`` is used by shuffled bits, linear algorithms, the factorisation of running sums, and
+    noise for returning users. ``model`` is the server's prior knowledge of a linear or
+    combinatorial problem.
 
     >>> Setting(epsilon="0.5", delta="1e-6", horizon=10**6, arms=10).epsilon
     Fraction(1, 2)
 
-    Raises :class:`InvalidParameter` unless epsilon > 0 and 0 < delta < 1, and for arms < 1, a
-    horizon below the number of arms, a failure probability outside (0, 1/2), or an unknown radius
-    or schedule.
+    Raises :class:`InvalidParameter` if epsilon <= 0, delta is outside (0, 1), arms < 1, the horizon
+    is below the number of arms, the failure probability is outside (0, 1/2), or the radius or
+    schedule is unknown.
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)
@@ -134,10 +135,10 @@ class Setting(RunParameters):
     def failure(self) -> Fraction:
         r"""The probability that a sum mod m is decoded incorrectly: 1/T in the paper.
 
-        With the exact radius, a decoding error counts against the share of p that an interval has,
-        so the probability of a decoding error is also at most a hundredth of the smallest share. No
-        share is below p/(B (B + 1) K), where B is the largest possible number of batches: batches
-        of 1, 2, 4, ... pulls of two arms.
+        With the exact radius, a decoding error counts against the share of p of an interval, so the
+        probability of a decoding error is also at most a hundredth of the smallest share. No share
+        is below p/(B (B + 1) K), where B is the largest possible number of batches: batches of 1,
+        2, 4, ... pulls of two arms.
 
         >>> from dataclasses import replace
         >>> few = Setting(epsilon=1, delta="1e-6", horizon=10**4, arms=150)
@@ -152,7 +153,7 @@ class Setting(RunParameters):
         return min(paper, share * _OF_A_SHARE)
 
     def schedule_for(self, privatizer: Privatizer) -> Schedule:
-        r"""The batch lengths of ``schedule``; exact ones are adapted to the noise."""
+        r"""The batch lengths of ``schedule``; ``"exact"`` lengths are adapted to the noise."""
         return OF_PAPERS.get(self.schedule) or exact_schedule(
             privatizer, arms=self.arms, horizon=self.horizon, failure=self.failure_probability
         )
@@ -247,7 +248,7 @@ class Algorithm:
 
     @property
     def own(self) -> bool:
-        r"""Whether the policy is a user's own, given by file or module."""
+        r"""Whether the policy is your own, loaded from a file or module."""
         return self.entry.sentence == _OWN
 
     def __str__(self) -> str:
@@ -258,8 +259,8 @@ class Algorithm:
     def policy(self, setting: Setting) -> Policy[Any]:
         r"""The policy of this algorithm for ``setting``.
 
-        Your own policy is created anew in every call. Otherwise any state that it keeps between
-        runs would depend on the number of processes.
+        Your own policy is created anew in every call: state shared between runs would depend on the
+        number of processes.
         """
         if not self.own:
             return _policy(self, setting)
@@ -269,7 +270,7 @@ class Algorithm:
 
     @contextmanager
     def blamed(self) -> Iterator[None]:
-        r"""Raise errors of a policy of your own as :class:`InvalidParameter` with file and line."""
+        r"""Convert errors in your own policy to :class:`InvalidParameter` with file and line."""
         try:
             yield
         except (DpcoreError, KeyboardInterrupt):
@@ -295,8 +296,8 @@ def read_algorithm(text: str) -> Algorithm:
     ...
     dpcore.errors.InvalidParameter: algorithm = cpd-se: did you mean cdp-se? it must be one of ...
 
-    Raises :class:`InvalidParameter` for an unknown name, with the list of names, and for parameters
-    that the algorithm does not have or that are out of range.
+    Raises :class:`InvalidParameter` if the name is unknown (the message lists all names), or if a
+    parameter is out of range or not supported by the algorithm.
     """
     name, rest = split_name(str(text))
     if is_own(str(text)) and name not in {entry.name for entry in ALGORITHMS}:
@@ -340,7 +341,7 @@ def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
             failure=setting.failure / setting.horizon,
             deployment=setting.deployment,
         )
-        # A release has at most half of all users, and at most the limit of masked aggregation.
+        # A release contains at most half of all users, and respects the masked aggregation's limit.
         users = setting.users or -(-setting.horizon // setting.max_visits)
         most = max(users // 2, 1)
         if setting.deployment.aggregation == "masked":
@@ -468,7 +469,7 @@ def own_policy(
             f"privatizer: Privatizer = field(default=SumPrivatizer(...)), {hint}"
         )
     if given and "epsilon" not in names and (isinstance(found, Policy) or callable(found)):
-        raise code.refused(f"{name} must have a parameter epsilon: use a class or function with it")
+        raise code.refused(f"{name} must be a class or function with a parameter named epsilon")
     own = {key: value for key, value in (given or {}).items() if key in names}
     try:
         made = found if isinstance(found, Policy) else found(**own)
@@ -484,7 +485,7 @@ def _own_code(spelling: str, argument: str, name: str) -> UserCode:
         if not isinstance(error, Exception):
             raise error
         kind = "" if isinstance(error, InvalidParameter) else f"{type(error).__name__}: "
-        return InvalidParameter(argument, spelling, f"{name} returns no policy: {kind}{error}")
+        return InvalidParameter(argument, spelling, f"cannot create {name}: {kind}{error}")
 
     return UserCode(argument=argument, spelling=spelling, prefix="own", failed=failed)
 
@@ -500,8 +501,8 @@ def source_of(name: str) -> str:
 
 
 def _parameters(maker: Any) -> dict[str, bool]:
-    # Each parameter, and whether it has a default. A field with only an annotation has the property
-    # of Policy as default.
+    # Each parameter, and whether it has a default. The default of a field with only an annotation
+    # is the property of Policy.
     try:
         given = inspect.signature(maker).parameters.values()
     except (TypeError, ValueError):  # not callable, or written in C: the call itself reports it

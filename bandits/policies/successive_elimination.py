@@ -6,11 +6,12 @@ of this batch. An arm remains active while its mean is at most ``radius.gap`` be
 With the paper's intervals the gap is 2 beta(b): mean + beta(b) must be at least the largest mean -
 beta(b).
 
-A :class:`Schedule` has the batch lengths. Too long batches increase the regret, and too short ones
-waste releases. An arm is pulled l(1) + ... + l(b) times, where l(b) is the first length that
-resolves its gap. With l(b) = l(1) eta^(b-1), and the required length uniform on a logarithmic
-scale, the mean number of pulls is eta/ln(eta) times the required length: 2.89 for eta = 2 and 4,
-2.73 for eta = 3, with the minimum at eta = e. Batches too short to resolve any gap are wasted.
+A :class:`Schedule` sets the batch lengths. Batches that are too long increase the regret, and
+batches that are too short waste releases. An arm is pulled l(1) + ... + l(b) times, where l(b) is
+the first length that resolves its gap. With l(b) = l(1) eta^(b-1), and the required length uniform
+on a logarithmic scale, the mean number of pulls is eta/ln(eta) times the required length: 2.89 for
+eta = 2 and 4, 2.73 for eta = 3, with the minimum at eta = e. Batches too short to resolve any gap
+are wasted.
 
 DP-SE is a discretised successive elimination in the central model (Sajed and Sheffet 2019). Epoch
 e = 1, 2, ... has Delta_e = 2^-e and pulls every active arm
@@ -28,7 +29,7 @@ Bandits in the Shuffle Model", NeurIPS 2021, Theorems 3.1 and 3.3) eliminate arm
 bits. In phase t = 1, 2, ... each active arm is pulled by m (SDP-AE) or 2^t users (VB-SDP-AE); means
 are over all data so far, that is, N users in t sums. An arm is dropped when its interval mean +- I
 lies below that of another arm. With probability >= 1 - 4/T^2 all intervals contain their means. The
-paper has I = (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), where sigma^2 is the largest noise
+paper uses I = (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), where sigma^2 is the largest noise
 variance of a sum so far. The paper calls binomial noise sub-Gaussian with that variance, which is
 true for fair bits but not for biased bits, whose upper tail is heavier. The exact radius, the
 default, is Chernoff's bound on rewards and noise together, with the moment generating function of
@@ -201,7 +202,10 @@ class Elimination(Policy[EliminationState]):
 
     @abstractmethod
     def judged(self, state: EliminationState) -> tuple[int, float]:
-        r"""The number of rewards in a mean at the end of a batch, and the gap for elimination."""
+        r"""Return (rewards, gap): the number of rewards in each mean, and the gap for elimination.
+
+        An arm is dropped after the batch if the best mean exceeds its mean by more than ``gap``.
+        """
 
     def parts(self, batch: int, active: int) -> tuple[int, ...]:
         r"""The numbers of users in the releases of an arm in ``batch``; their sum is ``length``."""
@@ -234,7 +238,7 @@ class Elimination(Policy[EliminationState]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuccessiveElimination(Elimination):
-    r"""Base class of eliminations whose means use only the last batch; subclasses set ``length``.
+    r"""Base class of algorithms whose means use only the last batch; subclasses define ``length``.
 
     ``failure_probability`` is p: the best arm is dropped with probability at most p if ``radius``
     has a proof. It is not the ``failure`` of a protocol, which is a parameter of the privatizer.
@@ -276,7 +280,7 @@ class BatchedElimination(SuccessiveElimination):
     >>> policy.parts(1), policy.parts(2), policy.sizes(2, 100)
     ((16,), (22, 21, 21), (16, 21, 22))
 
-    Raises :class:`InvalidParameter` for a failure probability outside (0, 1/2), or for a field of
+    Raises :class:`InvalidParameter` if the failure probability is outside (0, 1/2) or a field has
     the wrong type.
     """
 
@@ -351,7 +355,7 @@ def means_of(active: tuple[int, ...], released: Released, pulls: int) -> dict[in
     for arm in active:
         total = released.sums[arm] if arm < len(released.sums) else None
         if total is None:
-            raise InvalidParameter("released", released.sums, f"must have a sum for arm {arm}")
+            raise InvalidParameter("released", released.sums, f"must contain a sum for arm {arm}")
         means[arm] = total / pulls
     return means
 
@@ -498,12 +502,12 @@ def _width(policy: ShuffleElimination, phase: int, horizon: int) -> float:
 
 
 def joint_width(laws: tuple[Binomial, ...], pulls: int, failure: Fraction) -> float:
-    r"""A width with P(\|mean - mu\| > width) <= ``failure``, for N = ``pulls`` and binomial noise.
+    r"""Return w with P(\|mean - mu\| > w) <= ``failure``, for N = ``pulls`` and binomial noise.
 
-    By Chernoff's bound on rewards and noise, such a width satisfies, for any tilt a > 0, N width =
-    (N a^2/8 + K(a) + ln(2/failure))/a, with Hoeffding's N a^2/8 for rewards in [0, 1] and K(a) =
-    sum_i n_i (ln(1 - p_i + p_i e^a) - a p_i) for noise with the ``laws`` Binomial(n_i, p_i); the
-    lower side has 1 - p_i instead of p_i. The result is rounded up.
+    By Chernoff's bound on rewards and noise, w is valid if, for some tilt a > 0, N w = (N a^2/8 +
+    K(a) + ln(2/failure))/a, with Hoeffding's N a^2/8 for rewards in [0, 1] and K(a) = sum_i n_i
+    (ln(1 - p_i + p_i e^a) - a p_i) for noise with the ``laws`` Binomial(n_i, p_i); the lower side
+    has 1 - p_i instead of p_i. The result is rounded up.
     """
     sides = (
         tuple((int(law.trials), law.probability) for law in laws),

@@ -1,9 +1,9 @@
-r"""Private sums of rewards, by protocols calibrated to an epsilon for users who do not return.
+r"""Private sums of rewards for users who do not return, from protocols calibrated to an epsilon.
 
-The module has all trust models of Chowdhury and Zhou (Theorems 1 to 6), shuffled bits (Algorithm 3
-of Tenenbaum, Kaplan, Mansour and Stemmer), and the certified ``PureShuffle``. The sums that
-``dpcore.protocols.run_protocol.run`` computes message by message have the same law; tests compare
-the two.
+The module contains all trust models of Chowdhury and Zhou (Theorems 1 to 6), shuffled bits
+(Algorithm 3 of Tenenbaum, Kaplan, Mansour and Stemmer), and the certified ``PureShuffle``. The sums
+that ``dpcore.protocols.run_protocol.run`` computes message by message have the same law; tests
+compare the two.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _Run = TypeVar("_Run", bound=AnyProtocol)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned(Privatizer, Generic[_Run]):
-    r"""Base class: the protocol of n users is planned once for each n."""
+    r"""Base class of privatizers that plan the protocol of n users only once for each n."""
 
     deployment: Of[Deployment] = Of(Deployment, "must be a Deployment", EVERYONE)
     plans: dict[int, _Run] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -65,7 +65,7 @@ class Planned(Privatizer, Generic[_Run]):
 
     @abstractmethod
     def plan(self, n: int) -> _Run:
-        r"""The protocol of n >= 1 users."""
+        r"""Plan the protocol of n >= 1 users."""
 
     def protocol(self, pulls: int) -> _Run:
         # Equal privatizers share their plans, but computing their hash takes longer than a release.
@@ -82,7 +82,7 @@ def _protocol(privatizer: Planned[Any], n: int) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumPrivatizer(Planned[SumProtocol]):
-    r"""Release a sum of rewards with noise for ``epsilon``; ``trust`` is the trust model.
+    r"""Release a sum of rewards with noise calibrated to ``epsilon`` in the trust model ``trust``.
 
     Let g = ceil(s epsilon sqrt n), where s = ``scaling``. The noise is
 
@@ -100,7 +100,7 @@ class SumPrivatizer(Planned[SumProtocol]):
 
     ``failure`` is the probability that a sum mod m is decoded incorrectly, 1/T in the paper. The
     threshold tau is the paper's threshold with ``parameters="paper"``. It is the least certified
-    threshold with ``"exact"`` and for ``local``, where the paper leaves a constant open.
+    threshold with ``"exact"`` and for ``local``, where the paper does not specify a constant.
 
     ``deployment`` plans for users who drop out or collude: in the worst case the remaining users
     add the planned noise, so all users together add more.
@@ -111,8 +111,8 @@ class SumPrivatizer(Planned[SumProtocol]):
     >>> privatizer.guarantee(1024).pure()
     Bound([0.5, 0.5], 'exact')
 
-    Raises :class:`InvalidParameter` for an unknown trust model, an epsilon or scaling that is not
-    positive, a failure outside (0, 1), or a scaling or delta that the trust model does not use.
+    Raises :class:`InvalidParameter` if the trust model is unknown, epsilon or scaling is not
+    positive, failure is outside (0, 1), or the trust model does not use the given scaling or delta.
     """
 
     trust: Trust = word(Trust)
@@ -178,7 +178,7 @@ class SumPrivatizer(Planned[SumProtocol]):
 
 
 def laplace_sum_threshold(n: int, scale: Fraction, failure: Fraction) -> int:
-    r"""The least t with a certified P(\|X\| > t) <= ``failure``, X the sum of n Laplace draws."""
+    r"""The least t certified to have P(\|X\| > t) <= ``failure``; X is a sum of n Laplace draws."""
 
     def rare(t: int) -> bool:
         if t < 0:
@@ -209,12 +209,12 @@ class BitPrivatizer(Planned[BinaryShuffle]):
     ``deployment`` plans for users who drop out or collude: the bits of the other users suffice for
     the guarantee.
 
-    Raises :class:`InvalidParameter` unless epsilon > 0 and 0 < delta < 1, and for the paper's
-    bits with a ``deployment``.
+    Raises :class:`InvalidParameter` if epsilon <= 0, delta is outside (0, 1), or the paper's bits
+    are combined with dropouts or collusion.
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)
-    delta: Exact = Exact(within="(0, 1)")  # the loss is unbounded
+    delta: Exact = Exact(within="(0, 1)")  # > 0: the privacy loss is unbounded
     parameters: Parameters = word(Parameters, "exact")
 
     @property
@@ -238,8 +238,8 @@ class PureShufflePrivatizer(Planned[PureShuffle]):
     r"""Release the sum of n bits from shuffled messages, epsilon-DP for each user.
 
     Rewards other than 0 and 1 are rounded to a bit at random (g = 1). ``failure`` is approximately
-    the probability that a release contains a cover (:meth:`missed`), which replaces a reward. The
-    guarantee of each size is certified; a size that cannot be certified raises an error.
+    the probability that a release contains a cover, a random message that replaces a reward
+    (:meth:`missed`). The guarantee of each size is certified, or an error is raised.
     """
 
     epsilon: Exact = Exact(zero=NO_NOISE)

@@ -33,7 +33,7 @@ from dpcore.secure_aggregation.round_parameters import size_neighbourhood
 from dpcore.spec_syntax import word
 
 AggregationName: TypeAlias = Literal["ideal", "masked"]
-r"""How sums are computed: by an ideal aggregation, or message by message by a masked one."""
+r"""How sums are computed: with an ideal aggregation, or from messages with a masked one."""
 
 ALL_HONEST: Final = "all users of a release follow the protocol, stay, and keep their noise secret"
 SOME_HONEST: Final = "of the users of a release at most "
@@ -48,12 +48,12 @@ _SILENT: Final = (Step.INPUT, Step.SHARES, Step.KEYS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    r"""A plan for dropouts: at most a fraction ``dropouts`` of n users drops out.
+    r"""A plan for dropouts and collusion: at most a fraction ``dropouts`` of n users drops out.
 
     At least a fraction ``honest`` of the users follows the protocol and keeps its noise secret; the
     other users may collude with the server. The guarantee of a release is derived for the smallest
-    remaining set, :meth:`counted_on` of n users. ``aggregation="masked"`` runs every release over
-    :class:`dpcore.secure_aggregation.masked_aggregation.MaskedAggregation`.
+    possible number of remaining honest users (:meth:`counted_on`). ``aggregation="masked"`` runs
+    every release over :class:`dpcore.secure_aggregation.masked_aggregation.MaskedAggregation`.
     """
 
     honest: Exact = Exact(1, within="(0, 1]", reason="only the noise of honest users protects")
@@ -70,16 +70,16 @@ class Deployment:
             raise InvalidParameter("dropouts", self.dropouts, reason)
 
     def reporting(self, users: int) -> int:
-        r"""The number of the n users who send a message after the planned dropouts."""
+        r"""The number of users, out of n, who send a message after the planned dropouts."""
         n = integer("users", users, at_least=1)
         return n - math.floor(n * self.dropouts) if self.dropouts else n
 
     def colluding(self, users: int) -> int:
-        r"""The number of the n users who may reveal their noise to the server."""
+        r"""The number of users, out of n, who may reveal their noise to the server."""
         return math.floor(users * (1 - self.honest))
 
     def counted_on(self, users: int) -> int:
-        r"""The smallest number of the n users whose noise protects each of them, at least 1."""
+        r"""The smallest number of users, out of n, who add noise and keep it secret; at least 1."""
         return self.reporting(users) - self.colluding(users)
 
     @property
@@ -97,14 +97,14 @@ class Deployment:
         return f"{SOME_HONEST}{gone} drop out, and {dishonest} {broken}"
 
     def check(self, name: str, users: int, *, secure: bool) -> None:
-        r"""Raise an error if privatizer ``name`` cannot release n users in this deployment."""
+        r"""Raise an error if privatizer ``name`` cannot release a sum over ``users`` users."""
         if self.aggregation == "ideal":
             return
         if not secure:
             reason = f"requires sums over secure aggregation, which {name} does not use"
             raise InvalidParameter("aggregation", self.aggregation, reason)
         if not 2 <= users < _MOST_MASKED:
-            reason = f"supports 2 to 65,535 users, but a release may have {users}"
+            reason = f"supports 2 to 65,535 users, but a release may contain {users}"
             raise InvalidParameter("aggregation", self.aggregation, reason)
 
 
@@ -117,8 +117,8 @@ def masked_sum(
 ) -> Fraction:
     r"""Run ``protocol`` once over a masked aggregation, and return the estimate.
 
-    As many users drop out as ``plan`` allows, at successive steps. ``encoded``, the sum over the
-    remaining users, is divided evenly among them, which does not change the sum.
+    As many users drop out as ``plan`` allows, at three different steps. ``encoded`` is the sum over
+    the remaining users; the values of the users are simulated by dividing it evenly among them.
     """
     n = protocol.users
     stay, colluding = plan.reporting(n), plan.colluding(n)
@@ -174,7 +174,7 @@ class Relaxed:
 def implied(
     protocol: AnyProtocol | None, relaxed: Relaxed | None, plan: Deployment
 ) -> tuple[str, ...]:
-    r"""The assumptions of the protocol, except those on the noise source."""
+    r"""The assumptions of the protocol, except those about the noise source."""
     match protocol:
         case AggregatedSum():
             masked = (MASKED,) if plan.aggregation == "masked" else ()
@@ -192,7 +192,7 @@ def implied(
 def mechanism_of(
     protocol: SumProtocol | BinaryShuffle, plan: Deployment, least: Noise | None
 ) -> Mechanism:
-    """The mechanism that protects a user in the worst case, with at least the noise ``least``."""
+    """The mechanism that protects a user in the worst case, with noise ``least`` if it is given."""
     counted = plan.counted_on(protocol.users)
     if isinstance(protocol, ShuffledPure):
         return protocol.sum_mechanism(counted)
@@ -241,8 +241,8 @@ def noise_by_user(
 ) -> list[int]:
     r"""Draw the noise of ``sums`` released sums in the local model, each a total over ``users``.
 
-    The draws of all users are made, ``at_once`` at a time: computing the law of their total for
-    each number of users would take longer.
+    The noise of every user is drawn, at most about ``at_once`` values at a time: computing the law
+    of the total for each number of users would take longer.
     """
     rows = max(at_once // sums, 1)
     counts = (min(rows, users - start) for start in range(0, users, rows))

@@ -70,12 +70,12 @@ class Releasing(ABC, Generic[Size]):
         r"""The size of the release that contains the users of ``ask``."""
 
     def present(self, ask: Ask) -> Ask:
-        r"""The users of ``ask`` whose numbers are in the sums: all except dropouts."""
+        r"""The users of ``ask`` whose values are in the sums: all except dropouts."""
         return ask
 
     @abstractmethod
     def encoding(self, size: Size) -> Encoding:
-        r"""The encoding of each user's number, applied on the user's device."""
+        r"""The encoding of each user's value, applied on the user's device."""
 
     @abstractmethod
     def bits(self, size: Size) -> int:
@@ -85,7 +85,7 @@ class Releasing(ABC, Generic[Size]):
     def release_sums(
         self, encoded: Sequence[int], size: Size, rng: Rng = SYSTEM
     ) -> tuple[ReleasedSum, ...]:
-        r"""Release each sum of encodings, in units of reward."""
+        r"""Release a noisy value of each sum of encodings, in units of reward."""
 
     @abstractmethod
     def guarantee(self, size: Size) -> Guarantee | None:
@@ -93,7 +93,7 @@ class Releasing(ABC, Generic[Size]):
 
     @abstractmethod
     def assumed(self, size: Size) -> tuple[str, ...]:
-        r"""The assumptions of this guarantee, except those on the noise source."""
+        r"""The assumptions of this guarantee, except those about the noise source."""
 
     @abstractmethod
     def record(self, size: Size, batch: str) -> Release | None:
@@ -106,11 +106,11 @@ _PLAIN_STEPS: Final = 1 << 20
 class Privatizer(Releasing[int]):
     r"""Release the sum of ``pulls`` rewards privately; subclass this class for other methods.
 
-    All methods take the number of users n = ``pulls`` >= 1, on which g, m and the noise depend. A
-    subclass defines its name, the epsilon of the formulas and the protocol; the other methods
-    follow from the protocol, and overriding them raises :class:`TypeError`. Only ``release`` may be
-    overridden, with the same law of the output, for example to send messages. An override is
-    trusted code; test it with an audit.
+    All methods take the number of users n = ``pulls`` >= 1, on which the precision g, the modulus m
+    and the noise depend. A subclass defines its name, the epsilon in the papers' formulas and the
+    protocol; the other methods follow from the protocol, and overriding them raises
+    :class:`TypeError`. Only ``release`` may be overridden, with the same law of the output, for
+    example to send messages. An override is trusted code; test it with an audit.
 
     >>> from dpcore import DiscreteLaplace
     >>> class Halves(Privatizer):
@@ -156,7 +156,7 @@ class Privatizer(Releasing[int]):
 
     @property
     def deployment(self) -> Deployment:
-        r"""The deployment: the planned dropouts and honest users, and the aggregation."""
+        r"""The plan for dropouts and collusion, and the kind of aggregation."""
         return EVERYONE
 
     @property
@@ -171,13 +171,13 @@ class Privatizer(Releasing[int]):
 
     @final
     def precision(self, pulls: int) -> int:
-        r"""The number of steps g that encode a reward in a batch of n."""
+        r"""The number of steps g in which rewards are encoded in a batch of n users."""
         protocol = self._of(pulls)
         return _PLAIN_STEPS if protocol is None else protocol.precision
 
     @final
     def bits(self, pulls: int) -> int:
-        r"""The number of bits of one user's message in a batch of n."""
+        r"""The number of bits in one user's message in a batch of n users."""
         protocol = self._of(pulls)
         return _PLAIN_STEPS.bit_length() if protocol is None else protocol.bits_per_user
 
@@ -202,24 +202,26 @@ class Privatizer(Releasing[int]):
         return _missed(protocol, self.reporting(pulls))
 
     def of_parts(self, parts: Sequence[int]) -> tuple[Noise | None, Fraction]:
-        r"""The law of the total noise of releases of these sizes, and the bound :meth:`missed`.
+        r"""Return (noise, missed) for the sum of releases of the sizes ``parts``.
 
-        Raises :class:`InvalidParameter` if dpcore has no law of the total noise.
+        ``noise`` is the law of the total noise. With probability at most ``missed``, a released sum
+        deviates from this law. Raises :class:`InvalidParameter` if dpcore has no law of the total
+        noise.
         """
         if len(parts) == 1:
             return self.noise(*parts), self.missed(*parts)
         raise InvalidParameter(
             "pulls",
             parts,
-            f"must be one release: {self.name} has no law for the total noise of several",
+            f"must be the size of one release: {self.name} has no law for the noise of several",
         )
 
     def release(self, encoded_sum: int, pulls: int, rng: Rng = SYSTEM) -> ReleasedSum:
         r"""Release the sum of rewards, in units of reward, from the sum of their encodings.
 
-        The sum has the rewards of the :meth:`reporting` users of n, and fresh noise in each call.
+        The sum is over the rewards of the :meth:`reporting` users; every call draws fresh noise.
         The noise is one draw if the law of the users' total noise is known, and is drawn user by
-        user in the local model. Raises :class:`InvalidParameter` for a sum outside [0, n g].
+        user in the local model. Raises :class:`InvalidParameter` if the sum is impossible.
         """
         protocol, total = self._of(pulls), self.checked(encoded_sum, pulls)
         present = self.reporting(pulls)
@@ -252,7 +254,7 @@ class Privatizer(Releasing[int]):
 
     @final
     def assumed(self, pulls: int) -> tuple[str, ...]:
-        r"""The assumptions of the guarantee of a batch, except those on the noise source."""
+        r"""The assumptions of the guarantee of a batch, except those about the noise source."""
         found = implied(self._of(pulls), self.relaxed, self.deployment)
         return tuple(dict.fromkeys((*found, *self.assumptions)))
 
@@ -291,7 +293,7 @@ class Privatizer(Releasing[int]):
 
     @final
     def checked(self, encoded_sum: int, pulls: int) -> int:
-        r"""Return ``encoded_sum`` if n encodings can have this sum, otherwise raise an error."""
+        r"""Return ``encoded_sum``; raise an error if no encodings have this sum."""
         total = integer("encoded_sum", encoded_sum, at_least=0)
         if total > self.reporting(pulls) * self.precision(pulls):
             raise InvalidParameter(
@@ -305,7 +307,7 @@ class Privatizer(Releasing[int]):
         users = integer("pulls", pulls, at_least=1)
         protocol = self.protocol(users)
         if protocol is not None and protocol.users != users:
-            reason = f"must have a protocol for {users} users, not for {protocol.users}"
+            reason = f"must return a protocol for {users} users, not for {protocol.users}"
             raise InvalidParameter("privatizer", self.name, reason)
         self.deployment.check(self.name, users, secure=isinstance(protocol, AggregatedSum))
         return protocol

@@ -173,7 +173,7 @@ def _threshold(steady: SteadyPrivatizer, noise: Noise) -> int:
 
 
 class Pool(Users):
-    r"""A pool of M = ``users`` users, each in at most B = ``max_visits`` releases, once in each.
+    r"""A pool of M = ``users`` users; each is in at most B = ``max_visits`` distinct releases.
 
     For every release, users arrive in a random order drawn by ``arrivals`` until the release is
     full. A user who has been in B releases of this pool, or lacks budget in the ``book`` of this
@@ -182,11 +182,11 @@ class Pool(Users):
     is not played, and users already charged for it remain charged. ``turned_away`` counts refusals;
     ``dry`` is true if a batch was not played.
 
-    The same users may give rewards of several arms: each pull draws a new reward of its arm.
+    The same user may pull several arms: each pull draws a new reward of its arm.
 
-    The default ``book`` is unlimited. Raises :class:`InvalidParameter` for users outside [1, 2^27],
-    max_visits outside [1, 2^29], a privatizer or arrivals of the wrong type, and a book whose curve
-    differs from that of the privatizer.
+    The default ``book`` is unlimited. Raises :class:`InvalidParameter` if users is outside [1,
+    2^27], max_visits is outside [1, 2^29], privatizer or arrivals has the wrong type, or the curve
+    of the book differs from that of the privatizer.
     """
 
     def __init__(
@@ -228,11 +228,11 @@ class Pool(Users):
 
     def guarantee(self, privatizer: Releasing[Any], sizes: Iterable[Any]) -> RunGuarantee:
         if privatizer != self.privatizer:
-            raise InvalidParameter("policy", privatizer, "must have the privatizer of its users")
+            raise InvalidParameter("policy", privatizer, "must use the privatizer of the pool")
         steady, assumed = self.privatizer, dict[str, None]()
         charged = Mechanism(noise=steady.law, sensitivity=steady.steps)
         for size in sizes:
-            reason = f"must be the privatizer of the pool, but differs for {size} users"
+            reason = f"must use one mechanism for every number of users, but differs for {size}"
             try:
                 record = steady.record(size, "a release")
             except NotDerived as error:
@@ -310,7 +310,9 @@ def visits_budget(curve: PrivacyCurve, max_visits: int) -> Word:
         return Pure(largest * times, scope=scope)
     costs = {order: curve.renyi(order).upper for order in _ORDERS}
     if math.inf in costs.values():
-        raise InvalidParameter("curve", curve, "must have finite Renyi divergences")
+        raise InvalidParameter(
+            "curve", curve, "must have finite Renyi divergences of orders 2 to 32"
+        )
     return Rdp({order: Fraction(cost) * times for order, cost in costs.items()}, scope=scope)
 
 
@@ -395,7 +397,7 @@ def _called(users: Names) -> list[str]:
     if not isinstance(users, np.ndarray) or users.ndim != 1 or users.dtype.kind not in "iu":
         raise InvalidParameter("users", users, "must be a one-dimensional array of integers")
     if len(users) and not 0 <= users.min() <= users.max() < _MOST_PEOPLE:
-        raise InvalidParameter("users", users, f"must contain numbers in [0, {_MOST_PEOPLE})")
+        raise InvalidParameter("users", users, f"must contain integers in [0, {_MOST_PEOPLE})")
     if len(np.unique(users)) < len(users):
         raise InvalidParameter("users", users, "must not contain duplicate users")
     return [f"user {number}" for number in users.tolist()]
@@ -459,8 +461,8 @@ def _law(law: str, epsilon: Fraction, delta: Fraction, max_visits: int) -> tuple
         gaussian = least(_GAUSSIAN, steps)
     if law != _GAUSSIAN:
         return least(law, steps), steps
-    # Each term has variance at least 1, so the sum is as good as one Gaussian of slightly smaller
-    # variance.
+    # Each term has variance at least 1, so the sum is as private as one Gaussian of slightly
+    # smaller variance.
     count = min(max(math.floor(gaussian.sigma_squared), 1), _MOST_SHARES)
     for more in _MORE:
         share = Fraction(math.ceil(gaussian.sigma_squared * more * _GRID / count), _GRID)

@@ -32,10 +32,10 @@ _THEOREM: Final = (
 class RunGuarantee(Guarantee):
     r"""The guarantee of a run for each of its users, the worst over ``parts``.
 
-    For new users a part is a distinct release; for returning users a part has all releases of one
-    user. ``parts`` cover every possible release of a run of this length, for all data; a run with a
-    single arm releases nothing and is perfectly private. ``assumptions`` lists the assumptions of
-    the guarantee.
+    For new users a part is a distinct release; for returning users it consists of all releases of
+    one user. ``parts`` cover every possible release of a run of this length, for all data; a run
+    with a single arm releases nothing and is perfectly private. ``assumptions`` lists the
+    assumptions of the guarantee.
     """
 
     parts: tuple[Guarantee, ...]
@@ -47,26 +47,26 @@ class RunGuarantee(Guarantee):
         return next((part.scope for part in self.parts), Scope())
 
     def epsilon(self, delta: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound on epsilon at ``delta`` in [0, 1], without a lower bound."""
+        r"""An upper bound on epsilon at ``delta``; ``lower`` is None if there are parts."""
         exact = probability("delta", delta)
         return self._worst(_epsilon(part, exact, relative) for part in self.parts)
 
     def delta(self, epsilon: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound on delta at ``epsilon`` >= 0, without a lower bound."""
+        r"""An upper bound on delta at ``epsilon`` >= 0; ``lower`` is None if there are parts."""
         exact = at_least_zero("epsilon", epsilon)
         return self._worst(_delta(part, exact, relative) for part in self.parts)
 
     def renyi(self, order: RationalLike, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound on the Renyi divergence, without a lower bound."""
+        r"""An upper bound on the Renyi divergence; ``lower`` is None if there are parts."""
         exact = order_above_one(order)
         return self._worst(part.renyi(exact, relative) for part in self.parts)
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""An upper bound on the zCDP parameter, without a lower bound."""
+        r"""An upper bound on the zCDP parameter; ``lower`` is None if there are parts."""
         return self._worst(part.zcdp(relative) for part in self.parts)
 
     def _worst(self, found: Iterable[Bound]) -> Bound:
-        # There is no lower bound: possibly no run makes the release of the worst part.
+        # ``lower`` is None, because a run need not make the release of the worst part.
         uppers = [each.upper for each in found]
         return Bound(
             upper=max(uppers, default=Fraction(0)),
@@ -77,7 +77,7 @@ class RunGuarantee(Guarantee):
         )
 
     def to_json(self) -> dict[str, Any]:
-        r"""The pure epsilon (or None), the parts and the assumptions, as a JSON object."""
+        r"""The pure epsilon (or None), the number of parts and the assumptions, as JSON."""
         largest = self.pure().upper
         return {
             "pure": str(largest) if isinstance(largest, Fraction) else None,
@@ -87,9 +87,9 @@ class RunGuarantee(Guarantee):
 
 
 class Users:
-    r"""The users of a run, who decide whether a batch is played and what it costs each user.
+    r"""A model of the users of a run: it admits or refuses each batch, and charges its users.
 
-    Users of this class are new: there is an unlimited supply, and nobody returns.
+    Users of this class are new: their number is unlimited, and no user returns.
     """
 
     __slots__ = ()

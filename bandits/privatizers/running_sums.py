@@ -3,11 +3,11 @@ r"""Privatize the outcomes of base arms in every round, with the noise of CUCB-L
 A user sends the outcomes, 0 or 1, of the requested base arms. In the ``local`` model the user adds
 discrete Laplace noise to each outcome. In the ``central`` model a trusted server keeps a private
 running sum for each base arm (``dpcore.continual_sums``), and its output depends only on these
-sums. The guarantee covers all noisy numbers together and is derived from their noise; Chen et al.
+sums. The guarantee covers all noisy values together and is derived from their noise; Chen et al.
 (2020) state it for real-valued Laplace noise. Proofs: docs/proofs/radius.md.
 
-A table has the sums of many runs and base arms, with a row for each run and a column for each base
-arm; cells are numbered row by row. The results are the same as those of single streams of
+A table contains the sums of many runs and base arms, with a row for each run and a column for each
+base arm; cells are numbered row by row. The results are the same as those of single streams of
 ``dpcore.continual_sums``. The release of a cell is its ``value``, an estimate of the sum of its
 first ``count`` outcomes.
 """
@@ -102,7 +102,7 @@ class StreamPrivatizer:
 
     @property
     def moves(self) -> tuple[int, ...]:
-        r"""Bounds on the changes of a base arm's noisy numbers if one outcome changes."""
+        r"""Bounds on the change in each noisy value of a base arm when one outcome changes."""
         match self.kind:
             case "tree":
                 return (1,) * self.horizon.bit_length()
@@ -113,17 +113,17 @@ class StreamPrivatizer:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        r"""The joint sensitivity of all noisy numbers to the ``sent`` outcomes of one user."""
+        r"""The joint sensitivity of all noisy values to the ``sent`` outcomes of one user."""
         return _sensitivity(self)
 
     @property
     def noise(self) -> Noise | None:
-        r"""The law of the noise of each number, or None without privacy."""
+        r"""The law of the noise in each noisy value, or None without privacy."""
         return None if self.trust == "none" else _noise(self)
 
     @property
     def mechanism(self) -> Mechanism | None:
-        r"""A single release that costs as much as all releases of a user."""
+        r"""A single mechanism that costs as much privacy as all releases of a user."""
         noise = self.noise
         return None if noise is None else Mechanism(noise=noise, sensitivity=self.sensitivity)
 
@@ -133,12 +133,12 @@ class StreamPrivatizer:
         return None if noise is None else PrivacyCurve(noise=noise, sensitivity=self.sensitivity)
 
     def assumed(self) -> tuple[str, ...]:
-        r"""The assumptions of the guarantee, except those on the noise source."""
+        r"""The assumptions of the guarantee, except those about the noise source."""
         return _ASSUMED[self.trust]
 
     @property
     def bits(self) -> int:
-        r"""The number of bits of one message of a user."""
+        r"""The number of bits in one message of a user."""
         return _WORD if self.trust == "local" else 1
 
     def draw(self, shape: tuple[int, ...], rng: Rng) -> Integers:
@@ -178,14 +178,14 @@ class Tables(NamedTuple):
 class Totals:
     r"""Tables of the released sums of ``arms`` base arms, with one run per generator in ``rngs``.
 
-    Without privacy and in the local model the sums of the received numbers are released as they
-    are; otherwise released values are stored separately from the exact sums. If ``each`` is true,
-    every outcome has its own draw of noise; otherwise this class draws the noise.
+    Without privacy and in the local model the sums of the received values are released unchanged;
+    otherwise released values are stored separately from the exact sums. If ``each`` is true, the
+    caller of :meth:`add` draws noise for every outcome; otherwise this class draws the noise.
     """
 
     def __init__(self, privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> None:
         if not rngs:
-            reason = "must have one generator for each of at least one run"
+            reason = "must contain at least one generator, one for each run"
             raise InvalidParameter("rngs", len(rngs), reason)
         self.privatizer, self.kind = privatizer, privatizer.kind
         self.each = self.kind in ("each", "tree")
@@ -242,7 +242,7 @@ class Totals:
         self.taken[cells] += 1
         self.exact[cells] += outcomes
         match self.kind:
-            case "each":  # exact outcomes are not kept
+            case "each":  # exact outcomes are not stored
                 self.exact[cells] += drawn
             case "tree":
                 self._set(cells, self.exact[cells] + self._tree(cells, drawn))
@@ -261,8 +261,8 @@ class Totals:
 
     def _tree(self, cells: Integers, drawn: Integers) -> Integers:
         taken = self.taken[cells]
-        # t has ``level`` trailing zeros: that many blocks are merged with the outcome to a block of
-        # 2^level. The other blocks are those of t - 2^level outcomes.
+        # t has ``level`` trailing zeros: that many blocks and the outcome are merged into a block
+        # of 2^level. The other blocks are those of t - 2^level outcomes.
         rest = taken & (taken - 1)
         level = np.bitwise_count((taken ^ rest) - 1)
         others = np.bitwise_count((rest & -rest) - 1)

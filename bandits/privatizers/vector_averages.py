@@ -80,7 +80,7 @@ class AveragePrivatizer(Releasing[Averages]):
     ``trust`` selects the source of noise. ``central``: the server adds discrete Gaussian noise, or
     discrete Laplace if ``calibration`` is ``pure``. ``local``: every client adds such noise to its
     own message. ``shuffle``: every client adds random bits, which a shuffler mixes with the bits of
-    its numbers (binomial noise). ``none``: there is no noise.
+    its values (binomial noise). ``none``: there is no noise.
     """
 
     trust: LinearTrust = word(LinearTrust)
@@ -110,7 +110,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return Encoding(precision=self._steps(size), low=-wide, high=wide)
 
     def bits(self, size: Averages) -> int:
-        r"""The number of bits of a client's s numbers; in the local model 64 for each number."""
+        r"""The number of bits of a client's s values; in the local model 64 for each value."""
         match self.trust:
             case "shuffle":
                 return self.shuffle(size).bits_per_user
@@ -140,7 +140,7 @@ class AveragePrivatizer(Releasing[Averages]):
         if self.trust == "none":
             return Fraction(0)
         match self._added(size):
-            case DiscreteLaplace(scale=scale):  # the variance of real Laplace noise, an upper bound
+            case DiscreteLaplace(scale=scale):  # bounded by that of continuous noise
                 proxy = 2 * scale**2
             case Binomial(trials=trials):  # 1/4 for each bit, by Hoeffding's lemma
                 proxy = Fraction(trials, 4)
@@ -172,7 +172,7 @@ class AveragePrivatizer(Releasing[Averages]):
             raise InvalidParameter(
                 "encoded",
                 encoded,
-                f"must have {size.coordinates} sums, each in [0, {n * unit.precision}]",
+                f"must contain {size.coordinates} sums in [0, {n * unit.precision}]",
             )
         noise = self.noise(size)
         if noise is not None:
@@ -210,7 +210,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return _ASSUMED[self.trust]
 
     def record(self, size: Averages, batch: str) -> Release | None:
-        r"""The record of the mechanism that protects a client; in the local model, its message."""
+        r"""The record of the mechanism that protects a client (in the local model, its message)."""
         if self.trust == "none":
             return None
         return Release(mechanism=self._mechanism(size), batch=batch)
@@ -240,7 +240,7 @@ class AveragePrivatizer(Releasing[Averages]):
         return self.encoding(size).step / size.users
 
     def _added(self, size: Averages) -> DiscreteGaussian | DiscreteLaplace | Binomial:
-        # The noise of the server or of all bits on each sum, or of a client on each of its numbers.
+        # The noise of the server or of all bits on each sum, or of a client on each of its values.
         if self.trust == "shuffle":
             return self.shuffle(size).planned_noise
         if self.calibration == "pure":
@@ -336,14 +336,14 @@ def _enough(epsilon: Fraction, delta: Fraction, s: int) -> int:
 
 @lru_cache(maxsize=1 << 10)
 def _as_gaussian(epsilon: Fraction, delta: Fraction, s: int) -> Fraction:
-    # Fair bits with the variance of real Gaussian noise: their number, divided by g^2.
+    # The number of fair bits with the variance of continuous Gaussian noise, divided by g^2.
     return 4 * Fraction(real_gaussian_ratio(epsilon, delta).upper) ** 2 * s
 
 
 def lzj_classical_gaussian(epsilon: RationalLike, delta: RationalLike) -> Enclosure:
     r"""The ratio sigma/Delta = sqrt(2 ln(1.25/delta))/epsilon of LZJ Theorems 4.2, 4.4, C.1, C.3.
 
-    It is proven only for epsilon <= 1 (Dwork and Roth 2014, Theorem A.1); ``accounting`` has
+    It is proven only for epsilon <= 1 (Dwork and Roth 2014, Theorem A.1); ``accounting`` provides
     the exact calibration and the true guarantee of this ratio.
     """
     e, log = epsilon_of(epsilon), log_of(Fraction(5, 4) / rational_in("delta", delta, "(0, 1)"))
@@ -357,7 +357,7 @@ def bit_steps(epsilon: Fraction, delta: Fraction, s: int) -> int:
 
 
 def _check_kept(epsilon: Fraction, delta: Fraction, protocol: VectorShuffle) -> None:
-    # The paper has more bits than needed: a subset of the noise bits already suffices, by basic
+    # The paper uses more bits than needed: a subset of the noise bits already suffices, by basic
     # composition of the coordinates.
     g, s = protocol.precision, protocol.coordinates
     every = protocol.planned_noise.trials

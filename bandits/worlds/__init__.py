@@ -25,6 +25,6 @@ def preset_of(name: str) -> Preset:
     ...
     dpcore.errors.InvalidParameter: preset = cz/esay: did you mean cz/easy? it must be one of ...
 
-    Raises :class:`InvalidParameter` for an unknown name, with the list of names.
+    Raises :class:`InvalidParameter` if the name is unknown; the message lists all names.
     """
     return find_name("preset", name, {preset.name: preset for preset in PRESETS})

@@ -1,7 +1,7 @@
 r"""Simulated worlds: arms whose pulls give rewards in [0, 1].
 
 An environment outputs only the sum of a batch, with each reward encoded as floor(x g + U) with U
-uniform on [0, 1). Rewards and this rounding are drawn from the numpy generator of the world; the
+uniform on [0, 1). Rewards and this rounding are drawn from the numpy generator ``world``; the
 privacy guarantee depends only on the sensitivity of the sum, which is always g.
 """
 
@@ -71,20 +71,19 @@ class Environment(ABC):
     ) -> tuple[int, ...]:
         r"""Draw the encoded sum over the users of ``ask`` for each action.
 
-        In this class each user pulls one arm once; other asks raise :class:`InvalidParameter`.
+        In this class each user must pull one arm once; otherwise raises :class:`InvalidParameter`.
         """
         if ask.times is not None or len(ask.actions) != 1 or encoding.low != 0:
-            reason = "must be pulls of one arm with rewards in [0, 1] in this world"
+            reason = "must request pulls of one arm with rewards in [0, 1] in this world"
             raise InvalidParameter("ask", ask, reason)
         return (self.encoded_sum(ask.actions[0], ask.users, encoding.precision, world),)
 
     def encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         r"""Draw the sum of ``pulls`` new rewards of ``arm``, each encoded in ``precision`` steps.
 
-        The encoding of a reward x is an integer in [0, precision] with mean x precision, up to an
-        error of precision 2^-50. Raises :class:`InvalidParameter` for an unknown arm, pulls < 1, a
-        precision outside [1, 2^40], a sum that could reach 2^62, and a ``world`` that is not a
-        numpy generator.
+        The encoding of a reward x is an integer in [0, g] with mean x g, up to an error of g 2^-50,
+        where g = ``precision``. Raises :class:`InvalidParameter` if the arm is unknown, pulls < 1,
+        g is outside [1, 2^40], the sum could reach 2^62, or ``world`` is not a numpy generator.
         """
         arm, pulls = integer("arm", arm, at_least=0), integer("pulls", pulls, at_least=1)
         if arm >= self.arms:
@@ -98,13 +97,14 @@ class Environment(ABC):
 
     @abstractmethod
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
-        r"""Draw the result of :meth:`encoded_sum`; your own world needs no other random method.
+        r"""Draw the result of :meth:`encoded_sum`, whose arguments are already checked.
 
-        The arguments are already checked. The sum is over ``pulls`` encodings, each an integer in
-        [0, ``precision``]: floor(x g + U) for a reward x in [0, 1], g = ``precision`` and U uniform
-        on [0, 1), or any other integer in this range with mean ``means[arm]`` g. Rewards are
-        independent within and between batches and drawn from ``world``. The guarantee of users
-        depends on the range of every encoding, which cannot be checked on a sum.
+        A subclass needs no other random method. The sum is over ``pulls`` encodings, each an
+        integer in [0, ``precision``]: floor(x g + U) for a reward x in [0, 1], g = ``precision``
+        and U uniform on [0, 1), or any other integer in this range with mean ``means[arm]`` g.
+        Rewards are independent within and between batches and drawn from the generator ``world``.
+        The privacy guarantee assumes the range of every encoding, which cannot be checked from the
+        sum.
 
         >>> class Thirds(Environment):
         ...     means = (2 / 3, 1 / 3)
@@ -146,11 +146,11 @@ class ClippedNormal(Environment):
         # ceil(y - U) is floor(y) + Bernoulli(y - floor(y)) and stays in [0, g] for y in [0, g].
         # Float sums of a chunk are exact, because they are integers below 2^52.
         size = max(min(_CHUNK, _EXACT // precision), 1)
-        steps, coins = np.empty(min(size, pulls)), np.empty(min(size, pulls))
+        steps, uniform = np.empty(min(size, pulls)), np.empty(min(size, pulls))
         scale, center = self.deviation * precision, self.centers[arm] * precision
         total = 0
         for start in range(0, pulls, size):
-            y, u = steps[: pulls - start], coins[: pulls - start]
+            y, u = steps[: pulls - start], uniform[: pulls - start]
             world.standard_normal(out=y)
             y *= scale
             y += center
@@ -190,7 +190,7 @@ class Table(Environment):
     r"""A world with rewards drawn with replacement from a table of real rewards, one list per arm.
 
     The table has distinct values with their counts; a batch is one multinomial draw. Values are
-    exact rationals; a float is read by its shortest decimal form.
+    exact rationals; a float is read as its shortest decimal form.
     """
 
     values: tuple[tuple[Fraction, ...], ...]
@@ -229,7 +229,7 @@ class Table(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reordered(Environment):
-    """The arms of ``world`` in another order, so that their positions reveal nothing."""
+    """The arms of ``world`` in another order, so that positions do not reveal the best arm."""
 
     world: Environment
     order: tuple[int, ...]
@@ -239,7 +239,7 @@ class Reordered(Environment):
             raise InvalidParameter("world", self.world, "must be an Environment")
         order = tuple(integer("order", arm, at_least=0) for arm in _listed("order", self.order))
         if sorted(order) != [*range(self.world.arms)]:
-            reason = f"must have each of the {self.world.arms} arms once"
+            reason = f"must contain each of the {self.world.arms} arms exactly once"
             raise InvalidParameter("order", self.order, reason)
         object.__setattr__(self, "order", order)
 
@@ -266,8 +266,8 @@ def cz_instance(gap: RationalLike, seed: int, *, arms: int = 10) -> ClippedNorma
     >>> [round(center, 3) for center in cz_instance("0.5", 0).centers[:3]]
     [0.524, 0.608, 0.551]
 
-    Raises :class:`InvalidParameter` for a gap outside (0, 1], a seed that is not an integer in [0,
-    2^32), and arms < 1.
+    Raises :class:`InvalidParameter` if the gap is outside (0, 1], the seed is not an integer in [0,
+    2^32), or arms < 1.
     """
     width = float(rational("gap", gap))
     if not 0 < width <= 1:
@@ -290,7 +290,7 @@ def _means(argument: str, values: Sequence[RationalLike]) -> tuple[float, ...]:
 
 
 def _listed(argument: str, values: object) -> Iterable[Any]:
-    # Text is a sequence of characters, which is not meant here.
+    # A string is iterable too, but contains characters instead of numbers.
     one = isinstance(values, np.ndarray) and values.ndim == 0
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable) or one:
         raise InvalidParameter(argument, values, "must be a sequence")
@@ -323,6 +323,6 @@ def _distinct(rewards: Iterable[Any]) -> tuple[tuple[Fraction, ...], tuple[int, 
             raise InvalidParameter("rewards", value, "must lie in [0, 1]")
         found[exact] = found.get(exact, 0) + count
     if not found:
-        raise InvalidParameter("rewards", (), "must contain a reward of every arm")
+        raise InvalidParameter("rewards", (), "must contain a reward for every arm")
     ordered = sorted(found.items())
     return tuple(value for value, _ in ordered), tuple(count for _, count in ordered)

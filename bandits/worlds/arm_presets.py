@@ -8,10 +8,10 @@ There are 20 instances, and batches grow by a factor of 4. docs/errata.md states
 its rewards are 0 or 1 with the means of ``cz/easy``.
 
 ``own`` is a CSV file whose columns are arms and whose rows are rewards in [0, 1]. Rewards are drawn
-with replacement, independently for each arm from its own column. A first row without numbers has
-the names of the arms.
+with replacement, independently for each arm from its own column. A first row without numbers
+contains the names of the arms.
 
-``obd`` is a log of impressions on the items of a fashion shop, with columns ``item_id`` and
+``obd`` is a log of impressions of the items in a fashion shop, with columns ``item_id`` and
 ``click`` (0 or 1) among others. Each item is an arm with binary rewards, whose mean is its logged
 click rate. Positions and users are pooled: the rates are those in the log, not those of items shown
 to all users.
@@ -92,7 +92,7 @@ BINARY: Final = Preset(
 
 
 def table_arms(path: Path, arms: int | None = None) -> Table:
-    r"""Read one arm per column, in the order of the file; values are exact numbers."""
+    r"""Read one arm per column, in the order of the file; values are exact rationals."""
     columns: list[list[Fraction]] = []
     for line, row in _rows(path):
         columns = columns or [[] for _ in row]
@@ -180,7 +180,7 @@ def _obd_rows(path: Path) -> Iterator[tuple[int, int]]:
                 raise ValueError(row[item])
             yield int(row[item]), _CLICKS[row[click]]
         except (ValueError, KeyError, IndexError):
-            reason = f"line {line} must have an item number and a click, 0 or 1"
+            reason = f"line {line} must contain an item number and a click, 0 or 1"
             raise InvalidParameter("data", str(path), reason) from None
 
 
@@ -207,7 +207,7 @@ _LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 def letor_arms(data: Path | Sequence[Path], arms: int | None = _ARMS) -> Table:
-    r"""Cluster the pairs of the files into arms, in increasing order of mean reward.
+    r"""Cluster the query-URL pairs in the files into arms, in increasing order of mean reward.
 
     The 1,200,192 pairs of the paper are the train, vali and test files of one fold together. A
     reward is relevance/4, in [0, 1]; the paper does not state the scaling. k-means has a fixed seed
@@ -258,7 +258,7 @@ def _read(path: Path) -> tuple[Any, Any]:
 
 
 def _refused(path: Path, why: str) -> InvalidParameter:
-    return InvalidParameter("data", str(path), f"is not LETOR text of {FEATURES} features {why}")
+    return InvalidParameter("data", str(path), f"is not LETOR text with {FEATURES} features {why}")
 
 
 def _bad(path: Path) -> InvalidParameter | None:
@@ -275,7 +275,7 @@ def _bad(path: Path) -> InvalidParameter | None:
 
 
 def _wrong(line: bytes) -> str | None:
-    # What is wrong with a line; None for valid lines, blank lines and comments.
+    # Describes the error in a line; returns None for valid lines, blank lines and comments.
     words = line.partition(b"#")[0].split()
     if not words:
         return None

@@ -4,8 +4,8 @@ The worlds are top-K, coverage of targets, paths through a grid, spanning trees,
 small graph, and the hard instances of Chen et al. (2020), with the lower bounds on the regret.
 Theorem 5 of that paper is for a multi-armed bandit: every super arm is one base arm. Theorem 6 is
 for m/K disjoint paths; the base arms of a path have equal outcomes. In Theorem 9 the best super arm
-has K base arms of its own; every other super arm has K - 1 public base arms, which they all share,
-and one more. All means are 1/2 or 1/2 minus a gap.
+consists of K base arms of its own; all other super arms share K - 1 public base arms, and each
+contains one more. All means are 1/2 or 1/2 minus a gap.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _EDGES: Final = 2
 class BitWorld(Environment):
     r"""Base arm i has outcome 1 with probability ``chances[i]``, independently in each round.
 
-    ``together`` has the group of each base arm, or is None if all arms are independent. The arms of
-    a group share a uniform number U, and X_i = 1 if U < chances[i], which is the strongest
-    dependence of bits with these means.
+    ``together`` contains the number of the group of each base arm, or is None if all base arms are
+    independent. The base arms of a group share a uniform number U, and X_i = 1 if U < chances[i],
+    which is the strongest dependence of bits with these means.
     """
 
     of: Problem
@@ -53,7 +53,7 @@ class BitWorld(Environment):
     def __post_init__(self) -> None:
         m = self.of.arms
         if len(self.chances) != m or not all(0 <= each <= 1 for each in self.chances):
-            raise InvalidParameter("chances", self.chances, f"must be {m} numbers in [0, 1]")
+            raise InvalidParameter("chances", self.chances, f"must contain {m} numbers in [0, 1]")
         if self.together is None:
             return
         if len(self.together) != m or any(each not in range(m) for each in self.together):
@@ -85,7 +85,7 @@ class BitWorld(Environment):
 
 
 def top_k(seed: int, arms: int, size: int) -> BitWorld:
-    """The sum of K base arms: K have mean 0.7, the others 0.3, in an order drawn from the seed."""
+    """Create a world with the sum of K base arms as reward: K random means are 0.7, others 0.3."""
     problem = Problem(decisions=Unions.subsets(arms, size))
     # numpy's legacy generator never changes.
     means = np.random.RandomState(seed).permutation([_HIGH] * size + [_LOW] * (arms - size))
@@ -93,15 +93,16 @@ def top_k(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def correlated(seed: int, arms: int, size: int) -> BitWorld:
-    r"""The world of :func:`top_k` with one uniform number per round for all base arms."""
+    r"""Create the world of :func:`top_k` in which all base arms share one number U per round."""
     alone = top_k(seed, arms, size)
     return BitWorld(of=alone.of, chances=alone.chances, together=(0,) * arms)
 
 
 def coverage(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Coverage of six targets: choose size/2 of arms/2 places, each with edges to two targets.
+    r"""Create a maximum-coverage world with six targets and a greedy oracle (alpha = 1 - 1/e).
 
-    Probabilities are uniform in [0, 1], targets random; the oracle is greedy (alpha = 1 - 1/e).
+    A super arm is size/2 of arms/2 places, each with edges to two targets, which do not depend on
+    the seed. The probabilities of the edges are drawn from the seed, uniform in [0, 1].
     """
     for argument, value in (("arms", arms), ("super_arm", size)):
         if value % _EDGES:
@@ -117,10 +118,12 @@ def coverage(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def path(seed: int, arms: int, size: int) -> BitWorld:
-    """The cheapest path through an n by n grid; a path has 2 (n - 1) of its 2 n (n - 1) roads."""
-    n = _nodes(arms, lambda n: 2 * n * (n - 1), "2 n (n - 1) for a grid, such as 4, 12, 24, 40")
+    """Create a world of cheapest paths through an n by n grid; each path has 2 (n - 1) edges."""
+    n = _nodes(
+        arms, lambda n: 2 * n * (n - 1), "2 n (n - 1), e.g. 4, 12, 24 or 40, for an n by n grid"
+    )
     if size != 2 * (n - 1):
-        reason = f"must be {2 * (n - 1)}, the number of roads of a path"
+        reason = f"must be {2 * (n - 1)}, the number of edges in a path"
         raise InvalidParameter("super_arm", size, reason)
     at = range(n * n)
     right = [(each, each + 1) for each in at if each % n < n - 1]
@@ -130,10 +133,10 @@ def path(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def tree(seed: int, arms: int, size: int) -> BitWorld:
-    r"""The heaviest spanning tree of a complete graph with n nodes and n (n - 1)/2 edges."""
-    n = _nodes(arms, lambda n: n * (n - 1) // 2, "n (n - 1)/2 for n nodes, such as 3, 6, 10, 15")
+    r"""Create a world of heaviest spanning trees of a complete graph with n (n - 1)/2 edges."""
+    n = _nodes(arms, lambda n: n * (n - 1) // 2, "n (n - 1)/2, e.g. 3, 6, 10 or 15, for n nodes")
     if size != n - 1:
-        raise InvalidParameter("super_arm", size, f"must be {n - 1}, the number of edges of a tree")
+        raise InvalidParameter("super_arm", size, f"must be {n - 1}, the number of edges in a tree")
     problem = Problem(decisions=SpanningTrees((*combinations(range(n), 2),)))
     return _uniform(seed, problem)
 
@@ -146,7 +149,7 @@ def _nodes(arms: int, edges: Callable[[int], int], wanted: str) -> int:
 
 
 def influence(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Influence of two of four source nodes on the other nodes, over ten edges."""
+    r"""Create an influence-maximisation world: choose two of four source nodes; ten edges."""
     edges = ((0, 4), (0, 5), (1, 5), (1, 6), (2, 6), (2, 7), (3, 7), (3, 4), (4, 8), (6, 8))
     reward = Influence(edges)
     decisions = reward.super_arms(2)
@@ -170,7 +173,10 @@ _MIDDLE: Final = 0.5
 
 
 class LowerBound(NamedTuple):
-    r"""A lower bound: ``regret`` is the theorem's constant times ln T, as T tends to infinity."""
+    r"""A lower bound: ``regret`` is the theorem's constant times ln T, as T tends to infinity.
+
+    ``of`` states the algorithms to which the ``theorem`` applies.
+    """
 
     theorem: str
     regret: float
@@ -178,7 +184,7 @@ class LowerBound(NamedTuple):
 
 
 def hard_mab(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Theorem 5: m super arms of one base arm each, of which the best has mean 1/2."""
+    r"""Create the world of Theorem 5: m super arms of one base arm; the best has mean 1/2."""
     if size != 1:
         raise InvalidParameter(
             "super_arm", size, "must be 1: in Theorem 5 each super arm is a single base arm"
@@ -187,7 +193,7 @@ def hard_mab(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def hard_paths(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Theorem 6: m/K disjoint paths, one outcome for all base arms of a path."""
+    r"""Create the world of Theorem 6: m/K disjoint paths, whose base arms share one outcome."""
     if arms % size:
         raise InvalidParameter("super_arm", size, f"must divide arms = {arms}")
     count = arms // size
@@ -199,9 +205,10 @@ def hard_paths(seed: int, arms: int, size: int) -> BitWorld:
 
 
 def hard_public(seed: int, arms: int, size: int) -> BitWorld:
-    r"""Theorem 9: S* of K base arms, and m - 2K + 1 super arms of K - 1 public arms and one more.
+    r"""Create the world of Theorem 9: a best super arm S* of K base arms, and m - 2K + 1 others.
 
-    Public base arms share one outcome. All means outside S* are 1/2 minus the gap.
+    The others consist of the same K - 1 public base arms, which share one outcome, and one more
+    each. All means outside S* are 1/2 minus the gap.
     """
     if arms < 2 * size:
         raise InvalidParameter(
@@ -260,7 +267,7 @@ CSB: Final = tuple(
         ("coverage", coverage, 20, 6, "cover six targets from K/2 of ten places, greedy oracle"),
         ("path", path, 24, 6, "the cheapest path through a grid of 4 by 4 crossings"),
         ("tree", tree, 15, 5, "the heaviest spanning tree of six nodes"),
-        ("influence", influence, 10, 6, "the two sources that reach the most of nine people"),
+        ("influence", influence, 10, 6, "the two sources that reach the most of nine nodes"),
         (
             "hard-mab",
             hard_mab,

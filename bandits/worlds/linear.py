@@ -38,8 +38,8 @@ class LinearWorld(Environment):
     r"""A world in which action x gives user u the reward <theta_u, x> plus noise.
 
     The difference xi = theta_u - theta* is normal or 0. If the model ``of`` has bounded rewards,
-    they are -B or B with the right mean; otherwise xi and the noise of every round are normal with
-    standard deviations sigma and 1.
+    they are -B or B with mean <theta*, x>; otherwise xi and the noise of every round are normal
+    with standard deviations sigma and 1.
     """
 
     lowest: ClassVar[int] = -1
@@ -54,7 +54,7 @@ class LinearWorld(Environment):
     def __post_init__(self) -> None:
         theta = np.array(self.theta, dtype=np.float64)
         if theta.shape != (self.model.actions.dimension,) or not np.isfinite(theta).all():
-            reason = f"must have {self.model.actions.dimension} finite numbers"
+            reason = f"must contain {self.model.actions.dimension} finite numbers"
             raise InvalidParameter("theta", self.theta, reason)
         if float(np.sqrt(theta @ theta)) > 1 + 1e-12:
             raise InvalidParameter("theta", self.theta, "must have norm at most 1")
@@ -74,7 +74,7 @@ class LinearWorld(Environment):
     def encoded_sums(
         self, ask: Ask, encoding: Encoding, world: np.random.Generator
     ) -> tuple[int, ...]:
-        r"""Draw the sums over the users of ``ask`` of their encoded average rewards, by action."""
+        r"""Draw, for each action, the sum of encoded average rewards of the users of ``ask``."""
         points = self.model.actions.points[list(ask.actions)]
         times = ask.times or (1,) * len(points)
         if self.model.bounded:
@@ -120,13 +120,13 @@ class LinearWorld(Environment):
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         del arm, pulls, world
         raise InvalidParameter(
-            "precision", precision, "must be used through encoded_sums, which encodes averages"
+            "precision", precision, "is not supported here: call encoded_sums, which takes averages"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoveredWorld(LinearWorld):
-    """A world of all actions in a ``shape``, played by a cover; regret is against the shape."""
+    """A world with a finite cover of ``shape`` as actions; regret is relative to all ``shape``."""
 
     shape: Shape
 
@@ -174,7 +174,7 @@ def _cover_of(shape: Shape, size: int) -> Actions:
             return found
         if found.count > size:
             break
-    reason = f"must be the size of a cover of radius 1/j; for radius 1/{parts} it is {found.count}"
+    reason = f"must be the size of a cover of radius 1/j, e.g. {found.count} for radius 1/{parts}"
     raise InvalidParameter("arms", size, reason)
 
 

@@ -27,7 +27,7 @@ class FromFile:
     r"""A source whose instance i is the world ``read(path, K)``, with its arms in a random order.
 
     K is None if the file determines the number of arms; ``wanted`` describes the file. The order of
-    the arms is drawn by numpy's legacy generator with seed i, whose stream never changes. With
+    the arms is drawn with numpy's legacy generator and seed i, whose stream never changes. With
     ``several``, ``read`` also accepts a tuple of two or more files.
     """
 
@@ -46,7 +46,7 @@ Data: TypeAlias = Path | Sequence[Path] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worlds:
-    r"""The environments of all instances; ``data`` is the SHA-256 of their file.
+    r"""The environments of all instances; ``data`` is the SHA-256 hash of their file.
 
     For several files it is the SHA-256 of their hexadecimal SHA-256 digests, one per line.
     """
@@ -103,7 +103,7 @@ class Preset:
         >>> preset_of("cz/easy").arms_of(None), preset_of("cz/easy").arms_of(4)
         (10, 4)
 
-        Raises :class:`InvalidParameter` for K < 1, or if the data determine K.
+        Raises :class:`InvalidParameter` if K < 1 or the data determine K.
         """
         if arms is None:
             return self.arms
@@ -115,7 +115,7 @@ class Preset:
     def super_arm_of(self, size: int | None) -> int | None:
         r"""The requested size of super arms, or the preset's default, or None without super arms.
 
-        Raises :class:`InvalidParameter` for a size below 1 or a preset without super arms.
+        Raises :class:`InvalidParameter` if the size is below 1 or the preset has no super arms.
         """
         if size is None:
             return self.super_arm
@@ -139,9 +139,9 @@ class Preset:
         >>> preset_of("cz/easy").worlds(2).environments[1].arms
         10
 
-        Raises :class:`InvalidParameter` for instances outside [1, 2^20], invalid arms (see
-        :meth:`arms_of`), a missing or invalid file, a file for a simulated preset, a repeated file,
-        and several files if the preset reads only one.
+        Raises :class:`InvalidParameter` if instances is outside [1, 2^20], arms are invalid (see
+        :meth:`arms_of`), a file is missing, invalid, repeated or given for a simulated preset, or
+        there are several files and the preset reads only one.
         """
         paths = () if data is None else (data,) if isinstance(data, Path) else tuple(data)
         named = ", ".join(map(str, paths))

@@ -175,7 +175,7 @@ def test_user_defined_policy_privatizer_and_world_work_together() -> None:
 
 def test_a_guarantee_is_that_of_the_protocol_or_refused() -> None:
     for ask in (Fewer().guarantee, Fewer().noise, Fewer().precision):
-        with pytest.raises(InvalidParameter, match="must have a protocol for 8 users, not for 9"):
+        with pytest.raises(InvalidParameter, match="must return a protocol for 8 users, not for 9"):
             ask(8)
     with pytest.raises(InvalidParameter, match="privatizer"):
         Fewer().release(3, 8, SeededRng(1))

@@ -94,8 +94,8 @@ def test_a_figure_explains_its_bands_and_where_its_lines_end(tmp_path: Path) -> 
         ({"x": ()}, "at least one x"),
         ({"y": (1.0,)}, "one y and one error"),
         ({"y": (1.0, float("nan"))}, "finite"),
-        ({"x": (10, 10)}, "increasing x"),
-        ({"error": (0.0, -1.0)}, "errors >= 0"),
+        ({"x": (10, 10)}, "x must be increasing"),
+        ({"error": (0.0, -1.0)}, "errors must be >= 0"),
     ],
 )
 def test_invalid_curves_are_refused(edit: dict[str, Any], reason: str) -> None:

@@ -427,7 +427,7 @@ def test_more_releases_than_rounds_are_refused() -> None:
     edited.update(horizon=times - 1)
     assert reason_of(sealed(told(edited))) == (
         "released",
-        "must be at most one release per round, but they exceed the horizon",
+        "must contain at most one release per round, but exceed the horizon",
     )
 
 

@@ -225,7 +225,7 @@ def test_results_from_different_worlds_are_not_compared(bandit: Bandit) -> None:
         ({"arms": 9}, "arms = 4: must be the same in A and B, but is 9 in B"),
         ({"data": "b" * 64}, "data = None: must be the same in A and B"),
         ({"rows": []}, "A = 1 results: has no algorithm and epsilon in common with B"),
-        ({"schema": "x"}, "B = b.json: is not of schema dpcore-bandit/2"),
+        ({"schema": "x"}, "B = b.json: must have schema dpcore-bandit/2"),
         ({"rows": [{}]}, "B = b.json: contains invalid data"),
     ):
         Path("b.json").write_text(json.dumps({**one, **change}))

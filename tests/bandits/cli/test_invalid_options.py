@@ -26,7 +26,7 @@ REFUSED: dict[str, str] = {
     "cz/easy --epsilon 0": "--epsilon = 0: must lie in [1e-6, 1000]",
     "cz/easy --delta 0": "--delta = 0: must lie in (0, 1)",
     "cz/easy --algorithms cpd-se": "--algorithms = cpd-se: did you mean cdp-se? it must be one of",
-    "cz/easy --algorithms se,se": "--algorithms = se, se: must not have duplicates",
+    "cz/easy --algorithms se,se": "--algorithms = se, se: must be distinct",
     "cz/esay": "PRESET = cz/esay: did you mean cz/easy? it must be one of",
     "cz/easy --jobs 0": "--jobs = 0: must be a whole number in [1, 1024], or -1",
     "cz/easy --radius best": "--radius = best: must be 'exact' or 'paper'",
@@ -156,4 +156,4 @@ def test_two_epsilons_with_the_same_float_are_refused(bandit: Bandit) -> None:
     answer = bandit(*RUN, "--epsilon", both[0], "--epsilon", both[1])
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("error: --epsilon = ")
-    assert "must not have two epsilons" in answer.err
+    assert "must not contain two epsilons" in answer.err

@@ -77,11 +77,11 @@ def test_a_state_file_is_bound_to_the_source_of_its_policies(bandit: Bandit, fol
         ("own.py", "must be own.py:NAME, where NAME is a policy"),
         ("own.py:Nobody", "the module has no Nobody"),
         ("lost.py:Policy", "there is no file lost.py"),
-        ("others.py:ready", "must have a parameter epsilon"),
+        ("others.py:ready", "must be a class or function with a parameter named epsilon"),
         ("others.py:needs", "cannot be created without words"),
         ("others.py:wrong", "is a Fraction, but must be a bandits.Policy"),
-        ("others.py:refuses", "returns no policy"),
-        ("own.py:Halving,own.py:Halving", "must not have duplicates"),
+        ("others.py:refuses", "cannot create others.py:refuses"),
+        ("own.py:Halving,own.py:Halving", "must be distinct"),
     ],
 )
 def test_other_forms_of_policies_are_refused(bandit: Bandit, name: str, said: str) -> None:

@@ -196,8 +196,8 @@ HEAD = ",".join(COLUMNS) + "\n"
     [
         ("", "no column preset"),
         (HEAD, "contains no runs"),
-        (HEAD + "x," * 8 + "0,x,5,nan\n", "line 2 has no valid round"),
-        (HEAD + "x\n", "line 2 has no valid round"),
+        (HEAD + "x," * 8 + "0,x,5,nan\n", "line 2 does not contain a valid round"),
+        (HEAD + "x\n", "line 2 does not contain a valid round"),
         (HEAD + '"x\n', "is not valid CSV"),
     ],
 )

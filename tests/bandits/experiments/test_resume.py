@@ -264,7 +264,7 @@ def test_cells_in_another_order_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
     with resume(path, SMALL, WORLDS) as state:
         state.append(cells_of(SMALL)[1])
-    refused(path, "has runs in another order")
+    refused(path, "contains runs in another order")
 
 
 @pytest.mark.parametrize(

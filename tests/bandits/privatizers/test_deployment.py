@@ -231,7 +231,7 @@ class Asked(Users):
 @pytest.mark.parametrize("said", [(), (7,), (9, 11)])
 def test_a_batch_of_an_unnamed_size_is_refused(said: tuple[int, ...]) -> None:
     counted, asked = Counted(of=EASY), Asked()
-    with pytest.raises(InvalidParameter, match="requests 10 users, which is not among its"):
+    with pytest.raises(InvalidParameter, match="requests 10 users, a size that its method"):
         played(Explore(private(), *said), counted, LONG, users=asked)
     # No user was charged, and no reward was drawn.
     assert (asked.calls, counted.drawn) == (["guarantee"], [])

@@ -263,7 +263,9 @@ def test_the_guarantee_of_a_pool_is_that_of_its_releases() -> None:
         if kind is SteadyPrivatizer:
             assert promised_by(private, users=pool).parts
             continue
-        with pytest.raises(InvalidParameter, match="must be the privatizer of the pool"):
+        with pytest.raises(
+            InvalidParameter, match="must use one mechanism for every number of users"
+        ):
             promised_by(private, users=pool)
         assert pool.most_visits == 0
 

@@ -130,9 +130,9 @@ def test_the_command_takes_several_files(
 ZERO = np.zeros(FEATURES)
 MANY = letor_line(1, 1, ZERO) * 60
 BROKEN = {
-    "root:x:0:0:root\n": "is not LETOR text of 136 features",
-    letor_line(2, 1, np.zeros(FEATURES + 1)) * 60: "is not LETOR text of 136 features",
-    "2 qid:1 1:x 2:3\n": "is not LETOR text of 136 features",
+    "root:x:0:0:root\n": "is not LETOR text with 136 features",
+    letor_line(2, 1, np.zeros(FEATURES + 1)) * 60: "is not LETOR text with 136 features",
+    "2 qid:1 1:x 2:3\n": "is not LETOR text with 136 features",
     letor_line(5, 1, ZERO) * 60: "line 1: a relevance of 5: it must be 0, 1, 2, 3 or 4",
     letor_line(0.5, 1, ZERO) * 60: "line 1: a relevance of 0.5",
     letor_line(-1, 1, ZERO) * 60: "line 1: a relevance of -1",
@@ -206,12 +206,12 @@ def test_a_data_file_is_identified_by_its_digest(tmp_path: Path) -> None:
         ("", "no column item_id"),
         ("item_id,position\n1,2\n", "no column click"),
         (HEADER + "\n", "contains no rows"),
-        (obd_text((1, 0), (2, 2)), "line 3 must have an item number and a click"),
-        (obd_text((1, 0), (2, "")), "line 3 must have an item number and a click"),
-        (obd_text((-1, 0)), "line 2 must have an item number and a click"),
-        (obd_text(("x", 0)), "line 2 must have an item number and a click"),
+        (obd_text((1, 0), (2, 2)), "line 3 must contain an item number and a click"),
+        (obd_text((1, 0), (2, "")), "line 3 must contain an item number and a click"),
+        (obd_text((-1, 0)), "line 2 must contain an item number and a click"),
+        (obd_text(("x", 0)), "line 2 must contain an item number and a click"),
         (CLICKS + '"1,0\n', "is not valid CSV"),
-        (HEADER + "\n1\n", "line 2 must have an item number and a click"),
+        (HEADER + "\n1\n", "line 2 must contain an item number and a click"),
         (HEADER + "\n\xff", "is not valid CSV"),
     ],
 )
