@@ -58,7 +58,7 @@ class RealCurve(OneRelease):
 
     def __post_init__(self) -> None:
         if not isinstance(self.noise, (Gaussian, Laplace)):
-            raise InvalidParameter("noise", self.noise, "must be Gaussian or Laplace, on the reals")
+            raise InvalidParameter("noise", self.noise, "must be Gaussian or Laplace")
         check_fields(self)
         object.__setattr__(self, "sensitivity", Sensitivity.of(self.sensitivity))
         Sensitivity.of(self.sensitivity).shared(self.scope.group)
@@ -73,7 +73,7 @@ class RealCurve(OneRelease):
 
     @property
     def density(self) -> Density:
-        r"""The noise, in units of the sensitivity."""
+        r"""The density of the noise, in units of the sensitivity."""
         if isinstance(self.noise, Gaussian):
             moves = Sensitivity.of(self.sensitivity)
             return NormalDensity(Fraction(self.noise.sigma) ** 2 / moves.squared)
@@ -149,7 +149,7 @@ class RealCurve(OneRelease):
         return narrowed(lambda: self._laplace_renyi(at), bits)
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""The zCDP parameter: D^2/2 sigma^2 for Gaussian noise, a supremum for Laplace noise."""
+        r"""The zCDP parameter: D^2/(2 sigma^2) for Gaussian noise, a supremum for Laplace noise."""
         loss = self.loss()
         if loss:
             return self._both(Enclosure.exactly(loss.variance / 2))
