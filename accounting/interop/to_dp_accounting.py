@@ -3,7 +3,7 @@ r"""Events and loss distributions of dp-accounting from guarantees, and a certif
 The library is an extra (``pip install dpcore[interop]``) and is imported at first use. It computes
 in floats: exported values are rounded to the safe side, but the library's rounding errors are not
 bounded. Imported events are statements by the caller. An event of integer noise gives an exact
-curve. For noise on the reals, exact sampling is an assumption. Every claim is an assumption, with
+curve. For real-valued noise, exact sampling is an assumption. Every claim is an assumption, with
 the event as the reason. Proofs: docs/proofs/composition.md.
 """
 

@@ -1,4 +1,4 @@
-r"""Certify pure DP by shuffling: a bound on the loss of :class:`PureShuffle` at every output.
+r"""Certify pure DP from shuffling: a bound on the loss of :class:`PureShuffle` at every output.
 
 The law of the message of a user with value x in {0, ..., g}, as a polynomial in z, is z^x V + tau
 U: V is the noise within the reach, tau is the probability of a cover (a random message), and U is
@@ -67,14 +67,14 @@ def certified_shuffle(protocol: PureShuffle, honest: int) -> CertifiedShuffle:
 def purity(protocol: PureShuffle, honest: int) -> PureBound:
     r"""The pure DP guarantee of ``protocol`` with ``honest`` users, certified at every output.
 
-    Its epsilon is the maximum of the losses from U^t f, G^b f and V^(h-t) f, and of the epsilon
-    g/scale of the shares.
+    Its epsilon is the maximum of the epsilon g/scale of the shares and of the losses from U^t f,
+    G^b f and V^(h-t) f, which are defined in the module's docstring.
     """
     if not isinstance(protocol, PureShuffle):
         raise InvalidParameter("protocol", protocol, "must be a PureShuffle")
     present = integer("honest", honest, at_least=1, at_most=protocol.users, limit="users")
     if protocol.width > MOST_WIDTH:
-        reason = f"its messages of {protocol.width} bits are too long: at most {MOST_WIDTH} bits"
+        reason = f"must have messages of at most {MOST_WIDTH} bits, not {protocol.width}"
         raise InvalidParameter("protocol", protocol, reason)
     own = Fraction(protocol.precision) / protocol.share.scale
     # The number t of covers for which the shares were planned, if it suffices; otherwise the least.

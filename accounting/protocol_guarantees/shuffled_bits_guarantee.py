@@ -6,9 +6,9 @@ and P(S) - e^epsilon Q(S) increases with d, so the full shift dominates every sm
 same sign. It remains to maximise over the signs of the coordinates; for p = 1/2 one choice
 suffices. The losses of the coordinates add, like those of rounds.
 
-Calibration: Binomial(b, p) plus an independent Binomial(1, p) is Binomial(b + 1, p), so more bits
-are post-processing and delta is non-increasing in b: bisection finds the least b, and both b and b
-- 1 are certified. For the probability no such monotonicity is proven, so two grid points are
+Calibration: Binomial(b, p) plus an independent Binomial(1, p) is Binomial(b + 1, p), so adding a
+bit is post-processing and delta is non-increasing in b: bisection finds the least b, and both b and
+b - 1 are certified. For the probability no such monotonicity is proven, so two grid points are
 certified. Proofs: docs/proofs/shuffle.md.
 """
 
@@ -96,7 +96,7 @@ class BinomialBox(PairCurve):
         return of_noise(self.noise, self.sensitivity)
 
     def meets(self, epsilon: RationalLike, delta: RationalLike) -> bool:
-        r"""Whether the release is (epsilon, delta)-DP, decided by two-sided bounds."""
+        r"""Whether the release is (epsilon, delta)-DP, decided with two-sided bounds."""
         at, most = at_least_zero("epsilon", epsilon), at_least_zero("delta", delta)
         if self._surely(at, most):
             return True
@@ -144,7 +144,7 @@ def fewest_bits(
     users: int = 1,
     probability: RationalLike = Fraction(1, 2),
 ) -> BinomialBox:
-    r"""The least number of noise bits per honest user that meets the target.
+    r"""The binomial noise of the least number of bits per honest user that meets the target.
 
     The ``trials`` of the result are ``users`` times this number; one bit less per user does not
     meet the target. ``bounds[i]`` is the largest change of the sum of coordinate i by one user, in
@@ -186,7 +186,7 @@ def least_probability(
 
     low, high = 0, steps // 2
     if not box(high).meets(e, d):
-        reason = f"fair bits do not satisfy (epsilon, delta) = ({e}, {d})"
+        reason = f"is too small: fair bits do not satisfy (epsilon, delta) = ({e}, {d})"
         raise InvalidParameter("trials", trials, reason)
     while high - low > 1:
         middle = (low + high) // 2
