@@ -123,7 +123,7 @@ def parsed(text: str | bytes, most: int = _MOST_TEXT) -> Any:
             parse_int=_short,
         )
     except (ValueError, RecursionError) as error:
-        raise Malformed("certificate", f"must be JSON: {str(error)[:80]}") from None
+        raise Malformed("certificate", f"must be valid JSON: {str(error)[:80]}") from None
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -245,7 +245,7 @@ def _named(what: str = "a certificate for this composition") -> Iterator[None]:
     except (Malformed, OutOfTime) as error:
         raise NotDerived(what, str(error)) from None
     except Refused as error:
-        raise NotDerived(what, f"not checked: {error}") from None
+        raise NotDerived(what, f"the kernel cannot check it: {error}") from None
 
 
 def _proven(
@@ -310,7 +310,11 @@ def _read(subject: Subject) -> tuple[Composition | PrivacyCurve, _Kinds]:
         case [*releases] if releases and all(isinstance(r, Release) for r in releases):
             return _of_run(releases)
         case [*_] | str() | bytes():
-            raise InvalidParameter("subject", subject, "must be a composition or releases")
+            raise InvalidParameter(
+                "subject",
+                subject,
+                "must be a guarantee, a mechanism, a stream or a list of releases",
+            )
         case Guarantee():
             from accounting.composition.compose import Composition, compose
 

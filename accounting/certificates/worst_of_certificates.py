@@ -136,7 +136,7 @@ def _of_shuffle(where: str, part: WorstPart, shuffle: PureShuffle) -> Iterator[F
     scale = shuffle.share.scale
     if shuffle.width > _MOST_BITS or not shuffle.reach / _FARTHEST <= scale <= _MOST_BITS:
         reason = (
-            f"needs {shuffle.width} message bits (limit {_MOST_BITS}), or its scale is out of range"
+            f"has {shuffle.width} message bits (limit {_MOST_BITS}), or its scale is out of range"
         )
         yield Finding(where=where, status=Status.UNCHECKED, reason=reason)
         return

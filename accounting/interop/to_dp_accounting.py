@@ -1,4 +1,4 @@
-r"""Events and loss distributions of dp-accounting from guarantees, and a certified accountant.
+r"""Convert guarantees to events and PLDs of dp-accounting; and a certified accountant.
 
 The library is an extra (``pip install dpcore[interop]``) and is imported at first use. It computes
 in floats: exported values are rounded to the safe side, but the library's rounding errors are not
@@ -225,8 +225,8 @@ def _round(kind: Any, source: Guarantee, step: float) -> Any:
         listed = [_nodes_of(law, step) for law, _ in laws]
         counts = {count for _, count in laws}
         if len(counts) > 1 or len(listed) > 2:
-            reason = "its two directions have different shapes"
-            raise NotDerived(f"a distribution of {source!r}", reason)
+            reason = "the laws of its two directions do not correspond"
+            raise NotDerived(f"a dp-accounting PLD of {source!r}", reason)
         other: dict[str, Any] = {}
         if len(listed) > 1:
             masses, infinite = listed[1]
@@ -244,7 +244,7 @@ def _nodes_of(law: Law, step: float) -> tuple[dict[int, float], float]:
         case AllocatedLoss() as part:
             listing = part.atoms
         case _:
-            raise NotDerived(f"a distribution of {law!r}", "it has a closed form")
+            raise NotDerived(f"a distribution of {law!r}", "its loss is not discretised")
     with precision(_BITS + _SPARE):
         return nodes(listing, step)
 

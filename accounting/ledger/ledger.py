@@ -131,10 +131,10 @@ class Ledger:
                 book = Book.stored(connection)
             kept = book.filter if isinstance(budget, Filter) else book.filter.budget
             if budget is not None and kept.to_json() != budget.to_json():
-                reason = f"is not the ledger's, {_format_budget(kept)}: a budget never changes"
+                reason = f"must be the ledger's, {_format_budget(kept)}: a budget never changes"
                 raise InvalidParameter("budget", _format_budget(budget), reason)
             if (budget is not None or renews is not None) and renews != book.renews:
-                reason = f"is not the ledger's, {book.renews or 'never'}: a budget never changes"
+                reason = f"must be the ledger's, {book.renews or 'never'}: a budget never changes"
                 raise InvalidParameter("renews", renews or "never", reason)
             undo.pop_all()
         return cls(store, book)

@@ -124,7 +124,7 @@ def settle_in(path: Path, ledger: str) -> None:
 
 
 def bring_to_disk(path: Path, how: int = os.O_RDONLY) -> None:
-    r"""Flush a file, or the names in a folder, to disk; ``how`` contains the flags for opening it."""
+    r"""Flush a file, or the names in a folder, to disk; ``how`` is passed to ``os.open``."""
     handle = os.open(path, how)
     try:
         os.fsync(handle)

@@ -211,7 +211,7 @@ def above_table(table: LossTable, most: int) -> ConnectTheDotsPair:
 
 
 def revealing_or_nothing(pair: RevealingPair, *, above: bool) -> ConnectTheDotsPair:
-    r"""A pair that bounds ``pair`` from one side, in both directions, with few outputs.
+    r"""A pair with few outputs that bounds ``pair`` from one side, in both directions.
 
     ``above=True`` gives an upper bound: the output reveals the dataset with probability h, the
     total variation distance, and otherwise nothing. ``above=False`` gives a lower bound: all

@@ -275,8 +275,8 @@ class ComposedLoss:
             parts = tuple((loss_of(law, above=above), count) for law, count in self.parts)
             named = Enumeration(parts=parts, most=MANY_OUTCOMES).listing(_UNSEEN)
             if named is None:
-                reason = "they have too many outcomes: use delta(epsilon)"
-                raise NotDerived(f"the tests of {self!r}", reason)
+                reason = "it has too many outcomes: use delta(epsilon)"
+                raise NotDerived(f"the trade-off function of {self!r}", reason)
             ends.append(Fraction(named.tradeoff(alpha)[0 if above else 1]))
         return Enclosure(*ends)
 

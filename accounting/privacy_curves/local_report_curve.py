@@ -98,11 +98,11 @@ class ReportCurve(PairCurve):
         return {"claim": LOCAL_REPORT, **ends, "scope": self.scope.to_json()}
 
     def products(self) -> tuple[Coordinates, ...]:
-        r"""The pair of any two values."""
+        r"""The pair of the reports on any two values."""
         return (((ReportPair(ratio=self.ratio, distance=self.distance), 1),),)
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The pair of any two values; all pairs of values attain it."""
+        r"""The pair of the reports on any two values; all pairs of values attain it."""
         return DominatingPairs.exactly(*self.products())
 
     @property

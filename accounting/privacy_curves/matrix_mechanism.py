@@ -84,7 +84,7 @@ class MatrixMechanism:
 
     @property
     def moved(self) -> SquaredSensitivity:
-        r"""The squared sensitivity of C x to participations of norm 1."""
+        r"""The squared l2 sensitivity of C x if each participation has norm 1."""
         return squared_sensitivity(self.strategy, self.participation)
 
     @property

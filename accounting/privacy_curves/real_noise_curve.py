@@ -1,7 +1,7 @@
-r"""The privacy curve of real Gaussian or Laplace noise, assuming that code samples it exactly.
+r"""The privacy curve of real-valued Gaussian or Laplace noise, assuming exact sampling.
 
-No code draws such noise exactly. Every bound on such noise, and on compositions that contain it,
-lists the assumption. Proofs: docs/proofs/cells.md.
+Floating-point code does not sample such noise exactly. Every bound on such noise, and on
+compositions that contain it, lists the assumption. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _THEOREMS: Final[dict[type[RealNoise], str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RealCurve(OneRelease):
-    r"""The exact curve of a query with real noise, assuming ideal sampling.
+    r"""The exact curve of a query with real-valued noise, assuming ideal sampling.
 
     Gaussian noise with an l2 sensitivity costs the same in any number of coordinates; for Laplace
     noise the sensitivity must be one number or in l1.

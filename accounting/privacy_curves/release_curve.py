@@ -395,7 +395,7 @@ class PrivacyCurve(PairCurve):
         return candidates(self.noise, self._moves)
 
     def worst(self) -> Coordinates:
-        r"""The pairs of the noise under the heaviest shift."""
+        r"""The pairs of the noise under the shift with the largest loss and zCDP parameter."""
         return worst(self.noise, self._moves)
 
     @property
@@ -404,7 +404,7 @@ class PrivacyCurve(PairCurve):
         return additive(self.noise)
 
     def enclose_zcdp(self, bits: int = _BITS) -> Enclosure:
-        r"""The least rho, to a relative width of 2^-bits if it is exact."""
+        r"""The least rho, to a relative width of 2^-bits unless :meth:`zcdp` says otherwise."""
         # Coordinates with different shifts may reach their suprema at different orders.
         found, each = PairCurve.enclose_zcdp(self, bits), self.worst()
         if len(each) == 1 or additive(self.noise):

@@ -1,4 +1,4 @@
-r"""Composition of discretised losses; each convolution is one product of decimal integers.
+r"""Compose discretised losses; each convolution is one product of decimal integers.
 
 A listing is a law on a grid: the loss start + j step has the P-mass ``weights[j - first]``, in
 units of 10^-digits. A listing from above dominates the loss of the rounds, and its missing mass is

@@ -106,7 +106,7 @@ def _delta(parts: tuple[Part, ...], epsilon: Fraction) -> Fraction:
             loss, lost = part.parameters
             bits += part.rounds * lost.denominator.bit_length()
             if bits > _MOST_BITS:
-                raise Refused("the rational is too long")
+                raise Refused("the exact delta has too many digits")
             kept *= (1 - lost) ** part.rounds
             largest += part.rounds * loss
         else:

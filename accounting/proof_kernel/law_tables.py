@@ -1,4 +1,4 @@
-r"""The cell tables of every law and sampling scheme: lower bounds on masses, in integers.
+r"""The cell tables of every law and sampling scheme: integer lower bounds on masses.
 
 Integer noise is described by the ratios of adjacent masses, and each outcome is a cell. For
 real-valued noise the cells lie between edges, which are placed in floating point where the loss

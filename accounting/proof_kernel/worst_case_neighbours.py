@@ -67,7 +67,7 @@ _COVERED: Final[Mapping[str | None, Mapping[str, tuple[str, ...]]]] = {
 
 
 def norms_of(law: str, scheme: str | None, amount: int) -> tuple[str, ...]:
-    r"""The norms that a theorem covers, for a law and a scheme; empty if no theorem applies.
+    r"""The sensitivity norms that a theorem covers for a law and a scheme; empty if there are none.
 
     ``scheme`` is None, a kind of sampling, or "correlated". An l1 or l2 sensitivity of 1 allows an
     integer query to change one coordinate by 1, as ``absolute`` does; a real query can change
@@ -110,7 +110,8 @@ class Part:
 def scenarios(
     parts: tuple[Part, ...], *, above: bool, tick: Callable[[], None] = lambda: None
 ) -> list[Scenario]:
-    r"""The lists of rounds that neighbours may have; the claim must hold for the worst of them.
+    r"""The candidates for the rounds of the worst-case neighbours; a claim must hold for all of
+    them.
 
     ``above=True`` rounds an irrational shift towards a larger loss, otherwise a smaller one.
     ``tick`` is called between the computations that may take seconds.
@@ -156,7 +157,7 @@ def _choices(part: Part, *, swapped: bool, above: bool) -> list[Scenario]:
             raise Refused("sampling is not supported for integer noise in several coordinates")
         if part.law in _SKEW:
             raise Refused(
-                f"sampling is not supported for {part.law}: it is asymmetric or has bounded support"
+                f"sampling is not supported for {part.law}: the law is asymmetric or bounded"
             )
         move = Fraction(part.amounts[0])
         return [[(Round(part.law, part.parameters, move, here, (_ONE,), swapped), part.rounds)]]
@@ -223,7 +224,7 @@ def _shifts(part: Part) -> list[dict[int, int]]:
         raise Refused(f"the norm sensitivity must be at most {_MOST_AMOUNT}")
     found = [*itertools.islice(_partitions(amount, amount, power), _MOST_SHIFTS + 1)]
     if len(found) > _MOST_SHIFTS:
-        raise Refused(f"there are more than {_MOST_SHIFTS} shifts")
+        raise Refused(f"the norm permits more than {_MOST_SHIFTS} shifts")
     return found
 
 

@@ -536,7 +536,7 @@ class TopK(Query):
         check_fields(self)
         object.__setattr__(self, "keys", Histogram(column=self.column, keys=self.keys).keys)
         if self.count > len(self.keys):
-            must = f"must be at most the number of keys, {len(self.keys)}"
+            must = f"must be at most {len(self.keys)}, the number of keys"
             raise InvalidParameter("count", self.count, must)
 
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:
