@@ -131,7 +131,7 @@ def _renyi(each: Round, order: Fraction) -> _Value:
     if each.law in ("poisson", "polya", "binomial"):
         # The support ends on one side, so in one of the two directions the divergence is infinite.
         return _REAL.inf, _REAL.mpf(0)
-    # The bits that terms far from the mode need: the mode moves by (order - 1) shifts.
+    # The terms are largest about (order - 1) shifts from the mode of P, which needs more precision.
     power, bits = _real(order - 1), 512
     reach = float((order - 1) * abs(each.shift))
     while bits <= _MOST_BITS:

@@ -110,8 +110,8 @@ def matrix(
     rounds: str = option("T", "The number of rounds.", default=...),
     noise: str | None = option(
         "NOISE",
-        "gaussian:sigma=4 for noise added in floats, or discrete-gaussian:... with an integer "
-        "strategy, e.g. square-root:grid=64; or use --epsilon.",
+        "Gaussian noise, e.g. gaussian:sigma=4 for noise added in floats; discrete-gaussian:... "
+        "needs an integer strategy such as square-root:grid=64. Or use --epsilon.",
     ),
     epsilon: str | None = option(
         "EPSILON", "Find the smallest sigma of Gaussian noise proven to satisfy this epsilon."

@@ -250,7 +250,7 @@ def _nodes_of(law: Law, step: float) -> tuple[dict[int, float], float]:
 
 
 def nodes(listed: Listing, step: float) -> tuple[dict[int, float], float]:
-    r"""Dominating masses on the losses j ``step``, by key j, and the mass at infinity.
+    r"""Dominating masses of the losses j ``step``, as {j: mass}, and the mass at infinity.
 
     An outcome of loss l with P-mass a and Q-mass b = a e^-l goes to the nodes u <= l <= v: to v
     with a (1 - e^(u-l))/(1 - e^(u-v)), to u with the remainder; then P and Q keep a and b. The

@@ -404,7 +404,7 @@ class PrivacyCurve(PairCurve):
         return additive(self.noise)
 
     def enclose_zcdp(self, bits: int = _BITS) -> Enclosure:
-        r"""The least rho, to a relative width of 2^-bits unless :meth:`zcdp` says otherwise."""
+        r"""The least rho; :meth:`zcdp` states when its width may exceed 2^-bits."""
         # Coordinates with different shifts may reach their suprema at different orders.
         found, each = PairCurve.enclose_zcdp(self, bits), self.worst()
         if len(each) == 1 or additive(self.noise):

@@ -84,7 +84,7 @@ class Curve:
         return _of_listing(self._totals[index, above], epsilon, self.plan.digits)
 
     def _table(self, rounds: Scenario, grid: Grid) -> Pair:
-        # The product of the tables of all rounds; only real noise has cells that depend on a grid.
+        # The product of the tables of all rounds; only cells of real-valued noise depend on a grid.
         self.tick()
         if all(each.law not in REAL for each, _ in rounds):
             grid = Fraction(0)

@@ -365,9 +365,9 @@ class Mean(Clipped, Additive):
 class Histogram(Additive):
     r"""The number of rows per key, for given ``keys`` or for keys found by a noisy threshold.
 
-    Rows with other keys, or without a key, are ignored. If keys are given, the answer has a number
-    for each of them, in the given order, even if no row has the key. Otherwise a key is released if
-    its noisy count reaches a threshold, which requires a delta.
+    Rows with other keys, or without a key, are ignored. If keys are given, the answer contains a
+    number for each of them, in the given order, even if no row has the key. Otherwise a key is
+    released if its noisy count reaches a threshold, which requires a delta.
     """
 
     name: ClassVar[str] = "histogram"

@@ -44,8 +44,8 @@ class TableScope:
     r"""The unit of privacy of a release: all rows of a user in the table.
 
     ``user`` is the column with the user of each row. At most ``rows_per_user`` rows of a user are
-    counted. They are chosen uniformly, by a hash of the user and of the number of the row among
-    that user's rows, with a key drawn for the release. Neighbouring tables differ by adding or
+    counted. They are chosen uniformly with a hash of the user and of the index of the row among
+    that user's rows, under a key drawn for the release. Neighbouring tables differ by adding or
     removing one user with all rows (``relation`` add-remove), or by replacing the rows of one user
     with any other rows (replace).
 
