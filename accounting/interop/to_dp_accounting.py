@@ -300,7 +300,7 @@ def accountant(neighboring_relation: Any = None) -> Any:
     r"""A ``PrivacyAccountant`` of dp-accounting whose numbers are proven upper bounds.
 
     It has the methods supports, compose, get_epsilon, get_delta and ledger of the library; events
-    are interpreted as by :func:`from_dp_event`. ``assumptions`` lists its assumptions. The relation
+    are interpreted as in :func:`from_dp_event`. ``assumptions`` lists its assumptions. The relation
     is ADD_OR_REMOVE_ONE (by default) or REPLACE_ONE.
     """
     relations = library().NeighboringRelation

@@ -475,7 +475,7 @@ def _again(entry: Entry, request: CheckedRequest) -> Charged:
     elif made.released is None and request.draw is not None:
         otherwise = "and its value is not in the ledger"
     elif made.released is not None and request.draw is None:
-        reason = "was charged by release: call release again to get the stored value"
+        reason = "was charged by Ledger.release: call it again to get the stored value"
         return InvalidParameter("batch", made.batch, reason)
     else:
         return entry.receipt(repeated=True)

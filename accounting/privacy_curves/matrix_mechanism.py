@@ -41,10 +41,10 @@ _THEOREM: Final = (
 class MatrixMechanism:
     r"""Account for correlated noise: C x + z with a ``strategy`` C, and any post-processing.
 
-    ``sensitivity`` bounds the l2 norm of the change of x_t by one participation, in any number of
-    coordinates; ``participation`` restricts the rounds of a unit. Under ``replace`` the other unit
-    takes part in the same rounds; under ``add-remove`` all other units take part in the same rounds
-    as before. Inputs may depend on earlier releases, and so may the rounds of a unit.
+    ``sensitivity`` bounds the l2 norm of the change in x_t due to one participation, in any number
+    of coordinates; ``participation`` restricts the rounds of a unit. Under ``replace`` the other
+    unit takes part in the same rounds; under ``add-remove`` all other units take part in the same
+    rounds as before. Inputs may depend on earlier releases, and so may the rounds of a unit.
 
     >>> from accounting.strategy_matrices import Banded
     >>> from accounting.derive_guarantee import guarantee

@@ -73,7 +73,7 @@ GRID: Final = 1024
 """Real parameters are multiples of 1/1024 of the start value of their search."""
 
 SCALED: Final = ("renyi", "concentrated")
-"""The instances whose precision has a scaling, and whose noise is found by its variance."""
+"""The instances with a scaling of the precision; their noise is calibrated via its variance."""
 
 _BITS: Final = ("binary-shuffle", "vector-shuffle")
 _PROBABILITY_GRID: Final = 1 << 16

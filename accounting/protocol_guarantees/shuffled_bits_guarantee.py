@@ -147,8 +147,9 @@ def fewest_bits(
     r"""The binomial noise of the least number of bits per honest user that meets the target.
 
     The ``trials`` of the result are ``users`` times this number; one bit less per user does not
-    meet the target. ``bounds[i]`` is the largest change of the sum of coordinate i by one user, in
-    steps: (1,) for the sum of bits of TKMS, (g,) * s for a vector of s coordinates in g steps.
+    meet the target. ``bounds[i]`` is the largest change, in steps, that one user causes in the sum
+    of coordinate i: (1,) for the sum of bits of TKMS, (g,) * s for a vector of s coordinates in g
+    steps.
     """
     e, d = _target(epsilon, delta)
     n, p = integer("users", users, at_least=1), rational("probability", probability)
