@@ -1,1 +1,1 @@
-r"""Certificates: mechanisms and their guarantee, in a file that an independent checker verifies."""
+r"""Certificates: mechanisms and their guarantees in a file that an independent checker verifies."""

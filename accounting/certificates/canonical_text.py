@@ -30,7 +30,7 @@ _ALWAYS: Final = (
 )
 _REALS: Final = ("gaussian", "laplace")
 _NOT_STATED: Final = ("claim", "rounds")
-# The author of the document is not trusted, so descriptions are kept short whatever it contains.
+# The document is not trusted, so the length of descriptions is limited.
 _MOST_PARTS: Final = 3
 _MOST_LETTERS: Final = 60
 _IDEAL: Final = "secure aggregation: ideal; nobody sees more of a round than its noisy sum"
@@ -148,16 +148,16 @@ def _of_one(part: Mapping[str, Any]) -> str:
     noise, amount = part["noise"], part["sensitivity"]["amount"]
     law = f"{noise['law']}:{_pairs(noise, (key for key in noise if key != 'law'))}"
     box = isinstance(amount, Sequence)
-    details = [f"sensitivity {f'a box of {len(amount)} numbers' if box else amount}"]
+    details = [f"sensitivity {f'box of {len(amount)} bounds' if box else amount}"]
     if "sampling" in part:
         details.append(f"a sample of rate {_short(part['sampling']['rate'])}")
         if part["sampling"].get("members", 1) > 1:
             details.append(f"groups of {part['sampling']['members']}")
     if "correlated" in part:
         run = part["correlated"]
-        details.append(f"correlated over {run['rounds']:,} rounds by {run['strategy']}")
+        details.append(f"correlated over {run['rounds']:,} rounds with strategy {run['strategy']}")
     if part["honest"] != "1":
-        details.append(f"share of the honest {_short(part['honest'])}")
+        details.append(f"honest share {_short(part['honest'])}")
     return f"{count} {law} ({', '.join(details)})"
 
 

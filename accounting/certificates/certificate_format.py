@@ -1,7 +1,7 @@
 r"""Parse an untrusted certificate and check every field.
 
 Each value has exactly one encoding. Duplicate keys, unknown or missing fields, floats, and sizes
-beyond the limits raise :class:`Malformed`, which names the location; there is no other exception.
+beyond the limits raise :class:`Malformed`, which names the location; no other exception is raised.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    r"""A well-formed certificate; ``complaints`` are errors found without recomputation.
+    r"""A well-formed certificate; ``complaints`` are (location, error) found without recomputation.
 
     ``plan`` is its evidence for the kernel, or None.
     """
@@ -108,7 +108,8 @@ class Read:
 def parsed(text: str | bytes, most: int = _MOST_TEXT) -> Any:
     r"""Parse at most ``most`` characters of JSON.
 
-    Duplicate keys, floats, NaN and long integers raise :class:`Malformed`.
+    Raises :class:`Malformed` if the text is not JSON, is too long, or contains duplicate keys,
+    floats, NaN, or integers that are negative or too long.
     """
     if len(text) > most:
         raise Malformed("certificate", f"must be at most {most} characters")
@@ -122,7 +123,7 @@ def parsed(text: str | bytes, most: int = _MOST_TEXT) -> Any:
             parse_int=_short,
         )
     except (ValueError, RecursionError) as error:
-        raise Malformed("certificate", f"must be JSON: {str(error)[:80]}") from None
+        raise Malformed("certificate", f"must be valid JSON: {str(error)[:80]}") from None
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -140,7 +141,7 @@ def _printable(key: str) -> str:
 
 
 def _refused(text: str) -> Any:
-    raise Malformed("certificate", f"{text[:40]} must be an integer, or exact text")
+    raise Malformed("certificate", f"{text[:40]} must be an integer, or a string")
 
 
 def _short(text: str) -> int:
@@ -150,7 +151,7 @@ def _short(text: str) -> int:
 
 
 def rational(where: str, value: object) -> Fraction:
-    r"""Parse ``value``, a text of at most 2000 characters: a rational >= 0 in lowest terms."""
+    r"""Parse a rational >= 0 in lowest terms from a string of at most 2000 characters."""
     text = text_of(where, value)
     if _RATIONAL.fullmatch(text) and str(exact := Fraction(text)) == text:
         return exact
@@ -158,7 +159,7 @@ def rational(where: str, value: object) -> Fraction:
 
 
 def text_of(where: str, value: object) -> str:
-    r"""Return ``value`` if it is ASCII text of 1 to 2000 characters, else raise an error."""
+    r"""Return ``value`` if it is ASCII text of 1 to 2000 characters; otherwise raise an error."""
     if not isinstance(value, str) or not 0 < len(value) <= _MOST_LETTERS or not value.isascii():
         raise Malformed(where, f"must be ASCII text of 1 to {_MOST_LETTERS} characters")
     return value
@@ -190,9 +191,9 @@ def exactly(where: str, item: Mapping[str, Any], wanted: Iterable[str]) -> None:
     needed = {*wanted}
     missing, extra = sorted(needed - set(item)), sorted(set(item) - needed)
     if missing:
-        raise Malformed(where, f"must have {', '.join(missing)}")
+        raise Malformed(where, f"must contain {', '.join(missing)}")
     if extra:
-        raise Malformed(where, f"must not have {', '.join(_printable(each) for each in extra)}")
+        raise Malformed(where, f"must not contain {', '.join(_printable(each) for each in extra)}")
 
 
 def _one_of(where: str, value: object, choices: Iterable[str]) -> str:
@@ -220,7 +221,7 @@ def read(document: object) -> Read:
     for i, part in enumerate(parts):
         needed = _SAMPLINGS.get(part.sampling or "")
         if needed is not None and top["scope"]["relation"] != needed:
-            raise Malformed(f"parts[{i}].sampling", f"must have a scope with the relation {needed}")
+            raise Malformed(f"parts[{i}].sampling", f"requires a scope with the relation {needed}")
     if len({part.members for part in parts if part.sampling}) > 1:
         raise Malformed("parts", "must have the same group size in all sampled parts")
     claims = [
@@ -274,7 +275,7 @@ def _complaints(top: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def part_of(where: str, item: Mapping[str, Any]) -> Part:
-    r"""Parse the object at ``where``: one kind of round."""
+    r"""Parse the object at ``where``: a part, one kind of round."""
     rounds = whole(f"{where}.rounds", item.get("rounds"), 1, _MOST_ROUNDS)
     if "claim" in item:
         word = _one_of(f"{where}.claim", item["claim"], _STATED)
@@ -300,7 +301,7 @@ def part_of(where: str, item: Mapping[str, Any]) -> Part:
     covered = norms_of(law, kind, max(amounts))
     if not covered:
         field = "correlated" if kind == "correlated" else "sampling.kind"
-        raise Malformed(f"{where}.{field}", f"has no theorem for {law} noise")
+        raise Malformed(f"{where}.{field}", f"is not covered by a theorem for {law} noise")
     if norm not in covered:
         noise = f"{kind} {law}" if kind else law
         must = f"must be {' or '.join(covered)}: no theorem covers {noise} noise under {norm}"
@@ -331,7 +332,7 @@ def _correlated(where: str, value: object) -> Correlated:
         place = f"{where}.coefficients"
         given = tuple(rational(place, each) for each in items(place, item["coefficients"]))
         if not given[0] or len(given) > more["rounds"]:
-            raise Malformed(place, "the first must be > 0, and there must be at most one per round")
+            raise Malformed(place, "must start with a value > 0 and contain at most one per round")
         more["coefficients"] = given
     return Correlated(strategy=strategy, **more)
 

@@ -1,4 +1,4 @@
-r"""Certificates: the mechanisms and their guarantees, as text that can be verified independently.
+r"""Write certificates: mechanisms and their guarantees, as text that can be verified independently.
 
 :func:`certify` derives the claims with the certified engines, writes each claim as two decimals
 that are one unit apart and contain the true value with a margin, and checks the certificate with
@@ -73,14 +73,14 @@ _CLOSE: Final = Fraction(1, 10**6)
 
 
 class Disagreement(DpcoreError):
-    r"""``verify`` computes a number that contradicts the engine, so no certificate is written."""
+    r"""Raised if ``verify`` contradicts a number of the engine; no certificate is written."""
 
 
 Subject: TypeAlias = Guarantee | Mechanism | ContinualSum | Sequence[Release]
 """The objects that can be certified."""
 
 _Kinds: TypeAlias = Counter[tuple[Any, Fraction]]
-# The rounds of each pair of a part and the fraction of its noise that honest parties added.
+# The number of rounds of each (part, fraction of its noise that honest parties added).
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ def certify(
     r"""Write a certificate for a composition, a mechanism, a stream, a curve, or releases.
 
     The certificate claims epsilon at each of ``deltas``, delta at each of ``epsilons``, the Renyi
-    divergence at each of ``orders``, and the exact pure and zCDP parameters if every part has one.
+    divergence at each of ``orders``, and the pure-DP and zCDP parameters if they are known exactly.
     Each claim has ``digits`` significant digits, or fewer (at least 3) if ``verify`` cannot decide
     more. At delta = 0 epsilon is the largest loss, which must be finite.
 
@@ -245,7 +245,7 @@ def _named(what: str = "a certificate for this composition") -> Iterator[None]:
     except (Malformed, OutOfTime) as error:
         raise NotDerived(what, str(error)) from None
     except Refused as error:
-        raise NotDerived(what, f"not checked: {error}") from None
+        raise NotDerived(what, f"the kernel cannot check it: {error}") from None
 
 
 def _proven(
@@ -310,7 +310,11 @@ def _read(subject: Subject) -> tuple[Composition | PrivacyCurve, _Kinds]:
         case [*releases] if releases and all(isinstance(r, Release) for r in releases):
             return _of_run(releases)
         case [*_] | str() | bytes():
-            raise InvalidParameter("subject", subject, "must be a composition or releases")
+            raise InvalidParameter(
+                "subject",
+                subject,
+                "must be a guarantee, a mechanism, a stream or a list of releases",
+            )
         case Guarantee():
             from accounting.composition.compose import Composition, compose
 
@@ -333,7 +337,7 @@ def _of_run(releases: Sequence[Release]) -> tuple[Composition | PrivacyCurve, _K
         ((alone, _),) = kinds
         return _read(alone)[0], kinds
     from accounting.composition.compose import (
-        compose,  # here: one release needs no engine of totals
+        compose,  # imported here: a single release needs no composition
     )
 
     return compose(*((curve, count) for (curve, _), count in kinds.items())), kinds
@@ -365,7 +369,7 @@ def _part(source: Any, honest: Fraction, rounds: int) -> dict[str, Any]:
         case MatrixCurve():
             return {**_of_matrix(source.mechanism), "rounds": rounds}
         case Pure(attained=False) | Approx(attained=False):
-            why = "a certificate states lower bounds too: compose a stated Pure or Approx claim"
+            why = "a certificate needs a lower bound: use a stated Pure or Approx claim"
             raise NotDerived(f"a certificate for {source!r}", why)
         case Pure() | ZCdp() | Approx():
             written = source.to_json()
@@ -410,7 +414,7 @@ def _of_matrix(mechanism: MatrixMechanism) -> dict[str, Any]:
             exact = [write_rational(Fraction(each)) for each in given]
             run = {"strategy": "toeplitz", "coefficients": exact}
         case other:
-            why = "verify supports trees, coefficients, and banded square roots without a grid"
+            why = "verify supports only the strategies tree, toeplitz, and banded without a grid"
             raise NotDerived(f"a certificate for the strategy {other.written}", why)
     participation, rounds = mechanism.participation, mechanism.strategy.rounds
     most = {"most": min(participation.most, rounds), "apart": min(participation.apart, rounds)}
@@ -433,9 +437,7 @@ class _ClaimRequest:
     bound: Callable[[Fraction, Fraction], Bound]
 
     def claim(self, digits: int) -> dict[str, Any]:
-        r"""The claim with ``digits`` significant digits, or fewer if the enclosure determines
-        fewer.
-        """
+        r"""The claim with ``digits`` significant digits, or as many as the enclosure determines."""
         for spare in (1, 2):
             try:
                 lower, upper = self.ends(Fraction(1, 10 ** (digits + spare)))

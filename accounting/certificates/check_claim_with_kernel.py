@@ -52,8 +52,8 @@ def evidence_of(plan: Plan) -> dict[str, Any]:
 def _plan_for(parts: tuple[Part, ...], claims: tuple[Claim, ...], claim: Claim) -> Plan:
     r"""The plan for a claim among ``claims``, for a certificate that stores no evidence.
 
-    Claims that are too narrow for the kernel share a coarse plan, which refutes claims far from the
-    truth.
+    Claims that are too narrow for the kernel share a coarse plan, which still refutes claims far
+    from the truth.
     """
     reached = _reaches(parts, claim)
     alike = [each for each in claims if _reaches(parts, each) == reached]
@@ -109,7 +109,7 @@ def _room(claim: Claim, least: Fraction) -> Fraction:
 
 def _decimals(small: Fraction) -> int:
     if small < _LEAST**5:
-        raise Refused("so small a delta needs more than 300 decimals, the limit of the kernel")
+        raise Refused("a delta this small needs more than 300 decimals, the limit of the kernel")
     return max(math.ceil((math.log2(small.denominator) - math.log2(small.numerator)) / 3.32), 0)
 
 

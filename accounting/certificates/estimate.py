@@ -51,7 +51,7 @@ _WINDOW: Final = 26
 _FAR: Final = 1e-148  # P(|N(0, 1)| > 26) is less
 _NODES: Final = 24
 _LARGEST_SHIFT: Final = 19.0  # e^loss is then below the largest float at every node
-_NARROW: Final = "real noise that is small relative to its sensitivity is not estimated"
+_NARROW: Final = "real-valued noise far below its sensitivity is not estimated"
 _NONE: Final = 1e-19
 _RARE: Final = 1e-21
 _GOAL: Final = 1 / 1024
@@ -61,7 +61,7 @@ _REAL.prec = 256
 
 _Floats: TypeAlias = NDArray[np.float64]
 _Half: TypeAlias = tuple[_Floats, _Floats, float]
-# Masses and losses of combinations, and the mass of the omitted ones.
+# Masses and losses of combinations, and the total mass of omitted combinations.
 _Value: TypeAlias = tuple[Any, Any]
 # A number and its estimated error.
 
@@ -97,9 +97,9 @@ def _inside(claim: Claim, found: _Value) -> tuple[bool, str]:
     if not _REAL.isfinite(value) or (low == high and abs(value - low) > error):
         return _finding(estimate, holds=False)
     if low == high:
-        raise Refused(f"{estimate}, which is not rational: an exact value cannot be verified")
+        raise Refused(f"{estimate}: an estimate cannot verify an exact value")
     if error > _real(_ERROR * claim.unit):
-        raise Refused(f"{estimate} with an error of {float(error):.3g}")
+        raise Refused(f"{estimate}, with an error of {float(error):.3g}: too large to decide")
     if min(abs(value - low), abs(value - high)) <= error:
         raise Refused(f"{estimate}: too close to an end of the claimed interval")
     return _finding(estimate, holds=bool(low < value < high))
@@ -125,13 +125,13 @@ def _largest(parts: tuple[Part, ...], of_one: Callable[[Round], _Value]) -> _Val
 
 def _renyi(each: Round, order: Fraction) -> _Value:
     if each.law in ("gaussian", "laplace") or each.swapped or each.here[1] != 1:
-        raise Refused("Renyi divergences of samples and of real noise are not estimated")
+        raise Refused("Renyi divergences of sampled rounds and real-valued noise are not estimated")
     if each.law == "stated" and each.parameters[1]:
         raise Refused("Renyi divergences of approximate claims are not estimated")
     if each.law in ("poisson", "polya", "binomial"):
         # The support ends on one side, so in one of the two directions the divergence is infinite.
         return _REAL.inf, _REAL.mpf(0)
-    # The bits that terms far from the mode need: the mode moves by (order - 1) shifts.
+    # The terms are largest about (order - 1) shifts from the mode of P, which needs more precision.
     power, bits = _real(order - 1), 512
     reach = float((order - 1) * abs(each.shift))
     while bits <= _MOST_BITS:
@@ -170,7 +170,7 @@ def _largest_loss(each: Round) -> _Value:
     found = _REAL.inf
     match each.law:
         case "laplace":
-            # P/Q is at most 1 - rate + rate e^(1/scale), in the other direction the inverse.
+            # P/Q lies between the values 1 - rate + rate e^(+-shift); ``swapped`` inverts P/Q.
             rate, sign = _real(each.here[1]), -1 if each.swapped else 1
             found = sign * _REAL.log(1 - rate + rate * _REAL.exp(sign * _real(each.shift)))
         case "discrete-laplace" | "staircase" | "polya-difference" | "stated":
@@ -204,9 +204,7 @@ class _Atoms:
         return self.count * float(logsumexp(c * self.losses, b=self.masses))
 
     def near(self, c: float) -> tuple[_Floats, _Floats]:
-        r"""The atoms that contribute to the moment at c: their shares of the moment, and their
-        losses.
-        """
+        r"""The atoms that contribute to the moment at c: their shares of it, and their losses."""
         powers = c * self.losses
         shares = self.masses * np.exp(powers - float(logsumexp(powers, b=self.masses)))
         kept = shares > _NONE / len(shares)

@@ -89,7 +89,7 @@ class Verdict:
 
     def __bool__(self) -> NoReturn:
         # Otherwise `assert verify(text)` would pass for every certificate.
-        raise TypeError("a verdict has no truth value: see its holds")
+        raise TypeError("a verdict has no truth value: use verdict.holds")
 
 
 class _Exceeded(Refused):
@@ -171,7 +171,7 @@ def _findings(
     elif hasattr(certificate, "to_json"):
         document = certificate.to_json()
     else:
-        raise Malformed("certificate", "must be text, an object, or a Certificate")
+        raise Malformed("certificate", "must be text, a mapping, or a Certificate")
     found = read(document)
     for where, reason in found.complaints:
         yield Finding(where=where, status=Status.FAILS, reason=reason)

@@ -1,9 +1,9 @@
-r"""Check a composed bound against several certificates: an epsilon that holds for every part.
+r"""Check an epsilon for a user of any one of several parts against the certificates of all parts.
 
-Each part is a composition of releases. A user who may belong to any one of the parts has the
-guarantee of the worst part. Each part states its releases and its epsilon at each delta, and has
-either a certificate, which ``verify`` checks, or a reason why it has no certificate. The caller
-parses the document that contains the parts.
+Each part is a composition of releases, and the user has the guarantee of the worst part. Each part
+states its releases and its epsilon at each delta, and has either a certificate, which ``verify``
+checks, or a reason why it has no certificate. The caller parses the document that contains the
+parts.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ _FARTHEST: Final = 1000
 class WorstPart:
     r"""One part: its releases, an epsilon for each delta, and a certificate if it has one.
 
-    ``scope`` and ``inner`` are the scope and the parts that the certificate must have. ``claims``
-    maps each delta to its epsilon. ``unchecked`` is the reason if there is no certificate.
-    ``reason`` is the reason for a claim that is stated rather than derived, otherwise empty;
-    ``assumption`` is the sentence that the certificate must contain in this case. For a ``shuffle``
-    with ``honest`` users the certificate states an epsilon, which the protocol engine recomputes.
+    ``scope`` and ``inner`` are the scope and the parts that the certificate must contain.
+    ``claims`` maps each delta to its epsilon. ``unchecked`` is the reason if there is no
+    certificate. ``reason`` is the reason for a claim that is stated rather than derived, otherwise
+    empty; ``assumption`` is the sentence that the certificate must contain in this case. For a
+    ``shuffle`` with ``honest`` users the certificate states an epsilon, which the protocol engine
+    recomputes.
     """
 
     scope: Mapping[str, str]
@@ -50,7 +51,7 @@ class WorstPart:
 
 
 def check_certificates(parts: Sequence[WorstPart]) -> None:
-    r"""Parse the certificates of all parts. Raises :class:`Malformed` for an invalid one."""
+    r"""Parse the certificates of all parts. Raises :class:`Malformed` if one is invalid."""
     for i, part in enumerate(parts):
         try:
             if part.certificate is not None:
@@ -126,7 +127,7 @@ def _wrong(
 
 
 def zcdp_keeps(rho: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
-    r"""Whether rho-zCDP implies (epsilon, delta)-DP, by the bound at some Renyi order."""
+    r"""Whether the best bound via a Renyi order shows that rho-zCDP implies (epsilon, delta)-DP."""
     return epsilon > rho and bool(delta) and ZCdp(rho).epsilon(delta).upper <= epsilon
 
 
@@ -135,7 +136,7 @@ def _of_shuffle(where: str, part: WorstPart, shuffle: PureShuffle) -> Iterator[F
     scale = shuffle.share.scale
     if shuffle.width > _MOST_BITS or not shuffle.reach / _FARTHEST <= scale <= _MOST_BITS:
         reason = (
-            f"needs {shuffle.width} message bits (limit {_MOST_BITS}), or its scale is out of range"
+            f"has {shuffle.width} message bits (limit {_MOST_BITS}), or its scale is out of range"
         )
         yield Finding(where=where, status=Status.UNCHECKED, reason=reason)
         return

@@ -136,7 +136,7 @@ def computed_by(bound: Bound) -> str:
 def exact(value: Fraction) -> float | str:
     r"""The JSON value of a number: a float if it is exact, otherwise exact text.
 
-    A delta of 1e-400 must not be read as 0, nor 1/3 as the float next to it.
+    A delta of 1e-400 must not become 0, nor 1/3 the nearest float.
     """
     try:
         near = float(value)

@@ -243,7 +243,7 @@ class CalibrationOptions:
 
     noise: str = option(
         "LAW",
-        "The noise law, without a scale: discrete-gaussian, gaussian (added in floats) or "
+        "The noise law without its scale, e.g. discrete-gaussian, gaussian (added in floats) or "
         "polya-difference:shape=0.9. Give the scale too if --rounds or --poisson is 'most'.",
         default=...,
     )

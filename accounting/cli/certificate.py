@@ -272,7 +272,7 @@ def _read(entry: EntryPoint, text: bytes) -> Verdict:
 
 
 def _broken(entry: EntryPoint, what: str) -> InvalidParameter:
-    reason = f"its reader {entry.value} of {_package(entry)} {what}"
+    reason = f"its reader, {entry.value} of {_package(entry)}, {what}"
     return InvalidParameter("schema", entry.name, reason)
 
 

@@ -177,7 +177,7 @@ class Releases(Batch):
             return compose(*releases)
 
     def visit(self, visits: str) -> tuple[Guarantee, tuple[str, ...]]:
-        r"""The single release that a user makes at each of ``visits``, and the assumptions."""
+        r"""The guarantee of the single release of a visit, and the assumptions."""
         total = self.composed()
         if total.rounds != 1:
             reason = "replaces --rounds: omit --rounds, and give exactly one --noise"
@@ -265,7 +265,7 @@ def read_names(argument: str, path: str, what: str) -> list[str]:
     Only line ends separate names; other line separators are refused as part of a name.
     """
     if path != "-" and not Path(path).exists():
-        reason = f"there is no such file; it must have one {what} per line"
+        reason = f"there is no such file; it must contain one {what} per line"
         raise InvalidParameter(argument, path, reason)
     text = read_text(argument, path, most=_MOST_NAMES, stdin=True)
     if not text.strip():

@@ -38,7 +38,7 @@ _LEGEND: Final = (
 _MOST_TEXT: Final = 1 << 24
 _BITS: Final = 128
 _DIGITS: Final = 9
-_SAID: Final = {
+_NEIGHBOURS: Final = {
     Relation.REPLACE: "one person or example is replaced by another, in the same rounds",
     Relation.ADD_REMOVE: "one person or example is added or removed; the rounds stay the same",
 }
@@ -110,8 +110,8 @@ def matrix(
     rounds: str = option("T", "The number of rounds.", default=...),
     noise: str | None = option(
         "NOISE",
-        "gaussian:sigma=4 for noise added in floats, or discrete-gaussian:... with an integer "
-        "strategy, e.g. square-root:grid=64; or use --epsilon.",
+        "Gaussian noise, e.g. gaussian:sigma=4 for noise added in floats; discrete-gaussian:... "
+        "needs an integer strategy such as square-root:grid=64. Or use --epsilon.",
     ),
     epsilon: str | None = option(
         "EPSILON", "Find the smallest sigma of Gaussian noise proven to satisfy this epsilon."
@@ -188,7 +188,7 @@ def matrix(
         ("sensitivity", f"{both} x {sensitivity} per round, in l2: {moved.how}"),
         ("strategy", f"{mechanism.strategy.written} over {count} rounds"),
         ("one unit", "is in one round" if participation.most == 1 else several),
-        ("neighbours", _SAID[relation]),
+        ("neighbours", _NEIGHBOURS[relation]),
         ("method", answers.computed_by(found)),
     ]
     show(answers.lines([*facts, *answers.assumed(total)]))

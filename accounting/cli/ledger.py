@@ -67,7 +67,9 @@ def open_command(
     *,
     db: Database,
     budget: str = option(
-        "CLAIM", "The budget of each user: epsilon=1, epsilon=1,delta=1e-6 or rho=1/2.", default=...
+        "CLAIM",
+        "The budget of each user, e.g. epsilon=1, epsilon=1,delta=1e-6 or rho=1/2.",
+        default=...,
     ),
     relation: Relation = relation_option(default=Relation.REPLACE),
     renews: str | None = option(
@@ -112,7 +114,7 @@ def charge(
         default="1",
     ),
     claim: str | None = option(
-        "CLAIM", "Instead of --noise: epsilon=1 or rho=1/2; needs --reason."
+        "CLAIM", "Instead of --noise: a guarantee, e.g. epsilon=1 or rho=1/2; needs --reason."
     ),
     reason: str | None = option("TEXT", "The reason for the claim; stored with the charge."),
     skip_exhausted: bool = flag("Omit and print users with too little budget.", "--skip-exhausted"),

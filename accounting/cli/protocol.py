@@ -38,7 +38,7 @@ protocol = command_group(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    r"""The planning options of a protocol, as text."""
+    r"""The planning options of ``dpcore protocol``, as text."""
 
     instance: str = option(
         "NAME",

@@ -365,7 +365,7 @@ def _ends(ends: Any) -> Any:
 
 
 def _planned_charge(planned: Released, book: Ledger, users: list[str] | None) -> _Charge:
-    # The cost to each user; without `users`, only for a user without earlier charges.
+    # The cost, and whether it fits the budgets of `users`, or that of a user who was never charged.
     from accounting.ledger.charge_request import cost
 
     def exact(amounts: Iterable[Fraction]) -> dict[str, str]:

@@ -50,7 +50,7 @@ _NEAR: Final = "1e-6"
 _INDEPENDENT: Final = "each example is in each batch with the same probability, independently"
 _ADDED: Final = "neighbours differ by adding or removing one example"
 _REPLACED: Final = "neighbours differ by replacing one example, which"
-_TWICE: Final = f"{_REPLACED} moves the sum by up to twice the clipping norm"
+_TWICE: Final = f"{_REPLACED} changes the sum by up to twice the clipping norm"
 _EXPLANATIONS: Final = {
     Sampling.POISSON: f"{_INDEPENDENT}; {_ADDED}",
     Sampling.FIXED: f"each batch is a new uniformly random subset of this size; {_TWICE}",
@@ -149,7 +149,7 @@ def dpsgd(
     _check(truncate, script, {"--certificate": certificate, "--plot": plot}, evidence=evidence)
     explanation = _EXPLANATIONS[sampling]
     if sampling is Sampling.POISSON and run.relation is Relation.REPLACE:
-        explanation = f"{_INDEPENDENT}; {_REPLACED} may then move the sum the opposite way"
+        explanation = f"{_INDEPENDENT}; {_REPLACED} may change the sum in the opposite direction"
     at = rational_in("--delta", delta, "(0, 1)")
     if plot is not None:
         check_picture("--plot", plot)
@@ -284,8 +284,8 @@ def draw(path: Path, points: Sequence[tuple[float, Bound]], *, title: str) -> No
 class Training:
     r"""A curve of a plot: epsilon against the number of epochs, and the values of other tools.
 
-    ``points`` has pairs (epochs, bound on epsilon); ``others`` has pairs (epochs, epsilon) for each
-    tool.
+    ``points`` contains pairs (epochs, bound on epsilon); ``others`` contains pairs (epochs,
+    epsilon) for each tool.
     """
 
     label: str
@@ -398,7 +398,7 @@ def check(
         # A run whose batches are shuffled, or whose pass ends early, may have a smaller loss than
         # its parts.
         found = replace(found, lower=None)
-    # The certain part of the gap: the least amount by which the reported epsilon is off.
+    # The least amount by which the reported epsilon differs from the true one.
     gap: End | None = None
     verdict, code = "undecided", NO_ANSWER
     if found.upper <= claimed:

@@ -1,4 +1,4 @@
-r"""Interoperation with dp-accounting: events and loss distributions, both ways."""
+r"""Interoperation with dp-accounting: events to and from guarantees, and exported PLDs."""
 
 from typing import TYPE_CHECKING
 

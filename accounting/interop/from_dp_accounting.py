@@ -141,11 +141,11 @@ def _event(document: Any, depth: int) -> Event:
     if not isinstance(document, dict):
         raise InvalidParameter(_ARGUMENT, document, "must be an object with a class_name")
     if depth > _DEEPEST:
-        raise InvalidParameter(_ARGUMENT, "...", f"must have at most {_DEEPEST} nested levels")
+        raise InvalidParameter(_ARGUMENT, "...", f"must be nested at most {_DEEPEST} levels deep")
     given = {key: value for key, value in document.items() if key != "module_name"}
     place = next((key for key in _NAMES if isinstance(given.get(key), str)), None)
     if place is None:
-        raise InvalidParameter(_ARGUMENT, document, 'must have a key "class_name"')
+        raise InvalidParameter(_ARGUMENT, document, 'must contain the key "class_name"')
     name = given.pop(place)
     full = name if name.endswith(_SUFFIX) else name + _SUFFIX
     if full not in _EVENTS:
@@ -159,7 +159,7 @@ def _event(document: Any, depth: int) -> Event:
         must = f"{name} takes {takes or 'no fields'}"
         raise InvalidParameter(_ARGUMENT, ", ".join(other), must)
     if set(given) != {*known}:
-        raise InvalidParameter(_ARGUMENT, name, f"needs {takes}")
+        raise InvalidParameter(_ARGUMENT, name, f"requires {takes}")
     fields = {key: _each(given[key], lambda inner: _event(inner, depth + 1), dict) for key in known}
     return Event(class_name=full, **fields)
 
@@ -192,10 +192,10 @@ def from_dp_event(event: Any, scope: Scope = _ADD_REMOVE) -> Composition:
     need the library. An event has no relation, so ``scope`` states it. The bounds in an event are
     for one record, so replacing a record changes a sum by twice as much. Discrete Laplace events
     become exact curves, sampled events become amplified curves, and randomised response becomes the
-    curve of a local report. Gaussian and Laplace events become curves of ideal noise on the reals,
-    which is an assumption. The dataset size of a truncated sample is the size of the larger
-    dataset. A ``ZCDpEvent`` is assumed as stated. The assumptions of the composition list the
-    reasons.
+    curve of a local report. Gaussian and Laplace events become curves of ideal real-valued noise;
+    ideal sampling is an assumption. The dataset size of a truncated sample is the size of the
+    larger dataset. A ``ZCDpEvent`` is assumed as stated. ``assumptions`` of the composition lists
+    all assumptions.
     """
     one = InScope().read("scope", scope)
     return _read(event_of(event), one)
@@ -269,7 +269,7 @@ def _truncated(event: Event, scope: Scope) -> Guarantee:
     noise = Gaussian(sigma=1 if bare else _positive("noise_multiplier", event.noise_multiplier))
     scheme = TruncatedPoisson(rate=rate, examples=examples, most=most)
     found = _release(noise, 1, scope, scheme)
-    # Without noise, a record that is kept is revealed.
+    # Without noise, every record in the truncated batch is revealed.
     return Approx(0, cast("TruncatedSample", found).kept.upper, scope=scope) if bare else found
 
 
@@ -338,7 +338,8 @@ def _response(event: Event, scope: Scope) -> Guarantee:
 
 def _sampled(event: Event, scope: Scope) -> Guarantee:
     poisson = event.class_name == "PoissonSampledDpEvent"
-    # The event is sampled under add-remove: participation is decided per unit for any relation.
+    # The sampled event is read under add-remove: under any relation, units are sampled
+    # independently.
     alone = Scope(unit=scope.unit, relation=Relation.ADD_REMOVE) if poisson else scope
     inner = _read(event.event, alone)
     if poisson:
@@ -350,14 +351,15 @@ def _sampled(event: Event, scope: Scope) -> Guarantee:
     if rate == 0 or inner.epsilon(0).upper == 0:
         return Pure(0, scope=scope)
     if reveals_all(inner):
-        # A record that is sampled is revealed.
+        # Every sampled record is revealed.
         return Approx(0, min(rate, Fraction(1)), scope=scope)
     description = _one_round(inner)
     if description is None:
-        reason = "sampling supports one round of one noise, or several rounds of Gaussian noise"
+        reason = "sampling requires one round of one noise law, or rounds of Gaussian noise only"
         raise NotDerived(f"a guarantee from {event!r}", reason)
     if poisson and scope.relation is Relation.REPLACE and not description.real:
-        raise NotDerived(f"a guarantee from {event!r}", "only real noise is supported")
+        reason = "under replace, Poisson sampling supports only real-valued noise"
+        raise NotDerived(f"a guarantee from {event!r}", reason)
     scheme = Poisson(rate=rate) if poisson else FixedSize(sample=sample, population=population)
     return guarantee(replace(description, scheme=scheme, relation=scope.relation))
 
@@ -379,7 +381,7 @@ def _one_round(inner: Composition) -> Description | None:
     if not all(one is not None and isinstance(one.noise, Gaussian) for one, _, _ in listed):
         return None
     total = Fraction(sum(2 * rounds * Fraction(part.zcdp().upper) for _, part, rounds in listed))
-    # N/M = N M/M^2.
+    # The total N/M is N M/M^2: squared sensitivity N M and sigma M.
     moved = Sensitivity.l2_squared(total.numerator * total.denominator)
     return replace(first, noise=Gaussian(sigma=total.denominator), sensitivity=moved)
 

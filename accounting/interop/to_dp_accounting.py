@@ -1,9 +1,9 @@
-r"""Events and loss distributions of dp-accounting from guarantees, and a certified accountant.
+r"""Convert guarantees to events and PLDs of dp-accounting; and a certified accountant.
 
 The library is an extra (``pip install dpcore[interop]``) and is imported at first use. It computes
 in floats: exported values are rounded to the safe side, but the library's rounding errors are not
 bounded. Imported events are statements by the caller. An event of integer noise gives an exact
-curve. For noise on the reals, exact sampling is an assumption. Every claim is an assumption, with
+curve. For real-valued noise, exact sampling is an assumption. Every claim is an assumption, with
 the event as the reason. Proofs: docs/proofs/composition.md.
 """
 
@@ -225,8 +225,8 @@ def _round(kind: Any, source: Guarantee, step: float) -> Any:
         listed = [_nodes_of(law, step) for law, _ in laws]
         counts = {count for _, count in laws}
         if len(counts) > 1 or len(listed) > 2:
-            reason = "its two directions have different shapes"
-            raise NotDerived(f"a distribution of {source!r}", reason)
+            reason = "the laws of its two directions do not correspond"
+            raise NotDerived(f"a dp-accounting PLD of {source!r}", reason)
         other: dict[str, Any] = {}
         if len(listed) > 1:
             masses, infinite = listed[1]
@@ -244,13 +244,13 @@ def _nodes_of(law: Law, step: float) -> tuple[dict[int, float], float]:
         case AllocatedLoss() as part:
             listing = part.atoms
         case _:
-            raise NotDerived(f"a distribution of {law!r}", "it has a closed form")
+            raise NotDerived(f"a distribution of {law!r}", "its loss is not discretised")
     with precision(_BITS + _SPARE):
         return nodes(listing, step)
 
 
 def nodes(listed: Listing, step: float) -> tuple[dict[int, float], float]:
-    r"""Dominating masses on the losses j ``step``, by key j, and the mass at infinity.
+    r"""Dominating masses of the losses j ``step``, as {j: mass}, and the mass at infinity.
 
     An outcome of loss l with P-mass a and Q-mass b = a e^-l goes to the nodes u <= l <= v: to v
     with a (1 - e^(u-l))/(1 - e^(u-v)), to u with the remainder; then P and Q keep a and b. The
@@ -300,7 +300,7 @@ def accountant(neighboring_relation: Any = None) -> Any:
     r"""A ``PrivacyAccountant`` of dp-accounting whose numbers are proven upper bounds.
 
     It has the methods supports, compose, get_epsilon, get_delta and ledger of the library; events
-    are interpreted as by :func:`from_dp_event`. ``assumptions`` lists its assumptions. The relation
+    are interpreted as in :func:`from_dp_event`. ``assumptions`` lists its assumptions. The relation
     is ADD_OR_REMOVE_ONE (by default) or REPLACE_ONE.
     """
     relations = library().NeighboringRelation

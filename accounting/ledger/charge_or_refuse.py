@@ -335,7 +335,7 @@ class Book:
         put(connection, self.tables.users, rows)
 
     def remark(self, connection: Connection) -> None:
-        r"""Set the identity of the ledger, and update the digest of each user's row."""
+        r"""Store ``identity`` in the ledger, and update the digest of each user's row."""
         rows = connection.execute(select(self.tables.users)).all()
         accounts = {name: Account.of(tuple(totals), n) for name, *totals, n, _ in rows}
         self._add_up(connection, accounts, accounts)
@@ -416,7 +416,7 @@ def charged(
 
 
 def text_of(value: object) -> str:
-    r"""The text stored for a drawn value; raises the error of ``json`` for an unsupported value."""
+    r"""The text stored for a drawn value; raises the error of ``json`` if it is unsupported."""
     return canonical(value.tolist() if isinstance(value, np.ndarray) else value)
 
 
@@ -475,7 +475,7 @@ def _again(entry: Entry, request: CheckedRequest) -> Charged:
     elif made.released is None and request.draw is not None:
         otherwise = "and its value is not in the ledger"
     elif made.released is not None and request.draw is None:
-        reason = "was charged by release: call release again to get the stored value"
+        reason = "was charged by Ledger.release: call it again to get the stored value"
         return InvalidParameter("batch", made.batch, reason)
     else:
         return entry.receipt(repeated=True)

@@ -112,7 +112,7 @@ class CheckedRequest:
         amounts = tuple(integer("amounts", each, at_least=0) for each in price["amounts"])
         costs = tuple(Fraction(each) for each in price["costs"])
         if not len(amounts) == len(costs) == counters or not isinstance(record, dict):
-            must = f"a request needs {counters} amounts, {counters} costs and a record (an object)"
+            must = f"must contain {counters} amounts, with as many costs and a record (an object)"
             raise InvalidParameter("amounts", amounts, must)
         assumptions = tuple(map(str, price["assumptions"]))
         return cls(

@@ -7,10 +7,10 @@ The tables are the same on SQLite and PostgreSQL. ``ledger`` has one row: the fi
 budget, the number of charges, the digest of the last charge, and an identity that is part of the
 checksum of each user's row. ``ledger_charges``, ``ledger_paid`` and ``ledger_spared`` are the
 append-only history: one row per charge, one row for each charged user, and one for each user left
-out. ``ledger_released`` has the values that were drawn with a charge; the first such value creates
-the table. ``ledger_users`` has the sums over the history, so that a charge does not read the
-history; each row contains a checksum of its content. Names are looked up in arrays, so a million
-names take a few statements. Proofs: docs/proofs/ledger.md.
+out. ``ledger_released`` contains the values that were drawn with a charge; the first such value
+creates the table. ``ledger_users`` contains the sums over the history, so that a charge does not
+read the history; each row contains a checksum of its content. Names are looked up in arrays, so a
+million names take a few statements. Proofs: docs/proofs/ledger.md.
 """
 
 from __future__ import annotations

@@ -54,9 +54,9 @@ class Ledger:
     ``rows_per_user``, the largest number of rows of one user in the batch. The guarantee must have
     the relation of the budget. Users are identified by name: 1 to 200 printable characters in
     normal form NFC, without space at either end. Names are case-sensitive, and letters that look
-    alike are different. The participants and the charges may depend on the data of a user only
-    through earlier releases; under add-remove, charge all users who were asked, whether or not
-    their data arrived. The ledger itself (who took part when) is not private.
+    alike are distinct. The participants and the charges may depend on the data of a user only
+    through earlier releases; under add-remove, charge all invited users, whether or not their data
+    arrived. The ledger itself (who took part when) is not private.
 
     >>> import tempfile
     >>> from dpcore import DiscreteGaussian, Mechanism
@@ -131,10 +131,10 @@ class Ledger:
                 book = Book.stored(connection)
             kept = book.filter if isinstance(budget, Filter) else book.filter.budget
             if budget is not None and kept.to_json() != budget.to_json():
-                reason = f"is not the ledger's, {_format_budget(kept)}: a budget never changes"
+                reason = f"must be the ledger's, {_format_budget(kept)}: a budget never changes"
                 raise InvalidParameter("budget", _format_budget(budget), reason)
             if (budget is not None or renews is not None) and renews != book.renews:
-                reason = f"is not the ledger's, {book.renews or 'never'}: a budget never changes"
+                reason = f"must be the ledger's, {book.renews or 'never'}: a budget never changes"
                 raise InvalidParameter("renews", renews or "never", reason)
             undo.pop_all()
         return cls(store, book)
@@ -155,7 +155,7 @@ class Ledger:
 
     @property
     def filter(self) -> Filter:
-        r"""The filter that decides which charges are admitted, with its theorem."""
+        r"""The privacy filter, which decides which charges are admitted."""
         return self._book.filter
 
     @property
@@ -226,7 +226,7 @@ class Ledger:
         of rows of one user in the batch: k rows cost k epsilon, or k^2 rho. With
         ``skip_exhausted``, users with too little budget are left out and listed; they must not take
         part. Give a :class:`Composition` to charge several queries together. A :class:`Release`
-        states users, mechanism and batch: write the record, charge it, then release.
+        states users, mechanism and batch: create it, charge it, then release.
 
         A second charge of the same batch, with the same users and guarantee, costs nothing and
         raises :class:`AlreadyCharged`: a batch is one release, whose noise is drawn once. With
@@ -274,8 +274,8 @@ class Ledger:
         even if ``value`` differs. A program that was interrupted can therefore call it again:
         users are charged once, and noise is drawn once.
 
-        For local reports (``dpcore.local``) the value has one number for each of ``users``, and the
-        stored value contains their reports, in the same order unless they are shuffled.
+        For local reports (``dpcore.local``) the value contains one number for each of ``users``,
+        and the stored value contains their reports, in the same order unless they are shuffled.
 
         >>> import tempfile
         >>> from dpcore import DiscreteLaplace, Mechanism
@@ -300,14 +300,14 @@ class Ledger:
         if question is not None:
             more[QUESTION] = text("question", question, "must be text")
         if not isinstance(mechanism, Mechanism):
-            # Mechanisms with the same guarantee may answer differently: the record states this one,
-            # too.
+            # Mechanisms with the same guarantee may answer differently, so the record contains the
+            # mechanism.
             more[MECHANISM] = mechanism.to_json()
         act: Any = mechanism.report if isinstance(mechanism, LocalReport) else mechanism.release
         if isinstance(mechanism, LocalReport | ShuffledReports) and (
             rows_per_user not in (None, 1) or np.shape(value) != (len(checked.names),)
         ):
-            reason = "must have one number for each user, who has one row"
+            reason = "must contain one number per user: each user has one row"
             raise InvalidParameter("value", value, reason)
         if isinstance(value, Mapping):
             try:
@@ -328,7 +328,7 @@ class Ledger:
     ) -> tuple[Charged, ...]:
         r"""Charge several releases in a single transaction, and return their outcomes in order.
 
-        Each request is charged or refused separately, as by :meth:`charge`: its outcome is a
+        Each request is charged or refused separately, as in :meth:`charge`: its outcome is a
         receipt, or the error that left its users uncharged. All charges are on the disk when this
         method returns, with a single write, so a hundred charges take little longer than one.
         Threads that charge one ledger concurrently, and processes that charge one file, share
@@ -366,10 +366,10 @@ class Ledger:
     # -- reading ------------------------------------------------------------------------------
 
     def spent(self, user: str) -> Word | Assumed:
-        r"""The budget that ``user`` has spent in the present period, computed from the counters.
+        r"""The budget that ``user`` has spent in the current period, computed from the counters.
 
-        Unlike the budget and an odometer (``accounting.privacy_filters``), this guarantee need
-        not hold at all times simultaneously. If charges rest on assumptions, the result is an
+        Unlike the budget and an odometer (``accounting.privacy_filters``), this guarantee need not
+        hold at all times simultaneously. If charges depend on assumptions, the result is an
         :class:`Assumed` with their reasons.
         """
         named = name("user", user)
@@ -394,7 +394,7 @@ class Ledger:
         return {period: tuple(each) for period, each in charges}
 
     def remaining(self, user: str) -> dict[str, Fraction]:
-        r"""The exact remaining budget of ``user`` in the present period, by counter name."""
+        r"""The exact remaining budget of ``user`` in the current period, by counter name."""
         named = name("user", user)
         with self._reading() as (connection, head):
             left = self.filter.remaining(self._book.account(connection, head, named).totals)
@@ -452,8 +452,8 @@ class Ledger:
     def export(self) -> Iterator[str]:
         r"""Export a consistent snapshot as lines of JSON: first the filter, then each charge.
 
-        The line of a charge has its fields, the ``users`` charged, the users ``left_out`` and the
-        released ``value``, if any, so the digests can be checked without this package (see
+        The line of a charge contains its fields, the ``users`` charged, the users ``left_out`` and
+        the released ``value``, if any, so the digests can be checked without this package (see
         docs/proofs/ledger.md).
         """
         book = self._book

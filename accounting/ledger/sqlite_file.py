@@ -48,7 +48,7 @@ HOMELESS: Final = (
 def identity(path: Path, where: str) -> tuple[int, int] | None:
     r"""The device and inode of the file, or None if there is no file.
 
-    Raises :class:`LedgerUnavailable` for a folder, a device, a pipe or a file with two hard links.
+    Raises :class:`LedgerUnavailable` if the path is not a regular file, or has two hard links.
     """
     try:
         found = path.stat()
@@ -63,7 +63,7 @@ def identity(path: Path, where: str) -> tuple[int, int] | None:
 
 
 def refuse_mounted(path: Path, where: str) -> None:
-    r"""Raise :class:`LedgerUnavailable` for a file that is itself a mount point.
+    r"""Raise :class:`LedgerUnavailable` if the file is itself a mount point.
 
     ``path`` must not contain links. If a system does not list its mounts, no path is refused here:
     :func:`home_of` decides.
@@ -124,7 +124,7 @@ def settle_in(path: Path, ledger: str) -> None:
 
 
 def bring_to_disk(path: Path, how: int = os.O_RDONLY) -> None:
-    r"""Flush a file, or the names in a folder, to disk; ``how`` are the flags to open it."""
+    r"""Flush a file, or the names in a folder, to disk; ``how`` is passed to ``os.open``."""
     handle = os.open(path, how)
     try:
         os.fsync(handle)
@@ -162,7 +162,7 @@ _OPEN: Final[WeakSet[FileConnection]] = WeakSet()
 _USED: Final[Counter[Path]] = Counter()
 
 
-class _Torn:
+class _OpenAtFork:
     # The files that a parent was using at a fork: this process must not touch them.
     def __init__(self) -> None:
         self.files: set[Path] = set()
@@ -170,7 +170,7 @@ class _Torn:
 
     def forget(self) -> None:
         self.files.update(path for path, times in _USED.items() if times > 0)
-        self.files.update(connection.path for connection in _OPEN if connection.rests_open())
+        self.files.update(connection.path for connection in _OPEN if connection.is_open())
 
     def __contains__(self, path: Path) -> bool:
         if not HERE:
@@ -178,11 +178,11 @@ class _Torn:
         return path in self.files
 
 
-_TORN: Final = _Torn()
+_OPEN_AT_FORK: Final = _OpenAtFork()
 
 
 class FileConnection(sqlite3.Connection):
-    r"""A connection that is closed before a fork."""
+    r"""A connection that is registered while it exists, so that a fork finds the open ones."""
 
     def __init__(self, database: str, *given: object, **named: object) -> None:
         super().__init__(database, *given, **named)  # type: ignore[arg-type]  # passed through
@@ -190,8 +190,8 @@ class FileConnection(sqlite3.Connection):
         with _GATE:
             _OPEN.add(self)
 
-    def rests_open(self) -> bool:
-        r"""Whether the connection has not been closed."""
+    def is_open(self) -> bool:
+        r"""Whether the connection is open."""
         try:
             return self.total_changes >= 0
         except sqlite3.ProgrammingError:
@@ -207,10 +207,10 @@ def closed_before_forks(engine: Engine) -> Engine:
 
 @contextmanager
 def using(path: Path) -> Iterator[None]:
-    r"""A context for a transaction on the file ``path``, including its connection."""
+    r"""A context in which the file ``path`` counts as in use: a transaction and its connection."""
     with _GATE:
-        if path in _TORN:
-            reason = "was in use when this process was forked: start it by spawn or forkserver"
+        if path in _OPEN_AT_FORK:
+            reason = "was in use when this process was forked: start it with spawn or forkserver"
             raise LedgerUnavailable(str(path), f"{reason}, or fork while no thread uses the ledger")
         _USED[path] += 1
     try:
@@ -224,7 +224,7 @@ def _before() -> None:
     _GATE.acquire()
     for engine in [*_ENGINES]:
         engine.pool.dispose()
-    if any(connection.rests_open() for connection in _OPEN):
+    if any(connection.is_open() for connection in _OPEN):
         gc.collect()  # closes connections of ledgers that were dropped without close()
 
 

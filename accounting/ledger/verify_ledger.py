@@ -150,7 +150,7 @@ def _members(connection: Connection, tables: Tables, kind: str) -> Iterator[Dama
 def _fits(row: RowMapping, kind: str, names: list[Any]) -> Iterator[Damage]:
     texts = all(isinstance(name, str) for name in names)
     if len(names) != row[kind]:
-        what = f"has {len(names)} rows in ledger_{kind}, but was made with {row[kind]}"
+        what = f"has {len(names)} rows in ledger_{kind}, but records {row[kind]}"
         yield Damage(_named(row), what)
     elif not texts or names_digest(names) != row[f"{kind}_digest"]:
         yield Damage(_named(row), f"its rows in ledger_{kind} were edited")

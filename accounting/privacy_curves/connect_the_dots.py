@@ -102,7 +102,7 @@ class ConnectTheDotsPair(FixedTable):
 
     @classmethod
     def through(cls, dots: Iterable[CurvePoint]) -> ConnectTheDotsPair:
-        r"""The pair of the lower convex hull of the dots: it dominates every curve below them.
+        r"""The pair of the lower convex hull of the dots, which dominates all curves below it.
 
         Raises :class:`InvalidParameter` if a dot lies below 1 - x or 0, where no curve can lie.
         """
@@ -119,9 +119,7 @@ class ConnectTheDotsPair(FixedTable):
         return cls(corners=tuple(kept))
 
     def largest_loss(self) -> Enclosure:
-        r"""The largest loss lies in [0, log x], where x is the last corner; it is infinite if the
-        curve does not reach 0.
-        """
+        r"""The largest loss: in [0, log x] for the last corner x, or infinite if h(x) > 0 there."""
         if self.corners[-1][1] > 0:
             return Enclosure.infinite()
         last = max(self.corners[-1][0], Fraction(1))
@@ -173,11 +171,11 @@ def highest(parts: Iterable[ConnectTheDotsPair]) -> ConnectTheDotsPair:
 
 @lru_cache(maxsize=64)
 def dominating(products: tuple[Coordinates, ...], most: int = _MOST) -> ConnectTheDotsPair:
-    r"""A pair that dominates all ``products`` at every epsilon, for rounds chosen among them.
+    r"""A pair that dominates each of ``products``, and so any adaptive choice among them.
 
-    The dots of a product are at its losses, where its curve bends, so little is lost. There are
-    about ``most`` dots, up to the loss beyond which a P-mass of 2^-160 remains; this mass counts as
-    infinite loss.
+    The dots of a product are at its losses, where its curve bends, so the bound is nearly tight.
+    There are about ``most`` dots, up to the loss beyond which a P-mass of 2^-160 remains; this mass
+    counts as infinite loss.
 
     >>> from accounting.law_pairs.discrete_laplace import DiscreteLaplace, LaplacePair
     >>> response = dominating((((LaplacePair(noise=DiscreteLaplace(scale=1), shift=1), 1),),))
@@ -213,11 +211,11 @@ def above_table(table: LossTable, most: int) -> ConnectTheDotsPair:
 
 
 def revealing_or_nothing(pair: RevealingPair, *, above: bool) -> ConnectTheDotsPair:
-    r"""A dominating pair, valid in both directions, whose output reveals everything or nothing.
+    r"""A pair with few outputs that bounds ``pair`` from one side, in both directions.
 
-    If ``above``, everything is revealed with probability h, the total variation distance, and
-    otherwise nothing. If not ``above``, all outputs of positive Q-mass are merged, by
-    post-processing.
+    ``above=True`` gives an upper bound: the output reveals the dataset with probability h, the
+    total variation distance, and otherwise nothing. ``above=False`` gives a lower bound: all
+    outputs of positive Q-mass are merged, which is post-processing.
     """
     with precision(_CURVE_BITS):
         found = Enclosure.of(pair.hidden())
@@ -270,7 +268,8 @@ def _down(mass: arb) -> int:
 def _crossing(
     places: list[Fraction], left: list[Fraction], right: list[Fraction]
 ) -> Fraction | None:
-    # The point inside a cell where two curves cross, if different curves lead at its ends.
+    # The point inside a cell where two curves cross, if different curves are the largest at its
+    # ends.
     i, j = left.index(max(left)), right.index(max(right))
     ahead, behind = left[i] - left[j], right[j] - right[i]
     if not (ahead > 0 and behind > 0):

@@ -88,7 +88,8 @@ Laws: TypeAlias = tuple[tuple[Law, int], ...]
 def loss_of(law: Law, *, above: bool, closed: bool = False) -> LossPart:
     r"""The loss of a law as a factor of a contour integral, bounded from one side.
 
-    It is exact if ``closed`` and a closed form exists.
+    ``above=True`` gives an upper bound, ``above=False`` a lower bound; the loss is exact if
+    ``closed`` and a closed form exists.
     """
     table: LossTable
     match law:
@@ -146,11 +147,11 @@ class ComposedLoss:
 
     @property
     def method(self) -> str:
-        r"""The name of the engine: "direct" or "contour"."""
+        r"""How the bounds are computed: "contour" for a contour integral, otherwise "direct"."""
         return "contour" if isinstance(self._engine(), ContourIntegral) else "direct"
 
     def delta(self, epsilon: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
-        r"""The least delta at ``epsilon`` >= 0, to about this relative width."""
+        r"""The least delta at ``epsilon`` >= 0, to a relative width of about ``relative``."""
         found = self._delta_of_finite(epsilon, relative)
         if not self.lost:
             return found
@@ -163,7 +164,7 @@ class ComposedLoss:
         return Enclosure(low, min(high, 1))
 
     def epsilon(self, delta: Fraction, relative: Fraction = Fraction(1, 10**8)) -> Enclosure:
-        r"""The least epsilon at ``delta`` in [0, 1], to about this relative width."""
+        r"""The least epsilon at ``delta`` in [0, 1], to a relative width of about ``relative``."""
         if delta >= 1:
             return Enclosure.exactly(0)
         if not self.lost:
@@ -274,8 +275,8 @@ class ComposedLoss:
             parts = tuple((loss_of(law, above=above), count) for law, count in self.parts)
             named = Enumeration(parts=parts, most=MANY_OUTCOMES).listing(_UNSEEN)
             if named is None:
-                reason = "they have too many outcomes: use delta(epsilon)"
-                raise NotDerived(f"the tests of {self!r}", reason)
+                reason = "it has too many outcomes: use delta(epsilon)"
+                raise NotDerived(f"the trade-off function of {self!r}", reason)
             ends.append(Fraction(named.tradeoff(alpha)[0 if above else 1]))
         return Enclosure(*ends)
 
@@ -363,10 +364,10 @@ def _bits(relative: Fraction) -> int:
 class DominatingPairs:
     r"""The lists of pairs of laws that bound one round from above and from below.
 
-    ``above`` has one list for each direction, which dominates every possible round in that
-    direction. ``attained`` has lists that some neighbours have in every round; it equals ``above``
-    if the bound is exact, and is empty if no such list is known. ``lost`` is the delta of a claim.
-    If ``aligned``, ``above`` and ``attained`` have the same directions.
+    ``above`` contains one list for each direction, which dominates every possible round in that
+    direction. ``attained`` contains lists that some neighbours attain in every round; it equals
+    ``above`` if the bound is exact, and is empty if no such list is known. ``lost`` is the delta of
+    a claim. If ``aligned``, ``above`` and ``attained`` have the same directions.
     """
 
     above: tuple[Laws, ...]
@@ -381,7 +382,7 @@ class DominatingPairs:
 
     @classmethod
     def tabled(cls, *directions: Tables) -> DominatingPairs:
-        r"""The two discretisations of the cells of a round, for each direction."""
+        r"""The upper and the lower discretisation of the cells of a round, in each direction."""
         above, below = (
             tuple(((TabledLoss(kinds=kinds, above=side), 1),) for kinds in directions)
             for side in (True, False)
@@ -494,8 +495,8 @@ def _totals(
     listed: list[tuple[DominatingPairs, tuple[Laws, ...], int]], *, above: bool
 ) -> list[ComposedLoss]:
     # There is one total for each direction; a part with a single direction has that direction in
-    # every total. The lists of samples alternate between the two orders of the datasets, which are
-    # the same in all parts.
+    # every total. The two lists of a sampled round are those of the two directions, in the same
+    # order in all parts.
     totals = []
     for at in range(max(len(choices) for _, choices, _ in listed)):
         laws = (

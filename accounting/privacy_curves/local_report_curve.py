@@ -1,9 +1,9 @@
 r"""The privacy curve of one local report: randomised response, or a mechanism of its form.
 
 If the likelihood ratio of the reports on two values is always r, 1 or 1/r, the pair of their laws
-is determined by r and by the total variation distance t = P(ratio = r) - P(ratio = 1/r), which is
-``own`` - ``other`` of the report. All mechanisms of :mod:`dpcore.local` have this form for any two
-values. Proofs: docs/proofs/local.md.
+is determined by r and by the total variation distance t = P(ratio = r) - P(ratio = 1/r), the
+difference ``own`` - ``other`` of the mechanism. All mechanisms of :mod:`dpcore.local` have this
+form for any two values. Proofs: docs/proofs/local.md.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _DIGITS: Final = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPair(FinitePair):
-    r"""The pair with losses log r, 0 and -log r, where t is the total variation distance."""
+    r"""The pair with losses log r, 0 and -log r, r = ``ratio``, at total variation ``distance``."""
 
     ratio: Fraction
     distance: Fraction
 
     def listed(self) -> Listed:
-        r"""The losses and their masses: P(log r) = t r/(r - 1) = r Q(log r), and the reverse."""
+        r"""The losses, P- and Q-masses: P(log r) = t r/(r - 1) = r Q(log r), t = ``distance``."""
         least = self.distance / (self.ratio - 1)
         most, loss = least * self.ratio, ball(self.ratio).log()
         low, high, rest = ball(least), ball(most), ball(1 - least - most)
@@ -75,7 +75,7 @@ class ReportCurve(PairCurve):
             must = f"must be at most (ratio - 1)/(ratio + 1) for ratio = {self.ratio}"
             raise InvalidParameter("distance", self.distance, must)
         if self.scope.relation is not Relation.REPLACE:
-            must = "must have the relation 'replace': a report shows that its user takes part"
+            must = "must have the relation 'replace': a report reveals that its user takes part"
             raise InvalidParameter("scope", self.scope, must)
 
     @classmethod
@@ -98,17 +98,17 @@ class ReportCurve(PairCurve):
         return {"claim": LOCAL_REPORT, **ends, "scope": self.scope.to_json()}
 
     def products(self) -> tuple[Coordinates, ...]:
-        r"""The pair of any two values."""
+        r"""The pair of the reports on any two values."""
         return (((ReportPair(ratio=self.ratio, distance=self.distance), 1),),)
 
     def dominating_pairs(self) -> DominatingPairs:
-        r"""The pair of any two values; all pairs of values attain it."""
+        r"""The pair of the reports on any two values; all pairs of values attain it."""
         return DominatingPairs.exactly(*self.products())
 
     @property
     def text(self) -> str:
         r"""The mechanism in the syntax of the commands, or the pure epsilon of the report."""
-        return self.report or f"a local report of epsilon {up(self.pure().upper, _DIGITS)}"
+        return self.report or f"a local report with epsilon {up(self.pure().upper, _DIGITS)}"
 
     @property
     def description(self) -> None:

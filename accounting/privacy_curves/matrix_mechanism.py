@@ -41,10 +41,10 @@ _THEOREM: Final = (
 class MatrixMechanism:
     r"""Account for correlated noise: C x + z with a ``strategy`` C, and any post-processing.
 
-    ``sensitivity`` bounds the l2 norm of the change of x_t by one participation, in any number of
-    coordinates; ``participation`` restricts the rounds of a unit. Under ``replace`` the other unit
-    takes part in the same rounds; under ``add-remove`` the rounds stay the same without the unit.
-    Inputs may depend on earlier releases, and so may the rounds of a unit.
+    ``sensitivity`` bounds the l2 norm of the change in x_t due to one participation, in any number
+    of coordinates; ``participation`` restricts the rounds of a unit. Under ``replace`` the other
+    unit takes part in the same rounds; under ``add-remove`` all other units take part in the same
+    rounds as before. Inputs may depend on earlier releases, and so may the rounds of a unit.
 
     >>> from accounting.strategy_matrices import Banded
     >>> from accounting.derive_guarantee import guarantee
@@ -70,9 +70,7 @@ class MatrixMechanism:
     def __post_init__(self) -> None:
         check_fields(self)
         if not isinstance(self.noise, (Gaussian, DiscreteGaussian)):
-            raise InvalidParameter(
-                "noise", self.noise, "must be Gaussian, on the reals or integers"
-            )
+            raise InvalidParameter("noise", self.noise, "must be Gaussian or DiscreteGaussian")
         moves = Sensitivity.of(self.sensitivity)
         if moves.norm not in (Norm.ABSOLUTE, Norm.L2_SQUARED):
             raise InvalidParameter("sensitivity", moves, "must be one number, or in the l2 norm")
@@ -81,17 +79,17 @@ class MatrixMechanism:
             raise InvalidParameter(
                 "strategy",
                 self.strategy.written,
-                "must have integer entries under integer noise, e.g. square-root:grid=64",
+                "must have integer entries for discrete noise, e.g. square-root:grid=64",
             )
 
     @property
     def moved(self) -> SquaredSensitivity:
-        r"""The squared sensitivity of C x to participations of norm 1."""
+        r"""The squared l2 sensitivity of C x if each participation has norm 1."""
         return squared_sensitivity(self.strategy, self.participation)
 
     @property
     def variances(self) -> tuple[Fraction, Fraction]:
-        r"""Bounds on D^2/sigma^2, where D is the sensitivity of C x; they determine the privacy."""
+        r"""Bounds (lower, upper) on D^2/sigma^2, where D is the l2 sensitivity of C x."""
         moves = Sensitivity.of(self.sensitivity)
         amount = moves.amount
         assert isinstance(amount, int)  # noqa: S101  # it is not a box
@@ -135,7 +133,7 @@ class _OneMatrix(OneRelease):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixCurve(_OneMatrix):
-    r"""The Gaussian curve of a :class:`MatrixMechanism` with noise on the reals.
+    r"""The privacy curve of a :class:`MatrixMechanism` with real-valued Gaussian noise.
 
     Both bounds are exact if the sensitivity is exact; otherwise the lower bound comes from one
     pattern of participations, and the upper bound from a bound over all patterns.
@@ -170,16 +168,15 @@ class MatrixCurve(_OneMatrix):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixOrders(ByOrder, _OneMatrix):
-    r"""A :class:`MatrixMechanism` with integer noise, which satisfies zCDP with rho = D^2/2
-    sigma^2.
+    r"""A :class:`MatrixMechanism` with integer noise: zCDP with rho = D^2/(2 sigma^2).
 
-    D is the sensitivity of C x. The integer vectors that move the noisy numbers may be chosen
-    depending on earlier releases: there is no single dominating pair for all choices, but Renyi
-    divergences add for every choice.
+    D is the l2 sensitivity of C x. The integer vector by which neighbours differ may depend on
+    earlier releases: no single pair dominates all choices, but Renyi divergences add for every
+    choice.
     """
 
     theorem: ClassVar[str] = (
-        "rho = D^2/2 sigma^2 (Canonne, Kamath and Steinke 2020, Theorem 14), inputs chosen "
+        "rho = D^2/(2 sigma^2) (Canonne, Kamath and Steinke 2020, Theorem 14), inputs chosen "
         "adaptively, and the best order"
     )
 
@@ -187,7 +184,7 @@ class MatrixOrders(ByOrder, _OneMatrix):
         return order * self.mechanism.variances[1] / 2
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""The zCDP parameter rho = D^2/2 sigma^2, attained at integer orders."""
+        r"""The zCDP parameter rho = D^2/(2 sigma^2), attained at integer orders."""
         del relative
         low, high = self.mechanism.variances
         return Bound.of(Enclosure(low / 2, high / 2), "exact", self.theorem)

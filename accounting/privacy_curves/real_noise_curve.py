@@ -1,7 +1,7 @@
-r"""The privacy curve of real Gaussian or Laplace noise, assuming that code samples it exactly.
+r"""The privacy curve of real-valued Gaussian or Laplace noise, assuming exact sampling.
 
-No code draws such noise exactly. Every bound on such noise, and on compositions that contain it,
-lists the assumption. Proofs: docs/proofs/cells.md.
+Floating-point code does not sample such noise exactly. Every bound on such noise, and on
+compositions that contain it, lists the assumption. Proofs: docs/proofs/cells.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _THEOREMS: Final[dict[type[RealNoise], str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RealCurve(OneRelease):
-    r"""The exact curve of a query with real noise, assuming ideal sampling.
+    r"""The exact curve of a query with real-valued noise, assuming ideal sampling.
 
     Gaussian noise with an l2 sensitivity costs the same in any number of coordinates; for Laplace
     noise the sensitivity must be one number or in l1.
@@ -58,7 +58,7 @@ class RealCurve(OneRelease):
 
     def __post_init__(self) -> None:
         if not isinstance(self.noise, (Gaussian, Laplace)):
-            raise InvalidParameter("noise", self.noise, "must be Gaussian or Laplace, on the reals")
+            raise InvalidParameter("noise", self.noise, "must be Gaussian or Laplace")
         check_fields(self)
         object.__setattr__(self, "sensitivity", Sensitivity.of(self.sensitivity))
         Sensitivity.of(self.sensitivity).shared(self.scope.group)
@@ -73,7 +73,7 @@ class RealCurve(OneRelease):
 
     @property
     def density(self) -> Density:
-        r"""The noise, in units of the sensitivity."""
+        r"""The density of the noise, in units of the sensitivity."""
         if isinstance(self.noise, Gaussian):
             moves = Sensitivity.of(self.sensitivity)
             return NormalDensity(Fraction(self.noise.sigma) ** 2 / moves.squared)
@@ -149,7 +149,7 @@ class RealCurve(OneRelease):
         return narrowed(lambda: self._laplace_renyi(at), bits)
 
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
-        r"""The zCDP parameter: D^2/2 sigma^2 for Gaussian noise, a supremum for Laplace noise."""
+        r"""The zCDP parameter: D^2/(2 sigma^2) for Gaussian noise, a supremum for Laplace noise."""
         loss = self.loss()
         if loss:
             return self._both(Enclosure.exactly(loss.variance / 2))
@@ -168,7 +168,7 @@ class RealCurve(OneRelease):
         moves = Sensitivity.of(self.sensitivity)
         if isinstance(moves.amount, tuple) or moves.norm is Norm.L2_SQUARED:
             raise NotDerived(
-                f"the curve of real Laplace noise under {moves!r}",
+                f"the curve of real-valued Laplace noise under {moves!r}",
                 "its sensitivity must be one number, or in l1",
             )
         assert isinstance(self.noise, Laplace)  # noqa: S101  # Gaussian noise has a loss

@@ -41,14 +41,14 @@ from dpcore.numbers.enclosure import Enclosure, End
 from dpcore.numbers.parameter import RationalLike, at_least_zero, check_fields, integer
 
 NO_RENYI: Final = (
-    "no Renyi divergence is proven for such samples; use epsilon(delta) or delta(epsilon), and "
-    "for many rounds the same methods of compose((sampled, rounds))"
+    "no Renyi divergence is proven for this sampling scheme; use epsilon(delta) or delta(epsilon), "
+    "and for many rounds the same methods of compose((sampled, rounds))"
 )
 
 _BITS: Final = 64
 _LEAST_BITS: Final = 8
 _FINEST: Final = Fraction(1, 10**11)
-"""The least relative width for several coordinates, and for laws whose best tests are not rays."""
+"""The least relative width for several coordinates, and if optimal tests are not half-lines."""
 
 _TABLED_BITS: Final = 20
 """The default width is 2^-20 for several coordinates whose losses are put into cells."""
@@ -179,9 +179,9 @@ def _exact(value: object) -> str:
 class ByOrder(OneRelease):
     r"""A release with D_alpha at most ``most_renyi(alpha)``, whose dominating pairs are unknown.
 
-    The bounds on epsilon and delta come from the best order; they are only upper bounds. Releases
-    of this kind compose order by order. The errors are those of :class:`OneRelease`. Proofs:
-    docs/proofs/composition.md.
+    The bounds on epsilon and delta come from the best Renyi order; they are only upper bounds.
+    Releases of this kind compose order by order. The errors are those of :class:`OneRelease`.
+    Proofs: docs/proofs/composition.md.
     """
 
     __slots__ = ()
@@ -281,8 +281,8 @@ class PairCurve(OneRelease):
             return _added(self.worst(), lambda pair: pair.largest_loss(), bits)
         found = largest(self._totals(partial(ComposedLoss.epsilon, delta=exact), bits))
         if found.lower < found.upper == math.inf:
-            # The losses are outside the range of floats of an integral; a finite zCDP parameter
-            # bounds epsilon.
+            # The losses exceed the range of floats in the contour integral; a finite zCDP parameter
+            # still bounds epsilon.
             with suppress(NotDerived):
                 rho = self.enclose_zcdp().upper
                 if isinstance(rho, Fraction):
@@ -333,10 +333,10 @@ class PairCurve(OneRelease):
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""The least rho: the supremum of D_alpha/alpha over all orders alpha > 1.
 
-        For the discrete Gaussian it is exactly Delta_2^2/2v. For coordinates with different shifts,
-        under laws other than the discrete Gaussian and the discrete Laplace, the lower bound is the
-        largest parameter of the coordinates with one shift, and the upper bound is the sum over all
-        coordinates.
+        For the discrete Gaussian it is exactly D_2^2/(2 sigma^2) with the l2 sensitivity D_2. For
+        coordinates with different shifts, under laws other than the discrete Gaussian and the
+        discrete Laplace, the lower bound is the largest parameter of a group of coordinates with
+        equal shifts, and the upper bound is the sum over all groups.
         """
         return self._both(self.enclose_zcdp(bits_of(relative)))
 
@@ -345,7 +345,7 @@ class PairCurve(OneRelease):
         return _added(self.worst(), lambda pair: pair.zcdp(), _checked(bits))
 
     def _totals(self, ask: Callable[..., Enclosure], bits: int) -> Iterator[Enclosure]:
-        # For each product, its value or bounds from the listings above and below.
+        # For each product, its value, or an enclosure from an upper and a lower discretisation.
         finest = Fraction(1, 1 << _checked(bits))
         for each in self.products():
             total = ComposedLoss(parts=each)
@@ -357,10 +357,10 @@ class PairCurve(OneRelease):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PrivacyCurve(PairCurve):
-    r"""The exact privacy curve of q(data) + noise, derived from the law of the noise.
+    r"""The exact privacy curve of M(D) = q(D) + noise, derived from the law of the noise.
 
-    delta(epsilon) = sup over neighbours and events S of P(M(D) in S) - e^epsilon P(M(D') in S).
-    Arguments are exact rationals (int, str, Decimal, Fraction, or a float read by its shortest
+    delta(epsilon) = sup over neighbours D, D' and events S of P(M(D) in S) - e^epsilon P(M(D') in
+    S). Arguments are exact rationals (int, str, Decimal, Fraction, or a float read by its shortest
     decimal form).
 
     >>> from dpcore import DiscreteGaussian
@@ -399,7 +399,7 @@ class PrivacyCurve(PairCurve):
         return candidates(self.noise, self._moves)
 
     def worst(self) -> Coordinates:
-        r"""The pairs of the noise under the heaviest shift."""
+        r"""The pairs of the noise under the shift with the largest loss and zCDP parameter."""
         return worst(self.noise, self._moves)
 
     @property
@@ -443,7 +443,7 @@ class PrivacyCurve(PairCurve):
         return sum(lost) <= delta
 
     def enclose_zcdp(self, bits: int = _BITS) -> Enclosure:
-        r"""The least rho, to a relative width of 2^-bits if it is exact."""
+        r"""The least rho; :meth:`zcdp` states when its width may exceed 2^-bits."""
         # Coordinates with different shifts may reach their suprema at different orders.
         found, each = PairCurve.enclose_zcdp(self, bits), self.worst()
         if len(each) == 1 or additive(self.noise):

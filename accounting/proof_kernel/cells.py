@@ -1,8 +1,8 @@
 r"""A round as a table of cells: lower bounds on P and Q, and an enclosure of the loss log P/Q.
 
-Masses are bounded from below only: they sum to 1, so the total missing mass bounds each of them
-from above. From a table :func:`listing` computes a law of the loss on a grid, at least as large
-(above) or at most as large (below) as the loss of the round. Proofs: docs/proofs/kernel.md.
+Masses need only lower bounds: since they sum to 1, each of them exceeds its lower bound by at most
+the total missing mass. From a table, :func:`listing` computes a law of the loss on a grid that
+bounds the loss of the round from above or from below. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from accounting.proof_kernel.series import Fixed
 _MOST_POINTS: Final = 1 << 22
 
 Cell: TypeAlias = tuple[int, int, "int | None", "int | None"]
-r"""Lower bounds on the P-mass and Q-mass, and bounds on the loss; None if there is no bound."""
+r"""Lower bounds on the P-mass and Q-mass, and two bounds on the loss; None if there is no bound."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    r"""Cells, and a lower bound on the P-mass of outcomes that are impossible under Q.
+    r"""A table of cells; ``infinite`` bounds from below the P-mass of outcomes impossible under Q.
 
-    Every cell has at most ``p_missing`` and ``q_missing`` more mass. A loss within ``slack`` of a
-    grid point counts as the grid point.
+    The masses of a cell exceed their lower bounds by at most ``p_missing`` and ``q_missing``. A
+    loss within ``slack`` of a grid point counts as this grid point.
     """
 
     fixed: Fixed
@@ -43,7 +43,7 @@ class Pair:
 def of_cells(
     fixed: Fixed, cells: Sequence[Cell], infinite: int = 0, *, least: int = 1, slack: int = 72
 ) -> Pair:
-    r"""The pair of these cells; cells with a P-mass below ``least`` are omitted."""
+    r"""The table of ``cells``, without those whose P-mass is below ``least``."""
     p_missing = fixed.one - infinite - sum(cell[0] for cell in cells)
     q_missing = fixed.one - sum(cell[1] for cell in cells)
     kept = [cell for cell in cells if cell[0] >= least]
@@ -51,7 +51,7 @@ def of_cells(
 
 
 def of_masses(fixed: Fixed, masses: Sequence[tuple[int, int, bool]], least: int) -> Pair:
-    r"""The pair of individual outcomes: lower bounds on P and Q, and whether Q is exactly 0."""
+    r"""A table of single outcomes: lower bounds on P and Q of each, and whether Q is exactly 0."""
     p_missing, q_missing = (fixed.one - sum(each[i] for each in masses) for i in (0, 1))
     cells, infinite = list[Cell](), 0
     for p, q, never in masses:
@@ -67,7 +67,7 @@ def of_masses(fixed: Fixed, masses: Sequence[tuple[int, int, bool]], least: int)
 
 
 def combined(one: Pair, other: Pair) -> Pair:
-    r"""The pair of two independent rounds: all products of cells."""
+    r"""The table of two independent rounds: all products of their cells."""
     bits, cells = one.fixed.bits, list[Cell]()
     for p, q, low, high in one.cells:
         for a, b, least, most in other.cells:
@@ -82,7 +82,10 @@ def combined(one: Pair, other: Pair) -> Pair:
 
 
 def listing(pair: Pair, step: Fraction, start: Fraction, digits: int, *, above: bool) -> Listing:
-    r"""The loss of one round on the grid start + j step, rounded up or rounded down.
+    r"""Discretise the loss of one round on the grid start + j step.
+
+    ``above=True`` gives a loss that dominates the loss of the round, ``above=False`` a loss that it
+    dominates.
 
     Raises OverflowError, before the listing is built, if it needs more than 2^22 grid points.
     """
@@ -105,8 +108,8 @@ def listing(pair: Pair, step: Fraction, start: Fraction, digits: int, *, above: 
 
 
 def _above(pair: Pair, step: Fraction, start: Fraction) -> Iterator[tuple[int, int]]:
-    # The P-mass of a cell is split between two grid points A <= B around its loss such that the
-    # Q-mass is kept too: a share w at A, the rest at B, with w e^-A + (1 - w) e^-B = q/p.
+    # The P-mass of a cell is split between two grid points A <= B around its loss so that the
+    # Q-mass is unchanged: a share w at A, the rest at B, with w e^-A + (1 - w) e^-B = q/p.
     fixed, slack = pair.fixed, pair.slack
 
     @cache
@@ -128,9 +131,9 @@ def _above(pair: Pair, step: Fraction, start: Fraction) -> Iterator[tuple[int, i
 
 
 def _below(pair: Pair, step: Fraction, start: Fraction) -> Iterator[tuple[int, int]]:
-    # Cells with losses log p/q, where q is an upper bound, are merged in increasing order into grid
-    # points x: a cell with a loss below x has a deficit e^x q - p (`want`), a cell with a loss
-    # above x has an excess.
+    # Cells with losses log p/q, where q is an upper bound, are merged in increasing order at grid
+    # points x: a cell with a loss below x has a deficit e^x q - p, which `want` adds up; a cell
+    # with a loss above x has an excess.
     fixed, slack = pair.fixed, pair.slack
 
     @lru_cache(maxsize=1)

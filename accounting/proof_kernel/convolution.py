@@ -1,10 +1,10 @@
-r"""Composition of discretised losses; each convolution is one product of decimal integers.
+r"""Compose discretised losses; each convolution is one product of decimal integers.
 
-A listing of a loss L (under P) states that P(L = start + j step) is ``weights[j - first]`` units of
-10^-digits. In a listing from above, the missing mass is at infinity, and L is at most the listed
-loss in distribution; in a listing from below, the missing mass is at minus infinity, and L is at
-least the listed loss. All rounding has the direction of the listing, so operations keep the order.
-Proofs: docs/proofs/kernel.md.
+A listing is a law on a grid: the loss start + j step has the P-mass ``weights[j - first]``, in
+units of 10^-digits. A listing from above dominates the loss of the rounds, and its missing mass is
+at infinity; a listing from below is dominated by it, and its missing mass is at minus infinity. All
+operations round in the direction of the listing, so these relations are preserved. Proofs:
+docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _EXACT = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=deci
 
 @dataclass(frozen=True)
 class Plan:
-    r"""The resolution of a computation; it affects the width and the work, but not soundness.
+    r"""The resolution of a computation: it affects the width of the bounds, not their validity.
 
     Losses are rounded to a grid of ``step``; masses are counted in units of 10^-``digits``; a
-    listing with more than ``slots`` weights moves to a grid of twice the step; each product may
-    move ``cut`` units per round out of its window.
+    listing with more than ``slots`` weights is moved to a grid of twice the step; from each end of
+    a product up to ``cut`` units of mass per round may be trimmed.
     """
 
     step: Fraction
@@ -58,7 +58,7 @@ class Listing:
     def fitted(self, plan: Plan) -> Listing:
         r"""The listing with at most ``slots`` weights, on a coarser grid if necessary.
 
-        At each end at most ``cut`` units of mass per round are moved.
+        At each end at most ``cut`` units of mass per round are trimmed.
         """
         found = self._trimmed(plan.cut * self.rounds)
         while len(found.weights) > plan.slots:
@@ -79,7 +79,7 @@ class Listing:
         return replace(self, first=self.first + low, weights=kept)
 
     def doubled(self) -> Listing:
-        r"""The listing on twice the step; P- and Q-mass are kept up to one unit per grid point."""
+        r"""The listing on a grid of twice the step, rounded in the direction of the listing."""
         fixed, odd = Fixed(128), self.first % 2
         rise = fixed.exp(fixed.of(self.step)[1])[1]
         weights = [0] * odd + self.weights
@@ -93,9 +93,9 @@ class Listing:
                 found[i] += down
                 found[i + 1] += mass - down
             else:
-                # Mass at two odd points around an even one merges into it in proportions that keep
-                # the Q-mass: c from below and c e^step from above. Mass without a partner moves
-                # down.
+                # Mass at two odd points around an even one merges into it in proportions that
+                # preserve the Q-mass: c from below and c e^step from above. Mass without a partner
+                # moves down.
                 covered = min(waiting, mass * fixed.one // rise)
                 partner = min(mass, -(-covered * rise >> fixed.bits))
                 found[i] += covered + partner
@@ -111,13 +111,13 @@ class Listing:
 
 
 def product(one: Listing, other: Listing, plan: Plan) -> Listing:
-    r"""Bound the sum of two independent losses."""
+    r"""Bound the sum of two independent losses by a listing."""
     while one.step < other.step:
         one = one.doubled()
     while other.step < one.step:
         other = other.doubled()
     if one.step != other.step:
-        raise ValueError("the steps of two parts must differ by a power of 2")
+        raise ValueError("the ratio of the steps of two parts must be a power of 2")
     weights = convolved(one.weights, other.weights, 2 * plan.digits + 2, plan.digits)
     unit = 10**plan.digits
     infinite = 0
@@ -149,7 +149,7 @@ def power(
 
 
 def convolved(one: list[int], other: list[int], slot: int, drop: int = 0) -> list[int]:
-    r"""The convolution of two lists of integers >= 0, without the last ``drop`` digits.
+    r"""The convolution of two lists of integers >= 0, each sum without its last ``drop`` digits.
 
     All sums must be below 10^slot: they are read from the digits of a single product of two long
     decimal integers.
@@ -171,7 +171,7 @@ def convolved(one: list[int], other: list[int], slot: int, drop: int = 0) -> lis
 def convolved_in_binary(
     one: list[int], other: list[int], slot: int, drop: int, number: Callable[[int], Any]
 ) -> list[int]:
-    r"""The same list, from one product of two ``number``, integers of any library."""
+    r"""The list of :func:`convolved`, from one product of two integers of the type ``number``."""
     width = slot * 3322 // 8000 + 1  # bytes: 256^width > 10^slot, since log2(10) < 3.322
 
     def packed(values: list[int]) -> Any:

@@ -28,7 +28,10 @@ _MOST_WORK = 1 << 20
 
 
 class Curve:
-    r"""The delta of the worst of several scenarios.
+    r"""Bounds on the delta of the worst of several scenarios.
+
+    The upper bound is computed from the list ``above``, the lower bound from ``below``; the two
+    lists differ only in the direction in which irrational shifts are rounded.
 
     >>> laplace = Round("discrete-laplace", (Fraction(10),), Fraction(1))
     >>> ONE = [[(laplace, 1)]]
@@ -81,7 +84,7 @@ class Curve:
         return _of_listing(self._totals[index, above], epsilon, self.plan.digits)
 
     def _table(self, rounds: Scenario, grid: Grid) -> Pair:
-        # The product of the tables of all rounds; only real noise has cells that depend on a grid.
+        # The product of the tables of all rounds; only cells of real-valued noise depend on a grid.
         self.tick()
         if all(each.law not in REAL for each, _ in rounds):
             grid = Fraction(0)
@@ -106,7 +109,7 @@ class Curve:
 
 
 def gridless(scenario: Scenario, digits: int = 40) -> bool:
-    r"""Whether the composition has one round, or few integer-noise rounds with few outcomes."""
+    r"""Whether delta is computed without a grid: one round, or integer noise with few outcomes."""
     if sum(count for _, count in scenario) == 1:
         return True
     if any(each.law in REAL for each, _ in scenario):

@@ -1,6 +1,6 @@
-r"""Claims whose value is rational, computed and compared exactly.
+r"""Compute the exact value of a claim if it is known to be rational.
 
-Only these claims may have two equal bounds. Proofs: docs/proofs/kernel.md.
+Only for such claims may the lower and the upper bound be equal. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def exact_value(parts: tuple[Part, ...], quantity: str, at: Fraction) -> Fractio
     r"""The value of ``quantity`` at the delta, epsilon or order ``at``, if it is rational.
 
     Let s be the scale and v the variance of the noise, D_1 and D_2 the l1 and l2 sensitivity, and d
-    the change of a number. The largest loss ("pure", or "epsilon" at delta 0) is D_1/s for discrete
-    Laplace noise and for Polya differences of shape >= 1, and a multiple of its epsilon for
-    staircase noise. At an epsilon of at least the largest loss, delta is the stated failure
-    probability, 1 - prod (1 - delta)^rounds. For one round of binomial noise, delta is rational at
+    the change of one coordinate. The largest loss ("pure", or "epsilon" at delta 0) is D_1/s for
+    (discrete) Laplace noise and for Polya differences of shape >= 1, and a multiple of its epsilon
+    for staircase noise. At an epsilon not below the largest loss, delta is 1 - prod (1 -
+    delta)^rounds over all stated claims. For one round of binomial noise, delta is rational at
     epsilon = 0, and 1 if the two datasets share no output. Rho is D_2^2/(2v) for Gaussian noise and
     epsilon^2/2 for pure claims. The Renyi divergence of order alpha of a discrete Gaussian is alpha
     d^2/(2v) if (alpha - 1) d is an integer; that of a sum of n discrete Gaussians is alpha
@@ -106,7 +106,7 @@ def _delta(parts: tuple[Part, ...], epsilon: Fraction) -> Fraction:
             loss, lost = part.parameters
             bits += part.rounds * lost.denominator.bit_length()
             if bits > _MOST_BITS:
-                raise Refused("the rational is too long")
+                raise Refused("the exact delta has too many digits")
             kept *= (1 - lost) ** part.rounds
             largest += part.rounds * loss
         else:
@@ -124,7 +124,8 @@ def _of_binomial(part: Part, epsilon: Fraction) -> Fraction:
     short = trials <= _MOST_TRIALS and trials * p.denominator.bit_length() <= _MOST_BITS
     if not (one_round and short and part.norm == "absolute" and epsilon == 0):
         raise Refused("the delta of binomial noise is not known to be rational")
-    # Total variation in units of the last digit: the sum of (P - Q)+, equal in both directions.
+    # The total variation distance, in units of p.denominator^-n: the sum of (P - Q)+, which is
+    # equal in both directions.
     n, one, other = int(trials), p.numerator, p.denominator - p.numerator
     masses = [math.comb(n, k) * one**k * other ** (n - k) for k in range(n + 1)]
     moved = [0] * step + masses[: n + 1 - step]

@@ -1,9 +1,9 @@
-r"""The cell tables of every law and sampling scheme: lower bounds on masses, in integers.
+r"""The cell tables of every law and sampling scheme: integer lower bounds on masses.
 
-Noise on the integers is described by the ratios of adjacent masses, and a cell is an outcome.
-For noise on the reals the cells lie between edges that floats place where the loss crosses a grid;
-the loss at each edge is then enclosed in integers, so a badly placed edge makes a cell wide but
-never invalid. Proofs: docs/proofs/kernel.md.
+Integer noise is described by the ratios of adjacent masses, and each outcome is a cell. For
+real-valued noise the cells lie between edges, which are placed in floating point where the loss
+crosses a grid; the loss at each edge is then enclosed in integers, so a badly placed edge only
+widens a cell. Proofs: docs/proofs/kernel.md.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ Ratio: TypeAlias = Callable[[int], Bounds]
 r"""Bounds on the ratio of the masses of k + 1 and k: two numerators and one denominator."""
 
 Tail: TypeAlias = tuple[int, Bounds]
-r"""A number of values, and a ratio: over that many values, masses fall at least by the ratio."""
+r"""A number of values and a ratio: over this many values, masses fall at least by this factor."""
 
 
 class Refused(Exception):
-    r"""The reason why the kernel cannot check a claim."""
+    r"""Raised if the kernel cannot check a claim; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Round:
     r"""A law and its shifts: P and Q are mixtures of the law moved by multiples of the shift.
 
-    ``shift`` is an integer for noise on the integers; for noise on the reals it is in units of the
-    scale. P moves by j shifts with probability ``here[j]``, Q by -j shifts with probability
-    ``there[j]``.
+    ``shift`` is an integer for integer noise; for real-valued noise it is in units of the scale. P
+    is the law moved by j shifts with probability ``here[j]``, Q by -j shifts with probability
+    ``there[j]``; ``swapped`` exchanges P and Q.
     """
 
     law: str
@@ -59,8 +59,8 @@ class Round:
 
 
 def _range(nats: float, variance: float, tail: float = 0.0) -> float:
-    # About the number of values with masses above e^-nats, for tails that are normal with this
-    # variance or exponential with scale `tail`.
+    # Approximately the number of values with masses above e^-nats, for tails that are normal with
+    # this variance or exponential with scale `tail`.
     return 2 * (math.sqrt(2 * nats * variance) + nats * tail)
 
 
@@ -78,7 +78,7 @@ _SIZES: Final[Mapping[str, Callable[..., float]]] = {
 
 
 def size(each: Round, digits: int) -> int:
-    r"""The estimated number of values in the table of a round, without computing it."""
+    r"""Estimate the number of values in the table of a round, without computing the table."""
     found = 4.0 * _FINE
     if each.law == "discrete-laplace":
         found = float(abs(each.shift))
@@ -90,9 +90,9 @@ def size(each: Round, digits: int) -> int:
 
 
 def pair_of(each: Round, fixed: Fixed, grid: Grid, least: int) -> Pair:
-    r"""The dominating pair of a round as a table; ``grid`` gives the cell edges of real noise.
+    r"""The dominating pair of a round as a table; ``grid`` sets the edges for real-valued noise.
 
-    Cells of a P-mass below ``least`` are omitted.
+    Cells with a P-mass below ``least`` are omitted.
     """
     if each.law == "stated":
         # Randomised response: the loss is +-epsilon, and P and Q are disjoint with probability
@@ -112,7 +112,7 @@ def _share(chance: Fraction, mass: int) -> int:
     return mass * chance.numerator // chance.denominator
 
 
-# -- noise on the integers -------------------------------------------------------------------------
+# -- integer noise ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Table:
     ends: tuple[bool, bool] = (False, False)
 
     def at(self, x: int) -> int | None:
-        r"""The mass of x, or None outside the support."""
+        r"""The lower bound on the mass of x, or None if x is outside the support."""
         i = x - self.first
         if 0 <= i < len(self.masses):
             return self.masses[i]
@@ -142,7 +142,7 @@ class Table:
 
 
 def masses_of(each: Round, fixed: Fixed) -> list[tuple[int, int, bool]]:
-    r"""P and Q of each outcome of integer noise, and whether Q is exactly 0."""
+    r"""For each outcome of integer noise: lower bounds on P and Q, and whether Q is exactly 0."""
     shift, rate = int(each.shift), each.here[1]
     if each.law == "discrete-laplace":
         # The loss is -shift/scale for x <= 0 and shift/scale for x >= shift: two unbounded cells.
@@ -216,7 +216,7 @@ def _table(law: str, parameters: tuple[Fraction, ...], fixed: Fixed) -> Table:  
 def _from_ratios(
     ratio: Ratio, mode: int | None, fixed: Fixed, last: int | None = None, tail: Tail | None = None
 ) -> Table:
-    r"""The law on 0, ..., ``last`` with this ``mode``; if it is None, symmetric around 0."""
+    r"""The table of a law on 0, ..., ``last`` with this mode; ``mode=None``: symmetric around 0."""
 
     def inverse(k: int) -> tuple[int, int, int]:
         low, high, whole = ratio(peak - 1 - k)
@@ -233,9 +233,10 @@ def _from_ratios(
 def _side(
     ratio: Ratio, count: int | None, fixed: Fixed, tail: Tail | None = None
 ) -> tuple[list[int], int]:
-    r"""Masses outwards from the mode, relative to it, and a bound on the sum of all but the mode.
+    r"""Masses from the mode outwards, as multiples of its mass; and a bound on the sum of the rest.
 
-    After the last listed value the masses fall at least by ``tail``, by default by the last ratio.
+    The rest excludes the mode and includes all values that are not listed: beyond the last listed
+    value the masses fall at least by ``tail``, by default by the last ratio.
     """
     masses, high, total = [fixed.one], fixed.one, 0
     while masses[-1] and len(masses) - 1 != count:
@@ -253,7 +254,7 @@ def _side(
     return masses, total
 
 
-# -- noise on the reals ----------------------------------------------------------------------------
+# -- real-valued noise -----------------------------------------------------------------------------
 
 
 def _of_reals(each: Round, fixed: Fixed, grid: Grid, least: int) -> list[Cell]:
@@ -331,10 +332,10 @@ class _Real:
     # Edges are placed in floats, in units of 2^-50.
 
     def edges(self, grid: Grid, least: int) -> list[int]:
-        r"""Points where the loss crosses the grid.
+        r"""The edges of the cells: points where the loss crosses the grid.
 
-        The points are at every grid point while the loss is small, then at distances proportional
-        to the loss. For a single epsilon there are two points around it.
+        There is an edge at every grid point while the loss is small; further out, the distances are
+        proportional to the loss. For a single epsilon there are two edges around it.
         """
         ends = [0, int(self.shift * _PLACE)]
         if self.normal:

@@ -17,7 +17,7 @@ _LARGEST: Final = 1 << 14
 
 
 class Fixed:
-    r"""Fixed-point numbers with ``bits`` fractional bits; ``tick`` is called often, and may raise.
+    r"""Fixed-point numbers with ``bits`` fractional bits; ``tick`` may raise to stop a computation.
 
     >>> low, high = Fixed(100).exp(1 << 100)
     >>> high - low < 8 and abs(low / 2**100 - math.e) < 1e-15
@@ -60,7 +60,7 @@ class Fixed:
         return max((total - error) >> more, 0), ((total + error) >> more) + 1
 
     def decay(self, x: Fraction) -> tuple[int, int]:
-        r"""Bounds (below, above) on e^-x of a rational x >= 0."""
+        r"""Bounds (below, above) on e^-x for a rational x >= 0."""
         low, high = self.exp(-self.of(x)[1])
         return low, high + 1
 
@@ -82,7 +82,7 @@ class Fixed:
         return total - 2 * count - 2, total + 2 * count + 2
 
     def normal(self, z: int) -> int:
-        r"""An integer within 8 units of the distribution function of N(0, 1) at z."""
+        r"""The distribution function of N(0, 1) at z, with an error of at most 8 units."""
         mass = self._area(min(abs(z), self._far)) * self.one // (2 * self._whole)
         return (self.one >> 1) + (mass if z > 0 else -mass)
 

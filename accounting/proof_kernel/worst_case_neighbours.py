@@ -67,10 +67,11 @@ _COVERED: Final[Mapping[str | None, Mapping[str, tuple[str, ...]]]] = {
 
 
 def norms_of(law: str, scheme: str | None, amount: int) -> tuple[str, ...]:
-    r"""The norms that a theorem covers, for a law and a scheme; empty if no theorem applies.
+    r"""The sensitivity norms that a theorem covers for a law and a scheme; empty if there are none.
 
-    ``scheme`` is None, a kind of sampling, or "correlated". An l1 or l2 norm of 1 moves one
-    coordinate of an integer query by 1, as ``absolute`` does; on the reals it can move several.
+    ``scheme`` is None, a kind of sampling, or "correlated". An l1 or l2 sensitivity of 1 allows an
+    integer query to change one coordinate by 1, as ``absolute`` does; a real query can change
+    several.
 
     >>> norms_of("laplace", None, 1), norms_of("skellam", None, 2), norms_of("skellam", None, 1)
     (('absolute', 'l1'), ('absolute', 'box'), ('absolute', 'l1', 'l2-squared', 'box'))
@@ -109,9 +110,10 @@ class Part:
 def scenarios(
     parts: tuple[Part, ...], *, above: bool, tick: Callable[[], None] = lambda: None
 ) -> list[Scenario]:
-    r"""The lists of rounds that neighbours may have; the claim must hold for the worst of them.
+    r"""The candidates for the rounds of the worst-case neighbours; a claim must hold for all of
+    them.
 
-    An irrational shift is rounded towards a larger loss (``above``), or towards a smaller one.
+    ``above=True`` rounds an irrational shift towards a larger loss, otherwise a smaller one.
     ``tick`` is called between the computations that may take seconds.
 
     Raises :class:`Refused` if the worst shift or direction may differ between rounds: further lists
@@ -155,7 +157,7 @@ def _choices(part: Part, *, swapped: bool, above: bool) -> list[Scenario]:
             raise Refused("sampling is not supported for integer noise in several coordinates")
         if part.law in _SKEW:
             raise Refused(
-                f"sampling is not supported for {part.law}: it is asymmetric or has bounded support"
+                f"sampling is not supported for {part.law}: the law is asymmetric or bounded"
             )
         move = Fraction(part.amounts[0])
         return [[(Round(part.law, part.parameters, move, here, (_ONE,), swapped), part.rounds)]]
@@ -210,7 +212,7 @@ def _directions(shift: list[tuple[int, int]], *, symmetric: bool) -> list[list[t
 
 def _shifts(part: Part) -> list[dict[int, int]]:
     # Steps with their counts. Under l1 the whole shift in one coordinate is the worst for discrete
-    # Laplace; otherwise every partition that no step can enlarge is tried.
+    # Laplace; otherwise every partition of the whole amount into steps is tried.
     if part.norm == "absolute" or (part.norm == "l1" and part.law == "discrete-laplace"):
         return [{part.amounts[0]: 1}]
     if part.norm == "box":
@@ -222,7 +224,7 @@ def _shifts(part: Part) -> list[dict[int, int]]:
         raise Refused(f"the norm sensitivity must be at most {_MOST_AMOUNT}")
     found = [*itertools.islice(_partitions(amount, amount, power), _MOST_SHIFTS + 1)]
     if len(found) > _MOST_SHIFTS:
-        raise Refused(f"there are more than {_MOST_SHIFTS} shifts")
+        raise Refused(f"the norm permits more than {_MOST_SHIFTS} shifts")
     return found
 
 
@@ -263,7 +265,7 @@ class Correlated:
     def squared(self) -> tuple[Fraction, Fraction]:
         r"""Bounds on the squared l2 sensitivity, max ||C u||^2 over the participations u of a unit.
 
-        Raises :class:`Refused` if there are too many patterns of rounds.
+        Raises :class:`Refused` if there are too many patterns of participation.
         """
         bits = 0 if self.strategy == "tree" else _BITS
         coefficients, low, high = self._scaled(), 0, 0

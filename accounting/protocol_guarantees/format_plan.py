@@ -185,5 +185,5 @@ def _parameters(plan: Plan) -> tuple[dict[str, Any], list[tuple[str, str]]]:
             if wraps is not None:
                 rows.append(("wraps", f"with probability at most {up(wraps.upper)}"))
             if isinstance(protocol, LocalSum):
-                rows.append(("trust", "nobody: every single message has the guarantee"))
+                rows.append(("trust", "no trusted party: every single message has the guarantee"))
     return data, rows

@@ -36,9 +36,10 @@ Form: TypeAlias = Literal["printed", "corrected"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BitNoise:
-    r"""The parameters of a bit-shuffling protocol: g encoding bits and b noise bits per user.
+    r"""The parameters of a bit-shuffling protocol: encoding bits and noise bits per user.
 
-    ``probability`` encloses the probability of each noise bit, which is irrational in general.
+    Each of n ``users`` sends ``precision`` encoding bits and b ``bits`` of noise; p, enclosed by
+    ``probability``, is the probability that a noise bit is 1, and irrational in general.
     """
 
     users: int
@@ -101,9 +102,9 @@ def paper_sum(
 def cz_pure(users: int, epsilon: RationalLike, failure: RationalLike) -> AggregatedSum:
     r"""CZ Theorem 1: g = ceil(epsilon sqrt n), tau = ceil((g/epsilon) ln(2/p)).
 
-    Here n is the number of users and p is ``failure``. The noise is discrete Laplace of scale
-    g/epsilon; each of the users adds the difference of two Polya variables of shape 1/n. In Theorem
-    5 the analyzer adds the noise.
+    Here g is the precision, tau the threshold, n the number of users, and p ``failure``. The noise
+    is discrete Laplace of scale g/epsilon; each of the users adds the difference of two Polya
+    variables of shape 1/n. In Theorem 5 the analyzer adds the noise.
     """
     sizes, noise = _laplace(users, epsilon, failure)
     return AggregatedSum(**sizes, share=noise.share(users))
@@ -152,7 +153,8 @@ def cz_concentrated(
 def cz_shuffled(
     users: int, epsilon: RationalLike, failure: RationalLike, *, form: Form
 ) -> ShuffledPure:
-    r"""CZ Theorem 3, with an (epsilon/4, q)-relaxed aggregation: epsilon' = epsilon/2 in g and tau.
+    r"""CZ Theorem 3, with an (epsilon/4, q)-relaxed aggregation: g and tau for epsilon' =
+    epsilon/2.
 
     ``form="printed"`` has noise of scale g/epsilon, for which the proof gives 1.5 epsilon;
     ``form="corrected"`` has the scale g/epsilon' = 2g/epsilon that the proof needs for epsilon.
@@ -206,9 +208,9 @@ def lzj_vector(
 ) -> BitNoise:
     r"""LZJ Algorithm 2 for n users with vectors of s coordinates and l2 norm at most Delta.
 
-    An interval of length 2 Delta has g steps. With e = epsilon/(18 sqrt(ln(2/delta))), g is
-    max{e sqrt(n)/(6 sqrt(5 ln(4s/delta))), sqrt s, 10} rounded up,
-    b = ceil(180 g^2 ln(4s/delta)/(e^2 n)) and p = 90 g^2 ln(4s/delta)/(b e^2 n).
+    An interval of length 2 Delta has g steps; a user adds b noise bits, each 1 with probability p.
+    With e = epsilon/(18 sqrt(ln(2/delta))), g is max{e sqrt(n)/(6 sqrt(5 ln(4s/delta))), sqrt s,
+    10} rounded up, b = ceil(180 g^2 ln(4s/delta)/(e^2 n)) and p = 90 g^2 ln(4s/delta)/(b e^2 n).
     """
     n, e = integer("users", users, at_least=1), epsilon_of(epsilon)
     s, d = integer("coordinates", coordinates, at_least=1), rational_in("delta", delta, "(0, 1)")
@@ -221,7 +223,7 @@ def lzj_vector(
 
 
 def bits_of_cheu(n: int, g: int, factor: Callable[[], arb]) -> BitNoise:
-    r"""Bits b = ceil(180 g^2 f/n) per user and p = 90 g^2 f/(n b), with f = ``factor()``.
+    r"""b = ceil(180 g^2 f/n) noise bits per user with p = 90 g^2 f/(n b), where f = ``factor()``.
 
     The source is Cheu et al. 2021.
     """

@@ -1,11 +1,12 @@
-r"""Distributed protocols: guarantees by the number of honest users, and parameters for a target.
+r"""Distributed protocols: guarantees given the number of honest users, and parameters for a target.
 
-A protocol is planned for n users, of whom at least h are honest and stay. Only their noise counts,
-so the guarantee is that of ``protocol.mechanism(h)``; :func:`choose` increases every user's noise
-until this guarantee meets the target. If larger noise is the sum of smaller noise and independent
-noise (Polya differences, Skellam, fair bits), the result is the least noise on its grid. For sums
-of discrete Gaussians, and for the probability of biased bits, only two adjacent grid points are
-certified: delta need not be monotone in that probability. Proofs: docs/proofs/shuffle.md.
+A protocol is planned for n users, of whom at least h are honest and do not drop out. Only their
+noise counts, so the guarantee is that of ``protocol.mechanism(h)``; :func:`choose` increases every
+user's noise until this guarantee meets the target. If larger noise is the sum of smaller noise and
+independent noise (Polya differences, Skellam, fair bits), the result is the least noise on its
+grid. For sums of discrete Gaussians, and for the probability of biased bits, only two adjacent grid
+points are certified: delta need not be monotone in that probability. Proofs:
+docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ GRID: Final = 1024
 """Real parameters are multiples of 1/1024 of the start value of their search."""
 
 SCALED: Final = ("renyi", "concentrated")
-"""The instances whose precision has a scaling, and whose noise is found by its variance."""
+"""The instances with a scaling of the precision; their noise is calibrated via its variance."""
 
 _BITS: Final = ("binary-shuffle", "vector-shuffle")
 _PROBABILITY_GRID: Final = 1 << 16
@@ -196,13 +197,13 @@ class _Target:
             reason = f"must be > 0: the loss of {self.instance} is unbounded"
             raise InvalidParameter("delta", self.delta, reason)
         if self.parameters == "paper" and self.precision:
-            reason = "must be omitted: the paper has its own"
+            reason = "must be omitted: the paper fixes it"
             raise InvalidParameter("precision", self.precision, reason)
         if self.scaling != 1 and self.instance not in SCALED:
-            reason = "only renyi and concentrated noise have a scaling"
+            reason = "must be 1: only the instances renyi and concentrated use it"
             raise InvalidParameter("scaling", scaling, reason)
         if self.coordinates != 1 and self.instance not in _BITS:
-            reason = "only the instance vector-shuffle takes vectors"
+            reason = "must be 1: only the instance vector-shuffle sums vectors"
             raise InvalidParameter("coordinates", self.coordinates, reason)
 
     @property
@@ -268,7 +269,7 @@ def _sum(target: _Target) -> Plan:
 
 
 def user_noise(instance: str, parameter: Fraction, users: int) -> Noise:
-    r"""The noise of a user or the analyzer, by its scale or (for ``SCALED``) its variance."""
+    r"""The noise of a user or the analyzer with this scale or, in ``SCALED``, this variance."""
     match instance:
         case "renyi":
             return Skellam(variance=parameter)
@@ -324,7 +325,7 @@ def _bits(target: _Target) -> Plan:
     binary = target.instance == "binary-shuffle"
     for name in ("coordinates", "precision"):
         if binary and getattr(target, name) > 1:
-            reason = "binary-shuffle sums one bit per user"
+            reason = "must be 1: binary-shuffle sums one bit per user"
             raise InvalidParameter(name, getattr(target, name), reason)
     paper = tkms_bits(n, e, d) if binary else lzj_vector(n, coordinates, e, d)
     g = target.precision or paper.precision

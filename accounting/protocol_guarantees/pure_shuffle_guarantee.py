@@ -1,16 +1,17 @@
-r"""Certify pure DP by shuffling: a bound on the loss of :class:`PureShuffle` at every output.
+r"""Certify pure DP from shuffling: a bound on the loss of :class:`PureShuffle` at every output.
 
 The law of the message of a user with value x in {0, ..., g}, as a polynomial in z, is z^x V + tau
 U: V is the noise within the reach, tau is the probability of a cover (a random message), and U is
 the uniform law of a cover. The server sees the sum of n messages. For any two values x, x' of one
 user let f = V (e^eps z^x - z^x') + (e^eps - 1) tau U: the loss is at most eps if f times the
-product of the others' laws has no negative coefficient. Expand the product by the set of users who
-send covers. The values of the others are then only a shift, so all values are equivalent: it
-suffices that U^t f >= 0 for t or more covers, and V^(h-t) f >= 0 for fewer covers, where h is the
-number of honest users. Let G be V without the noise 0. If G^b f >= 0, then V^(h-t) f needs to be
-checked only near its centre. Each of the three conditions gives an enclosure of a least e^eps: the
-largest ratio (A + tau K)/(a + tau K) over all outputs, where A and a are the largest and the least
-mass of the noise over all values x, and K is the mass of covers. Proofs: docs/proofs/shuffle.md.
+product of the others' laws has no negative coefficient. Expand the product over the possible sets
+of users who send covers. The values of the others are then only a shift, so all values are
+equivalent: it suffices that U^t f >= 0 for t or more covers, and V^(h-t) f >= 0 for fewer covers,
+where h is the number of honest users. Let G be V without the noise 0. If G^b f >= 0, then V^(h-t) f
+needs to be checked only near its centre. Each of the three conditions gives an enclosure of a least
+e^eps: the largest ratio (A + tau K)/(a + tau K) over all outputs, where A and a are the largest and
+the least mass of the noise over all values x, and K is the mass of covers. Proofs:
+docs/proofs/shuffle.md.
 """
 
 from __future__ import annotations
@@ -67,14 +68,14 @@ def certified_shuffle(protocol: PureShuffle, honest: int) -> CertifiedShuffle:
 def purity(protocol: PureShuffle, honest: int) -> PureBound:
     r"""The pure DP guarantee of ``protocol`` with ``honest`` users, certified at every output.
 
-    Its epsilon is the maximum of the losses from U^t f, G^b f and V^(h-t) f, and of the epsilon
-    g/scale of the shares.
+    Its epsilon is the maximum of the epsilon g/scale of the shares and of the losses from U^t f,
+    G^b f and V^(h-t) f, which are defined in the module's docstring.
     """
     if not isinstance(protocol, PureShuffle):
         raise InvalidParameter("protocol", protocol, "must be a PureShuffle")
     present = integer("honest", honest, at_least=1, at_most=protocol.users, limit="users")
     if protocol.width > MOST_WIDTH:
-        reason = f"its messages of {protocol.width} bits are too long: at most {MOST_WIDTH} bits"
+        reason = f"must have messages of at most {MOST_WIDTH} bits, not {protocol.width}"
         raise InvalidParameter("protocol", protocol, reason)
     own = Fraction(protocol.precision) / protocol.share.scale
     # The number t of covers for which the shares were planned, if it suffices; otherwise the least.

@@ -6,9 +6,9 @@ and P(S) - e^epsilon Q(S) increases with d, so the full shift dominates every sm
 same sign. It remains to maximise over the signs of the coordinates; for p = 1/2 one choice
 suffices. The losses of the coordinates add, like those of rounds.
 
-Calibration: Binomial(b, p) plus an independent Binomial(1, p) is Binomial(b + 1, p), so more bits
-are post-processing and delta is non-increasing in b: bisection finds the least b, and both b and b
-- 1 are certified. For the probability no such monotonicity is proven, so two grid points are
+Calibration: Binomial(b, p) plus an independent Binomial(1, p) is Binomial(b + 1, p), so adding a
+bit is post-processing and delta is non-increasing in b: bisection finds the least b, and both b and
+b - 1 are certified. For the probability no such monotonicity is proven, so two grid points are
 certified. Proofs: docs/proofs/shuffle.md.
 """
 
@@ -65,9 +65,9 @@ def fewest_bits(
 ) -> int:
     r"""The least number of noise bits per honest user that meets the target.
 
-    One bit less per user does not meet it. ``bounds[i]`` is the largest change of the sum of
-    coordinate i by one user, in steps: (1,) for the sum of bits of TKMS, (g,) * s for a vector of s
-    coordinates in g steps.
+    One bit less per user does not meet it. ``bounds[i]`` is the largest change, in steps, that
+    one user causes in the sum of coordinate i: (1,) for the sum of bits of TKMS, (g,) * s for a
+    vector of s coordinates in g steps.
     """
     e, d = _target(epsilon, delta)
     n, p = integer("users", users, at_least=1), rational("probability", probability)
@@ -104,7 +104,7 @@ def least_probability(
 
     low, high = 0, steps // 2
     if not box(high).meets(e, d):
-        reason = f"fair bits do not satisfy (epsilon, delta) = ({e}, {d})"
+        reason = f"is too small: fair bits do not satisfy (epsilon, delta) = ({e}, {d})"
         raise InvalidParameter("trials", trials, reason)
     while high - low > 1:
         middle = (low + high) // 2

@@ -76,7 +76,7 @@ def simulate(
     rng: Rng = SYSTEM,
     progress: Callable[[int], None] | None = None,
 ) -> Simulation:
-    r"""Simulate ``plan`` with random values in [0, 1] drawn from ``world``.
+    r"""Simulate ``plan`` with random values in [0, 1] drawn from the generator ``world``.
 
     The values are uniform, or fair bits for a binary shuffle.
 
@@ -139,7 +139,7 @@ def _functionality(
         return "a shuffler of bits", Shuffler()
     modulus = protocol.modulus
     if isinstance(protocol, ShuffledPure):
-        # The aggregation is only assumed: its two numbers do not affect the draws.
+        # The aggregation is only assumed: its two parameters do not affect the draws.
         relaxed = RelaxedAggregation(modulus=modulus, epsilon_hat=0, q_hat=0)
         return "a relaxed aggregation, assumed", relaxed
     if aggregation == "ideal":

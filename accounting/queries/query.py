@@ -1,6 +1,6 @@
 r"""Queries on a table: immutable objects whose sensitivity follows from the scope of the table.
 
-A query encodes a table as integers, which one user changes by at most ``moves``. It defines the
+A query encodes a table as integers, whose sensitivity to one user is ``moves``. It defines the
 mechanism that releases them for a target guarantee, and computes the answer from the released
 value. The caller never states a sensitivity. With at most R rows per user and the relation
 add-remove or replace, one user changes
@@ -139,7 +139,7 @@ class Query(ABC):
 
     @abstractmethod
     def encode(self, table: Table, scope: TableScope, rng: Rng) -> Any:
-        r"""Encode the table as integers; ``rng`` keys the hash that selects the counted rows."""
+        r"""Encode the table as integers; ``rng`` draws the key of the hash that selects rows."""
 
     @abstractmethod
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:
@@ -172,7 +172,9 @@ class Additive(Query):
 
 
 def noisy(moves: Moves, scope: TableScope, target: Target) -> Mechanism:
-    r"""Discrete Laplace noise for pure DP, discrete Gaussian for zCDP; with delta, the smaller."""
+    r"""Discrete Laplace noise for pure DP, discrete Gaussian noise for zCDP; with a delta, the one
+    of smaller variance.
+    """
     squared = sum(step**2 * count for step, count in heaviest(moves.gaussian))
     if target.rho is not None:
         target.without_delta("a zCDP release")
@@ -363,9 +365,9 @@ class Mean(Clipped, Additive):
 class Histogram(Additive):
     r"""The number of rows per key, for given ``keys`` or for keys found by a noisy threshold.
 
-    Rows with other keys, or without a key, are ignored. If keys are given, the answer has a number
-    for each of them, in the given order, even if no row has the key. Otherwise a key is released if
-    its noisy count reaches a threshold, which requires a delta.
+    Rows with other keys, or without a key, are ignored. If keys are given, the answer contains a
+    number for each of them, in the given order, even if no row has the key. Otherwise a key is
+    released if its noisy count reaches a threshold, which requires a delta.
     """
 
     name: ClassVar[str] = "histogram"
@@ -416,7 +418,7 @@ class Histogram(Additive):
         if self.keys is not None:
             value, note = dict(zip(self.keys, map(int, drawn), strict=True)), ""
         else:
-            value, note = drawn, f"keys with noisy counts below {mechanism.threshold} are left out"
+            value, note = drawn, f"keys with noisy counts below {mechanism.threshold} are omitted"
         return Answer(value, error, {k: (n - reach, n + reach) for k, n in value.items()}, note)
 
 
@@ -472,7 +474,7 @@ class Quantile(Clipped):
         return tuple(found)
 
     def factors(self, relation: Relation) -> tuple[tuple[int, ...], int]:
-        r"""Factors that make the effects of a row on all scores about equal, and their maximum."""
+        r"""Factors that make the sensitivities of all scores about equal, and the largest one."""
         replaced = relation is Relation.REPLACE
         moves = [
             s if replaced else max(p, s - p) for p, s in map(Fraction.as_integer_ratio, self.all)
@@ -534,7 +536,7 @@ class TopK(Query):
         check_fields(self)
         object.__setattr__(self, "keys", Histogram(column=self.column, keys=self.keys).keys)
         if self.count > len(self.keys):
-            must = f"must be at most the number of keys, {len(self.keys)}"
+            must = f"must be at most {len(self.keys)}, the number of keys"
             raise InvalidParameter("count", self.count, must)
 
     def mechanism(self, scope: TableScope, target: Target) -> Releasable:

@@ -149,7 +149,7 @@ def guarantee_of(mechanism: Releasable) -> Guarantee:
 
 
 def epsilon_at(found: Guarantee, delta: Fraction) -> Fraction:
-    r"""Bound epsilon at ``delta`` exactly, or by zCDP if the curve needs too many shifts."""
+    r"""An upper bound on epsilon at ``delta``, via zCDP if the curve needs too many shifts."""
     try:
         return Fraction(found.epsilon(delta).upper)
     except NotDerived:

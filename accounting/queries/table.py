@@ -44,8 +44,8 @@ class TableScope:
     r"""The unit of privacy of a release: all rows of a user in the table.
 
     ``user`` is the column with the user of each row. At most ``rows_per_user`` rows of a user are
-    counted. They are chosen uniformly, by a hash of the user and of the number of the row among
-    that user's rows, with a key drawn for the release. Neighbouring tables differ by adding or
+    counted. They are chosen uniformly with a hash of the user and of the index of the row among
+    that user's rows, under a key drawn for the release. Neighbouring tables differ by adding or
     removing one user with all rows (``relation`` add-remove), or by replacing the rows of one user
     with any other rows (replace).
 
@@ -146,7 +146,7 @@ class Table:
         for column in columns:
             if column not in self.columns:
                 names = ", ".join(self.columns[:8])
-                reason = f"is not a column of {self.name}, which has {names}"
+                reason = f"is not a column of {self.name}, which contains {names}"
                 raise InvalidParameter(argument, column, reason)
 
     @contextmanager
@@ -376,7 +376,7 @@ def _counting(users: Any, most: int, key: bytes) -> Booleans:
     words = np.frombuffer(encryptor.update(blocks), dtype=np.uint64)[::2]
     # 40 bits of each word order the rows of a user; a tie is decided by the index of the row.
     if len(sizes) >> 24:
-        must = "must be < 2^24 in a part with more rows than rows_per_user: increase rows_per_user"
+        must = "must be < 2^24 (users with more than rows_per_user rows): increase rows_per_user"
         raise InvalidParameter("users", len(sizes), must)
     owner = np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes)
     order = np.argsort(owner << 40 | words >> 24, kind="stable")
@@ -410,7 +410,7 @@ def _line_of(error: BaseException) -> str:
 
 @lru_cache(maxsize=8)
 def _refuse_lone_returns(path: str, changed: int) -> None:  # noqa: ARG001 - the key of the cache
-    # The engine takes a carriage return for a character, so two rows would be one.
+    # Polars reads a lone carriage return as a character, so it would merge two rows.
     with Path(path).open("rb") as file:
         while part := file.read(1 << 20):
             part += file.read(1) if part.endswith(b"\r") else b""

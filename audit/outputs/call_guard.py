@@ -223,7 +223,7 @@ def failure(
         raise error
     match error:
         case TimeUp():
-            reason = f"{error}; a longer limit is set with --timeout"
+            reason = f"{error}; set a longer limit with --timeout"
         case Unreadable():
             reason = str(error)
         case TargetFailed():

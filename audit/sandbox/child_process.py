@@ -298,7 +298,7 @@ class IsolatedProcess:
         elif overdue is not None and overdue == self._overdue:
             self.end(
                 f"no answer within {self.seconds:g} s, and its process had to be killed, because "
-                "nothing else interrupts it; a longer limit is set with --timeout"
+                "nothing else interrupts it; set a longer limit with --timeout"
             )
         elif now > until:
             self.end("interrupted")

@@ -174,7 +174,7 @@ def _lost(target: str, timeout: float | None, error: Exception) -> TargetFailed:
     if codes is not None and timeout is not None and f"EXIT({OVERDUE})" in codes[1]:
         reason = (
             f"no answer within {timeout:g} s, and its worker had to be killed, because nothing "
-            "else interrupts it; a longer limit is set with --timeout"
+            "else interrupts it; set a longer limit with --timeout"
         )
     elif codes is not None:
         how = ", ".join(sorted(set(codes[1].split(", "))))

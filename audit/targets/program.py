@@ -107,7 +107,7 @@ class Program(Target):
             received.exchange(request.encode(), seconds)
         except subprocess.TimeoutExpired as error:
             raise failed(
-                f"{_late(received, error)}; a longer limit is set with --timeout"
+                f"{_late(received, error)}; set a longer limit with --timeout"
             ) from error
         except _TooMuch as error:
             raise failed(str(error)) from error

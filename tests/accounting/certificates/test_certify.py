@@ -149,7 +149,7 @@ def test_a_batch_released_twice_is_refused() -> None:
 
 def test_a_guarantee_without_two_bounds_is_refused_with_the_reason() -> None:
     assert "upper bound" in refusal(lambda: certify(compose((ZCdp("1/10"), 2))), NotDerived)
-    with pytest.raises(NotDerived, match="lower bounds too: compose a stated Pure"):
+    with pytest.raises(NotDerived, match="needs a lower bound: use a stated Pure"):
         certify(compose((guarantee(Selection(epsilon=1, sensitivity=1)), 2)))
     assert "verify supports only" in refusal(lambda: certify(compose(Rdp({2: "1/10"}))), NotDerived)
     with pytest.raises(NotDerived, match="direction"):

@@ -69,7 +69,7 @@ def of(document: dict[str, Any], key: str) -> dict[str, Any]:
     return found
 
 
-WORDS = {"sample": "rate 1/50", "group": "groups of 3", "run": "over 24 rounds by banded"}
+WORDS = {"sample": "rate 1/50", "group": "groups of 3", "run": "24 rounds with strategy banded"}
 
 
 @by_day(1)
@@ -198,11 +198,11 @@ def test_exact_rho_and_renyi_orders_of_correlated_noise_are_not_certified() -> N
 
 def test_a_release_without_a_certificate_is_refused_with_the_reason() -> None:
     for strategy in (Dense(rounds=2, rows=[[1, 0], [1, 1]]), Banded(rounds=8, grid=64)):
-        with pytest.raises(NotDerived, match="verify supports trees"):
+        with pytest.raises(NotDerived, match="verify supports only the strategies tree"):
             certify(guarantee(mechanism(strategy)), deltas=["1e-6"])
     laplace = RealCurve(noise=Laplace(scale=3), sensitivity=1, scope=ADD_REMOVE)
     replaced = subsampled_releases.replaced(curve=laplace, rate="1/10")
-    with pytest.raises(NotDerived, match="no theorem for laplace"):
+    with pytest.raises(NotDerived, match="not covered by a theorem for laplace"):
         certify(compose((replaced, 100)), deltas=["1e-6"])
 
 

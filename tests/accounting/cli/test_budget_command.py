@@ -306,7 +306,7 @@ def test_a_certificate_of_the_answer(command: Command, tmp_path: Path) -> None:
     assert float(claim["lower"]) <= found["epsilon"]["upper"] <= float(claim["upper"])
     grid = ["--strategy", "square-root:grid=64", *words, "--certificate", tmp_path / "none.json"]
     refused = command("matrix", *grid)
-    assert (refused.code, "verify supports trees" in refused.err) == (2, True)
+    assert (refused.code, "verify supports only the strategies tree" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize("rows", ["{}", '[["1", NaN], [1, 1]]', "[[1, 1], [0, 1]]"])

@@ -232,7 +232,10 @@ CLAIM = [*CHARGE, "--users", "ada", "--claim", "rho=1/100", "--reason", "r"]
     ("words", "option"),
     [
         (["open", "--budget", "rho"], "--budget"),
-        (["open", "--budget", "rho=1"], "--budget = rho=1 (replace): is not the ledger's, rho=1/2"),
+        (
+            ["open", "--budget", "rho=1"],
+            "--budget = rho=1 (replace): must be the ledger's, rho=1/2",
+        ),
         (["open", "--budget", "rho=1/2", "--relation", "add-remove"], "rho=1/2 (add-remove): is"),
         (["open", "--budget", "rho=1/2", "--relation", "remove"], "--relation"),
         (["open"], "--budget"),

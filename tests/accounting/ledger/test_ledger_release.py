@@ -243,7 +243,7 @@ def test_a_charge_and_a_release_of_one_batch_are_distinguished(ledger: Ledger) -
         ledger.release(NOISY, 1, users=["ada"], batch="charged")
     ledger.release(NOISY, 1, users=["ada"], batch="released")
     for repeat_ok in (False, True):
-        with pytest.raises(InvalidParameter, match="was charged by release"):
+        with pytest.raises(InvalidParameter, match=r"was charged by Ledger\.release"):
             ledger.charge(["ada"], NOISY, batch="released", repeat_ok=repeat_ok)
     refusal(lambda: ledger.charge(["ada"], NOISY, batch="charged"), AlreadyCharged)
 

@@ -173,7 +173,7 @@ def test_equal_curves_of_two_mechanisms_have_no_name_of_one_of_them() -> None:
     assert guarantee(one) == guarantee(other)
     for mechanisms, text in (
         ((one, one), "randomised-response:epsilon=1,values=2"),
-        ((one, other, one), "a local report of epsilon 1"),
+        ((one, other, one), "a local report with epsilon 1"),
     ):
         ((part, rounds),) = compose(*mechanisms).parts
         assert (part.text, rounds) == (text, len(mechanisms))

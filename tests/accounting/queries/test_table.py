@@ -103,7 +103,7 @@ def test_every_kind_of_table_gives_the_same_answers(tmp_path: Path) -> None:
         ("", "is empty"),
         ("user,x,x\nada,1,2\n", "column 3 has the same name 'x' as another"),
         ("user,,x\nada,1,2\n", "column 2 has no name"),
-        ("name,x\nada,1\n", "user = user: is not a column of .*, which has name, x"),
+        ("name,x\nada,1\n", "user = user: is not a column of .*, which contains name, x"),
         ("user,y\nada,1\n", "column = x: is not a column"),
         ("user,x\nada,1\n,2\n", "row 2, column user: must be given: every row must have a user"),
         ("x,user\n1,ada\n2, ada\n", "row 2, column user = ada: .* without leading or trailing"),

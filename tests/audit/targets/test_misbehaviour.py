@@ -137,7 +137,7 @@ def test_a_target_without_outputs_has_failed(audit: Shell, name: str, reason: st
 def test_a_hanging_target_is_stopped(audit: Shell, name: str) -> None:
     begun = time.monotonic()
     error = failed(audit(*at(name), "--timeout", 0.3, "--json"))
-    assert error["reason"] == "no answer within 0.3 s; a longer limit is set with --timeout"
+    assert error["reason"] == "no answer within 0.3 s; set a longer limit with --timeout"
     assert time.monotonic() - begun < 5
 
 
