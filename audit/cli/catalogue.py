@@ -59,10 +59,6 @@ def catalogue_command(as_json: AsJson = False) -> None:
     say(["dpcore audit TARGET, with TARGET one of", *aligned(rows, terminal_width(), indent=0)])
 
 
-if TYPE_CHECKING:
-    pass
-
-
 @with_spec("alpha")
 def bench_command(
     options: SpecOptions,

@@ -106,9 +106,7 @@ class Program(Target):
         try:
             received.exchange(request.encode(), seconds)
         except subprocess.TimeoutExpired as error:
-            raise failed(
-                f"{_late(received, error)}; set a longer limit with --timeout"
-            ) from error
+            raise failed(f"{_late(received, error)}; set a longer limit with --timeout") from error
         except _TooMuch as error:
             raise failed(str(error)) from error
         finally:
