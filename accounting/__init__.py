@@ -9,7 +9,7 @@ from dpcore.lazy_import import lazy_names
 
 if TYPE_CHECKING:
     from accounting.amplification.shuffling import ShuffledCurve
-    from accounting.calibration.calibrate import Calibration, calibrate
+    from accounting.calibration.calibrate_noise_rounds_or_rate import Calibration, calibrate
     from accounting.certificates.certificate_format import Malformed
     from accounting.certificates.certify import Certificate, certify
     from accounting.certificates.deadline import deadline

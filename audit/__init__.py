@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
     from audit.testing.fits import assert_fits
     from audit.training.canary_audit import CanaryReport, canaries
-    from audit.training.dpsgd_step import dpsgd
+    from audit.training.check_dpsgd_step import dpsgd
     from audit.training.step_report import StepReport
 
 __all__ = [

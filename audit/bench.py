@@ -425,7 +425,7 @@ class _Task:
 
     def _replayed(self) -> Answer:
         from audit.replay.replay_both import replay
-        from audit.statistical_tests.fixed_runs_test import resolution
+        from audit.statistical_tests.prequential_fixed_runs_test import resolution
 
         subject, claim = self._subject, str(self._subject.claim())
         # The resolution of a sample of this size shows why this entry needs another layer.

@@ -2,7 +2,7 @@ r"""Play combinatorial bandits round by round, many runs in parallel.
 
 The draws of a run do not depend on the other runs: outcomes and ties come from the generator
 ``world``, noise from ``rng``. The policy's estimates use only released sums
-(:mod:`bandits.privatizers.running_sums`); only this module reads rewards. Proofs:
+(:mod:`bandits.privatizers.continual_sums_per_arm`); only this module reads rewards. Proofs:
 docs/proofs/radius.md.
 """
 
@@ -15,11 +15,11 @@ from typing import Final, cast
 
 import numpy as np
 
-from bandits.combinatorial_problem import LargestSum, Problem
+from bandits.combinatorial_rewards_and_oracles import LargestSum, Problem
 from bandits.play import Run, checked_checkpoints
 from bandits.policies.combinatorial_ucb import Cucb, CucbName
 from bandits.policies.registry import Algorithm, Setting
-from bandits.privatizers.running_sums import Totals
+from bandits.privatizers.continual_sums_per_arm import Totals
 from bandits.regret import SuperArmRegret
 from bandits.super_arms import Bools, Unions
 from bandits.worlds.combinatorial import BitWorld

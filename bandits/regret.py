@@ -8,7 +8,7 @@ from operator import mul
 
 import numpy as np
 
-from bandits.combinatorial_problem import Problem
+from bandits.combinatorial_rewards_and_oracles import Problem
 from bandits.super_arms import Bools
 from bandits.worlds.combinatorial import BitWorld
 from dpcore.numbers.arrays import Floats

@@ -28,7 +28,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from bandits.confidence_radii import ExactRadius
+from bandits.elimination_radii import ExactRadius
 from bandits.experiments.experiment import Experiment
 from bandits.experiments.runner import play_task
 from bandits.play import play

@@ -8,7 +8,7 @@ user may give.
 import numpy as np
 
 from bandits import BatchedElimination, Bernoulli, play
-from bandits.confidence_radii import ExactRadius
+from bandits.elimination_radii import ExactRadius
 from bandits.policies.successive_elimination import Schedule
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.returning_users import Pool, steady_for

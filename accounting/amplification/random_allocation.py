@@ -15,10 +15,10 @@ from typing import ClassVar, Final, cast
 from accounting.amplification.subsampling import DescribedSample
 from accounting.descriptions.sampling_schemes import Allocation
 from accounting.guarantees.bound import Bound
-from accounting.numerical_composition.cell_refinement import AllocatedLoss
 from accounting.pairs.enclose_curve import within
 from accounting.pld.allocation_loss import MOST_ORDER, Side, renyi_of_allocation
 from accounting.pld.noise_density import NormalDensity
+from accounting.pld_composition.cell_refinement import AllocatedLoss
 from accounting.privacy_curves.dominating_pairs import DominatingPairs, Laws
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import ByOrder, OneRelease

@@ -26,7 +26,7 @@ from accounting.amplification.subsampling import DescribedSample
 from accounting.descriptions.sampling_schemes import Shuffled
 from accounting.guarantees.bound import Bound
 from accounting.guarantees.guarantee import probability
-from accounting.numerical_composition.positive_part import mean_positive_part
+from accounting.pld_composition.positive_part import mean_positive_part
 from accounting.privacy_curves.connect_the_dots import UNSEEN, ConnectTheDotsPair, CurvePoint
 from accounting.privacy_curves.dominating_pairs import DominatingPairs, of_table
 from accounting.privacy_curves.local_report_curve import ReportCurve

@@ -316,7 +316,7 @@ def calibrate(wanted: CalibrationOptions, *, as_json: AsJson = False) -> None:
 
 
 def _noise(wanted: CalibrationOptions) -> _Answer:
-    from accounting.calibration.calibrate import calibrate as least_noise
+    from accounting.calibration.calibrate_noise_rounds_or_rate import calibrate as least_noise
 
     others = {"honest_fraction": "--honest", "members": "--group"}
     others |= dict.fromkeys(("shape", "probability", "count"), "--noise")
@@ -361,7 +361,7 @@ def _scheme(wanted: CalibrationOptions) -> Scheme:
 
 
 def _most(wanted: CalibrationOptions) -> _Answer:
-    from accounting.calibration.calibrate import largest_rate, most_rounds
+    from accounting.calibration.calibrate_noise_rounds_or_rate import largest_rate, most_rounds
     from dpcore.local import LocalReport
 
     of_rate = wanted.poisson == _MOST

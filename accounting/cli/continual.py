@@ -24,7 +24,7 @@ from dpcore.parse_noise import read_sensitivity
 from dpcore.spec_syntax import split_name
 
 if TYPE_CHECKING:
-    from accounting.calibration.calibrate_running_sums import CalibratedSum
+    from accounting.calibration.calibrate_continual_sums import CalibratedSum
     from accounting.descriptions.real_noise import Gaussian
     from accounting.strategy_matrices import Strategy
     from dpcore.laws.discrete_gaussian import DiscreteGaussian
@@ -65,7 +65,7 @@ def continual(
 
     Example: dpcore budget continual --horizon 1024 --epsilon 1 --delta 1e-6
     """
-    from accounting.calibration import calibrate_running_sums as sums
+    from accounting.calibration import calibrate_continual_sums as sums
 
     items = whole_number("--horizon", horizon, at_least=1, at_most=sums.MOST_COMPARED)
     target, most = rational("--epsilon", epsilon), rational("--delta", delta)
@@ -137,7 +137,7 @@ def matrix(
 
     With --epsilon 3 instead of --noise the command finds the least noise for epsilon = 3.
     """
-    from accounting.calibration.calibrate import least_sigma
+    from accounting.calibration.calibrate_noise_rounds_or_rate import least_sigma
     from accounting.composition.compose import compose
     from accounting.descriptions.real_noise import Gaussian
     from accounting.privacy_curves.matrix_mechanism import MatrixMechanism

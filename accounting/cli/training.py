@@ -202,7 +202,7 @@ def dpsgd(
 
 
 def _least_multiplier(run: TrainingRun, epsilon: str, delta: Fraction) -> Edge:
-    from accounting.calibration.calibrate import noise_multiplier
+    from accounting.calibration.calibrate_noise_rounds_or_rate import noise_multiplier
 
     wanted, options = rational("--epsilon", epsilon), ("epsilon", "delta", "relation", "group")
     with progress_bar("noise multipliers tried", None) as advance, named(*options):

@@ -1,4 +1,4 @@
-r"""Returning users: the epsilon of a user over at most B visits, from each composition theorem.
+r"""Basic, advanced, optimal, Renyi, zCDP and exact composition, compared for returning users.
 
 Chowdhury and Zhou 2023, Appendix I: a user takes part in at most B batches, once per batch, so the
 user's guarantee is the B-fold composition of the guarantee of one contribution. The composition

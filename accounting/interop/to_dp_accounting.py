@@ -33,8 +33,8 @@ from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import Assumed, BoundedRange, Pure, ZCdp
 from accounting.interop.from_dp_accounting import from_dp_event, library, refused_part, reveals_all
-from accounting.numerical_composition.cell_refinement import AllocatedLoss, TabledLoss
 from accounting.pld.finite_pld import Listing
+from accounting.pld_composition.cell_refinement import AllocatedLoss, TabledLoss
 from accounting.privacy_curves.connect_the_dots import UNSEEN
 from accounting.privacy_curves.dominating_pairs import Law, loss_of
 from accounting.privacy_curves.local_report_curve import ReportCurve

@@ -1,1 +1,1 @@
-"""Discretised privacy losses of one round; numerical_composition adds the losses of rounds."""
+"""Discretised privacy losses of one round; ``accounting.pld_composition`` adds rounds."""

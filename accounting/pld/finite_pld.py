@@ -1,7 +1,7 @@
 r"""A discretised privacy loss distribution of exact floats: atoms and the mass at infinity.
 
 ``discretise_round`` builds it from the cells of a round;
-:mod:`accounting.numerical_composition` composes it.
+:mod:`accounting.pld_composition` composes it.
 """
 
 from __future__ import annotations

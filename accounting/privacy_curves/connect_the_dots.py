@@ -25,8 +25,6 @@ from flint import arb
 from accounting.errors import NotDerived
 from accounting.law_pairs.registry import Coordinates
 from accounting.law_pairs.skellam_and_polya import RevealingPair
-from accounting.numerical_composition.cell_refinement import TabledLoss
-from accounting.numerical_composition.few_outcomes import Enumeration
 from accounting.pld.discretise_round import (
     Approximate,
     Cells,
@@ -38,6 +36,8 @@ from accounting.pld.discretise_round import (
 )
 from accounting.pld.finite_pld import Listing, thinned
 from accounting.pld.integer_cells import table_of
+from accounting.pld_composition.cell_refinement import TabledLoss
+from accounting.pld_composition.enumerate_outcomes import Enumeration
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.enclosure import Enclosure, ball, integer_below, precision
 

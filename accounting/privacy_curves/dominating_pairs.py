@@ -11,7 +11,7 @@ The total is a sum of independent losses L_i with k_i copies each (:class:`Compo
 release, the total is the loss of its pair. For one Gaussian law, discrete or not, with the same
 shift in every round, the sum of the noise is one law. Otherwise the outcomes are enumerated if
 there are few; if not, the total of listings in the requested direction is a contour integral with
-one small additional Gaussian (:mod:`accounting.numerical_composition.contour_integral`). An
+one small additional Gaussian (:mod:`accounting.pld_composition.contour_integral`). An
 (epsilon, delta) claim has an infinite loss with probability delta (``lost``). Proofs:
 docs/proofs/composition.md.
 """
@@ -33,12 +33,6 @@ from accounting.guarantees.bound import Bound
 from accounting.law_pairs.discrete_gaussian import NEARLY_REAL, GaussianPair, GaussianSumPair
 from accounting.law_pairs.registry import Shift, directions, pair_of, shifts_of, signed
 from accounting.law_pairs.skellam_and_polya import RevealingPair
-from accounting.numerical_composition.cell_refinement import TabledLoss
-from accounting.numerical_composition.contour_integral import ContourIntegral
-from accounting.numerical_composition.factor import LossPart
-from accounting.numerical_composition.few_large_losses import FewLargeLosses
-from accounting.numerical_composition.few_outcomes import MANY_OUTCOMES, MOST_OUTCOMES, Enumeration
-from accounting.numerical_composition.gaussian_factor import LEAST_VARIANCE, GaussianPart
 from accounting.pairs.enclose_curve import (
     MOST_BITS,
     better,
@@ -49,6 +43,12 @@ from accounting.pld.discretise_round import LossTable, Tables
 from accounting.pld.integer_cells import table_of
 from accounting.pld.noise_density import NormalDensity, NormalLoss
 from accounting.pld.real_cells import RealPair
+from accounting.pld_composition.cell_refinement import TabledLoss
+from accounting.pld_composition.contour_integral import ContourIntegral
+from accounting.pld_composition.enumerate_outcomes import MANY_OUTCOMES, MOST_OUTCOMES, Enumeration
+from accounting.pld_composition.factor import LossPart
+from accounting.pld_composition.few_large_losses import FewLargeLosses
+from accounting.pld_composition.gaussian_factor import LEAST_VARIANCE, GaussianPart
 from accounting.privacy_curves.connect_the_dots import dominating, revealing_or_nothing
 from dpcore.laws.discrete_gaussian import DiscreteGaussianSum
 from dpcore.mechanism import Sensitivity

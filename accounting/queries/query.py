@@ -190,7 +190,9 @@ def noisy(moves: Moves, scope: TableScope, target: Target) -> Mechanism:
 
 
 def _calibrated(moves: Sensitivity, squared: int, target: Target) -> DiscreteGaussian:
-    from accounting.calibration.calibrate import calibrate  # here: a pure target does not need it
+    from accounting.calibration.calibrate_noise_rounds_or_rate import (
+        calibrate,  # here: a pure target does not need it
+    )
 
     epsilon, delta = Fraction(target.epsilon or 0), Fraction(target.delta)
     try:

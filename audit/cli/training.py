@@ -154,12 +154,12 @@ def dpsgd_command(
 
     def load() -> Any:
         from audit.outputs import call_guard
-        from audit.training.dpsgd_step import LIBRARIES
+        from audit.training.check_dpsgd_step import LIBRARIES
 
         return step if step in LIBRARIES else call_guard.load(step)
 
     def audited(made: Any) -> Result:
-        from audit.training.dpsgd_step import dpsgd
+        from audit.training.check_dpsgd_step import dpsgd
 
         return dpsgd(
             made,

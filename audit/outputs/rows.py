@@ -168,8 +168,7 @@ def _residue(value: float) -> str:
 
 
 def _form(digits: str) -> str:
-    # How a number was written, if it differs from Python's repr: all its digits if a float would
-    # lose some, otherwise the same text with zeros as digits.
+    # The text of a number that repr writes differently; digits are 0 if a float keeps them all.
     number = int(digits) if digits.lstrip("+-").isdecimal() else float(digits)
     if repr(number) == digits:
         return _residue(number) if abs(number) > _WHOLE or not number else ""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from audit.replay.replay_report import Finding
     from audit.report.figure_data import Histogram, TradeoffBand
     from audit.search.worst_pair_search import SearchResult
-    from audit.statistical_tests.baseline_methods import BaselineFinding
+    from audit.statistical_tests.clopper_pearson_and_baselines import BaselineFinding
     from audit.statistical_tests.sample_outcome import Coverage
     from audit.statistical_tests.trace import Trace
 
@@ -122,7 +122,7 @@ class AuditRecord(Result):
         "the event that best separates the datasets, or null. Of the sample layer: "
         '{"event", "world", "inside_a", "runs_a", "inside_b", "runs_b": counts, "feature": the '
         'feature of the event, null for the output itself, "score": null unless the feature is '
-        "learned, else its definition (see audit.features.learned_score) with "
+        "learned, else its definition (see audit.features.fit_score_model) with "
         '"learned_from": the number of earlier runs, "threshold", "side", "accuracy": the '
         'fraction of right guesses on later runs, "most": the columns with most influence, '
         '"words": the event in terms of its '

@@ -15,12 +15,12 @@ from audit.features.parse_feature import Feature, default_features, require_fixe
 from audit.outputs.call_guard import Watchdog, reading, stdout_to_stderr
 from audit.outputs.output_parser import OutputParser, Outputs, concatenate
 from audit.runs.draw_plan import Plan, Planned, worlds_of
-from audit.statistical_tests.fixed_runs_test import block_ends
 from audit.statistical_tests.multiple_testing import FamilyProcess, View, watch_views
+from audit.statistical_tests.prequential_fixed_runs_test import block_ends
 from audit.targets.target import Target
 
 if TYPE_CHECKING:
-    from audit.features.learned_score import OnlineLearner, Score
+    from audit.features.fit_score_model import OnlineLearner, Score
 
 _LOOKED_AT: Final = 64
 _PLAIN: Final = OutputParser(lines=False, as_json=False, by_kind=False)
@@ -162,7 +162,9 @@ class DrawnRuns:
 
         def scores(runs: int) -> tuple[NDArray[np.float64], dict[int, Score]]:
             # The learners of features with the same input are fitted together, once.
-            from audit.features.learned_score import learned_scores  # most outputs need no learner
+            from audit.features.fit_score_model import (
+                learned_scores,  # most outputs need no learner
+            )
 
             key = (pair, source, runs)
             if key not in self._studied:
@@ -222,7 +224,7 @@ class DrawnRuns:
             if feature.learner is not None and self.plan.sequential:
                 source = _source(feature)
                 if source not in scores:
-                    from audit.features.learned_score import OnlineLearner
+                    from audit.features.fit_score_model import OnlineLearner
 
                     with reading(self.target.spelling):
                         study = self.studies.setdefault((pair, source), OnlineLearner())

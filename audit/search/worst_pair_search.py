@@ -28,7 +28,7 @@ from scipy.special import betaincc, expit
 
 from audit.claims import TRAINING, Claim
 from audit.errors import TargetFailed
-from audit.features.learned_score import learned_scores
+from audit.features.fit_score_model import learned_scores
 from audit.features.parse_feature import default_features
 from audit.formats.result import Facts
 from audit.formats.shorten import cut

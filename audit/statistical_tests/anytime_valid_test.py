@@ -28,9 +28,9 @@ from scipy.special import expit, xlog1py
 
 from audit.claims import LOOKS, log_bar
 from audit.outputs.reading import Integers, Reading, read, read_worlds
+from audit.statistical_tests.choose_event import ThresholdFamily, Trial, learn_rule
 from audit.statistical_tests.event import Floats, Tally, Witness
-from audit.statistical_tests.fixed_runs_test import GRID, read_claim
-from audit.statistical_tests.learn_event import ThresholdFamily, Trial, learn_rule
+from audit.statistical_tests.prequential_fixed_runs_test import GRID, read_claim
 from audit.statistical_tests.sample_outcome import LARGEST_EXPONENT, Watched
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike
@@ -68,7 +68,7 @@ class EProcess(Watched):
     on how they are divided into updates. ``path[t-1]`` is the logarithm of the wealth after t runs,
     averaged over the bets and the claimed points. ``trials`` contains the integer counts between
     looks, which are the numbers of runs :data:`audit.claims.LOOKS`. ``isotonic`` is passed to
-    :func:`audit.statistical_tests.learn_event.learn_rule`.
+    :func:`audit.statistical_tests.choose_event.learn_rule`.
     """
 
     claims: tuple[tuple[float, float], ...]

@@ -1,7 +1,7 @@
 r"""Events (sets of outputs): the cells that form them, their wording, and the witness in a report.
 
 A cell is a set of outputs: an interval of numbers, one label, or all unknown labels
-(``audit.outputs.reading``). ``audit.statistical_tests.learn_event`` chooses which cells form the
+(``audit.outputs.reading``). ``audit.statistical_tests.choose_event`` chooses which cells form the
 event that distinguishes the datasets. Intervals and known labels are learned only from the runs in
 a :class:`Tally`, so a rule built on them is fixed before the runs that test it
 (``docs/proofs/audit_tests.md``).

@@ -30,15 +30,15 @@ from scipy.special import expit
 from audit.claims import Claim, CurveClaim, LayerRun, log_bar
 from audit.outputs.output_parser import Outputs
 from audit.statistical_tests.anytime_valid_test import EProcess, log_mean, watch_curve
+from audit.statistical_tests.choose_event import EXPERTS, Trial
 from audit.statistical_tests.event import Event, Floats, Tally, Witness
-from audit.statistical_tests.fixed_runs_test import (
+from audit.statistical_tests.prequential_fixed_runs_test import (
     BERGER_BOOS_SHARE,
     LEADING,
     LED,
     Evidence,
     gather,
 )
-from audit.statistical_tests.learn_event import EXPERTS, Trial
 from audit.statistical_tests.sample_outcome import (
     ANYTIME,
     FIXED,
@@ -57,7 +57,7 @@ from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
 if TYPE_CHECKING:
-    from audit.features.learned_score import Score
+    from audit.features.fit_score_model import Score
 
 
 LEADER: Final = "leader"

@@ -29,7 +29,7 @@ from audit.features.built_in_features import is_unread
 from audit.formats.result import Facts, fact, members
 from audit.outputs.output_parser import UNREAD
 from audit.statistical_tests.event import Floats, Tally, Witness
-from audit.statistical_tests.fixed_runs_test import resolution
+from audit.statistical_tests.prequential_fixed_runs_test import resolution
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike
 

@@ -4,7 +4,7 @@ r"""Running sums of a stream as a target.
     continual:square-root,horizon=64,epsilon=1,delta=1e-6,high=3,unit=1/4
 
 The first word names the mechanism: tree, doubling or square-root. The other words are arguments of
-``accounting.calibration.calibrate_running_sums.calibrate_sum``. A dataset is a stream, given as a
+``accounting.calibration.calibrate_continual_sums.calibrate_sum``. A dataset is a stream, given as a
 list of ``horizon`` items. The two datasets of the pair differ in the first item, which is contained
 in more noisy sums than any other item. An output is the list of the running sums after
 each item, in multiples of ``unit`` (for square-root, of ``unit``/grid).
@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.calibration.calibrate_running_sums import calibrate_sum
+from accounting.calibration.calibrate_continual_sums import calibrate_sum
 from audit.targets.target import Catalogued, read_words, typed
 from dpcore.continual_sums import ContinualSum, SquareRootSum
 from dpcore.errors import InvalidParameter

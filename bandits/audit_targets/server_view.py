@@ -28,7 +28,7 @@ from accounting.derive_guarantee import guarantee
 from accounting.guarantees.guarantee import Guarantee
 from accounting.protocol_guarantees.plan_protocol import protocol_guarantee
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
-from bandits.confidence_radii import ExactRadius
+from bandits.elimination_radii import ExactRadius
 from bandits.play import play
 from bandits.policies.policy import Policy
 from bandits.policies.successive_elimination import BatchedElimination, Schedule

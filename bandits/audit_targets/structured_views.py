@@ -24,7 +24,7 @@ from accounting.guarantees.guarantee import Guarantee
 from bandits.actions import Actions, LinearModel
 from bandits.audit_targets.server_view import ABSENT, ARMS, ServerView, Views, claim_of, play_short
 from bandits.batch import Ask, Encoding
-from bandits.combinatorial_problem import Problem
+from bandits.combinatorial_rewards_and_oracles import Problem
 from bandits.play_combinatorial import Coins, Game
 from bandits.policies.combinatorial_ucb import Cucb
 from bandits.policies.linear_phased_elimination import PhasedElimination

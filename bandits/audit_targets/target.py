@@ -30,7 +30,7 @@ from bandits.audit_targets.structured_views import (
     combinatorial_view_of,
     linear_view_of,
 )
-from bandits.confidence_radii import RadiusName
+from bandits.elimination_radii import RadiusName
 from bandits.play_combinatorial import cucb_of
 from bandits.policies.combinatorial_ucb import FAMILY, Cucb
 from bandits.policies.linear_phased_elimination import PhasedElimination
@@ -47,9 +47,9 @@ from bandits.policies.registry import (
 )
 from bandits.policies.successive_elimination import NAMES, BatchedElimination
 from bandits.privatizers.batch_sums import SumPrivatizer
+from bandits.privatizers.continual_sums_per_arm import StreamRelease
 from bandits.privatizers.deployment import Deployment
 from bandits.privatizers.returning_users import SteadyPrivatizer
-from bandits.privatizers.running_sums import StreamRelease
 from bandits.privatizers.vector_averages import Calibrated
 from dpcore.cli.options import share
 from dpcore.errors import InvalidParameter

@@ -41,9 +41,9 @@ from bandits.policies.combinatorial_ucb import FAMILY
 from bandits.policies.registry import LINEAR
 from bandits.policies.successive_elimination import NAMES
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
+from bandits.privatizers.continual_sums_per_arm import StreamPrivatizer, StreamTrust
 from bandits.privatizers.deployment import ALL_HONEST, BITS_ONLY, SOME_HONEST, SUM_ONLY, TRUSTED
 from bandits.privatizers.run_guarantee import NEW, POOLED
-from bandits.privatizers.running_sums import StreamPrivatizer, StreamTrust
 from bandits.privatizers.vector_averages import AveragePrivatizer, Averages
 from dpcore.errors import InvalidParameter
 from dpcore.laws.polya import PolyaDifference

@@ -18,7 +18,7 @@ import numpy as np
 
 from bandits.actions import LinearModel
 from bandits.batch import arms_and_horizon
-from bandits.combinatorial_problem import Problem
+from bandits.combinatorial_rewards_and_oracles import Problem
 from bandits.play import checked_checkpoints
 from bandits.play_combinatorial import cucb_of
 from bandits.policies.combinatorial_ucb import Cucb

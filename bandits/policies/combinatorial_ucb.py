@@ -22,11 +22,16 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from bandits.batch import arms_and_horizon
-from bandits.combinatorial_problem import Problem
-from bandits.confidence_radii import RadiusName
+from bandits.combinatorial_rewards_and_oracles import Problem
+from bandits.elimination_radii import RadiusName
+from bandits.privatizers.continual_sums_per_arm import (
+    StreamPrivatizer,
+    StreamRelease,
+    StreamTrust,
+    inverse,
+)
 from bandits.privatizers.deployment import NO_NOISE
 from bandits.privatizers.run_guarantee import RunGuarantee
-from bandits.privatizers.running_sums import StreamPrivatizer, StreamRelease, StreamTrust, inverse
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.discrete_laplace import DiscreteLaplace

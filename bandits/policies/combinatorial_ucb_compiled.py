@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 
 from bandits.policies.combinatorial_ucb import Cucb
-from bandits.privatizers.running_sums import Tables
+from bandits.privatizers.continual_sums_per_arm import Tables
 from bandits.super_arms import Bools, Unions
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.arrays import Floats, Integers

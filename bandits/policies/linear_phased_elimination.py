@@ -27,7 +27,7 @@ from flint import arb
 
 from bandits.actions import Actions, LinearModel
 from bandits.batch import Ask, Commit, Plays, Released, arms_and_horizon
-from bandits.confidence_radii import RadiusName
+from bandits.elimination_radii import RadiusName
 from bandits.policies.g_optimal_design import Design, most_support, near_optimal_design
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.vector_averages import AveragePrivatizer, Averages, LinearTrust

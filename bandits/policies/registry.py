@@ -25,8 +25,8 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from bandits.actions import LinearModel
 from bandits.batch import FailureProbability, arms_and_horizon
-from bandits.combinatorial_problem import Problem
-from bandits.confidence_radii import (
+from bandits.combinatorial_rewards_and_oracles import Problem
+from bandits.elimination_radii import (
     DpSeRadius,
     ExactRadius,
     PaperRadius,
@@ -53,9 +53,9 @@ from bandits.privatizers.batch_sums import (
     SumPrivatizer,
     Trust,
 )
+from bandits.privatizers.continual_sums_per_arm import StreamRelease
 from bandits.privatizers.deployment import EVERYONE, NO_NOISE, Deployment
 from bandits.privatizers.privatizer import Privatizer, Unprotected
-from bandits.privatizers.running_sums import StreamRelease
 from bandits.privatizers.vector_averages import AveragePrivatizer, Calibrated, LinearTrust
 from dpcore.cli.imports import UserCode
 from dpcore.errors import DpcoreError, InvalidParameter

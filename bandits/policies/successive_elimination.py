@@ -59,7 +59,7 @@ from bandits.batch import (
     arms_and_horizon,
     failure_probability_of,
 )
-from bandits.confidence_radii import ExactRadius, Radius, RadiusName, tkms_width
+from bandits.elimination_radii import ExactRadius, Radius, RadiusName, tkms_width
 from bandits.policies.policy import Choice, Policy
 from bandits.privatizers.batch_sums import SumPrivatizer
 from bandits.privatizers.deployment import NO_NOISE

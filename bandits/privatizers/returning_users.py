@@ -28,7 +28,7 @@ from typing import Any, Final, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from accounting.calibration.calibrate import calibrate
+from accounting.calibration.calibrate_noise_rounds_or_rate import calibrate
 from accounting.composition.composition_theorems import per_user
 from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import Pure, Rdp, Word

@@ -20,7 +20,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
-from accounting.calibration.calibrate import calibrate
+from accounting.calibration.calibrate_noise_rounds_or_rate import calibrate
 from accounting.derive_guarantee import guarantee
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee

@@ -18,7 +18,7 @@ import numpy as np
 
 from bandits.actions import LinearModel
 from bandits.batch import Ask, Encoding
-from bandits.combinatorial_problem import Problem
+from bandits.combinatorial_rewards_and_oracles import Problem
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import RationalLike, integer, rational
 from dpcore.protocols.fixed_point_encoding import MOST_STEPS

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from bandits.combinatorial_problem import (
+from bandits.combinatorial_rewards_and_oracles import (
     Coverage,
     Exhaustive,
     GreedyCoverage,

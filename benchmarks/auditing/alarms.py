@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from audit.broken_mechanisms import ENTRIES, Subject
 from audit.statistical_tests.anytime_valid_test import watch
-from audit.statistical_tests.baseline_methods import BASELINES
-from audit.statistical_tests.fixed_runs_test import BERGER_BOOS_SHARE, gather
+from audit.statistical_tests.clopper_pearson_and_baselines import BASELINES
+from audit.statistical_tests.prequential_fixed_runs_test import BERGER_BOOS_SHARE, gather
 from benchmarks.auditing.harness import ALPHA, BOUNDARY, LAPLACE, Effort, Row, drawn, share
 from benchmarks.auditing.peers import (
     JAX_PRIVACY,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from audit.statistical_tests.fixed_runs_test import gather
+from audit.statistical_tests.prequential_fixed_runs_test import gather
 from benchmarks.auditing.harness import ALPHA, LAPLACE, Effort, Row, drawn, share
 from benchmarks.auditing.peers import (
     JAX_PRIVACY,
@@ -57,7 +57,7 @@ def bounds(effort: Effort) -> Iterator[Row]:
     python = effort.peer_python
     known = JAX_PRIVACY.version(python)
     peer = (
-        "re-derived: audit.statistical_tests.baseline_methods"
+        "re-derived: audit.statistical_tests.clopper_pearson_and_baselines"
         if known is None
         else f"jax_privacy {known}"
     )

@@ -17,7 +17,7 @@ from audit.replay.replay_both import replay
 from audit.run_audit import Audit
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import draw, sample
-from audit.statistical_tests.fixed_runs_test import resolution
+from audit.statistical_tests.prequential_fixed_runs_test import resolution
 from audit.targets.target import Catalogued
 from benchmarks.auditing.harness import ALPHA, Effort, Row, share
 

@@ -22,7 +22,11 @@ from scipy.spatial import ConvexHull
 from scipy.special import ndtri
 from scipy.stats import hypergeom
 
-from audit.statistical_tests.baseline_methods import BASELINES, Scores, gaussian_epsilon
+from audit.statistical_tests.clopper_pearson_and_baselines import (
+    BASELINES,
+    Scores,
+    gaussian_epsilon,
+)
 from benchmarks.auditing import peer_programs
 from benchmarks.auditing.harness import ALPHA
 from dpcore.numbers.clopper_pearson import lower_end, upper_end

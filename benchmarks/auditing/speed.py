@@ -19,8 +19,8 @@ from audit.features.parse_feature import Feature, read_feature
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.statistical_tests.anytime_valid_test import watch
-from audit.statistical_tests.fixed_runs_test import gather
 from audit.statistical_tests.multiple_testing import View, weigh_views
+from audit.statistical_tests.prequential_fixed_runs_test import gather
 from audit.targets.target import Vectorised
 from benchmarks.auditing.harness import ALPHA, LAPLACE, Effort, Row, drawn
 from benchmarks.machine import AS_INSTALLED, best_seconds, interleaved

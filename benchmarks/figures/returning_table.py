@@ -16,14 +16,14 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from accounting.calibration.calibrate import calibrate
+from accounting.calibration.calibrate_noise_rounds_or_rate import calibrate
 from accounting.composition.compose import compose
 from accounting.composition.composition_theorems import advanced_over_splits, per_user
 from accounting.errors import NotDerived
 from accounting.guarantees.renyi_to_epsilon import approx_from_renyi
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.batch import arms_and_horizon
-from bandits.confidence_radii import ExactRadius
+from bandits.elimination_radii import ExactRadius
 from bandits.experiments.summary import mean_and_error
 from bandits.play import Run, play
 from bandits.policies.successive_elimination import BatchedElimination, exact_schedule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bandits.confidence_radii import ExactRadius
+from bandits.elimination_radii import ExactRadius
 from bandits.policies.successive_elimination import RELEASED, BatchedElimination
 from bandits.privatizers.batch_sums import SumPrivatizer, Trust
 from bandits.regret_plots import Curve, Panel

@@ -26,7 +26,7 @@ from dpcore.numbers.arrays import Integers
 from dpcore.numbers.exp_field import ExpRational
 from dpcore.numbers.parameter import Choice, Exact, Of, Whole, integer
 from dpcore.sampling.rng import SYSTEM, Rng
-from dpcore.selection.exponential_mechanism import (
+from dpcore.selection.exponential_and_permute_and_flip import (
     A_TRUTH,
     LARGEST,
     NO_CHOICE,

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from bandits import play_combinatorial
-from bandits.combinatorial_problem import Problem
+from bandits.combinatorial_rewards_and_oracles import Problem
 from bandits.play import Run
 from bandits.play_combinatorial import Coins, Game, play_together
 from bandits.policies.combinatorial_ucb import Cucb, CucbName, cucb
-from bandits.privatizers.running_sums import StreamRelease, Tables
+from bandits.privatizers.continual_sums_per_arm import StreamRelease, Tables
 from bandits.super_arms import Unions
 from bandits.worlds.combinatorial import (
     BitWorld,

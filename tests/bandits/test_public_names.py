@@ -20,18 +20,18 @@ from accounting.guarantees.stated_guarantees import Assumed, Pure, PureBound
 from bandits import Environment, Policy, Privatizer, cz_instance, play
 from bandits.actions import Actions, LinearModel
 from bandits.batch import Ask, Commit, Encoding, Plays, Pulls, Released
-from bandits.combinatorial_problem import AtLeastOne, Problem
-from bandits.confidence_radii import ExactRadius, PaperRadius
+from bandits.combinatorial_rewards_and_oracles import AtLeastOne, Problem
+from bandits.elimination_radii import ExactRadius, PaperRadius
 from bandits.policies.combinatorial_ucb import cucb
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.policy import Choice
 from bandits.policies.registry import Setting
 from bandits.policies.successive_elimination import BatchedElimination, DpSe, ShuffleElimination
 from bandits.privatizers.batch_sums import BitPrivatizer, PureShufflePrivatizer, SumPrivatizer
+from bandits.privatizers.continual_sums_per_arm import StreamPrivatizer
 from bandits.privatizers.deployment import ALL_HONEST, SUM_ONLY, Deployment, Relaxed
 from bandits.privatizers.privatizer import Unprotected
 from bandits.privatizers.returning_users import SteadyPrivatizer
-from bandits.privatizers.running_sums import StreamPrivatizer
 from bandits.privatizers.vector_averages import AveragePrivatizer
 from bandits.super_arms import Unions
 from bandits.worlds.combinatorial import BitWorld

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from accounting.calibration.calibrate import read_noise_family
+from accounting.calibration.calibrate_noise_rounds_or_rate import read_noise_family
 from accounting.guarantees.stated_guarantees import read_claim
 from audit.claims import Claim
 from audit.search.neighbour_spaces import read_space

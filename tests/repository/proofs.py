@@ -41,8 +41,8 @@ NEED_A_PROOF = (
     "accounting.pld.finite_pld:Listing.below",
     "accounting.composition.compose:Composition.epsilon",
     "accounting.ledger.charge_or_refuse:charged",
-    "audit.statistical_tests.fixed_runs_test:Evidence",
-    "bandits.confidence_radii:certified_width",
+    "audit.statistical_tests.prequential_fixed_runs_test:Evidence",
+    "bandits.elimination_radii:certified_width",
 )
 
 _HASH_LENGTH = 16

@@ -137,7 +137,7 @@ def test_every_file_that_a_page_for_contributors_names_exists(page: Path) -> Non
 
 
 def test_a_missing_named_file_is_detected() -> None:
-    there = "`bandits/privatizers/running_sums.py`, `combinatorial_problem.py`, curve.md"
+    there = "`bandits/privatizers/continual_sums_per_arm.py`, `deployment.py`, curve.md"
     assert absent_files(f"{there}, `totals.py` or `docs/proofs/absent.md`") == [
         "totals.py",
         "docs/proofs/absent.md",

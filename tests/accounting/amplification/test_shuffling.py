@@ -17,7 +17,7 @@ from scipy.stats import binom
 from accounting import Approx, ShuffledCurve, as_approx, compose, guarantee
 from accounting.amplification import shuffling
 from accounting.composition.guarantee_from_json import guarantee_from_json
-from accounting.numerical_composition import positive_part
+from accounting.pld_composition import positive_part
 from accounting.privacy_filters import filter_for
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter

@@ -22,9 +22,9 @@ from scipy import stats
 from accounting import NotDerived, PrivacyCurve, compose
 from accounting.amplification.subsampling import AmplifiedSample, FixedSizeSample
 from accounting.composition.compose import dominating_pairs
-from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.pld.discretise_round import Focus, Sampled, Tables, listed_above
 from accounting.pld.finite_pld import Listing
+from accounting.pld_composition.cell_refinement import TabledLoss
 from accounting.privacy_curves.dominating_pairs import _totals
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import guarantee, verify
-from accounting.calibration.calibrate_running_sums import MECHANISMS
+from accounting.calibration.calibrate_continual_sums import MECHANISMS
 from accounting.certificates.certify import Certificate
 from accounting.cli import answers, composition_options
 from dpcore.local import FAMILIES

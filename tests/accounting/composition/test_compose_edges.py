@@ -31,10 +31,10 @@ from accounting.descriptions.sampling_schemes import Poisson
 from accounting.group_privacy import for_user
 from accounting.interop.from_dp_accounting import from_dp_event
 from accounting.law_pairs.registry import pair_of
-from accounting.numerical_composition.cell_refinement import TabledLoss
-from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.pld.discretise_round import Focus
 from accounting.pld.integer_cells import IntegerPair
+from accounting.pld_composition.cell_refinement import TabledLoss
+from accounting.pld_composition.contour_integral import ContourIntegral
 from accounting.published_noise_bounds import real_gaussian_delta
 from dpcore import (
     Binomial,

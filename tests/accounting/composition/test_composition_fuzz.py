@@ -27,10 +27,10 @@ from accounting.guarantees.bound import Bound
 from accounting.law_pairs.discrete_gaussian import GaussianPair
 from accounting.law_pairs.discrete_laplace import LaplacePair
 from accounting.law_pairs.registry import pair_of
-from accounting.numerical_composition.cell_refinement import ListedLoss
-from accounting.numerical_composition.few_outcomes import Enumeration
 from accounting.pld import finite_pld
 from accounting.pld.finite_pld import Listing
+from accounting.pld_composition.cell_refinement import ListedLoss
+from accounting.pld_composition.enumerate_outcomes import Enumeration
 from accounting.privacy_curves import dominating_pairs as ways
 from accounting.privacy_curves.dominating_pairs import ComposedLoss, loss_of
 from dpcore import (

@@ -18,9 +18,9 @@ from accounting.composition.compose import compose
 from accounting.descriptions.real_noise import Gaussian
 from accounting.guarantees.bound import Bound
 from accounting.law_pairs.registry import maximal, pair_of
-from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.pld.discretise_round import Sampled
 from accounting.pld.integer_cells import IntegerPair
+from accounting.pld_composition.cell_refinement import TabledLoss
 from accounting.privacy_curves.dominating_pairs import ComposedLoss, DominatingPairs, over_totals
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from accounting.privacy_curves.release_curve import PrivacyCurve

@@ -17,10 +17,10 @@ from accounting.law_pairs.skellam_and_polya import (
     SkellamPair,
     SummedPair,
 )
-from accounting.numerical_composition.cell_refinement import TabledLoss
 from accounting.pairs.enclose_curve import as_ball
 from accounting.pairs.pair import Offsets
 from accounting.pld.integer_cells import table_of
+from accounting.pld_composition.cell_refinement import TabledLoss
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from dpcore import DiscreteGaussian
 from dpcore.laws.discrete_gaussian import DiscreteGaussianSum

@@ -10,9 +10,9 @@ import pytest
 from accounting import NotDerived, PrivacyCurve, Pure, compose
 from accounting.composition.compose import Composition
 from accounting.descriptions.real_noise import Gaussian, Laplace
-from accounting.numerical_composition.cell_refinement import TabledLoss
-from accounting.numerical_composition.contour_integral import ContourIntegral
 from accounting.pld.noise_density import NormalLoss
+from accounting.pld_composition.cell_refinement import TabledLoss
+from accounting.pld_composition.contour_integral import ContourIntegral
 from accounting.privacy_curves.dominating_pairs import ComposedLoss
 from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore import DiscreteGaussian, DiscreteLaplace

@@ -32,8 +32,8 @@ from audit.known_laws.law_file import read_law
 from audit.outputs.output_parser import draw_worlds, interleave
 from audit.replay.replay_both import replay
 from audit.replay.replay_report import ReplayReport
-from audit.statistical_tests.fixed_runs_test import Evidence, gather, resolution
 from audit.statistical_tests.multiple_testing import View, weigh_views
+from audit.statistical_tests.prequential_fixed_runs_test import Evidence, gather, resolution
 from audit.targets.target import Known, Shifted
 from audit.targets.target_syntax import read_target
 from dpcore.local import HadamardResponse, LocalHashing

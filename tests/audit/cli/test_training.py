@@ -171,7 +171,7 @@ def test_a_library_that_is_missing_is_named_with_its_extra(
     def absent(name: str) -> None:
         raise ImportError(f"No module named {name!r}")
 
-    monkeypatch.setattr("audit.training.opacus_and_jax_steps.import_module", absent)
+    monkeypatch.setattr("audit.training.opacus_and_jax_adapters.import_module", absent)
     found = step_shell(library, *STATED)
     assert (found.code, found.out, len(found.err.splitlines())) == (2, "", 1)
     assert found.err.startswith(f"error: STEP = {library}: needs {library} (")

@@ -14,7 +14,7 @@ from audit.features.parse_feature import Feature, read_feature
 from audit.outputs.output_parser import draw_worlds, interleave
 from audit.runs.draw_plan import Stream, block_of, draw_block, probe_of, stream, worlds_of
 from audit.sample_layer import draw, sample
-from audit.statistical_tests.fixed_runs_test import gather
+from audit.statistical_tests.prequential_fixed_runs_test import gather
 from audit.targets.target import Vectorised
 from audit.targets.target_syntax import read_target
 from dpcore.errors import InvalidParameter

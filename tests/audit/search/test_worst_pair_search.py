@@ -17,7 +17,7 @@ from audit.runs.draw_plan import Plan, Stream
 from audit.search import worst_pair_search as module
 from audit.search.neighbour_spaces import Space, key, read_space
 from audit.search.worst_pair_search import SHARE, STREAM, SearchResult, training_runs
-from audit.statistical_tests.fixed_runs_test import gather
+from audit.statistical_tests.prequential_fixed_runs_test import gather
 from audit.targets.target import Block, Target
 from audit.targets.target_syntax import as_target, read_target, target_of
 from dpcore.errors import InvalidParameter

@@ -19,9 +19,9 @@ from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read
 from audit.statistical_tests import anytime_valid_test as sequential
 from audit.statistical_tests.anytime_valid_test import EProcess, watch, watch_curve
-from audit.statistical_tests.learn_event import learn_rule
+from audit.statistical_tests.choose_event import learn_rule
 from tests.alpha_budget import buy_alpha
-from tests.audit.statistical_tests.test_fixed_runs_test import laplace
+from tests.audit.statistical_tests.test_prequential_fixed_runs_test import laplace
 from tests.day_and_nightly import by_day, effort
 from tests.support.accounting.brute_force import excess
 from tests.support.dpcore.refusals import refused

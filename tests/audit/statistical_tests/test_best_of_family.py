@@ -15,10 +15,9 @@ from scipy.special import expit, ndtr
 from audit.claims import Claim
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import read
-from audit.statistical_tests import fixed_runs_test as fixed
+from audit.statistical_tests import prequential_fixed_runs_test as fixed
+from audit.statistical_tests.choose_event import Trial, follow, learn_rule
 from audit.statistical_tests.event import Tally
-from audit.statistical_tests.fixed_runs_test import GRID, LED, Evidence, gather
-from audit.statistical_tests.learn_event import Trial, follow, learn_rule
 from audit.statistical_tests.multiple_testing import (
     LEADER,
     View,
@@ -26,6 +25,7 @@ from audit.statistical_tests.multiple_testing import (
     view_seeds,
     weigh_views,
 )
+from audit.statistical_tests.prequential_fixed_runs_test import GRID, LED, Evidence, gather
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import effort
 from tests.support.dpcore.mutants import mutated

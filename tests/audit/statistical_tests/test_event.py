@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.reading import NumberLine, read, read_worlds
 from audit.statistical_tests import event
+from audit.statistical_tests.choose_event import Trial, learn_rule
 from audit.statistical_tests.event import Event, Tally, Witness, witness_of, wording
-from audit.statistical_tests.fixed_runs_test import gather
-from audit.statistical_tests.learn_event import Trial, learn_rule
+from audit.statistical_tests.prequential_fixed_runs_test import gather
 from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import effort
 from tests.support.audit.parse_witness import holds, in_event

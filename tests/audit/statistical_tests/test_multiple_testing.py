@@ -21,7 +21,6 @@ from audit.outputs.reading import read
 from audit.statistical_tests import multiple_testing
 from audit.statistical_tests.anytime_valid_test import watch, watch_curve
 from audit.statistical_tests.event import Tally, Witness
-from audit.statistical_tests.fixed_runs_test import Evidence, gather, resolution
 from audit.statistical_tests.multiple_testing import (
     LEADER,
     FamilyProcess,
@@ -33,9 +32,10 @@ from audit.statistical_tests.multiple_testing import (
     weigh,
     weigh_views,
 )
+from audit.statistical_tests.prequential_fixed_runs_test import Evidence, gather, resolution
 from audit.statistical_tests.sample_outcome import Outcome, capped, reported_row
 from tests.alpha_budget import buy_alpha
-from tests.audit.statistical_tests.test_fixed_runs_test import laplace
+from tests.audit.statistical_tests.test_prequential_fixed_runs_test import laplace
 from tests.day_and_nightly import by_day, effort
 from tests.support.dpcore.refusals import refused
 

@@ -28,14 +28,16 @@ from audit.sample_layer import sample
 from audit.statistical_tests import sample_outcome
 from audit.statistical_tests.anytime_valid_test import watch
 from audit.statistical_tests.event import Tally
-from audit.statistical_tests.fixed_runs_test import WEIGHTS, gather, resolution
 from audit.statistical_tests.multiple_testing import View, watch_views, weigh, weigh_views
+from audit.statistical_tests.prequential_fixed_runs_test import WEIGHTS, gather, resolution
 from audit.statistical_tests.sample_outcome import Coverage, unmeasured_pairs, unseen
 from audit.targets.target import Catalogued, Target, Vectorised
 from audit.testing.assertions import NothingMeasured, Refuted, assert_private
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha
-from tests.audit.statistical_tests.test_fixed_runs_test import laplace as discrete_laplace
+from tests.audit.statistical_tests.test_prequential_fixed_runs_test import (
+    laplace as discrete_laplace,
+)
 from tests.day_and_nightly import by_day, effort
 
 LETTERS = str.maketrans("0123456789", "ghijklmnop")

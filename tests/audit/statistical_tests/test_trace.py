@@ -21,8 +21,8 @@ from audit.outputs.reading import read
 from audit.report.figure_data import Bin, histogram
 from audit.statistical_tests.anytime_valid_test import watch
 from audit.statistical_tests.event import Witness
-from audit.statistical_tests.fixed_runs_test import block_ends, gather
 from audit.statistical_tests.multiple_testing import View
+from audit.statistical_tests.prequential_fixed_runs_test import block_ends, gather
 from audit.statistical_tests.trace import Trace, trace
 from tests.day_and_nightly import by_day
 from tests.support.audit.parse_witness import between, compared, holds, in_event, worded

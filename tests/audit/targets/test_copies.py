@@ -21,7 +21,7 @@ from audit.outputs.identity import identity
 from audit.replay.replay_both import replay
 from audit.replay.sensitivity import declare
 from audit.targets.target_syntax import as_target
-from audit.training.dpsgd_step import dpsgd
+from audit.training.check_dpsgd_step import dpsgd
 from dpcore import SeededRng
 from dpcore.errors import InvalidParameter
 from tests.alpha_budget import buy_alpha

@@ -24,7 +24,7 @@ from audit.replay.replay_both import replay
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.statistical_tests.anytime_valid_test import watch
-from audit.statistical_tests.fixed_runs_test import gather
+from audit.statistical_tests.prequential_fixed_runs_test import gather
 from audit.targets.program import Program
 from audit.targets.target import Block, Catalogued, NoiseAdded, Scalar, Target, Vectorised
 from audit.targets.target_syntax import GROUP, as_target, provided, read_target
@@ -265,7 +265,7 @@ def test_child_processes_left_by_a_program_are_terminated(program: Any, tmp_path
         report = sample(target, Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100, timeout=0.7))
         assert report.error is not None
         reason = (
-            f"{how}, but a process that it started kept its output open for 0.7 s; a longer limit"
+            f"{how}, but a process that it started kept its output open for 0.7 s; set a longer"
         )
         assert report.error.reason.startswith(reason)
     children = list(map(int, Path(log).read_text().split()))

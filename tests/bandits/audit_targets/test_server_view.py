@@ -21,8 +21,8 @@ from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.policies.registry import ALGORITHMS
 from bandits.policies.successive_elimination import BatchedElimination
 from bandits.privatizers.batch_sums import BitPrivatizer, SumPrivatizer, Trust
+from bandits.privatizers.continual_sums_per_arm import StreamPrivatizer, Totals
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.running_sums import StreamPrivatizer, Totals
 from bandits.privatizers.vector_averages import AveragePrivatizer
 from bandits.worlds.linear import sphere_instance
 from dpcore.errors import InvalidParameter

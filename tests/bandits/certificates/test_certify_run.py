@@ -36,11 +36,11 @@ from bandits.privatizers.batch_sums import (
     SumPrivatizer,
     Trust,
 )
+from bandits.privatizers.continual_sums_per_arm import StreamRelease
 from bandits.privatizers.deployment import ALL_HONEST, SOME_HONEST
 from bandits.privatizers.privatizer import Privatizer, Unprotected
 from bandits.privatizers.returning_users import Pool, SteadyPrivatizer
 from bandits.privatizers.run_guarantee import NEW_USERS, RunGuarantee, Users
-from bandits.privatizers.running_sums import StreamRelease
 from bandits.privatizers.vector_averages import AveragePrivatizer, Calibrated, LinearTrust
 from bandits.worlds import preset_of
 from bandits.worlds.arm_environments import Bernoulli

@@ -16,7 +16,7 @@ import pytest
 
 from accounting.composition.composition_theorems import per_user, routes
 from accounting.privacy_curves.release_curve import PrivacyCurve
-from bandits.confidence_radii import RadiusName
+from bandits.elimination_radii import RadiusName
 from bandits.experiments.experiment import Cell, Experiment
 from bandits.experiments.runner import run_cells
 from bandits.policies.successive_elimination import ScheduleName, ShuffleElimination

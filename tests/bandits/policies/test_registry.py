@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bandits.batch import Pulls, Released, ReleasedSum
-from bandits.confidence_radii import DpSeRadius, ExactRadius, PaperRadius
+from bandits.elimination_radii import DpSeRadius, ExactRadius, PaperRadius
 from bandits.policies.registry import Setting, read_algorithm
 from bandits.policies.successive_elimination import (
     PAPER,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bandits.batch import Commit, Pulls, Released, ReleasedSum
-from bandits.confidence_radii import DpSeRadius, ExactRadius, PaperRadius, Radius
+from bandits.elimination_radii import DpSeRadius, ExactRadius, PaperRadius, Radius
 from bandits.play import play
 from bandits.policies.successive_elimination import (
     EXACT_GROWTH,

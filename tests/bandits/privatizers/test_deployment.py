@@ -17,7 +17,7 @@ from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import PureBound
 from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits.batch import Commit, Plays, Pulls, Released, ReleasedSum
-from bandits.confidence_radii import ExactRadius
+from bandits.elimination_radii import ExactRadius
 from bandits.play import run_guarantee
 from bandits.policies.policy import Choice, Policy
 from bandits.policies.successive_elimination import BatchedElimination, ShuffleElimination, means_of

@@ -14,7 +14,7 @@ from scipy.spatial import KDTree
 
 from bandits.actions import Actions, LinearModel, Shape, cover
 from bandits.batch import Ask, Encoding
-from bandits.combinatorial_problem import Problem
+from bandits.combinatorial_rewards_and_oracles import Problem
 from bandits.play import play
 from bandits.policies.linear_phased_elimination import PhasedElimination
 from bandits.privatizers.vector_averages import AveragePrivatizer

@@ -11,13 +11,13 @@ import mpmath
 import numpy as np
 from hypothesis import strategies as st
 
-from accounting.numerical_composition.cell_refinement import AllAtoms, TabledLoss
-from accounting.numerical_composition.contour_integral import ContourIntegral
-from accounting.numerical_composition.contour_sum import ContourSum, Window, contour_sum
-from accounting.numerical_composition.factor import Grid
 from accounting.pairs.pair import Pair
 from accounting.pld.finite_pld import Listing
 from accounting.pld.integer_cells import IntegerPair
+from accounting.pld_composition.cell_refinement import AllAtoms, TabledLoss
+from accounting.pld_composition.contour_integral import ContourIntegral
+from accounting.pld_composition.contour_sum import ContourSum, Window, contour_sum
+from accounting.pld_composition.factor import Grid
 from dpcore.numbers.enclosure import Enclosure, precision
 from tests.support.accounting.brute_force import real
 

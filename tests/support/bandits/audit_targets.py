@@ -18,8 +18,8 @@ from audit.sample_layer import sample
 from audit.targets.target import Vectorised
 from bandits.audit_targets.target import AuditTarget, target
 from bandits.batch import ReleasedSum
+from bandits.privatizers.continual_sums_per_arm import StreamPrivatizer
 from bandits.privatizers.privatizer import Privatizer
-from bandits.privatizers.running_sums import StreamPrivatizer
 from bandits.privatizers.vector_averages import AveragePrivatizer, Averages
 from dpcore.laws.poisson_and_binomial import Binomial
 from dpcore.noise import Noise

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from scipy import stats
 
-from bandits.confidence_radii import Radius
+from bandits.elimination_radii import Radius
 from bandits.play import Run, play
 from bandits.policies.policy import Policy
 from bandits.privatizers.privatizer import Privatizer

@@ -1,0 +1,471 @@
+"""Tests of `accounting.calibration.calibrate_noise_rounds_or_rate`: results are recomputed."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp
+
+from accounting import compose, guarantee
+from accounting.calibration import calibrate_noise_rounds_or_rate as module
+from accounting.calibration.calibrate_continual_sums import (
+    CalibratedSum,
+    calibrate_sum,
+    compare_sums,
+)
+from accounting.calibration.calibrate_noise_rounds_or_rate import (
+    Calibration,
+    calibrate,
+    noise_multiplier,
+)
+from accounting.calibration.parameter_search import Edge, Unknown, search
+from accounting.composition.training_run import Sampling, TrainingRun
+from accounting.descriptions.description import Description
+from accounting.descriptions.sampling_schemes import Allocation, FixedSize, Poisson, Shuffled
+from accounting.errors import NotDerived
+from accounting.guarantees.bound import Bound
+from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Relation, Scope, Sensitivity
+from dpcore.cli.options import time_limit
+from dpcore.continual_sums import SquareRootSum
+from dpcore.noise import Noise
+from tests.day_and_nightly import by_day, effort
+from tests.support.accounting.brute_force import shifted, worse
+from tests.support.accounting.release_lists import curve
+from tests.support.dpcore.mpmath_precision import real
+from tests.support.dpcore.mutants import mutated, rewired
+from tests.support.dpcore.refusals import refusal, refused
+from tests.support.laws import LAWS
+
+MANY: dict[str, dict[str, Any]] = {
+    "discrete-gaussian": {},
+    "discrete-laplace": {},
+    "skellam": {},
+    "polya-difference:shape=0.9": {},
+    "binomial:probability=1/2": {},
+    "discrete-gaussian-sum:count=16": {},
+    "skellam of 16": {"noise": "skellam", "sensitivity": 16},
+}
+ONE = (
+    "discrete-gaussian",
+    "discrete-laplace",
+    "skellam",
+    "poisson",
+    "polya-difference:shape=0.9",
+    "binomial:probability=1/3",
+    "discrete-gaussian-sum:count=4",
+)
+
+
+def by_plain_sum(noise: Noise, shift: int, epsilon: Fraction) -> Any:
+    """Return delta of one round, both directions: sum over k of (p(k) - e^epsilon p(k - d))+."""
+    law = LAWS[noise.name]
+    mean, variance = float(noise.mean if isinstance(noise.mean, Fraction) else 0), noise.variance
+    deviation = math.sqrt(variance if isinstance(variance, Fraction) else variance.upper)
+    low = math.floor(mean - 14 * deviation - shift - 20)
+    high = math.ceil(mean + 14 * deviation + shift + 20)
+    with mp.workdps(30):
+        masses = {k: law.pmf(noise, k) for k in range(low - shift, high + shift + 1)}
+        return worse(shifted(masses, shift), epsilon)
+
+
+def stands(found: Calibration) -> bool:
+    """Check both points with a new total at a finer width, and check the grid step."""
+    assert isinstance(found.noise, Noise)
+    total = compose((curve(found.noise, found.sensitivity), found.rounds))
+    kept = total.delta(found.epsilon, "1e-6").upper <= found.delta
+    if not isinstance(found.step_less, Noise):
+        return kept
+    (name,) = (n for n in found.noise.parameters if differs(found, n))
+    here, less = (Fraction(noise.parameters[name]) for noise in (found.noise, found.step_less))
+    one_step = less == here - 1 if name == "trials" else less == here * Fraction(999, 1000)
+    below = compose((curve(found.step_less, found.sensitivity), found.rounds))
+    lower = below.delta(found.epsilon, "1e-6").lower
+    breaks = lower is not None and lower > found.delta
+    return kept and one_step and breaks == found.least
+
+
+def differs(found: Calibration, name: str) -> bool:
+    assert found.step_less is not None
+    return found.noise.parameters[name] != found.step_less.parameters[name]
+
+
+@by_day(2)
+@pytest.mark.parametrize("law", MANY)
+def test_a_thousand_rounds_are_calibrated(law: str) -> None:
+    given = {"noise": law, "epsilon": 8, "delta": "1e-6", "rounds": 1000, **MANY[law]}
+    found = calibrate(**given)
+    assert found.least
+    assert stands(found)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("epsilon", ["0.1", "0.01"])
+def test_a_small_epsilon_over_many_samples_is_calibrated_in_seconds(epsilon: str) -> None:
+    """The least sigma is nearly that of real Gaussian noise; progress reports each sigma tried."""
+    asked: dict[str, Any] = {
+        "epsilon": epsilon,
+        "delta": "1e-5",
+        "rounds": effort(1000, 14062),
+        "rate": Fraction(256, 60000),
+    }
+    seen: list[int] = []
+    with time_limit(30):
+        found = calibrate(noise="discrete-gaussian", **asked, watch=seen.append)
+    assert found.least
+    assert seen == list(range(1, len(seen) + 1))
+    assert len(seen) >= 2
+    on_reals = calibrate(noise="gaussian", **asked)
+    assert on_reals.least
+    ratio = found.noise.parameters["sigma_squared"], on_reals.noise.parameters["sigma"]
+    assert abs(Fraction(ratio[0]) / Fraction(ratio[1]) ** 2 - 1) < Fraction(1, 10**5)
+
+
+@by_day(3)
+@pytest.mark.parametrize("law", ONE)
+def test_calibrated_noise_of_one_round_agrees_with_plain_sums(law: str) -> None:
+    found = calibrate(noise=law, epsilon=1, delta="1e-4", sensitivity=2)
+    assert found.least
+    assert isinstance(found.noise, Noise)
+    assert isinstance(found.step_less, Noise)
+    epsilon, delta = Fraction(1), real(Fraction(1, 10**4))
+    assert by_plain_sum(found.noise, 2, epsilon) <= delta
+    assert by_plain_sum(found.step_less, 2, epsilon) > delta
+
+
+def test_a_wrong_result_of_the_search_is_refused() -> None:
+    # A search that stops one step early: the result is refused instead of returned.
+    short = mutated(
+        search, "value=value, found=found, beyond=next_", "value=value, found=other, beyond=next_"
+    )
+    with pytest.raises(InvalidParameter, match="found"):
+        rewired(calibrate, search=short)(
+            noise="skellam", epsilon=1, delta="1e-6", rounds=10, sensitivity=1,
+            honest_fraction=1, rate=1,
+        )  # fmt: skip
+
+
+def test_noise_is_calibrated_under_any_scheme() -> None:
+    asked: dict[str, Any] = {"noise": "gaussian", "epsilon": 2, "delta": "1e-6", "rounds": 10}
+    by_rate, scheme = calibrate(**asked, rate="1/100"), Poisson(rate="1/100")
+    assert by_rate == calibrate(**asked, scheme=scheme)
+    assert by_rate.to_json()["rate"] == "1/100"
+    fixed = FixedSize(sample=10, population=1000)
+    found = calibrate(**asked, scheme=fixed, sensitivity=2)
+    # At the same rate and twice the sensitivity, the noise is that of Poisson samples of one unit.
+    assert found.to_json()["scheme"] == fixed.text
+    ratio = found.edge.value / (2 * by_rate.edge.value)
+    assert 1 - 1e-3 < ratio < 1.3
+    for noise, enough in ((found.noise, True), (found.step_less, False)):
+        one = Description(noise=noise, scheme=fixed, sensitivity=2)  # type: ignore[arg-type]  # one step exists
+        assert (compose((one, 10)).delta(2).upper <= Fraction("1e-6")) is enough
+    with refused("rate"):
+        calibrate(**asked, rate="1/100", scheme=fixed)
+    with refused("noise"):
+        calibrate(**asked | {"noise": "skellam"}, scheme=Allocation(rounds=10))
+    with refused("scheme"):
+        calibrate(**asked, scheme=Shuffled(users=9))
+
+
+@pytest.mark.parametrize(
+    ("owner", "broken", "old", "new"),
+    [
+        (module._Plan, "composed", "compose((one, self.rounds))", "compose((one, 1))"),
+        (module, "decide", "total.delta(epsilon, width)", "total.delta(2 * epsilon, width)"),
+        (module._Plan, "composed", "self.release, ", "self.release, sensitivity=1, "),
+    ],
+    ids=["rounds ignored", "another epsilon", "sensitivity ignored"],
+)
+def test_a_broken_evaluation_is_detected(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, broken: str, old: str, new: str
+) -> None:
+    given: dict[str, Any] = {
+        "noise": "discrete-gaussian", "epsilon": 2, "delta": "1e-6", "rounds": 20,
+        "sensitivity": 3,
+    }  # fmt: skip
+    right = calibrate(**given)
+    monkeypatch.setattr(owner, broken, mutated(getattr(owner, broken), old, new))
+    try:
+        assert module.calibrate(**given).edge != right.edge
+    except NotDerived:
+        return
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("value * (1 - self.sign * self.step)", "value * (1 + self.sign * self.step)"),
+        ("value * (1 - self.sign * self.step)", "value * (1 - 10 * self.sign * self.step)"),
+    ],
+    ids=["the wrong way", "a step too long"],
+)
+def test_a_wrong_step_of_the_grid_is_detected(
+    monkeypatch: pytest.MonkeyPatch, old: str, new: str
+) -> None:
+    monkeypatch.setattr(Unknown, "riskier", mutated(Unknown.riskier, old, new))
+    try:
+        found = calibrate(noise="discrete-gaussian", epsilon=1, delta="1e-6", rounds=10)
+    except (ArithmeticError, InvalidParameter):
+        return
+    assert not stands(found)
+
+
+def test_only_a_certified_failure_proves_the_edge() -> None:
+    def edge(low: Fraction | None, high: Fraction) -> Edge:
+        kept = Bound(lower=Fraction(0), upper=Fraction(1, 10), method="", theorem="")
+        beyond = Bound(lower=low, upper=high, method="", theorem="")
+        return Edge(
+            value=Fraction(10), found=kept, beyond=Fraction(9), found_beyond=beyond,
+            limit=Fraction(1, 10),
+        )  # fmt: skip
+
+    assert edge(Fraction(1, 9), Fraction(1)).proven
+    assert not edge(Fraction(1, 10), Fraction(1)).proven
+    assert not edge(None, Fraction(1)).proven
+
+
+@pytest.mark.parametrize(("low", "fails"), [(None, False), ("1/9", False), ("1/8", True)])
+def test_a_search_without_a_result_states_what_is_proven(low: str | None, *, fails: bool) -> None:
+    rounds = Unknown(name="rounds", power=-1, unit=1, least=1, most=9)
+    lower = None if low is None else Fraction(low)
+    bound = Bound(lower=lower, upper=Fraction(1), method="", theorem="")
+    said = refusal(
+        lambda: search(rounds, lambda _: bound, epsilon=Fraction(1), delta=Fraction(1, 9)),
+        NotDerived,
+    )
+    assert ("does not satisfy it" if fails else "is not proven to satisfy it") in said
+
+
+@pytest.mark.parametrize("power", [2, 1, -1, -2])
+@pytest.mark.parametrize("place", ["3/7", "1", "41", "12345"])
+def test_one_search_finds_every_kind_of_parameter(power: int, place: str) -> None:
+    """Search for the point where a bound crosses its limit, for each kind of number."""
+    root = Fraction(place)
+    whole = root.denominator == 1
+    unknown = Unknown(
+        name="numbers", power=power, unit=int(whole), least=Fraction(1, 100), most=10**6,
+        closed=True,
+    )  # fmt: skip
+
+    def bound(value: Fraction) -> Bound:
+        ratio = value / root if power < 0 else root / value
+        at = min(Fraction(1), ratio ** abs(power) / 1000)
+        return Bound(lower=at, upper=at, method="", theorem="")
+
+    found = search(unknown, bound, epsilon=Fraction(1), delta=Fraction(1, 1000))
+    assert found.proven
+    assert found.beyond is not None
+    safer = found.value - root if power > 0 else root - found.value
+    past = found.beyond - root if power > 0 else root - found.beyond
+    assert past < 0 <= safer
+    step = 1 if whole else max(found.value, found.beyond) / 10**6
+    assert abs(found.value - found.beyond) <= step
+
+
+@by_day(2)
+@pytest.mark.parametrize("sampling", [Sampling.POISSON, Sampling.FIXED, Sampling.SHUFFLED])
+def test_the_noise_multiplier_of_a_training_run_is_calibrated(sampling: Sampling) -> None:
+    run = TrainingRun(noise_multiplier=1, batch_size=60, examples=600, epochs=4, sampling=sampling)
+    found = noise_multiplier(run, epsilon=2, delta="1e-5")
+    assert found.proven is (sampling is Sampling.POISSON)
+    assert found.beyond == found.value * Fraction(9999, 10000)
+    if sampling is not Sampling.POISSON:
+        return
+    pld = import_module("dp_accounting.pld.privacy_loss_distribution")
+    # The reference is dp-accounting's upper bound, within 1e-3 of the exact value.
+    for share, keeps in ((Fraction(101, 100), True), (Fraction(99, 100), False)):
+        step = pld.from_gaussian_mechanism(
+            float(found.value * share), sampling_prob=0.1, value_discretization_interval=1e-3
+        )
+        assert (step.self_compose(40).get_epsilon_for_delta(1e-5) <= 2) is keeps
+
+
+@pytest.mark.parametrize(("sensitivity", "scale"), [(3, 75), (Sensitivity.box((1, 2)), 75)])
+def test_pure_laplace_is_exact(sensitivity: Any, scale: int) -> None:
+    found = calibrate(noise="discrete-laplace", epsilon=2, rounds=50, sensitivity=sensitivity)
+    assert found.noise == DiscreteLaplace(scale=scale)
+    assert found.found.upper == found.found.lower == found.epsilon
+    assert found.least
+    assert found.to_json()["epsilon"] == {"lower": 2.0, "upper": 2.0}
+
+
+def test_pure_epsilon_of_polya_differences_is_calibrated() -> None:
+    found = calibrate(noise="polya-difference:shape=0.9", epsilon=1, rounds=5)
+    assert found.least
+    # k log(p(0)/p(1)), from the masses directly.
+    law = LAWS["polya-difference"]
+    with mp.workdps(30):
+        lost = [5 * mp.log(law.pmf(n, 0) / law.pmf(n, 1)) for n in (found.noise, found.step_less)]
+    assert lost[0] <= 1 < lost[1]
+
+
+@pytest.mark.nightly
+def test_the_noise_of_the_honest_users_meets_the_target() -> None:
+    whole = calibrate(noise="skellam", epsilon=1, delta="1e-6", rounds=4)
+    part = calibrate(noise="skellam", epsilon=1, delta="1e-6", rounds=4, honest_fraction="9/10")
+    sizes = [Fraction(found.noise.parameters["variance"]) for found in (whole, part)]
+    assert Fraction("1.108") < sizes[1] / sizes[0] < Fraction("1.114")
+    assert part.total().delta(1, "1e-9").upper <= part.delta
+    fewer = calibrate(
+        noise="discrete-laplace", epsilon=1, rounds=1, honest_fraction="9/10", sensitivity=10
+    )
+    # Reference: at scale 10 the shares of 9 of 10 users give epsilon 1.17056.
+    assert Fraction("11.7") < Fraction(fewer.noise.parameters["scale"]) < Fraction("11.95")
+    bits = calibrate(
+        noise="binomial:probability=1/2", epsilon=1, delta="1e-6", honest_fraction="9/10"
+    )
+    assert Fraction(bits.noise.parameters["trials"]) % 10 == 0
+
+
+@settings(max_examples=effort(4, 8), deadline=None)
+@given(
+    law=st.sampled_from(["discrete-gaussian", "discrete-laplace"]),
+    epsilon=st.sampled_from(["1/10", "1/2", "1", "3", "7"]),
+    delta=st.sampled_from(["1/10", "1e-3", "1e-6", "1e-12"]),
+    rounds=st.sampled_from([1, 2, 7, 40]),
+    moves=st.integers(1, 3),
+)
+def test_every_calibrated_noise_meets_its_target(
+    law: str, epsilon: str, delta: str, rounds: int, moves: int
+) -> None:
+    asked: dict[str, Any] = {"noise": law, "rounds": rounds, "sensitivity": moves}
+    found = calibrate(epsilon=epsilon, delta=delta, **asked)
+    assert stands(found)
+    # A larger epsilon or delta never needs more noise, up to a step and five digits.
+    slack = Fraction(10012, 10000)
+    looser = [
+        calibrate(epsilon=2 * Fraction(epsilon), delta=delta, **asked),
+        calibrate(epsilon=epsilon, delta=2 * Fraction(delta), **asked),
+    ]
+    size = max(map(Fraction, found.noise.parameters.values()))
+    for other in looser:
+        assert max(map(Fraction, other.noise.parameters.values())) <= slack * size
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"noise": "skellam", "epsilon": 1}, "use a delta > 0"),
+        ({"noise": "discrete-gaussian", "epsilon": 1, "delta": 0}, "use a delta > 0"),
+        ({"noise": "polya:shape=1/2", "epsilon": 1, "delta": "1e-30"}, "use a larger delta"),
+    ],
+)
+def test_a_target_that_no_noise_meets_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(NotDerived, match=said):
+        calibrate(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "argument"),
+    [
+        ({"epsilon": -1}, "epsilon"),
+        ({"delta": -1}, "delta"),
+        ({"honest_fraction": "3/2"}, "honest_fraction"),
+        ({"honest_fraction": "1/2"}, "honest_fraction"),
+        ({"noise": 7}, "noise"),
+        ({"noise": "discrete-gaussian:sigma_squared=4"}, "noise"),
+        ({"noise": "polya-difference"}, "noise"),
+        ({"noise": "polya-difference:shape=1,shape=2"}, "noise"),
+        ({"noise": "polya-difference:shape"}, "noise"),
+        ({"noise": "skellam:shape=1"}, "noise"),
+        ({"noise": "polya-difference:shape=0"}, "shape"),
+    ],
+)
+def test_bad_input_is_refused_by_name(given: dict[str, Any], argument: str) -> None:
+    asked = {"noise": "discrete-gaussian", "epsilon": 1, "delta": "1e-6", **given}
+    with refused(argument):
+        calibrate(**asked)
+
+
+def laplace_variance(scale: float) -> float:
+    return 1 / (2 * math.sinh(1 / (2 * scale)) ** 2)
+
+
+def factorised(found: CalibratedSum) -> tuple[float, float]:
+    """Return the mean and the largest variance of A C^-1 z, from dense float matrices."""
+    setting = found.setting
+    assert isinstance(setting, SquareRootSum)
+    T, noise = setting.horizon, setting.noise
+    if isinstance(noise, DiscreteGaussian):
+        each = float(noise.sigma_squared)
+    else:
+        assert isinstance(noise, DiscreteLaplace)
+        each = laplace_variance(float(noise.scale))
+    C = sum(c * np.eye(T, k=-k) for k, c in enumerate(setting.moves))
+    errors = each * ((np.tril(np.ones((T, T))) @ np.linalg.inv(C)) ** 2).sum(axis=1)
+    return float(errors.mean()), float(errors.max())
+
+
+def near(found: CalibratedSum, mean: float, largest: float, rel: float) -> None:
+    for ends, expected in ((found.mean, mean), (found.largest, largest)):
+        assert ends.lower <= expected * (1 + 1e-12)
+        assert expected * (1 - 1e-12) <= ends.upper
+        assert float(ends.upper) == pytest.approx(expected, rel=rel)
+
+
+@pytest.mark.parametrize("horizon", [1, 6, 64, 100])
+def test_errors_of_running_sums_equal_those_of_blocks_and_matrices(horizon: int) -> None:
+    tree, doubling, root = compare_sums(horizon=horizon, epsilon="1/2")
+    levels = math.floor(math.log2(horizon)) + 1
+    ones = [t.bit_count() for t in range(1, horizon + 1)]
+    each = laplace_variance(2 * levels)
+    near(tree, each * sum(ones) / horizon, each * max(ones), 1e-9)
+    blocks = [math.floor(math.log2(t)) + 1 for t in range(1, horizon + 1)]
+    each = laplace_variance(2)
+    near(doubling, each * sum(blocks) / horizon, each * max(blocks), 1e-9)
+    near(root, *factorised(root), 0.05)
+    assert (tree.behind, root.behind) == (0, 0)
+    assert doubling.behind == max(t - 2 ** int(math.log2(t)) for t in range(1, horizon + 1))
+
+
+@pytest.mark.parametrize("delta", ["0", "1e-6"])
+def test_each_running_sum_meets_its_target_and_one_step_less_does_not(delta: str) -> None:
+    for found in compare_sums(horizon=64, epsilon=1, delta=delta):
+        assert guarantee(found.setting).epsilon(delta).upper <= 1
+        calibration = found.calibration
+        assert calibration.sensitivity == found.setting.sensitivity
+        assert calibration.found_less is not None
+        limit = calibration.delta or calibration.epsilon
+        assert calibration.found_less.lower is not None
+        assert calibration.found_less.lower > limit
+
+
+def test_the_square_root_beats_the_tree_with_gaussian_noise_but_not_with_laplace_noise() -> None:
+    tree, doubling, root = compare_sums(horizon=256, epsilon=1, delta="1e-6")
+    assert root.mean.upper * 4 < tree.mean.lower
+    near(root, *factorised(root), 0.01)
+    assert isinstance(doubling.setting.noise, DiscreteLaplace)  # one draw: pure noise is smaller
+    tree, _, root = compare_sums(horizon=256, epsilon=1)
+    assert tree.mean.upper < root.mean.lower
+
+
+def test_the_range_of_items_and_the_scope_determine_the_noise() -> None:
+    items: dict[str, Any] = {"horizon": 8, "epsilon": 1, "low": -1, "high": "1/2", "unit": "1/4"}
+    assert calibrate_sum("tree", **items).setting.noise == DiscreteLaplace(scale=24)
+    scope = Scope(relation=Relation.ADD_REMOVE)
+    less = calibrate_sum("tree", **items, scope=scope)
+    assert less.setting.noise == DiscreteLaplace(scale=16)
+    near(less, laplace_variance(16) / 16 * 13 / 8, laplace_variance(16) / 16 * 3, 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"mechanism": "trie"}, "mechanism"),
+        ({"horizon": 0}, "horizon"),
+        ({"horizon": 2**14 + 1}, "horizon"),
+        ({"epsilon": 0}, "epsilon"),
+        ({"delta": 1}, "delta"),
+        ({"delta": "nan"}, "delta"),
+        ({"high": 0}, "high"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(change: dict[str, Any], named: str) -> None:
+    with refused(named):
+        calibrate_sum(**{"mechanism": "tree", "horizon": 4, "epsilon": 1, **change})

@@ -1,0 +1,140 @@
+r"""Tests of totals with few large losses, against quadrature; mutants must fail."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+from accounting import compose, guarantee
+from accounting.descriptions.description import Description
+from accounting.descriptions.real_noise import Gaussian
+from accounting.descriptions.sampling_schemes import Poisson
+from accounting.pld.finite_pld import Listing
+from accounting.pld.noise_density import NormalDensity
+from accounting.pld.real_cells import RealPair
+from accounting.pld_composition.cell_refinement import TabledLoss
+from accounting.pld_composition.contour_integral import ContourIntegral
+from accounting.pld_composition.few_large_losses import FewLargeLosses, Split
+from tests.day_and_nightly import by_day
+from tests.support.accounting.bound_ends import ends
+from tests.support.accounting.brute_force import two_samples
+from tests.support.dpcore.mutants import mutated
+
+RATE, NARROW = Fraction(3, 10000), Fraction(1, 10**6)
+
+
+@cache
+def exact(epsilon: str) -> Any:
+    r"""The delta of two samples of Gaussian noise of deviation 2."""
+    with mpmath.workdps(30):
+        return two_samples("2", RATE, mpmath.mpf(epsilon), 1)
+
+
+def wrong_bounds(epsilon: str, *, above: bool) -> bool:
+    r"""Whether a bound on delta or epsilon is on the wrong side of the truth, or far from it."""
+    part = TabledLoss.of(RealPair.sampled(NormalDensity(Fraction(4)), RATE), above=above)
+    truth = Fraction(mpmath.nstr(exact(epsilon), 25))
+    one = FewLargeLosses(part=part, rounds=2, near=(float(epsilon), float(truth)))
+    found, back = one.delta(Fraction(epsilon), NARROW), one.epsilon(truth, NARROW)
+    if found is None or back is None:
+        return True
+    for bounds, value in ((found, truth), (back, Fraction(epsilon))):
+        excess = bounds.upper / value - 1 if above else 1 - bounds.lower / value
+        if not -1e-9 <= excess <= 2e-6:
+            return True
+    return False
+
+
+@by_day(1)
+@pytest.mark.parametrize("epsilon", ["0.019", pytest.param("0.01", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("above", [True, False])
+def test_two_samples_agree_with_quadrature(epsilon: str, above: bool) -> None:
+    assert not wrong_bounds(epsilon, above=above)
+
+
+MUTANTS = {
+    "too few ways": (Split.terms, "math.comb(self.rounds, j)", "math.comb(self.rounds - 1, j)"),
+    "all rounds small": (Split.parts, "self.rounds - large", "self.rounds"),
+    "one more large loss": (
+        Split.parts,
+        "(slice(first, None), large)",
+        "(slice(first, None), large + 1)",
+    ),
+}
+
+
+@by_day(1)
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, old, new = MUTANTS[name]
+    monkeypatch.setattr(Split, function.__name__, mutated(function, old, new))
+    assert wrong_bounds("0.019", above=True) or wrong_bounds("0.019", above=False)
+
+
+def test_the_rest_bounds_all_further_terms() -> None:
+    listing = Listing(np.array([0.0, 1.0]), np.array([0.75, 0.25]), 0.0)
+    split = Split(listing, 10, 0.5)
+    for spare in (1e-1, 1e-3, 1e-5):
+        found = split.terms(spare)
+        assert found is not None
+        terms, rest = found
+        omitted = range(len(terms), 11)
+        tail = sum(
+            math.comb(10, j) * Fraction(1, 4) ** j * Fraction(3, 4) ** (10 - j) for j in omitted
+        )
+        assert [j for j, _ in terms] == [*range(len(terms))]
+        assert tail <= rest < Fraction(spare) or (rest == tail == 0)
+
+
+# Wider than 1e-5 with one integral.
+WIDE = [
+    ("1.179", "0.000414", 84, "1e-11"),
+    ("1.633", "0.00106", 91, "1e-22"),
+    ("0.862", "0.000228", 759, "1e-14"),
+]
+
+
+@by_day(1)
+@pytest.mark.parametrize(("sigma", "rate", "rounds", "delta"), WIDE)
+def test_samples_at_a_small_rate_have_narrow_bounds(
+    sigma: str, rate: str, rounds: int, delta: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = Description(noise=Gaussian(sigma=sigma), sensitivity=1, scheme=Poisson(rate=rate))
+    found = ends(compose((guarantee(noise), rounds)).epsilon(delta))
+    assert found.width <= found.upper / 10**6
+    monkeypatch.setattr(ContourIntegral, "misplaced", lambda *_: False)
+    before = ends(compose((guarantee(noise), rounds)).epsilon(delta))
+    assert before.overlaps(found)
+    assert before.width > found.upper / 10**5
+
+
+FAR = [
+    # Two rounds far in the tail, and 20 rounds of which one integral shows almost nothing.
+    ("1", "1/30", 2, "7.2"),
+    ("1", "1/100000", 20, "1/10"),
+]
+
+
+@by_day(1)
+@pytest.mark.parametrize(("sigma", "rate", "rounds", "epsilon"), FAR)
+def test_a_small_delta_of_samples_has_narrow_bounds(
+    sigma: str, rate: str, rounds: int, epsilon: str
+) -> None:
+    noise = Description(noise=Gaussian(sigma=sigma), sensitivity=1, scheme=Poisson(rate=rate))
+    found = ends(compose((guarantee(noise), rounds)).delta(epsilon))
+    assert found.lower > 0
+    assert found.width <= found.upper / 10**5
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("delta", "rounds"), [("1e-400", 3), ("1e-320", 3), ("1e-305", 20)])
+def test_a_delta_below_all_floats_has_bounds(delta: str, rounds: int) -> None:
+    noise = Description(noise=Gaussian(sigma="1.5"), sensitivity=1, scheme=Poisson(rate="1/1000"))
+    found = ends(compose((guarantee(noise), rounds)).epsilon(delta))
+    assert 0 < found.lower <= found.upper < math.inf

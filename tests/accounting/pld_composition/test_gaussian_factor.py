@@ -1,0 +1,251 @@
+"""Tests of `gaussian_factor`, a discrete Gaussian in closed form: sums of complex exponentials."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from flint import arb
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting.law_pairs.registry import pair_of
+from accounting.pld_composition.contour_integral import ContourIntegral
+from accounting.pld_composition.factor import Grid
+from accounting.pld_composition.gaussian_factor import (
+    GaussianFactor,
+    GaussianPart,
+    _cover,
+    _decay,
+    _lobes,
+    _magnitude,
+)
+from dpcore import DiscreteGaussian
+from dpcore.numbers.enclosure import precision
+from tests.day_and_nightly import effort
+from tests.support.accounting.brute_force import mass_of, real
+from tests.support.accounting.small_laws import of_pairs
+from tests.support.dpcore.mutants import mutated, rewired
+
+WORKING = 128
+NOISE = 1e-40  # loss of the sums below to cancellation
+CASES = [
+    ("1/2", 1, "3/4"),
+    ("1/2", 3, "5/3"),
+    ("1", 2, "7/3"),
+    ("5", 3, "10"),
+    ("7/2", 7, "1/3"),
+    ("40", 1, "12"),
+    ("100", 8, "5"),
+]
+
+
+def moment(variance: Fraction, shift: int, c: Fraction, y: float) -> Any:
+    """E e^((c+iy)L) as a sum over the outputs, far enough into both tails."""
+    v, centre = real(variance), math.floor(c * shift)
+    reach = math.isqrt(math.ceil(2 * variance * 150)) + 3
+    mass, z = mass_of(DiscreteGaussian(sigma_squared=variance)), mpmath.mpc(real(c), y)
+    turn = mpmath.exp(z * shift / v)
+    low = centre - reach
+    term, total = mpmath.exp(z * (2 * shift * low + shift**2) / (2 * v)), mpmath.mpc(0)
+    for m in range(low, centre + reach + 1):
+        total += mass(m) * term
+        term *= turn
+    return total
+
+
+def phi(variance: Fraction, shift: int, c: Fraction, y: float) -> Any:
+    """M(c+iy)/S with S = e^(ac(c+1))/Theta, Theta summed."""
+    v = real(variance)
+    theta = mpmath.fsum(mpmath.exp(-2 * mpmath.pi**2 * v * j * j) for j in range(-12, 13))
+    rate = real(Fraction(shift**2) / (2 * variance))
+    return moment(variance, shift, c, y) * theta / mpmath.exp(rate * real(c) * (real(c) + 1))
+
+
+def grid_of(part: GaussianPart, depth: int = 1) -> Grid:
+    """A grid whose blocks cover many lobes, and the valleys between them."""
+    period = 2 * math.pi * float(part.variance) / part.shift
+    return Grid(step=float(np.float32(period / 37)), depth=depth, blocks=2000)
+
+
+BLOCKS = np.array([0, 1, 9, 17, 18, 19, 27, 500, 1301])
+
+
+def faithful(kind: type[GaussianFactor], variance: str, shift: int, tilt: str) -> bool:
+    """Whether each disc contains phi, narrowly, and each cover is above it."""
+    v, c = Fraction(variance), Fraction(tilt)
+    part = GaussianPart(variance=v, shift=shift)
+    grid = grid_of(part)
+    with precision(WORKING), mpmath.workdps(70):
+        factor = kind(part=part, tilt=c)
+        discs, covers = factor.values(grid, BLOCKS), factor.cover(grid, BLOCKS)
+        for place, y in enumerate(grid.frequencies(BLOCKS).tolist()):
+            exact = phi(v, shift, c, y)
+            off = abs(exact - mpmath.mpmathify(complex(discs.centres[place])))
+            if off > discs.radii[place] + NOISE or discs.radii[place] > 1e-12:
+                return False
+            if abs(exact) > covers[place // 2] + NOISE:
+                return False
+    return True
+
+
+@pytest.mark.parametrize(("variance", "shift", "tilt"), CASES)
+def test_values_and_covers_enclose_the_moment(variance: str, shift: int, tilt: str) -> None:
+    assert faithful(GaussianFactor, variance, shift, tilt)
+    part = GaussianPart(variance=Fraction(variance), shift=shift)
+    with precision(WORKING), mpmath.workdps(70):
+        factor = part.factor(Fraction(tilt))
+        exact = moment(part.variance, shift, 2 * Fraction(tilt), 0.0).real
+        assert factor.log_moment(Fraction(1)) * (1 + arb(2) ** -90) >= arb(str(mpmath.log(exact)))
+        assert factor.peak >= float(phi(part.variance, shift, Fraction(0), 0.0).real)
+        assert factor.peak < 1.1
+        scale = moment(part.variance, shift, Fraction(tilt), 0.0).real
+        scale /= phi(part.variance, shift, Fraction(tilt), 0.0).real
+        assert abs(factor.log_scale - arb(str(mpmath.log(scale)))) < arb(2) ** -80
+
+
+@pytest.mark.parametrize("depth", [1, 4, 7])
+def test_a_cover_bounds_the_whole_block(depth: int) -> None:
+    for variance, shift in (("1/2", 1), ("3", 2), ("60", 5)):
+        part = GaussianPart(variance=Fraction(variance), shift=shift)
+        grid = grid_of(part, depth)
+        assert covered(GaussianFactor, part, grid)
+
+
+def covered(kind: type[GaussianFactor], part: GaussianPart, grid: Grid) -> bool:
+    # |phi| is at most the sum of its lobes, here in floats and on a finer grid.
+    rate, period = float(part.rate), 2 * math.pi * float(part.variance) / part.shift
+    with precision(WORKING):
+        covers = kind(part=part, tilt=Fraction(3)).cover(grid, np.arange(60))
+    for block, cover in enumerate(covers.tolist()):
+        for y in np.linspace(block * grid.length, (block + 1) * grid.length, 41):
+            nearest = round(y / period)
+            lobes = (
+                math.exp(-rate * (y - j * period) ** 2) for j in range(nearest - 6, nearest + 7)
+            )
+            if sum(lobes) > cover * (1 + 1e-12) + 1e-300:
+                return False
+    return True
+
+
+@settings(max_examples=effort(25, 1000))
+@given(
+    st.fractions(min_value=Fraction(1, 2), max_value=60, max_denominator=12),
+    st.integers(min_value=1, max_value=9),
+    st.fractions(min_value=Fraction(1, 30), max_value=20, max_denominator=30),
+    st.integers(min_value=0, max_value=1900),
+)
+def test_random_parts_at_random_frequencies_are_enclosed(
+    v: Fraction, shift: int, c: Fraction, block: int
+) -> None:
+    part = GaussianPart(variance=v, shift=shift)
+    grid = grid_of(part)
+    with precision(WORKING), mpmath.workdps(70):
+        factor, at = part.factor(c), np.array([block])
+        discs, cover = factor.values(grid, at), factor.cover(grid, at)
+        for place, y in enumerate(grid.frequencies(np.array([block])).tolist()):
+            exact = phi(v, shift, c, y)
+            off = abs(exact - mpmath.mpmathify(complex(discs.centres[place])))
+            assert off <= discs.radii[place] + NOISE
+            assert abs(exact) <= cover[0] + NOISE
+
+
+def test_float_exponentials_are_within_their_stated_error() -> None:
+    distances = np.concatenate([np.linspace(0, 1, 301), [1e-9, 1e-4]])
+    for rate in (0.1, 9.87, 60.0):
+        below = _decay(rate, distances)
+        size, error = _magnitude(rate, distances)
+        with mpmath.workdps(40):
+            for d, bound, found, off in zip(
+                distances.tolist(), below.tolist(), size.tolist(), error.tolist(), strict=True
+            ):
+                exact = mpmath.exp(-mpmath.mpf(rate) * mpmath.mpf(d) ** 2)
+                assert exact <= bound <= exact * 2
+                assert abs(exact - found) <= found * off
+                assert off < 1e-11
+    assert _decay(1.0, np.array([-3.0, 0.0])).tolist() == [1 + 2.0**-40, 1 + 2.0**-40]
+    assert _magnitude(1.0, np.array([18.0]))[0].tolist() == [0.0]
+
+
+def test_values_beyond_the_fixed_point_range_are_unknown() -> None:
+    # A grid beyond 2^31 lobes, a variance beyond 2^95 and a precision too low for turns.
+    wide = Grid(step=float(2**20), depth=1, blocks=1 << 19)
+    for part, grid, bits in (
+        (GaussianPart(variance=Fraction(1), shift=1000), wide, WORKING),
+        (GaussianPart(variance=Fraction(2**120), shift=1), wide, WORKING),
+        (GaussianPart(variance=Fraction(5), shift=1), wide, 64),
+    ):
+        with precision(bits):
+            discs = part.factor(Fraction(7, 3)).values(grid, np.array([3]))
+        assert discs.centres.tolist() == [0, 0]
+        assert discs.radii.min() >= 1
+
+
+def test_a_total_of_thirty_different_gaussians_is_enclosed() -> None:
+    parts = tuple((GaussianPart(variance=Fraction(i * i), shift=1), 1) for i in range(20, 50))
+    found = ContourIntegral(parts=parts).epsilon("1e-6", "1e-8")
+    assert found.upper - Fraction(found.lower) < Fraction(1, 10**8)
+    assert round(found.upper_float, 5) == 0.72826
+    pairs = [(pair_of(DiscreteGaussian(sigma_squared=i * i), 1), 1) for i in range(20, 50)]
+    assert found.overlaps(of_pairs(pairs, lambda line: line.epsilon("1e-6", "1e-6")))
+
+
+def broken(method: str, function: Any) -> type[GaussianFactor]:
+    return type("Broken", (GaussianFactor,), {method: function, "__slots__": ()})
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(2 * self.tilt + 1)", "(2 * self.tilt)"),
+        ("circle(first - turn)", "circle(first)"),
+        ("circle(first - turn)", "circle(first + turn)"),
+        (" - multiples(high[2:3], low[2:3], lobe)", ""),
+        ("range(-lobes, lobes + 1)", "range(0, 1)"),
+        ("range(-lobes, lobes + 1)", "range(-lobes, 1)"),
+    ],
+)
+def test_a_broken_value_is_detected(old: str, new: str) -> None:
+    kind = broken("values", mutated(GaussianFactor.values, old, new))
+    assert not all(faithful(kind, *case) for case in CASES[:3])
+    assert faithful(GaussianFactor, *CASES[2])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("blur + grid.length / 2", "blur"),
+        ("+ _decay(rate, period - u - reach)", ""),
+        ("np.rint(centre / period)", "0.0"),
+        ("centre = grid.centres(blocks)", "centre = grid.centres(blocks + 1)"),
+    ],
+)
+def test_a_broken_cover_is_detected(old: str, new: str) -> None:
+    kind = broken("cover", mutated(GaussianFactor.cover, old, new))
+    part = GaussianPart(variance=Fraction(1, 2), shift=1)
+    assert not covered(kind, part, grid_of(part))
+
+
+def test_a_cover_without_the_far_lobes_is_detected() -> None:
+    # Short blocks show that two lobes are not enough: at the middle of a lobe.
+    part = GaussianPart(variance=Fraction(1, 2), shift=1)
+    grid = Grid(step=2.0**-20, depth=1, blocks=50)
+    near = mutated(_cover.__wrapped__, "rest = upward(first / (1 - ratio))", "rest = 0.0")
+    kind = broken("cover", rewired(GaussianFactor.cover, _cover=near))
+    assert covered(GaussianFactor, part, grid)
+    assert not covered(kind, part, grid)
+
+
+def test_a_value_without_the_omitted_lobes_in_its_radius_is_detected() -> None:
+    # With one lobe the remainder is in the radius; without it the discs are narrow and wrong.
+    part = GaussianPart(variance=Fraction(1, 2), shift=1)
+    with precision(WORKING):
+        count, lost = _lobes(part, WORKING)
+        assert count >= 2
+        assert 0 < lost < 1e-30
+    few = rewired(GaussianFactor.values, _lobes=lambda *_: (1, 0.0))
+    assert not faithful(broken("values", few), *CASES[0])
