@@ -295,7 +295,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
 
 def most_rounds(release: OneRelease, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
     r"""The largest number of rounds of ``release`` that is proven to satisfy (epsilon, delta)."""
-    at, limit = _targets(epsilon, delta)
+    at, limit = _targets(epsilon, delta, pure=True)
     rounds = Unknown(name="number of rounds", power=-1, unit=1, least=1, most=1 << 40)
 
     def bound(value: Fraction) -> Bound:
@@ -313,7 +313,7 @@ def largest_rate(
     sensitivity: Sensitivity | int = 1,
 ) -> Edge:
     r"""The largest Poisson rate at which ``rounds`` rounds provably satisfy (epsilon, delta)."""
-    at, limit = _targets(epsilon, delta)
+    at, limit = _targets(epsilon, delta, pure=True)
     times = integer("rounds", rounds, at_least=1)
     rate = Unknown(name="sampling rate", power=-2, least=_REACH[0], most=1, closed=True)
 

@@ -136,14 +136,16 @@ class Edge:
             return True
         return self.found_beyond.lower is not None and self.found_beyond.lower > self.limit
 
-    def to_json(self, *, beyond: str, proven: str) -> dict[str, Any]:
-        r"""Both values as JSON, with exact numbers as text; ``beyond`` and ``proven`` are keys."""
+    def to_json(
+        self, *, beyond: str, proven: str, quantity: str = "delta_at_target"
+    ) -> dict[str, Any]:
+        r"""Both values as JSON, with exact numbers as text; the arguments are keys."""
         more = None
         if self.beyond is not None and self.found_beyond is not None:
-            more = {"value": str(self.beyond), "delta_at_target": self.found_beyond.to_json()}
+            more = {"value": str(self.beyond), quantity: self.found_beyond.to_json()}
         return {
             "value": str(self.value),
-            "delta_at_target": self.found.to_json(),
+            quantity: self.found.to_json(),
             beyond: more,
             proven: self.proven,
         }
