@@ -245,6 +245,13 @@ class PairCurve(OneRelease):
         r"""Whether several coordinates are enclosed to 1e-11 by default, because that is fast."""
         return False
 
+    @property
+    def tabled(self) -> bool:
+        r"""Whether the losses are put into cells, so that the default relative width is 1e-6."""
+        if self.narrow:
+            return False
+        return not all(ComposedLoss(parts=each).exact for each in self.products())
+
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         r"""The least delta at ``epsilon`` >= 0: the hockey-stick divergence.
 

@@ -336,6 +336,15 @@ def test_samples_with_several_worst_cases_have_an_upper_bound() -> None:
         sampled.enclose_renyi(2)
 
 
+def test_a_sample_of_cells_has_their_default_width() -> None:
+    # A width of 2^-64 was requested of the cells, which took a hundred times as long.
+    noise, moves = Binomial(trials=100, probability="1/3"), Sensitivity.box((1, 1, 1))
+    whole = PrivacyCurve(noise=noise, sensitivity=moves, scope=ADDED)
+    sampled = releases.poisson(curve=whole, rate="1/10")
+    for found in (sampled.enclose_delta("1/100"), sampled.enclose_epsilon("1/100")):
+        assert found.upper / 10**8 < found.width < found.upper / 10**5
+
+
 def test_a_product_of_coordinates_is_sampled_too() -> None:
     curve = PrivacyCurve(
         noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity.box((1, 1)), scope=ADDED

@@ -369,16 +369,14 @@ def test_the_largest_number_of_rounds_is_found(command: Command) -> None:
     assert (most["value"], most["one_step_more"]["value"], most["most"]) == ("25", "26", True)
 
 
+BOX: Final = ("--sensitivity", "box=1x2", "--epsilon", 5)
+
+
 @pytest.mark.parametrize(
     ("words", "most", "more"),
     [
         (["--noise", "discrete-laplace:scale=10", "--epsilon", 2, "--rounds", "most"], 20, 21),
-        (
-            ["--noise", "staircase:epsilon=1,sensitivity=2", *"--sensitivity box=1x2".split()]
-            + ["--epsilon", 5, "--rounds", "most"],
-            2,
-            3,
-        ),
+        (["--noise", "staircase:epsilon=1,sensitivity=2", *BOX, "--rounds", "most"], 2, 3),
         (["--noise", "discrete-laplace:scale=1", "--epsilon", 1, "--poisson", "most"], 1, None),
     ],
 )
