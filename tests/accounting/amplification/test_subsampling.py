@@ -430,11 +430,13 @@ def test_parts_of_a_lower_bound_have_the_same_datasets() -> None:
     assert len(totals) == 4
 
 
-def test_samples_of_a_release_that_reveals_everything_have_totals() -> None:
-    curve = PrivacyCurve(noise=Binomial(trials=1, probability="1/2"), sensitivity=2)
+@pytest.mark.parametrize("moved", [Sensitivity(2), Sensitivity.box((1, 2))])
+def test_samples_of_a_release_that_reveals_everything_have_totals(moved: Sensitivity) -> None:
+    curve = PrivacyCurve(noise=Binomial(trials=1, probability="1/2"), sensitivity=moved)
     total = compose((releases.fixed(curve=curve, sample=1, population=3), 2)).delta(1)
-    assert total.lower is not None
-    assert total.lower <= Fraction(5, 9) <= total.upper <= Fraction(5, 9) + Fraction(1, 10**12)
+    assert (total.lower or 0) <= Fraction(5, 9) <= total.upper
+    assert total.upper <= Fraction(5, 9) + Fraction(1, 10**12)
+    assert (total.lower is None) is (moved != Sensitivity(2))
 
 
 @pytest.mark.parametrize(
