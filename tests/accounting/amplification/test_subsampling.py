@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from accounting import NotDerived, PrivacyCurve, compose
+from accounting import NotDerived, PrivacyCurve, Pure, compose
 from accounting.amplification.subsampling import AmplifiedSample, FixedSizeSample
 from accounting.composition.compose import dominating_pairs
 from accounting.numerical_composition.cell_refinement import TabledLoss
@@ -29,6 +29,7 @@ from accounting.privacy_curves.dominating_pairs import _totals
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.poisson_and_binomial import Binomial
+from dpcore.laws.polya import Polya
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
 from tests.day_and_nightly import by_day, spread
@@ -428,6 +429,29 @@ def test_parts_of_a_lower_bound_have_the_same_datasets() -> None:
         tables = [law.kinds[0][1] for law, _ in total.parts if isinstance(law, TabledLoss)]
         assert {table.present for table in tables if isinstance(table, Sampled)} == {at % 2 == 0}
     assert len(totals) == 4
+
+
+def test_a_sampled_box_of_one_sided_noise_covers_both_directions() -> None:
+    # If both coordinates move up, each dataset with the unit has outputs that are impossible
+    # without it; if both move down, the reverse. Both orders of the datasets are neighbours.
+    beta, rate, at = math.exp(-1 / 3), 0.99, math.e
+    law = np.array([(1 - beta) * beta**k for k in range(200)])
+    flat, moved = np.zeros(201), np.zeros(201)
+    flat[:200], moved[1:] = law, law
+    two = [np.outer(each, each).ravel() for each in (flat, moved)]
+    response = (math.e**2 / (1 + math.e**2), 1 / (1 + math.e**2))
+    truth = 0.0
+    for here, there in (two, two[::-1]):
+        mixed = (1 - rate) * there + rate * here
+        for p, q in ((mixed, there), (there, mixed)):
+            gaps = (a * p - at * b * q for a, b in (response, response[::-1]))
+            truth = max(truth, sum(float(np.maximum(gap, 0).sum()) for gap in gaps))
+    curve = PrivacyCurve(
+        noise=Polya(shape=1, scale=3), sensitivity=Sensitivity.box((1, 1)), scope=ADDED
+    )
+    sampled = releases.poisson(curve=curve, rate=Fraction(99, 100))
+    found = compose(sampled, Pure(2, scope=ADDED)).delta(1)
+    assert found.upper >= truth > 0.7  # the upper bound was 0.614
 
 
 @pytest.mark.parametrize("moved", [Sensitivity(2), Sensitivity.box((1, 2))])
