@@ -145,7 +145,7 @@ class Toeplitz(Strategy):
 
     name: ClassVar[str] = "toeplitz"
 
-    coefficients: Sequence[RationalLike]
+    coefficients: Sequence[RationalLike] | npt.NDArray[Any]
 
     def __post_init__(self) -> None:
         Strategy.__post_init__(self)
@@ -265,7 +265,7 @@ class Dense(Strategy):
 
     name: ClassVar[str] = "matrix"
 
-    rows: Sequence[Sequence[RationalLike]]
+    rows: Sequence[Sequence[RationalLike]] | npt.NDArray[Any]
 
     def __post_init__(self) -> None:
         Strategy.__post_init__(self)

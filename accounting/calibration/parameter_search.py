@@ -136,11 +136,12 @@ class Edge:
             return True
         return self.found_beyond.lower is not None and self.found_beyond.lower > self.limit
 
-    def to_json(
-        self, *, beyond: str, proven: str, quantity: str = "delta_at_target"
-    ) -> dict[str, Any]:
-        r"""Both values as JSON, with exact numbers as text; the arguments are keys."""
-        more = None
+    def to_json(self, *, beyond: str, proven: str, pure: bool = False) -> dict[str, Any]:
+        r"""Both values as JSON, with exact numbers as text; ``beyond`` and ``proven`` are keys.
+
+        The bounds are on epsilon(0) if ``pure``, that is, if delta is 0.
+        """
+        more, quantity = None, "epsilon_at_zero" if pure else "delta_at_target"
         if self.beyond is not None and self.found_beyond is not None:
             more = {"value": str(self.beyond), quantity: self.found_beyond.to_json()}
         return {

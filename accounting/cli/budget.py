@@ -416,11 +416,7 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         "assumptions": list(total.assumptions),
         "target": {"epsilon": answers.exact(at), "delta": answers.exact(limit)},
         "noise": wanted.noise,
-        **found.to_json(
-            beyond="one_step_more",
-            proven="most",
-            quantity="delta_at_target" if limit else "epsilon_at_zero",
-        ),
+        **found.to_json(beyond="one_step_more", proven="most", pure=not limit),
     }
     return document, [*facts, *answers.assumed(total)]
 
