@@ -145,11 +145,11 @@ class Toeplitz(Strategy):
 
     name: ClassVar[str] = "toeplitz"
 
-    coefficients: Sequence[RationalLike]
+    coefficients: Sequence[RationalLike] | npt.NDArray[Any]
 
     def __post_init__(self) -> None:
         Strategy.__post_init__(self)
-        given = self.coefficients
+        given = _listed(self.coefficients)
         if isinstance(given, str) or not isinstance(given, Sequence) or not given:
             raise InvalidParameter("coefficients", given, "must be a non-empty list of numbers")
         if len(given) > self.rounds:
@@ -265,11 +265,11 @@ class Dense(Strategy):
 
     name: ClassVar[str] = "matrix"
 
-    rows: Sequence[Sequence[RationalLike]]
+    rows: Sequence[Sequence[RationalLike]] | npt.NDArray[Any]
 
     def __post_init__(self) -> None:
         Strategy.__post_init__(self)
-        given = self.rows
+        given = _listed(self.rows)
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise InvalidParameter("rows", given, "must be a list of rows")
         if len(given) != self.rounds:
@@ -311,6 +311,10 @@ class Dense(Strategy):
         return np.array([[int(each) for each in row] for row in found], dtype=object), Fraction(
             1, scale * scale
         )
+
+
+def _listed(given: Any) -> Any:
+    return given.tolist() if isinstance(given, np.ndarray) else given
 
 
 STRATEGIES: Final[dict[str, tuple[str, ...]]] = {

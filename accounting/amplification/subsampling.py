@@ -213,23 +213,23 @@ class AmplifiedSample(SampledRelease):
 
     def enclose_delta(self, epsilon: RationalLike, bits: int = _BITS) -> Enclosure:
         at, rate, working = at_least_zero("epsilon", epsilon), self.rate, bits + _SPARE
+        finer = self._finer(bits)
         while True:
             with precision(working):
                 inner = Enclosure.of((ball(at).expm1() / ball(rate)).log1p())
             # delta is non-increasing in epsilon.
             most, least = (
-                self.curve.enclose_delta(Fraction(end), bits + 8)
-                for end in (inner.lower, inner.upper)
+                self.curve.enclose_delta(Fraction(end), finer) for end in (inner.lower, inner.upper)
             )
             found = within(Enclosure(least.lower, most.upper), Fraction(0), Fraction(1))
             narrow = found.upper - found.lower <= found.upper / 2**bits
-            if narrow or working > _TRIES * (bits + _SPARE):
+            if narrow or finer == bits or working > _TRIES * (bits + _SPARE):
                 return Enclosure(rate * found.lower, rate * found.upper)
             working *= 2
 
     def enclose_epsilon(self, delta: RationalLike, bits: int = _BITS) -> Enclosure:
         share = min(probability("delta", delta) / self.rate, Fraction(1))
-        inner = self.curve.enclose_epsilon(share, bits + 8)
+        inner = self.curve.enclose_epsilon(share, self._finer(bits))
         with precision(bits + _SPARE):
             least, most = (
                 Enclosure.of((ball(self.rate) * ball(end).expm1()).log1p())
@@ -238,6 +238,15 @@ class AmplifiedSample(SampledRelease):
                 for end in (inner.lower, inner.upper)
             )
         return within(Enclosure(least.lower, most.upper), Fraction(0), math.inf)
+
+    @property
+    def default_bits(self) -> int:
+        r"""The default of the curve without sampling."""
+        return self.curve.default_bits
+
+    def _finer(self, bits: int) -> int:
+        # Further digits of the curve without sampling are cheap unless it has a table of cells.
+        return bits if self.default_bits < _BITS else bits + 8
 
 
 class PoissonSample(AmplifiedSample):

@@ -295,7 +295,7 @@ def calibrate(  # noqa: PLR0913 - the parts of one target, by keyword
 
 def most_rounds(release: OneRelease, *, epsilon: RationalLike, delta: RationalLike) -> Edge:
     r"""Find the largest number of rounds at which ``release`` provably is (epsilon, delta)-DP."""
-    at, limit = _targets(epsilon, delta)
+    at, limit = _targets(epsilon, delta, pure=True)
     rounds = Unknown(name="number of rounds", power=-1, unit=1, least=1, most=1 << 40)
 
     def bound(value: Fraction) -> Bound:
@@ -313,7 +313,7 @@ def largest_rate(
     sensitivity: Sensitivity | int = 1,
 ) -> Edge:
     r"""Find the largest Poisson rate at which the rounds provably satisfy (epsilon, delta)."""
-    at, limit = _targets(epsilon, delta)
+    at, limit = _targets(epsilon, delta, pure=True)
     times = integer("rounds", rounds, at_least=1)
     rate = Unknown(name="sampling rate", power=-2, least=_REACH[0], most=1, closed=True)
 
@@ -337,7 +337,7 @@ def noise_multiplier(
 
     The search starts at the noise multiplier of ``run``. The relative step is 1/10,000.
     """
-    at, limit = _targets(epsilon, delta)
+    at, limit = _targets(epsilon, delta, pure=True)
 
     def bound(value: Fraction) -> Bound:
         total = replace(run, noise_multiplier=value).composition()
@@ -352,7 +352,7 @@ def least_sigma(mechanism: MatrixMechanism, *, epsilon: RationalLike, delta: Rat
 
     The noise of ``mechanism`` is ignored. The relative step is 1/10,000.
     """
-    at, limit = _targets(epsilon, delta)
+    at, limit = _targets(epsilon, delta, pure=True)
 
     def bound(value: Fraction) -> Bound:
         total = compose(replace(mechanism, noise=Gaussian(sigma=value)))

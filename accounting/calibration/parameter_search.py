@@ -140,14 +140,17 @@ class Edge:
             return True
         return self.found_beyond.lower is not None and self.found_beyond.lower > self.limit
 
-    def to_json(self, *, beyond: str, proven: str) -> dict[str, Any]:
-        r"""Both values as JSON; ``beyond`` and ``proven`` are the keys of these two properties."""
-        more = None
+    def to_json(self, *, beyond: str, proven: str, pure: bool = False) -> dict[str, Any]:
+        r"""Both values as JSON; ``beyond`` and ``proven`` are the keys of these two properties.
+
+        The bounds are on epsilon(0) if ``pure``, that is, if delta is 0.
+        """
+        more, quantity = None, "epsilon_at_zero" if pure else "delta_at_target"
         if self.beyond is not None and self.found_beyond is not None:
-            more = {"value": str(self.beyond), "delta_at_target": self.found_beyond.to_json()}
+            more = {"value": str(self.beyond), quantity: self.found_beyond.to_json()}
         return {
             "value": str(self.value),
-            "delta_at_target": self.found.to_json(),
+            quantity: self.found.to_json(),
             beyond: more,
             proven: self.proven,
         }

@@ -399,7 +399,8 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         else:
             count, moves = whole("--rounds", wanted.rounds, 1), description.sensitivity
             found = largest_rate(noise, rounds=count, epsilon=at, delta=limit, sensitivity=moves)
-    quantity, bound = f"delta({wanted.epsilon})", f"epsilon = {wanted.epsilon}, delta"
+    quantity = f"delta({wanted.epsilon})" if limit else "epsilon(0)"
+    bound = f"epsilon = {wanted.epsilon}, delta"
     plural, value = not of_rate and found.value != 1, exactly(found.value)
     words = f"{value} {'are' if plural else 'is'} proven to satisfy"
     if found.proven:
@@ -415,7 +416,7 @@ def _most(wanted: CalibrationOptions) -> _Answer:
         "assumptions": list(total.assumptions),
         "target": {"epsilon": answers.exact(at), "delta": answers.exact(limit)},
         "noise": wanted.noise,
-        **found.to_json(beyond="one_step_more", proven="most"),
+        **found.to_json(beyond="one_step_more", proven="most", pure=not limit),
     }
     return document, [*facts, *answers.assumed(total)]
 

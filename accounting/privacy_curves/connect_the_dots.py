@@ -194,7 +194,20 @@ def _above(product: Coordinates, most: int) -> ConnectTheDotsPair:
             return revealing_or_nothing(pair, above=True)
         case ((pair, 1),):
             return above_table(table_of(pair), most)
-    parts = tuple((TabledLoss.of(table_of(pair), above=True), count) for pair, count in product)
+    # A revealing pair stands for both directions of its coordinate, so its own table does not
+    # dominate.
+    tables = [
+        (
+            revealing_or_nothing(pair, above=True)
+            if isinstance(pair, RevealingPair)
+            else table_of(pair),
+            count,
+        )
+        for pair, count in product
+    ]
+    if any(table.infinite(above=True) >= 1 for table, _ in tables):
+        return ConnectTheDotsPair.through(())  # one coordinate reveals its dataset
+    parts = tuple((TabledLoss.of(table, above=True), count) for table, count in tables)
     listing = Enumeration(parts=parts, most=_OUTCOMES, coarse=True).listing(float(UNSEEN))
     if listing is None:
         raise NotDerived(f"a pair that dominates {product!r}", "it has too many coordinates")

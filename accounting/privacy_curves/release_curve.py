@@ -444,12 +444,12 @@ class PrivacyCurve(PairCurve):
 
     def enclose_zcdp(self, bits: int = _BITS) -> Enclosure:
         r"""The least rho; :meth:`zcdp` states when its width may exceed 2^-bits."""
+        bits = _checked(bits)
+        found = [_added((one,), lambda pair: pair.zcdp(), bits) for one in self.worst()]
+        lower, upper = ([getattr(each, end) for each in found] for end in ("lower", "upper"))
         # Coordinates with different shifts may reach their suprema at different orders.
-        found, each = PairCurve.enclose_zcdp(self, bits), self.worst()
-        if len(each) == 1 or additive(self.noise):
-            return found
-        alone = (_added((one,), lambda pair: pair.zcdp(), bits) for one in each)
-        return Enclosure(max(one.lower for one in alone), found.upper)
+        low = sum if additive(self.noise) else max
+        return Enclosure(low(lower), sum(upper))
 
 
 def _added(product: Coordinates, ask: Callable[[Pair], Loss | Enclosure], bits: int) -> Enclosure:

@@ -26,6 +26,7 @@ from accounting.strategy_matrices import (
 )
 from dpcore import DiscreteLaplace, SeededRng
 from dpcore.continual_sums import TreeSum
+from dpcore.errors import InvalidParameter
 from tests.support.dpcore.refusals import refusal
 
 Matrix = Sequence[Sequence[Fraction]]
@@ -173,6 +174,14 @@ def test_products_beyond_int64_are_rounded_outwards() -> None:
     truth = moved(rows, [0, 1])
     assert found.squared.lower <= truth <= found.squared.upper
     assert found.squared.upper < truth * (1 + Fraction(1, 10**12))
+
+
+def test_numpy_arrays_are_read_as_lists() -> None:
+    rows, given = np.tril(np.ones((3, 3))) / 4, np.array([1, -0.5])
+    assert Dense(rounds=3, rows=rows) == Dense(rounds=3, rows=rows.tolist())
+    assert Toeplitz(rounds=3, coefficients=given) == Toeplitz(rounds=3, coefficients=[1, -0.5])
+    with pytest.raises(InvalidParameter, match="must be a list of rows"):
+        Dense(rounds=3, rows=np.array(1.0))
 
 
 def test_rising_coefficients_are_searched() -> None:

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from accounting import NotDerived, PrivacyCurve, compose
+from accounting import NotDerived, PrivacyCurve, Pure, compose
 from accounting.amplification.subsampling import AmplifiedSample, FixedSizeSample
 from accounting.composition.compose import dominating_pairs
 from accounting.pld.discretise_round import Focus, Sampled, Tables, listed_above
@@ -29,6 +29,7 @@ from accounting.privacy_curves.dominating_pairs import _totals
 from dpcore.errors import InvalidParameter
 from dpcore.laws.discrete_gaussian import DiscreteGaussian
 from dpcore.laws.poisson_and_binomial import Binomial
+from dpcore.laws.polya import Polya
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import Enclosure
 from tests.day_and_nightly import by_day, spread
@@ -334,6 +335,15 @@ def test_samples_with_several_worst_cases_have_an_upper_bound() -> None:
         sampled.enclose_renyi(2)
 
 
+def test_a_sample_of_cells_has_their_default_width() -> None:
+    # A width of 2^-64 was requested of the cells, which took a hundred times as long.
+    noise, moves = Binomial(trials=100, probability="1/3"), Sensitivity.box((1, 1, 1))
+    whole = PrivacyCurve(noise=noise, sensitivity=moves, scope=ADDED)
+    sampled = releases.poisson(curve=whole, rate="1/10")
+    for found in (ends(sampled.delta("1/100")), ends(sampled.epsilon("1/100"))):
+        assert found.upper / 10**8 < found.width < found.upper / 10**5
+
+
 def test_a_product_of_coordinates_is_sampled_too() -> None:
     curve = PrivacyCurve(
         noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity.box((1, 1)), scope=ADDED
@@ -419,11 +429,36 @@ def test_parts_of_a_lower_bound_have_the_same_datasets() -> None:
     assert len(totals) == 4
 
 
-def test_samples_of_a_release_that_reveals_everything_have_totals() -> None:
-    curve = PrivacyCurve(noise=Binomial(trials=1, probability="1/2"), sensitivity=2)
+def test_a_sampled_box_of_one_sided_noise_covers_both_directions() -> None:
+    # If both coordinates move up, each dataset with the unit has outputs that are impossible
+    # without it; if both move down, the reverse. Both orders of the datasets are neighbours.
+    beta, rate, at = math.exp(-1 / 3), 0.99, math.e
+    law = np.array([(1 - beta) * beta**k for k in range(200)])
+    flat, moved = np.zeros(201), np.zeros(201)
+    flat[:200], moved[1:] = law, law
+    two = [np.outer(each, each).ravel() for each in (flat, moved)]
+    response = (math.e**2 / (1 + math.e**2), 1 / (1 + math.e**2))
+    truth = 0.0
+    for here, there in (two, two[::-1]):
+        mixed = (1 - rate) * there + rate * here
+        for p, q in ((mixed, there), (there, mixed)):
+            gaps = (a * p - at * b * q for a, b in (response, response[::-1]))
+            truth = max(truth, sum(float(np.maximum(gap, 0).sum()) for gap in gaps))
+    curve = PrivacyCurve(
+        noise=Polya(shape=1, scale=3), sensitivity=Sensitivity.box((1, 1)), scope=ADDED
+    )
+    sampled = releases.poisson(curve=curve, rate=Fraction(99, 100))
+    found = compose(sampled, Pure(2, scope=ADDED)).delta(1)
+    assert found.upper >= truth > 0.7  # the upper bound was 0.614
+
+
+@pytest.mark.parametrize("moved", [Sensitivity(2), Sensitivity.box((1, 2))])
+def test_samples_of_a_release_that_reveals_everything_have_totals(moved: Sensitivity) -> None:
+    curve = PrivacyCurve(noise=Binomial(trials=1, probability="1/2"), sensitivity=moved)
     total = compose((releases.fixed(curve=curve, sample=1, population=3), 2)).delta(1)
-    assert total.lower is not None
-    assert total.lower <= Fraction(5, 9) <= total.upper <= Fraction(5, 9) + Fraction(1, 10**12)
+    assert (total.lower or 0) <= Fraction(5, 9) <= total.upper
+    assert total.upper <= Fraction(5, 9) + Fraction(1, 10**12)
+    assert (total.lower is None) is (moved != Sensitivity(2))
 
 
 @pytest.mark.parametrize(

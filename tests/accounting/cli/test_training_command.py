@@ -369,6 +369,29 @@ def test_the_largest_number_of_rounds_is_found(command: Command) -> None:
     assert (most["value"], most["one_step_more"]["value"], most["most"]) == ("25", "26", True)
 
 
+BOX: Final = ("--sensitivity", "box=1x2", "--epsilon", 5)
+
+
+@pytest.mark.parametrize(
+    ("words", "most", "more"),
+    [
+        (["--noise", "discrete-laplace:scale=10", "--epsilon", 2, "--rounds", "most"], 20, 21),
+        (["--noise", "staircase:epsilon=1,sensitivity=2", *BOX, "--rounds", "most"], 2, 3),
+        (["--noise", "discrete-laplace:scale=1", "--epsilon", 1, "--poisson", "most"], 1, None),
+    ],
+)
+def test_the_most_rounds_and_the_largest_rate_of_pure_noise_need_no_delta(
+    command: Command, words: list[object], most: int, more: int | None
+) -> None:
+    found = command("calibrate", *words, "--json").json
+    assert found["value"] == str(most)
+    assert found["epsilon_at_zero"]["upper"] <= found["target"]["epsilon"]
+    assert more is None or found["one_step_more"]["value"] == str(more)
+    assert "epsilon(0) is exactly" in command("calibrate", *words).out
+    unbounded = ["--noise", "skellam:variance=4", "--epsilon", 1, "--rounds", "most"]
+    assert "use a delta > 0" in command("calibrate", *unbounded).err
+
+
 PICKED: Final = "gaussian:sigma=1 --scheme allocated:rounds=3,picks=2"
 REPORTS: Final = "randomised-response:epsilon=2,values=5 --scheme shuffled:users=100"
 

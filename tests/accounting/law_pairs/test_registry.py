@@ -23,6 +23,7 @@ from accounting.law_pairs.registry import (
     maximal,
     worst,
 )
+from accounting.law_pairs.skellam_and_polya import SkellamPair
 from accounting.pairs.enclose_curve import as_ball
 from accounting.privacy_curves.dominating_pairs import ComposedLoss
 from dpcore import (
@@ -239,6 +240,18 @@ def test_zcdp_of_a_box_is_between_the_largest_shift_and_the_sum() -> None:
     alone = [curve(noise, Sensitivity(step)).enclose_zcdp() for step in (3, 1)]
     assert (both.lower, both.upper) == (alone[0].lower, alone[0].upper + alone[1].upper)
     assert curve(noise, Sensitivity.box((1, 1))).enclose_zcdp().lower == 2 * alone[1].lower
+
+
+def test_zcdp_of_a_box_searches_once_for_each_shift(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    def zcdp(pair: SkellamPair) -> Fraction:
+        tried.append(pair.shift)
+        return Fraction(pair.shift)
+
+    monkeypatch.setattr(SkellamPair, "zcdp", zcdp)
+    found = curve(Skellam(variance=2), Sensitivity.box((3, 1, 1))).enclose_zcdp()
+    assert (found.lower, found.upper, tried) == (3, 5, [3, 1])
 
 
 def test_several_coordinates_under_a_norm_are_refused_for_most_laws() -> None:
