@@ -34,15 +34,24 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    r"""A status and its reason at ``where`` in a certificate; ``estimated`` if it is not proven."""
+    r"""A status and its reason at ``where`` in a certificate.
+
+    ``estimated`` if it is not proven; ``formal`` if it is about the text and not about a claim.
+    """
 
     where: str
     status: Status
     reason: str
     estimated: bool = False
+    formal: bool = False
 
     def __str__(self) -> str:
         return f"{self.where}: {self.status.value}: {self.reason}"
+
+
+def misfit(where: str, reason: str) -> Finding:
+    r"""The finding for an error in the text of a certificate."""
+    return Finding(where=where, status=Status.FAILS, reason=reason, formal=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +67,16 @@ class Verdict:
     findings: tuple[Finding, ...]
 
     @property
-    def proof(self) -> str:
-        r"""``"kernel"`` if the kernel decided every claim, otherwise ``"estimate"``."""
-        return ESTIMATE if any(each.estimated for each in self.findings) else KERNEL
+    def proof(self) -> str | None:
+        r"""The basis of the decision: ``"kernel"`` if the kernel decided every decided claim.
+
+        Otherwise ``"estimate"``, or None if no claim was decided.
+        """
+        known = (Status.HOLDS, Status.FAILS)
+        decided = [each for each in self.findings if each.status in known and not each.formal]
+        if not decided:
+            return None
+        return ESTIMATE if any(each.estimated for each in decided) else KERNEL
 
     @property
     def holds(self) -> bool:
@@ -154,8 +170,7 @@ def judged(findings: Iterator[Finding]) -> Verdict:
         try:
             return Verdict(findings=tuple(findings))
         except Malformed as error:
-            found = Finding(where=error.where, status=Status.FAILS, reason=error.reason)
-            return Verdict(findings=(found,))
+            return Verdict(findings=(misfit(error.where, error.reason),))
 
 
 def _findings(
@@ -174,7 +189,7 @@ def _findings(
         raise Malformed("certificate", "must be text, an object, or a Certificate")
     found = read(document)
     for where, reason in found.complaints:
-        yield Finding(where=where, status=Status.FAILS, reason=reason)
+        yield misfit(where, reason)
     for claim, stated in zip(found.claims, document["claims"], strict=True):
         finding = _finding(found, claim, allowance, estimates=estimates)
         where = f"claims[{found.claims.index(claim)}] ({claim.quantity})"

@@ -318,3 +318,15 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_work(
     assert (
         "the certificate was derived" in typed(capsys, *words, "-o", str(tmp_path / "c.json")).err
     )
+
+
+def test_the_basis_of_a_decision_is_named_only_if_a_claim_was_decided(command: Command) -> None:
+    empty = json.dumps({"schema": "dpcore-certificate/1"})
+    assert command(empty).out.splitlines()[1:] == ["DOES NOT HOLD"]
+    assert json.loads(command(empty, "--json").out)["proof"] is None
+    assert "decided" not in command(b" " * (certificate_command.MOST_TEXT + 1)).out
+    changed = command(of_one_gaussian().replace("sha256:", "sha256:0"))
+    assert changed.out.splitlines()[-2:] == ["decided by the integer kernel", "DOES NOT HOLD"]
+    late = command(of_one_gaussian(), "--deadline", "1e-9")
+    assert "not decided in time" in late.out
+    assert "integer kernel" not in late.out
