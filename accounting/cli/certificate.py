@@ -44,6 +44,7 @@ _OURS: Final = "dpcore-"
 _LONGEST: Final = 10**6
 _DECIDED: Final = {
     "kernel": "decided by the integer kernel",
+    "engine": "decided in part by the software that issued it, not by the integer kernel",
     "estimate": "checked in part by an estimate, which is not a proof",
 }
 _TENTHS: Final = 10
