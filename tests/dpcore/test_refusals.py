@@ -309,3 +309,8 @@ def test_masked_entries_are_refused_wherever_private_values_are_read() -> None:
     ):
         with pytest.raises(InvalidParameter, match="must not have masked entries"):
             read()
+
+
+def test_a_message_has_no_character_that_a_terminal_obeys_or_a_file_cannot_hold() -> None:
+    error = InvalidParameter("users", "a\x1b[31m\ud800\u202eb", "must be printable")
+    assert str(error) == r"users = a\x1b[31m\ud800\u202eb: must be printable"
