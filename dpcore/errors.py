@@ -72,7 +72,12 @@ class InvalidParameter(DpcoreError, ValueError):
         text = " ".join(text.split())
         if len(text) > _SHOWN:
             text = text[: _SHOWN - 3] + "..."
-        return f"{self.argument} = {text}: {self.reason}"
+        return f"{self.argument} = {printable(text)}: {self.reason}"
+
+
+def printable(text: str) -> str:
+    r"""Return ``text`` on one line, with unprintable and bidirectional characters escaped."""
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def _repr(value: object) -> str:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter, Unrepresentable
 from dpcore.noise import Noise
-from dpcore.numbers.arrays import Integers
+from dpcore.numbers.arrays import Integers, refuse_masked
 from dpcore.numbers.parameter import Choice, Declared, Exact, Of, Whole, check_fields, integer, name
 from dpcore.sampling.rng import SYSTEM, Rng
 
@@ -279,9 +279,7 @@ class Mechanism:
             raise InvalidParameter(
                 "value", value, "must contain integers; encode real numbers first"
             )
-        if np.any(getattr(value, "mask", False)):
-            must = "must not have masked entries: fill or remove them first"
-            raise InvalidParameter("value", "(not shown)", must)
+        refuse_masked("value", value)
         self._must_fit(value, value.shape)
         if value.size and not -_ROOM < int(value.min()) <= int(value.max()) < _ROOM:
             raise Unrepresentable(_NO_ROOM)

@@ -18,8 +18,11 @@ from accounting.certificates.deadline import OutOfTime, bounded, tick
 from accounting.proof_kernel.law_tables import Refused
 
 KERNEL: Final = "kernel"
+ENGINE: Final = "engine"
 ESTIMATE: Final = "estimate"
-"""The basis of the decision: only the integer kernel, or also an estimate."""
+"""The basis of a decision: the integer kernel, the other code of dpcore, or an estimate."""
+TEXT: Final = "text"
+"""The basis of a finding that follows from the text alone, and decides no claim."""
 
 
 class Status(Enum):
@@ -34,15 +37,25 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    r"""A status and its reason at ``where`` in a certificate; ``estimated`` if it is not proven."""
+    r"""A status and its reason at ``where`` in a certificate; ``basis`` decided it."""
 
     where: str
     status: Status
     reason: str
-    estimated: bool = False
+    basis: str = KERNEL
+
+    @property
+    def estimated(self) -> bool:
+        r"""Whether the finding rests on an estimate, which is not a proof."""
+        return self.basis == ESTIMATE
 
     def __str__(self) -> str:
         return f"{self.where}: {self.status.value}: {self.reason}"
+
+
+def misfit(where: str, reason: str) -> Finding:
+    r"""The finding for an error in the text of a certificate."""
+    return Finding(where=where, status=Status.FAILS, reason=reason, basis=TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +71,14 @@ class Verdict:
     findings: tuple[Finding, ...]
 
     @property
-    def proof(self) -> str:
-        r"""``"kernel"`` if the kernel decided every claim, otherwise ``"estimate"``."""
-        return ESTIMATE if any(each.estimated for each in self.findings) else KERNEL
+    def proof(self) -> str | None:
+        r"""The weakest basis of a decision: ``"estimate"``, ``"engine"`` or ``"kernel"``.
+
+        It is None if no claim was decided.
+        """
+        known = (Status.HOLDS, Status.FAILS)
+        found = {each.basis for each in self.findings if each.status in known}
+        return next((each for each in (ESTIMATE, ENGINE, KERNEL) if each in found), None)
 
     @property
     def holds(self) -> bool:
@@ -154,8 +172,7 @@ def judged(findings: Iterator[Finding]) -> Verdict:
         try:
             return Verdict(findings=tuple(findings))
         except Malformed as error:
-            found = Finding(where=error.where, status=Status.FAILS, reason=error.reason)
-            return Verdict(findings=(found,))
+            return Verdict(findings=(misfit(error.where, error.reason),))
 
 
 def _findings(
@@ -174,7 +191,7 @@ def _findings(
         raise Malformed("certificate", "must be text, a mapping, or a Certificate")
     found = read(document)
     for where, reason in found.complaints:
-        yield Finding(where=where, status=Status.FAILS, reason=reason)
+        yield misfit(where, reason)
     for claim, stated in zip(found.claims, document["claims"], strict=True):
         finding = _finding(found, claim, allowance, estimates=estimates)
         where = f"claims[{found.claims.index(claim)}] ({claim.quantity})"
@@ -185,7 +202,7 @@ def _findings(
 
 
 def _finding(found: Read, claim: Claim, allowance: Allowance, *, estimates: bool) -> Finding:
-    estimated = False
+    basis = KERNEL
     try:
         tick()
         try:
@@ -202,7 +219,7 @@ def _finding(found: Read, claim: Claim, allowance: Allowance, *, estimates: bool
                 raise Refused(f"{error}; {other}") from None
             except (ArithmeticError, ValueError):
                 raise Refused(f"{error}; its numbers are too extreme for an estimate") from None
-            estimated = True
+            basis = ESTIMATE
         status = Status.HOLDS if holds else Status.FAILS
     except OutOfTime as error:
         status, reason = Status.UNDECIDED, str(error)
@@ -213,4 +230,4 @@ def _finding(found: Read, claim: Claim, allowance: Allowance, *, estimates: bool
         reason = (
             f"its numbers are too extreme for the kernel ({str(error) or type(error).__name__})"
         )
-    return Finding(where="", status=status, reason=reason, estimated=estimated)
+    return Finding(where="", status=status, reason=reason, basis=basis)

@@ -16,7 +16,18 @@ from typing import Any, Final
 from accounting.certificates.canonical_text import decimal_of, rounds_in_words
 from accounting.certificates.certificate_format import Malformed, read
 from accounting.certificates.deadline import OutOfTime, tick
-from accounting.certificates.verify_certificate import Allowance, Finding, Status, Verdict, verify
+from accounting.certificates.verify_certificate import (
+    ENGINE,
+    ESTIMATE,
+    KERNEL,
+    TEXT,
+    Allowance,
+    Finding,
+    Status,
+    Verdict,
+    misfit,
+    verify,
+)
 from accounting.errors import NotDerived
 from accounting.guarantees.stated_guarantees import ZCdp
 from accounting.protocol_guarantees.pure_shuffle_guarantee import purity
@@ -76,11 +87,11 @@ def worst_of(
     for i, (delta, epsilon) in enumerate(claims.items()):
         where = f"claims[{i}] (epsilon)"
         if epsilon < max(part.claims[delta] for part in parts):
-            yield _fails(where, "is less than the epsilon of a part")
+            yield misfit(where, "is less than the epsilon of a part")
         else:
             stated = f"epsilon <= {decimal_of(epsilon)} at delta {delta}"
             reason = f"{stated}: not below any of the {len(parts)} parts"
-            yield Finding(where=where, status=Status.HOLDS, reason=reason)
+            yield Finding(where=where, status=Status.HOLDS, reason=reason, basis=TEXT)
     for i, part in enumerate(parts):
         yield from _of_part(f"parts[{i}]", part, allowance)
 
@@ -98,8 +109,11 @@ def _of_part(where: str, part: WorstPart, allowance: Allowance) -> Iterator[Find
         stated = ", ".join(f"<= {decimal_of(e)} at delta {d}" for d, e in part.claims.items())
         what = rounds_in_words(part.inner) if part.shuffle is None else _words(part)
         reason = f"epsilon {stated}, of {what}: {how}"
-        estimated = any(each.estimated for each in verdict.findings)
-        yield Finding(where=where, status=Status.HOLDS, reason=reason, estimated=estimated)
+        by_kernel = part.shuffle is None and all(
+            _stated(part.certificate, delta, epsilon) for delta, epsilon in part.claims.items()
+        )
+        basis = ESTIMATE if verdict.proof == ESTIMATE else KERNEL if by_kernel else ENGINE
+        yield Finding(where=where, status=Status.HOLDS, reason=reason, basis=basis)
 
 
 def _wrong(
@@ -107,23 +121,31 @@ def _wrong(
 ) -> Iterator[Finding]:
     # The contradictions between a part and its own certificate.
     if own["scope"] != part.scope or own["parts"] != [*part.inner]:
-        yield _fails(where, "differs from the content of its own certificate")
+        yield misfit(where, "differs from the content of its own certificate")
     if part.assumption and part.assumption not in own["assumptions"]:
-        yield _fails(where, f"its own certificate does not assume: {part.assumption}")
-    proved = {c["delta"]: c["upper"] for c in own["claims"] if c["quantity"] == "epsilon"}
-    # A pure epsilon holds at every delta.
-    pure = [c["epsilon"] for c in own["claims"] if c["quantity"] == "pure"]
+        yield misfit(where, f"its own certificate does not assume: {part.assumption}")
     rhos = [Fraction(c["rho"]) for c in own["claims"] if c["quantity"] == "zcdp"]
     for delta, epsilon in part.claims.items():
-        bounds = [proved[delta], *pure] if delta in proved else pure
-        stated = bool(bounds) and epsilon >= min(map(Fraction, bounds))
-        if not stated and not any(zcdp_keeps(rho, epsilon, Fraction(delta)) for rho in rhos):
-            yield _fails(where, f"claims a smaller epsilon at {delta} than its certificate proves")
+        if not _stated(own, delta, epsilon) and not any(
+            zcdp_keeps(rho, epsilon, Fraction(delta)) for rho in rhos
+        ):
+            yield misfit(where, f"claims a smaller epsilon at {delta} than its certificate proves")
     if part.shuffle is not None:
         yield from _of_shuffle(where, part, part.shuffle)
     for finding in verdict.failures:
         place = f"{where}.certificate.{finding.where}"
         yield replace(finding, where=place)
+
+
+def _stated(own: Mapping[str, Any], delta: str, epsilon: Fraction) -> bool:
+    # Whether ``epsilon`` is at least one that a claim of the certificate states at ``delta``, or at
+    # every delta.
+    stated = (
+        c["epsilon" if c["quantity"] == "pure" else "upper"]
+        for c in own["claims"]
+        if c["quantity"] == "pure" or (c["quantity"] == "epsilon" and c["delta"] == delta)
+    )
+    return any(epsilon >= Fraction(each) for each in stated)
 
 
 def zcdp_keeps(rho: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
@@ -150,13 +172,10 @@ def _of_shuffle(where: str, part: WorstPart, shuffle: PureShuffle) -> Iterator[F
     else:
         if epsilon < least:
             problem = f"epsilon {decimal_of(epsilon)} is too small for {_words(part)}"
-            yield _fails(where, f"{problem}: the derived epsilon is {decimal_of(least)}")
+            reason = f"{problem}: the derived epsilon is {decimal_of(least)}"
+            yield Finding(where=where, status=Status.FAILS, reason=reason, basis=ENGINE)
 
 
 def _words(part: WorstPart) -> str:
     bits = 0 if part.shuffle is None else part.shuffle.width
     return f"{part.honest:,} honest users of a shuffle, {bits} bits each"
-
-
-def _fails(where: str, reason: str) -> Finding:
-    return Finding(where=where, status=Status.FAILS, reason=reason)

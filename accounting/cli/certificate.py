@@ -44,6 +44,7 @@ _OURS: Final = "dpcore-"
 _LONGEST: Final = 10**6
 _DECIDED: Final = {
     "kernel": "decided by the integer kernel",
+    "engine": "decided in part by the software that issued it, not by the integer kernel",
     "estimate": "checked in part by an estimate, which is not a proof",
 }
 _TENTHS: Final = 10
@@ -154,7 +155,8 @@ def verify_command(
     elif as_json or form is Form.JSON:
         show(verdict.to_json())
     else:
-        show([*map(str, verdict.findings), _DECIDED[verdict.proof], _word(verdict)])
+        basis = [] if verdict.proof is None else [_DECIDED[verdict.proof]]
+        show([*map(str, verdict.findings), *basis, _word(verdict)])
     if not verdict.holds:
         raise typer.Exit(NEGATIVE_ANSWER)
 
@@ -210,12 +212,10 @@ def verdict_of(text: bytes, file: str = "-") -> Verdict:
     Raises :class:`InvalidParameter` if the text is not a certificate, or if no package, several
     packages or a faulty package read its schema.
     """
-    from accounting.certificates.verify_certificate import Finding, Status, Verdict, verify
+    from accounting.certificates.verify_certificate import Verdict, misfit, verify
 
     if len(text) > MOST_TEXT:
-        reason = f"must be at most {MOST_TEXT} bytes"
-        found = Finding(where="certificate", status=Status.FAILS, reason=reason)
-        return Verdict(findings=(found,))
+        return Verdict(findings=(misfit("certificate", f"must be at most {MOST_TEXT} bytes"),))
     schema = _schema_of(text, file)
     if schema == SCHEMA:
         return verify(text)

@@ -31,6 +31,7 @@ from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Mechanism, Release, Unit
 from dpcore.numbers.enclosure import End
 from dpcore.numbers.parameter import PLAIN, integer, name, write_rational
+from dpcore.sampling.rng import Rng, SeededRng
 from dpcore.selection import AboveThreshold, NoisyMax, NoisyThreshold, Selection
 
 _PLAIN_LINES: Final = re.compile(rf"(?:{PLAIN.pattern}\n)*+")
@@ -146,6 +147,13 @@ def sorted_names(users: object) -> tuple[str, ...]:
         if one == following:
             raise InvalidParameter("users", one, "appears twice: list each user once per batch")
     return tuple(names)
+
+
+def refuse_seed(rng: Rng) -> None:
+    r"""Raise an error for a seeded generator, with which no release is private."""
+    if isinstance(rng, SeededRng):
+        must = "is not private: a ledger cannot charge for this release"
+        raise InvalidParameter("seed", rng.seed, must)
 
 
 def without(names: tuple[str, ...], left_out: tuple[str, ...]) -> tuple[str, ...]:

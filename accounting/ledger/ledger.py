@@ -27,6 +27,7 @@ from accounting.ledger.charge_request import (
     Priceable,
     Request,
     cost,
+    refuse_seed,
     sorted_names,
 )
 from accounting.ledger.errors import AlreadyCharged, LedgerDamaged, Receipt
@@ -291,9 +292,10 @@ class Ledger:
 
         Raises the errors of :meth:`charge` except :class:`AlreadyCharged`; the errors of the
         mechanism if it refuses the value, and nobody is charged; :class:`InvalidParameter` if the
-        batch was charged without a stored value; and :class:`ValueLost` if the drawn value cannot
-        be stored, although the users are charged.
+        batch was charged without a stored value, or if ``rng`` has a seed; and :class:`ValueLost`
+        if the drawn value cannot be stored, although the users are charged.
         """
+        refuse_seed(rng)
         request = Request(users=users, guarantee=mechanism, batch=batch)
         checked = CheckedRequest.of(request, *self._cost(mechanism, rows_per_user))
         more: dict[str, Any] = {}

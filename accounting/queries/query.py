@@ -20,8 +20,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import date, datetime
+from enum import Enum
 from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
@@ -46,6 +48,7 @@ from dpcore.numbers.parameter import (
     check_fields,
     positive_rational,
     rational_in,
+    text,
 )
 from dpcore.numbers.rounding import down, exactly
 from dpcore.sampling.rng import Rng
@@ -380,9 +383,11 @@ class Histogram(Additive):
     def __post_init__(self) -> None:
         if self.keys is None:
             return
-        if isinstance(self.keys, str) or not self.keys:
+        if isinstance(self.keys, str) or not isinstance(self.keys, Iterable):
             raise InvalidParameter("keys", self.keys, "must be a non-empty sequence of strings")
-        keys = tuple(str(key) for key in self.keys)
+        keys = tuple(map(_key, self.keys))
+        if not keys:
+            raise InvalidParameter("keys", self.keys, "must be a non-empty sequence of strings")
         twice = next((key for key, times in Counter(keys).items() if times > 1), None)
         if twice is not None:
             raise InvalidParameter("keys", twice, "appears twice")
@@ -422,6 +427,17 @@ class Histogram(Additive):
         else:
             value, note = drawn, f"keys with noisy counts below {mechanism.threshold} are omitted"
         return Answer(value, error, {k: (n - reach, n + reach) for k, n in value.items()}, note)
+
+
+def _key(value: object) -> str:
+    # Truth values and times have several spellings: a key of another spelling would count no row.
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, int | np.integer) and not isinstance(value, bool | Enum):
+        return str(int(value))
+    return text(
+        "keys", value, 'must be text, as in the table (such as "true"), an integer or a date'
+    )
 
 
 def _chosen(

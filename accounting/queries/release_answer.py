@@ -23,7 +23,7 @@ from accounting.derive_guarantee import guarantee
 from accounting.errors import NotDerived
 from accounting.guarantees.guarantee import Guarantee
 from accounting.guarantees.stated_guarantees import Word, ZCdp, read_claim
-from accounting.ledger.charge_request import cost
+from accounting.ledger.charge_request import cost, refuse_seed
 from accounting.ledger.errors import BudgetExhausted, LedgerUnavailable, Receipt, ValueLost
 from accounting.privacy_filters import AtAllTimes, Odometer, Price, filter_for
 from accounting.queries.query import Additive, Answer, Mean, Query, Target, scaled, spread
@@ -233,9 +233,7 @@ def _paid(
     users: Iterable[str] | None,
     rng: Rng,
 ) -> Receipt:
-    if isinstance(rng, SeededRng):
-        must = "is not private: a ledger cannot charge for this release"
-        raise InvalidParameter("seed", rng.seed, must)
+    refuse_seed(rng)
     if batch is None:
         raise InvalidParameter("batch", ABSENT, "must be given: the name of the release")
     mechanism, scope = planned.mechanism, planned.scope

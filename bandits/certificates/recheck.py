@@ -28,7 +28,14 @@ from accounting.certificates.certificate_format import (
     text_of,
     whole,
 )
-from accounting.certificates.verify_certificate import Allowance, Finding, Status, Verdict, judged
+from accounting.certificates.verify_certificate import (
+    Allowance,
+    Finding,
+    Status,
+    Verdict,
+    judged,
+    misfit,
+)
 from accounting.certificates.worst_of_certificates import (
     WorstPart,
     check_certificates,
@@ -95,7 +102,7 @@ def _findings(text: str | bytes) -> Iterator[Finding]:
     if form.simulated:
         yield Finding(where="noise", status=Status.ASSUMED, reason=SEEDED)
     for where, reason in form.complaints:
-        yield Finding(where=where, status=Status.FAILS, reason=reason)
+        yield misfit(where, reason)
     yield from worst_of(form.claims, form.parts, Allowance(_MOST_VALUES))
 
 

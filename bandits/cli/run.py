@@ -188,7 +188,7 @@ class ExperimentOptions:
     )
     failure_probability: str | None = _how(
         "P",
-        "The probability that a run drops the best arm, e.g. 1e-3, or 1/T as in the theorems. "
+        "The probability that a run drops the best arm, e.g. 1e-3, 5%, or 1/T as in the theorems. "
         "(default: 0.1)",
     )
     confidence: str | None = _how("P", "The former name of --failure-probability.", hidden=True)
@@ -389,8 +389,11 @@ def read_experiment(
             "release": "doubling" if combinatorial and radius == "exact" else "tree",
         }
         options = usual | given
-        if options.get("failure_probability", "").strip() == "1/T":  # as in the theorems
+        risk = options.get("failure_probability", "").strip()
+        if risk == "1/T":  # as in the theorems
             options["failure_probability"] = f"1/{options['horizon']}"
+        elif risk.endswith("%"):
+            options["failure_probability"] = share("--failure-probability", risk)
         experiment = Experiment(
             preset=OWN.name if rewards else own.name,
             algorithms=_playable(own.algorithms, most, plan)

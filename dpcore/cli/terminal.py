@@ -15,14 +15,11 @@ from contextlib import contextmanager
 from html import escape
 from typing import Any, Final, TextIO
 
+from dpcore.errors import printable as printable  # noqa: PLC0414 - a name of this module
+
 _GAP: Final = "  "
 _STEPS: Final = 500
 _OFTEN: Final = 0.2
-
-
-def printable(text: str) -> str:
-    r"""Return ``text`` on one line, with unprintable and bidirectional characters escaped."""
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def page(lines: Iterable[str]) -> str:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import InScope, Scope
-from dpcore.numbers.arrays import Floats, Integers
+from dpcore.numbers.arrays import Floats, Integers, refuse_masked
 from dpcore.numbers.clopper_pearson import proven_upper_end
 from dpcore.numbers.enclosure import Enclosure, ball, narrow
 from dpcore.numbers.parameter import (
@@ -176,6 +176,7 @@ class LocalReport(ABC):
         Raises :class:`InvalidParameter`, before any draw, if a value is not an integer from 0 to
         ``values`` - 1.
         """
+        refuse_masked("value", value)
         given = np.asarray(value)
         if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
             raise InvalidParameter(
@@ -197,6 +198,7 @@ class LocalReport(ABC):
 
         Raises :class:`InvalidParameter` unless ``reports`` is an array of this mechanism's reports.
         """
+        refuse_masked("reports", reports)
         try:
             given = np.asarray(reports)
         except ValueError:  # rows of unequal length

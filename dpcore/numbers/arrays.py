@@ -155,6 +155,13 @@ def decayed(exponent: Split) -> Floats:
     return value
 
 
+def refuse_masked(argument: str, value: object) -> None:
+    r"""Raise an error if entries are masked: numpy would read the numbers under the mask."""
+    if isinstance(value, np.ndarray) and np.any(getattr(value, "mask", False)):
+        must = "must not have masked entries: fill or remove them first"
+        raise InvalidParameter(argument, "(not shown)", must)
+
+
 def integers(k: IntegersLike) -> Integers:
     r"""Return ``k`` as a flat int64 array."""
     try:

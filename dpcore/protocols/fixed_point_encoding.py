@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.arrays import Floats, Integers
+from dpcore.numbers.arrays import Floats, Integers, refuse_masked
 from dpcore.numbers.parameter import Of, RationalLike, Whole, check_fields, integer, rational
 from dpcore.sampling.bernoulli import bernoulli
 from dpcore.sampling.inversion import BLOCK
@@ -127,6 +127,7 @@ class FixedPoint:
 
 def as_array(x: RealsLike) -> npt.NDArray[Any]:
     r"""Convert ``x`` to a numpy array; raises :class:`InvalidParameter` if it is ragged."""
+    refuse_masked("x", x)
     try:
         return np.asarray(x)
     except ValueError:

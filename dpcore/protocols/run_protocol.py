@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Release
-from dpcore.numbers.arrays import Integers
+from dpcore.numbers.arrays import Integers, refuse_masked
 from dpcore.numbers.parameter import Exact, Of, Whole, check_fields
 from dpcore.protocols.fixed_point_encoding import RealsLike
 from dpcore.protocols.noisy_sums import AggregatedSum, CentralSum, LocalSum, ShuffledPure
@@ -358,6 +358,7 @@ class _Participants:
 def _crowd(
     users: int, values: Values, vanish: Mapping[str, Step], colluding: Collection[str]
 ) -> _Participants:
+    refuse_masked("values", values)
     try:
         if isinstance(values, Mapping):
             names = tuple(values)

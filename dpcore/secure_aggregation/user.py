@@ -18,7 +18,7 @@ from typing import NoReturn
 import numpy as np
 
 from dpcore.errors import InvalidParameter
-from dpcore.numbers.arrays import Integers, IntegersLike
+from dpcore.numbers.arrays import Integers, IntegersLike, refuse_masked
 from dpcore.sampling.rng import SYSTEM, Rng
 from dpcore.secure_aggregation.keys import (
     Channel,
@@ -204,6 +204,7 @@ def checked_input(values: IntegersLike, terms: Terms) -> Integers:
 
     An input is private: error messages do not contain it.
     """
+    refuse_masked("values", values)
     try:
         array = np.asarray(values)
     except ValueError:

@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import InScope
-from dpcore.numbers.arrays import Floats, Integers, exp_neg
+from dpcore.numbers.arrays import Floats, Integers, exp_neg, refuse_masked
 from dpcore.numbers.enclosure import Enclosure, ball, precision
 from dpcore.numbers.exp_field import ExpRational
 from dpcore.numbers.parameter import Choice, Exact, Of, Whole, check_fields
@@ -209,6 +209,7 @@ def checked_scores(value: Any, count: int) -> Integers:
 
 
 def _array(value: Any) -> npt.NDArray[Any]:
+    refuse_masked("value", value)
     try:
         return np.asarray(value)
     except ValueError:

@@ -11,9 +11,13 @@ import numpy as np
 import pytest
 
 from dpcore import (
+    AggregatedSum,
     DiscreteGaussian,
     DiscreteGaussianSum,
     DiscreteLaplace,
+    FixedPoint,
+    IdealAggregation,
+    InvalidParameter,
     Mechanism,
     Noise,
     Polya,
@@ -25,9 +29,12 @@ from dpcore import (
     SystemRng,
     Unrepresentable,
     read_noise,
+    run,
 )
 from dpcore.laws.poisson_and_binomial import Binomial, Poisson
+from dpcore.local import RandomisedResponse
 from dpcore.parse_noise import noise_from_json
+from dpcore.selection import NoisyMax, Selection
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.refusals import ident, names, refusal
 from tests.support.dpcore.scripted_rng import NeverAsked
@@ -283,3 +290,27 @@ def test_invalid_text_of_a_noise_is_refused(text: str) -> None:
 )  # fmt: skip
 def test_invalid_json_of_a_noise_is_refused(data: Any) -> None:
     refusal(lambda: noise_from_json(data))
+
+
+def test_masked_entries_are_refused_wherever_private_values_are_read() -> None:
+    hidden = np.ma.masked_array([1, 0, 1], mask=[False, True, False])
+    protocol = AggregatedSum(
+        users=3, precision=1, threshold=9, share=DiscreteLaplace(scale=1).share(3)
+    )
+    secure = IdealAggregation(modulus=protocol.modulus)
+    for read in (
+        partial(Selection(epsilon=1, sensitivity=1).release, hidden, rng=NEVER),
+        partial(NoisyMax(epsilon=1, sensitivity=1).release, hidden, rng=NEVER),
+        partial(RandomisedResponse(epsilon=1, values=2).report, hidden, rng=NEVER),
+        partial(RandomisedResponse(epsilon=1, values=2).estimate, hidden),
+        partial(FixedPoint(precision=4).encode, hidden, rng=NEVER),
+        partial(protocol.randomize, hidden, rng=NEVER),
+        partial(run, protocol, hidden, secure, batch="monday", rng=NEVER),
+    ):
+        with pytest.raises(InvalidParameter, match="must not have masked entries"):
+            read()
+
+
+def test_a_message_has_no_character_that_a_terminal_obeys_or_a_file_cannot_hold() -> None:
+    error = InvalidParameter("users", "a\x1b[31m\ud800\u202eb", "must be printable")
+    assert str(error) == r"users = a\x1b[31m\ud800\u202eb: must be printable"

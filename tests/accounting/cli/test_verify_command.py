@@ -22,6 +22,7 @@ from accounting.privacy_curves.release_curve import PrivacyCurve
 from bandits import BatchedElimination, Bernoulli, SumPrivatizer, play
 from bandits.certificates.certify_run import certificate_of
 from bandits.certificates.recheck import SCHEMA
+from bandits.privatizers.batch_sums import PureShufflePrivatizer
 from dpcore import DiscreteGaussian, SystemRng
 from dpcore.sampling.rng import SeededRng
 from tests.accounting.certificates.conftest import clear
@@ -318,3 +319,32 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_work(
     assert (
         "the certificate was derived" in typed(capsys, *words, "-o", str(tmp_path / "c.json")).err
     )
+
+
+def test_the_basis_of_a_decision_is_named_only_if_a_claim_was_decided(command: Command) -> None:
+    empty = json.dumps({"schema": "dpcore-certificate/1"})
+    assert command(empty).out.splitlines()[1:] == ["DOES NOT HOLD"]
+    assert json.loads(command(empty, "--json").out)["proof"] is None
+    assert "decided" not in command(b" " * (certificate_command.MOST_TEXT + 1)).out
+    changed = command(of_one_gaussian().replace("sha256:", "sha256:0"))
+    assert changed.out.splitlines()[-2:] == ["decided by the integer kernel", "DOES NOT HOLD"]
+    late = command(of_one_gaussian(), "--deadline", "1e-9")
+    assert "not decided in time" in late.out
+    assert "integer kernel" not in late.out
+
+
+def test_a_shuffle_is_not_said_to_be_decided_by_the_kernel(command: Command) -> None:
+    private = PureShufflePrivatizer(epsilon=4, failure="1/10")
+    run = play(
+        BatchedElimination(privatizer=private),
+        Bernoulli(means=(0.9, 0.1)),
+        horizon=100,
+        world=np.random.default_rng(1),
+    )
+    text = certificate_of(run, deltas=["1e-6"]).text()
+    answer = command(text)
+    assert "derived again by the same engine" in answer.out
+    assert "by the software that issued it, not by the integer kernel\n" in answer.out
+    assert json.loads(command(text, "--json").out)["proof"] == "engine"
+    unchecked = command(of_a_run(trust="renyi", most_steps=0))
+    assert (unchecked.code, "decided" in unchecked.out) == (1, False)

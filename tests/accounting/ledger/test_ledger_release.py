@@ -29,6 +29,7 @@ from dpcore import DiscreteGaussian, DiscreteLaplace, Mechanism, Sensitivity
 from dpcore.errors import InvalidParameter
 from dpcore.local import FAMILIES, LocalHashing, LocalReport, RandomisedResponse, ShuffledReports
 from dpcore.mechanism import Scope, Unit
+from dpcore.sampling.rng import SeededRng
 from dpcore.selection import AboveThreshold, NoisyMax, NoisyThreshold, Selection
 from tests.day_and_nightly import by_day, effort
 from tests.support.dpcore.refusals import refusal
@@ -56,6 +57,12 @@ def test_a_repeated_batch_returns_the_stored_value_and_is_charged_once(ledger: L
     assert [line["value"] for line in lines[1:]] == [first.value, cells.tolist()]
     assert ledger.check(first) == ()
     assert [charge.released is not None for charge in ledger.history()] == [True, True]
+
+
+def test_noise_from_a_seed_is_never_charged(ledger: Ledger) -> None:
+    with pytest.raises(InvalidParameter, match="seed = 7: is not private"):
+        ledger.release(NOISY, 1, users=["ada"], batch="one", rng=SeededRng(7))
+    assert ledger.charges() == 0
 
 
 MANY: list[tuple[Any, Any]] = [

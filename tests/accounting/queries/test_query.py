@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, defaultdict
+from datetime import date, datetime
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -284,6 +285,11 @@ def test_several_quantiles_are_released_in_order_with_their_own_scores() -> None
         (lambda: Quantile(column="x", low=0, high=1, q=2), "q = 2"),
         (lambda: Histogram(column="x", keys=("a", "b", "a")), "keys = a: appears twice"),
         (lambda: Histogram(column="x", keys=()), "non-empty"),
+        (lambda: Histogram(column="x", keys=3), "keys = 3: must be a non-empty"),  # type: ignore[arg-type]  # no sequence
+        *(
+            (partial(Histogram, column="x", keys=("a", key)), "must be text, as in the table")  # type: ignore[arg-type]  # no texts
+            for key in (True, np.True_, 1.0, None, datetime(2020, 1, 1), b"a")  # noqa: DTZ001 - no instant
+        ),
         (lambda: TopK(column="x", keys=("a",), count=2), "count = 2"),
         (Target, "give either epsilon or rho"),
         (lambda: Target(epsilon=1, rho=1), "epsilon: give either"),
@@ -307,3 +313,9 @@ def test_several_quantiles_are_released_in_order_with_their_own_scores() -> None
 def test_an_invalid_query_is_refused(make: Any, match: str) -> None:
     with pytest.raises(InvalidParameter, match=match):
         make()
+
+
+def test_keys_of_other_libraries_are_read_as_the_table_writes_them() -> None:
+    for keys in (["1", "2"], np.array(["1", "2"]), pl.Series(["1", "2"]), np.array([1, 2])):
+        assert Histogram(column="x", keys=keys).keys == ("1", "2")  # type: ignore[arg-type]  # any sequence
+    assert TopK(column="x", keys=(date(2020, 1, 31),)).keys == ("2020-01-31",)  # type: ignore[arg-type]  # any sequence

@@ -49,6 +49,7 @@ REFUSED: dict[str, str] = {
     "cz/easy --renyi-tail printed": "--renyi-tail = printed: applies only to dist-rdp-se with",
     "cz/easy --algorithms dist-rdp-se --failure-probability 0.5": "--failure-probability = 0.5",
     "tkms/binary -T 3000 --algorithms sdp-ae --confidence 0.2": "--failure-probability = 0.2: has",
+    "cz/easy --algorithms dist-dp-se --failure-probability 95%": "--failure-probability = 19/20",
     "cz/easy --confidence 0.2 --failure-probability 0.2": "--confidence = 0.2: is the former name",
     "cz/easy --visits 0": "--visits = 0",
     "cz/easy --dropouts 100%": "--dropouts = 1",
@@ -104,6 +105,7 @@ def test_the_failure_probability_is_an_option(bandit: Bandit) -> None:
     tenth = bandit("run", *words, "--failure-probability", "0.1").json
     assert found == tenth
     assert "failure_probability" not in found
+    assert bandit("run", *words, "--failure-probability", "10%").json == tenth
     theorem = bandit("run", *words, "--failure-probability", "1/T").json
     assert theorem["failure_probability"] == "1/3000"
     for name in ("--failure-probability", "--confidence"):  # the former name is still accepted

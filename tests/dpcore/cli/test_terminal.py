@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dpcore import errors
 from dpcore.cli import app as cli
 from dpcore.cli import terminal
 from dpcore.cli.terminal import fact, page, printable, progress_bar
@@ -117,7 +118,8 @@ def test_no_target_prints_control_characters(file: str, capsys: pytest.CaptureFi
 def test_printing_text_without_escapes_is_detected(
     file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal, "printable", str)
+    for module in (terminal, errors):
+        monkeypatch.setattr(module, "printable", str)
     monkeypatch.setattr("audit.cli.options_and_output.printable", str)
     assert all(map(steers, answers(file, capsys)))
     cli.run(["sample", HOSTILE])
