@@ -17,7 +17,7 @@ import math
 import re
 import sys
 import types
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -321,7 +321,8 @@ def _scalar(value: Any, objects: list[Hashable]) -> str:
         return f"np.{name}({value!s})"
     item = value.item()
     bare = repr(value) if isinstance(item, np.generic) else _text(item, objects)
-    return f"np.{name}({bare})"
+    more = f", dtype={value.dtype}" if value.dtype.names is not None else ""
+    return f"np.{name}({bare}{more})"
 
 
 def _array(value: Any, objects: list[Hashable]) -> str:
@@ -381,7 +382,10 @@ BASES: Final[dict[type, Callable[[Any], Any]]] = {
     bytes: lambda value: bytes.__getitem__(value, slice(None)),
     tuple: lambda value: tuple(tuple.__iter__(value)),
     list: lambda value: list(list.__iter__(value)),
-    dict: lambda value: dict(dict.items(value)),
+    # dict.items of an OrderedDict is in the order of insertion, before any move_to_end.
+    dict: lambda value: dict(
+        (OrderedDict if isinstance(value, OrderedDict) else dict).items(value)
+    ),
     set: lambda value: set(set.__iter__(value)),
     frozenset: lambda value: frozenset(frozenset.__iter__(value)),
 }

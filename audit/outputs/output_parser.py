@@ -77,6 +77,8 @@ def kind(output: object) -> str:
 
 
 def _dtype_name(dtype: np.dtype[Any]) -> str:
+    if dtype.kind in "VT":  # the name lacks the names and types of fields
+        return str(dtype)
     return TEXTS.get(dtype.kind, dtype.name if dtype.isnative else dtype.str)
 
 
