@@ -18,7 +18,7 @@ import re
 import sys
 import types
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -489,18 +489,16 @@ def all_attributes_of(output: Any) -> dict[str, Any]:
 
 def unread_attributes(output: Any) -> list[str]:
     r"""The paths of the attributes that :func:`attributes_of` cannot read, with their classes."""
-    found: list[str] = []
+    return list(_unread_in(attributes_of(output), type(output).__name__))
 
-    def search(value: Any, path: str) -> None:
-        if isinstance(value, Unread):
-            where = path.removesuffix(".content")
-            found.append(where if where == value.kind else f"{where} ({value.kind})")
-        if type(value) in (dict, list, tuple):
-            for name, item in value.items() if type(value) is dict else enumerate(value):
-                search(item, f"{path}.{name}")
 
-    search(attributes_of(output), type(output).__name__)
-    return found
+def _unread_in(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, Unread):
+        where = path.removesuffix(".content")
+        yield where if where == value.kind else f"{where} ({value.kind})"
+    if type(value) in (dict, list, tuple):
+        for name, item in value.items() if type(value) is dict else enumerate(value):
+            yield from _unread_in(item, f"{path}.{name}")
 
 
 # For each object that was read, by id, its number and itself: later references are written as the
@@ -509,7 +507,14 @@ _Seen: TypeAlias = dict[int, tuple[int, object]]
 
 
 def _attributes(value: Any, seen: _Seen, depth: int) -> dict[str, Any]:
-    return {name: _data(item, seen, depth - 1) for name, item in _own_attributes(value).items()}
+    own = _own_attributes(value)
+    found = {name: _data(item, seen, depth - 1) for name, item in own.items()}
+    if any(_unread_in(found, "")):
+        # The class may pickle what such an attribute holds, as an image does.
+        more = _of_state(value).items()
+        read = {name: _data(item, seen, depth - 1) for name, item in more if name not in own}
+        found |= {name: item for name, item in read.items() if not any(_unread_in(item, ""))}
+    return found
 
 
 def _own_attributes(value: Any) -> dict[str, Any]:

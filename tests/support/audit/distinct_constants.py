@@ -95,6 +95,16 @@ class Own:
         return "Own"
 
 
+class Picture:
+    """An object whose pixels are in native code, and in what it pickles."""
+
+    def __init__(self, pixel: int) -> None:
+        self.native = lambda: pixel
+
+    def __getstate__(self) -> list[Any]:
+        return [bytes([self.native()])]
+
+
 class Silent:
     """An object whose ``==`` and repr omit its attributes, one of which is in a slot."""
 
@@ -265,7 +275,8 @@ APART: list[tuple[Any, Any]] = [
     (Point(1, 2), (1, 2)), (Own(1), Own(2)), ([Own(1)], [Own(2)]), (Silent(1), Silent(2)),
     (Silent(1, raw=[0.5]), Silent(1, raw=[0.25])),
     (Silent(1, cells=np.arange(3)), Silent(1, cells=np.arange(1, 4))), (Bare(1), Bare(2)),
-    (Silent(Bare(1)), Silent(Bare(2))),
+    (Silent(Bare(1)), Silent(Bare(2))), (Picture(1), Picture(2)), ([Picture(1)], [Picture(2)]),
+    (Silent(Picture(1)), Silent(Picture(2))),
     (Silent(1, held=[{"a": (Bare(1),)}]), Silent(1, held=[{"a": (Bare(2),)}])),
     (Silent(PurePath("a")), Silent(PurePath("b"))),
     (Silent(Silent(1, up=Bare(1))), Silent(Silent(1, up=Bare(2)))),
