@@ -367,7 +367,7 @@ def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], 
         raise InvalidParameter("scores", scores, "must be a list of at least one number")
     if truth.shape != values.shape:
         raise InvalidParameter("included", included, f"must have {len(values)} values, like scores")
-    labels = [getattr(given, "index", None) for given in (scores, included)]
+    labels: list[Any] = [getattr(given, "index", None) for given in (scores, included)]
     if all(hasattr(each, "equals") for each in labels) and not labels[0].equals(labels[1]):
         reason = "must have the index of scores: give arrays to pair the values by position"
         raise InvalidParameter("included", included, reason)

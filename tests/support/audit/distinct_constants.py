@@ -99,7 +99,7 @@ class Picture:
     """An object whose pixels are in native code, and in what it pickles."""
 
     def __init__(self, pixel: int) -> None:
-        self.native = lambda: pixel
+        self.native: Any = lambda: pixel
 
     def __getstate__(self) -> list[Any]:
         return [bytes([self.native()])]
