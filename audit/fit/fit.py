@@ -16,7 +16,8 @@ during the draws (``audit.fit.statistics``). Statements and proofs: ``docs/proof
 
 A sampler is any of the following:
 
-    f(n, rng)      a function that returns n integers; rng is a numpy Generator (fastest)
+    f(n, rng)      a function that returns n integers (fastest); rng is a numpy Generator, or a
+                   SeededRng of dpcore if it is annotated rng: Rng
     f(rng), f()    a function that returns one integer
     a Noise        sampled with a seed derived from the seed of the fit
     a mapping      from integers to masses
@@ -67,6 +68,7 @@ from audit.formats.result import Result, Statement, computed, fact, format_share
 from audit.outputs.call_guard import Watchdog, stdout_to_stderr
 from audit.statistical_tests.sample_outcome import versions
 from audit.targets.target import Block, Catalogued, Target, seeded_rng
+from audit.targets.target_syntax import takes_ours
 from dpcore.errors import InvalidParameter, Unrepresentable
 from dpcore.noise import Noise
 from dpcore.numbers.enclosure import round_down
@@ -428,7 +430,7 @@ def sampler_of(
     elif callable(rvs := getattr(sampler, "rvs", None)):
         function = lambda n: rvs(size=n, random_state=rng)  # noqa: E731 - a def would only be longer
     elif callable(sampler):
-        function, piece = _of_function(sampler, rng, watchdog)
+        function, piece = _of_function(sampler, seed, watchdog)
     else:
         raise InvalidParameter("sampler", sampler, _FORMS)
     return Sampler(spelling=name, function=function, watchdog=watchdog, piece=piece)
@@ -491,12 +493,13 @@ def _of_line(spelling: str, line: str) -> int:
 
 
 def _of_function(
-    function: Callable[..., Any], rng: np.random.Generator, watchdog: Watchdog
+    function: Callable[..., Any], seed: np.random.SeedSequence, watchdog: Watchdog
 ) -> tuple[Callable[[int], Any], int]:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         raise InvalidParameter("sampler", _name(function), _FORMS) from None
+    rng: Any = seeded_rng(seed) if takes_ours(function, signature) else np.random.default_rng(seed)
     if _takes(signature, n=1, rng=rng):
         return lambda n: function(n=n, rng=rng), _MANY
     if _takes(signature, 1, rng):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import quote
 
 from audit.formats.shorten import printable
 from dpcore.errors import ANSWER, NEGATIVE_ANSWER, InvalidParameter
@@ -120,7 +121,7 @@ def _location(target: str) -> dict[str, Any]:
     if not place:
         return logical
     physical = {
-        "artifactLocation": {"uri": place["file"]},
+        "artifactLocation": {"uri": quote(place["file"], errors="surrogateescape")},
         "region": {"startLine": int(place["line"])},
     }
     return {"physicalLocation": physical, **logical}
@@ -131,7 +132,8 @@ def _place(target: str) -> dict[str, str]:
     # relative to the working folder if possible.
     module, _, name = target.rpartition(":")
     path = Path(module if module.endswith(".py") else f"{module.replace('.', '/')}.py")
-    if not name.isidentifier() or not path.is_file():
+    parts = name.split(".")
+    if not all(map(str.isidentifier, parts)) or not path.is_file():
         return {}
     inside = path.resolve()
     if inside.is_relative_to(Path.cwd()):
@@ -140,5 +142,20 @@ def _place(target: str) -> dict[str, str]:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return {"file": path.as_posix(), "line": "1"}
-    lines = [node.lineno for node in tree.body if getattr(node, "name", None) == name]
-    return {"file": path.as_posix(), "line": str(lines[-1] if lines else 1)}
+    line, body = 1, tree.body
+    for part in parts:
+        found = [node for node in body if part in _names(node)]
+        line, body = (found[-1].lineno, getattr(found[-1], "body", [])) if found else (line, [])
+    return {"file": path.as_posix(), "line": str(line)}
+
+
+def _names(node: ast.stmt) -> list[str]:
+    # The names that a statement defines: of a function, a class, or a variable.
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return [node.name]
+        case ast.Assign():
+            return [each.id for each in node.targets if isinstance(each, ast.Name)]
+        case ast.AnnAssign(target=ast.Name(name)):
+            return [name]
+    return []

@@ -93,7 +93,7 @@ def captured(output: Any, seen: dict[int, tuple[object, str]] | None = None) -> 
         return output
     if _is_plain_array(output):
         return output.copy(order="K")
-    if kind is np.ndarray and output.ndim:
+    if kind is np.ndarray and output.ndim and output.dtype.kind == "O":
         found = np.empty(output.size, dtype=object)
         for i, item in enumerate(output.ravel().tolist()):
             found[i] = captured(item, seen)

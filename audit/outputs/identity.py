@@ -17,8 +17,8 @@ import math
 import re
 import sys
 import types
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -322,7 +322,8 @@ def _scalar(value: Any, objects: list[Hashable]) -> str:
         return f"np.{name}({value!s})"
     item = value.item()
     bare = repr(value) if isinstance(item, np.generic) else _text(item, objects)
-    return f"np.{name}({bare})"
+    more = f", dtype={value.dtype}" if value.dtype.names is not None else ""
+    return f"np.{name}({bare}{more})"
 
 
 def _array(value: Any, objects: list[Hashable]) -> str:
@@ -382,7 +383,10 @@ BASES: Final[dict[type, Callable[[Any], Any]]] = {
     bytes: lambda value: bytes.__getitem__(value, slice(None)),
     tuple: lambda value: tuple(tuple.__iter__(value)),
     list: lambda value: list(list.__iter__(value)),
-    dict: lambda value: dict(dict.items(value)),
+    # dict.items of an OrderedDict is in the order of insertion, before any move_to_end.
+    dict: lambda value: dict(
+        (OrderedDict if isinstance(value, OrderedDict) else dict).items(value)
+    ),
     set: lambda value: set(set.__iter__(value)),
     frozenset: lambda value: frozenset(frozenset.__iter__(value)),
 }
@@ -486,18 +490,16 @@ def all_attributes_of(output: Any) -> dict[str, Any]:
 
 def unread_attributes(output: Any) -> list[str]:
     r"""The paths of the attributes that :func:`attributes_of` cannot read, with their classes."""
-    found: list[str] = []
+    return list(_unread_in(attributes_of(output), type(output).__name__))
 
-    def search(value: Any, path: str) -> None:
-        if isinstance(value, Unread):
-            where = path.removesuffix(".content")
-            found.append(where if where == value.kind else f"{where} ({value.kind})")
-        if type(value) in (dict, list, tuple):
-            for name, item in value.items() if type(value) is dict else enumerate(value):
-                search(item, f"{path}.{name}")
 
-    search(attributes_of(output), type(output).__name__)
-    return found
+def _unread_in(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, Unread):
+        where = path.removesuffix(".content")
+        yield where if where == value.kind else f"{where} ({value.kind})"
+    if type(value) in (dict, list, tuple):
+        for name, item in value.items() if type(value) is dict else enumerate(value):
+            yield from _unread_in(item, f"{path}.{name}")
 
 
 # For each object that was read, by id, its number and itself: later references are written as the
@@ -506,7 +508,14 @@ _Seen: TypeAlias = dict[int, tuple[int, object]]
 
 
 def _attributes(value: Any, seen: _Seen, depth: int) -> dict[str, Any]:
-    return {name: _data(item, seen, depth - 1) for name, item in _own_attributes(value).items()}
+    own = _own_attributes(value)
+    found = {name: _data(item, seen, depth - 1) for name, item in own.items()}
+    if any(_unread_in(found, "")):
+        # The class may pickle what such an attribute holds, as an image does.
+        more = _of_state(value).items()
+        read = {name: _data(item, seen, depth - 1) for name, item in more if name not in own}
+        found |= {name: item for name, item in read.items() if not any(_unread_in(item, ""))}
+    return found
 
 
 def _own_attributes(value: Any) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from audit.outputs.identity import (
     without_address,
     written,
 )
-from audit.outputs.tables import columns_of, is_arrow, is_lazy, is_table
+from audit.outputs.tables import columns_of, is_arrow, is_lazy, is_missing, is_table
 from dpcore.errors import InvalidParameter
 from dpcore.numbers.parameter import integer
 
@@ -77,6 +77,8 @@ def kind(output: object) -> str:
 
 
 def _dtype_name(dtype: np.dtype[Any]) -> str:
+    if dtype.kind in "VT":  # the name lacks the names and types of fields
+        return str(dtype)
     return TEXTS.get(dtype.kind, dtype.name if dtype.isnative else dtype.str)
 
 
@@ -102,6 +104,8 @@ def _require_code(item: object) -> None:
     if isinstance(item, int) and item.bit_length() > _MOST_BITS:
         raise Unreadable(f"returned an integer of more than {_MOST_BITS:,} bits")
     if type(item) is int or isinstance(item, np.ndarray | np.generic) or is_table(type(item)):
+        return
+    if is_missing(item):
         return
     name, tried = type(item).__name__, "hash"
     if is_lazy(type(item)):

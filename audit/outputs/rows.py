@@ -309,7 +309,7 @@ def _ratio(value: Fraction | Decimal, path: str, cells: Cells) -> str:
     number = as_float(value) if finite else 0.0
     cells.append((path, number if finite else str(value)))
     if isinstance(value, Decimal) and finite:
-        _exact(_form_in(str(value)), path, cells)
+        _exact(_form_in(str(value)) or "0.0" * str(value).endswith(".0"), path, cells)  # 1 or 1.0
     elif isinstance(value, Fraction) and _nearest(number) != value:
         _exact(str(value), path, cells)
     return type(value).__name__

@@ -138,6 +138,8 @@ def _described(value: Any, objects: Objects) -> tuple[Any, ...]:
             return "scalar", value.dtype.str, value.tobytes()
         if not value.dtype.hasobject:
             return "row", *_npy(np.asarray(value).reshape(1))
+        if value.dtype.names is not None:
+            return "entry", *_array(np.asarray(value).reshape(1))[1:]
     if kind in _SENT:
         return _SENT[kind](value)
     if kind in _ARRAYS:
@@ -168,10 +170,18 @@ def _array(value: Any) -> tuple[Any, ...]:
     if isinstance(value, np.ma.MaskedArray):
         return "masked", dict(cast("Any", fields_of(value)))
     if value.dtype.hasobject:
-        return "objects", value.shape, value.ravel().tolist()
+        return "objects", value.shape, value.ravel().tolist(), *_form(value.dtype)
     if value.dtype.kind in _PLAIN and value.dtype.names is None:
         return "array", value.dtype.str, value.shape, value.tobytes()
     return "rows", *_npy(value)
+
+
+def _form(dtype: Any) -> tuple[Any, bool]:
+    # A type with objects or texts as plain data, and whether its rows are records.
+    if dtype.kind == "T":
+        options = ("na_object", "coerce")
+        return {key: getattr(dtype, key) for key in options if hasattr(dtype, key)}, False
+    return np.lib.format.dtype_to_descr(dtype), dtype.type is np.record
 
 
 def _npy(array: Any) -> tuple[bytes, bool]:
@@ -194,6 +204,14 @@ def _masked(parts: dict[str, Any]) -> Any:
     return found
 
 
+def _objects(shape: tuple[int, ...], items: list[Any], form: Any, records: bool) -> Any:  # noqa: FBT001
+    if form == "|O":
+        return np.fromiter(items, dtype=object).reshape(shape)
+    strings = isinstance(form, dict)
+    dtype = np.dtypes.StringDType(**form) if strings else np.lib.format.descr_to_dtype(form)
+    return np.array(items, np.dtype((np.record, dtype)) if records else dtype).reshape(shape)
+
+
 def _rows(data: bytes, records: bool) -> Any:  # noqa: FBT001 - as sent
     found = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
     return found.view(np.dtype((np.record, found.dtype))) if records else found
@@ -204,7 +222,8 @@ _MADE: Final[dict[str, Callable[..., Any]]] = {
     "array": lambda dtype, shape, data: np.frombuffer(data, dtype=dtype).reshape(shape).copy(),
     "row": lambda data, records: _rows(data, records)[0],
     "rows": _rows,
-    "objects": lambda shape, items: np.fromiter(items, dtype=object).reshape(shape),
+    "objects": _objects,
+    "entry": lambda *held: _objects(*held)[0],
     "masked": _masked,
     "complex": complex,
     "Fraction": Fraction,

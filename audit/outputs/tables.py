@@ -61,6 +61,11 @@ def is_arrow(kind: type) -> bool:
     return hasattr(kind, "to_pylist") or hasattr(kind, "empty_table")
 
 
+def is_missing(value: object) -> bool:
+    r"""Whether a value is ``pandas.NA``, whose ``==`` has no truth value."""
+    return "pandas" in sys.modules and value is getattr(sys.modules["pandas"], "NA", None)
+
+
 def is_lazy(kind: type) -> bool:
     r"""Whether instances of a class are polars lazy queries, which have no values yet."""
     return hasattr(kind, "collect") and hasattr(kind, "columns") and _of_libraries(kind)

@@ -23,7 +23,7 @@ from accounting.calibration.calibrate_continual_sums import calibrate_sum
 from audit.targets.target import Catalogued, read_words, typed
 from dpcore.continual_sums import ContinualSum, SquareRootSum
 from dpcore.errors import InvalidParameter
-from dpcore.sampling.rng import Rng
+from dpcore.sampling.rng import Rng, SeededRng
 
 _ITEMS: Final = ("low", "high", "unit")
 _SCALE: Final = 60
@@ -58,10 +58,19 @@ def target_of(
     """
     grid = setting.grid if isinstance(setting, SquareRootSum) else 1
 
-    def run(dataset: Any, n: int, rng: Rng) -> NDArray[np.int64]:
+    def require_stream(dataset: Any, name: str) -> None:
         if not isinstance(dataset, list) or len(dataset) != setting.horizon:
             reason = f"must be a stream, given as a list of {setting.horizon} items"
-            raise InvalidParameter("dataset", dataset, reason)
+            raise InvalidParameter(name, dataset, reason)
+
+    def held(dataset: Any, name: str) -> None:
+        require_stream(dataset, name)
+        stream = setting.start(rng=SeededRng(0))
+        for item in dataset:
+            stream.add(item)  # refuses an item that the mechanism does not accept
+
+    def run(dataset: Any, n: int, rng: Rng) -> NDArray[np.int64]:
+        require_stream(dataset, "dataset")
         sums = np.zeros((n, setting.horizon), dtype=np.int64)
         for row in sums:
             stream = setting.start(rng=rng)
@@ -75,6 +84,7 @@ def target_of(
         spelling,
         run,
         seeded=seeded,
+        own={"held": held},
         pair=([low, *rest], [high, *rest]),
         epsilon=epsilon,
         delta=delta,

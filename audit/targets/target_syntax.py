@@ -33,12 +33,14 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, get_args, runtime_checkable
 
 from audit.features.parse_feature import FEATURES, Feature
 from audit.outputs.call_guard import load
@@ -216,7 +218,7 @@ def as_target(spelling: str, found: Any) -> Target:
     except (TypeError, ValueError):  # native code may have no signature
         return Scalar(spelling=spelling, function=found, seeded=False)
     names = signature.parameters
-    ours = "rng" in names and _is_ours(found, names["rng"].annotation)
+    ours = takes_ours(found, signature)
     try:
         if {"n", "rng"} <= names.keys():
             signature.bind(None, n=1, rng=None)
@@ -229,14 +231,19 @@ def as_target(spelling: str, found: Any) -> Target:
     return Scalar(spelling=spelling, function=found, seeded=seeded, ours=ours)
 
 
-def _is_ours(function: Callable[..., Any], annotation: Any) -> bool:
-    # Whether a parameter is annotated rng: Rng or rng: SeededRng.
+def takes_ours(function: Callable[..., Any], signature: inspect.Signature) -> bool:
+    r"""Whether a parameter is annotated ``rng: Rng``, ``rng: SeededRng`` or ``rng: Rng | None``."""
+    if "rng" not in signature.parameters:
+        return False
+    annotation = signature.parameters["rng"].annotation
     if isinstance(annotation, str):  # from __future__ import annotations
-        named = getattr(inspect.unwrap(function), "__globals__", {})
-        for part in annotation.split("."):
-            named = named.get(part) if isinstance(named, dict) else getattr(named, part, None)
-        annotation = named
-    return annotation is Rng or annotation is SeededRng
+        while isinstance(function, partial):
+            function = function.func
+        names = getattr(inspect.unwrap(function), "__globals__", None)
+        with suppress(Exception):  # the name may be imported only for a type checker
+            names = names or vars(sys.modules[function.__module__])  # an object with __call__
+            annotation = eval(annotation, names)  # noqa: S307  # the user's own source
+    return any(each is Rng or each is SeededRng for each in (annotation, *get_args(annotation)))
 
 
 def source_of(function: Callable[..., Any] | None) -> str | None:

@@ -350,9 +350,14 @@ def canaries(  # noqa: PLR0913 - each is an option of the command
 
 
 def _numbers(argument: str, given: ArrayLike) -> NDArray[np.float64]:
+    if np.ma.is_masked(given):
+        raise InvalidParameter(argument, given, "must have no masked values")
     try:
-        return np.asarray(given).astype(np.float64)
-    except (TypeError, ValueError) as error:
+        found = np.asarray(given)
+        if found.dtype.kind == "c":
+            raise TypeError("complex numbers have no order")
+        return found.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidParameter(argument, given, f"must be numbers ({error})") from None
 
 
@@ -364,6 +369,10 @@ def _read(scores: ArrayLike, included: ArrayLike) -> tuple[NDArray[np.float64], 
         raise InvalidParameter(
             "included", included, f"must contain {len(values)} values, like scores"
         )
+    labels: list[Any] = [getattr(given, "index", None) for given in (scores, included)]
+    if all(hasattr(each, "equals") for each in labels) and not labels[0].equals(labels[1]):
+        reason = "must have the index of scores: give arrays to pair the values by position"
+        raise InvalidParameter("included", included, reason)
     if not np.isfinite(values).all():
         place = int(np.flatnonzero(~np.isfinite(values))[0])
         raise InvalidParameter(f"scores[{place}]", float(values[place]), "must be a finite number")

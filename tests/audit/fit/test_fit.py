@@ -32,7 +32,7 @@ from dpcore.laws.poisson_and_binomial import Binomial, Poisson
 from dpcore.laws.polya import Polya
 from dpcore.laws.skellam import Skellam
 from dpcore.noise import Noise
-from dpcore.sampling.rng import SeededRng
+from dpcore.sampling.rng import Rng, SeededRng
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated
@@ -339,6 +339,22 @@ def test_one_impossible_value_refutes(
     assert report.witness is not None
     assert (report.witness.event, report.witness.probability) == (event, (0.0, 0.0))
     assert report.to_json()["e_value"] == ("inf" if sequential else None)
+
+
+def annotated(n: int, rng: Rng) -> Any:
+    return DiscreteLaplace(scale=1).sample(n, rng=rng)
+
+
+def one_by_one(rng: Rng | None = None) -> int:
+    assert rng is not None
+    return DiscreteLaplace(scale=1).sample(rng=rng)
+
+
+@pytest.mark.parametrize("sampler", [annotated, one_by_one])
+def test_a_sampler_annotated_with_rng_gets_a_seeded_rng(sampler: Any) -> None:
+    first, again = (fit(sampler, DiscreteLaplace(scale=1), runs=200, seed=7) for _ in range(2))
+    assert first.verdict == "not_refuted"
+    assert first.to_json() == again.to_json()
 
 
 # -- sequential ---------------------------------------------------------------------------------

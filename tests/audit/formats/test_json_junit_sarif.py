@@ -205,11 +205,16 @@ def test_a_finding_points_to_the_line_of_its_function(
     monkeypatch.chdir(tmp_path)
     Path("pkg").mkdir()
     Path("pkg/counts.py").write_text("import os\n\ndef noisy(x):\n    return x\n", encoding="utf-8")
+    source = "total: int = 0\nnamed = lambda x: x\nclass A:\n    class B:\n        def f(x): ...\n"
+    Path("my é.py").write_text(source, encoding="utf-8")
     Path("wrong.py").write_text("def (", encoding="utf-8")
     for target, place in (
         ("pkg/counts.py:noisy", ("pkg/counts.py", 3)),
         ("pkg.counts:noisy", ("pkg/counts.py", 3)),
         (f"{tmp_path}/pkg/counts.py:noisy", ("pkg/counts.py", 3)),
+        ("my é.py:named", ("my%20%C3%A9.py", 2)),
+        ("my é.py:A.B.f", ("my%20%C3%A9.py", 5)),
+        ("my é.py:A.other", ("my%20%C3%A9.py", 3)),
         ("wrong.py:f", ("wrong.py", 1)),
         ("discrete-laplace:scale=1", None),
         ("exec:./counts", None),

@@ -146,6 +146,14 @@ def test_arrays_that_differ_are_refuted(one: Any, other: Any) -> None:
     assert sample(Vectorised(spelling="arrays", function=constants), PLAN).verdict == "refuted"
 
 
+@pytest.mark.parametrize("other", [[("b", "i4")], [("a", "f4")], [("b", "O")]])
+def test_arrays_of_rows_that_differ_in_a_field_are_refuted(other: Any) -> None:
+    def constants(d: int, n: int, rng: Any) -> Any:
+        return np.array([(1,)] * n, ([("a", "i4")], other)[d])
+
+    assert sample(Vectorised(spelling="rows", function=constants), PLAN).verdict == "refuted"
+
+
 def masked_batch(n: int, rng: Any, under: int, fill: int) -> Any:
     numbers = rng.integers(0, 3, n)
     hidden = numbers == 1

@@ -254,6 +254,15 @@ def test_tables_are_read_in_the_same_way_in_another_process() -> None:
         assert row_of(found) == row_of(table) == row_of(captured(table))
 
 
+def test_a_missing_value_of_pandas_is_an_output() -> None:
+    def mean(d: int) -> Any:
+        return {"mean": pd.Series([None, 1][d:], dtype="Int64").head(1).mean()}
+
+    assert mean(0)["mean"] is pd.NA
+    assert audited(mean).verdict == "refuted"
+    assert audited(lambda _: mean(0)).verdict == "nothing_measured"
+
+
 def test_a_lazy_frame_is_refused() -> None:
     def lazy(d: int) -> Any:
         return pl.LazyFrame({"n": [d]})

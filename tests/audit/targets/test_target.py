@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from fractions import Fraction
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -416,6 +417,20 @@ def many(value: int, n: int, rng: Rng) -> Any:
     return value + NOISE.sample(n, rng=rng)
 
 
+def optional(value: int, rng: Rng | None = None) -> int:
+    assert rng is not None
+    return value + NOISE.sample(rng=rng)
+
+
+def with_more(value: int, more: int, rng: Rng) -> int:
+    return value + more + NOISE.sample(rng=rng)
+
+
+class Counter:
+    def __call__(self, value: int, rng: Rng) -> int:
+        return value + NOISE.sample(rng=rng)
+
+
 def seed_ignored(value: int, rng: Rng) -> int:
     del rng
     return value + NOISE.sample()
@@ -431,7 +446,10 @@ def unwritten(value: int, rng) -> Any:  # type: ignore[no-untyped-def]  # that i
     return value + rng.laplace()
 
 
-@pytest.mark.parametrize("function", [one, qualified, many, seed_ignored])
+@pytest.mark.parametrize(
+    "function",
+    [one, qualified, many, seed_ignored, optional, partial(with_more, more=1), Counter()],
+)
 def test_a_target_annotated_with_rng_gets_a_seeded_rng(function: Any) -> None:
     target = as_target("f", function)
     assert isinstance(target, Scalar | Vectorised)

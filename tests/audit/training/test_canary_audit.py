@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
@@ -279,6 +280,10 @@ def test_numbers_of_guesses_share_the_level() -> None:
         ([], [], {}, "scores"),
         ([[1.0]], [[1]], {}, "scores"),
         (["x"], [1], {}, "scores"),
+        ([10**400, 1], [0, 1], {}, "scores"),
+        ([1j, 1], [0, 1], {}, "scores"),
+        (np.ma.array([1.0, 2.0], mask=[True, False]), [0, 1], {}, "masked"),
+        (pd.Series([1.0, 2.0], [1, 0]), pd.Series([0, 1]), {}, "index of scores"),
         ([1.0, math.nan], [0, 1], {}, r"scores\[1\]"),
         ([1.0, 2.0], [0, 1, 1], {}, "included"),
         ([1.0, 2.0], [0, 2], {}, r"included\[1\]"),
@@ -296,7 +301,7 @@ def test_numbers_of_guesses_share_the_level() -> None:
     ],
 )
 def test_invalid_scores_are_refused(
-    scores: list[Any], included: list[Any], given: dict[str, Any], named: str
+    scores: Any, included: Any, given: dict[str, Any], named: str
 ) -> None:
     claim = given.pop("claim", "epsilon=1")
     with pytest.raises(InvalidParameter, match=named):

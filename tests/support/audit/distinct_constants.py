@@ -11,7 +11,7 @@ import math
 import os
 import re
 import time
-from collections import defaultdict, deque, namedtuple
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from decimal import Decimal
 from email.message import EmailMessage
 from fractions import Fraction
@@ -93,6 +93,16 @@ class Own:
 
     def __repr__(self) -> str:
         return "Own"
+
+
+class Picture:
+    """An object whose pixels are in native code, and in what it pickles."""
+
+    def __init__(self, pixel: int) -> None:
+        self.native: Any = lambda: pixel
+
+    def __getstate__(self) -> list[Any]:
+        return [bytes([self.native()])]
 
 
 class Silent:
@@ -211,6 +221,19 @@ def mailed(text: str) -> EmailMessage:
 RECORDS: Any = np.ones(2, [("x", int)]).view(np.recarray)
 RECORD = [("a", int), ("b", float)]
 UTC, LATE = dt.UTC, dt.timezone(dt.timedelta(hours=1))
+
+
+def row(name: str, form: str = "<i4") -> Any:
+    return np.array([(1, 2)], [(name, form), ("n", "<i8")])
+
+
+def ordered(*last: str) -> OrderedDict[str, int]:
+    found = OrderedDict(a=1, b=2)
+    for key in last:
+        found.move_to_end(key)
+    return found
+
+
 NOON = dt.datetime(2024, 10, 27, 2, 30)  # noqa: DTZ001 - a time that comes twice
 TINY = np.finfo(np.longdouble).eps
 
@@ -223,6 +246,8 @@ APART: list[tuple[Any, Any]] = [
     ([], ()), ([], {}), ([1, 2], [2, 1]), ([None], [math.nan]), ({1}, {1.0}), ({1}, frozenset({1})),
     ({"a": 1}, {"a": 1.0}), ({"a": 1, "b": 2}, {"b": 2, "a": 1}), ({1: "a"}, {1.0: "a"}),
     (Decimal("1.0"), Decimal("1.00")), (Decimal(1), 1), (Decimal("1E+2"), Decimal(100)),
+    (Decimal(1), Decimal("1.0")), (Decimal(0), Decimal("0.0")), (ordered(), ordered("a")),
+    (Silent(ordered()), Silent(ordered("a"))),
     (Decimal("inf"), math.inf), (Fraction(1), 1),
     (Fraction(1, 3), Fraction(10**30, 3 * 10**30 + 1)), (np.int64(1), 1),
     (np.int64(1), np.int32(1)), (np.uint8(1), np.int8(1)),
@@ -250,7 +275,8 @@ APART: list[tuple[Any, Any]] = [
     (Point(1, 2), (1, 2)), (Own(1), Own(2)), ([Own(1)], [Own(2)]), (Silent(1), Silent(2)),
     (Silent(1, raw=[0.5]), Silent(1, raw=[0.25])),
     (Silent(1, cells=np.arange(3)), Silent(1, cells=np.arange(1, 4))), (Bare(1), Bare(2)),
-    (Silent(Bare(1)), Silent(Bare(2))),
+    (Silent(Bare(1)), Silent(Bare(2))), (Picture(1), Picture(2)), ([Picture(1)], [Picture(2)]),
+    (Silent(Picture(1)), Silent(Picture(2))),
     (Silent(1, held=[{"a": (Bare(1),)}]), Silent(1, held=[{"a": (Bare(2),)}])),
     (Silent(PurePath("a")), Silent(PurePath("b"))),
     (Silent(Silent(1, up=Bare(1))), Silent(Silent(1, up=Bare(2)))),
@@ -280,6 +306,12 @@ APART: list[tuple[Any, Any]] = [
     (Covered([1, 2], mask=[False, True]), np.ma.array([1, 2], mask=[False, True])),
     (RECORDS, RECORDS.view(np.ndarray)), (RECORDS[0], np.asarray(RECORDS).view([("x", int)])[0]),
     (RECORDS.view(np.ndarray), np.asarray(RECORDS).view([("x", int)])),
+    (row("a"), row("b")), (row("a")[0], row("b")[0]), (row("a", "O"), row("b", "O")),
+    (row("a", "O")[0], row("b", "O")[0]), (row("a", "O"), row("a", "O").astype(object)),
+    (np.array(["a"], np.dtypes.StringDType()), np.array(["a"], object)),
+    (np.array(["a"], np.dtypes.StringDType()), np.array(["b"], np.dtypes.StringDType())),
+    (np.array(["a"], np.dtypes.StringDType()),
+     np.array(["a"], np.dtypes.StringDType(na_object=None))),
     (wide(1)[None].view(np.matrix), wide(2)[None].view(np.matrix)),
     (Silent(wide(1).astype(object)), Silent(wide(2).astype(object))),
     (ValueError(wide(1)), ValueError(wide(2))), (deque([Silent(1)]), deque([Silent(2)])),
