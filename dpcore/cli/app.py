@@ -370,14 +370,28 @@ def _usage(error: Any, arguments: Sequence[str]) -> str:
     words = words or " ".join(error.format_message().split()).rstrip(".").replace(_BARE, "", 1)
     if not words:
         return ""
-    command = "dpcore" if error.ctx is None else " ".join(error.ctx.command_path.split())
-    if error.ctx is None and arguments and arguments[0] in _registered():
-        command += f" {arguments[0]}"
+    if error.ctx is not None and error.ctx.parent and words.startswith("No such command"):
+        words = (
+            f"{words.partition('. ')[0]}; the commands are {', '.join(error.ctx.command.commands)}"
+        )
+    command = _called(arguments) if error.ctx is None else " ".join(error.ctx.command_path.split())
     return f"{words}{'' if words.endswith('?') else ';'} see {command} --help"
 
 
+def _called(arguments: Sequence[str]) -> str:
+    # The command that the arguments name, such as "dpcore release count".
+    names, command = ["dpcore"], _whole()
+    for word in arguments:
+        command = command.get_command(None, word) if hasattr(command, "get_command") else None
+        if command is None:
+            break
+        names.append(word)
+    return " ".join(names)
+
+
 def _is_similar(typed: str, option: str) -> bool:
-    return typed in option or bool(get_close_matches(typed, [option.lstrip("-")]))
+    name = option.lstrip("-")
+    return name.startswith(typed) or bool(get_close_matches(typed, [name]))
 
 
 def _swallowed_option(context: Any, arguments: Sequence[str]) -> str:
