@@ -61,7 +61,7 @@ _BITS: Final = 128
 _LINES: Final = 64
 _ROOT: Final = 64
 _NOTHING: Final = "a budget of 0 admits no charge"
-_OTHER_BUDGETS: Final = "open a ledger with a budget such as rho=1 or epsilon=1,delta=1e-6"
+_OTHER_BUDGETS: Final = "use a ledger or session with a budget like rho=1 or epsilon=1,delta=1e-6"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -20,6 +21,10 @@ def lazy_names(package: str) -> Callable[[str], Any]:
     Traceback (most recent call last):
     ...
     AttributeError: module 'dpcore' has no attribute 'walk'
+    >>> lazy_names("dpcore")("Laplace")
+    Traceback (most recent call last):
+    ...
+    AttributeError: module 'dpcore' has no attribute 'Laplace': did you mean DiscreteLaplace?
     """
     space = vars(sys.modules[package])
     space["__dir__"] = lambda: sorted({*space, *space["__all__"]})
@@ -27,7 +32,9 @@ def lazy_names(package: str) -> Callable[[str], Any]:
     def load(name: str) -> Any:
         module = _imported(package).get(name)
         if module is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            near = get_close_matches(name, space["__all__"], n=1)
+            hint = f": did you mean {near[0]}?" if near else ""
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
         value = getattr(import_module(module), name)
         # Set in the package, so that the next access finds it and not a submodule of the same name.
         setattr(sys.modules[package], name, value)

@@ -45,7 +45,10 @@ _LONGEST: Final = 10**6
 _DECIDED: Final = {
     "kernel": "decided by the integer kernel",
     "engine": "decided in part by the software that issued it, not by the integer kernel",
-    "estimate": "checked in part by an estimate, which is not a proof",
+    "estimate": (
+        "checked in part by an estimate, which is not a proof; a certificate made with --evidence "
+        "is proven"
+    ),
 }
 _TENTHS: Final = 10
 _MARGIN: Final = 26

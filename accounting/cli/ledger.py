@@ -133,6 +133,8 @@ def charge(
     from accounting.ledger import AlreadyCharged, BudgetExhausted, Ledger
 
     exactly_one("--users", users, "--users-file", users_file)
+    if users == "-":
+        raise InvalidParameter("--users", users, "is not a list of users; use --users-file -")
     people, typed = [name.strip() for name in (users or "").split(",")], "--users"
     if users_file is not None:
         people, typed = read_names("--users-file", users_file, "user"), "--users-file"

@@ -44,6 +44,11 @@ if TYPE_CHECKING:
 CONFIDENCE: Final = Fraction(95, 100)
 _LONGEST: Final = 1000
 _EVERYBODY: Final = "everybody"
+_SUCH: Final[dict[type, str]] = {
+    Query: "Count()",
+    TableScope: 'TableScope(user="user_id")',
+    Target: 'Target(epsilon="1/2")',
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,10 +161,18 @@ def epsilon_at(found: Guarantee, delta: Fraction) -> Fraction:
         return Fraction(ZCdp(Fraction(found.zcdp().upper)).epsilon(delta).upper)
 
 
+def _require(**given: tuple[object, type]) -> None:
+    for argument, (value, kind) in given.items():
+        if not isinstance(value, kind):
+            must = f"must be a {kind.__name__}, such as {_SUCH[kind]}"
+            raise InvalidParameter(argument, value, must)
+
+
 def plan(
     query: Query, scope: TableScope, target: Target, confidence: Fraction = CONFIDENCE
 ) -> Released:
     r"""Return the release without its value: no data are read, no noise drawn, no user charged."""
+    _require(query=(query, Query), scope=(scope, TableScope), target=(target, Target))
     mechanism = query.mechanism(scope, target)
     error: float | None = None
     if isinstance(query, Additive):
@@ -294,6 +307,7 @@ class Session:
         users: Iterable[str] | None = None,
         rng: Rng = SYSTEM,
     ) -> None:
+        _require(scope=(scope, TableScope))
         self._table, self._scope, self._ledger = Table.of(table), scope, ledger
         self._table.require(scope.user, argument="user")
         self._filter = filter_for(read_claim("budget", budget, scope.scope))

@@ -90,6 +90,8 @@ class Table:
         Raises :class:`InvalidParameter` if the file cannot be read, or if its header has an empty
         or repeated name; the message names the file.
         """
+        if not isinstance(path, str | Path):
+            raise InvalidParameter("table", path, "must be a path; for a frame, use Table.of")
         file = Path(path)
         kind = file.suffix.lower()
         if kind not in (".csv", ".parquet"):
@@ -147,6 +149,8 @@ class Table:
             if column not in self.columns:
                 names = ", ".join(self.columns[:8])
                 reason = f"is not a column of {self.name}, which contains {names}"
+                if len(self.columns) == 1 and re.search("[;\t|]", names):
+                    reason += ": separate the columns by commas"
                 raise InvalidParameter(argument, column, reason)
 
     @contextmanager
@@ -295,7 +299,7 @@ class Table:
         words = polars.String, polars.Categorical, polars.Enum, polars.Boolean, polars.Null
         dates = kind.is_temporal() and kind != polars.Duration  # a duration has no text
         if not (kind.is_integer() or dates or kind in words):
-            reason = f"contains {kind}, but must contain text, integers or dates"
+            reason = f"contains {kind}, but must contain text, integers or dates: cast it first"
             raise InvalidParameter("column", column, reason)
         text = polars.col(column)
         # The cast of a time omits its nanoseconds.

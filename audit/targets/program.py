@@ -42,6 +42,9 @@ _SEED_BITS: Final = 53  # exact in every JSON reader
 _SHOWN: Final = 200
 _FEW_DIGITS: Final = 4000  # below the limit of every Python
 _MOST_BYTES: Final = 1 << 28
+_PROTOCOL: Final = (
+    "one output per line is required: n lines for a JSON request with dataset, n and seed"
+)
 _MORE_LINES: Final = 1000  # counted beyond n, for the error message
 _PIECE: Final = 1 << 16
 _RUNNERS: Final = {
@@ -83,7 +86,7 @@ class Program(Target):
         failed = partial(TargetFailed, self.spelling, dataset="AB"[world])
         if len(lines) != runs:
             many = "1 line" if len(lines) == 1 else f"{len(lines):,} lines"
-            raise failed(f"wrote {many} for n = {runs:,}: one output per line is required")
+            raise failed(f"wrote {many} for n = {runs:,}: {_PROTOCOL}")
         if any(map(_is_beyond_json, lines)):
             raise failed("wrote an integer of more digits than Python reads as a number")
         return [line.removesuffix("\r") for line in lines]
@@ -175,7 +178,7 @@ class _Received:
             most = self.runs + _MORE_LINES
             if self.lines > most:
                 reason = f"printed more than {most:,} lines for n = {self.runs:,}"
-                raise _TooMuch(f"{reason}: one output per line is required")
+                raise _TooMuch(f"{reason}: {_PROTOCOL}")
             if len(self.out) > _MOST_BYTES:
                 reason = f"printed more than {_MOST_BYTES:,} bytes for n = {self.runs:,}"
                 raise _TooMuch(f"{reason}: use fewer runs, or shorter outputs")

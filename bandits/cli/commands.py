@@ -57,7 +57,9 @@ commands.command()(run)
 
 @commands.command()
 def compare(
-    first: Path = argument("A", "A file or folder that dpcore bandit run wrote."),
+    first: Path = argument(
+        "A", "A folder that dpcore bandit run --output wrote, its rows.json, or --json output."
+    ),
     second: Path = argument("B", "A second result, for the same worlds."),
     *,
     as_json: AsJson = False,

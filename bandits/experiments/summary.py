@@ -315,7 +315,8 @@ def read_document(path: Path, *, argument: str = "path") -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidParameter(argument, str(place), f"is not JSON ({error})") from None
+        must = "must be a folder of dpcore bandit run --output, its rows.json, or --json output"
+        raise InvalidParameter(argument, str(place), f"{must} ({error})") from None
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
         raise InvalidParameter(argument, str(place), f"must have schema {SCHEMA}")
     try:

@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
@@ -66,7 +67,7 @@ _SYNONYMS: Final = {
     ),
     "dataset-size num-examples n": ("--examples", "--records", "--users"),
     "sigma std noise-scale": ("--noise-multiplier", "--noise"),
-    "trials samples": ("--runs",),
+    "trials samples runs repetitions": ("--runs", "--instances"),
     "epsilon delta": ("--claim",),
 }
 
@@ -362,14 +363,49 @@ def _usage(error: Any, arguments: Sequence[str]) -> str:
         options = {name for each in error.ctx.command.params for name in each.opts}
         typed = error.option_name.lstrip("-")
         meant = {name for key, ours in _SYNONYMS.items() if typed in key.split() for name in ours}
-        error.possibilities = sorted(options & meant) or error.possibilities
-    words = " ".join(error.format_message().split()).rstrip(".").replace(_BARE, "", 1)
+        # The parser compares names with their dashes, so that short names are always similar.
+        close = [name for name in error.possibilities or () if _is_similar(typed, name)]
+        error.possibilities = sorted(options & meant) or close
+    words = _swallowed_option(error.ctx, arguments)
+    words = words or " ".join(error.format_message().split()).rstrip(".").replace(_BARE, "", 1)
     if not words:
         return ""
-    command = "dpcore" if error.ctx is None else " ".join(error.ctx.command_path.split())
-    if error.ctx is None and arguments and arguments[0] in _registered():
-        command += f" {arguments[0]}"
+    if error.ctx is not None and error.ctx.parent and words.startswith("No such command"):
+        words = (
+            f"{words.partition('. ')[0]}; the commands are {', '.join(error.ctx.command.commands)}"
+        )
+    command = _called(arguments) if error.ctx is None else " ".join(error.ctx.command_path.split())
     return f"{words}{'' if words.endswith('?') else ';'} see {command} --help"
+
+
+def _called(arguments: Sequence[str]) -> str:
+    # The command that the arguments name, such as "dpcore release count".
+    names, command = ["dpcore"], _whole()
+    for word in arguments:
+        command = command.get_command(None, word) if hasattr(command, "get_command") else None
+        if command is None:
+            break
+        names.append(word)
+    return " ".join(names)
+
+
+def _is_similar(typed: str, option: str) -> bool:
+    name = option.lstrip("-")
+    return name.startswith(typed) or bool(get_close_matches(typed, [name]))
+
+
+def _swallowed_option(context: Any, arguments: Sequence[str]) -> str:
+    # An option with two values reads the next two words even if one of them is an option, and the
+    # parser then complains about what follows; empty if no option was read as a value.
+    given = [] if context is None else context.command.params
+    numbers = {opt: each.nargs for each in given for opt in each.opts if opt.startswith("-")}
+    for at, name in enumerate(arguments):
+        number = numbers.get(name, 0)
+        words = arguments[at + 1 : at + 1 + number] if number > 1 else ()
+        for word in words:
+            if word.partition("=")[0] in numbers:
+                return f"Option '{name}' requires {number} arguments, but {word} is one of them"
+    return ""
 
 
 def _abandon_output() -> None:

@@ -101,8 +101,9 @@ def csv_rows(
         ):
             lines = _ended(argument, path, file) if whole else file
             yield from rows_of(argument, path, lines)
-    except UnicodeDecodeError as error:
-        raise InvalidParameter(argument, str(path), f"is not valid CSV ({error})") from None
+    except UnicodeDecodeError:
+        reason = "is not valid CSV: it must be UTF-8 text"
+        raise InvalidParameter(argument, str(path), reason) from None
 
 
 def rows_of(

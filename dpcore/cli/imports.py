@@ -148,7 +148,7 @@ class UserCode:
     def load(self, name: str) -> Any:
         r"""Import the object ``name``, written ``module:name`` or ``file.py:name``."""
         place, _, attribute = name.rpartition(":")
-        if not attribute or not place:
+        if not attribute or not place or place.endswith(":"):
             raise self.refused("must have the form module:callable or file.py:callable")
         return self._attribute(self.module(place), attribute)
 

@@ -341,7 +341,7 @@ r"""The pattern of ASCII names, which need no further check."""
 
 def name(argument: str, value: object) -> str:
     r"""Return ``value`` if it is a valid name of a user or a batch."""
-    reason = f"must be a name of 1 to {_LONGEST} characters"
+    reason = f"must be a name of 1 to {_LONGEST} characters, as text"
     if type(value) is str and PLAIN.fullmatch(value):
         return value
     value = text(argument, value, reason)

@@ -244,6 +244,7 @@ CLAIM = [*CHARGE, "--users", "ada", "--claim", "rho=1/100", "--reason", "r"]
         ([*CHARGE, "--users", "ada", "--users-file", "-", *GAUSSIAN], "--users"),
         ([*CHARGE, "--users", "ada,ada", *GAUSSIAN], "--users"),
         ([*CHARGE, "--users-file", "/no/where", *GAUSSIAN], "--users-file"),
+        ([*CHARGE, "--users", "-", *GAUSSIAN], "--users = -: is not a list of users; use --"),
         ([*CHARGE, "--users", "ada", "--noise", "skellam:variance=0"], "--noise"),
         ([*CHARGE, "--users", "ada", *GAUSSIAN, "--claim", "rho=1"], "--noise"),
         ([*CHARGE, "--users", "ada", "--claim", "rho=1"], "--reason"),

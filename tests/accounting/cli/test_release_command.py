@@ -139,7 +139,7 @@ def test_a_plan_shows_the_true_cost_and_whether_it_fits(shell: Shell) -> None:
         words = ("--epsilon", epsilon, "--ledger", url)
         found = shell("plan count", *words)
         assert f"costs           epsilon={epsilon}\n" in found.out
-        assert "budget          epsilon=1 before any charge\n" in found.out
+        assert "budget          epsilon=1 before any charge; --users-file" in found.out
         assert (found.code, "does not fit" in found.out) == (code, code == 1)
         whole = shell("plan count", *words, "--json")
         exact = {"costs": {"epsilon": str(Fraction(epsilon))}, "fits": code == 0}

@@ -104,6 +104,7 @@ def test_every_kind_of_table_gives_the_same_answers(tmp_path: Path) -> None:
         ("user,x,x\nada,1,2\n", "column 3 has the same name 'x' as another"),
         ("user,,x\nada,1,2\n", "column 2 has no name"),
         ("name,x\nada,1\n", "user = user: is not a column of .*, which contains name, x"),
+        ("user;x\nada;1,5\n", "which contains user;x: separate the columns by commas"),
         ("user,y\nada,1\n", "column = x: is not a column"),
         ("user,x\nada,1\n,2\n", "row 2, column user: must be given: every row must have a user"),
         ("x,user\n1,ada\n2, ada\n", "row 2, column user = ada: .* without leading or trailing"),
@@ -352,6 +353,28 @@ def test_two_columns_with_the_same_name_are_refused() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame([[1, 2]], columns=["user", "user"])
     assert "unique" in refusal(lambda: Table.of(frame))
+
+
+def test_arguments_of_other_types_are_refused_by_name(tmp_path: Path) -> None:
+    table, target = pd.DataFrame({"user": ["ada"]}), Target(epsilon=1)
+    given: Any
+    for given, words in (
+        (("count", table, SCOPE, target), r"query = count: must be a Query, such as Count\(\)"),
+        ((Count(), table, "user", target), "scope = user: must be a TableScope, such as TableSc"),
+        ((Count(), table, SCOPE, 1), "target = 1: must be a Target, such as Target"),
+        ((Count(), str(tmp_path / "x.csv"), SCOPE, target), r"must be Table.open\(file\)"),
+    ):
+        assert re.search(words, refusal(partial(release, *given)))
+    wrong: Any = "user"
+    assert "scope = user: must be" in refusal(partial(Session, table, wrong, "epsilon=1"))
+    frame: Any = table
+    assert "for a frame, use Table.of" in refusal(partial(Table.open, frame))
+
+
+def test_a_table_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "latin.csv"
+    file.write_bytes("user,x\nZo\u00eb,1\n".encode("latin-1"))
+    assert "is not valid CSV: it must be UTF-8 text" in refusal(partial(Table.open, file))
 
 
 def test_threads_do_not_overspend_a_session() -> None:

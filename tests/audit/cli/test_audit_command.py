@@ -228,6 +228,7 @@ def test_a_misspelt_subcommand_is_suggested() -> None:
         (["targets.py:word"], "is of type str, not a callable"),
         (["targets.py:three"], "must be callable as f(dataset), f(dataset, rng) or"),
         (["absent.py:f"], "there is no file absent.py"),
+        (["absent.py::f"], "must have the form module:callable or file.py:callable"),
         (["no.such.module:f"], "no module named no"),
         (["half-scal"], "did you mean half-scale?"),
         (["laplace:scale=1"], "did you mean discrete-laplace:scale=1?"),

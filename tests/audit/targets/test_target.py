@@ -183,7 +183,7 @@ def test_a_program_gets_its_arguments_and_the_dataset_as_json(program: Any) -> N
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("print(1)", r"wrote 1 line for n = \d+"),
+        ("print(1)", r"wrote 1 line for n = \d+: one output per .* with dataset, n and s"),
         ("print(1, end='')", r"wrote 1 line"),
         ("for _ in range(n + 1): print(1)", r"wrote \d+ lines for n = \d+"),
         ("pass", "wrote 0 lines"),

@@ -93,12 +93,23 @@ def test_bounds_as_json_are_never_minus_zero(capsys: Capture) -> None:
         (["smaple"], "No such command 'smaple': did you mean sample? see dpcore --help"),
         (["bugdet"], "No such command 'bugdet': did you mean budget? see dpcore --help"),
         (["audit", "count", "--pair", "0"], "requires 2 arguments; see dpcore audit --help"),
+        (["release", "sum", "x.csv", "--user"], "requires an argument; see dpcore release sum --h"),
+        (["ledger", "create"], "No such command 'create'; the commands are open, charge, show,"),
+        (["ledger", "spend"], "No such command 'spend'; the commands are open, charge, show, "),
         (["--nosuch"], "No such option: --nosuch"),
         (["budget", "dpsgd", "--steps", "1"], "--steps (Possible options: --rounds);"),
         (["budget", "dpsgd", "--sample-rate", "1"], "(Possible options: --batch-size);"),
         (["budget", "epsilon", "--sampling-rate", "1"], "(Possible options: --poisson);"),
         (["budget", "epsilon", "--sigma", "1"], "--sigma (Possible options: --noise);"),
         (["audit", "count", "--epsilon", "1"], "--epsilon (Possible options: --claim);"),
+        (["bandit", "run", "cz/easy", "--trials", "3"], "(Possible options: --instances);"),
+        (["release", "mean", "x.csv", "--by", "city"], "No such option: --by; see dpcore release"),
+        (["budget", "dpsgd", "--target-epsilon", "3"], "(Possible options: --epsilon);"),
+        (
+            ["release", "mean", "x.csv", "--clip", "0,9", "--user", "u", "--column", "x"],
+            "Option '--clip' requires 2 arguments, but --user is one of them; see dpcore release m",
+        ),
+        (["audit", "count", "--pair", "0", "--claim=epsilon=1", "1"], "but --claim=epsilon=1 is"),
     ],
 )
 def test_bad_input_gives_a_one_line_error_and_exit_code_2(
