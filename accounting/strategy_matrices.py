@@ -153,8 +153,8 @@ class Toeplitz(Strategy):
         if isinstance(given, str) or not isinstance(given, Sequence) or not given:
             raise InvalidParameter("coefficients", given, "must be a non-empty list of numbers")
         if len(given) > self.rounds:
-            least = f"must contain at most {self.rounds} numbers, one for each round"
-            raise InvalidParameter("coefficients", len(given), least)
+            reason = f"must not contain more numbers than rounds ({self.rounds})"
+            raise InvalidParameter("coefficients", given, reason)
         found = tuple(rational("coefficients", each) for each in given)
         if found[0] <= 0:
             raise InvalidParameter("coefficients", given, "must start with a number > 0")
@@ -273,7 +273,7 @@ class Dense(Strategy):
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise InvalidParameter("rows", given, "must be a list of rows")
         if len(given) != self.rounds:
-            raise InvalidParameter("rows", len(given), f"must contain {self.rounds} rows")
+            raise InvalidParameter("rows", given, f"must contain {self.rounds} rows")
         found = []
         for i, row in enumerate(given):
             if isinstance(row, str) or not isinstance(row, Sequence) or len(row) != self.rounds:

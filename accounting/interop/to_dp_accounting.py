@@ -164,9 +164,8 @@ def _truncated(dp: Any, source: Guarantee, description: Description, cut: Trunca
     if description.replaced:
         raise _no_event(repr(source), "the event requires the relation ADD_OR_REMOVE_ONE")
     if rational("rate", float(cut.rate)) != cut.rate:
-        raise _no_event(
-            repr(source), "its rate is not a float, and rounding it up may lower the privacy cost"
-        )
+        why = "its rate is not exactly representable as a float, and rounding it up may lower "
+        raise _no_event(repr(source), f"{why}the privacy cost")
     inner = _noise(dp, description)
     return dp.TruncatedSubsampledGaussianDpEvent(
         cut.examples, float(cut.rate), cut.most, inner.noise_multiplier
@@ -277,7 +276,7 @@ def nodes(listed: Listing, step: float) -> tuple[dict[int, float], float]:
         found[high] = found.get(high, arb(0)) + mass * share
         found[low] = found.get(low, arb(0)) + mass * (1 - share)
     if found and max(found) - min(found) > _MOST_NODES:
-        reason = "is too small: the losses need more than 2^20 grid points"
+        reason = "is too small: the losses need more grid points than the limit of 2^20"
         raise InvalidParameter("interval", step, reason)
     hidden = (1 - seen).max(arb(listed.hidden))
     return {key: _padded(mass) for key, mass in found.items()}, _padded(hidden + moved)

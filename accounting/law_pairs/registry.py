@@ -108,7 +108,7 @@ def maximal(sensitivity: Sensitivity) -> tuple[Shift, ...]:
         if len(found) > _MOST_SHIFTS:
             raise NotDerived(
                 f"the exact curve under {sensitivity!r}",
-                f"the curve needs more than {_MOST_SHIFTS} shifts; "
+                f"there are more shifts than the limit of {_MOST_SHIFTS}: "
                 "use zcdp(), pure() or Sensitivity.box",
             )
     return tuple(found)

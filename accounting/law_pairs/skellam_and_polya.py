@@ -113,7 +113,7 @@ class SummedPair(Pair):
             reach *= 2
         raise NotDerived(
             f"the Renyi divergence of order {order} of {self.noise!r}",
-            f"it is a sum over more than {MOST_MASSES} masses; use epsilon(delta)",
+            f"the sum needs more masses than the limit of {MOST_MASSES}; use epsilon(delta)",
         )
 
     def zcdp(self) -> Enclosure:

@@ -92,7 +92,7 @@ def narrowed(
 
 
 def largest(found: Iterable[Enclosure]) -> Enclosure:
-    r"""Enclose the maximum of the enclosed numbers; stops at the first infinite number."""
+    r"""Enclose the maximum of ``found``, stopping at the first infinite number."""
     kept: list[Enclosure] = []
     for each in found:
         if each.lower == math.inf:

@@ -269,7 +269,7 @@ def test_several_quantiles_are_released_in_order_with_their_own_scores() -> None
     [
         (
             lambda: Quantile(column="x", low=0, high=1, q=("1/2", "1/2")),
-            "q = 1/2, 1/2: must be numbers",
+            "q = 1/2, 1/2: must be one or more numbers",
         ),
         (lambda: Quantile(column="x", low=0, high=1, q=()), "numbers in increasing"),
         (lambda: Sum(column="x", low=3, high=3), "clip = 3 3: LOW must be below HIGH"),
