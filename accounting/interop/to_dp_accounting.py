@@ -1,10 +1,10 @@
 r"""Convert guarantees to events and PLDs of dp-accounting; and a certified accountant.
 
-The library is an extra (``pip install dpcore[interop]``) and is imported at first use. It computes
-in floats: exported values are rounded to the safe side, but the library's rounding errors are not
-bounded. Imported events are statements by the caller. An event of integer noise gives an exact
-curve. For real-valued noise, exact sampling is an assumption. Every claim is an assumption, with
-the event as the reason. Proofs: docs/proofs/composition.md.
+The library is an extra (``pip install dpcore[interop]``) and is imported at first use. The library
+computes in floats: exported values are rounded to the safe side, but the library's rounding errors
+are not bounded. Imported events are statements by the caller. An event of integer noise gives an
+exact curve. For real-valued noise, exact sampling is an assumption. Every claim is an assumption,
+with the event as the reason. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations

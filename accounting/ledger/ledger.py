@@ -131,10 +131,14 @@ class Ledger:
                 book = Book.stored(connection)
             kept = book.filter if isinstance(budget, Filter) else book.filter.budget
             if budget is not None and kept.to_json() != budget.to_json():
-                reason = f"must be {_format_budget(kept)}, the unchangeable budget of this ledger"
+                reason = (
+                    f"must be {_format_budget(kept)}, as in this ledger: a budget never changes"
+                )
                 raise InvalidParameter("budget", _format_budget(budget), reason)
             if (budget is not None or renews is not None) and renews != book.renews:
-                reason = f"must be {book.renews or 'never'}, as when this ledger was created"
+                reason = (
+                    f"must be {book.renews or 'never'}, as in this ledger: a budget never changes"
+                )
                 raise InvalidParameter("renews", renews or "never", reason)
             undo.pop_all()
         return cls(store, book)

@@ -179,7 +179,7 @@ def joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
 
 
 def better(one: Enclosure, two: Enclosure, side: int, relative: Fraction) -> Enclosure:
-    r"""The better of two enclosures of numbers on the same side of the true value.
+    r"""The better of two enclosures, of two numbers on the same side of the true value.
 
     The numbers are upper bounds if ``side`` is 1, lower bounds if it is -1, and equal to the true
     value if it is 0; then the result is the intersection. If both enclosures agree on this side to

@@ -68,7 +68,7 @@ Instance: TypeAlias = Literal[
 Parameters: TypeAlias = Literal["exact", "paper"]
 
 GRID: Final = 1024
-"""Real parameters are multiples of 1/1024 of the start value of their search."""
+"""Real parameters are multiples of 1/1024 times the start value of their search."""
 
 SCALED: Final = ("renyi", "concentrated")
 """The instances with a scaling of the precision; their noise is calibrated via its variance."""

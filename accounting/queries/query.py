@@ -464,7 +464,7 @@ class Quantile(Clipped):
         object.__setattr__(self, "q", exact if len(exact) > 1 else exact[0])
         low, high = self.ends
         if (high - low + 1) * len(exact) > _MOST_GRID:
-            reason = "is too small: all quantiles together exceed the limit of 2^22 steps"
+            reason = "is too small: more steps than the limit of 2^22, in total for all quantiles"
             raise InvalidParameter("step", self.step, reason)
 
     @property

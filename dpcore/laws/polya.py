@@ -470,8 +470,8 @@ class PolyaDifference(ByRatios, Additive, SymmetricNoise):
         The masses p_k = P(X = k) satisfy, by the derivative of the generating function,
         (1 + beta^2) k p_k = beta (k-1+r) p_(k-1) + beta (k+1-r) p_(k+1). The masses are the
         decaying solution of this recurrence, so running it backwards is stable: each step
-        multiplies a relative error by about beta^2. It starts far in the tail from bounds on the
-        ratio, or at ``last`` if the tail would be too long.
+        multiplies a relative error by about beta^2. The recurrence starts far in the tail from
+        bounds on the ratio, or at ``last`` if the tail would be too long.
         """
         beta, shape = (-1 / ball(self.scale)).exp(), ball(self.shape)
         square, found = 1 + beta * beta, []

@@ -5,7 +5,7 @@ the aggregation S reveals only the sum mod m to the server; the analyzer A decod
 Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (arXiv 2206.05772),
 Algorithms 2 to 7. Protocols whose messages are bits for a shuffler are in ``shuffled_bits``.
 
-A protocol is defined by integers and noise laws. It states no epsilon: ``accounting`` derives the
+A protocol is defined by integers and noise laws, and states no epsilon: ``accounting`` derives the
 guarantee from ``mechanism(honest)``. Proofs: docs/proofs/protocol.md.
 """
 

@@ -211,7 +211,7 @@ class Channel:
         return data + _tag(self.sending, data)
 
     def receive(self, data: bytes, expected: type[B]) -> B:
-        r"""Return the body of an authentic message of this round and of the expected type.
+        r"""Return the body of an authentic message of the expected type in this round.
 
         Raises :class:`AggregationRefused` if ``data`` is not such a message.
         """
