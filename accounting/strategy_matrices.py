@@ -277,10 +277,10 @@ class Dense(Strategy):
         found = []
         for i, row in enumerate(given):
             if isinstance(row, str) or not isinstance(row, Sequence) or len(row) != self.rounds:
-                raise InvalidParameter("rows", row, f"must contain {self.rounds} numbers each")
+                raise InvalidParameter("rows", row, f"every row must contain {self.rounds} numbers")
             exact = tuple(rational("rows", each) for each in row)
             if any(exact[i + 1 :]):
-                reason = "must be lower triangular; for C = Q L with an orthogonal Q, use L"
+                reason = "every row must be 0 after the diagonal; if C = Q L, Q orthogonal, use L"
                 raise InvalidParameter("rows", row, reason)
             found.append(exact)
         if not any(any(row) for row in found):
