@@ -56,9 +56,9 @@ def for_user(guarantee: Priced, rows_per_user: int | None) -> Priced:
 
     A guarantee with scope unit ``user`` must be given without ``rows_per_user``; a guarantee for
     one contribution requires it. k = ``rows_per_user`` rows change a query by up to k times as much
-    as one row, so the result is the guarantee at k times the sensitivity: k epsilon for a pure
-    claim, k^2 rho for zCDP, and (k epsilon, delta (1 + e^epsilon + ... + e^((k-1) epsilon))) for an
-    (epsilon, delta) claim.
+    as one row, so the result is the guarantee at k times the sensitivity. A pure claim becomes k
+    epsilon, a zCDP claim k^2 rho, and an (epsilon, delta) claim (k epsilon, delta (1 + e^epsilon +
+    ... + e^((k-1) epsilon))).
     """
     if guarantee.scope.unit is Unit.USER:
         if rows_per_user is not None:

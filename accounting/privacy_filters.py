@@ -331,8 +331,8 @@ class ApproxFilter(Filter):
     to delta - slack. An (epsilon, delta) charge costs rho = min(epsilon^2/2, epsilon) and delta; a
     zCDP charge costs its rho. ``slack`` is half of delta by default. A guarantee without a rho is
     converted to its epsilon at ``charge_delta``, by default a thousandth of delta - slack; a ledger
-    also converts a sampled release if this costs less. ``rho`` is the limit of the sum of rho; it
-    is computed once and stored.
+    also converts a sampled release if this costs less. ``rho`` is the upper limit on the sum of
+    rho; it is computed once and stored.
 
     >>> opened = ApproxFilter(budget=Approx(1, "1e-6"))
     >>> opened.counters, opened.slack
@@ -353,7 +353,8 @@ class ApproxFilter(Filter):
         delta = positive_rational("delta", self.budget.stated_delta, _NOTHING)
         slack = delta / 2 if self.slack is None else rational("slack", self.slack)
         if not 0 < slack <= delta or slack == 1:
-            raise InvalidParameter("slack", self.slack, f"must lie in (0, {delta}] and be below 1")
+            reason = f"must lie in (0, {delta}]" if delta < 1 else "must lie in (0, 1)"
+            raise InvalidParameter("slack", self.slack, reason)
         rest = delta - slack
         each = self.charge_delta
         charge = rest / 1000 if each is None else rational("charge_delta", each)

@@ -153,8 +153,8 @@ class Toeplitz(Strategy):
         if isinstance(given, str) or not isinstance(given, Sequence) or not given:
             raise InvalidParameter("coefficients", given, "must be a non-empty list of numbers")
         if len(given) > self.rounds:
-            least = f"must contain at most {self.rounds} numbers, one for each round"
-            raise InvalidParameter("coefficients", len(given), least)
+            reason = f"must not contain more numbers than rounds ({self.rounds})"
+            raise InvalidParameter("coefficients", given, reason)
         found = tuple(rational("coefficients", each) for each in given)
         if found[0] <= 0:
             raise InvalidParameter("coefficients", given, "must start with a number > 0")
@@ -273,14 +273,14 @@ class Dense(Strategy):
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise InvalidParameter("rows", given, "must be a list of rows")
         if len(given) != self.rounds:
-            raise InvalidParameter("rows", len(given), f"must contain {self.rounds} rows")
+            raise InvalidParameter("rows", given, f"must contain {self.rounds} rows")
         found = []
         for i, row in enumerate(given):
             if isinstance(row, str) or not isinstance(row, Sequence) or len(row) != self.rounds:
-                raise InvalidParameter("rows", row, f"must contain {self.rounds} numbers each")
+                raise InvalidParameter("rows", row, f"every row must contain {self.rounds} numbers")
             exact = tuple(rational("rows", each) for each in row)
             if any(exact[i + 1 :]):
-                reason = "must be lower triangular; for C = Q L with an orthogonal Q, use L"
+                reason = "every row must be 0 after the diagonal; if C = Q L, Q orthogonal, use L"
                 raise InvalidParameter("rows", row, reason)
             found.append(exact)
         if not any(any(row) for row in found):

@@ -50,7 +50,7 @@ class InvalidParameter(DpcoreError, ValueError):
     ...
     dpcore.errors.InvalidParameter: scale = 0: must be > 0: scale 0 adds no noise
 
-    The value is :data:`ABSENT` if none was given, or if the error is not about the value:
+    The value is :data:`ABSENT` if no value was given, or if the error is not about the value:
 
     >>> raise InvalidParameter("--pair", ABSENT, "must be given")
     Traceback (most recent call last):

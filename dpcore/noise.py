@@ -146,7 +146,7 @@ class Noise(metaclass=LawType):
 
     @property
     def log_concave(self) -> bool:
-        r"""Whether P(X = k)^2 >= P(X = k-1) P(X = k+1) for all k, proven for these parameters."""
+        r"""Whether the law is proven log-concave: P(X = k)^2 >= P(X = k-1) P(X = k+1) for all k."""
         return False
 
     @property
@@ -161,7 +161,7 @@ class Noise(metaclass=LawType):
 
     @abstractmethod
     def sample_reference(self, rng: Rng) -> int:
-        r"""Draw exactly with plain integer arithmetic: the reference for the batch sampler."""
+        r"""Draw one value exactly, in integer arithmetic: the reference for the batch sampler."""
 
     @abstractmethod
     def build_batch(self) -> Batch:
@@ -314,7 +314,7 @@ class Noise(metaclass=LawType):
     def sample(
         self, size: int | tuple[int, ...] | None = None, *, rng: Rng = SYSTEM
     ) -> int | Integers:
-        r"""Draw exactly from the law: a Python int, or an int64 array of shape ``size``.
+        r"""Draw values exactly from the law: a Python int, or an int64 array of shape ``size``.
 
         Raises :class:`Unrepresentable`, before any draw, if the law could exceed int64, that is,
         unless P(|X| >= 2^62) <= 2^-100 is certified; a single draw as a Python int is always exact.

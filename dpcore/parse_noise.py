@@ -156,7 +156,9 @@ def write_sensitivity(sensitivity: Sensitivity) -> str:
 def sensitivity_from_json(data: object) -> Sensitivity:
     r"""Parse the result of ``Sensitivity.to_json``."""
     if not isinstance(data, Mapping) or set(data) != {"norm", "amount"}:
-        raise InvalidParameter("sensitivity", data, "must have the fields norm, amount")
+        raise InvalidParameter(
+            "sensitivity", data, "must contain exactly the fields norm and amount"
+        )
     return Sensitivity(**data)
 
 

@@ -111,10 +111,12 @@ def read_keys(
         end = near if hint is None else hint(dict(pairs))
         return InvalidParameter(argument, text, reason + end)
 
-    takes = f"the parameters {', '.join(known)}" if known else "no parameters"
+    takes, form = f"the parameters {', '.join(known)}", ", each as key=value"
+    if not known:
+        takes, form = "no parameters", ""
     for key, value in pairs:
         if not key:
-            raise wrong(f"{value!r}: {owner} has {takes}, each as key=value")
+            raise wrong(f"{value!r}: {owner} has {takes}{form}")
         if key in given:
             raise InvalidParameter(argument, text, f"{key} is given twice")
         given[key] = value

@@ -79,7 +79,7 @@ class AllocatedSample(ByOrder, DescribedSample):
 
     @property
     def listed(self) -> bool:
-        r"""Whether two-sided bounds exist: for one pick, noise of usual size, and few rounds."""
+        r"""Whether two-sided bounds exist; this needs one pick, noise of usual size, few rounds."""
         fits = _NARROWEST <= self.density.deviation <= _WIDEST
         return fits and self.scheme.picks == 1 and self.scheme.rounds <= _MOST_LISTED
 

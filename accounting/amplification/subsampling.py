@@ -369,10 +369,10 @@ class ReplacedSample(SampledRelease):
 class MixedSample(SampledRelease):
     r"""Gaussian noise with a random shift: j times the sensitivity with probability w_j.
 
-    The w_j are the weights of :class:`Shifts`, or binomial for a group that is added or removed:
-    its units are in a Poisson sample independently. In the worst case all of them change the query
-    in the same direction, and this case is computed exactly. Raises :class:`InvalidParameter` if
-    the noise is outside the range of floats, or if a group has more than 64 units.
+    The w_j are the weights of :class:`Shifts`, or binomial for a group that is added or removed,
+    whose units are in a Poisson sample independently. In the worst case all of them change the
+    query in the same direction, and this case is computed exactly. Raises :class:`InvalidParameter`
+    if the noise is outside the range of floats, or if a group has more than 64 units.
     """
 
     @property
@@ -431,9 +431,9 @@ class TruncatedSample(SampledRelease):
     ``examples`` is the size of the larger dataset if a unit is added or removed, and of both
     datasets if a unit is replaced. Consider one unit. If the other sampled units do not fill the
     batch, the round is a Poisson sample. If they do, the unit displaces a random one of them with a
-    known probability, and changes the sum by up to twice as much. A round that also reveals which
-    case holds dominates every round and gives the upper bound; the lower bound is for neighbours
-    whose other units contribute 0.
+    known probability, and changes the sum by up to twice the sensitivity. A round that also reveals
+    which case holds dominates every round and gives the upper bound; the lower bound is for
+    neighbours whose other units contribute 0.
 
     >>> from accounting.descriptions.description import Description
     >>> from accounting.descriptions.real_noise import Gaussian

@@ -3,10 +3,10 @@ r"""Calibration: the least noise, the most rounds or the largest sampling rate f
 One parameter of a plan is unknown. Floats propose its value, and certified bounds prove that the
 guarantee holds at the returned value; the next riskier value is evaluated too. If the guarantee is
 proven to fail there (:attr:`Edge.proven`; impossible if only an upper bound is known), it fails at
-every riskier value: for rounds, for rates, and for noise that grows by adding independent noise
-(Skellam, Poisson and binomial in the variance, Polya laws, their differences and discrete Laplace
-in the scale). For the discrete Gaussian and its sums only these two values are certified. Proofs:
-docs/proofs/composition.md.
+every riskier value. This holds for rounds, for rates, and for noise that grows by adding
+independent noise: Skellam, Poisson and binomial in the variance, and Polya laws, their differences
+and discrete Laplace in the scale. For the discrete Gaussian and its sums only these two values are
+certified. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations

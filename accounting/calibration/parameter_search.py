@@ -72,7 +72,7 @@ class Unknown:
         return self.least if self.power > 0 else self.most
 
     def riskier(self, value: Fraction) -> Fraction | None:
-        r"""The next riskier value, or None if it would lie beyond a closed range."""
+        r"""The next riskier value, clipped to a closed range; None at the riskiest end."""
         if self.closed and value == self.riskiest:
             return None
         beyond = value - self.sign * self.unit if self.unit else value * (1 - self.sign * self.step)

@@ -91,7 +91,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    r"""A well-formed certificate; ``complaints`` are (location, error) found without recomputation.
+    r"""A well-formed certificate; ``complaints`` are the (location, error) of invalid contents.
 
     ``plan`` is its evidence for the kernel, or None.
     """
@@ -332,7 +332,8 @@ def _correlated(where: str, value: object) -> Correlated:
         place = f"{where}.coefficients"
         given = tuple(rational(place, each) for each in items(place, item["coefficients"]))
         if not given[0] or len(given) > more["rounds"]:
-            raise Malformed(place, "must start with a value > 0 and contain at most one per round")
+            reason = "must start with a value > 0 and contain at most one value per round"
+            raise Malformed(place, reason)
         more["coefficients"] = given
     return Correlated(strategy=strategy, **more)
 

@@ -1,7 +1,7 @@
 r"""Decide the claims of a certificate with the kernel, and choose the resolution of the kernel.
 
-The resolution, a ``Plan``, is also the evidence that a certificate may store. It is chosen in
-floats, because it affects only the width of the bounds and the time. A claim holds if both bounds
+The resolution, a ``Plan``, is also the evidence that a certificate may store. Floats choose the
+resolution, which affects only the width of the bounds and the time. A claim holds if both bounds
 are proven, fails if one is refuted, and is undecided otherwise. Proofs: docs/proofs/kernel.md.
 """
 

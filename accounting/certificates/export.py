@@ -69,7 +69,7 @@ def registry_entry(document: Mapping[str, Any], verdict: Verdict) -> dict[str, A
 
 
 def nist_lines(document: Mapping[str, Any], verdict: Verdict) -> list[tuple[str, str]]:
-    r"""(component, text) for a guarantee, in the order of the pyramid in NIST SP 800-226."""
+    r"""Pairs (component, text) of a guarantee, in the order of the pyramid in NIST SP 800-226."""
     unit, relation = document["scope"]["unit"], document["scope"]["relation"]
     variant, parameters = _guarantee(document["claims"])
     values = ", ".join(f"{name} = {value}" for name, value in parameters.items())

@@ -37,7 +37,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    r"""A status and its reason at ``where`` in a certificate; ``basis`` decided it."""
+    r"""A status and its reason at ``where`` in a certificate; ``basis`` is what decided the claim."""
 
     where: str
     status: Status
@@ -123,7 +123,7 @@ class Allowance:
     >>> allowance.spend("another", 600)
     Traceback (most recent call last):
     ...
-    accounting..._Exceeded: the claims need more than 1000 values in total
+    accounting..._Exceeded: the claims need more values than the limit of 1000
     """
 
     __slots__ = ("listed", "most")
@@ -137,7 +137,7 @@ class Allowance:
         if listing in self.listed:
             return
         if sum(self.listed.values()) + values > self.most:
-            raise _Exceeded(f"the claims need more than {self.most} values in total")
+            raise _Exceeded(f"the claims need more values than the limit of {self.most}")
         self.listed[listing] = values
 
 
@@ -155,12 +155,13 @@ def verify(
 ) -> Verdict:
     r"""Verify a certificate: its form, its digest, its assumptions, and every claim.
 
-    No exception is raised: malformed text gives a finding. The kernel proves or refutes a claim. If
-    the kernel proves neither the claim nor its negation, the claim is compared with an estimate to
-    its last digit, unless the certificate has evidence or ``estimates`` is False. The digest is not
-    a signature, so the author of a certificate is not verified. Claims beyond the ``allowance``, by
-    default 2^20 values, are unchecked. All claims together must be decided within the enclosing
-    :func:`deadline`, by default 60 seconds.
+    A malformed certificate does not raise an exception; it gives a finding. The kernel tries to
+    prove or refute each claim. If it can do neither, the certificate has no evidence and
+    ``estimates`` is True, the claim is compared with a numerical estimate that must resolve the
+    claim's last digit. An estimate is not a proof. ``allowance`` limits the number of listed values
+    that all claims together may need (2^20 by default); claims beyond the limit are reported as
+    unchecked. The time limit for all claims together is that of the enclosing :func:`deadline` (60
+    seconds by default). The digest is not a signature: it does not identify the author.
     """
     spent = Allowance() if allowance is None else allowance
     return judged(_findings(certificate, spent, estimates=estimates))

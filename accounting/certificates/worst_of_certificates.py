@@ -1,4 +1,4 @@
-r"""Check an epsilon for a user of any one of several parts against the certificates of all parts.
+r"""Check an epsilon for a user who is in one of several parts, using the parts' certificates.
 
 Each part is a composition of releases, and the user has the guarantee of the worst part. Each part
 states its releases and its epsilon at each delta, and has either a certificate, which ``verify``

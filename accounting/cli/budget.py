@@ -66,8 +66,8 @@ budget = command_group(
     help=(
         "Compute the privacy cost of any list of releases: proven epsilon and delta.\n\n"
         "The true value lies between two proven bounds: report the upper one. To combine "
-        "releases with different noise, repeat --noise, each with its own --rounds and "
-        "--sensitivity, in the same order.\n\n"
+        "releases with different noise, repeat --noise. Give --rounds and --sensitivity once, or "
+        "once per --noise in the same order.\n\n"
         "Exit code: 0 done; 2 an invalid option, or no theorem applies."
     ),
     no_args_is_help=True,

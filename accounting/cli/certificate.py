@@ -210,7 +210,7 @@ def _word(verdict: Verdict) -> str:
 
 
 def verdict_of(text: bytes, file: str = "-") -> Verdict:
-    r"""The verdict of the verifier that is registered for the schema of the text of ``file``.
+    r"""Verify the text of ``file`` with the verifier that is registered for its schema.
 
     Raises :class:`InvalidParameter` if the text is not a certificate, or if no package, several
     packages or a faulty package read its schema.

@@ -222,7 +222,7 @@ def counts(argument: str, text: str) -> list[int]:
     for part in (piece.strip() for piece in text.split(",")):
         if part in ("...", "\N{HORIZONTAL ELLIPSIS}"):
             if dots or len(found) < 3:
-                must = "'...' must come after at least three numbers"
+                must = "each '...' must follow three numbers"
                 raise InvalidParameter(argument, text, must)
             dots = True
             continue
@@ -265,7 +265,7 @@ def read_names(argument: str, path: str, what: str) -> list[str]:
     Only line ends separate names; other line separators are refused as part of a name.
     """
     if path != "-" and not Path(path).exists():
-        reason = f"there is no such file; it must contain one {what} per line"
+        reason = f"there is no such file: give a file with one {what} per line"
         raise InvalidParameter(argument, path, reason)
     text = read_text(argument, path, most=_MOST_NAMES, stdin=True)
     if not text.strip():

@@ -48,12 +48,13 @@ ledger = command_group(
         "Open a ledger with the budget of every user. Charge each batch before its noise is "
         "drawn, and release only after exit code 0. A second charge of the same batch costs "
         "nothing and exits with 4: publish the old result again, and do not draw new noise. A "
-        "charge is never undone. show checks the whole history; charge checks only the first and "
-        "the last charge, and the users it charges. Do not move the file: backup copies it, and "
-        "adopt activates a copy.\n\n"
+        "charge cannot be undone. [bold]dpcore ledger show[/bold] checks the whole history; "
+        "[bold]dpcore ledger charge[/bold] checks only the first charge, the last charge and the "
+        "users to be charged. Do not move the file: copy it with [bold]dpcore ledger "
+        "backup[/bold], and activate the copy with [bold]dpcore ledger adopt[/bold].\n\n"
         "Exit code: 0 done; 1 a user has too little budget, and nobody was charged; 2 an invalid "
         "option or database; 3 the ledger is damaged or was edited by hand; 4 the batch was "
-        "already charged; nothing was charged again."
+        "already charged, and nothing was charged again."
     ),
     no_args_is_help=True,
 )

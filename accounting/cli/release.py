@@ -54,9 +54,10 @@ release = command_group(
 plan = command_group(
     "plan",
     help=(
-        "Show the noise, its standard error and the privacy cost; only the header is read.\n\n"
-        "Example: dpcore release plan sum visits.csv --column amount --clip 0 200 --user user_id "
-        "--rho 0.01"
+        "Show the noise, its standard error and the privacy cost; only the header of the table is "
+        "read.\n\n"
+        "Example: [bold]dpcore release plan sum visits.csv --column amount --clip 0 200 --user "
+        "user_id --rho 0.01[/bold]"
     ),
     no_args_is_help=True,
 )
@@ -72,7 +73,7 @@ class ReleaseOptions:
 
     user: str = option("COLUMN", "The column with the user of each row.", default=...)
     rows_per_user: str = option(
-        "K", "At most K rows per user count, chosen uniformly.", default="1"
+        "K", "Count at most K rows of each user, chosen uniformly.", default="1"
     )
     relation: Relation | None = relation_option("the relation of the ledger, or add-remove")
     epsilon: str | None = option("EPSILON", "The cost of the release: a pure epsilon, e.g. 1/2.")

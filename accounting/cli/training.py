@@ -323,7 +323,7 @@ def over_epochs(run: TrainingRun, delta: Fraction) -> Training:
 def draw_epochs(path: Path, lines: Sequence[Training], *, title: str) -> None:
     r"""Plot epsilon against epochs: both proven bounds, and other tools as dashed lines."""
     if not any(bound.upper < math.inf for line in lines for _, bound in line.points):
-        reason = "every epsilon is infinite: there is nothing to plot"
+        reason = "there is nothing to plot, because every epsilon is infinite"
         raise InvalidParameter("--plot", str(path), reason)
     labels = {"x_label": "epochs", "y_label": "epsilon"}
     with curve_picture("--plot", path, title=title, y_scale="linear", **labels) as axes:
@@ -364,8 +364,8 @@ def check(
 
     Example: dpcore budget check --event event.json --delta 1e-6 --says 6.907419
 
-    Exit code: 0 it is a proven upper bound; 1 it is below the truth; 4 undecided; 2 an invalid
-    option.
+    Exit code: 0 the reported epsilon is a proven upper bound; 1 the true epsilon is larger; 4
+    undecided; 2 an invalid option.
     """
     from accounting.composition.compose import compose
     from accounting.composition.guarantee_from_json import guarantee_from_json

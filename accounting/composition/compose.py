@@ -287,7 +287,7 @@ def narrower(one: Bound, other: Bound) -> Bound:
 
 @lru_cache(maxsize=256)
 def dominating_pairs(source: Guarantee) -> DominatingPairs:
-    r"""The dominating pairs of one round of a release or of a claim.
+    r"""The dominating pairs of one round, for a release or a claim.
 
     >>> found, pair = dominating_pairs(Pure("1/10")), pair_of(DiscreteLaplace(scale=10), 1)
     >>> found.above == found.attained == (((pair, 1),),)

@@ -102,4 +102,5 @@ def _matrix(data: Mapping[str, Any]) -> MatrixMechanism:
 
 def _check_fields(argument: str, data: Any, *names: str) -> None:
     if not isinstance(data, Mapping) or set(data) != {*names}:
-        raise InvalidParameter(argument, data, f"must contain the fields {', '.join(names)}")
+        reason = f"must contain exactly the fields {', '.join(names)}"
+        raise InvalidParameter(argument, data, reason)

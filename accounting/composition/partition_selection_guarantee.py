@@ -81,9 +81,9 @@ def least_threshold(noise: Noise, delta: RationalLike, rows_per_user: int) -> in
 def threshold_guarantee(mechanism: NoisyThreshold) -> Composition:
     r"""Compose the guarantee of the noisy counts with the delta of revealing a key.
 
-    The result is an upper bound that need not be tight: the guarantee of the counts assumes that
-    all rows of a user have keys that other users have too, while delta assumes that all rows have
-    keys that no other user has. No user can attain both.
+    The result is an upper bound that need not be tight. The guarantee of the counts is for a user
+    whose keys all occur in the rows of others; delta is for a user whose keys occur nowhere else.
+    No user can attain both.
     """
     noise = mechanism.mechanism.noise
     delta = appearance(noise, mechanism.threshold, mechanism.rows_per_user)

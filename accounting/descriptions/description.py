@@ -239,7 +239,8 @@ def description_from_json(data: object) -> Description:
     inner = data if word in _CURVES else data.get("curve")
     keys = ("claim", "noise", "sensitivity", "scope")
     if not isinstance(inner, Mapping) or set(inner) != {*keys} or inner["claim"] not in _CURVES:
-        raise InvalidParameter("curve", inner, f"needs the fields {', '.join(keys)}")
+        reason = f"must be an object with exactly the fields {', '.join(keys)}, and a known claim"
+        raise InvalidParameter("curve", inner, reason)
     scope = Scope.from_json(inner["scope"])
     given = {"members": scope.group}
     if inner is not data:
@@ -267,4 +268,5 @@ def description_from_json(data: object) -> Description:
 
 def _check_names(word: str, given: Mapping[str, Any], names: set[str]) -> None:
     if set(given) != names:
-        raise InvalidParameter("claim", word, f"needs the fields {', '.join(sorted(names))}")
+        reason = f"needs exactly the fields {', '.join(sorted(names))}"
+        raise InvalidParameter("claim", word, reason)

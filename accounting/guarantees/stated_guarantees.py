@@ -503,7 +503,8 @@ def claim_from_json(data: Mapping[str, Any]) -> StatedGuarantee:
     wanted.sort(key=lambda each: each == "scope")
     bound = {"attained"} if kind in (PureBound, BoundedRange, ApproxBound) else set()
     if set(data) != {"claim", *wanted, *bound}:
-        raise InvalidParameter("claim", dict(data), f"{name} needs the fields {', '.join(wanted)}")
+        reason = f"{name} needs exactly the fields {', '.join((*wanted, *bound))}"
+        raise InvalidParameter("claim", dict(data), reason)
     if name == Assumed.word:
         return Assumed(cast(Word, claim_from_json(data["guarantee"])), data["reason"])
     given = [data[key] for key in wanted if key != "scope"]

@@ -297,7 +297,7 @@ def _mixture(event: Event, scope: Scope) -> Guarantee:
     step = Fraction(gcd(*(int(shift * scale) for shift in weights)), scale)
     most = int(max(weights) / step)
     if most > MOST_MEMBERS:
-        reason = f"its sensitivities need a grid of more than {MOST_MEMBERS} points"
+        reason = f"the sensitivities need more grid points than the limit of {MOST_MEMBERS}"
         raise NotDerived(f"a guarantee from {event!r}", reason)
     sigma = _positive("standard_deviation", event.standard_deviation)
     scheme = Shifts(weights=[weights.get(j * step, Fraction(0)) for j in range(most + 1)])

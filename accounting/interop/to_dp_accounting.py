@@ -1,10 +1,10 @@
 r"""Convert guarantees to events and PLDs of dp-accounting; and a certified accountant.
 
-The library is an extra (``pip install dpcore[interop]``) and is imported at first use. It computes
-in floats: exported values are rounded to the safe side, but the library's rounding errors are not
-bounded. Imported events are statements by the caller. An event of integer noise gives an exact
-curve. For real-valued noise, exact sampling is an assumption. Every claim is an assumption, with
-the event as the reason. Proofs: docs/proofs/composition.md.
+The library is an extra (``pip install dpcore[interop]``) and is imported at first use. The library
+computes in floats: exported values are rounded to the safe side, but the library's rounding errors
+are not bounded. Imported events are statements by the caller. An event of integer noise gives an
+exact curve. For real-valued noise, exact sampling is an assumption. Every claim is an assumption,
+with the event as the reason. Proofs: docs/proofs/composition.md.
 """
 
 from __future__ import annotations
@@ -164,9 +164,8 @@ def _truncated(dp: Any, source: Guarantee, description: Description, cut: Trunca
     if description.replaced:
         raise _no_event(repr(source), "the event requires the relation ADD_OR_REMOVE_ONE")
     if rational("rate", float(cut.rate)) != cut.rate:
-        raise _no_event(
-            repr(source), "its rate is not a float, and rounding it up may lower the privacy cost"
-        )
+        why = "its rate is not exactly representable as a float, and rounding it up may lower "
+        raise _no_event(repr(source), f"{why}the privacy cost")
     inner = _noise(dp, description)
     return dp.TruncatedSubsampledGaussianDpEvent(
         cut.examples, float(cut.rate), cut.most, inner.noise_multiplier
@@ -277,7 +276,7 @@ def nodes(listed: Listing, step: float) -> tuple[dict[int, float], float]:
         found[high] = found.get(high, arb(0)) + mass * share
         found[low] = found.get(low, arb(0)) + mass * (1 - share)
     if found and max(found) - min(found) > _MOST_NODES:
-        reason = "is too small: the losses need more than 2^20 grid points"
+        reason = "is too small: the losses need more grid points than the limit of 2^20"
         raise InvalidParameter("interval", step, reason)
     hidden = (1 - seen).max(arb(listed.hidden))
     return {key: _padded(mass) for key, mass in found.items()}, _padded(hidden + moved)

@@ -268,7 +268,8 @@ class GaussianSumPair(_Gaussian):
         if 2 * width > _MOST_TERMS or min(2 * width, self.noise.count) > _MOST_RESIDUES:
             raise NotDerived(
                 f"the Renyi divergence of order {order} of {self.noise!r}",
-                f"it takes {2 * width} terms over {self.noise.count} residues; use epsilon(delta)",
+                f"{2 * width} terms over {self.noise.count} residues exceed the limit of a sum: "
+                "use epsilon(delta)",
             )
         center = excess * self.shift
         floor = math.floor(center)

@@ -5,7 +5,7 @@ This is the only module that lists every law. To add a law, write its
 without a case is computed from its mass function if the law is symmetric and log-concave.
 
 A shift between neighbouring datasets is an integer vector up to order and sign, since the noise has
-the same symmetric law in every coordinate. It is given by its steps with their counts, such as
+the same symmetric law in every coordinate. A shift is given by its steps with their counts, e.g.
 ``((2, 1), (1, 3))`` for (2, 1, 1, 1). A norm sensitivity does not fix the number of coordinates: a
 shift may change as many of them as the norm permits. Proofs: docs/proofs/curve.md.
 """
@@ -108,7 +108,7 @@ def maximal(sensitivity: Sensitivity) -> tuple[Shift, ...]:
         if len(found) > _MOST_SHIFTS:
             raise NotDerived(
                 f"the exact curve under {sensitivity!r}",
-                f"the curve needs more than {_MOST_SHIFTS} shifts; "
+                f"there are more shifts than the limit of {_MOST_SHIFTS}: "
                 "use zcdp(), pure() or Sensitivity.box",
             )
     return tuple(found)

@@ -113,7 +113,7 @@ class SummedPair(Pair):
             reach *= 2
         raise NotDerived(
             f"the Renyi divergence of order {order} of {self.noise!r}",
-            f"it is a sum over more than {MOST_MASSES} masses; use epsilon(delta)",
+            f"the sum needs more masses than the limit of {MOST_MASSES}: use epsilon(delta)",
         )
 
     def zcdp(self) -> Enclosure:
@@ -124,8 +124,8 @@ class SummedPair(Pair):
         if self.reach(_SECOND, _SEARCH_BITS) > _MOST_SEARCHED:
             raise NotDerived(
                 f"the zCDP parameter of {self.noise!r}",
-                f"no theorem applies, and a search over sums of more than {_MOST_SEARCHED} masses "
-                "takes too long; use renyi(order)",
+                "no theorem applies, and a search would add more masses than the limit of "
+                f"{_MOST_SEARCHED}: use renyi(order)",
             )
         return supremum_over_orders(self.renyi, self.bound_beyond, tolerance=_TOLERANCE)
 

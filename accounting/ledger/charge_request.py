@@ -113,7 +113,9 @@ class CheckedRequest:
         amounts = tuple(integer("amounts", each, at_least=0) for each in price["amounts"])
         costs = tuple(Fraction(each) for each in price["costs"])
         if not len(amounts) == len(costs) == counters or not isinstance(record, dict):
-            must = f"must contain {counters} amounts, with as many costs and a record (an object)"
+            must = (
+                f"must be {counters} amounts, given with as many costs and an object as the record"
+            )
             raise InvalidParameter("amounts", amounts, must)
         assumptions = tuple(map(str, price["assumptions"]))
         return cls(

@@ -27,7 +27,7 @@ class Receipt:
     ``repeated`` differs.
 
     ``value`` is the value that :meth:`Ledger.release` drew and stored with the charge; every
-    request for the batch returns the same value. It is None for a charge without a release.
+    request for the batch returns the same value. ``value`` is None for a charge without a release.
     """
 
     batch: str

@@ -132,10 +132,14 @@ class Ledger:
                 book = Book.stored(connection)
             kept = book.filter if isinstance(budget, Filter) else book.filter.budget
             if budget is not None and kept.to_json() != budget.to_json():
-                reason = f"must be the ledger's, {_format_budget(kept)}: a budget never changes"
+                reason = (
+                    f"must be {_format_budget(kept)}, as in this ledger: a budget never changes"
+                )
                 raise InvalidParameter("budget", _format_budget(budget), reason)
             if (budget is not None or renews is not None) and renews != book.renews:
-                reason = f"must be the ledger's, {book.renews or 'never'}: a budget never changes"
+                reason = (
+                    f"must be {book.renews or 'never'}, as in this ledger: a budget never changes"
+                )
                 raise InvalidParameter("renews", renews or "never", reason)
             undo.pop_all()
         return cls(store, book)
@@ -237,9 +241,9 @@ class Ledger:
         Raises :class:`BudgetExhausted` if a user has too little budget; :class:`InvalidParameter`
         if there are no users, a name is invalid or repeated, the scope does not fit the budget,
         ``rows_per_user`` is missing or forbidden, or the batch was charged differently before;
-        :class:`NotDerived` if the guarantee has no price; :class:`LedgerUnavailable`; and
-        :class:`LedgerDamaged` if the last charge, the filter, or the counters of a user were
-        edited.
+        :class:`NotDerived` if the guarantee has no price; :class:`LedgerUnavailable` if the
+        database cannot be used; and :class:`LedgerDamaged` if the last charge, the filter, or the
+        counters of a user were edited.
         """
         if isinstance(first, Release):
             if any(each is not None for each in (second, users, batch)) or skip_exhausted:
@@ -290,10 +294,10 @@ class Ledger:
         ...     first.value == again.value, again.repeated, ledger.remaining("ada")
         (True, True, {'epsilon': Fraction(9, 10)})
 
-        Raises the errors of :meth:`charge` except :class:`AlreadyCharged`; the errors of the
-        mechanism if it refuses the value, and nobody is charged; :class:`InvalidParameter` if the
-        batch was charged without a stored value, or if ``rng`` has a seed; and :class:`ValueLost`
-        if the drawn value cannot be stored, although the users are charged.
+        Raises the errors of :meth:`charge` except :class:`AlreadyCharged`;
+        :class:`InvalidParameter` if the batch was charged without a stored value, or if ``rng`` has
+        a seed; and :class:`ValueLost` if the drawn value cannot be stored, although the users are
+        charged. If the mechanism refuses the value, its error is raised, and nobody is charged.
         """
         refuse_seed(rng)
         request = Request(users=users, guarantee=mechanism, batch=batch)

@@ -130,9 +130,9 @@ class Store:
     def writing(self, *, create: bool = False) -> Iterator[Connection]:
         r"""An exclusive write transaction, durable when the block ends.
 
-        On SQLite it starts with the write lock. On PostgreSQL the caller's first statement locks
-        the one row of ``ledger``; each later statement sees all data committed before it starts.
-        With ``create``, the tables or the file need not exist yet.
+        On SQLite the transaction takes the write lock when it begins. On PostgreSQL the caller's
+        first statement locks the one row of ``ledger``; each later statement sees all data
+        committed before it starts. With ``create``, the tables or the file need not exist yet.
         """
         if create and self.is_file:
             # This refuses a device, whose mode must not change.

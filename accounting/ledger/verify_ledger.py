@@ -249,10 +249,10 @@ def backup(url: str, destination: Path) -> int:
     r"""Write a consistent copy of an SQLite ledger, and return its number of charges.
 
     The copy is a single file without a log, and private to its owner. Its history is verified, and
-    it is on the disk when this function returns. It must be adopted before it can be opened. Other
-    processes may charge the ledger meanwhile. Raises :class:`InvalidParameter` if the destination
-    exists (it is never overwritten) or cannot be written, or if the ledger is on a server; raises
-    :class:`LedgerDamaged`, and leaves no copy, if the history is inconsistent.
+    it is on the disk when this function returns. The copy must be adopted before it can be opened.
+    Other processes may charge the ledger meanwhile. Raises :class:`InvalidParameter` if the
+    destination exists (it is never overwritten) or cannot be written, or if the ledger is on a
+    server; raises :class:`LedgerDamaged`, and leaves no copy, if the history is inconsistent.
     """
     with closing(Store(url)) as store:
         if not store.is_file:

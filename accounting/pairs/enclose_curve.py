@@ -92,7 +92,7 @@ def narrowed(
 
 
 def largest(found: Iterable[Enclosure]) -> Enclosure:
-    r"""Enclose the maximum of the enclosed numbers; stops at the first infinite number."""
+    r"""Enclose the maximum of ``found``, stopping at the first infinite number."""
     kept: list[Enclosure] = []
     for each in found:
         if each.lower == math.inf:
@@ -179,7 +179,7 @@ def joined(best: Enclosure, found: Enclosure, side: int) -> Enclosure:
 
 
 def better(one: Enclosure, two: Enclosure, side: int, relative: Fraction) -> Enclosure:
-    r"""The better of two enclosures of numbers on the same side of the true value.
+    r"""The better of two enclosures, of two numbers on the same side of the true value.
 
     The numbers are upper bounds if ``side`` is 1, lower bounds if it is -1, and equal to the true
     value if it is 0; then the result is the intersection. If both enclosures agree on this side to

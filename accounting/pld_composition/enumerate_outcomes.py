@@ -64,7 +64,7 @@ class Enumeration:
     coarse: bool = False
 
     def delta(self, epsilon: Fraction, relative: Fraction) -> Enclosure | None:
-        r"""The delta of the total at ``epsilon`` >= 0; None if it has too many outcomes.
+        r"""The delta of the total at ``epsilon`` >= 0; None if the total has too many outcomes.
 
         The enclosure is wider than ``relative`` if a narrower one would need too many outcomes.
         """

@@ -134,7 +134,10 @@ class GaussianFactor:
 
     @property
     def peak(self) -> float:
-        r"""Theta, rounded up: by Poisson summation |phi| is largest at y = 0."""
+        r"""An upper bound on |phi|: Theta, rounded up.
+
+        By Poisson summation, sum_j e^(-a(y - jP)^2) is largest at y = 0, where it is Theta.
+        """
         return _peak(self.part.variance)
 
     def log_moment(self, lift: Fraction) -> arb:

@@ -39,12 +39,13 @@ _THEOREM: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixMechanism:
-    r"""Account for correlated noise: C x + z with a ``strategy`` C, and any post-processing.
+    r"""Account for correlated noise: the release C x + z, and any post-processing of this release.
 
-    ``sensitivity`` bounds the l2 norm of the change in x_t due to one participation, in any number
-    of coordinates; ``participation`` restricts the rounds of a unit. Under ``replace`` the other
-    unit takes part in the same rounds; under ``add-remove`` all other units take part in the same
-    rounds as before. Inputs may depend on earlier releases, and so may the rounds of a unit.
+    C is the ``strategy``, x_t is the sum of round t, and z is fresh ``noise``. ``sensitivity``
+    bounds the l2 norm of the change in x_t due to one participation, in any number of coordinates;
+    ``participation`` restricts the rounds of a unit. Under ``replace`` the other unit takes part in
+    the same rounds; under ``add-remove`` all other units take part in the same rounds as before.
+    Inputs may depend on earlier releases, and so may the rounds of a unit.
 
     >>> from accounting.strategy_matrices import Banded
     >>> from accounting.derive_guarantee import guarantee

@@ -169,7 +169,7 @@ class RealCurve(OneRelease):
         if isinstance(moves.amount, tuple) or moves.norm is Norm.L2_SQUARED:
             raise NotDerived(
                 f"the curve of real-valued Laplace noise under {moves!r}",
-                "its sensitivity must be one number, or in l1",
+                "the sensitivity must be one number, or in l1",
             )
         assert isinstance(self.noise, Laplace)  # noqa: S101  # Gaussian noise has a loss
         return moves.amount / Fraction(self.noise.scale)

@@ -333,10 +333,10 @@ class PairCurve(OneRelease):
     def zcdp(self, relative: RationalLike | None = None) -> Bound:
         r"""The least rho: the supremum of D_alpha/alpha over all orders alpha > 1.
 
-        For the discrete Gaussian it is exactly D_2^2/(2 sigma^2) with the l2 sensitivity D_2. For
-        coordinates with different shifts, under laws other than the discrete Gaussian and the
-        discrete Laplace, the lower bound is the largest parameter of a group of coordinates with
-        equal shifts, and the upper bound is the sum over all groups.
+        For the discrete Gaussian rho is exactly D_2^2/(2 sigma^2) with the l2 sensitivity D_2.
+        Under other laws than the discrete Gaussian and Laplace, coordinates with different shifts
+        are grouped by their shift: the lower bound is the largest rho of a group, and the upper
+        bound is the sum over all groups.
         """
         return self._both(self.enclose_zcdp(bits_of(relative)))
 
@@ -357,7 +357,7 @@ class PairCurve(OneRelease):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PrivacyCurve(PairCurve):
-    r"""The exact privacy curve of M(D) = q(D) + noise, derived from the law of the noise.
+    r"""The exact privacy curve of a query q with noise, M(D) = q(D) + noise, from the noise law.
 
     delta(epsilon) = sup over neighbours D, D' and events S of P(M(D) in S) - e^epsilon P(M(D') in
     S). Arguments are exact rationals (int, str, Decimal, Fraction, or a float read by its shortest

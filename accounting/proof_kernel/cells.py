@@ -94,7 +94,9 @@ def listing(pair: Pair, step: Fraction, start: Fraction, digits: int, *, above: 
         found[place] += mass
     first, last = (min(found), max(found)) if found else (0, 0)
     if last - first >= _MOST_POINTS:
-        raise OverflowError(f"{last - first + 1} grid points at step {step} are more than 2^22")
+        raise OverflowError(
+            f"{last - first + 1} grid points at step {step} exceed the limit of 2^22"
+        )
     # The grid is shifted by the slack: up for above, down for below.
     slack = Fraction(pair.slack if above else -pair.slack, fixed.one)
     return Listing(

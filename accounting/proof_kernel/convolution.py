@@ -32,9 +32,9 @@ _EXACT = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=deci
 class Plan:
     r"""The resolution of a computation: it affects the width of the bounds, not their validity.
 
-    Losses are rounded to a grid of ``step``; masses are counted in units of 10^-``digits``; a
-    listing with more than ``slots`` weights is moved to a grid of twice the step; from each end of
-    a product up to ``cut`` units of mass per round may be trimmed.
+    Losses are rounded to a grid of ``step``, and masses are counted in units of 10^-``digits``. A
+    listing with more than ``slots`` weights is moved to a grid of twice the step. From each end of
+    a product, up to ``cut`` units of mass per round may be trimmed.
     """
 
     step: Fraction

@@ -59,7 +59,8 @@ class Curve:
                 products = sum(2 * count.bit_length() for _, count in row)
                 self.work += products * plan.slots // _PRODUCTS
         if self.work > _MOST_WORK:
-            raise Refused(f"the work exceeds its limit: {self.work} values, at most {_MOST_WORK}")
+            reason = f"the bounds need {self.work} values, more than the limit of {_MOST_WORK}"
+            raise Refused(reason)
 
     def above(self, epsilon: Fraction) -> Fraction:
         r"""An upper bound on delta."""

@@ -85,7 +85,7 @@ def size(each: Round, digits: int) -> int:
     elif each.law in _SIZES:
         found = _SIZES[each.law](2.3 * digits, *map(float, each.parameters))
     if not found < MOST or abs(each.shift) > MOST:
-        raise Refused(f"{each.law}: the table needs more than {MOST} values")
+        raise Refused(f"{each.law}: the table needs more values than the limit of {MOST}")
     return int(found) + 1
 
 
@@ -245,7 +245,7 @@ def _side(
         high = -(-high * most // whole)
         total += high
         if len(masses) > MOST:
-            raise Refused(f"the law needs more than {MOST} values")
+            raise Refused(f"the law needs more values than the limit of {MOST}")
     if len(masses) - 1 != count:
         block, (_, most, whole) = tail or (1, ratio(len(masses) - 1))
         if most >= whole:
@@ -354,7 +354,7 @@ class _Real:
                 found.append(ends[0] + bisect_left(places, place * step, key=self._guess))
                 place += max(1, abs(place) // _FINE)
                 if len(found) > MOST:
-                    raise Refused(f"the table needs more than {MOST} intervals")
+                    raise Refused(f"the table needs more intervals than the limit of {MOST}")
         inside = {min(max(x, ends[0]), ends[1]) for x in found}
         return [(x << self.fixed.bits) // _PLACE for x in sorted(inside)]
 

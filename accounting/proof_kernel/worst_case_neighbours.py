@@ -201,7 +201,7 @@ def _directions(shift: list[tuple[int, int]], *, symmetric: bool) -> list[list[t
     if symmetric:
         return [shift]
     if math.prod(count + 1 for _, count in shift) > _MOST_SHIFTS:
-        raise Refused(f"there are more than {_MOST_SHIFTS} choices of directions")
+        raise Refused(f"there are more choices of directions than the limit of {_MOST_SHIFTS}")
     found = []
     for downs in itertools.product(*(range(count + 1) for _, count in shift)):
         both = zip(shift, downs, strict=True)
@@ -224,7 +224,7 @@ def _shifts(part: Part) -> list[dict[int, int]]:
         raise Refused(f"the norm sensitivity must be at most {_MOST_AMOUNT}")
     found = [*itertools.islice(_partitions(amount, amount, power), _MOST_SHIFTS + 1)]
     if len(found) > _MOST_SHIFTS:
-        raise Refused(f"the norm permits more than {_MOST_SHIFTS} shifts")
+        raise Refused(f"the norm permits more shifts than the limit of {_MOST_SHIFTS}")
     return found
 
 

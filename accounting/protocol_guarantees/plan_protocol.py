@@ -68,7 +68,7 @@ Instance: TypeAlias = Literal[
 Parameters: TypeAlias = Literal["exact", "paper"]
 
 GRID: Final = 1024
-"""Real parameters are multiples of 1/1024 of the start value of their search."""
+"""Real parameters are multiples of 1/1024 times the start value of their search."""
 
 SCALED: Final = ("renyi", "concentrated")
 """The instances with a scaling of the precision; their noise is calibrated via its variance."""
@@ -139,9 +139,9 @@ def choose(  # noqa: PLR0913 - all arguments are keywords, most with a default
     At least the fraction ``honest_fraction`` of the users are honest and do not drop out.
     ``precision`` is the number g of steps per unit, by default that of the paper, or 1 for
     ``pure-shuffle``, which is in no paper. With ``parameters="exact"`` the noise is the least, up
-    to a grid step, with which the honest users meet (epsilon, delta) (slightly more for
-    ``pure-shuffle``), and the modulus is the least for which a sum overflows with probability at
-    most ``failure``. With ``"paper"`` the parameters follow the (corrected) formula of the paper
+    to a grid step, with which the honest users meet (epsilon, delta); for ``pure-shuffle`` it is
+    slightly more. The modulus is then the least for which a sum overflows with probability at most
+    ``failure``. With ``"paper"`` the parameters follow the (corrected) formula of the paper
     for epsilon, with all users honest; the guarantee of the plan is derived from these parameters.
 
     >>> plan = choose(instance="binary-shuffle", users=100, epsilon="1/2", delta="1e-6")

@@ -120,7 +120,7 @@ def plan_pure_shuffle(
     scale = g / e
     reach = g * _LEAST_REACH + math.ceil(_REACH * float(scale) * power * math.log(2))
     if 2 * reach + g > MOST_WIDTH:
-        needed = f"needs messages of {2 * reach + g} bits, more than {MOST_WIDTH}"
+        needed = f"needs messages of {2 * reach + g} bits, above the limit of {MOST_WIDTH}"
         if g > 1:
             raise InvalidParameter("precision", precision, f"{needed}: use a smaller value")
         raise InvalidParameter("epsilon", epsilon, f"{needed}: use a larger value")

@@ -1,6 +1,6 @@
 r"""The privacy of shuffled bits, and the least binomial noise for a target.
 
-The coordinates of X are independent binomial variables; neighbouring data move coordinate i by at
+The coordinates of X are independent binomial variables; neighbours differ in coordinate i by at
 most d_i in either direction. As p(x)/p(x-d) decreases in x, every optimal event S is a half-line,
 and P(S) - e^epsilon Q(S) increases with d, so the full shift dominates every smaller shift of the
 same sign. It remains to maximise over the signs of the coordinates; for p = 1/2 one choice

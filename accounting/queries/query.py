@@ -474,7 +474,7 @@ class Quantile(Clipped):
         exact = tuple(rational_in("q", each, "[0, 1]") for each in given)
         if not exact or any(not one < other for one, other in pairwise(exact)):
             written = ", ".join(map(str, given)) or "()"
-            raise InvalidParameter("q", written, "must be numbers in increasing order")
+            raise InvalidParameter("q", written, "must be one or more numbers in increasing order")
         for each in exact:
             if each.denominator > _MOST_DENOMINATOR:
                 must = f"must have a denominator of at most {_MOST_DENOMINATOR}"
@@ -482,7 +482,7 @@ class Quantile(Clipped):
         object.__setattr__(self, "q", exact if len(exact) > 1 else exact[0])
         low, high = self.ends
         if (high - low + 1) * len(exact) > _MOST_GRID:
-            reason = "is too small: at most 2^22 steps are supported, in total for all quantiles"
+            reason = "is too small: more steps than the limit of 2^22, in total for all quantiles"
             raise InvalidParameter("step", self.step, reason)
 
     @property

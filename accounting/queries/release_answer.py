@@ -4,9 +4,9 @@ With a ledger a release is charged to its users, and stored with the charge. Eve
 follows from the released integers, the query and the mechanism. The target, the mechanism and the
 users' budgets are checked before any column is read.
 
-In a session the cost of each query is computed before any data are read, and the query is refused
-if it exceeds the budget: the filter for this kind of budget decides
-(``accounting.privacy_filters``), so queries may depend on earlier answers.
+In a session the cost of each query is computed before any data are read. The filter for this kind
+of budget (``accounting.privacy_filters``) refuses a query whose cost exceeds the remaining budget,
+so queries may depend on earlier answers.
 """
 
 from __future__ import annotations

@@ -44,10 +44,10 @@ class TableScope:
     r"""The unit of privacy of a release: all rows of a user in the table.
 
     ``user`` is the column with the user of each row. At most ``rows_per_user`` rows of a user are
-    counted. They are chosen uniformly with a hash of the user and of the index of the row among
-    that user's rows, under a key drawn for the release. Neighbouring tables differ by adding or
-    removing one user with all rows (``relation`` add-remove), or by replacing the rows of one user
-    with any other rows (replace).
+    counted. These rows are chosen uniformly with a hash of the user and of the index of the row
+    among that user's rows, under a key drawn for the release. Neighbouring tables differ by adding
+    or removing one user with all rows (``relation`` add-remove), or by replacing the rows of one
+    user with any other rows (replace).
 
     >>> TableScope(user="user_id", rows_per_user=3).scope
     Scope(unit='user', relation='add-remove')
@@ -109,7 +109,11 @@ class Table:
             raise InvalidParameter("table", str(path), "is empty: its first line must name columns")
         for at, column in enumerate(header, 1):
             if not column or column in header[: at - 1]:
-                fault = "has no name" if not column else f"has the same name {column!r} as another"
+                fault = (
+                    "has no name"
+                    if not column
+                    else f"has the same name {column!r} as another column"
+                )
                 raise InvalidParameter("table", str(path), f"column {at} {fault}")
         return cls(name=str(path), columns=tuple(header), source=None)
 
@@ -380,8 +384,8 @@ def _counting(users: Any, most: int, key: bytes) -> Booleans:
     words = np.frombuffer(encryptor.update(blocks), dtype=np.uint64)[::2]
     # 40 bits of each word order the rows of a user; a tie is decided by the index of the row.
     if len(sizes) >> 24:
-        must = "must be < 2^24 (users with more than rows_per_user rows): increase rows_per_user"
-        raise InvalidParameter("users", len(sizes), must)
+        must = "must be increased: fewer than 2^24 users may have more rows"
+        raise InvalidParameter("rows_per_user", most, must)
     owner = np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes)
     order = np.argsort(owner << 40 | words >> 24, kind="stable")
     counts = np.ones(len(users), dtype=bool)

@@ -167,8 +167,9 @@ app = command_group(
         "Differential privacy you can check: exact noise, proven privacy costs, and tests of the "
         "running code.\n\n"
         "Noise distributions are written the same way everywhere: "
-        "[bold]name:key=value,key=value[/bold], for "
-        "example discrete-laplace:scale=10 or discrete-gaussian:sigma_squared=1/4.\n\n"
+        "[bold]name:key=value,key=value[/bold], for example "
+        "[bold]discrete-laplace:scale=10[/bold] or "
+        "[bold]discrete-gaussian:sigma_squared=1/4[/bold].\n\n"
         "Start with [bold]dpcore audit --help[/bold] or [bold]dpcore budget --help[/bold]."
     ),
 )

@@ -1,7 +1,7 @@
 r"""Read input files of limited size, and write output files atomically, for all commands.
 
-An output file is checked before the computation. It is written under a temporary name in the same
-folder (a dot, the name and the process ID) and then renamed. The temporary files of a killed
+An output file is checked before the computation. The file is written under a temporary name in the
+same folder (a dot, the name and the process ID) and then renamed. The temporary files of a killed
 process are removed when the same output file is next written.
 """
 

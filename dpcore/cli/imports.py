@@ -79,7 +79,7 @@ def require_own_packages() -> None:
             raise ShadowedPackage(
                 name,
                 f"{where} shadows it; rename this file, or run the command dpcore from another "
-                "folder, with a PYTHONPATH that does not include it",
+                "folder, with a PYTHONPATH that does not contain the folder of this file",
             )
 
 
@@ -137,7 +137,7 @@ class UserCode:
 
     A file is imported under a module name that starts with ``prefix``, because the file may be
     named like a library. ``failed`` is called with an exception that the import raised and with
-    the folder of the code; it returns the error to raise.
+    the folder of the code, and returns the error to raise.
     """
 
     argument: str

@@ -233,9 +233,9 @@ def deviation_from_gaussian(law: theta.ThetaSum, bits: int = _BITS) -> arb:
 
 
 class GaussianSumBatch:
-    r"""Draw exactly from the sum ``law``, by rejection from the discrete Gaussian of parameter n v.
+    r"""Draw values of the sum ``law`` exactly, by rejection from a discrete Gaussian.
 
-    ``proposal`` samples that Gaussian, and ``most`` < 1/2 is an upper bound on S
+    ``proposal`` samples the Gaussian, of parameter n v, and ``most`` < 1/2 is an upper bound on S
     (:func:`deviation_from_gaussian`). A random word below 2^64 (1 - 2 most) accepts any proposal
     immediately; otherwise interval arithmetic and further bits decide.
     """

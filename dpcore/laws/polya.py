@@ -234,7 +234,7 @@ def is_near(shape: Fraction, scale: Fraction, k: int) -> bool:
 
 
 def urn(rng: Rng, shape: Fraction, scale: Fraction) -> int:
-    r"""Draw from Polya(r, s), 0 < r < 1, by splitting a geometric total with a Polya urn.
+    r"""Draw one value of Polya(r, s), 0 < r < 1, by splitting a geometric total with a Polya urn.
 
     Unit i = 0, 1, ... of the total is counted with probability (r + own)/(1 + i), where own is the
     number of units counted so far.
@@ -302,7 +302,7 @@ def octaves(scale: Fraction) -> int:
 
 
 def sum_of_jumps(rng: Rng, shape: Fraction, scale: Fraction) -> int:
-    r"""Draw exactly from Polya(shape, scale): the reference for :class:`LogJumps`."""
+    r"""Draw one value exactly from Polya(shape, scale): the reference for :class:`LogJumps`."""
     cells = octaves(scale) + 1
     arrived = Poisson(mean=shape * cells).sample_reference(rng)
     return sum(jump(rng, scale, rng.below(cells)) for _ in range(arrived))
@@ -468,9 +468,10 @@ class PolyaDifference(ByRatios, Additive, SymmetricNoise):
         r"""The ratios P(X = k)/P(X = k-1), k = last, ..., first+1 >= 1, by a backward recurrence.
 
         The masses p_k = P(X = k) satisfy, by the derivative of the generating function,
-        (1 + beta^2) k p_k = beta (k-1+r) p_(k-1) + beta (k+1-r) p_(k+1). The masses are its
-        decaying solution, so the backward direction is stable: a step multiplies a relative error
-        by about beta^2. So the recurrence starts far in the tail, from bounds on the ratio.
+        (1 + beta^2) k p_k = beta (k-1+r) p_(k-1) + beta (k+1-r) p_(k+1). The masses are the
+        decaying solution of this recurrence, so running it backwards is stable: each step
+        multiplies a relative error by about beta^2. The recurrence starts far in the tail from
+        bounds on the ratio, or at ``last`` if the tail would be too long.
         """
         beta, shape = (-1 / ball(self.scale)).exp(), ball(self.shape)
         square, found = 1 + beta * beta, []

@@ -58,8 +58,9 @@ class Exact(Declared[RationalLike, Fraction]):
     r"""A field of a frozen dataclass that accepts any rational and stores a :class:`Fraction`.
 
     ``scale: Exact = Exact()`` has no default, ``Exact("1/2")`` has one. :func:`check_fields` in
-    ``__post_init__`` makes the value exact. The field rejects values <= 0 if ``zero`` gives the
-    reason for that, and values outside the interval ``within``, for the optional ``reason``.
+    ``__post_init__`` makes the value exact. If ``zero`` is given, values <= 0 are refused, with
+    ``zero`` as the reason. If ``within`` is given, values outside this interval are refused, with
+    the optional ``reason``.
     """
 
     def __init__(

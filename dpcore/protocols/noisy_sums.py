@@ -5,7 +5,7 @@ the aggregation S reveals only the sum mod m to the server; the analyzer A decod
 Chowdhury and Zhou, "Distributed Differential Privacy in Multi-Armed Bandits" (arXiv 2206.05772),
 Algorithms 2 to 7. Protocols whose messages are bits for a shuffler are in ``shuffled_bits``.
 
-A protocol is defined by integers and noise laws. It states no epsilon: ``accounting`` derives the
+A protocol is defined by integers and noise laws, and states no epsilon: ``accounting`` derives the
 guarantee from ``mechanism(honest)``. Proofs: docs/proofs/protocol.md.
 """
 
@@ -109,7 +109,7 @@ class ModularSum(ABC):
     @overload
     def randomize(self, x: RealsLike, *, rng: Rng = ...) -> Integers: ...
     def randomize(self, x: RationalLike | RealsLike, *, rng: Rng = SYSTEM) -> int | Integers:
-        r"""R: draw the message (E(x) + eta) mod m of one user, or of one user per entry of x."""
+        r"""Randomizer: draw the message (E(x) + eta) mod m of a user, or of one per entry of x."""
         noise = self.local_noise
         if not isinstance(x, (list, tuple, np.ndarray)):
             steps = self.encoding.encode(x, rng=rng)
@@ -161,7 +161,7 @@ class ModularSum(ABC):
     def analyze(
         self, y: int | npt.NDArray[np.integer[Any]], *, rng: Rng = SYSTEM
     ) -> Fraction | Floats:
-        r"""A: return the estimate of the sum of x from y, the sum of the messages mod m.
+        r"""Analyzer: estimate the sum of x from y, the sum of the messages mod m.
 
         The estimate is an exact rational, or the nearest float for each entry of an array. If the
         analyzer adds noise, each call draws fresh noise and is another release.

@@ -267,8 +267,8 @@ def run(
     colluding users than a masked aggregation tolerates, or if no honest user remains.
 
     Raises :class:`RoundRefused` if more users drop out than a masked aggregation tolerates. There
-    is no estimate then, but with colluding users the server may know the sum: charge the error's
-    ``release`` as if the round had succeeded, and draw fresh noise for the next round, because the
+    is no estimate then, but with colluding users the server may know the sum. Charge the error's
+    ``release`` as if the round had succeeded, and draw fresh noise for the next round: the
     difference of two sums of the same messages reveals the users that are in only one of them. If a
     masked aggregation failed before ``UnmaskReply``, a semi-honest server learned nothing; charging
     the release is still the safe choice.
@@ -411,7 +411,8 @@ def _sum(
         and functionality.exposure(crowd.colluding) > MOST_EXPOSURE
     ):
         # So many users may have enough shares of a secret for the server to unmask messages.
-        reason = f"must be < n - t = {functionality.threshold} users: n - t can unmask all inputs"
+        needed = functionality.threshold
+        reason = f"must be fewer than {needed} users: n - t = {needed} can unmask all inputs"
         if functionality.neighbourhood is not None:
             reason = "must be fewer users: the graph must fail with probability <= 2^-40"
         raise InvalidParameter("colluding", crowd.colluding, reason)

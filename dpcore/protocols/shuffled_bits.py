@@ -105,7 +105,7 @@ class ShuffledSum(ABC):
         r"""Check x, and draw the number of ones of each user (rows) and coordinate."""
 
     def randomize(self, x: RealsLike, *, rng: Rng = SYSTEM) -> BitMessages:
-        r"""R: draw the users' messages; x contains a value or a row of coordinates per user."""
+        r"""Randomizer: draw the users' messages; x contains a value, or a row, for each user."""
         ones = self._ones(x, rng)
         # The order within a message reveals nothing: the shuffler permutes all bits.
         return BitMessages((np.arange(self.width) < ones[..., None]).astype(np.uint8))
@@ -215,7 +215,7 @@ class BinaryShuffle(BitSum):
         return held.astype(np.int64)[:, None]
 
     def analyze(self, shuffled: Bits) -> Fraction:
-        r"""A: estimate the sum, without bias, from the shuffled bits (one row)."""
+        r"""Analyzer: estimate the sum without bias from the shuffled bits, an array of one row."""
         return self._read(shuffled)[0]
 
 
@@ -251,7 +251,7 @@ class VectorShuffle(BitSum):
         return FixedPoint(precision=self.precision).encode(rows, rng=rng)
 
     def analyze(self, shuffled: Bits) -> tuple[Fraction, ...]:
-        r"""A: estimate each coordinate's sum, without bias, from its row of shuffled bits."""
+        r"""Analyzer: estimate each coordinate's sum without bias from its row of shuffled bits."""
         return self._read(shuffled)
 
 
@@ -301,7 +301,10 @@ class PureShuffle(ShuffledSum):
 
     @property
     def planned_noise(self) -> PolyaDifference:
-        r"""The law of the total noise, in steps, except with probability :meth:`missed`."""
+        r"""The law of the total noise, in steps, if no user sends a cover.
+
+        This has probability at least 1 - ``missed(users)``.
+        """
         return self.observed_noise(self.users)
 
     def observed_noise(self, honest: int) -> PolyaDifference:
@@ -378,5 +381,5 @@ class PureShuffle(ShuffledSum):
         return ones
 
     def analyze(self, shuffled: Bits) -> Fraction:
-        r"""A: estimate the sum from the shuffled bits (one row)."""
+        r"""Analyzer: estimate the sum from the shuffled bits, an array with one row."""
         return self._read(shuffled)[0]

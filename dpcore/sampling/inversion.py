@@ -181,7 +181,7 @@ class InversionTable:
 
 
 def invert(rng: Rng, cdf: Callable[[int], arb], guess: int) -> int:
-    r"""Draw exactly from the law whose distribution function the balls ``cdf(k)`` enclose."""
+    r"""Draw one value of the law whose distribution function the balls ``cdf(k)`` enclose."""
     uniform = Uniform(rng, rng.bits(64))
     return least(lambda k: uniform.below(lambda: cdf(k)), guess)
 

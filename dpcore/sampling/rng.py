@@ -1,10 +1,10 @@
 r"""The random number generators of all private releases, and a reservoir of noise drawn ahead.
 
 An :class:`Rng` generates independent uniform bits. :class:`SystemRng` is the default and the only
-private generator: an AES-256-CTR keystream (NIST SP 800-38A) under keys from the operating system,
-in blocks of 64 KiB, re-keyed after a bounded amount of output and after a fork; every used byte is
-erased from the block. :class:`SeededRng` uses the same keystream under a key derived from its seed.
-This stream is reproducible on every platform, meant for simulation, and not private.
+private generator. It is an AES-256-CTR keystream (NIST SP 800-38A) under keys from the operating
+system, in blocks of 64 KiB, with a new key after a bounded amount of output and after a fork. Every
+used byte is erased from the block. :class:`SeededRng` uses the same keystream under a key derived
+from its seed. This stream is reproducible on every platform, meant for simulation, and not private.
 
 The running time of a sampler can reveal the value that it drew (Jin, McMurtry, Rubinstein and
 Ohrimenko, "Are we there yet?", 2022). So a release with :class:`SystemRng` uses values of a

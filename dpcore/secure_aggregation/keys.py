@@ -158,7 +158,7 @@ def seal_shares(
 def open_shares(
     sealed: bytes, secret: bytes, terms: Round, sender: str, receiver: str
 ) -> SharePair:
-    r"""Decrypt shares; raises :class:`InvalidParameter` if they were not sealed for this pair."""
+    r"""Decrypt shares. Raises :class:`InvalidParameter` if they were not sealed for this pair."""
     cipher, bound_to = _share_cipher(secret, terms, sender, receiver)
     try:
         plain = cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound_to)
@@ -211,7 +211,7 @@ class Channel:
         return data + _tag(self.sending, data)
 
     def receive(self, data: bytes, expected: type[B]) -> B:
-        r"""Return the body of an authentic message of this round and of the expected type.
+        r"""Return the body of an authentic message of the expected type in this round.
 
         Raises :class:`AggregationRefused` if ``data`` is not such a message.
         """

@@ -7,8 +7,8 @@ all users, the work of a user is O(n); with neighbours it is O(k), where k = O(l
 uniformly random order: the graph is a Harary graph under a random permutation.
 
 The bounds on the failure probabilities are exact rationals: sums of hypergeometric probabilities,
-combined by the union bound. They hold for any colluding users and dropouts, **if neither depends on
-the graph**. Proof: docs/proofs/masked_aggregation.md.
+combined by the union bound. The bounds hold for any colluding users and dropouts, **if neither
+depends on the graph**. Proof: docs/proofs/masked_aggregation.md.
 """
 
 from __future__ import annotations

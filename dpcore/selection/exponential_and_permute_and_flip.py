@@ -198,7 +198,7 @@ class Selection(ScoreMechanism):
 
 
 def checked_scores(value: Any, count: int) -> Integers:
-    r"""Return a copy of the scores; raises the errors of :meth:`Selection.release`."""
+    r"""Return a copy of the scores. Raises the errors of :meth:`Selection.release`."""
     scores = _array(value)
     if scores.ndim != 1 or scores.dtype.kind not in "iu" or len(scores) < count:
         reason = f"must be a one-dimensional array of at least {count} integer scores"

@@ -50,11 +50,11 @@ class AboveThreshold(ScoreMechanism):
     states that no two answers change in opposite directions, as for counts when a user is added or
     removed: less noise then suffices.
 
-    With ``gap=True``, an answer that reaches the threshold is reported as the noisy answer minus
-    the noisy threshold, which is >= 0, and any other answer as None, at no further cost (Ding,
-    Wang, Xiao, Zhang and Kifer, "Free gap information from the differentially private sparse vector
-    and noisy max mechanisms", 2019). The gap contains both noise terms; the noisy answer itself
-    must not be released.
+    With ``gap=True``, the report on an answer that reaches the threshold is the gap, the noisy
+    answer minus the noisy threshold; the report on any other answer is None. The gap is >= 0 and
+    costs nothing more (Ding, Wang, Xiao, Zhang and Kifer, "Free gap information from the
+    differentially private sparse vector and noisy max mechanisms", 2019). The gap contains both
+    noise terms; the noisy answer itself must not be released.
 
     >>> from dpcore import SeededRng
     >>> above = AboveThreshold(epsilon=2, sensitivity=1, threshold=100)
@@ -211,9 +211,9 @@ class NoisyMax(ScoreMechanism):
     (no two change in opposite directions between neighbours), the scale is Delta/epsilon.
 
     With ``gap=True`` the lead of the chosen score is also released, at no further cost (Ding et al.
-    2019): the chosen noisy score minus the smallest value at which it would still have been chosen,
-    which is the second largest noisy score, plus 1 if the second largest wins ties. ``gap=True``
-    needs discrete Laplace noise and at least two scores.
+    2019). The lead is the chosen noisy score minus the smallest value at which the score would
+    still have been chosen: the second largest noisy score, plus 1 if that score wins ties.
+    ``gap=True`` needs discrete Laplace noise and at least two scores.
 
     >>> from dpcore import SeededRng
     >>> best = NoisyMax(epsilon=8, sensitivity=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache, partial
@@ -208,6 +209,11 @@ def test_budgets_and_counters_are_checked() -> None:
     for slack in (0, "2e-6", -1):
         with pytest.raises(InvalidParameter, match=r"^slack"):
             ApproxFilter(budget=Approx(1, "1e-6"), slack=slack)
+    for most, allowed in (("1/2", "(0, 1/2]"), (1, "(0, 1)")):
+        with pytest.raises(
+            InvalidParameter, match=rf"^slack = 1: must lie in {re.escape(allowed)}$"
+        ):
+            ApproxFilter(budget=Approx(1, most), slack=1)
     with pytest.raises(InvalidParameter, match=r"^rho = .*admits no charge"):
         ApproxFilter(budget=Approx("1e-300", "1e-300"))  # its JSON could not be read
     with pytest.raises(InvalidParameter, match=r"^charge_delta"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
@@ -24,7 +25,7 @@ from accounting.strategy_matrices import (
     read_strategy,
     squared_sensitivity,
 )
-from dpcore import DiscreteLaplace, SeededRng
+from dpcore import DiscreteLaplace, InvalidParameter, SeededRng
 from dpcore.continual_sums import TreeSum
 from dpcore.errors import InvalidParameter
 from tests.support.dpcore.refusals import refusal
@@ -220,6 +221,19 @@ REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
 @pytest.mark.parametrize(("kind", "given"), REFUSED, ids=map(str, range(len(REFUSED))))
 def test_bad_input_is_refused(kind: type[Any], given: dict[str, Any]) -> None:
     refusal(lambda: kind(**given))
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "says"),
+    [
+        (Toeplitz, {"coefficients": [1, 2]}, r"coefficients = [1, 2]: must not contain more"),
+        (Dense, {"rows": [[1], [2]]}, r"rows = [[1], [2]]: must contain 1 rows"),
+    ],
+    ids=str,
+)
+def test_the_given_numbers_are_reported(kind: type[Any], given: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidParameter, match=re.escape(says)):
+        kind(rounds=1, **given)
 
 
 def test_too_many_products_are_refused() -> None:

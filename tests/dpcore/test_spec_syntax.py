@@ -16,7 +16,7 @@ from bandits.policies.registry import read_algorithm
 from dpcore import Scope
 from dpcore.errors import InvalidParameter
 from dpcore.parse_noise import LAWS, read_noise, read_sensitivity, write_sensitivity
-from dpcore.spec_syntax import did_you_mean, find_name
+from dpcore.spec_syntax import did_you_mean, find_name, read_keys
 
 # Each reader with the name of its input, a valid spec, and a new value of its last key.
 READERS: dict[str, tuple[Callable[[str], Any], str, str, str]] = {
@@ -67,6 +67,11 @@ def test_a_missing_or_unknown_key_is_named(kind: str) -> None:
     assert unknown.argument == argument
     assert "did you mean" in unknown.reason
     assert f"'x{last}':" in unknown.reason
+
+
+def test_a_law_without_parameters_asks_for_none() -> None:
+    error = refusal(lambda text: read_keys("--strategy", text, "4", (), owner="tree"), "tree:4")
+    assert error.reason == "'4': tree has no parameters"
 
 
 def test_a_close_name_is_suggested() -> None:

@@ -234,7 +234,7 @@ CLAIM = [*CHARGE, "--users", "ada", "--claim", "rho=1/100", "--reason", "r"]
         (["open", "--budget", "rho"], "--budget"),
         (
             ["open", "--budget", "rho=1"],
-            "--budget = rho=1 (replace): must be the ledger's, rho=1/2",
+            "--budget = rho=1 (replace): must be rho=1/2",
         ),
         (["open", "--budget", "rho=1/2", "--relation", "add-remove"], "rho=1/2 (add-remove): is"),
         (["open", "--budget", "rho=1/2", "--relation", "remove"], "--relation"),
@@ -306,7 +306,7 @@ def test_help_explains_the_exit_codes(command: Command) -> None:
     assert shown.code == 0
     text = " ".join(shown.out.split())
     assert "Exit code: 0 done; 1 a user has too little budget" in text
-    assert "4 the batch was already charged; nothing was charged again" in text
+    assert "4 the batch was already charged, and nothing was charged again" in text
     for verb in ("open", "charge", "show", "export", "backup", "adopt"):
         answer = typed(command.streams, "ledger", verb, "--help")
         assert f"Example: dpcore ledger {verb}" in " ".join(answer.out.split())

@@ -221,7 +221,7 @@ def test_a_seed_repeats_and_says_that_it_is_not_private(shell: Shell) -> None:
         ("histogram --column city --epsilon 1", "give exactly one of --keys"),
         (
             "histogram --column city --keys red,green --epsilon 1",
-            "--keys = red,green: there is no such file; it must contain one key per line",
+            "--keys = red,green: there is no such file: give a file with one key per line",
         ),
         ("plan median --epsilon 1", "No such command 'median'"),
         ("plan sum --epsilon 1", "Missing option '--column'"),

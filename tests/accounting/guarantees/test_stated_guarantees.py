@@ -93,7 +93,7 @@ def test_an_impossible_claim_is_refused_by_name(
 @pytest.mark.parametrize("bound", [PureBound("1/3"), ApproxBound(0, "1e-6")], ids=repr)
 def test_a_bound_survives_a_round_trip(bound: Any) -> None:
     assert claim_from_json(bound.to_json()) == bound
-    with pytest.raises(InvalidParameter, match="needs the fields"):
+    with pytest.raises(InvalidParameter, match="needs exactly the fields"):
         claim_from_json(bound.to_json() | {"attained": True})
 
 

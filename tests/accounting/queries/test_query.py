@@ -270,14 +270,14 @@ def test_several_quantiles_are_released_in_order_with_their_own_scores() -> None
     [
         (
             lambda: Quantile(column="x", low=0, high=1, q=("1/2", "1/2")),
-            "q = 1/2, 1/2: must be numbers",
+            "q = 1/2, 1/2: must be one or more numbers",
         ),
         (lambda: Quantile(column="x", low=0, high=1, q=()), "numbers in increasing"),
         (lambda: Sum(column="x", low=3, high=3), "clip = 3 3: LOW must be below HIGH"),
         (lambda: Sum(column="x", low=0, high=10, step=3), "step = 3: must divide both bounds"),
         (lambda: Sum(column="x", low=0, high=10, step=0), "step"),
         (lambda: Sum(column="x", low=0, high=10**9, step="1/100"), "is too fine"),
-        (lambda: Quantile(column="x", low=0, high=10**7), "at most 2.22 steps"),
+        (lambda: Quantile(column="x", low=0, high=10**7), "the limit of 2.22"),
         (
             lambda: Quantile(column="x", low=0, high=3 * 10**6, q=("1/4", "1/2")),
             "in total for all quantiles",

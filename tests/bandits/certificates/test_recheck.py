@@ -437,4 +437,4 @@ def test_all_parts_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(sys.modules["bandits.certificates.recheck"], "_MOST_VALUES", 10)
     failures = recheck(text).failures
     assert {each.status for each in failures} == {Status.UNCHECKED}
-    assert all("more than 10 values in total" in each.reason for each in failures)
+    assert all("more values than the limit of 10" in each.reason for each in failures)
