@@ -127,7 +127,10 @@ def _entries(names: list[str], *, quick: bool) -> tuple[list[Entry], list[Entry]
 
 corpus_commands = command_group(
     "corpus",
-    help="Audit published packages that violate a claim. Start with dpcore audit corpus list.",
+    help=(
+        "Audit published packages that violate their privacy claim. "
+        "Start with [bold]dpcore audit corpus list[/bold]."
+    ),
     no_args_is_help=True,
 )
 

@@ -188,7 +188,7 @@ class _Nameless(TyperCommand):
 commands = command_group(
     "audit",
     cls=_TargetOrCommand,
-    help="Test a mechanism: does the code satisfy its epsilon?",
+    help="Test a mechanism: does the code satisfy its claimed epsilon?",
 )
 for _name, _command in (
     ("fit", fit_command),

@@ -26,7 +26,14 @@ from audit.known_laws.compare_two_laws import (
 from audit.known_laws.law_file import WrittenLaw
 from audit.targets.target import Law
 from dpcore.cli.figure_file import curve_picture
-from dpcore.errors import ANSWER, NEGATIVE_ANSWER, NO_ANSWER, InvalidParameter, PrecisionExhausted
+from dpcore.errors import (
+    ABSENT,
+    ANSWER,
+    NEGATIVE_ANSWER,
+    NO_ANSWER,
+    InvalidParameter,
+    PrecisionExhausted,
+)
 from dpcore.numbers.enclosure import Enclosure, round_down, round_up
 
 ExactVerdict: TypeAlias = Literal["proven", "refuted", "undecided", "not_refuted"]
@@ -254,7 +261,7 @@ def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
     visible = {label: list(_visible(points, way)) for label, way in ways.items()}
     if not any(visible.values()):
         raise InvalidParameter(
-            "--plot", str(path), "every delta is below 1e-15: there is nothing to plot"
+            "--plot", ABSENT, "every delta is below 1e-15, so there is nothing to plot"
         )
     styles: tuple[dict[str, Any], ...] = (
         {"color": "black", "marker": "o", "markersize": 4.0, "linewidth": 1.6},

@@ -50,7 +50,7 @@ from audit.audit_spec import AuditSpec
 from audit.claims import read_claim
 from audit.features.parse_feature import read_feature
 from audit.targets.check_neighbours import require_neighbours
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational
 from dpcore.spec_syntax import did_you_mean
@@ -173,7 +173,7 @@ def read_entry(name: str, text: str) -> Entry:
     try:
         found = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidParameter(name, "(the file)", f"is not TOML: {error}") from None
+        raise InvalidParameter(name, ABSENT, f"the file is not valid TOML: {error}") from None
     for table in _TABLES:
         if table in found or table in ("", *_TABLES[""][0]):
             _require_kinds(name, table, found.get(table, {}) if table else found)
@@ -212,7 +212,8 @@ def _require_kinds(name: str, table: str, found: dict[str, Any]) -> None:
     for key, value in found.items():
         if key not in known:
             hint = did_you_mean(key, sorted(known))
-            raise InvalidParameter(place + key, value, f"is unknown: {hint}")
+            reason = f"is unknown: {hint}it must be one of {', '.join(sorted(known))}"
+            raise InvalidParameter(place + key, value, reason)
     for key, kind in known.items():
         if key not in found and key in may:
             continue

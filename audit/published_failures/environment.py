@@ -220,7 +220,8 @@ class Worker:
             late.set()
             self._process.kill()
 
-        limit = threading.Timer(_ANSWER_SECONDS if seconds is None else seconds, end)
+        most = _ANSWER_SECONDS if seconds is None else seconds
+        limit = threading.Timer(most, end)
         limit.start()
         try:
             with suppress(OSError):
@@ -231,14 +232,16 @@ class Worker:
             limit.cancel()
         if found[-1].endswith("\n"):
             return [line.removesuffix("\n") for line in found]
-        reason = f"no answer within {seconds:g} s" if late.is_set() and seconds else "ended"
+        reason = "the process ended before it answered"
+        if late.is_set():
+            reason = f"the process gave no answer within {most:g} s"
         raise TargetFailed(self.name, f"{reason}{self._last_output()}", dataset=label)
 
     def _last_output(self) -> str:
         self._process.wait()
         self._errors.seek(0)
         words = " ".join(self._errors.read().decode(errors="replace").split())
-        return f": ...{words[-_SHOWN:]}" if words else " and wrote nothing to standard error"
+        return f": ...{words[-_SHOWN:]}" if words else "; it wrote nothing to standard error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,7 +79,7 @@ class Seeded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    r"""A reader of a source; different copies read the same reals, each from the first real."""
+    r"""A reader of ``source``. Every ``copy`` reads the same sequence of reals, from its start."""
 
     source: str
     copy: int = 0

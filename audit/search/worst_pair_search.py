@@ -110,7 +110,7 @@ class SearchResult(Facts):
 
 
 def training_runs(runs: int) -> int:
-    r"""The number of an audit's runs that a search may use; the other runs are for the test."""
+    r"""The number of runs that the search may use; the remaining runs are kept for the test."""
     if integer("runs", runs) < _LEAST:
         raise InvalidParameter(
             "runs", runs, f"must be >= {_LEAST:,}, to leave enough runs for both search and test"

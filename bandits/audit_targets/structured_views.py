@@ -174,7 +174,7 @@ def combinatorial_view_of(policy: Cucb) -> CombinatorialView:
 def first(view: Any) -> int:
     r"""The sum of action 0 minus the sum of action 1 in the first phase or after the first round.
 
-    Sums that were not released count as 0.
+    Linear runs have phases, combinatorial runs have rounds. Sums that were not released count as 0.
     """
     return _lead(view, 1)
 

@@ -461,12 +461,12 @@ def own_policy(
     names = {} if isinstance(found, Policy) else _parameters(found)
     needed = [each for each, free in names.items() if not free and each not in (given or {})]
     if needed:
-        hint = f"or define an instance, policy = {attribute}(...), and give its name"
+        hint = f"define an instance 'policy = {attribute}(...)' and pass the name of the instance"
         if given:
-            hint = f"or use only parameters that a run passes: {', '.join(given)}"
+            hint = f"use only parameters that a run passes: {', '.join(given)}"
         raise code.refused(
-            f"{name} cannot be created without {', '.join(needed)}: give each a default, as in "
-            f"privatizer: Privatizer = field(default=SumPrivatizer(...)), {hint}"
+            f"{name} has parameters without a default: {', '.join(needed)}. Give each a default, "
+            "for example 'privatizer: Privatizer = field(default=SumPrivatizer(...))', or " + hint
         )
     if given and "epsilon" not in names and (isinstance(found, Policy) or callable(found)):
         raise code.refused(f"{name} must be a class or function with a parameter named epsilon")

@@ -504,10 +504,10 @@ def _width(policy: ShuffleElimination, phase: int, horizon: int) -> float:
 def joint_width(laws: tuple[Binomial, ...], pulls: int, failure: Fraction) -> float:
     r"""Return w with P(\|mean - mu\| > w) <= ``failure``, for N = ``pulls`` and binomial noise.
 
-    By Chernoff's bound on rewards and noise, w is valid if, for some tilt a > 0, N w = (N a^2/8 +
-    K(a) + ln(2/failure))/a, with Hoeffding's N a^2/8 for rewards in [0, 1] and K(a) = sum_i n_i
-    (ln(1 - p_i + p_i e^a) - a p_i) for noise with the ``laws`` Binomial(n_i, p_i); the lower side
-    has 1 - p_i instead of p_i. The result is rounded up.
+    Chernoff's bound: w is valid if N w = (h(a) + K(a) + ln(2/failure))/a for some tilt a > 0. Here
+    h(a) = N a^2/8 is Hoeffding's bound for rewards in [0, 1], and K(a) = sum_i n_i (ln(1 - p_i +
+    p_i e^a) - a p_i) is the term of the noise ``laws`` Binomial(n_i, p_i). For the lower tail, p_i
+    is replaced by 1 - p_i. The result is rounded up.
     """
     sides = (
         tuple((int(law.trials), law.probability) for law in laws),

@@ -98,7 +98,7 @@ def test_every_field_of_an_entry_is_read() -> None:
         ('code = "output = len"', 'code = "output ="', "broken.code"),
         ('known = "fixed in 1.1"', "", "twin.known"),
         ("[twin]", "[twins]", "twins"),
-        ("[claimed]", "[claimed", "(the file)"),
+        ("[claimed]", "[claimed", "the file is not valid TOML"),
     ],
 )
 def test_an_invalid_field_is_named(old: str, new: str, key: str) -> None:
