@@ -161,7 +161,7 @@ class Privatizer(Releasing[int]):
 
     @property
     def least_noise(self) -> Noise | None:
-        r"""The part of a release's noise on which the guarantee relies, or None if it is all noise."""
+        r"""The part of a release's noise on which the guarantee relies, or None if on all of it."""
         return None
 
     @final
