@@ -121,7 +121,7 @@ def _entries(names: list[str], *, quick: bool) -> tuple[list[Entry], list[Entry]
         if not quick or entry.layer is not Layer.SAMPLE or first_runs(entry) <= _QUICK
     ]
     if not kept:
-        raise InvalidParameter("--quick", "true", "leaves no entry to audit")
+        raise InvalidParameter("--quick", "true", "leaves no entry to audit: name other entries")
     return kept, [entry for entry in entries if entry not in kept]
 
 

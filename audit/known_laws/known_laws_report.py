@@ -223,8 +223,8 @@ def _witness_words(decision: Decision) -> str:
         )
     likely, rare = ("P", "Q") if decision.direction == "p_against_q" else ("Q", "P")
     return (
-        f"{event.words}: {likely} gives it a probability {_format_interval(event.p)}, "
-        f"{rare} {_format_interval(event.q)}"
+        f"{event.words}: probability {_format_interval(event.p)} under {likely}, "
+        f"{_format_interval(event.q)} under {rare}"
     )
 
 

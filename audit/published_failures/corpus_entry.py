@@ -163,7 +163,7 @@ def find(name: str) -> Entry:
     """
     by_name = {entry.name: entry for entry in entries()}
     if name not in by_name:
-        reason = "must be an entry that dpcore audit corpus list shows"
+        reason = "it must be an entry that dpcore audit corpus list prints"
         raise InvalidParameter("NAME", name, did_you_mean(name, by_name) + reason)
     return by_name[name]
 
@@ -217,11 +217,11 @@ def _require_kinds(name: str, table: str, found: dict[str, Any]) -> None:
     for key, kind in known.items():
         if key not in found and key in may:
             continue
-        value = found.get(key)
+        value = found.get(key, ABSENT)
         right = isinstance(value, int | float if kind is float else kind)
         empty = isinstance(value, str) and not value.strip()
         if not right or empty or (isinstance(value, bool) and kind is not bool):
-            reason = f"is required: it must be of type {kind.__name__} and not empty"
+            reason = "must not be empty" if right and empty else f"must be of type {kind.__name__}"
             raise InvalidParameter(place + key, value, reason)
 
 

@@ -55,7 +55,7 @@ def suitable_python(newest: str | None) -> str:
         if found is not None:
             return found
     mine = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    reason = f"needs Python {newest} or older: this is {mine}, and no older one is on the path"
+    reason = f"needs Python {newest} or older, but this is {mine} and PATH contains no older one"
     raise EnvironmentFailed(reason)
 
 
@@ -152,7 +152,8 @@ def _run(what: str, command: Sequence[str]) -> None:
             env=variables,
         )
     except subprocess.TimeoutExpired:
-        raise EnvironmentFailed(f"{what}: not installed within {_INSTALL_SECONDS:g} s") from None
+        reason = f"{what} could not be installed within {_INSTALL_SECONDS:g} s"
+        raise EnvironmentFailed(reason) from None
     if done.returncode == 0:
         return
     output = [line for line in done.stderr.splitlines() if line.strip()]

@@ -86,7 +86,7 @@ class Stream:
 
 
 class Tape:
-    r"""The tape of a seed, on which some reals may be changed, with the log of one run."""
+    r"""The random tape for ``seed`` with some reals replaced; it logs the requests of one run."""
 
     def __init__(self, seed: int, changes: Changes | None = None) -> None:
         self.seed = integer("seed", seed, at_least=0)

@@ -52,7 +52,7 @@ from audit.statistical_tests.sample_outcome import (
     resolution_of,
     verdict_of,
 )
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
@@ -387,7 +387,7 @@ class FamilyProcess(Watched):
         mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
         if not mine or len(mine) != len(outputs_by_feature):
             reason = f"must contain one entry for each of the {len(mine)} features of pair {pair}"
-            raise InvalidParameter("outputs_by_feature", len(outputs_by_feature), reason)
+            raise InvalidParameter("outputs_by_feature", ABSENT, reason)
         block = _Block(
             before=self.processes, pair=pair, outputs=tuple(outputs_by_feature), worlds=worlds
         )

@@ -74,8 +74,8 @@ class Coverage:
     ) -> Coverage:
         r"""The coverage of all runs of a view, tested against each of ``points`` at ``level``.
 
-        ``measured`` is true if at least half of all runs could be measured, and if the runs that
-        were looked at would refute a point if each of them revealed its dataset. With
+        ``measured`` is true if at least half of all runs could be measured, and the ``looked_at``
+        runs are enough to refute a point when each of them reveals its dataset. With
         ``allow_constant``, all runs count as looked at if the output is constant.
         """
         found = cls(

@@ -518,7 +518,7 @@ def _points(claim: CurveClaim | Guarantee) -> list[tuple[Fraction, Fraction]]:
     if isinstance(claim, Guarantee):
         last = claim.epsilon(_END_DELTA, _RELATIVE).upper_float
         if last == math.inf:
-            raise InvalidParameter("claim", last, "must have a finite epsilon at delta = 1e-6")
+            raise InvalidParameter("claim", claim, "must have a finite epsilon at delta = 1e-6")
         return _spread(Fraction(last), _FEW_POINTS, lambda e: claim.delta(e, _RELATIVE).upper_float)
     raise InvalidParameter("claim", claim, 'must be a claim, or text such as "epsilon=1"')
 

@@ -182,10 +182,10 @@ def view_of(policy: Policy[Any], *, path: PathName = "release", visits: int = 1)
     r"""Build the small instance for ``policy``; batched elimination gets a shorter schedule.
 
     The number of users in the first batch of this schedule is the smallest power of two that can
-    resolve a lead of 3/4 (at most 16 with devices). In the local model without devices it has one
-    user, whose message is the sum. In every batch the number of ones of arm 1 is the largest for
-    which arm 1 would be dropped without noise. If ``visits`` is 2, all rewards are 1, so that there
-    is a second batch.
+    resolve a lead of 3/4 (at most 16 with devices). In the local model without devices this batch
+    has one user, whose message is the sum. In every batch the number of ones of arm 1 is the
+    largest for which arm 1 would be dropped without noise. If ``visits`` is 2, all rewards are 1,
+    so that there is a second batch.
     """
     found = _short_view(policy, path)
     if visits == 1:
@@ -346,7 +346,7 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices(Privatizer):
-    r"""A wrapper of the privatizer ``of`` that releases by running the protocol itself."""
+    r"""A wrapper of the privatizer ``of`` that runs the protocol itself for each release."""
 
     of: Privatizer
     messages: list[int] = field(default_factory=list, compare=False, repr=False)

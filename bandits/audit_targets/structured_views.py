@@ -74,7 +74,7 @@ class LinearView(ServerView):
 
 
 def linear_view_of(policy: PhasedElimination) -> LinearView:
-    r"""The audit target of a short run of ``policy``; the model of the policy must be MODEL."""
+    r"""The server's view of a short run of ``policy``, whose model must be :data:`MODEL`."""
     if policy.model != MODEL:
         raise InvalidParameter("model", policy.model, "must be structured_views.MODEL")
     if policy.privatizer.trust == "local":

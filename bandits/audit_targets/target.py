@@ -246,7 +246,7 @@ def _known(given: Mapping[str, str]) -> str:
 
 
 def claimed(view: ServerView, delta: Fraction | None) -> tuple[Fraction, Fraction]:
-    r"""The (epsilon, delta) of the first release for the watched user, with epsilon rounded up.
+    r"""The (epsilon, delta) of the watched user's releases, with epsilon rounded up.
 
     The default ``delta`` is 0, or 1/100 if the loss is unbounded. Raises :class:`InvalidParameter`
     if the loss is unbounded and ``delta`` is 0.

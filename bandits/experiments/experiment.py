@@ -170,7 +170,7 @@ class Experiment(RunParameters):
         names = [each.entry.name for each in read]
         for entry in (each.entry for each in read):
             if entry.world != preset.kind:
-                reason = f"is played in worlds with {_PLAYED_IN[entry.world]}"
+                reason = f"requires a world with {_PLAYED_IN[entry.world]}"
                 raise InvalidParameter("algorithms", entry.name, reason)
         _check_visits(self, names)
         _check_epsilons(self.epsilons, epsilons, names, self.radius)

@@ -413,7 +413,7 @@ class PhasedElimination(Policy[PhasedState]):
         needed = clients_needed(self, horizon)
         if needed > _MOST_CLIENTS:
             raise InvalidParameter(
-                "horizon", horizon, f"needs {needed} clients, but at most 10^9 are supported"
+                "horizon", horizon, f"needs {needed} clients, above the limit of 10^9: reduce it"
             )
         if self.population is not None and needed > self.population:
             reason = (

@@ -295,10 +295,9 @@ class Privatizer(Releasing[int]):
     def checked(self, encoded_sum: int, pulls: int) -> int:
         r"""Return ``encoded_sum``; raise an error if no encodings have this sum."""
         total = integer("encoded_sum", encoded_sum, at_least=0)
-        if total > self.reporting(pulls) * self.precision(pulls):
-            raise InvalidParameter(
-                "encoded_sum", encoded_sum, "must be <= number of reporting users * precision"
-            )
+        if total > (most := self.reporting(pulls) * self.precision(pulls)):
+            reason = f"must be <= {most}, the number of reporting users times the precision"
+            raise InvalidParameter("encoded_sum", encoded_sum, reason)
         return total
 
     @final

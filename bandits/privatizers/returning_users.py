@@ -369,7 +369,8 @@ class LedgerBook(Book):
         self.ledger.filter.price(self._curve)
         # The ledger allows names of twice this length; the rest is for the name of a release.
         if len(name("run", self.run)) > _LONGEST_RUN:
-            raise InvalidParameter("run", self.run, f"must have at most {_LONGEST_RUN} characters")
+            reason = f"must be at most {_LONGEST_RUN} characters long"
+            raise InvalidParameter("run", self.run, reason)
 
     @property
     def _curve(self) -> PrivacyCurve:

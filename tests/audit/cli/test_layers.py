@@ -83,10 +83,10 @@ def test_a_claim_is_proven_or_refuted_with_its_event(shell: Shell) -> None:
     refuted = shell("p.json", "q.csv", "--claim", "epsilon=1")
     assert refuted.code == 1
     assert refuted.out.startswith("REFUTED  P and Q violate epsilon=1\n")
-    words = "witness  output in {'yes'}: P gives it a probability exactly 0.75, Q exactly 0.25"
+    words = "witness  output in {'yes'}: probability exactly 0.75 under P, exactly 0.25 under Q"
     assert words in refuted.out
     back = shell("q.csv", "p.json", "--claim", "epsilon=1")
-    assert "output in {'no'}: P gives it a probability exactly 0.75" in back.out
+    assert "output in {'no'}: probability exactly 0.75 under P" in back.out
 
 
 def test_json_is_one_document(shell: Shell) -> None:
