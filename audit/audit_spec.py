@@ -303,7 +303,7 @@ class AuditSpec:
     )
     changes: int = _replay(
         "N",
-        "Maximum number of tapes on which one draw is set to an extreme.",
+        "Maximum number of tapes on which one draw is set to an extreme value.",
         default=500,
         read=_tapes(0),
     )

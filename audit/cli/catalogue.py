@@ -146,7 +146,7 @@ def list_entries(*, as_json: AsJson = False) -> None:
 
 @corpus_commands.command()
 def show(
-    name: str = argument("NAME", "An entry of dpcore audit corpus list."),
+    name: str = argument("NAME", "The name of an entry, as printed by dpcore audit corpus list."),
     *,
     as_json: AsJson = False,
 ) -> None:

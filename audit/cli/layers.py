@@ -174,7 +174,7 @@ def fit_command(
     target: str = argument(
         "TARGET",
         "module:callable or file.py:callable, called as f(n, rng), f(rng) or f(); noise "
-        "such as discrete-laplace:scale=1; 'exec:./program args'; a name of the catalogue.",
+        "such as discrete-laplace:scale=1; 'exec:./program args'; a name in the catalogue.",
     ),
     *,
     law: str = option("NOISE", "The claimed law, e.g. discrete-laplace:scale=1.", default=...),
