@@ -123,10 +123,10 @@ def exact_schedule(
     r"""The schedule that starts with the shortest batch certified to resolve a gap of 1/2.
 
     Let D be the certified gap of l pulls (``ExactRadius.gap`` for all ``arms`` active, with p =
-    ``failure`` shared equally among the batches that fit in ``horizon``): an arm more than 2 D
-    below the best is dropped. Among the lengths of the form 2^i or 3 2^i that use at most half of
-    the horizon, l(1) is the smallest with 2 D <= 1/2, as in the first epoch of DP-SE, or the
-    largest if there is none. Lengths grow by a factor of 3.
+    ``failure`` shared equally among the batches that fit in ``horizon``). An arm more than 2 D
+    below the best is dropped. The candidates for l(1) are the lengths 2^i and 3 2^i that use at
+    most half of the horizon. l(1) is the smallest candidate with 2 D <= 1/2, as in the first epoch
+    of DP-SE, or the largest candidate if there is none. Lengths grow by a factor of 3.
     """
     arms, rounds = arms_and_horizon(arms, horizon)
     chance = failure_probability_of(failure, argument="failure")

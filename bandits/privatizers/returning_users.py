@@ -9,7 +9,7 @@ remaining visits is turned away.
 
 A release needs a different user for each reward. An elimination that pulls every active arm l times
 splits the batch into m releases per arm, none with more than half of all users, and adds their
-sums: the total has l rewards and m independent noise terms (``BatchedElimination.most``).
+sums. The total contains l rewards and m independent noise terms (``BatchedElimination.most``).
 :func:`steady_for` calibrates the least noise that is certified to give (epsilon, delta) over B
 releases with one law. Proofs: docs/proofs/bandits.md and docs/proofs/radius.md.
 """
