@@ -163,8 +163,9 @@ def find(name: str) -> Entry:
     """
     by_name = {entry.name: entry for entry in entries()}
     if name not in by_name:
-        reason = "it must be an entry that dpcore audit corpus list prints"
-        raise InvalidParameter("NAME", name, did_you_mean(name, by_name) + reason)
+        hint = did_you_mean(name, by_name)
+        reason = f"{'it ' if hint else ''}must be an entry that dpcore audit corpus list prints"
+        raise InvalidParameter("NAME", name, hint + reason)
     return by_name[name]
 
 

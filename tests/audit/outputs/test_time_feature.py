@@ -107,7 +107,7 @@ def test_targets_with_many_outputs_per_call_are_refused(target: str) -> None:
 
 def test_time_is_refused_in_a_search_and_in_a_chain_of_features() -> None:
     options: Any = {"search": "integer:low=0,high=3", "features": ["time"], "runs": 400}
-    with pytest.raises(InvalidParameter, match="not a search"):
+    with pytest.raises(InvalidParameter, match="cannot be combined with a search"):
         audit.audit(lambda value, rng: value + rng.laplace(), "epsilon=1", **options)
     with pytest.raises(InvalidParameter, match="--feature time --feature identity"):
         read_feature("time+identity")
@@ -187,6 +187,6 @@ def test_the_order_of_the_copies_is_independent_of_the_dataset_of_the_call(
         return float(stats.fisher_exact(table).pvalue) if all(map(sum, table)) else 0.0
 
     assert p_value() > buy_alpha("time: the copy made last", "1e-9")
-    old = mutated(Scalar.draw, "(coins[i], 1 - coins[i])", "(0, 1)")
+    old = mutated(Scalar.draw, "(order[i], 1 - order[i])", "(0, 1)")
     monkeypatch.setattr(Scalar, "draw", old)
     assert p_value() == 0.0

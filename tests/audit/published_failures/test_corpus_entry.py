@@ -96,8 +96,8 @@ def test_every_field_of_an_entry_is_read() -> None:
         ("seen = 1.5", "seen = 2.5", "broken.seen"),
         ("seen = 1.5", "seen = -1", "seen"),
         ('code = "output = len"', 'code = "output ="', "broken.code"),
-        ('known = "fixed in 1.1"', "", "twin.known"),
-        ("[twin]", "[twins]", "twins"),
+        ('known = "fixed in 1.1"', "", "twin.known: must be of type str"),
+        ("[twin]", "[twins]", "is unknown: did you mean twin? it must be one of alone, broken"),
         ("[claimed]", "[claimed", "the file is not valid TOML"),
     ],
 )
