@@ -223,8 +223,8 @@ class AuditSpec:
     )
     search: str | None = _what(
         "SPACE",
-        "Search for the worst pair in a space such as vector:dimension=10,low=0,high=1: a quarter "
-        "of the runs is spent on the search, the others test the pair found.",
+        "Search for the worst pair in a space such as vector:dimension=10,low=0,high=1: the "
+        "search uses a quarter of the runs, and the other runs test the pair that it finds.",
     )
     relation: Relation | str | None = _what(
         "WORD",
@@ -303,7 +303,7 @@ class AuditSpec:
     )
     changes: int = _replay(
         "N",
-        "Maximum number of tapes on which one draw is set to an extreme.",
+        "Maximum number of tapes on which one draw is set to an extreme value.",
         default=500,
         read=_tapes(0),
     )

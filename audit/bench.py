@@ -114,7 +114,7 @@ class BenchRow:
 
     @property
     def sampled(self) -> bool:
-        r"""Whether the entry is tested by sampling; samples do not reveal the bugs of others."""
+        r"""Whether sampling tests the entry; samples do not reveal the bugs of other entries."""
         return self.entry.layer in {Layer.SAMPLE, Layer.TIME}
 
     def cases(self) -> Iterator[Case]:

@@ -40,7 +40,7 @@ from dpcore.numbers.rounding import down, exactly, up
 from dpcore.spec_syntax import did_you_mean, pairs_of, read_keys
 
 _MOST_EPSILON: Final = 10**300  # representable as a float, which bounds and statistics need
-_POINT: Final = "accepted are epsilon=E and epsilon=E,delta=D, e.g. epsilon=1,delta=1e-6"
+_POINT: Final = "the accepted forms are epsilon=E and epsilon=E,delta=D, e.g. epsilon=1,delta=1e-6"
 _ALL: Final = (
     f"{_POINT}; rho=R, e.g. rho=0.1; gdp=MU, e.g. gdp=1; and NOISE@SENSITIVITY, "
     "e.g. discrete-gaussian:sigma_squared=4@1"

@@ -236,9 +236,9 @@ def _check_sizes(state: State, plan: Plan) -> None:
     for outputs in state.blocks:
         block = next(blocks, None)
         if block is None:
-            raise hostile(state.path, "it has more blocks than the audit")
+            raise hostile(state.path, "it contains more blocks than the audit plans")
         if len(outputs) != block.runs:
-            has = f"block {block.index} has {len(outputs):,} runs"
+            has = f"block {block.index} contains {len(outputs):,} runs"
             raise hostile(state.path, f"{has}, but the audit plans {block.runs:,} for this block")
 
 

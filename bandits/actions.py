@@ -122,8 +122,11 @@ def cover(shape: Shape, dimension: int, radius: RationalLike) -> Actions:
     far, half = float(exact), 1.0 if shape == "ball" else 1 / math.sqrt(d)
     # The sides of a cell are at most 2 radius/sqrt d.
     count = ceil_sqrt((d if shape == "ball" else 1) / exact**2)
-    if d > _MOST_DIMENSION or count**d > _MOST_CELLS:
-        reason = f"needs a grid of {count}^{d} cells: use a larger radius or fewer dimensions"
+    remedy = ": use a larger radius or fewer dimensions"
+    if d > _MOST_DIMENSION:
+        raise InvalidParameter("dimension", dimension, f"must be <= {_MOST_DIMENSION}")
+    if count**d > _MOST_CELLS:
+        reason = f"needs a grid of {count}^{d} cells, above the limit of {_MOST_CELLS}{remedy}"
         raise InvalidParameter("radius", radius, reason)
     middles = [half * (2 * i + 1 - count) / count for i in range(count)]
     points = np.array([*product(middles, repeat=d)])
@@ -131,5 +134,6 @@ def cover(shape: Shape, dimension: int, radius: RationalLike) -> Actions:
     kept = points[lengths <= 1 + far]
     outside = np.maximum(lengths[lengths <= 1 + far], 1)[:, None]
     if len(kept) > _MOST_ACTIONS:
-        raise InvalidParameter("radius", radius, f"needs {len(kept)} actions, more than 65536")
+        reason = f"needs {len(kept)} actions, above the limit of {_MOST_ACTIONS}{remedy}"
+        raise InvalidParameter("radius", radius, reason)
     return Actions(kept / outside)

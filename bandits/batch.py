@@ -74,7 +74,7 @@ class Ask:
 class Plays:
     r"""A batch of requests ``asks`` in a bandit with ``arms`` actions.
 
-    At its end the sums over users are released. ``active`` lists the actions not yet eliminated.
+    After the batch, the sums over users are released. ``active`` lists the remaining actions.
     """
 
     arms: int

@@ -438,7 +438,7 @@ class _Formula(Radius):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperRadius(_Formula):
-    r"""The width of CZ equation 2, for a mean of l rewards in batch b with active arms Phi.
+    r"""The width of CZ equation 2, for l rewards in batch b, active arms Phi, and p = ``failure``.
 
     It is sqrt(ln(4\|Phi\|b^2/p)/(2l)) + sigma sqrt(ln(2\|Phi\|b^2/p))/l + h ln(2\|Phi\|b^2/p)/l,
     where sigma and h depend on the trust model (:meth:`constants`). The paper shows that all
@@ -495,8 +495,9 @@ class DpSeRadius(_Formula):
     r"""The width h_e + c_e of Sajed and Sheffet (2019), for discrete Laplace noise.
 
     The noise has scale g/epsilon. The terms are h_e = sqrt(ln(8\|S\|e^2/p)/(2R)) and c_e =
-    ln(4\|S\|e^2/p)/(R epsilon), where S is the set of active arms and R the number of pulls of an
-    arm in epoch e. An arm is dropped if the best mean exceeds its mean by more than 2 h_e + 2 c_e.
+    ln(4\|S\|e^2/p)/(R epsilon), where p = ``failure``, S is the set of active arms and R the number
+    of pulls of an arm in epoch e. An arm is dropped if the best mean exceeds its mean by more than
+    2 h_e + 2 c_e.
     """
 
     def formula(self, privatizer: Privatizer, pulls: int, odds: Fraction) -> arb:
@@ -508,8 +509,8 @@ def tkms_width(*, batches: int, pulls: int, sigma: Fraction, horizon: int) -> fl
     r"""The width (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T) of Tenenbaum and others, rounded up.
 
     The width is that of a mean over all data so far: N = ``pulls`` rewards in t = ``batches``
-    released sums. The noise of each sum is sub-Gaussian with parameter ``sigma``, in units of
-    reward.
+    released sums, and T = ``horizon``. The noise of each sum is sub-Gaussian with parameter
+    ``sigma``, in units of reward.
     """
 
     def width() -> arb:

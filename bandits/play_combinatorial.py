@@ -23,7 +23,7 @@ from bandits.privatizers.continual_sums_per_arm import Totals
 from bandits.regret import SuperArmRegret
 from bandits.super_arms import Bools, Unions
 from bandits.worlds.combinatorial import BitWorld
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Release
 from dpcore.numbers.arrays import Floats, Integers
 from dpcore.sampling.rng import Rng, SystemRng
@@ -58,12 +58,14 @@ def play_together(
     """
     if not isinstance(policy, Cucb):
         raise InvalidParameter("policy", policy, "must be a Cucb")
-    if not worlds or any(world.of != policy.problem for world in worlds):
-        raise InvalidParameter("worlds", len(worlds), "must be >= 1, all of the policy's problem")
+    if not worlds:
+        raise InvalidParameter("worlds", worlds, "must contain at least one world")
+    if any(world.of != policy.problem for world in worlds):
+        raise InvalidParameter("worlds", ABSENT, "every world must be of the policy's problem")
     if len(coins) != len(worlds):
         raise InvalidParameter(
             "coins",
-            len(coins),
+            ABSENT,
             f"must contain {len(worlds)} pairs of generators, one for each world",
         )
     at = checked_checkpoints(checkpoints, policy.privatizer.horizon)

@@ -37,7 +37,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    r"""A status and its reason at ``where`` in a certificate; ``basis`` is what decided the claim."""
+    r"""A status and its reason at ``where`` in a certificate; ``basis`` decided the claim."""
 
     where: str
     status: Status

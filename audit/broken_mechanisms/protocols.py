@@ -92,9 +92,9 @@ def reduced_messages(value: int, n: int, rng: np.random.Generator) -> Integers:
 
 
 def skellam(value: int, n: int, rng: np.random.Generator, *, variance: int) -> Integers:
-    r"""A sum with Skellam noise from four users, and precision g = 4.
+    r"""A sum with Skellam noise from four users, encoded with precision g = 4.
 
-    The right variance is 16 = g^2: a difference of two Poisson variables of mean 8.
+    The correct variance is g^2 = 16, that of the difference of two Poisson variables with mean 8.
     """
     share: Noise = Skellam(variance=variance).share(4)
     protocol = AggregatedSum(users=4, precision=4, threshold=100, share=share)

@@ -58,8 +58,8 @@ def permanent(
 ) -> Integers:
     r"""The one-hot bits of a value, each flipped with probability f/2 = ``flipped``/1000.
 
-    At epsilon = 1 probability 0.378 is right, because two values differ in two bits; 0.269 costs
-    epsilon for each of them, so 2 epsilon in total.
+    At epsilon = 1 the correct probability is 0.378, because two values differ in two bits. The
+    probability 0.269 costs epsilon for each bit, so 2 epsilon in total.
     """
     bits = (np.arange(width) == value).astype(np.int64)
     return np.asarray(bits ^ _happens(flipped, (n, width), rng))

@@ -160,7 +160,7 @@ def noisy_max(
 ) -> Integers:
     r"""The index of the largest noisy count; the first such index if there are several.
 
-    At epsilon = 1 the right noise has scale 2/epsilon = 2, with an independent draw for each count;
+    At epsilon = 1 the correct noise has scale 2/epsilon = 2 and is drawn separately for each count;
     if ``shared``, all counts have the same draw. Scale 1 suffices only if all counts change in the
     same direction, but between neighbours one count may grow while the others fall.
     """
@@ -200,7 +200,7 @@ def exponential(
 ) -> Integers:
     r"""A candidate chosen by the exponential mechanism for scores of 0 or 1.
 
-    At epsilon = 1 the right weights are 1 and 1.648, a factor of e^(1/2) per unit of score. With
+    At epsilon = 1 the correct weights are 1 and 1.648, a factor of e^(1/2) per unit of score. With
     2.718, a factor of e, the mechanism costs more than epsilon, because the sum of the weights
     changes, too.
     """

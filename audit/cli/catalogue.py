@@ -121,13 +121,16 @@ def _entries(names: list[str], *, quick: bool) -> tuple[list[Entry], list[Entry]
         if not quick or entry.layer is not Layer.SAMPLE or first_runs(entry) <= _QUICK
     ]
     if not kept:
-        raise InvalidParameter("--quick", "true", "leaves no entry to audit")
+        raise InvalidParameter("--quick", "true", "leaves no entry to audit: name other entries")
     return kept, [entry for entry in entries if entry not in kept]
 
 
 corpus_commands = command_group(
     "corpus",
-    help="Audit published packages that violate a claim. Start with dpcore audit corpus list.",
+    help=(
+        "Audit published packages that violate their privacy claim. "
+        "Start with [bold]dpcore audit corpus list[/bold]."
+    ),
     no_args_is_help=True,
 )
 
@@ -143,7 +146,7 @@ def list_entries(*, as_json: AsJson = False) -> None:
 
 @corpus_commands.command()
 def show(
-    name: str = argument("NAME", "An entry of dpcore audit corpus list."),
+    name: str = argument("NAME", "The name of an entry, as printed by dpcore audit corpus list."),
     *,
     as_json: AsJson = False,
 ) -> None:

@@ -49,13 +49,13 @@ def run(
     *,
     spec: Path | None = option(
         "FILE",
-        "Read the audit from a .toml or .json file of these options by name: target, claim, pair, "
-        "features, ...; options on the command line override its values.",
+        "Read options from a .toml or .json file, by name: target, claim, pair, features, ...; "
+        "options on the command line override the file.",
         rich_help_panel="What is tested",
     ),
     scheduler: str | None = option(
         "ADDRESS",
-        "Draw on a Dask cluster, such as tcp://host:8786 (needs dpcore\\[cluster]).",
+        "Draw the runs on a Dask cluster, such as tcp://host:8786 (needs dpcore\\[cluster]).",
         rich_help_panel="Where, and for how long",
     ),
     html: Path | None = option(
@@ -188,7 +188,7 @@ class _Nameless(TyperCommand):
 commands = command_group(
     "audit",
     cls=_TargetOrCommand,
-    help="Test a mechanism: does the code satisfy its epsilon?",
+    help="Test a mechanism: does the code satisfy its claimed epsilon?",
 )
 for _name, _command in (
     ("fit", fit_command),

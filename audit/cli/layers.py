@@ -105,7 +105,7 @@ def _read(p: str, q: str, *, divide: bool) -> tuple[WrittenLaw, WrittenLaw, list
     here, there = one.law, other.law
     if isinstance(here, Shifted) and isinstance(there, Shifted):
         if here.noise != there.noise:
-            raise InvalidParameter("Q", q, f"must be the noise of P with another shift: P = {p}")
+            raise InvalidParameter("Q", q, f"must be a shift of the same noise as P = {p}")
         if _coordinates(here) != _coordinates(there):
             raise InvalidParameter("Q", q, f"must have a shift with as many coordinates as P = {p}")
     elif isinstance(here, Shifted) or isinstance(there, Shifted):
@@ -174,7 +174,7 @@ def fit_command(
     target: str = argument(
         "TARGET",
         "module:callable or file.py:callable, called as f(n, rng), f(rng) or f(); noise "
-        "such as discrete-laplace:scale=1; 'exec:./program args'; a name of the catalogue.",
+        "such as discrete-laplace:scale=1; 'exec:./program args'; a name in the catalogue.",
     ),
     *,
     law: str = option("NOISE", "The claimed law, e.g. discrete-laplace:scale=1.", default=...),

@@ -41,7 +41,8 @@ def canaries_command(
     *,
     claim: str = option(
         "CLAIM",
-        "epsilon=8,delta=1e-5; or a whole curve: gdp=1, rho=0.1, or NOISE@SENSITIVITY.",
+        "The claim to test: epsilon=8,delta=1e-5; or a whole curve: gdp=1, rho=0.1, or "
+        "NOISE@SENSITIVITY.",
         default=...,
     ),
     relation: str = option(
@@ -51,7 +52,7 @@ def canaries_command(
     ),
     guesses: str | None = option(
         "N",
-        "Number of canaries to guess; choose it before you see which were included. (default: "
+        "Number of canaries to guess; choose it before you see the inclusions. (default: "
         "three tests that share alpha, with guesses for a sixteenth of the canaries, or more if "
         "the claim needs it, for a quarter, and for all)",
     ),

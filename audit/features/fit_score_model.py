@@ -8,8 +8,8 @@ The built-in learner (:func:`learn_parts`) fits, by least squares, a sum of step
 columns and of linear forms of coordinates. From earlier runs it learns, in stages: the
 log-likelihood ratio in each cell of each column; the sum of these ratios (naive Bayes); a linear
 form of the standardised coordinates, and another linear form of their signs relative to the
-medians; and joint weights of all columns and both forms, where the ratios in each half of the runs
-are those learned from the other half. The result is one sum, which a reader can compute by hand.
+medians; and joint weights of all columns and both forms. The joint weights are fitted with ratios
+learned from the other half of the runs. The result is one sum, which can be computed by hand.
 
 A linear form is fitted by ridge regression of the dataset on the coordinates. The amount of
 shrinkage, and its target (0 or the common mean), are chosen by cross-validation on the two halves

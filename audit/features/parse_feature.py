@@ -97,10 +97,10 @@ class Feature:
 class Builtin:
     r"""A built-in feature.
 
-    With ``limits``, the feature takes a number of their type between them, written ``name:number``;
-    with ``text=True``, it takes any text. In both cases ``make`` returns the map for this argument;
-    otherwise ``make`` is the map. With ``learned=True``, the feature must be the last of a chain,
-    and learns from the values of the steps before it.
+    If ``limits`` (low, high) are given, the feature takes a number between them, of their type,
+    written ``name:number``. If ``text`` is true, the feature takes any text. In both cases ``make``
+    returns the map for this argument; otherwise ``make`` is the map. If ``learned`` is true, the
+    feature must be the last of a chain, and learns from the values of the steps before it.
     """
 
     make: Callable[[Any], Any]
@@ -183,8 +183,9 @@ def _read_step(
     if found is None:
         if colon:
             return own(step)
+        hint = did_you_mean(step, FEATURES)
         known = f"must be one of {', '.join(FEATURES)}, or module:callable or file.py:callable"
-        raise wrong(did_you_mean(step, FEATURES) + known)
+        raise wrong(f"{hint}{'it ' if hint else ''}{known}")
     value: Any = number
     if found.text:
         if not colon:

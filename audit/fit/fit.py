@@ -384,7 +384,7 @@ class Sampler:
     piece: int = _MANY
 
     def draw(self, n: int) -> Integers:
-        r"""Draw n values, clipped to the range of int64; clipped values count in the far tail."""
+        r"""Draw n values, clipped to the range of int64; clipped values are in the far tail."""
         returned = self.watchdog.call(lambda: self.function(n), self.spelling)
         try:
             draws: NDArray[Any] = np.asarray(returned)

@@ -26,7 +26,14 @@ from audit.known_laws.compare_two_laws import (
 from audit.known_laws.law_file import WrittenLaw
 from audit.targets.target import Law
 from dpcore.cli.figure_file import curve_picture
-from dpcore.errors import ANSWER, NEGATIVE_ANSWER, NO_ANSWER, InvalidParameter, PrecisionExhausted
+from dpcore.errors import (
+    ABSENT,
+    ANSWER,
+    NEGATIVE_ANSWER,
+    NO_ANSWER,
+    InvalidParameter,
+    PrecisionExhausted,
+)
 from dpcore.numbers.enclosure import Enclosure, round_down, round_up
 
 ExactVerdict: TypeAlias = Literal["proven", "refuted", "undecided", "not_refuted"]
@@ -216,8 +223,8 @@ def _witness_words(decision: Decision) -> str:
         )
     likely, rare = ("P", "Q") if decision.direction == "p_against_q" else ("Q", "P")
     return (
-        f"{event.words}: {likely} gives it a probability {_format_interval(event.p)}, "
-        f"{rare} {_format_interval(event.q)}"
+        f"{event.words}: probability {_format_interval(event.p)} under {likely}, "
+        f"{_format_interval(event.q)} under {rare}"
     )
 
 
@@ -254,7 +261,7 @@ def draw_curve(path: Path, points: tuple[Point, ...], *, title: str) -> None:
     visible = {label: list(_visible(points, way)) for label, way in ways.items()}
     if not any(visible.values()):
         raise InvalidParameter(
-            "--plot", str(path), "every delta is below 1e-15: there is nothing to plot"
+            "--plot", ABSENT, "every delta is below 1e-15, so there is nothing to plot"
         )
     styles: tuple[dict[str, Any], ...] = (
         {"color": "black", "marker": "o", "markersize": 4.0, "linewidth": 1.6},

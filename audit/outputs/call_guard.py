@@ -40,9 +40,9 @@ class Watchdog:
     r"""A time limit on calls of Python code: call ``restart()`` before each one, ``stop()`` after.
 
     The watchdog interrupts the interpreter of the main thread, so it ends any Python loop that does
-    not catch the exception. From inside a process, native code that never returns, code that
-    catches everything, and code that replaces the SIGALRM handler cannot be stopped; therefore a
-    sandbox, a worker (``jobs`` other than 1) and an ``exec:`` target are killed from outside.
+    not catch the exception. It cannot stop native code that never returns, code that catches
+    everything, or code that replaces the SIGALRM handler. Therefore a sandbox, a worker (``jobs``
+    other than 1) and an ``exec:`` target are killed from outside the process.
     Outside the main thread, or without POSIX timers, the watchdog does nothing, and ``active`` is
     false.
 

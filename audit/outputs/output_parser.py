@@ -36,7 +36,7 @@ from audit.outputs.identity import (
     written,
 )
 from audit.outputs.tables import columns_of, is_arrow, is_lazy, is_missing, is_table
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.parameter import integer
 
 UNREAD: Final = "parts without plain data were not measured"
@@ -412,7 +412,8 @@ def interleave(
     in_b = int(np.count_nonzero(worlds))
     for name, side, runs in (("world_a", side_a, len(worlds) - in_b), ("world_b", side_b, in_b)):
         if len(side) != runs:
-            raise InvalidParameter(name, len(side), f"must contain {runs} outputs, one per run")
+            reason = f"must contain {runs} outputs, one per run, but contains {len(side)}"
+            raise InvalidParameter(name, ABSENT, reason)
     if side_a.shape[1:] != side_b.shape[1:] and len(side_a) and len(side_b):
         reason = f"must be {side_a.shape[1:]}, the shape of the outputs on dataset A"
         raise InvalidParameter("world_b", side_b.shape[1:], reason)

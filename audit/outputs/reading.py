@@ -28,7 +28,7 @@ from audit.outputs.identity import (
     identity,
     number_in,
 )
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 
 Integers = NDArray[np.int64]
 
@@ -335,5 +335,6 @@ def read_worlds(worlds: object, runs: int) -> NDArray[np.bool_]:
     if array.ndim != 1 or (array.dtype != np.bool_ and array.size):
         raise InvalidParameter("worlds", worlds, "must be a list of bools, True for dataset B")
     if len(array) != runs:
-        raise InvalidParameter("worlds", len(array), f"must contain {runs} bools, one per run")
+        reason = f"must contain {runs} bools, one per run, but contains {len(array)}"
+        raise InvalidParameter("worlds", ABSENT, reason)
     return array.astype(np.bool_)

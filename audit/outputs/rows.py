@@ -4,8 +4,7 @@ The *structure* is everything but the values: types, keys and their order, nesti
 and the names of index and columns. A *column* contains the number or label at one path, such as
 ``.counts.Rome``, ``.rows[3].mean`` or ``.text[2]`` (the third number in a text); ``.text`` is the
 text with its numbers blanked. JSON text is parsed, other text of several lines is read line by
-line, and objects of unknown classes through their repr and attributes. Each output is read
-separately.
+line, and objects of unknown classes via repr and attributes. Each output is read separately.
 """
 
 from __future__ import annotations

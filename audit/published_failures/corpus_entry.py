@@ -50,7 +50,7 @@ from audit.audit_spec import AuditSpec
 from audit.claims import read_claim
 from audit.features.parse_feature import read_feature
 from audit.targets.check_neighbours import require_neighbours
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Relation
 from dpcore.numbers.parameter import rational
 from dpcore.spec_syntax import did_you_mean
@@ -163,8 +163,9 @@ def find(name: str) -> Entry:
     """
     by_name = {entry.name: entry for entry in entries()}
     if name not in by_name:
-        reason = "must be an entry that dpcore audit corpus list shows"
-        raise InvalidParameter("NAME", name, did_you_mean(name, by_name) + reason)
+        hint = did_you_mean(name, by_name)
+        reason = f"{'it ' if hint else ''}must be an entry that dpcore audit corpus list prints"
+        raise InvalidParameter("NAME", name, hint + reason)
     return by_name[name]
 
 
@@ -173,7 +174,7 @@ def read_entry(name: str, text: str) -> Entry:
     try:
         found = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidParameter(name, "(the file)", f"is not TOML: {error}") from None
+        raise InvalidParameter(name, ABSENT, f"the file is not valid TOML: {error}") from None
     for table in _TABLES:
         if table in found or table in ("", *_TABLES[""][0]):
             _require_kinds(name, table, found.get(table, {}) if table else found)
@@ -212,15 +213,16 @@ def _require_kinds(name: str, table: str, found: dict[str, Any]) -> None:
     for key, value in found.items():
         if key not in known:
             hint = did_you_mean(key, sorted(known))
-            raise InvalidParameter(place + key, value, f"is unknown: {hint}")
+            reason = f"is unknown: {hint}it must be one of {', '.join(sorted(known))}"
+            raise InvalidParameter(place + key, value, reason)
     for key, kind in known.items():
         if key not in found and key in may:
             continue
-        value = found.get(key)
+        value = found.get(key, ABSENT)
         right = isinstance(value, int | float if kind is float else kind)
         empty = isinstance(value, str) and not value.strip()
         if not right or empty or (isinstance(value, bool) and kind is not bool):
-            reason = f"is required: it must be of type {kind.__name__} and not empty"
+            reason = "must not be empty" if right and empty else f"must be of type {kind.__name__}"
             raise InvalidParameter(place + key, value, reason)
 
 

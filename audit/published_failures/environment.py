@@ -55,7 +55,7 @@ def suitable_python(newest: str | None) -> str:
         if found is not None:
             return found
     mine = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    reason = f"needs Python {newest} or older: this is {mine}, and no older one is on the path"
+    reason = f"needs Python {newest} or older, but this is {mine} and PATH contains no older one"
     raise EnvironmentFailed(reason)
 
 
@@ -152,7 +152,8 @@ def _run(what: str, command: Sequence[str]) -> None:
             env=variables,
         )
     except subprocess.TimeoutExpired:
-        raise EnvironmentFailed(f"{what}: not installed within {_INSTALL_SECONDS:g} s") from None
+        reason = f"{what} could not be installed within {_INSTALL_SECONDS:g} s"
+        raise EnvironmentFailed(reason) from None
     if done.returncode == 0:
         return
     output = [line for line in done.stderr.splitlines() if line.strip()]
@@ -220,7 +221,8 @@ class Worker:
             late.set()
             self._process.kill()
 
-        limit = threading.Timer(_ANSWER_SECONDS if seconds is None else seconds, end)
+        most = _ANSWER_SECONDS if seconds is None else seconds
+        limit = threading.Timer(most, end)
         limit.start()
         try:
             with suppress(OSError):
@@ -231,14 +233,16 @@ class Worker:
             limit.cancel()
         if found[-1].endswith("\n"):
             return [line.removesuffix("\n") for line in found]
-        reason = f"no answer within {seconds:g} s" if late.is_set() and seconds else "ended"
+        reason = "the process ended before it answered"
+        if late.is_set():
+            reason = f"the process gave no answer within {most:g} s"
         raise TargetFailed(self.name, f"{reason}{self._last_output()}", dataset=label)
 
     def _last_output(self) -> str:
         self._process.wait()
         self._errors.seek(0)
         words = " ".join(self._errors.read().decode(errors="replace").split())
-        return f": ...{words[-_SHOWN:]}" if words else " and wrote nothing to standard error"
+        return f": ...{words[-_SHOWN:]}" if words else "; it wrote nothing to standard error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

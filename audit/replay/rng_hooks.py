@@ -90,7 +90,7 @@ class TapeBits(np.random.BitGenerator):
 
 
 class TapedStream:
-    r"""A keystream for a SeededRng that reads the tape, or the original if no tape is played."""
+    r"""A keystream for a SeededRng: it reads the tape, or ``behind`` if no tape is played."""
 
     def __init__(self, stream: Stream, behind: Any) -> None:
         self.stream, self.behind = stream, behind

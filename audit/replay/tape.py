@@ -79,14 +79,14 @@ class Seeded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    r"""A reader of a source; different copies read the same reals, each from the first real."""
+    r"""A reader of ``source``. Every ``copy`` reads the same sequence of reals, from its start."""
 
     source: str
     copy: int = 0
 
 
 class Tape:
-    r"""The tape of a seed, on which some reals may be changed, with the log of one run."""
+    r"""The random tape for ``seed`` with some reals replaced; it logs the requests of one run."""
 
     def __init__(self, seed: int, changes: Changes | None = None) -> None:
         self.seed = integer("seed", seed, at_least=0)

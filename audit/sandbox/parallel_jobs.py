@@ -190,12 +190,12 @@ def _lost(target: str, timeout: float | None, error: Exception) -> TargetFailed:
 
 @contextmanager
 def dask_cluster(scheduler: str) -> Iterator[None]:
-    r"""A context in which audits with ``jobs`` other than 1 draw on a Dask cluster.
+    r"""Draw the runs of audits with ``jobs`` other than 1 on a Dask cluster, within this context.
 
     ``scheduler`` is the address of the cluster, e.g. ``tcp://host:8786``. All workers of the
-    cluster draw, whatever the number of jobs. Workers need the same versions of dpcore and numpy,
-    and a target's file at the same path. Workers use threads, so only calls of ``exec:`` targets
-    have a time limit there.
+    cluster are used, regardless of the number of jobs. Each worker needs the same versions of
+    dpcore and numpy, and the target's file at the same path. Workers run calls in threads, so a
+    time limit applies only to ``exec:`` targets.
     """
     wrong = partial(InvalidParameter, "--scheduler", scheduler)
     try:

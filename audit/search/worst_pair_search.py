@@ -68,8 +68,8 @@ class Candidate(Facts):
 
     ``score`` is sqrt(runs) times an estimate of how far the fraction of right guesses can exceed
     the claim's maximum. The estimate is the mean over runs of E[(r - q)+], minus its expected value
-    by chance and minus delta/(1 + e^epsilon), where r is the rate of right guesses in the cell of
-    the output, under its posterior distribution, and q = e^epsilon/(1 + e^epsilon). For a claimed
+    by chance and minus delta/(1 + e^epsilon). Here q = e^epsilon/(1 + e^epsilon), and r is the rate
+    of right guesses in the cell of the output, with its posterior distribution. For a claimed
     curve, the best of three points counts. The score orders candidates and is not a bound.
     """
 
@@ -110,7 +110,7 @@ class SearchResult(Facts):
 
 
 def training_runs(runs: int) -> int:
-    r"""The number of an audit's runs that a search may use; the other runs are for the test."""
+    r"""The number of runs that the search may use; the remaining runs are kept for the test."""
     if integer("runs", runs) < _LEAST:
         raise InvalidParameter(
             "runs", runs, f"must be >= {_LEAST:,}, to leave enough runs for both search and test"

@@ -71,10 +71,10 @@ class Expert:
     The cells are in increasing order of reach, and the expert guesses in all cells from some index
     on. Only cells whose reach exceeds epsilon qualify; cells without a reach are omitted. An expert
     without ``promise`` guesses in all qualifying cells. An expert with ``promise`` starts at the
-    index with the best predicted score sum(n (rate - q)) / sqrt(sum n), where the sums are over the
-    guessed cells, n is the number of past runs in a cell, rate the predicted rate of right guesses
-    and q = e^epsilon/(1 + e^epsilon); otherwise many cells that barely qualify would hide a few
-    that distinguish the datasets well. ``seen`` and ``promise`` are the sums of n and n rate from
+    index with the best predicted score sum(n (rate - q)) / sqrt(sum n), so that many cells that
+    barely qualify do not hide a few that distinguish the datasets well. The sums are over the
+    guessed cells, n is the number of past runs in a cell, rate the predicted rate of right guesses,
+    and q = e^epsilon/(1 + e^epsilon). ``seen`` and ``promise`` are the sums of n and n rate from
     each index on; ``ends`` are the indices after the last guess of A and after the last guess of B.
     """
 

@@ -52,7 +52,7 @@ from audit.statistical_tests.sample_outcome import (
     resolution_of,
     verdict_of,
 )
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.numbers.enclosure import round_down, round_up
 from dpcore.numbers.parameter import RationalLike, integer, rational
 
@@ -184,10 +184,10 @@ def _layer(kind: str, tests: int) -> LayerRun:
 class FixedFamily:
     r"""The evidence of all views, and then of the leaders, for numbers of runs fixed beforehand.
 
-    For each view and then for each leader, ``tests`` has its (pair, feature), ``parts`` its part of
-    the level, and ``followed`` the indices of the views whose trials its ``evidence`` contains: for
-    a view only its own index, for a leader those of the views that it may follow. The parts sum to
-    1. ``learned`` says for each view whether it is a learned score.
+    The fields list the views and then the leaders: ``tests`` their (pair, feature), ``parts`` their
+    parts of the level, which sum to 1, and ``followed`` the indices of the views whose trials their
+    ``evidence`` contains. A view follows only itself; a leader may follow several views.
+    ``learned`` states for each view whether it is a learned score.
     """
 
     claim: Claim | CurveClaim
@@ -387,7 +387,7 @@ class FamilyProcess(Watched):
         mine = [i for i, (own, _) in enumerate(self.tests) if own == pair]
         if not mine or len(mine) != len(outputs_by_feature):
             reason = f"must contain one entry for each of the {len(mine)} features of pair {pair}"
-            raise InvalidParameter("outputs_by_feature", len(outputs_by_feature), reason)
+            raise InvalidParameter("outputs_by_feature", ABSENT, reason)
         block = _Block(
             before=self.processes, pair=pair, outputs=tuple(outputs_by_feature), worlds=worlds
         )

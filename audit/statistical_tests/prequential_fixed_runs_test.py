@@ -348,10 +348,10 @@ def resolution(
     r"""The least probability at which 95 of 100 audits detect an output that reveals its dataset.
 
     An output that occurs with this probability eta on one dataset, and never on the other, makes 95
-    of 100 audits refute the claim. With N = runs, eta is the larger of two solutions: first
-    P(Bin(4N/9, eta/2) >= L) = 0.975, so that the expert "best cut 0.003" has learned the output
-    before the last two blocks, and second P(Bin(5N/9, eta/2) >= K) = 0.975, where K right guesses
-    suffice even if the other blocks are uninformative. L and K are the least integers with
+    of 100 audits refute the claim. With N = runs, eta is the larger solution of two equations. For
+    P(Bin(4N/9, eta/2) >= L) = 0.975, the expert "best cut 0.003" has learned the output before the
+    last two blocks. For P(Bin(5N/9, eta/2) >= K) = 0.975, these blocks contain K right guesses,
+    which suffice even if the other blocks are uninformative. L and K are the least integers with
 
         .003^(1/L) > q,      sqrt(5/9) Phi^-1(1 - q^K) >= Phi^-1(1 - w alpha),
 
@@ -360,8 +360,8 @@ def resolution(
     with labels that occurred fewer times (:class:`audit.statistical_tests.event.Tally`). A
     revealing event of many labels may contain all labels that are too rare to be learned, so their
     fraction is added. The other outputs also matter, so the result is a conservative estimate,
-    checked by simulation, and not a theorem. It is 1.0 if only an output that always occurs on one
-    dataset would be detected, and ``inf`` if no output would be, or if the labels are too rare.
+    checked by simulation, and not a theorem. The result is 1.0 if only an output that always occurs
+    on one dataset would be detected, and ``inf`` if no output would be or the labels are too rare.
     """
     level = float(rational_in("alpha", alpha, "(0, 1)"))
     count = integer("runs", runs, at_least=0)

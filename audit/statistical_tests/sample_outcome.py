@@ -74,8 +74,8 @@ class Coverage:
     ) -> Coverage:
         r"""The coverage of all runs of a view, tested against each of ``points`` at ``level``.
 
-        ``measured`` is true if at least half of all runs could be measured, and if the runs that
-        were looked at would refute a point if each of them revealed its dataset. With
+        ``measured`` is true if at least half of all runs could be measured, and the ``looked_at``
+        runs are enough to refute a point when each of them reveals its dataset. With
         ``allow_constant``, all runs count as looked at if the output is constant.
         """
         found = cls(
@@ -191,11 +191,12 @@ def unmeasured(coverage: Sequence[Coverage], *, several: bool) -> list[str]:
 
 
 def unresolved(coverage: Sequence[Coverage], warnings: Sequence[str] = ()) -> str | None:
-    r"""Explain why there is no resolution although some views were measured.
+    r"""Explain why no resolution is reported although some views measured something.
 
-    Returns None if no view was measured. An output that occurs under only one dataset is detectable
-    among repeated or ordered outputs, but a view of a score or a column, or a part of the output
-    that was not read, may hide it.
+    Returns None if no view measured anything. A resolution is the least probability at which the
+    audit would detect an output that occurs under only one dataset. Such an output can be missed if
+    a part of the outputs was not read, if only learned scores or columns were tested, or if outputs
+    are rarely repeated.
     """
     measured = [each for each in coverage if each.measured]
     if measured and any(UNREAD in warning for warning in warnings):

@@ -7,9 +7,9 @@ r"""A release from a table as a target: the published answer, for the rows of on
 The first word is a query of ``accounting.queries`` over the column ``value``. ``keys`` are
 separated by slashes, several quantiles ``q`` by spaces, and ``count`` is an argument of ``top``. A
 dataset is a list of rows [user, value], or of users for a count. The pair is a worst case for the
-query's sensitivity: one dataset has all rows of one user at one bound of the range or in one key,
-and the other dataset has no rows of the user, or rows at the other bound. For unknown keys, the
-user's rows are in keys that no other user has, with the counts that are most likely to be released.
+query's sensitivity. In one dataset, all rows of one user are at one bound of the range or in one
+key. The other dataset contains no rows of the user, or rows at the other bound. For unknown keys,
+the user's rows are in keys that no other user has, with the counts most likely to be released.
 Additive noise has a known law, so the exact layer proves or refutes the claim.
 """
 

@@ -362,7 +362,7 @@ def claim_of(
     match claim:
         case Claim() | CurveClaim():
             if relation is not None and Relation(claim.relation) is not Relation(relation):
-                reason = "differs from the relation of the claim"
+                reason = f"must be {Relation(claim.relation).value}, the relation of the claim"
                 raise InvalidParameter("relation", relation, reason)
             return claim
         case str():

@@ -222,7 +222,7 @@ def _answer(query: Callable[[Any], Any], dataset: Any, name: str) -> tuple[int, 
     fresh = copies(f"dataset {name}", dataset)
     first, second = (_integers(query(fresh())) for _ in range(2))
     if first != second:
-        reason = "gives two different answers on one dataset: give the query without noise"
+        reason = "gives two different answers on one dataset: remove the noise from the query"
         raise InvalidParameter("query", f"{first} and {second}", reason)
     return first
 
@@ -238,7 +238,7 @@ def _distance(moves: list[int], declared: Sensitivity) -> tuple[str, bool]:
     amount = declared.amount
     if isinstance(amount, tuple):
         if len(moves) != len(amount):
-            reason = f"must have one bound for each of the {len(moves)} answers"
+            reason = f"must contain one bound for each of the {len(moves)} answers"
             raise InvalidParameter("bound", declared, reason)
         within = all(move <= most for move, most in zip(moves, amount, strict=True))
         return str(tuple(moves)), within

@@ -4,10 +4,10 @@ Each of m canaries is included in the training data with probability 1/2. The tr
 and each canary gets a score. By default half of r guesses state that the canaries with the highest
 scores were included, and the other half that the canaries with the lowest scores were excluded. The
 number of right guesses is compared with the bound under the claim
-(``audit.statistical_tests.one_run_canaries``). By default up to three numbers r share the level: a
-small number with half of the level, for the case that only few scores are informative, and a
-quarter and all of the canaries, for the case that all scores are. These numbers depend only on the
-number of canaries, the claim and the level. Scores are read from the columns ``score`` and
+(``audit.statistical_tests.one_run_canaries``). By default up to three numbers r share the level. A
+small number, with half of the level, is for few informative scores; a quarter of the canaries and
+all of them are for many informative scores. These numbers depend only on the number of canaries,
+the claim and the level. Scores are read from the columns ``score`` and
 ``included`` of a CSV file, or from arrays with these names in an ``.npz`` file of numpy.
 """
 
@@ -527,7 +527,7 @@ def _points(claim: CurveClaim | Guarantee) -> list[tuple[Fraction, Fraction]]:
     if isinstance(claim, Guarantee):
         last = claim.epsilon(_END_DELTA, _RELATIVE).upper_float
         if last == math.inf:
-            raise InvalidParameter("claim", last, "must have a finite epsilon at delta = 1e-6")
+            raise InvalidParameter("claim", claim, "must have a finite epsilon at delta = 1e-6")
         return _spread(Fraction(last), _FEW_POINTS, lambda e: claim.delta(e, _RELATIVE).upper_float)
     raise InvalidParameter("claim", claim, 'must be a claim, or text such as "epsilon=1"')
 

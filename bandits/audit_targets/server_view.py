@@ -107,18 +107,18 @@ def claim_of(name: str, found: Guarantee | None) -> Guarantee:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View(ServerView):
-    r"""The view of a small instance: a policy, the users per arm in each batch, and the rewards.
+    r"""The server's view of a small instance: a policy, fixed batch sizes and fixed rewards.
 
-    ``ones[b][a]`` is the number of users with reward 1 in batch b + 1 and arm a if the watched
-    user, the first to pull arm 0, has reward 1. ``visits`` is 2 if the watched user returns in the
-    second batch. A view is a row of integers:
+    ``sizes[b]`` users pull each arm in batch b + 1. If the watched user (the first to pull arm 0)
+    has reward 1, ``ones[b][a]`` of the users of arm a have reward 1. ``visits`` is 2 if the watched
+    user returns in the second batch. Each row of :meth:`views` contains, in this order:
 
-    - with ``path="devices"`` in the local model, where the server sees each message, the message of
-      the watched user;
-    - for each arm in each batch, the released sum in steps (for bits, the number of ones), or
+    - the message of the watched user, only with ``path="devices"`` in the local model, where the
+      server sees each message;
+    - for each batch and arm, the released sum in steps (for bits, the number of ones), or
       ``ABSENT``;
-    - for each batch, the number of steps of a reward of 1, which is the same in every view;
-    - the remaining arms as a bit mask, with bit a for arm a.
+    - for each batch, the number of steps g that encode a reward of 1, the same in every view;
+    - the remaining arms as a bit mask: bit a for arm a.
     """
 
     policy: Policy[Any]
@@ -182,10 +182,10 @@ def view_of(policy: Policy[Any], *, path: PathName = "release", visits: int = 1)
     r"""Build the small instance for ``policy``; batched elimination gets a shorter schedule.
 
     The number of users in the first batch of this schedule is the smallest power of two that can
-    resolve a lead of 3/4 (at most 16 with devices). In the local model without devices it has one
-    user, whose message is the sum. In every batch the number of ones of arm 1 is the largest for
-    which arm 1 would be dropped without noise. If ``visits`` is 2, all rewards are 1, so that there
-    is a second batch.
+    resolve a lead of 3/4 (at most 16 with devices). In the local model without devices this batch
+    has one user, whose message is the sum. In every batch the number of ones of arm 1 is the
+    largest for which arm 1 would be dropped without noise. If ``visits`` is 2, all rewards are 1,
+    so that there is a second batch.
     """
     found = _short_view(policy, path)
     if visits == 1:
@@ -346,7 +346,7 @@ _NOBODY: Final[Mapping[str, Step]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices(Privatizer):
-    r"""A wrapper of the privatizer ``of`` that releases by running the protocol itself."""
+    r"""A wrapper of the privatizer ``of`` that runs the protocol itself for each release."""
 
     of: Privatizer
     messages: list[int] = field(default_factory=list, compare=False, repr=False)

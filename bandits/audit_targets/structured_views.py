@@ -74,7 +74,7 @@ class LinearView(ServerView):
 
 
 def linear_view_of(policy: PhasedElimination) -> LinearView:
-    r"""The audit target of a short run of ``policy``; the model of the policy must be MODEL."""
+    r"""The server's view of a short run of ``policy``, whose model must be :data:`MODEL`."""
     if policy.model != MODEL:
         raise InvalidParameter("model", policy.model, "must be structured_views.MODEL")
     if policy.privatizer.trust == "local":
@@ -174,7 +174,7 @@ def combinatorial_view_of(policy: Cucb) -> CombinatorialView:
 def first(view: Any) -> int:
     r"""The sum of action 0 minus the sum of action 1 in the first phase or after the first round.
 
-    Sums that were not released count as 0.
+    Linear runs have phases, combinatorial runs have rounds. Sums that were not released count as 0.
     """
     return _lead(view, 1)
 

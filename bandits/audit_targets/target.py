@@ -83,9 +83,8 @@ _SEEDS: Final = 1 << 63
 class AuditTarget:
     r"""The input of an audit: a function ``run(dataset, n, rng)``, a pair of datasets and a claim.
 
-    The function returns n views, one per row.
-
-    The claim is the derived guarantee of one release, because a new user is in only one release.
+    The function returns n views, one per row. The claim is the derived guarantee of the releases
+    that contain the watched user: one release, unless the user returns.
     ``features`` are the tested features, documented in the module of the view; the joint
     distribution of all columns is not tested beyond these features.
     """
@@ -185,8 +184,12 @@ def audit_view(
 ) -> AuditTarget:
     r"""Build the audit target of your own policy: ``audit.audit(audit_view(policy))``.
 
+    The audited run has two batches or phases, or four rounds of a combinatorial policy. The watched
+    user, whose reward differs between the datasets, is in the first (see ``server_view`` and
+    ``structured_views``). ``path`` is "release" or "devices" (every user's message).
+
     The claim is the guarantee of the policy's privatizer for the watched user: its epsilon at
-    ``delta`` (by default 0, or 1/100 if the loss is unbounded). ``path`` and ``seeded`` are as in
+    ``delta`` (by default 0, or 1/100 if the loss is unbounded). ``seeded`` is as in
     :func:`target`. With ``visits=2`` the watched user is in both batches, and the claim is for
     both; the releases of the policy must all have the same noise law
     (``bandits.privatizers.returning_users``).
@@ -243,7 +246,7 @@ def _known(given: Mapping[str, str]) -> str:
 
 
 def claimed(view: ServerView, delta: Fraction | None) -> tuple[Fraction, Fraction]:
-    r"""The (epsilon, delta) of the first release for the watched user, with epsilon rounded up.
+    r"""The (epsilon, delta) of the watched user's releases, with epsilon rounded up.
 
     The default ``delta`` is 0, or 1/100 if the loss is unbounded. Raises :class:`InvalidParameter`
     if the loss is unbounded and ``delta`` is 0.

@@ -310,7 +310,8 @@ def _stated(part: Guarantee) -> dict[str, Any]:
             written = part.to_json()
             noise = {key: str(value) for key, value in written["noise"].items()}
             return {**written, "noise": noise}
-    raise NotDerived(f"a certificate for {part!r}", "it is neither a noise law nor an assumption")
+    reason = "it is not a release with noise, a composition, a pure shuffle or an assumption"
+    raise NotDerived(f"a certificate for {part!r}", reason)
 
 
 def _above(value: End) -> str:

@@ -78,10 +78,10 @@ def recheck(text: str | bytes) -> Verdict:
     assumed. All parts together may use 2^22 listed values; parts beyond this are unchecked. The
     check must finish within the enclosing ``deadline``, by default 60 seconds.
 
-    A text cannot show that its parts are complete, that the listed releases are those of the run,
-    that the noise has the stated source, that the noise of a part remains after the stated
-    dropouts, or who wrote it, because a digest is not a signature. All of these except the author
-    are assumptions, which the text must contain.
+    The text cannot prove that its parts are complete, that the listed releases are those of the
+    run, that the noise has the stated source, or that the noise of a part remains after the stated
+    dropouts. These are assumptions, which the text must contain. The digest is not a signature, so
+    the author is not verified.
 
     >>> print(recheck("{}"))
     schema: fails: must be dpcore-bandit-certificate/1

@@ -27,7 +27,7 @@ def papers_command(
     2021 (TKMS), and Chen and others 2020 (CSB).
 
     The verdicts are holds; loose (holds with a factor of two or more to spare); fails (a proven
-    bound contradicts it); unproven (not refuted, but the printed proof does not show it).
+    bound contradicts the theorem); unproven (not refuted, but not shown by the printed proof).
 
     Example: dpcore papers --quick
     """

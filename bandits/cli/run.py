@@ -166,8 +166,8 @@ class ExperimentOptions:
     )
     delta: str | None = _what(
         "DELTA",
-        "The delta of each user. Shuffled bits, linear algorithms, the factorisation and runs with "
-        "--visits are calibrated to it; otherwise epsilon is reported at it. (default: 1e-6)",
+        "The delta of each user, to which shuffled bits, linear algorithms, the factorisation and "
+        "runs with --visits are calibrated. All others report epsilon at DELTA. (default: 1e-6)",
     )
     horizon: str | None = _what(
         "T", "The number of rounds per run, e.g. 1e6. (default: the preset's)", "-T", "--horizon"

@@ -142,7 +142,7 @@ class Experiment(RunParameters):
 
     Raises :class:`InvalidParameter` if a name is unknown, an epsilon is outside [10^-6, 10^3], a
     count is below 1, the horizon is above 10^12, or a value is repeated (including epsilons that
-    are equal as floats), and, with shuffled bits, if an epsilon is below 10^-2 or delta below
+    are equal as floats). With shuffled bits, epsilon must also be at least 10^-2 and delta at least
     10^-30.
     """
 
@@ -170,7 +170,7 @@ class Experiment(RunParameters):
         names = [each.entry.name for each in read]
         for entry in (each.entry for each in read):
             if entry.world != preset.kind:
-                reason = f"is played in worlds with {_PLAYED_IN[entry.world]}"
+                reason = f"requires a world with {_PLAYED_IN[entry.world]}"
                 raise InvalidParameter("algorithms", entry.name, reason)
         _check_visits(self, names)
         _check_epsilons(self.epsilons, epsilons, names, self.radius)

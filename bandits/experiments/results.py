@@ -93,7 +93,7 @@ def read_lines(path: Path) -> tuple[PlotLine, ...]:
         first, own, runs = curves.setdefault(key, (number, setting, {}))
         if setting != own:
             raise refused(
-                f"line {number} differs from line {first} in its setting: plot them separately"
+                f"line {number} has another setting than line {first}: plot each setting separately"
             )
         try:
             instance, t, regret = int(row["instance"]), int(row["t"]), float(row["regret"])
@@ -174,7 +174,7 @@ def draw_results(
                 "no positive regret for the logarithmic axis"
             )
     if not groups:
-        raise InvalidParameter("path", str(path), "has no positive regret for the logarithmic axis")
+        raise InvalidParameter("path", str(path), "contains no positive regret for the log axis")
     for (_, epsilon), curves in groups.items():
         if epsilon in bounds:
             curves.append(bounds[epsilon])

@@ -35,7 +35,7 @@ from bandits.worlds.arm_environments import Environment
 from bandits.worlds.combinatorial import BitWorld
 from dpcore.cli.state_file import StateFile, open_state
 from dpcore.cli.workers import checked_jobs, in_processes, width_of
-from dpcore.errors import InvalidParameter
+from dpcore.errors import ABSENT, InvalidParameter
 from dpcore.mechanism import Sensitivity
 from dpcore.numbers.arrays import one_thread
 from dpcore.parse_noise import write_noise, write_sensitivity
@@ -74,12 +74,12 @@ def run_cells(
     tasks = list(experiment.tasks())
     if len(worlds.environments) != experiment.instances:
         reason = f"must contain {experiment.instances} worlds, one per instance"
-        raise InvalidParameter("worlds", len(worlds.environments), reason)
+        raise InvalidParameter("worlds", ABSENT, reason)
     arms_and_horizon(worlds.arms, experiment.horizon)
     found = list(done)
     if [cell.task for cell in found] != tasks[: len(found)]:
         raise InvalidParameter(
-            "done", len(found), "must contain the results of the first runs, in order"
+            "done", ABSENT, "must contain the results of the first runs, in order"
         )
     left = [
         (experiment, [worlds.environments[t.instance] for t in group], group)

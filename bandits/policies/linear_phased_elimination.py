@@ -87,12 +87,12 @@ class Phase:
 def paper_staying(phase: Phase, averages: Floats) -> tuple[int, ...]:
     r"""Drop each action x whose estimate is more than 2W below the best (LZJ eq. 3 and 54).
 
-    W = (sqrt(2d/(|U| h)) + sigma/sqrt|U| + sigma_n) sqrt(2 ln(kT)), sigma_n = 2 sigma_p sqrt(Sd),
-    with sigma_p the standard deviation of the noise of an average and S the bound on the support.
-    With one user per round (Appendix C, Table 4) |U| = 1, sigma = 0 and sigma_n = 2d sigma_s
-    sqrt(s)/h, with sigma_s the standard deviation of the noise of a sum; in the local model sigma_n
-    = 2d sigma_u sqrt(2s/h), with sigma_u the standard deviation of the noise of one user. W is
-    reproduced from the paper, not proven here.
+    W = (sqrt(2d/(|U| h)) + sigma/sqrt|U| + sigma_n) sqrt(2 ln(kT)), sigma_n = 2 sigma_p sqrt(Sd).
+    |U| is the number of clients, k that of actions, S the bound on the support, and sigma_p the
+    standard deviation of the noise of an average. With one user per round (Appendix C, Table 4),
+    |U| = 1, sigma = 0 and sigma_n = 2d sigma_s sqrt(s)/h; in the local model sigma_n = 2d sigma_u
+    sqrt(2s/h). Here sigma_s and sigma_u are the standard deviations of the noise of a sum and of
+    one user. W is reproduced from the paper, not proven here.
     """
     points = phase.model.actions.points[list(phase.active)]
     estimates = points @ (phase.weights.T @ averages)
@@ -413,7 +413,7 @@ class PhasedElimination(Policy[PhasedState]):
         needed = clients_needed(self, horizon)
         if needed > _MOST_CLIENTS:
             raise InvalidParameter(
-                "horizon", horizon, f"needs {needed} clients, but at most 10^9 are supported"
+                "horizon", horizon, f"needs {needed} clients, above the limit of 10^9: reduce it"
             )
         if self.population is not None and needed > self.population:
             reason = (

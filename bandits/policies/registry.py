@@ -135,7 +135,7 @@ class Setting(RunParameters):
     def failure(self) -> Fraction:
         r"""The probability that a sum mod m is decoded incorrectly: 1/T in the paper.
 
-        With the exact radius, a decoding error counts against the share of p of an interval, so the
+        With the exact radius, a decoding error counts against an interval's share of p, so the
         probability of a decoding error is also at most a hundredth of the smallest share. No share
         is below p/(B (B + 1) K), where B is the largest possible number of batches: batches of 1,
         2, 4, ... pulls of two arms.
@@ -325,7 +325,7 @@ def read_algorithm(text: str) -> Algorithm:
 def _policy(algorithm: Algorithm, setting: Setting) -> Policy[Any]:
     name = algorithm.entry.name
     if name in FAMILY:
-        reason = f"{name} is played in combinatorial worlds, such as csb/topk"
+        reason = f"{name} requires a combinatorial world, such as csb/topk"
         raise InvalidParameter("algorithms", name, reason)
     most: int | None = None
     if setting.max_visits is not None and name != NAMES["none"]:
@@ -376,7 +376,7 @@ def _linear(algorithm: Algorithm, setting: Setting) -> PhasedElimination:
     name = algorithm.entry.name
     model, (clients, trust, _) = setting.model, LINEAR[name]
     if not isinstance(model, LinearModel):
-        reason = f"{name} is played in linear worlds, such as lzj/fig2"
+        reason = f"{name} requires a linear world, such as lzj/fig2"
         raise InvalidParameter("algorithms", name, reason)
     return PhasedElimination(
         model=model,
@@ -461,12 +461,12 @@ def own_policy(
     names = {} if isinstance(found, Policy) else _parameters(found)
     needed = [each for each, free in names.items() if not free and each not in (given or {})]
     if needed:
-        hint = f"or define an instance, policy = {attribute}(...), and give its name"
+        hint = f"define an instance 'policy = {attribute}(...)' and pass the name of the instance"
         if given:
-            hint = f"or use only parameters that a run passes: {', '.join(given)}"
+            hint = f"use only parameters that a run passes: {', '.join(given)}"
         raise code.refused(
-            f"{name} cannot be created without {', '.join(needed)}: give each a default, as in "
-            f"privatizer: Privatizer = field(default=SumPrivatizer(...)), {hint}"
+            f"{name} has parameters without a default: {', '.join(needed)}. Give each a default, "
+            "for example 'privatizer: Privatizer = field(default=SumPrivatizer(...))', or " + hint
         )
     if given and "epsilon" not in names and (isinstance(found, Policy) or callable(found)):
         raise code.refused(f"{name} must be a class or function with a parameter named epsilon")

@@ -123,10 +123,10 @@ def exact_schedule(
     r"""The schedule that starts with the shortest batch certified to resolve a gap of 1/2.
 
     Let D be the certified gap of l pulls (``ExactRadius.gap`` for all ``arms`` active, with p =
-    ``failure`` shared equally among the batches that fit in ``horizon``): an arm more than 2 D
-    below the best is dropped. Among the lengths of the form 2^i or 3 2^i that use at most half of
-    the horizon, l(1) is the smallest with 2 D <= 1/2, as in the first epoch of DP-SE, or the
-    largest if there is none. Lengths grow by a factor of 3.
+    ``failure`` shared equally among the batches that fit in ``horizon``). An arm more than 2 D
+    below the best is dropped. The candidates for l(1) are the lengths 2^i and 3 2^i that use at
+    most half of the horizon. l(1) is the smallest candidate with 2 D <= 1/2, as in the first epoch
+    of DP-SE, or the largest candidate if there is none. Lengths grow by a factor of 3.
     """
     arms, rounds = arms_and_horizon(arms, horizon)
     chance = failure_probability_of(failure, argument="failure")
@@ -504,10 +504,10 @@ def _width(policy: ShuffleElimination, phase: int, horizon: int) -> float:
 def joint_width(laws: tuple[Binomial, ...], pulls: int, failure: Fraction) -> float:
     r"""Return w with P(\|mean - mu\| > w) <= ``failure``, for N = ``pulls`` and binomial noise.
 
-    By Chernoff's bound on rewards and noise, w is valid if, for some tilt a > 0, N w = (N a^2/8 +
-    K(a) + ln(2/failure))/a, with Hoeffding's N a^2/8 for rewards in [0, 1] and K(a) = sum_i n_i
-    (ln(1 - p_i + p_i e^a) - a p_i) for noise with the ``laws`` Binomial(n_i, p_i); the lower side
-    has 1 - p_i instead of p_i. The result is rounded up.
+    Chernoff's bound: w is valid if N w = (h(a) + K(a) + ln(2/failure))/a for some tilt a > 0. Here
+    h(a) = N a^2/8 is Hoeffding's bound for rewards in [0, 1], and K(a) = sum_i n_i (ln(1 - p_i +
+    p_i e^a) - a p_i) is the term of the noise ``laws`` Binomial(n_i, p_i). For the lower tail, p_i
+    is replaced by 1 - p_i. The result is rounded up.
     """
     sides = (
         tuple((int(law.trials), law.probability) for law in laws),

@@ -185,8 +185,7 @@ class Totals:
 
     def __init__(self, privatizer: StreamPrivatizer, arms: int, rngs: Sequence[Rng]) -> None:
         if not rngs:
-            reason = "must contain at least one generator, one for each run"
-            raise InvalidParameter("rngs", len(rngs), reason)
+            raise InvalidParameter("rngs", rngs, "must contain one generator for each run")
         self.privatizer, self.kind = privatizer, privatizer.kind
         self.each = self.kind in ("each", "tree")
         shape, size = (len(rngs), arms), len(rngs) * arms

@@ -161,7 +161,7 @@ class Privatizer(Releasing[int]):
 
     @property
     def least_noise(self) -> Noise | None:
-        r"""The part of a release's noise that the guarantee uses, or None if it uses all noise."""
+        r"""The part of a release's noise on which the guarantee relies, or None if on all of it."""
         return None
 
     @final
@@ -295,10 +295,9 @@ class Privatizer(Releasing[int]):
     def checked(self, encoded_sum: int, pulls: int) -> int:
         r"""Return ``encoded_sum``; raise an error if no encodings have this sum."""
         total = integer("encoded_sum", encoded_sum, at_least=0)
-        if total > self.reporting(pulls) * self.precision(pulls):
-            raise InvalidParameter(
-                "encoded_sum", encoded_sum, "must be <= number of reporting users * precision"
-            )
+        if total > (most := self.reporting(pulls) * self.precision(pulls)):
+            reason = f"must be <= {most}, the number of reporting users times the precision"
+            raise InvalidParameter("encoded_sum", encoded_sum, reason)
         return total
 
     @final

@@ -9,7 +9,7 @@ remaining visits is turned away.
 
 A release needs a different user for each reward. An elimination that pulls every active arm l times
 splits the batch into m releases per arm, none with more than half of all users, and adds their
-sums: the total has l rewards and m independent noise terms (``BatchedElimination.most``).
+sums. The total contains l rewards and m independent noise terms (``BatchedElimination.most``).
 :func:`steady_for` calibrates the least noise that is certified to give (epsilon, delta) over B
 releases with one law. Proofs: docs/proofs/bandits.md and docs/proofs/radius.md.
 """
@@ -369,7 +369,8 @@ class LedgerBook(Book):
         self.ledger.filter.price(self._curve)
         # The ledger allows names of twice this length; the rest is for the name of a release.
         if len(name("run", self.run)) > _LONGEST_RUN:
-            raise InvalidParameter("run", self.run, f"must have at most {_LONGEST_RUN} characters")
+            reason = f"must be at most {_LONGEST_RUN} characters long"
+            raise InvalidParameter("run", self.run, reason)
 
     @property
     def _curve(self) -> PrivacyCurve:

@@ -3,8 +3,8 @@ r"""Private averages of several actions at once, the PRIVATIZERs of Li, Zhou and
 A client sends one average reward for each of s actions, clipped to [-B, B] and rounded to g steps
 (:class:`bandits.batch.Encoding`), so that a client changes each of the s sums over clients by
 at most g. The noise is discrete. ``calibration="exact"`` uses the least noise that is certified for
-(epsilon, delta) if all s averages of a client change by g at once; ``"paper"`` uses the paper's
-formula, and the true epsilon and delta are derived from the noise; ``"pure"`` uses discrete Laplace
+(epsilon, delta) if all s averages of a client change by g at once. ``"paper"`` uses the paper's
+formula; the true epsilon and delta are derived from the noise. ``"pure"`` uses discrete Laplace
 noise of scale s g/epsilon, which is epsilon-DP for the client.
 
 Sources in LZJ: eq. 5 (central), eq. 7 (local), Algorithm 2 (shuffle); with one action per client

@@ -99,9 +99,9 @@ class Environment(ABC):
     def _encoded_sum(self, arm: int, pulls: int, precision: int, world: np.random.Generator) -> int:
         r"""Draw the result of :meth:`encoded_sum`, whose arguments are already checked.
 
-        A subclass needs no other random method. The sum is over ``pulls`` encodings, each an
-        integer in [0, ``precision``]: floor(x g + U) for a reward x in [0, 1], g = ``precision``
-        and U uniform on [0, 1), or any other integer in this range with mean ``means[arm]`` g.
+        A subclass needs no other random method. The sum is over ``pulls`` encodings, which are
+        integers in [0, g] with mean ``means[arm]`` g, where g = ``precision``. An example is
+        floor(x g + U) for a reward x in [0, 1] and U uniform on [0, 1).
         Rewards are independent within and between batches and drawn from the generator ``world``.
         The privacy guarantee assumes the range of every encoding, which cannot be checked from the
         sum.

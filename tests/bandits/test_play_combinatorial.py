@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -26,6 +27,7 @@ from bandits.worlds.combinatorial import (
     top_k,
     tree,
 )
+from dpcore.errors import InvalidParameter
 from dpcore.sampling.rng import SeededRng, SystemRng
 from tests.day_and_nightly import by_day
 
@@ -216,3 +218,15 @@ def test_noise_from_the_system_is_reported_as_private() -> None:
     real = Coins(world=np.random.default_rng(1), rng=SystemRng())
     assert not play_together(policy, [world], [real])[0].simulated
     assert played(policy, world).simulated
+
+
+def test_worlds_and_generators_that_do_not_fit_are_refused() -> None:
+    world, other = top_k(0, 4, 2), top_k(0, 4, 1)
+    policy = cucb("cucb-dp", world.of, horizon=20)
+    for worlds, generators, message in (
+        ([], [], "worlds = []: must contain at least one world"),
+        ([world, other], [coins(1)] * 2, "worlds: every world must be of the policy's problem"),
+        ([world], [], "coins: must contain 1 pairs of generators, one for each world"),
+    ):
+        with pytest.raises(InvalidParameter, match=f"^{re.escape(message)}$"):
+            play_together(policy, worlds, generators)

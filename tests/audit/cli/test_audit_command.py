@@ -247,7 +247,10 @@ def test_a_misspelt_subcommand_is_suggested() -> None:
             ["continual:tree,horizon=2,epsilon=1", "--pair", "[0, 0]", "[9, 0]"],
             "item = 9: must lie",
         ),
-        (["half-scale", "--claim", "sigma=0.1"], "accepted are epsilon=E and epsilon=E,delta=D"),
+        (
+            ["half-scale", "--claim", "sigma=0.1"],
+            "accepted forms are epsilon=E and epsilon=E,",
+        ),
         (["half-scale", "--claim", "discrete-gaussian:sigma=4@1"], "sigma"),
         (["half-scale", "--claim", "epsilon=-1"], "epsilon = -1: must be >= 0"),
         (["half-scale", "--claim", "epsilon=1,epsilon=2"], "epsilon is given twice"),

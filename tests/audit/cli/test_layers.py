@@ -83,10 +83,10 @@ def test_a_claim_is_proven_or_refuted_with_its_event(shell: Shell) -> None:
     refuted = shell("p.json", "q.csv", "--claim", "epsilon=1")
     assert refuted.code == 1
     assert refuted.out.startswith("REFUTED  P and Q violate epsilon=1\n")
-    words = "witness  output in {'yes'}: P gives it a probability exactly 0.75, Q exactly 0.25"
+    words = "witness  output in {'yes'}: probability exactly 0.75 under P, exactly 0.25 under Q"
     assert words in refuted.out
     back = shell("q.csv", "p.json", "--claim", "epsilon=1")
-    assert "output in {'no'}: P gives it a probability exactly 0.75" in back.out
+    assert "output in {'no'}: probability exactly 0.75 under P" in back.out
 
 
 def test_json_is_one_document(shell: Shell) -> None:
@@ -159,7 +159,10 @@ def test_files_that_share_no_output_are_noted(shell: Shell) -> None:
     ("words", "reason"),
     [
         ((ONE, "p.json"), "Q = p.json: must be noise or a file of probabilities, like P ="),
-        ((ONE, "discrete-laplace:scale=2@1"), "Q = discrete-laplace:scale=2@1: must be the noise"),
+        (
+            (ONE, "discrete-laplace:scale=2@1"),
+            "Q = discrete-laplace:scale=2@1: must be a shift of the same noise",
+        ),
         ((ONE, ONE + ",1"), "must have a shift with as many coordinates"),
         ((ONE, TWO, "--epsilon", "-1"), "--epsilon = -1: must be >= 0"),
         ((ONE, TWO, "--delta", "1"), r"--delta = 1: must lie in [0, 1)"),

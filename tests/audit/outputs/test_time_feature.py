@@ -107,7 +107,7 @@ def test_targets_with_many_outputs_per_call_are_refused(target: str) -> None:
 
 def test_time_is_refused_in_a_search_and_in_a_chain_of_features() -> None:
     options: Any = {"search": "integer:low=0,high=3", "features": ["time"], "runs": 400}
-    with pytest.raises(InvalidParameter, match="combined with a search"):
+    with pytest.raises(InvalidParameter, match="cannot be combined with a search"):
         audit.audit(lambda value, rng: value + rng.laplace(), "epsilon=1", **options)
     with pytest.raises(InvalidParameter, match="--feature time --feature identity"):
         read_feature("time+identity")

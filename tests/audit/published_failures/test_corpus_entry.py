@@ -96,9 +96,9 @@ def test_every_field_of_an_entry_is_read() -> None:
         ("seen = 1.5", "seen = 2.5", "broken.seen"),
         ("seen = 1.5", "seen = -1", "seen"),
         ('code = "output = len"', 'code = "output ="', "broken.code"),
-        ('known = "fixed in 1.1"', "", "twin.known"),
-        ("[twin]", "[twins]", "twins"),
-        ("[claimed]", "[claimed", "(the file)"),
+        ('known = "fixed in 1.1"', "", "twin.known: must be of type str"),
+        ("[twin]", "[twins]", "is unknown: did you mean twin? it must be one of alone, broken"),
+        ("[claimed]", "[claimed", "the file is not valid TOML"),
     ],
 )
 def test_an_invalid_field_is_named(old: str, new: str, key: str) -> None:

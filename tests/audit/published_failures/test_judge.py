@@ -135,13 +135,19 @@ def test_a_failing_entry_does_not_pass(
     assert said in str(found.broken.error)
 
 
-def test_a_worker_that_does_not_answer_is_terminated(cache: Path) -> None:
+def test_a_worker_that_does_not_answer_is_terminated(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     python = Environment(requires=("leaky==1.0",)).make(cache)
     code = "import time\ndef output(names):\n    time.sleep(60)"
     with Worker("slow", python, code) as worker:
         assert worker.begin() is None
         with pytest.raises(TargetFailed, match=r"no answer within 0\.2 s"):
             worker.ask({"dataset": [], "n": 3, "seed": 1}, 3, "A", 0.2)
+    monkeypatch.setattr(environment, "_ANSWER_SECONDS", 0.3)
+    late = pytest.raises(TargetFailed, match=r"no answer within 0\.3 s; it wrote nothing")
+    with Worker("slow", python, "import time\ntime.sleep(60)") as worker, late:
+        worker.begin()
 
 
 @pytest.fixture

@@ -174,7 +174,7 @@ def test_blocks_of_another_size_are_refused(tmp_path: Path) -> None:
     target, path = read_target("count"), tmp_path / "state"
     with resume(path, target, plan()) as state:
         state.append(np.arange(5))
-    with pytest.raises(InvalidParameter, match="block 0 has 5 runs, but the audit plans 32"):
+    with pytest.raises(InvalidParameter, match="block 0 contains 5 runs, but the audit plans 32"):
         audited(path, target, plan())
 
 

@@ -155,7 +155,7 @@ def test_interleave_keeps_each_dataset_and_refuses_other_sizes() -> None:
     both = interleave(np.arange(50 - in_b), -1.0 - np.arange(in_b), worlds, rng).astype(float)
     assert sorted(both[~worlds]) == list(range(50 - in_b))
     assert (both[worlds] < 0).all()
-    with pytest.raises(InvalidParameter, match="world_a"):
+    with pytest.raises(InvalidParameter, match="world_a: must contain 0 outputs"):
         interleave([1], [2, 3], np.array([True, True]), rng)
     with pytest.raises(InvalidParameter, match="world_b"):
         interleave([[1, 2]], [[1]], np.array([True, False]), rng)

@@ -136,7 +136,7 @@ def test_every_entry_point_checks_the_relation() -> None:
     with pytest.raises(InvalidParameter, match="must be neighbours under replace"):
         assert_private(_noisy, "epsilon=1", pairs=[far])
     claim = audit.Claim(epsilon=1)
-    with pytest.raises(InvalidParameter, match="differs from the relation of the claim"):
+    with pytest.raises(InvalidParameter, match="must be replace, the relation of the claim"):
         assert_private(_noisy, claim, pairs=[far], relation=Relation.ADD_REMOVE)
     near = assert_private(_noisy, "epsilon=1", pairs=[far], relation="add-remove", seed=7)
     assert near[0].claim.relation is Relation.ADD_REMOVE

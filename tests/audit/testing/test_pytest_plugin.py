@@ -93,7 +93,7 @@ REFUSED = {
     "epsilon=1, delta=1": "delta = 1: must lie in [0, 1)",
     "delta='1e-6'": "delta = 1e-6: requires epsilon",
     "epsilon=1, claim='epsilon=1'": "epsilon = 1: is given together with claim",
-    "claim='privacy'": "claim = privacy: accepted are",
+    "claim='privacy'": "claim = privacy: the accepted forms are",
     "epsilon=1, relation='cousins'": "relation = cousins: must be",
     "epsilon=1, pair=3": "pair = 3: must be two datasets, e.g. (0, 1)",
     "epsilon=1, pairs=[]": "pairs = []: must be a list of pairs",

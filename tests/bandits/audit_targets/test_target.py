@@ -338,8 +338,8 @@ def test_a_policy_is_named_by_file_or_module(rest: str) -> None:
     ("rest", "said"),
     [
         ("mine.py:number", "'int' object is not callable"),
-        ("mine.py:Bare", r"without privatizer: give each a default, .*policy = Bare\("),
-        ("mine.py:Annotated", "without privatizer: give each a default"),
+        ("mine.py:Bare", r"without a default: privatizer\. Give each a default, .*policy = Bare\("),
+        ("mine.py:Annotated", "without a default: privatizer. Give each a default"),
         ("mine.py:policy,epsilon=1", "epsilon"),
         ("builtins:dict", "must be a bandits.Policy"),
     ],

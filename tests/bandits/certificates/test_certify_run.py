@@ -193,7 +193,7 @@ def test_returning_users_are_certified_for_all_visits() -> None:
 def test_what_cannot_be_certified_is_refused_by_name() -> None:
     short = run_of(POLICIES["pure"], horizon=SHORT)
     other = RunGuarantee(parts=(compose(Pure("1/10")),), assumptions=())
-    neither = "neither a noise law nor an assumption"
+    neither = "not a release with noise, a composition, a pure shuffle or an assumption"
     for run, delta, why in (
         (run_of(elimination(Unprotected())), DELTA, "a certificate for se"),
         (run_of(elimination(summed("pure")), arms=1), DELTA, "releases nothing"),

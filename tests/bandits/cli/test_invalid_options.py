@@ -38,7 +38,7 @@ REFUSED: dict[str, str] = {
     "cz/easy --algorithms se,sdp-ae --epsilon=1e-5": "--epsilon = 1e-5: must be >= 0.01 for sdp-ae",
     "cz/easy --algorithms vb-sdp-ae --delta=1e-31": "--delta = 1e-31: must be >= 1e-30 for vb",
     "cz/easy --algorithms dist-rdp-se:s=1e12": "--epsilon (for dist-rdp-se:s=1000000000000) = ",
-    "cz/easy --algorithms dpe": "--algorithms = dpe: is played in worlds with linear rewards",
+    "cz/easy --algorithms dpe": "--algorithms = dpe: requires a world with linear rewards",
     "cz/easy --algorithms se --alpha=0.5": "--alpha = 0.5: has no effect in cz/easy: omit it",
     "cz/easy --algorithms dp-se --schedule paper": "--schedule = paper: has no effect on dp-se",
     "cz/easy --algorithms se --output ''": "--output = '': must not be empty",

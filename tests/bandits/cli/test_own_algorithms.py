@@ -78,7 +78,7 @@ def test_a_state_file_is_bound_to_the_source_of_its_policies(bandit: Bandit, fol
         ("own.py:Nobody", "the module has no Nobody"),
         ("lost.py:Policy", "there is no file lost.py"),
         ("others.py:ready", "must be a class or function with a parameter named epsilon"),
-        ("others.py:needs", "cannot be created without words"),
+        ("others.py:needs", "has parameters without a default: words. Give each"),
         ("others.py:wrong", "is a Fraction, but must be a bandits.Policy"),
         ("others.py:refuses", "cannot create others.py:refuses"),
         ("own.py:Halving,own.py:Halving", "must be distinct"),

@@ -142,7 +142,7 @@ def test_runs_without_regret_are_omitted_from_the_figure_with_a_remark(tmp_path:
         "se at epsilon 1",
         "cdp-se at epsilon 2",
     ]
-    with pytest.raises(InvalidParameter, match="has no positive regret"):
+    with pytest.raises(InvalidParameter, match="contains no positive regret"):
         draw_results(lines[:1], path)
 
 
