@@ -27,7 +27,6 @@ from accounting.strategy_matrices import (
 )
 from dpcore import DiscreteLaplace, InvalidParameter, SeededRng
 from dpcore.continual_sums import TreeSum
-from dpcore.errors import InvalidParameter
 from tests.support.dpcore.refusals import refusal
 
 Matrix = Sequence[Sequence[Fraction]]
