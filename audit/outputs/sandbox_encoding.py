@@ -204,7 +204,12 @@ def _masked(parts: dict[str, Any]) -> Any:
     return found
 
 
-def _objects(shape: tuple[int, ...], items: list[Any], form: Any, records: bool) -> Any:  # noqa: FBT001
+def _objects(
+    shape: tuple[int, ...],
+    items: list[Any],
+    form: Any,
+    records: bool,  # noqa: FBT001 - as sent
+) -> Any:
     if form == "|O":
         return np.fromiter(items, dtype=object).reshape(shape)
     strings = isinstance(form, dict)
