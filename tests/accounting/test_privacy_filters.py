@@ -184,7 +184,7 @@ def test_a_guarantee_without_a_price_is_refused_with_the_reason() -> None:
     for charge in (ZCdp(1), Rdp({2: 1}), Approx(1, 0), GAUSSIAN):
         with pytest.raises(NotDerived, match="a pure-DP cost"):
             PureFilter(budget=Pure(1)).price(charge)
-    unbounded = "from 3 x discrete-gaussian:.*: its privacy loss is unbounded; use a ledger or session"
+    unbounded = "from 3 x discrete-gaussian:.*: its privacy loss is unbounded; use a ledger"
     with pytest.raises(NotDerived, match=unbounded):
         PureFilter(budget=Pure(1)).convert(compose((GAUSSIAN, 3)))
     for claim in (Approx("1/2", "1e-9"), Rdp({2: 1})):
