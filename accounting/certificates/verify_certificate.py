@@ -111,7 +111,7 @@ class Verdict:
 
 
 class _Exceeded(Refused):
-    r"""The limit on the work was exceeded; the remaining claims are not tried."""
+    r"""The limit on the work was exceeded; the remaining claims are not checked."""
 
 
 class Allowance:

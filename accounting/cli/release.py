@@ -54,8 +54,8 @@ release = command_group(
 plan = command_group(
     "plan",
     help=(
-        "Show the noise, its standard error and the privacy cost; only the header of the table is "
-        "read.\n\n"
+        "Show the noise, the standard error of the answer and the privacy cost; only the header of "
+        "the table is read.\n\n"
         "Example: [bold]dpcore release plan sum visits.csv --column amount --clip 0 200 --user "
         "user_id --rho 0.01[/bold]"
     ),

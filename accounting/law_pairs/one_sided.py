@@ -48,7 +48,7 @@ class OneSidedPair(ShiftedPair):
 
     @abstractmethod
     def log_odds(self, k: int) -> arb:
-        r"""The log odds log p(k)/p(k+d), increasing in k, where both values have mass."""
+        r"""The log ratio log(p(k)/p(k+d)) if both masses are positive; it increases in k."""
 
     @abstractmethod
     def odds(self, k: int) -> Fraction | None:

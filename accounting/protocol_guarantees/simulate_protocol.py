@@ -47,8 +47,9 @@ class Simulation:
 
     Errors are those of the estimated sum of values in [0, 1], over all coordinates, measured in
     these runs. ``kept`` is the guarantee derived from the noise of the users who stayed.
-    ``noise_deviation`` is the exact standard deviation of the noise in units of a value, rounded
-    up; the encoding adds a rounding error of at most sqrt(users)/(2 precision).
+    ``noise_deviation`` is the standard deviation of the noise law in the units of the values,
+    rounded up; randomised rounding in the encoding adds an error whose standard deviation is at
+    most sqrt(users)/(2 precision).
     """
 
     plan: Plan

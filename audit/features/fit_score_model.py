@@ -102,7 +102,7 @@ class OnlineLearner:
         return sum(map(len, self._worlds))
 
     def learn(self) -> None:
-        r"""Refit on all runs, if there are enough runs and clearly more than at the last fit."""
+        r"""Refit on all runs if they are enough, and substantially more than at the last fit."""
         runs, before = self.runs, 0 if self._parts is None else self._parts.runs
         growth = _GROWTH if before > _SMALL else _GROWTH**2
         if runs < max(_FEWEST, growth * before - 2):

@@ -246,7 +246,7 @@ class AuditReport(AuditRecord):
 
     @property
     def below_claim(self) -> str | None:
-        r"""Explain why the bound of a refuted claim does not exceed the claim; None if it does."""
+        r"""Explain why the lower bound does not exceed the refuted claim, or None if it does."""
         point = self.outcomes[self.row].claim if self.outcomes else self.claim.points[0]
         if self.verdict != "refuted" or not self.runs or self.epsilon_lower > point.exact[0]:
             return None

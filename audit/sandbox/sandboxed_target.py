@@ -181,7 +181,7 @@ def _send_pieces(target: Target, pipe: Pipe, block: Block) -> None:
 
 @contextmanager
 def importing(timeout: float | None) -> Iterator[None]:
-    r"""A context that limits the time of imports to a minute, or ``timeout`` seconds if longer."""
+    r"""Limit imports in the block to one minute, or to ``timeout`` seconds if that is longer."""
     with Watchdog(None if timeout is None else max(timeout, _IMPORT)) as watchdog:
         watchdog.restart()
         yield

@@ -278,8 +278,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=_alpha,
         default=_ALPHA,
         metavar="ALPHA",
-        help="upper bound on the probability that a correct mechanism is refuted anywhere in the "
-        "whole run (default: 1/1000)",
+        help="upper bound on the probability that any correct mechanism is refuted during the test "
+        "run (default: 1/1000)",
     )
     group.addoption(
         "--dp-effort",

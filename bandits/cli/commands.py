@@ -28,7 +28,7 @@ _OF_ALGORITHMS: Final = ["name", "sentence", "parameter", "default"]
 commands = command_group(
     "bandit",
     help=(
-        "Run private bandit algorithms: their regret and their epsilon.\n\n"
+        "Run private bandit algorithms and report their regret and epsilon.\n\n"
         "Start with [bold]dpcore bandit run cz/easy --epsilon 0.5 -T 1e5 --instances 3[/bold]."
     ),
     no_args_is_help=True,

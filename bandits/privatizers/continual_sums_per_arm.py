@@ -97,7 +97,7 @@ class StreamPrivatizer:
 
     @property
     def grid(self) -> int:
-        r"""The grid of the factorisation, at least 16 sqrt(items): noise has steps of 1/grid."""
+        r"""The grid size g of the factorisation, at least 16 sqrt(items); noise is in steps 1/g."""
         return _LEAST_GRID << -(-(self.items - 1).bit_length() // 2)
 
     @property
@@ -286,5 +286,5 @@ def _ordered_sum(terms: Floats) -> float:
 
 
 def inverse(items: int, grid: int) -> Floats:
-    r"""The coefficients of A C^-1 as floats, that is, of 1/((1 - q) c(q)); c is the column of C."""
+    r"""The first column of the Toeplitz matrix A C^-1 of ``SquareRootSum``, as floats."""
     return np.array([float(h.mid()) for h in series(items, grid)]) / grid

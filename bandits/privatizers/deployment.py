@@ -202,7 +202,7 @@ def mechanism_of(
     if not _holds(mechanism.noise, least):
         raise NotDerived(
             "the guarantee of a release",
-            f"{mechanism.noise!r} is not at least the certified noise {least!r}",
+            f"{mechanism.noise!r} is not the certified noise {least!r} plus other noise",
         )
     return replace(mechanism, noise=least)
 

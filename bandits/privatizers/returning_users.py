@@ -352,9 +352,10 @@ class Book:
 class LedgerBook(Book):
     r"""A book in a ledger whose users are named ``user 0``, ``user 1``, and so on.
 
-    ``run`` is the name of this run in the ledger and must be new: every start draws new noise, and
-    a batch is never charged twice. If several processes use the same name, only one of them makes a
-    given release. A ledger may cover the visits of several runs.
+    ``run`` names this run in the ledger. Use a new name for each start: a restarted run draws new
+    noise, but the ledger charges each batch name only once, so a reused name is refused. If several
+    processes use the same name, only one of them can make a given release. A ledger may cover the
+    visits of several runs.
     """
 
     ledger: Of[Ledger] = Of(Ledger, "must be a Ledger")

@@ -257,10 +257,11 @@ class Reordered(Environment):
 
 
 def cz_instance(gap: RationalLike, seed: int, *, arms: int = 10) -> ClippedNormal:
-    r"""Create instance ``seed`` of Chowdhury and Zhou's code: centers gap u + (1 - gap)/2.
+    r"""Create instance ``seed`` of the arms in Chowdhury and Zhou's code.
 
-    u is uniform, from numpy's legacy generator with this seed; rewards have standard deviation 0.1.
-    ``gap`` 0.5 gives their easy instances, with means in [0.25, 0.75], and 0.1 their hard
+    The center of each arm is (1 - gap)/2 + gap u, where u is drawn uniformly from [0, 1) by numpy's
+    legacy generator with this seed, independently for each arm. Rewards have standard deviation
+    0.1. A ``gap`` of 0.5 gives their easy instances, with means in [0.25, 0.75], and 0.1 their hard
     instances, with means in [0.45, 0.55].
 
     >>> [round(center, 3) for center in cz_instance("0.5", 0).centers[:3]]

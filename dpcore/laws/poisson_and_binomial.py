@@ -1,4 +1,4 @@
-r"""The Poisson and the binomial law, on 0, 1, 2, ..., with rational ratios of successive masses.
+r"""The Poisson and binomial laws, on 0, 1, 2, ..., with rational ratios of successive masses.
 
 Poisson(l): P(X = k) = e^(-l) l^k/k!. Sums of independent draws are Poisson, so the law divides into
 any number of shares; the difference of two draws is Skellam. Binomial(n, p): P(X = k) =

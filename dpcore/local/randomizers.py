@@ -138,7 +138,7 @@ class _OneOfTwoParts(LocalReport):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomisedResponse(_OneOfTwoParts):
-    r"""k-ary randomised response: report the value or a uniform other value, as an integer.
+    r"""k-ary randomised response: the value, or another value chosen uniformly, as an integer.
 
     >>> from dpcore import SeededRng
     >>> mechanism = RandomisedResponse(epsilon=3, values=4)

@@ -392,7 +392,7 @@ def _sum(
 ) -> int:
     relaxed = isinstance(functionality, RelaxedAggregation)
     if relaxed != isinstance(protocol, ShuffledPure):
-        reason = "must be a RelaxedAggregation for a ShuffledPure, and for no other protocol"
+        reason = "must be a RelaxedAggregation if, and only if, the protocol is a ShuffledPure"
         raise InvalidParameter("functionality", functionality, reason)
     if isinstance(functionality, RelaxedAggregation):
         # Revealing the exact sum is an (epsilon_hat, q_hat)-relaxed aggregation for all parameters.

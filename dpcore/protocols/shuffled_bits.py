@@ -139,9 +139,10 @@ class ShuffledSum(ABC):
 class BitSum(ShuffledSum):
     r"""Sums with binomial noise: ``noise_bits`` random bits per user and coordinate.
 
-    Each of the b = ``noise_bits`` random bits is 1 with probability p = ``probability``. The
-    randomizer sends g + b bits per coordinate, of which E(x) + Binomial(b, p) are 1. The noise of
-    the sum of k messages is Binomial(k b, p) for all data, and the bias is k b p.
+    Each of the b = ``noise_bits`` random bits is 1 with probability p = ``probability``. A user
+    sends g + b bits per coordinate, where g = ``precision``; the number of ones is the encoding of
+    the value, an integer in 0..g, plus a Binomial(b, p) variable. For every dataset, the noise in
+    the sum of k messages has the law Binomial(k b, p); its mean k b p is the bias.
     """
 
     local_noise: ClassVar[None] = None

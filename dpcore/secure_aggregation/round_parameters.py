@@ -198,7 +198,10 @@ def neighbourhood_risk(
     r"""Bound the failure probabilities with up to ``dropouts`` dropouts and ``colluding`` users."""
     users, dropouts, colluding = _counts(users, dropouts, colluding)
     if neighbourhood.neighbours > users - 2:
-        reason = f"must be <= users - 2 = {users - 2}; for all users, omit the neighbourhood"
+        reason = (
+            f"must be <= users - 2 = {users - 2}; to make all users neighbours, use a "
+            "MaskedAggregation without a neighbourhood"
+        )
         raise InvalidParameter("neighbours", neighbourhood.neighbours, reason)
     count, threshold = neighbourhood.neighbours, neighbourhood.threshold
     holding = _Tail(users - 1, colluding, count)
