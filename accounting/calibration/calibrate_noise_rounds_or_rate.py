@@ -337,7 +337,7 @@ def noise_multiplier(
 
     The search starts at the noise multiplier of ``run``. The relative step is 1/10,000.
     """
-    at, limit = _targets(epsilon, delta, pure=True)
+    at, limit = _targets(epsilon, delta)
 
     def bound(value: Fraction) -> Bound:
         total = replace(run, noise_multiplier=value).composition()
@@ -352,7 +352,7 @@ def least_sigma(mechanism: MatrixMechanism, *, epsilon: RationalLike, delta: Rat
 
     The noise of ``mechanism`` is ignored. The relative step is 1/10,000.
     """
-    at, limit = _targets(epsilon, delta, pure=True)
+    at, limit = _targets(epsilon, delta)
 
     def bound(value: Fraction) -> Bound:
         total = compose(replace(mechanism, noise=Gaussian(sigma=value)))

@@ -51,7 +51,8 @@ def BinomialBox(  # noqa: N802  # a class in earlier versions
     Raises the errors of :class:`PrivacyCurve`.
     """
     noise = Binomial(trials=trials, probability=probability)
-    moves = bounds[0] if len(bounds) == 1 else Sensitivity.box(bounds)
+    single = isinstance(bounds, tuple) and len(bounds) == 1
+    moves = bounds[0] if single else Sensitivity.box(bounds)
     return PrivacyCurve(noise=noise, sensitivity=moves, scope=scope)
 
 

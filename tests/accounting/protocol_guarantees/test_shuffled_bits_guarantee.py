@@ -116,6 +116,7 @@ def test_bad_arguments_are_refused() -> None:
     bad: list[dict[str, Any]] = [
         {"trials": 0, "bounds": (1,)},
         {"trials": 3, "bounds": ()},
+        {"trials": 3, "bounds": 3},
         {"trials": 3, "bounds": (0,)},
         {"trials": 3, "bounds": (1,), "probability": 1},
         {"trials": 3, "bounds": (1,), "probability": 0},
