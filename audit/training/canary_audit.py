@@ -54,6 +54,7 @@ from audit.statistical_tests.sample_outcome import versions
 from dpcore.cli.files import read_text, rows_of
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation
+from dpcore.numbers.arrays import refuse_masked
 from dpcore.numbers.enclosure import round_down
 from dpcore.numbers.parameter import RationalLike, integer
 from dpcore.numbers.rounding import down
@@ -350,8 +351,7 @@ def canaries(  # noqa: PLR0913 - each is an option of the command
 
 
 def _numbers(argument: str, given: ArrayLike) -> NDArray[np.float64]:
-    if np.ma.is_masked(given):
-        raise InvalidParameter(argument, given, "must have no masked values")
+    refuse_masked(argument, given)
     try:
         found = np.asarray(given)
         if found.dtype.kind == "c":

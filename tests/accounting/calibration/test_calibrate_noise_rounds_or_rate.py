@@ -23,14 +23,18 @@ from accounting.calibration.calibrate_continual_sums import (
 from accounting.calibration.calibrate_noise_rounds_or_rate import (
     Calibration,
     calibrate,
+    least_sigma,
     noise_multiplier,
 )
 from accounting.calibration.parameter_search import Edge, Unknown, search
 from accounting.composition.training_run import Sampling, TrainingRun
 from accounting.descriptions.description import Description
+from accounting.descriptions.real_noise import Gaussian
 from accounting.descriptions.sampling_schemes import Allocation, FixedSize, Poisson, Shuffled
 from accounting.errors import NotDerived
 from accounting.guarantees.bound import Bound
+from accounting.privacy_curves.matrix_mechanism import MatrixMechanism
+from accounting.strategy_matrices import Participation, Tree
 from dpcore import DiscreteGaussian, DiscreteLaplace, InvalidParameter, Relation, Scope, Sensitivity
 from dpcore.cli.options import time_limit
 from dpcore.continual_sums import SquareRootSum
@@ -266,6 +270,19 @@ def test_one_search_finds_every_kind_of_parameter(power: int, place: str) -> Non
     assert past < 0 <= safer
     step = 1 if whole else max(found.value, found.beyond) / 10**6
     assert abs(found.value - found.beyond) <= step
+
+
+def test_gaussian_noise_of_a_run_or_a_strategy_needs_a_positive_delta() -> None:
+    run = TrainingRun(noise_multiplier=1, batch_size=60, examples=600, epochs=4)
+    strategy = MatrixMechanism(
+        strategy=Tree(rounds=4),
+        participation=Participation(most=1, apart=1),
+        noise=Gaussian(sigma=1),
+    )
+    with refused("delta"):
+        noise_multiplier(run, epsilon=2, delta=0)
+    with refused("delta"):
+        least_sigma(strategy, epsilon=2, delta=0)
 
 
 @by_day(2)
