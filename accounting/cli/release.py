@@ -377,7 +377,7 @@ def _planned_charge(planned: Released, book: Ledger, users: list[str] | None) ->
     fits = keeper.admits((0,) * len(keeper.limits), price)
     document, lines = {"costs": exact(price.costs)}, [("costs", keeper.format_cost(price))]
     if users is None:
-        rest = "before any charge; --users-file FILE adds the remaining budget"
+        rest = "before any charge; --users-file FILE shows the remainder"
         lines.append(("budget", f"{keeper.format(keeper.budgets, down)} {rest}"))
     else:
         left = zip(*(book.remaining(user).values() for user in users), strict=True)
