@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib.metadata import version
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from accounting.certificates.canonical_text import (
@@ -183,8 +184,9 @@ def certify(
     most = integer("digits", digits, at_least=_FEWEST_DIGITS, at_most=_MOST)
     total, kinds = _read(subject)
     requests = [*_claim_requests(total, deltas, epsilons, orders)]
-    if len({(each.quantity, each.at) for each in requests}) < len(requests):
-        raise InvalidParameter("deltas, epsilons, orders", "...", "must not repeat a value")
+    for one, other in combinations(requests, 2):
+        if (one.key, one.at) == (other.key, other.at):
+            raise InvalidParameter(one.key, str(one.at), "must not be repeated")
     draft = _draft(total, kinds)
     with _named():
         # Parts that verify does not support are refused before the engines work on them.
