@@ -49,7 +49,6 @@ from tests.support.dpcore.refusals import refusal, refused
 LAPLACE = DiscreteLaplace(scale=2)
 NARROW = DiscreteGaussian(sigma_squared=1)
 WIDE = DiscreteGaussian(sigma_squared=2)
-SKELLAM = Skellam(variance=2)
 
 
 def test_an_l2_sensitivity_lies_between_its_worst_shift_and_the_dominating_pair() -> None:
@@ -61,37 +60,25 @@ def test_an_l2_sensitivity_lies_between_its_worst_shift_and_the_dominating_pair(
     assert found.lower >= max(single.lower, double.lower) - Fraction(1, 10**9)
 
 
-@pytest.mark.nightly
-def test_a_box_of_symmetric_noise_equals_rounds_of_one_coordinate() -> None:
-    box = compose((curve(SKELLAM, Sensitivity.box((1, 2))), 2)).delta(1)
-    rows = compose((curve(SKELLAM), 2), (curve(SKELLAM, 2), 2)).delta(1)
-    assert box == rows
-
-
 @pytest.mark.parametrize(
-    ("noise", "rounds", "delta", "shown"),
+    ("noise", "sensitivity", "rounds", "delta", "shown"),
     [
-        (DiscreteGaussian(sigma_squared=400), 1000, "1e-6", "8.306226"),
-        (DiscreteGaussian(sigma_squared=400), 100, "1e-6", "2.254087"),
-        (DiscreteGaussian(sigma_squared=400), 1000, "1e-30", "19.085"),
-        (DiscreteGaussian(sigma_squared=400), 1000, "1e-12", "11.99"),
-        (DiscreteLaplace(scale=20), 1000, "1e-6", "8.28357334602"),
-        (DiscreteLaplace(scale=20), 100, "1e-6", "2.20753270093"),
-        (Skellam(variance=400), 1000, "1e-6", "8.3061"),
+        (DiscreteGaussian(sigma_squared=400), 1, 1000, "1e-6", "8.306226"),
+        (DiscreteGaussian(sigma_squared=400), 1, 100, "1e-6", "2.254087"),
+        (DiscreteGaussian(sigma_squared=400), 1, 1000, "1e-30", "19.085"),
+        (DiscreteLaplace(scale=20), 1, 1000, "1e-6", "8.28357334602"),
+        (DiscreteLaplace(scale=20), 1, 100, "1e-6", "2.20753270093"),
+        (Skellam(variance=400), 1, 1000, "1e-6", "8.3061"),
+        (Skellam(variance=16**2 * 400), 16, 1000, "1e-6", "8.3062"),
     ],
 )
 def test_totals_agree_with_reference_values(
-    noise: Noise, rounds: int, delta: str, shown: str
+    noise: Noise, sensitivity: int, rounds: int, delta: str, shown: str
 ) -> None:
-    found = ends(compose((curve(noise), rounds)).epsilon(delta, "1e-8"))
+    found = ends(compose((curve(noise, sensitivity), rounds)).epsilon(delta, "1e-8"))
     known = Fraction(shown), Fraction(1, 10 ** len(shown.partition(".")[2]))
     assert found.lower - known[1] <= known[0] <= found.upper + known[1]
     assert found.upper - found.lower <= found.upper / 10**8
-
-
-def test_totals_of_mixed_lists_agree_with_reference_values() -> None:
-    wide = compose((curve(Skellam(variance=16**2 * 400), 16), 1000)).epsilon("1e-6")
-    assert f"{wide.upper_float:.4f}" == "8.3062"
 
 
 def test_at_delta_zero_the_largest_losses_add() -> None:
@@ -99,14 +86,6 @@ def test_at_delta_zero_the_largest_losses_add() -> None:
     assert compose((curve(DiscreteLaplace(scale=20)), 1000)).epsilon(0).lower == 50
     assert compose((curve(NARROW), 2), curve(LAPLACE)).epsilon(0).upper == math.inf
     assert compose(Pure(1), Approx(1, "1e-9")).epsilon(0).lower == math.inf
-
-
-@pytest.mark.parametrize("delta", ["1e-2", "1e-6", "1e-12"])
-def test_the_exact_total_is_below_every_conversion(delta: str) -> None:
-    total = compose((curve(NARROW), 5), (curve(LAPLACE), 3))
-    rho = total.zcdp().upper
-    assert isinstance(rho, Fraction)
-    assert total.epsilon(delta).upper <= compose(ZCdp(rho)).epsilon(delta).upper
 
 
 def test_renyi_claims_add_order_by_order() -> None:
@@ -125,12 +104,9 @@ def test_compositions_flatten_and_merge() -> None:
     assert outer.rounds == 10
 
 
-def test_an_assumption_stays_in_every_total() -> None:
+def test_assumptions_and_stated_claims_stay_in_every_total() -> None:
     total = compose(Assumed(Pure(1), "data sheet"), (compose(curve(NARROW)), 2))
     assert any("data sheet" in reason for reason in compose((total, 2)).assumptions)
-
-
-def test_a_stated_claim_is_among_the_assumptions() -> None:
     assert "epsilon=1: taken as stated" in compose(Pure(1), curve(NARROW)).assumptions
     assert compose(curve(NARROW)).assumptions == ()
 
@@ -271,8 +247,7 @@ def test_a_wide_range_is_bounded_at_a_delta_close_to_one() -> None:
 
 @by_day(1)
 @pytest.mark.parametrize(
-    ("epsilon", "choices", "rounds"),
-    [("1e6", 1, 1), ("1e300", 1, 1), ("1e6", 2, 1), ("1e300", 1, 3)],
+    ("epsilon", "choices", "rounds"), [("1e300", 1, 1), ("1e6", 2, 1), ("1e300", 1, 3)]
 )
 def test_the_pure_epsilon_bounds_choices_beyond_floats(
     epsilon: str, choices: int, rounds: int
@@ -282,10 +257,8 @@ def test_the_pure_epsilon_bounds_choices_beyond_floats(
     # No choice loses less: the bound is within 1e-5 of randomised response, or its sum.
     assert 1 - 1e-5 <= found.upper / (Fraction(epsilon) * rounds) <= 1 + 1e-15
     assert (found.lower, total.delta(1).upper) == (None, 1)
-
-
-def test_a_tradeoff_of_losses_beyond_floats_is_a_bound() -> None:
-    assert 0 <= (BoundedRange("1e300").tradeoff("1/10").lower or 0) < Fraction(1, 10**6)
+    if rounds == 1:
+        assert 0 <= (total.tradeoff("1/10").lower or 0) < Fraction(1, 10**6)
 
 
 def test_a_part_without_a_pure_epsilon_gives_no_sum_of_epsilons(
@@ -339,25 +312,6 @@ def test_a_list_of_different_choices_costs_the_lesser_of_two_theorems() -> None:
     for wrong in (0, "1/2", -1):
         with pytest.raises(InvalidParameter, match="choices"):
             BoundedRange(1, wrong)  # type: ignore[arg-type]  # read by value
-
-
-@pytest.mark.parametrize(
-    ("question", "asked", "argument"),
-    [
-        ("epsilon", (-1,), "delta"),
-        ("epsilon", ("1.5",), "delta"),
-        ("delta", (-1,), "epsilon"),
-        ("delta", ("nan",), "epsilon"),
-        ("delta", (1, 0), "relative"),
-        ("delta", (1, 2), "relative"),
-        ("renyi", (1,), "order"),
-    ],
-)
-def test_arguments_out_of_range_are_refused(
-    question: str, asked: tuple[Any, ...], argument: str
-) -> None:
-    with refused(argument):
-        getattr(compose(Pure(1)), question)(*asked)
 
 
 def test_noise_too_large_for_floats_is_refused() -> None:

@@ -9,9 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import mpmath
 import pytest
-from mpmath import mpf
 
 from accounting import (
     Approx,
@@ -61,7 +59,6 @@ from tests.support.accounting.brute_force import (
     hockey_stick,
     product,
     shifted,
-    two_samples,
 )
 from tests.support.accounting.release_lists import curve, sampled
 from tests.support.dpcore.refusals import refusal, refused
@@ -102,15 +99,14 @@ EDGES: dict[str, tuple[list[Any], str, Any, Any, Any, Any]] = {
         [(curve(DiscreteGaussian(sigma_squared="1e-1000")), 10), curve(NARROW)], "epsilon", "1e-5",
         6800, 5 * 10**1000, INF,
     ),
-    "a delta beyond every float": (
-        [curve(Skellam(variance=400))], "delta", 100, 0, None, Fraction("1e-300")
+    # Reference: three times the largest loss.
+    "losses too large for the integral": (
+        [(curve(DiscreteLaplace(scale=10), 10**6), 3)], "epsilon", "1e-6", 99_999, None, 300_000
     ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[NIGHT] if "delta beyond" in n else []) for n in EDGES]
-)
+@pytest.mark.parametrize("name", EDGES)
 def test_a_list_at_the_edge_has_both_bounds(name: str) -> None:
     parts, question, at, least, truth, most = EDGES[name]
     found = getattr(compose(*parts), question)(at)
@@ -119,25 +115,13 @@ def test_a_list_at_the_edge_has_both_bounds(name: str) -> None:
     assert len(repr(found)) < 200
 
 
-@pytest.mark.parametrize(
-    ("parts", "ratio", "slack"),
-    [
-        (
-            [(curve(DiscreteGaussian(sigma_squared=v * 10**10)), 10**9) for v in (1, 2)],
-            20 / 3,
-            "0.01",
-        ),
-        pytest.param([(curve(Skellam(variance=10**8), 100), 1000)], 10, "0.0001", marks=NIGHT),
-    ],
-)
-def test_very_wide_laws_have_the_total_of_a_real_gaussian(
-    parts: list[tuple[Any, int]], ratio: float, slack: str
-) -> None:
-    """The squared shift is 1/ratio, the sum of rounds times shifts squared over variances."""
-    found, room = ends(compose(*parts).epsilon("1e-6")), Fraction(slack)
+def test_very_wide_laws_have_the_total_of_a_real_gaussian() -> None:
+    """The squared shift is the sum of rounds times shifts squared over variances."""
+    parts = [(curve(DiscreteGaussian(sigma_squared=v * 10**10)), 10**9) for v in (1, 2)]
+    found, shift, room = ends(compose(*parts).epsilon("1e-6")), math.sqrt(3 / 20), Fraction(1, 100)
     assert found.upper / Fraction(found.lower) - 1 < room / 10
-    assert real_gaussian_delta(math.sqrt(ratio), found.upper).lower <= (1 + room) / 10**6
-    assert real_gaussian_delta(math.sqrt(ratio), found.lower).upper >= (1 - room) / 10**6
+    assert real_gaussian_delta(1 / shift, found.upper).lower <= (1 + room) / 10**6
+    assert real_gaussian_delta(1 / shift, found.lower).upper >= (1 - room) / 10**6
 
 
 @pytest.mark.parametrize(
@@ -190,23 +174,15 @@ def test_the_guarantee_of_a_user_does_not_compose_with_that_of_a_contribution() 
 
 
 def test_groups_of_different_sizes_do_not_compose() -> None:
-    laplace, poisson = DiscreteLaplace(scale=10), Poisson(rate="1/10")
+    laplace = DiscreteLaplace(scale=10)
     one, three = (Description(noise=laplace, group=group) for group in (1, 3))
     assert compose(three, three).pure().upper == Fraction(3, 5)
-    two, four = (
-        Description(noise=Gaussian(sigma=5), scheme=poisson, group=group) for group in (2, 4)
-    )
     for mixed in (
-        (one, three),
         ((three, 2), one),
-        (two, four),
-        (guarantee(two), (guarantee(four), 3)),
-        (compose(two), compose(four)),
-        (compose(three), one),
+        (compose(three), (guarantee(one), 3)),
         (compose((compose(one), 2)), three),
         (three, Mechanism(noise=laplace, sensitivity=1)),
         (three, NoisyMax(epsilon=1, sensitivity=1)),
-        (guarantee(three), one),
         (guarantee(three), Pure(1)),
     ):
         with pytest.raises(InvalidParameter, match=r"group=.*different scopes do not compose"):
@@ -247,14 +223,6 @@ def test_a_group_is_refused_where_a_mechanism_is_for_one_unit() -> None:
             made()
     with refused("sensitivity"):
         PrivacyCurve(noise=DiscreteLaplace(scale=1), sensitivity=3, scope=pair)
-
-
-def test_rounds_with_losses_too_large_for_the_integral_cost_at_least_one_round() -> None:
-    noisy = Mechanism(noise=DiscreteLaplace(scale=10), sensitivity=10**6)
-    found = compose((noisy, 3)).epsilon("1e-6")
-    assert found.lower is not None
-    assert 99_999 < found.lower <= guarantee(noisy).epsilon("1e-6").upper
-    assert found.upper == 300_000  # the largest loss
 
 
 def test_routes_accept_any_guarantee() -> None:
@@ -344,33 +312,14 @@ def test_rare_outcomes_are_not_counted_as_infinite_losses(rounds: int) -> None:
 
 
 @by_day(1)
-@pytest.mark.parametrize("sigma", [1000, 10000])
 @pytest.mark.parametrize("relation", list(Relation))
-def test_few_samples_of_wide_noise_have_narrow_bounds(sigma: int, relation: Relation) -> None:
+@pytest.mark.parametrize(("sigma", "delta"), [(1000, "1e-200"), (10000, "1e-30")])
+def test_few_samples_of_wide_noise_have_narrow_bounds(
+    sigma: int, delta: str, relation: Relation
+) -> None:
     r"""The loss of a removed unit is bounded, but far above epsilon: it is cut as well."""
-    one = guarantee(
-        Description(
-            noise=Gaussian(sigma=sigma),
-            sensitivity=1,
-            scheme=Poisson(rate="1/100"),
-            relation=relation,
-        )
-    )
-    total = compose((one, 3))
-    for delta in ("1e-30", "1e-200"):
-        found = ends(total.epsilon(delta))
-        assert found.width <= found.upper / 10**6
-        assert ends(one.epsilon(delta)).lower < found.upper < 3 * ends(one.epsilon(delta)).upper
-
-
-def test_two_samples_of_wide_noise_agree_with_quadrature() -> None:
-    sigma, rate, delta = "1000", "1/100", "1e-30"
-    noise = Description(noise=Gaussian(sigma=sigma), sensitivity=1, scheme=Poisson(rate=rate))
-    found = ends(compose((guarantee(noise), 2)).epsilon(delta))
+    noise, scheme = Gaussian(sigma=sigma), Poisson(rate="1/100")
+    one = guarantee(Description(noise=noise, sensitivity=1, scheme=scheme, relation=relation))
+    found = ends(compose((one, 3)).epsilon(delta))
     assert found.width <= found.upper / 10**6
-    with mpmath.workdps(40):
-        exact = (Fraction(found.lower), Fraction(found.upper))
-        for end, is_below in zip(exact, (True, False), strict=True):
-            at = mpf(end.numerator) / end.denominator
-            truth = max(two_samples(sigma, Fraction(rate), at, sign, pieces=8) for sign in (1, -1))
-            assert (truth >= mpf(delta)) == is_below
+    assert ends(one.epsilon(delta)).lower < found.upper < 3 * ends(one.epsilon(delta)).upper
