@@ -25,7 +25,7 @@ from dpcore import DiscreteGaussian, PolyaDifference, Sensitivity, Skellam
 from tests.day_and_nightly import by_day
 from tests.support.accounting import subsampled_releases as releases
 from tests.support.accounting.bound_ends import ends
-from tests.support.accounting.brute_force import real, two_samples
+from tests.support.accounting.brute_force import by_fft, real, two_samples
 from tests.support.accounting.release_lists import curve, sampled
 
 NEAR = AT = Fraction(1, 10**6)
@@ -146,17 +146,6 @@ def test_few_rounds_lie_between_two_estimates_of_dp_accounting() -> None:
     assert low <= found.lower <= found.upper <= high
     more = ends(compose((wide(250, 250, "0.051"), 30)).delta(1, Fraction(1, 10**4)))
     assert more.lower > high
-
-
-def by_fft(p: Any, loss: Any, rounds: int, ends: tuple[float, float], step: float) -> Any:
-    """delta at two epsilons: losses of a round rounded down, then up, to a grid; added by FFT."""
-    size = 1 << 21
-    for places, end in ((np.floor(loss / step), ends[0]), (np.ceil(loss / step), ends[1])):
-        first = int(places.min())
-        law = np.bincount(places.astype(int) - first, p, size)
-        total = np.fft.irfft(np.fft.rfft(law) ** rounds, size)
-        at = (np.arange(size) + rounds * first) * step
-        yield float(-np.expm1(np.minimum(end - at, 0)) @ total)
 
 
 def test_rare_outcomes_with_the_largest_losses_are_counted() -> None:
