@@ -142,14 +142,8 @@ def test_epsilon_is_the_inverse_of_delta(rate: Fraction, epsilon: Fraction) -> N
 
 
 @each_case
-def test_sampling_everyone_costs_the_release_and_sampling_nobody_costs_nothing(case: Case) -> None:
-    curve = case.added()
-    whole = releases.poisson(curve=curve, rate=1)
-    all_of = releases.fixed(curve=case.replaced(), sample=7, population=7)
-    for at in AT:
-        assert whole.enclose_delta(at) == curve.enclose_delta(at) == all_of.enclose_delta(at)
-    assert whole.enclose_epsilon("1e-3") == curve.enclose_epsilon("1e-3")
-    nobody = releases.poisson(curve=curve, rate="1e-30")
+def test_a_unit_that_is_hardly_ever_sampled_costs_nothing(case: Case) -> None:
+    nobody = releases.poisson(curve=case.added(), rate="1e-30")
     assert nobody.delta(0).upper <= Fraction(1, 10**30)
     assert nobody.enclose_epsilon("1e-29") == Enclosure.exactly(0)
 
@@ -244,20 +238,13 @@ def test_a_broken_pair_of_one_sampled_round_is_detected(old: str, new: str) -> N
 
 
 def test_a_sample_without_renyi_divergences_names_the_methods_to_use() -> None:
-    fixed = PrivacyCurve(noise=DiscreteGaussian(sigma_squared=4), sensitivity=1)
-    ways = PrivacyCurve(
-        noise=DiscreteGaussian(sigma_squared=4), sensitivity=Sensitivity.l2_squared(4), scope=ADDED
-    )
-    sources = (
-        releases.poisson(curve=ways, rate="1/10"),
-        releases.fixed(curve=fixed, sample=1, population=10),
-    )
-    for sampled in sources:
+    fixed = releases.fixed(curve=CASES["coins"].replaced(), sample=1, population=10)
+    for sampled in (WHOLE["coordinates"][0], fixed):
         for asked in (sampled, compose((sampled, 3))):
             with pytest.raises(NotDerived, match=r"order 2 of .*use epsilon\(delta\) or delta\("):
                 asked.renyi(2)
             # The method that the message names exists.
-            assert 0 < asked.epsilon("1/1000").upper_float < 2
+            assert 0 < asked.epsilon("1/1000").upper_float < 5
 
 
 NOISE = releases.gaussian(1)

@@ -151,33 +151,6 @@ def test_a_tiny_delta_has_narrow_bounds_at_every_requested_width(relative: str) 
     assert truth * (1 - 1e-9) <= found.upper <= truth * (1 + 1e-5)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("rounds", [5, 6, 8])
-def test_a_few_samples_of_narrow_noise_have_two_narrow_bounds(rounds: int) -> None:
-    """All outcomes of a mass above 1e-29 are enumerated in floats."""
-    noise = DiscreteGaussian(sigma_squared="1.44")
-    found = ends(compose((sampled(noise, "1/5000"), rounds)).epsilon("1e-17"))
-    assert found.width <= Fraction(1, 10**5) * found.upper
-    k = np.arange(-13, 15)
-    q = np.exp(-(k**2) / 2.88)
-    ratio = 1 + np.expm1((2 * k - 1) / 2.88) / 5000
-    p, loss = q / q.sum() * ratio, np.log(ratio)
-    masses, losses = np.array([1.0]), np.array([0.0])
-    for _ in range(rounds):
-        masses, losses = np.outer(masses, p).ravel(), np.add.outer(losses, loss).ravel()
-        kept = np.flatnonzero(masses > 1e-29)
-        kept = kept[np.argsort(losses[kept])]
-        masses, losses = masses[kept], losses[kept]
-        starts = np.flatnonzero(np.diff(losses, prepend=-1.0) > 1e-13)
-        masses, losses = np.add.reduceat(masses, starts), losses[starts]
-    above, below = (
-        float(masses @ np.maximum(-np.expm1(float(end) - losses), 0))
-        for end in (found.lower, found.upper)
-    )
-    assert below <= 1e-17 * (1 + 1e-6)
-    assert above >= 1e-17 * (1 - 1e-6)
-
-
 def test_many_samples_of_narrow_noise_have_two_narrow_bounds() -> None:
     noise = DiscreteGaussian(sigma_squared=1)
     found = ends(compose((sampled(noise, "1/5000"), 365)).epsilon("1e-10"))
