@@ -373,16 +373,6 @@ def test_one_pair_dominates_all_neighbouring_datasets(
     assert fixed_pair_holds(CASES[name], sample, population)
 
 
-def test_one_pair_dominates_two_rounds_in_any_order() -> None:
-    case = replace(CASES["coins"], reach=13)
-    pair = releases.fixed(curve=case.replaced(), sample=1, population=4).pair()
-    with mpmath.workdps(DIGITS):
-        worlds, bound = [*case.fixed("1/4")], largest_world(((Fraction(1), pair),))
-        for at in ("1/50", "1/3"):
-            truth = max(of_two_rounds(*both, at) for both in itertools.product(worlds, worlds))
-            assert truth - 1e-11 <= of_two_rounds(bound, bound, at) <= truth * 1.2
-
-
 OUTSIDE = 1e-5  # the mass outside the reach of these cases
 
 
@@ -401,7 +391,10 @@ def test_two_rounds_have_a_lower_bound_that_neighbours_attain(name: str, kind: s
         found = ends(total.delta(at))
         truth = max(of_two_rounds(world, world, at) for world in listed)
         assert truth * 0.95 <= found.lower <= truth + OUTSIDE
-        assert found.upper >= truth - OUTSIDE
+        # A replaced unit may have another pair of datasets in each round.
+        turns = itertools.product(listed, listed) if kind == "fixed" else [(w, w) for w in listed]
+        most = max(of_two_rounds(*both, at) for both in turns)
+        assert most - OUTSIDE <= found.upper <= most * 1.2
 
 
 def test_parts_of_a_lower_bound_have_the_same_datasets() -> None:

@@ -68,6 +68,7 @@ from tests.support.dpcore.refusals import refusal, refused
 LAPLACE = DiscreteLaplace(scale=2)
 NARROW = DiscreteGaussian(sigma_squared=1)
 WIDE = DiscreteGaussian(sigma_squared=2)
+ADDED = Relation.ADD_REMOVE
 
 
 def test_an_l2_sensitivity_lies_between_its_worst_shift_and_the_dominating_pair() -> None:
@@ -192,14 +193,24 @@ def test_a_pure_bound_of_a_theorem_gives_totals_only_an_upper_bound(mechanism: A
     assert not guarantee_from_json(found.to_json()).epsilon("1e-3").lower
 
 
+NORMAL = Gaussian(sigma=5)
+RARE = Description(noise=NORMAL, scheme=Poisson(rate="1/10"), group=3)
+WHOLE = Description(noise=NORMAL, group=3, relation=RARE.relation)
+ALONE = replace(WHOLE, group=1)
+IN_GROUPS = compose(RARE, (WHOLE, 2), Pure("1/2", scope=RARE.scope))
+
+
 @pytest.mark.parametrize(
     "total",
     [
         per_user(curve(LAPLACE), max_visits=3),
         compose(Assumed(Pure(1), "vendor's data sheet"), Pure(2)),
         compose((Mechanism(noise=LAPLACE, sensitivity=1), 3)),
+        IN_GROUPS,
+        for_user(compose(RARE, WHOLE), 2),
+        replace(for_user(compose(RARE), 2), parts=((guarantee(WHOLE), 2), (guarantee(ALONE), 1))),
     ],
-    ids=["user", "assumed", "derived"],
+    ids=["user", "assumed", "derived", "groups", "user of groups", "groups of two sizes"],
 )
 def test_the_json_of_a_total_keeps_scope_and_assumptions(total: Composition) -> None:
     read = guarantee_from_json(json.loads(json.dumps(total.to_json())))
@@ -208,6 +219,8 @@ def test_the_json_of_a_total_keeps_scope_and_assumptions(total: Composition) -> 
     assert all(any(said in each for each in read.assumptions) for said in total.assumptions)
     assert bool(read.assumptions) == bool(total.assumptions)
     assert guarantee_from_json(read.to_json()) == read
+    again: Any = guarantee_from_json(json.loads(json.dumps(total.record())))
+    assert (again.parts, again.scope) == (total.parts, total.scope)
 
 
 @pytest.mark.parametrize(
@@ -360,7 +373,6 @@ def test_noise_too_large_for_floats_is_refused() -> None:
         found.epsilon("1e-5")
 
 
-ADDED = Relation.ADD_REMOVE
 INF, TINY = math.inf, Fraction(1, 10**15)
 # Parts, the quantity and its point; both bounds lie between least and most, around a reference.
 EDGES: dict[str, tuple[list[Any], str, Any, Any, Any, Any]] = {
@@ -447,21 +459,13 @@ def test_outcomes_of_coins_below_floats_are_put_into_a_tail() -> None:
 
 
 def test_a_group_is_part_of_the_scope() -> None:
-    rare = Description(noise=Gaussian(sigma=5), scheme=Poisson(rate="1/10"), group=3)
-    whole = Description(noise=Gaussian(sigma=5), group=3, relation=rare.relation)
-    total = compose(rare, (whole, 2), Pure("1/2", scope=rare.scope))
-    assert total.scope == Scope(relation=ADDED, group=3)
-    assert guarantee_from_json(json.loads(json.dumps(total.to_json()))) == total
-    found: Any = guarantee(whole)
-    assert (found.sensitivity, found.description) == (Sensitivity(3), whole)
-    user: Any = for_user(compose(rare, whole), 2)
-    again: Any = guarantee_from_json(json.loads(json.dumps(user.record())))
-    assert (again, {each.scope.group for each, _ in again.parts}) == (user, {6})
-    one = replace(user, parts=(*user.parts, (guarantee(replace(whole, group=1)), 1)))
-    mixed: Any = guarantee_from_json(one.to_json())
-    assert (mixed.parts, mixed.scope) == (one.parts, Scope(unit=Unit.USER, relation=ADDED))
+    assert IN_GROUPS.scope == Scope(relation=ADDED, group=3)
+    found: Any = guarantee(WHOLE)
+    assert (found.sensitivity, found.description) == (Sensitivity(3), WHOLE)
+    user = for_user(compose(RARE, WHOLE), 2)
+    assert ({part.scope.group for part, _ in user.parts}, user.scope.unit) == ({6}, Unit.USER)
     with refused("scope"):
-        guarantee_from_json({**one.record(), "scope": rare.scope.to_json()})
+        guarantee_from_json({**user.record(), "scope": RARE.scope.to_json()})
 
 
 def test_a_group_is_refused_where_a_mechanism_is_for_one_unit() -> None:

@@ -314,6 +314,8 @@ BOX, L2 = Sensitivity.box, Sensitivity.l2_squared
         (Poisson(rate=1), ADDED, 3, Sensitivity(1), Sensitivity(3)),
         (EVERYONE, REPLACE, 3, Sensitivity(1), Sensitivity(3)),
         (EVERYONE, ADDED, 3, BOX((1, 2)), BOX((3, 6))),
+        (EVERYONE, ADDED, 3, Sensitivity.l1(2), Sensitivity.l1(6)),
+        (EVERYONE, ADDED, 3, L2(2), L2(18)),
         (FixedSize(sample=9, population=9), REPLACE, 1, Sensitivity(1), Sensitivity(1)),
         # Beside a replaced unit, the sensitivity is that of an added one: it counts twice.
         (Poisson(rate=1), REPLACE, 1, Sensitivity(1), Sensitivity(2)),
