@@ -93,9 +93,11 @@ def by_orders(curve: PrivacyCurve, reach: int, visits: int, delta: Fraction) -> 
         def at(order: Any) -> Any:
             return converted(visits * renyi(atoms, order), order, real(delta))
 
-        place = min((at(1 + mpf(2) ** (mpf(i) / 4)), i) for i in range(-8, 40))[1]
-        fine = [mpf(2) ** (mpf(place) / 4 + mpf(i) / 100) for i in range(-25, 26)]
-        return min(at(1 + each) for each in fine)
+        place, step = mpf(4), mpf(1)
+        for _ in range(5):
+            near = (place + step * i for i in range(-6, 7))
+            place, step = min((at(1 + mpf(2) ** each), each) for each in near)[1], step / 5
+        return at(1 + mpf(2) ** place)
 
 
 @by_day(1)

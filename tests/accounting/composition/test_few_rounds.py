@@ -31,7 +31,7 @@ def sample(sigma: str, rate: str, members: int = 1) -> Any:
     return releases.poisson(releases.gaussian(sigma), rate, members=members)
 
 
-@by_day(2)
+@by_day(1)
 @pytest.mark.parametrize(
     ("sigma", "rate", "exponent", "pieces"),
     [
@@ -159,6 +159,6 @@ def test_many_samples_of_narrow_noise_have_two_narrow_bounds() -> None:
     q = np.exp(-(k**2) / 2)
     ratio = 1 + np.expm1((2 * k - 1) / 2) / 5000
     p, losses = q / q.sum() * ratio, np.log(ratio)
-    below, above = by_fft(p, losses, 365, (float(found.upper), float(found.lower)), 8e-7)
+    below, above = by_fft(p, losses, 365, (float(found.upper), float(found.lower)), 1.6e-6)
     assert below <= 1e-10 * (1 + 1e-4)
     assert above >= 1e-10 * (1 - 1e-4)

@@ -272,7 +272,7 @@ def by_fft(
     p: Any, loss: Any, rounds: int, epsilons: tuple[float, float], step: float
 ) -> Iterator[float]:
     """Yield delta at two epsilons: losses of a round rounded down, then up, to a grid; an FFT."""
-    size = 1 << 21
+    size = 1 << 20
     for places, epsilon in zip(
         (np.floor(loss / step), np.ceil(loss / step)), epsilons, strict=True
     ):
