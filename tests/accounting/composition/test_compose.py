@@ -239,15 +239,12 @@ def test_the_scope_of_a_total_in_json_must_fit_its_parts(of_part: Scope, of_whol
     assert guarantee_from_json({**stated, "scope": of_users.to_json()}).scope == of_users
 
 
-def delta_of_choices(at: float, count: int, epsilon: float) -> float:
+def delta_of_choices(at: float, count: int, epsilon: str) -> float:
     """Return delta of ``count`` choices with losses ``at`` and at - 1, the pair with range 1."""
     low, high = math.exp(-at), math.exp(1 - at)
     p = (1 - high) / (low - high)  # both laws sum to 1
-    losses = [(i * at + (count - i) * (at - 1), i) for i in range(count + 1)]
-    return sum(
-        math.comb(count, i) * p**i * (1 - p) ** (count - i) * max(0.0, 1 - math.exp(epsilon - loss))
-        for loss, i in losses
-    )
+    laws = (binomial(count, chance).values() for chance in (p, p * low))
+    return float(hockey_stick([*zip(*laws, strict=True)], epsilon))
 
 
 def adaptive_delta(at: float, count: int, epsilon: float) -> float:
@@ -336,7 +333,7 @@ def test_the_best_order_is_found_if_two_bounds_each_have_a_minimum() -> None:
 def test_choices_of_bounded_range_cost_the_lesser_of_two_theorems(count: int, epsilon: str) -> None:
     once = guarantee(Selection(epsilon=1, sensitivity=1, rule=Rule.EXPONENTIAL))
     found = float(compose((once, count)).delta(epsilon).upper)
-    worst = max(delta_of_choices(k / 40, count, float(Fraction(epsilon))) for k in range(41))
+    worst = max(delta_of_choices(k / 40, count, epsilon) for k in range(41))
     either = [compose((each, count)).delta(epsilon).upper for each in (Pure(1), ZCdp("1/8"))]
     assert worst <= found * (1 + 1e-9)
     assert found <= min(map(float, either)) * (1 + 1e-5)
@@ -400,6 +397,9 @@ EDGES: dict[str, tuple[list[Any], str, Any, Any, Any, Any]] = {
     # Rare losses lie far beyond epsilon.
     "a small delta of a sample": (
         [(sampled(NARROW, "1/100"), 100)], "delta", 20, 7.4700e-76, None, 7.4704e-76
+    ),
+    "an epsilon of any size": (
+        [curve(NARROW), Approx(1, "1e-6")], "delta", 10**10, 0, Fraction("1e-6"), 1.01e-6
     ),
     "large losses": ([(Pure(600), 2), Pure(1)], "delta", 1100, 1 - Fraction(1, 10**6), 1, 1),
     "losses beyond floats": (

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -47,6 +48,8 @@ from dpcore.numbers.enclosure import Enclosure
 from tests.day_and_nightly import by_day, effort
 from tests.support.accounting.bound_ends import ends
 from tests.support.accounting.brute_force import World, hockey_stick, mass_of, real
+from tests.support.accounting.small_laws import delta as exact_delta
+from tests.support.accounting.small_laws import listed as law_of
 from tests.support.dpcore.mutants import mutated
 
 DIGITS = 50
@@ -288,14 +291,10 @@ def test_a_mutant_without_hidden_mass_is_detected() -> None:
 
 
 def test_losses_beside_an_even_grid_are_covered() -> None:
-    # Three losses, the middle one a little above its place on an even grid: six rounds, one by one.
-    losses, masses = [-1.0, 0.01, 1.0], [0.25, 0.5, 0.25]
-    listing = Listing(np.array(losses), np.array(masses), 0.0)
-    parts = ((ListedLoss(listing=listing, above=True), 6),)
-    truth = 0.0
-    for chosen in itertools.product(range(3), repeat=6):
-        loss = math.fsum(losses[i] for i in chosen)
-        truth += math.prod(masses[i] for i in chosen) * max(1 - math.exp(1 - loss), 0.0)
+    # Three losses, the middle one a little above its place on an even grid.
+    law = law_of(("1/4", "-1"), ("1/2", "1/100"), ("1/4", "1"))
+    parts = ((ListedLoss(listing=law.atoms, above=True), 6),)
+    truth = float(exact_delta([(law, 6)], Fraction(1)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(finite_pld, "_EVEN", 0.1)
         broken = mutated(Listing.convolved, "apart + 16", "16")
@@ -329,47 +328,34 @@ def test_rounds_that_reveal_almost_surely_have_no_merged_outcomes() -> None:
 
 
 def test_merged_outcomes_bound_the_total_and_mutants_do_not() -> None:
-    # Six rounds of seven losses, the outcomes of which are merged into 16; the exact total by
-    # enumeration of the numbers of each loss.
-    masses = [0.3, 0.05, 0.2, 0.15, 0.1, 0.15, 0.05]
-    losses = [-1.7, -0.9, -0.31, 0.12, 0.55, 1.04, 2.3]
-    parts = ((ListedLoss(listing=Listing(np.array(losses), np.array(masses), 0.0), above=True), 6),)
-    total: dict[float, Any] = {}
-    with mpmath.workdps(DIGITS):
-        for chosen in itertools.combinations_with_replacement(range(7), 6):
-            counts = [chosen.count(i) for i in range(7)]
-            ways = math.factorial(6) // math.prod(math.factorial(k) for k in counts)
-            mass = ways * mpmath.fprod(mpmath.mpf(masses[i]) for i in chosen)
-            total[mpmath.fsum(mpmath.mpf(losses[i]) for i in chosen)] = mass
+    # Six rounds of seven losses, the outcomes of which are merged into 16.
+    masses = ("3/10", "1/20", "1/5", "3/20", "1/10", "3/20", "1/20")
+    losses = ("-1.7", "-0.9", "-0.31", "0.12", "0.55", "1.04", "2.3")
+    law = law_of(*zip(masses, losses, strict=True))
+    parts = ((ListedLoss(listing=law.atoms, above=True), 6),)
+    truth = cache(lambda at: exact_delta([(law, 6)], Fraction(at)))
 
-        def truth(epsilon: Any) -> Any:
-            each = (m * -mpmath.expm1(min(real(epsilon) - l, 0)) for l, m in total.items())
-            return mpmath.fsum(each)
+    def sound() -> bool:
+        merged, good = Enumeration(parts=parts, most=1 << 8, coarse=True), True
+        try:
+            for at in map(Fraction, ("0", "1/2", "3", "8")):
+                found = merged.delta(at, ROUGH)
+                assert found is not None
+                assert 0 < found.width <= found.upper / 2
+                good &= real(found.lower) <= truth(at) <= real(found.upper)
+            epsilon = merged.epsilon(Fraction("1e-3"), ROUGH)
+        except InvalidParameter:  # ends in the wrong order
+            return False
+        assert epsilon is not None
+        return good and truth(epsilon.upper) <= real("1e-3") <= truth(epsilon.lower)
 
-        def sound() -> bool:
-            merged, good = Enumeration(parts=parts, most=1 << 8, coarse=True), True
-            try:
-                for at in map(Fraction, ("0", "1/2", "3", "8")):
-                    found = merged.delta(at, ROUGH)
-                    assert found is not None
-                    assert 0 < found.width <= found.upper / 2
-                    good &= real(found.lower) <= truth(at) <= real(found.upper)
-                epsilon = merged.epsilon(Fraction("1e-3"), ROUGH)
-            except InvalidParameter:  # ends in the wrong order
-                return False
-            assert epsilon is not None
-            return good and truth(epsilon.upper) <= real("1e-3") <= truth(epsilon.lower)
-
-        assert Enumeration(parts=parts, most=1 << 8).delta(Fraction(1), ROUGH) is None
-        assert sound()
-        for old, new in (
-            (
-                "np.log(np.maximum(whole, _TINY) / there)",
-                "self.losses[np.append(kept[1:] - 1, -1)]",
-            ),
-            ("self.masses * fall", "self.masses * fall * fall"),
-            ("self.masses - up", "0 * up"),
-        ):
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Listing, "coarser", mutated(Listing.coarser, old, new))
-                assert not sound(), old
+    assert Enumeration(parts=parts, most=1 << 8).delta(Fraction(1), ROUGH) is None
+    assert sound()
+    for old, new in (
+        ("np.log(np.maximum(whole, _TINY) / there)", "self.losses[np.append(kept[1:] - 1, -1)]"),
+        ("self.masses * fall", "self.masses * fall * fall"),
+        ("self.masses - up", "0 * up"),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Listing, "coarser", mutated(Listing.coarser, old, new))
+            assert not sound(), old
