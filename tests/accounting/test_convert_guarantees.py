@@ -257,8 +257,8 @@ def test_conversions_without_a_theorem_and_invalid_arguments_are_refused() -> No
         for convert in (as_zcdp, partial(as_rdp, orders=[2]), as_pure):
             assert "no theorem" in refusal(partial(convert, claim), NotDerived)
     assert "no theorem" in refusal(lambda: as_zcdp(Rdp({2: 1})), NotDerived)
-    for claim in (ZCdp(1), Rdp({2: 1})):
-        assert "delta = 0" in refusal(partial(as_approx, claim, 0), NotDerived)
+    for other in (ZCdp(1), Rdp({2: 1})):
+        assert "delta = 0" in refusal(partial(as_approx, other, 0), NotDerived)
     assert as_approx(ZCdp(0), 0) == ApproxBound(0, 0) == as_approx(Rdp({2: 0}), 0)
     bad: list[tuple[Any, str]] = [
         *((partial(as_approx, Pure(1), delta), "delta") for delta in (-1, "3/2", math.nan)),

@@ -193,18 +193,17 @@ def test_budgets_and_counters_are_checked() -> None:
     for budget in (Pure(0), ZCdp(0), Rdp({2: 0, 3: 1}), Approx(0, "1e-6"), Approx(1, 0)):
         assert "admits no charge" in refusal(partial(filter_for, budget))
     opened, approx = PureFilter(budget=Pure(1)), partial(ApproxFilter, budget=Approx(1, "1e-6"))
-    for act, argument in (
-        *(
-            (partial(filter_for, wrong), "budget")
-            for wrong in (Assumed(Pure(1), "why"), GAUSSIAN, 1)
-        ),
+    wrong: tuple[Any, ...] = (Assumed(Pure(1), "why"), GAUSSIAN, 1)
+    bad: list[tuple[Callable[[], object], str]] = [
+        *((partial(filter_for, budget), "budget") for budget in wrong),
         *((partial(opened.spent, total), "total") for total in ((), (1, 2))),
         (partial(opened.admits, (-1,), opened.price(Pure(1))), "total"),
         *((partial(approx, slack=slack), "slack") for slack in (0, "2e-6", -1)),
         (partial(approx, charge_delta="1e-6"), "charge_delta"),
         # Its JSON could not be read.
         (partial(filter_for, Approx("1e-300", "1e-300")), "rho"),
-    ):
+    ]
+    for act, argument in bad:
         with refused(argument):
             act()
     for most, allowed in (("1/2", "(0, 1/2]"), (1, "(0, 1)")):

@@ -153,7 +153,8 @@ def test_a_wrong_curve_of_shuffled_reports_is_detected(
 @pytest.mark.parametrize("family", [*FAMILIES])
 def test_the_probability_that_a_report_supports_three_values_is_exact(family: str) -> None:
     for values, epsilon in product((3, 4, 5), ("1/2", 2)):
-        report: LocalReport = FAMILIES[family](epsilon=epsilon, values=values)
+        given: dict[str, Any] = {"epsilon": epsilon, "values": values}
+        report = FAMILIES[family](**given)
         law = report.law(0)
         kinds: dict[Outcome, Any] = {x: report.supports(np.array([x])) > 0 for x in law}
         found = {

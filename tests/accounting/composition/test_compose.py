@@ -194,6 +194,7 @@ NORMAL = Gaussian(sigma=5)
 RARE = Description(noise=NORMAL, scheme=Poisson(rate="1/10"), group=3)
 WHOLE = Description(noise=NORMAL, group=3, relation=RARE.relation)
 ALONE = replace(WHOLE, group=1)
+USER_OF_GROUPS: Any = for_user(compose(RARE, WHOLE), 2)
 IN_GROUPS = compose(RARE, (WHOLE, 2), Pure("1/2", scope=RARE.scope))
 
 
@@ -204,8 +205,8 @@ IN_GROUPS = compose(RARE, (WHOLE, 2), Pure("1/2", scope=RARE.scope))
         compose(Assumed(Pure(1), "vendor's data sheet"), Pure(2)),
         compose((Mechanism(noise=LAPLACE, sensitivity=1), 3)),
         IN_GROUPS,
-        for_user(compose(RARE, WHOLE), 2),
-        replace(for_user(compose(RARE), 2), parts=((guarantee(WHOLE), 2), (guarantee(ALONE), 1))),
+        USER_OF_GROUPS,
+        replace(USER_OF_GROUPS, parts=((guarantee(WHOLE), 2), (guarantee(ALONE), 1))),
     ],
     ids=["user", "assumed", "derived", "groups", "user of groups", "groups of two sizes"],
 )
@@ -454,10 +455,10 @@ def test_a_group_is_part_of_the_scope() -> None:
     assert IN_GROUPS.scope == Scope(relation=ADDED, group=3)
     found: Any = guarantee(WHOLE)
     assert (found.sensitivity, found.description) == (Sensitivity(3), WHOLE)
-    user = for_user(compose(RARE, WHOLE), 2)
-    assert ({part.scope.group for part, _ in user.parts}, user.scope.unit) == ({6}, Unit.USER)
+    assert {part.scope.group for part, _ in USER_OF_GROUPS.parts} == {6}
+    assert USER_OF_GROUPS.scope.unit is Unit.USER
     with refused("scope"):
-        guarantee_from_json({**user.record(), "scope": RARE.scope.to_json()})
+        guarantee_from_json({**USER_OF_GROUPS.record(), "scope": RARE.scope.to_json()})
 
 
 def test_a_group_is_refused_where_a_mechanism_is_for_one_unit() -> None:

@@ -185,6 +185,7 @@ def test_json_of_earlier_versions_is_read(data: dict[str, Any], made: Any) -> No
 
 
 SAMPLE = {"claim": "poisson-sampled", "rate": "1/2", "curve": CURVE}
+EMPTY: list[Any] = [None, "", 0, []]
 CUT_SAMPLE = {"claim": "poisson-truncated", "rate": "1/2", "examples": 9, "most": 3, "curve": CURVE}
 
 
@@ -209,7 +210,7 @@ CUT_SAMPLE = {"claim": "poisson-truncated", "rate": "1/2", "examples": 9, "most"
         ({**SAMPLE, "members": 2}, "claim"),
         ({**SAMPLE, "claim": "group-sampled"}, "claim"),
         ({"claim": "random-allocation", "rounds": 0, "picks": 1, "curve": CURVE}, "rounds"),
-        *(({**CUT_SAMPLE, "relation": each}, "relation") for each in (None, "", 0, [])),
+        *(({**CUT_SAMPLE, "relation": each}, "relation") for each in EMPTY),
         ([{"part": CURVE}], "parts"),
         ([], "parts"),
         ({"claim": "composition", "parts": []}, "composition"),

@@ -252,7 +252,7 @@ def test_imported_events_have_the_expected_guarantees(events: Any) -> None:
     alone = RealCurve(noise=Gaussian(sigma=8), sensitivity=Sensitivity.l2_squared(16))
     assert tree.parts == ((alone, 1),)
     assert "claimed" in from_dp_event(events.ZCDpEvent(0.125)).assumptions[0]
-    ((points, _),) = from_dp_event(events.ZCDpEvent(0.125, 0.5)).parts
+    points: Any = from_dp_event(events.ZCDpEvent(0.125, 0.5)).parts[0][0]
     assert dict(points.points)[Fraction(2)] == Fraction(3, 4)
     # xi is the same at every order, so it is added to the best one; the grid is fine enough.
     for rho, xi, delta in ((0.1, 0.2, "1e-6"), (1e-5, 1e-3, "1e-5"), (2.0, 0.5, "1e-9")):
