@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Mapping
 from fractions import Fraction
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.optimize import brentq
 
-from accounting import NotDerived, PoissonSampled, PrivacyCurve, compose
+from accounting import NotDerived, PrivacyCurve, compose
 from accounting.certificates.certify import certify
-from accounting.descriptions.real_noise import Gaussian, RealNoise
-from accounting.privacy_curves.real_noise_curve import RealCurve
 from dpcore import DiscreteGaussian
 from dpcore.errors import InvalidParameter
-from dpcore.mechanism import Scope, Sensitivity
+from dpcore.mechanism import Relation, Scope
 from tests.day_and_nightly import by_day
 from tests.support.accounting import subsampled_releases as releases
 from tests.support.accounting.bound_ends import ends
-from tests.support.dpcore.refusals import refusal
+from tests.support.accounting.brute_force import by_fft
 
-Terms = list[float]  # weights of the shifts -1, 0, 1, ...
+Terms: TypeAlias = Mapping[float, float]  # of each shift, its weight
 X = np.arange(-60.0, 60.0, 1e-3) + 5e-4
 
 
@@ -34,21 +32,34 @@ def density(curve: Any, terms: Terms) -> Any:
     """Return the mixture of the noise around shifts, each with its weight, in cells of 1e-3."""
     law, size = (stats.norm, "sigma") if hasattr(curve.noise, "sigma") else (stats.laplace, "scale")
     scale = float(Fraction(getattr(curve.noise, size)))
-    return 1e-3 * sum(w * law.pdf(X, at, scale) for at, w in enumerate(terms, -1) if w)
+    return sum(w * bell(law, at, scale) for at, w in terms.items() if w)
+
+
+@cache
+def bell(law: Any, at: float, scale: float) -> Any:
+    return 1e-3 * law.pdf(X, at, scale)
+
+
+def gain(p: Any, q: Any, epsilon: str) -> float:
+    """Return the hockey-stick divergence of two densities."""
+    return float(np.maximum(p - math.exp(Fraction(epsilon)) * q, 0).sum())
 
 
 def members(count: int, rate: str) -> Terms:
-    return [0.0, *stats.binom.pmf(range(count + 1), count, float(Fraction(rate))).tolist()]
+    return dict(enumerate(stats.binom.pmf(range(count + 1), count, float(Fraction(rate)))))
 
 
-def swapped(rate: str) -> tuple[Terms, Terms]:
-    g = float(Fraction(rate))
-    return [0.0, 1 - g, g], [g, 1 - g]
+def weighted(*weights: str) -> Terms:
+    return {at: float(Fraction(each)) for at, each in enumerate(weights)}
+
+
+def moved(shift: int, rate: str) -> Terms:
+    return {0: 1 - float(Fraction(rate)), shift: float(Fraction(rate))}
 
 
 PHI = 2e-14 / math.sqrt(math.tau)
 NORMAL, LAPLACE = releases.gaussian, releases.laplace
-NOBODY: Terms = [0.0, 1.0]
+NOBODY: Terms = {0: 1.0}
 # Scheme with its curve, arguments, weights of the shifts on both datasets, epsilon.
 ROUNDS: list[tuple[Any, Any, dict[str, Any], Terms, Terms, str]] = [
     *(
@@ -59,7 +70,11 @@ ROUNDS: list[tuple[Any, Any, dict[str, Any], Terms, Terms, str]] = [
         )
     ),
     *(
-        (releases.replaced, curve, {"rate": q}, *swapped(q), epsilon)
+        (releases.shifted, NORMAL("3/2"), {"weights": w}, weighted(*w), NOBODY, epsilon)
+        for w, epsilon in ((("0", "1/4", "3/4"), "1"), (("1/2", "0", "3/8", "1/8"), "1/4"))
+    ),
+    *(
+        (releases.replaced, curve, {"rate": q}, moved(1, q), moved(-1, q), epsilon)
         for curve, q, epsilon in (
             (NORMAL("1"), "1/100", "1/100"), (NORMAL("1/2"), "1/5", "1/2"),
             (NORMAL("4"), "1/3", "1/20"), (LAPLACE("2"), "1/10", "1/20"),
@@ -69,22 +84,22 @@ ROUNDS: list[tuple[Any, Any, dict[str, Any], Terms, Terms, str]] = [
 ]  # fmt: skip
 
 
-@by_day(3)
+@by_day(5)
 @pytest.mark.parametrize(("scheme", "curve", "given", "here", "there", "epsilon"), ROUNDS)
 def test_one_round_is_the_worse_of_two_directions(
     scheme: Any, curve: Any, given: dict[str, Any], here: Terms, there: Terms, epsilon: str
 ) -> None:
     source, e = scheme(curve=curve, **given), float(Fraction(epsilon))
     p, q = density(curve, here), density(curve, there)
-    both = [float(np.maximum(a - math.exp(e) * b, 0).sum()) for a, b in ((p, q), (q, p))]
+    both = [gain(p, q, epsilon), gain(q, p, epsilon)]
     found = ends(source.delta(epsilon, "1e-12"))
     assert (found.lower_float, found.upper_float) == pytest.approx((max(both),) * 2, rel=1e-6)
     assert source.epsilon(Fraction(found.upper), "1e-10").upper_float == pytest.approx(e, rel=1e-9)
     for ((_, pair),), truth in zip(source.directions, both, strict=False):
         assert releases.of_pair(pair, epsilon) == pytest.approx(truth, rel=1e-6, abs=1e-14)
     # The mutant: the pair with and without one unit costs less than a group or a replaced unit.
-    alone = releases.poisson(curve=curve, rate=given["rate"]).delta(epsilon)
-    assert given.get("members") == 1 or alone.upper < max(both) * 0.99
+    if "rate" in given and given.get("members") != 1:
+        assert releases.poisson(curve, given["rate"]).delta(epsilon).upper < max(both) * 0.99
 
 
 # Sigma, scheme and rate, rounds, quantity and its point; both bounds lie between least and most, on
@@ -113,9 +128,12 @@ EXTREMES: list[tuple[str, Any, str, int, str, str, Any, Any, Any]] = [
     # (1/100) (2/sigma) phi(0), up to the third power of 1/sigma.
     ("1e12", releases.replaced, "1/100", 1, "delta", "0", PHI * (1 - 1e-9), None, PHI * (1 + 1e-9)),
     ("1", releases.replaced, "1e-300", 1, "epsilon", "1e-6", 0, 0, 0),
+    ("1", releases.poisson, "1e-9", 100, "epsilon", "1e-6", 0, 0, 0),
     # Next to (1/100)^3, the probability that all three are sampled, from 2/sigma^2 to 9/2 sigma^2.
     ("1e-6", partial(releases.poisson, members=3), "1/100", 1, "epsilon", "1e-6",
      1.9e12, 3e12, 4.6e12),
+    # At least the cost of one round, from the normal law alone.
+    ("1", releases.poisson, "1e-9", 30, "delta", "1", 6.2097e-105, None, 1e-12),
 ]  # fmt: skip
 EXACT = range(4)  # rows that meet the default width
 
@@ -134,178 +152,110 @@ def test_extreme_parameters_have_a_lower_and_an_upper_bound(row: int) -> None:
 INTEGERS = PrivacyCurve(
     noise=DiscreteGaussian(sigma_squared=4), sensitivity=1, scope=releases.ADD_REMOVE
 )
-KINDS = [LAPLACE(2), INTEGERS, NORMAL(1, scope=Scope())]
-COUNTS = (0, -1, "1.5")
-GOOD: dict[str, Any] = {"curve": NORMAL(1), "rate": "1/2"}
+REPLACED = NORMAL(1, scope=Scope())
+GOOD: dict[Any, dict[str, Any]] = {
+    releases.poisson: {"rate": "1/2", "members": 2},
+    releases.replaced: {"rate": "1/2"},
+    releases.truncated: {"rate": "1/2", "examples": 100, "most": 10},
+    releases.allocated: {"rounds": 10},
+}
 
 
 @pytest.mark.parametrize(
-    ("scheme", "good", "bad"),
+    ("scheme", "bad"),
     [
-        (
-            releases.poisson,
-            {"members": 2},
-            {"curve": KINDS, "members": (0, -1, 65, "2.5")},
-        ),
-        (releases.poisson, {}, {"curve": KINDS[2:]}),
-        (releases.replaced, {}, {"curve": KINDS[1:]}),
-        (
-            releases.truncated,
-            {"examples": 100, "most": 10},
-            {
-                "curve": [*KINDS[::2], releases.poisson(curve=NORMAL(1), rate="1/2")],
-                "examples": COUNTS,
-                "most": COUNTS,
-            },
-        ),
-        (
-            releases.allocated,
-            {"rounds": 10, "rate": None},
-            {"curve": KINDS, "rounds": (0, -1, 10**7, "1.5"), "picks": (0, 11, "1.5")},
-        ),
+        (releases.poisson, {"curve": (LAPLACE(2), INTEGERS, REPLACED), "members": (0, 65, "2.5")}),
+        (releases.replaced, {"curve": (INTEGERS, REPLACED), "rate": (0, "3/2")}),
+        (releases.truncated, {"curve": (LAPLACE(2), REPLACED, releases.poisson(NORMAL(1), "1/2"))}),
+        (releases.truncated, {"examples": (0, "1.5"), "most": (0, "1.5"), "rate": ("3/2",)}),
+        (releases.allocated, {"curve": (LAPLACE(2), INTEGERS, REPLACED)}),
+        (releases.allocated, {"rounds": (0, 10**7, "1.5"), "picks": (0, 11, "1.5")}),
     ],
+    ids=range(6),
 )
-def test_bad_input_is_refused(scheme: Any, good: dict[str, Any], bad: dict[str, Any]) -> None:
-    whole = {name: value for name, value in {**GOOD, **good}.items() if value is not None}
-    scheme(**whole)
-    rates = {"rate": (0, "3/2", -1, "nan", math.inf)} if "rate" in whole else {}
-    releases.refuses(scheme, whole, {**rates, **bad})
-
-
-# -- groups: other directions, every subset, dp-accounting -----------------------------------------
+def test_bad_input_is_refused(scheme: Any, bad: dict[str, Any]) -> None:
+    good = {"curve": NORMAL(1), **GOOD[scheme]}
+    scheme(**good)
+    for argument, values in bad.items():
+        for value in values:
+            with pytest.raises(InvalidParameter):
+                scheme(**{**good, argument: value})
 
 
 def group(sigma: str, rate: str, members: int) -> Any:
     return releases.poisson(curve=releases.gaussian(sigma), rate=rate, members=members)
 
 
-def binomial(members: int, rate: float) -> list[tuple[float, float]]:
-    r"""Sum over every subset of the members."""
-    found = [0.0] * (members + 1)
-    for chosen in itertools.product((0, 1), repeat=members):
-        found[sum(chosen)] += math.prod(rate if there else 1 - rate for there in chosen)
-    return [(chance, float(at)) for at, chance in enumerate(found)]
+def plane(sigma: float, terms: Mapping[tuple[float, float], float]) -> Any:
+    """Return the mixture of a Gaussian in the plane around shifts, in cells of 1/20."""
+    grid = np.arange(-9, 11, 0.05)
+    bells = {
+        at: np.exp(-((grid[:, None] - at[0]) ** 2 + (grid - at[1]) ** 2) / (2 * sigma**2))
+        for at in terms
+    }
+    return sum(w * bells[at] for at, w in terms.items()) * 0.05**2 / (math.tau * sigma**2)
+
+
+def polar(length: float, turn: float) -> tuple[float, float]:
+    return length * math.cos(turn), length * math.sin(turn)
 
 
 def test_group_members_that_move_in_other_directions_are_not_worse() -> None:
-    r"""Two members in the plane, by sums over a grid: equal directions are the worst."""
     sigma, q = 1.5, 0.3
-    x = np.linspace(-9, 11, 401)
-    cell = (x[1] - x[0]) ** 2
+    none, two = plane(sigma, {(0, 0): 1}), group("3/2", "3/10", 2)
 
-    def density(at: Any) -> Any:
-        return np.exp(-((x[:, None] - at[0]) ** 2 + (x[None, :] - at[1]) ** 2) / (2 * sigma**2)) / (
-            2 * np.pi * sigma**2
-        )
+    def both(b: tuple[float, float], epsilon: str) -> list[float]:
+        chances = {(0, 0): (1 - q) ** 2, b: q * (1 - q), (1 + b[0], b[1]): q * q}
+        one = plane(sigma, chances) + q * (1 - q) * plane(sigma, {(1, 0): 1})
+        return [gain(one, none, epsilon), gain(none, one, epsilon)]
 
-    def worst(a: Any, b: Any, e: float) -> tuple[float, float]:
-        p = (1 - q) ** 2 * density((0, 0)) + q * (1 - q) * (density(a) + density(b))
-        p = p + q * q * density((a[0] + b[0], a[1] + b[1]))
-        none = density((0, 0))
-        gains = (p - np.exp(e) * none, none - np.exp(e) * p)
-        there, gone = (float(np.maximum(each, 0).sum() * cell) for each in gains)
-        return there, gone
-
-    for e in (0.0, 0.2, 0.6):
-        most = [
-            releases.of_pair(pair, str(e)) for ((_, pair),) in group("3/2", "3/10", 2).directions
-        ]
-        assert worst((1, 0), (1, 0), e) == pytest.approx(most, rel=1e-3, abs=1e-9)
-        for turn in (0.5, 1.2, 2.0, math.pi):
-            b = (math.cos(turn), math.sin(turn))
-            for other in (b, (0.4 * b[0], 0.4 * b[1])):
-                assert all(
-                    found <= bound + 1e-9
-                    for found, bound in zip(worst((1, 0), other, e), most, strict=True)
-                )
+    for epsilon in ("0", "1/5", "3/5"):
+        most = [releases.of_pair(pair, epsilon) for ((_, pair),) in two.directions]
+        # Equal directions attain the bound.
+        assert both((1.0, 0.0), epsilon) == pytest.approx(most, rel=1e-3, abs=1e-9)
+        for turn, size in itertools.product((0.5, 1.2, 2.0, math.pi), (1, 0.4)):
+            found = both(polar(size, turn), epsilon)
+            assert all(x <= y + 1e-9 for x, y in zip(found, most, strict=True))
 
 
-def test_dp_accounting_of_mixtures() -> None:
-    r"""dp-accounting's PLD of a mixture of Gaussians is an upper bound; a grid of 1e-2 is fast."""
-    dp = pytest.importorskip("dp_accounting.dp_event")
-    pld = pytest.importorskip("dp_accounting.pld")
-    shifts = binomial(4, 0.02)
-    event = dp.MixtureOfGaussiansDpEvent(1.5, [at for _, at in shifts], [w for w, _ in shifts])
-    theirs = (
-        pld.PLDAccountant(value_discretization_interval=1e-2).compose(event, 200).get_epsilon(1e-6)
-    )
-    found = ends(compose((group("3/2", "1/50", 4), 200)).epsilon("1e-6"))
-    assert found.lower <= theirs
-    assert found.upper_float == pytest.approx(theirs, rel=2e-2)
+def test_no_other_pair_of_replaced_units_is_worse() -> None:
+    r"""Any two shifts of length at most 1."""
+    rng, g, epsilons = np.random.default_rng(5), 0.3, ("0", "1/2", "1")
+    source = releases.replaced(NORMAL("4/5"), "3/10")
+    ours = [source.delta(each).upper_float for each in epsilons]
+    drawn = zip(rng.uniform(0.5, 1, (8, 2)), rng.uniform(0, math.tau, (8, 2)), strict=True)
+    shifts = [tuple(map(polar, sizes, turns)) for sizes, turns in drawn]
+    found = []
+    for up, down in [((0.6, 0.8), (-0.6, -0.8)), *shifts]:
+        p, q = (plane(0.8, {(0, 0): 1 - g, at: g}) for at in (up, down))
+        found.append([gain(p, q, each) for each in epsilons])
+    # Opposite directions attain the bound.
+    assert found[0] == pytest.approx(ours, rel=1e-3)
+    assert (np.array(found) <= np.array(ours) * (1 + 1e-4)).all()
 
 
-@pytest.mark.parametrize("weights", [("0", "1/4", "3/4"), ("1/2", "0", "3/8", "1/8")], ids=str)
-def test_any_mixture_of_shifts_by_quadrature(weights: tuple[str, ...]) -> None:
-    r"""One round and two, both directions; without a shift of 0 the loss is unbounded."""
-    mixture = releases.shifted(curve=releases.gaussian("3/2"), weights=weights)
-    chances = [float(Fraction(each)) for each in weights]
-    x, step = np.linspace(-14.0, 18.0, 4001, retstep=True)
-    base = np.exp(-x * x / 4.5)
-    mixed = np.sum([w * np.exp(-((x - j) ** 2) / 4.5) for j, w in enumerate(chances)], axis=0)
-    weight = step / math.sqrt(math.tau * 2.25)
-    for epsilon in (0.25, 1.0):
-        truth = max(
-            np.maximum(p - math.exp(epsilon) * q, 0).sum() * weight
-            for p, q in ((mixed, base), (base, mixed))
-        )
-        found = mixture.delta(Fraction(epsilon))
-        assert found.upper_float == pytest.approx(truth, rel=1e-5)
-        assert found.upper <= mixture.unsampled.delta(Fraction(epsilon)).upper
-    a, b = base[::8] * weight * 8, mixed[::8] * weight * 8
-    two = max(
-        np.maximum(np.outer(p, p) - math.e * np.outer(q, q), 0).sum() for p, q in ((a, b), (b, a))
-    )
+def test_two_rounds_of_any_mixture_of_shifts() -> None:
+    mixture, curve = releases.shifted(NORMAL("3/2"), ["0", "1/4", "3/4"]), NORMAL("3/2")
+    laws = NOBODY, weighted("0", "1/4", "3/4")
+    a, b = (16 * density(curve, terms)[50_000:74_000:16] for terms in laws)
+    two = max(gain(np.outer(p, p), np.outer(q, q), "1") for p, q in ((a, b), (b, a)))
     assert compose((mixture, 2)).delta(1).upper_float == pytest.approx(two, rel=1e-3)
-    with pytest.raises(InvalidParameter, match="must sum to 1"):
-        releases.shifted(curve=releases.gaussian("1"), weights=["1/2", "1/4"])
-    for bad in (["1"], ["3/2", "-1/2"], ["1/2", "1/2", "0"], [0] * 65 + [1]):
+    assert mixture.delta(1).upper <= mixture.unsampled.delta(1).upper
+    for bad in (["1/2", "1/4"], ["1"], ["3/2", "-1/2"], ["1/2", "1/2", "0"], [0] * 65 + [1]):
         with pytest.raises(InvalidParameter, match="weights"):
-            releases.shifted(curve=releases.gaussian("1"), weights=bad)
+            releases.shifted(curve=curve, weights=bad)
     with pytest.raises(NotDerived, match="verify supports only"):
         certify(compose((mixture, 2)), deltas=["1e-3"])
 
 
-@pytest.mark.parametrize(
-    ("sigma", "rate", "members", "rounds"),
-    [
-        ("0.3", "1/1000", 3, 2000),
-        pytest.param("0.4", "1/10000", 3, 200000, marks=pytest.mark.nightly),
-    ],
-)
-def test_narrow_noise_at_a_small_rate(sigma: str, rate: str, members: int, rounds: int) -> None:
-    r"""A rare large loss dominates: both ends against an FFT of the loss distribution in floats."""
-    found = ends(compose((group(sigma, rate, members), rounds)).epsilon("1e-9", "1e-5"))
-    assert found.upper - found.lower < Fraction(1, 10**4) * found.upper
-    truth = by_fft(float(sigma), binomial(members, float(Fraction(rate))), rounds, 1e-9)
-    assert found.upper_float == pytest.approx(truth, rel=2e-3)
-    other = by_fft(float(sigma), binomial(members - 1, float(Fraction(rate))), rounds, 1e-9)
-    assert other < 0.9 * truth
-
-
-def by_fft(sigma: float, shifts: Any, rounds: int, delta: float) -> float:
-    r"""Return epsilon by convolution on a grid of 1e-3, each loss split between two neighbours."""
-    reach, step = 120.0, 1e-3
-    x = np.linspace(-12 * sigma, 12 * sigma + len(shifts), 400_001)
-    logs = [np.log(w) + (2 * at * x - at * at) / (2 * sigma**2) for w, at in shifts]
-    losses = np.logaddexp.reduce(logs, axis=0)
-    masses = np.exp(losses - x * x / (2 * sigma**2)) * (x[1] - x[0])
-    masses /= masses.sum()
-    place = (losses + reach) / step
-    inside = (place >= 0) & (place < 2 * reach / step - 2)
-    low = np.floor(place[inside]).astype(int)
-    share, count = place[inside] - low, int(2 * reach / step)
-    grid = np.bincount(low, masses[inside] * (1 - share), count)
-    grid += np.bincount(low + 1, masses[inside] * share, count)
-    shift = int(reach / step)
-    total = np.fft.ifft(np.fft.fft(np.roll(grid, -shift)) ** rounds).real
-    at = np.fft.fftfreq(count, 1 / (count * step))
-    lost = rounds * float(masses[~inside & (losses > 0)].sum())
-
-    def excess(epsilon: float) -> float:
-        above = at > epsilon
-        return float((total[above] * -np.expm1(epsilon - at[above])).sum()) + lost - delta
-
-    return float(brentq(excess, 0.0, reach - 1))
+def test_narrow_noise_at_a_small_rate() -> None:
+    r"""A rare large loss dominates."""
+    found = ends(compose((group("0.3", "1/1000", 3), 2000)).epsilon("1e-9", "1e-5"))
+    assert found.width < found.upper / 10**4
+    p, q = (density(NORMAL("0.3"), w)[57_000:64_900] for w in (members(3, "1/1000"), NOBODY))
+    at = float(found.upper), float(found.lower)
+    below, above = by_fft(p, np.log(p / q), 2000, at, 1.2e-4)
+    assert 0.8e-9 < below < 1e-9 < above < 1.2e-9
 
 
 def test_a_renyi_divergence_beyond_floats_is_at_most_that_without_sampling() -> None:
@@ -316,103 +266,90 @@ def test_a_renyi_divergence_beyond_floats_is_at_most_that_without_sampling() -> 
     assert found.lower == 0
 
 
-def test_an_unsampled_group_moves_the_sum_by_its_size() -> None:
-    assert Sensitivity(2).times(3) == Sensitivity(6)
-    assert Sensitivity.l1(2).times(3) == Sensitivity.l1(6)
-    assert Sensitivity.l2_squared(2).times(3) == Sensitivity.l2_squared(18)
-    assert Sensitivity.box((1, 2)).times(3) == Sensitivity.box((3, 6))
-    refusal(lambda: Sensitivity(1).times(0))
-    together = replace(releases.gaussian("2", 3), scope=group("2", "1/3", 3).scope)
-    assert group("2", "1/3", 3).unsampled == together
-
-
-# -- a replaced unit: other neighbours, dp-accounting ----------------------------------------------
-
-
-def replaced(noise: RealNoise, rate: str, sensitivity: Sensitivity | int = 1) -> Any:
-    curve = RealCurve(noise=noise, sensitivity=sensitivity, scope=releases.ADD_REMOVE)
-    return releases.replaced(curve=curve, rate=rate)
-
-
-def test_no_other_pair_of_replaced_units_is_worse() -> None:
-    r"""Sums of (p - e^epsilon q)+ on a fine grid in the plane, any two shifts of length <= 1."""
-    rng, s, g = np.random.default_rng(5), 0.8, 0.3
-    x, y = np.meshgrid(*(np.arange(-7, 7, 0.05),) * 2)
-
-    def world(at: tuple[float, float]) -> Any:
-        def normal(a: float, b: float) -> Any:
-            return np.exp(-((x - a) ** 2 + (y - b) ** 2) / (2 * s * s)) / (math.tau * s * s)
-
-        return ((1 - g) * normal(0, 0) + g * normal(*at)) * 0.05**2
-
-    epsilons = ("0", "1/10", "1/2", "1")
-    ours = [replaced(Gaussian(sigma="4/5"), "3/10").delta(e).upper_float for e in epsilons]
-    turns = rng.uniform(0, math.tau, (12, 2))
-    sizes = rng.uniform(0.5, 1, (12, 2))
-    shifts = [((1.0, 0.0), (-1.0, 0.0)), ((0.6, 0.8), (-0.6, -0.8))]
-    shifts += [
-        ((r * math.cos(t), r * math.sin(t)), (v * math.cos(w), v * math.sin(w)))
-        for (t, w), (r, v) in zip(turns.tolist(), sizes.tolist(), strict=True)
-    ]
-    best = [0.0] * len(epsilons)
-    for up, down in shifts:
-        p, q = world(up), world(down)
-        for i, e in enumerate(epsilons):
-            got = float(np.maximum(p - math.exp(float(Fraction(e))) * q, 0).sum())
-            assert got <= ours[i] * (1 + 1e-4)
-            best[i] = max(best[i], got)
-    # Opposite directions attain the bound.
-    assert best == pytest.approx(ours, rel=1e-3)
-
-
-def test_many_rounds_against_another_tool() -> None:
-    r"""dp-accounting's PLD under REPLACE_ONE is an upper bound, at its grid slightly above."""
-    dp: Any = pytest.importorskip("dp_accounting", reason="the extra 'interop' is not installed")
-    from accounting.interop.from_dp_accounting import from_dp_event
-
-    event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.01, dp.GaussianDpEvent(1.0)), 1000)
-    relation = dp.NeighboringRelation.REPLACE_ONE
-    pld = dp.pld.PLDAccountant(neighboring_relation=relation, value_discretization_interval=1e-3)
-    theirs = pld.compose(event).get_epsilon(1e-6)
-    total = compose((replaced(Gaussian(sigma=1), "1/100"), 1000))
-    ours = ends(total.epsilon("1e-6"))
-    assert ours.lower <= theirs <= float(ours.upper) * (1 + 1e-3)
-    assert ours.upper - ours.lower <= ours.upper / 10**6
-    assert from_dp_event(event, Scope()).parts == total.parts
-    assert total.scope == Scope()
-    # The mutant: composing the pair with and without the unit gives less than the true loss.
-    part = PoissonSampled(curve=replaced(Gaussian(sigma=1), "1/100").curve, rate="1/100")
-    assert compose((part, 1000)).epsilon("1e-6", "1e-4").upper < ours.lower
-
-
-def test_a_sampling_rate_of_one_is_no_sampling() -> None:
-    for moves, twice in (
-        (Sensitivity.of(1), Sensitivity.of(2)),
-        (Sensitivity.l2_squared(3), Sensitivity.l2_squared(12)),
-        (Sensitivity.box((1, 2)), Sensitivity.box((2, 4))),
-    ):
-        found = replaced(Gaussian(sigma=3), "1", moves)
-        plain = RealCurve(noise=Gaussian(sigma=3), sensitivity=twice)
-        for ours, other in (
-            (found.epsilon("1e-5"), plain.epsilon("1e-5")),
-            (found.delta("1/2"), plain.delta("1/2")),
-            (found.renyi(2), plain.renyi(2)),
-        ):
-            assert (ours.lower, ours.upper) == (other.lower, other.upper)
-
-
-def test_a_total_of_rare_samples_is_at_least_the_cost_of_one_round() -> None:
-    r"""The total costs at least one round, which is computed from the normal law alone."""
-    curve = releases.gaussian(1)
-    part = PoissonSampled(curve=curve, rate="1e-9")
-    found, one = ends(compose((part, 30)).delta(1, "1e-2")), ends(part.delta(1))
-    assert 0 < one.lower * Fraction(999999, 10**6) <= found.lower <= found.upper < 1e-12
-
-
-@pytest.mark.parametrize("rate", ["1e-320", "1e-400"])
-@pytest.mark.parametrize("kind", [releases.poisson, releases.replaced])
+@pytest.mark.parametrize(
+    ("kind", "rate"), [(releases.poisson, "1e-400"), (releases.replaced, "1e-320")]
+)
 def test_rates_below_the_smallest_float_are_not_rounded_to_zero(kind: Any, rate: str) -> None:
-    curve = releases.gaussian(1)
-    found = ends(compose((kind(curve=curve, rate=rate), 10)).delta("1/10"))
+    found = ends(compose((kind(NORMAL(1), rate), 10)).delta("1/10"))
     assert 0 <= found.lower <= 10 * Fraction(rate)
     assert 0 < found.upper <= 1
+
+
+def truncated(rate: str, examples: int, most: int, relation: Relation = Relation.ADD_REMOVE) -> Any:
+    return releases.truncated(NORMAL(1), rate, examples, most, relation)
+
+
+def batch(values: tuple[int, ...], rate: float, most: int) -> Terms:
+    r"""Return the law of the sum of all kept subsets of all samples."""
+    weights: dict[float, float] = defaultdict(float)
+    for size in range(len(values) + 1):
+        for sample in itertools.combinations(values, size):
+            kept = list(itertools.combinations(sample, min(most, size)))
+            chance = rate**size * (1 - rate) ** (len(values) - size) / len(kept)
+            for each in kept:
+                weights[sum(each)] += chance
+    return weights
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_every_small_dataset_is_within_the_bound(relation: Relation) -> None:
+    r"""Neighbours whose other units add nothing attain the lower bound."""
+    broken = 0
+    for rate, most in (("1/3", 1), ("3/4", 1), ("3/4", 2), ("1", 2)):
+        source, q = truncated(rate, 4, most, relation), float(Fraction(rate))
+        # The mutant: in a full batch a unit takes the place of another, which moves the sum
+        # twice; the mutant counts one move.
+        mutant = [
+            (w, releases.poisson(curve=NORMAL(1), rate=share, relation=relation))
+            for w, share, _ in source.parts()
+            if w > 0.01
+        ]
+        found = {at: source.delta(at) for at in ("0", "1/4", "1")}
+        less = {at: sum(float(w) * k.delta(at).upper_float for w, k in mutant) for at in found}
+        for others in itertools.combinations_with_replacement((-1, 0, 1), 3):
+            end = (-1, *others) if relation is Relation.REPLACE else others
+            here, there = (density(NORMAL(1), batch(all_, q, most)) for all_ in ((1, *others), end))
+            for at, bound in found.items():
+                truth = max(gain(here, there, at), gain(there, here, at))
+                assert truth <= bound.upper_float + 5e-6
+                broken += truth > less[at] + 1e-5
+                if others == (0, 0, 0):
+                    assert bound.lower_float == pytest.approx(truth, abs=5e-6)
+    assert broken > 0
+
+
+def test_a_batch_that_is_never_truncated_is_a_poisson_sample() -> None:
+    plain = releases.poisson(NORMAL(1), "1/10")
+    whole = truncated("1/10", 50, 50)
+    assert whole.directions == plain.directions
+    assert compose((whole, 20)).epsilon("1e-5") == compose((plain, 20)).epsilon("1e-5")
+    swapped = releases.replaced(NORMAL(1), "1/10")
+    assert truncated("1/10", 50, 50, Relation.REPLACE).directions == swapped.directions
+    # Every unit is always present, and half of them are kept.
+    ((chance, rate, _),) = truncated("1", 50, 25).parts()
+    assert chance == 1
+    assert rate == truncated("1", 50, 25).kept.upper == Fraction(1, 2)
+
+
+def test_the_probabilities_of_truncation_equal_enumerated_ones() -> None:
+    source = truncated("1/3", 5, 2)
+    weights = {n: math.comb(4, n) * 2 ** (4 - n) for n in range(5)}
+    filled = Fraction(sum(weights[n] for n in (2, 3, 4)), 3**4)
+    kept = Fraction(sum(w * Fraction(min(2, n + 1), n + 1) for n, w in weights.items()), 3**5)
+    assert source.filled.lower <= filled <= source.filled.upper
+    assert source.kept.lower <= kept <= source.kept.upper
+    assert float(source.kept.upper - source.kept.lower) < 1e-40
+    assert sum(chance for chance, _ in source.directions[0]) == 1
+
+
+def test_one_round_lies_between_its_bounds() -> None:
+    source = truncated("1/4", 4, 1)
+    back = ends(source.epsilon(source.delta("1/10", "1e-12").upper, "1e-10"))
+    assert back.upper_float == pytest.approx(0.1, rel=1e-9)
+    assert back.lower < back.upper
+    assert source.epsilon(0).upper == math.inf
+    assert source.scope == releases.ADD_REMOVE
+    assert source.assumptions == NORMAL(1).assumptions
+    found, least = (each.renyi(2, "1e-3") for each in (source, source.least))
+    assert found.lower == least.lower
+    assert least.upper < found.upper < math.inf

@@ -47,37 +47,23 @@ def test_a_claim_survives_a_round_trip(claim: StatedGuarantee) -> None:
         claim.stated_epsilon = 3  # type: ignore[union-attr,misc]  # the twin tries what frozen forbids
 
 
-def test_an_enclosed_renyi_value_is_stated_by_its_upper_end() -> None:
-    claim = Rdp({2: Enclosure(Fraction(1, 4), Fraction(1, 3))})
-    assert claim == Rdp({2: "1/3"})
-    with pytest.raises(InvalidParameter, match=r"^epsilon"):
-        Rdp({2: Enclosure.infinite()})
-
-
 @pytest.mark.parametrize(
     ("kind", "arguments", "argument"),
     [
         (Pure, (-1,), "epsilon"),
-        (Pure, (float("inf"),), "epsilon"),
         (Pure, (float("nan"),), "epsilon"),
-        (Pure, (True,), "epsilon"),
-        (Pure, ("one",), "epsilon"),
-        (Pure, (None,), "epsilon"),
         (ZCdp, ("-1/9",), "rho"),
-        (ZCdp, ([1],), "rho"),
-        (Approx, (-1, 0), "epsilon"),
         (Approx, (1, "1.0000001"), "delta"),
         (Approx, (1, -1), "delta"),
         (Rdp, ({},), "points"),
         (Rdp, ([1, 2],), "points"),
         (Rdp, (3,), "points"),
         (Rdp, ({1: 1},), "order"),
-        (Rdp, ({float("inf"): 1},), "order"),
         (Rdp, ([(2, 1), ("2", 1)],), "order"),
         (Rdp, ({2: -1},), "epsilon"),
+        (Rdp, ({2: Enclosure.infinite()},), "epsilon"),
         (Assumed, (Pure(1), ""), "reason"),
         (Assumed, (Pure(1), "  \n"), "reason"),
-        (Assumed, (Pure(1), None), "reason"),
         (Assumed, (1, "because"), "guarantee"),
         (Assumed, (Assumed(Pure(1), "x"), "because"), "guarantee"),
     ],
@@ -95,6 +81,8 @@ def test_a_bound_survives_a_round_trip(bound: Any) -> None:
     assert claim_from_json(bound.to_json()) == bound
     with pytest.raises(InvalidParameter, match="needs exactly the fields"):
         claim_from_json(bound.to_json() | {"attained": True})
+    # An enclosed Renyi value is stated by its upper end.
+    assert Rdp({2: Enclosure(Fraction(1, 4), Fraction(1, 3))}) == Rdp({2: "1/3"})
 
 
 @pytest.mark.parametrize(
@@ -103,7 +91,6 @@ def test_a_bound_survives_a_round_trip(bound: Any) -> None:
         ([], "claim"),
         ({}, "claim"),
         ({"claim": "perfect"}, "claim"),
-        ({"claim": ["pure"]}, "claim"),
         ({"claim": "pure", "epsilon": "1"}, "claim"),
         ({**Pure(1).to_json(), "delta": "0"}, "claim"),
         ({**Pure(1).to_json(), "epsilon": "-1"}, "epsilon"),
@@ -139,18 +126,14 @@ def test_a_budget_can_be_stated_as_text() -> None:
         read_claim("budget", cast("Any", 1), Scope())
 
 
-THIRD = Fraction(1, 3)
-
-
 def bound(lower: Any, upper: Any, **others: Any) -> Bound:
-    low = None if lower is None else lower
-    return Bound(lower=low, upper=upper, method="m", theorem="t", **others)
+    return Bound(lower=lower, upper=upper, method="m", theorem="t", **others)
 
 
-ends = st.fractions(min_value=-20, max_value=20, max_denominator=10**6)
+ENDS = st.fractions(min_value=-20, max_value=20, max_denominator=10**6)
 
 
-@given(ends, st.integers(min_value=0, max_value=12), st.sampled_from("fe%"))
+@given(ENDS, st.integers(min_value=0, max_value=12), st.sampled_from("fe%"))
 def test_printed_decimals_are_rounded_to_the_safe_side(
     end: Fraction, places: int, kind: str
 ) -> None:
@@ -166,58 +149,53 @@ def test_printed_decimals_are_rounded_to_the_safe_side(
 
 
 def test_a_mutant_that_rounds_to_nearest_is_detected() -> None:
-    # Mutants: rounding to nearest, and rounding towards the wrong end.
-    assert f"{bound(None, THIRD):.3f}" == "0.334" != f"{float(THIRD):.3f}"
-    assert f"{bound(THIRD, THIRD, safe='lower'):.3f}" == "0.333"
-    assert f"{bound(None, Fraction(2, 3)):.2e}" == "6.67e-1"
-    assert f"{bound(Fraction(2, 3), 1, safe='lower'):.3f}" == "0.666"
-    assert f"{bound(None, Fraction(1, 10)):.3f}" == "0.100"
-    assert f"{bound(None, math.inf):>8.3f}" == "     inf"
-    assert f"{bound(None, THIRD)}" == "Bound(at most 0.33333333333333334, 'm')"
+    third = bound(None, Fraction(1, 3))
+    for shown, spec, text in (
+        (third, ".3f", "0.334"),
+        (bound(1, 1, safe="lower"), ".3f", "1.000"),
+        (bound(Fraction(2, 3), 1, safe="lower"), ".3f", "0.666"),
+        (bound(None, Fraction(2, 3)), ".2e", "6.67e-1"),
+        (bound(None, Fraction(1, 10)), ".3f", "0.100"),
+        (bound(None, math.inf), ">8.3f", "     inf"),
+        (third, "", "Bound(at most 0.33333333333333334, 'm')"),
+    ):
+        assert format(shown, spec) == text
     floor = rewired(Bound.__format__, ROUND_CEILING="ROUND_FLOOR")
-    assert floor(bound(None, THIRD), ".3f") == "0.333"
+    assert floor(third, ".3f") == "0.333"
     with pytest.raises(ValueError, match="format"):
-        f"{bound(None, THIRD):d}"
+        f"{third:d}"
 
 
 @pytest.mark.parametrize("one", [bound(1, 2), Enclosure(Fraction(1), Fraction(2))], ids=repr)
 def test_a_comparison_is_decided_if_it_holds_for_the_whole_interval(one: Any) -> None:
-    assert one < 3
-    assert one <= 2
-    assert one > 0.5
-    assert one >= Decimal(1)
-    assert not one < 1
-    assert not one <= Fraction(1, 2)
-    assert not one > 2
-    assert not one >= math.inf
-    assert 0 < one < 2.5  # also with the bound on the right
-    other = Enclosure(Fraction(2), Fraction(5))
-    assert one <= other
-    assert not other < one
-    open_ones: list[Callable[[], object]] = [
+    other, open_ended = Enclosure(Fraction(2), Fraction(5)), bound(None, 2)
+    for holds in (
+        one < 3,
+        one <= 2,
+        one > 0.5,
+        one >= Decimal(1),
+        0 < one < 2.5,  # also with the bound on the right
+        one <= other,
+        open_ended <= 2,
+        open_ended < math.inf,
+    ):
+        assert holds
+    for fails in (one < 1, one <= Fraction(1, 2), one > 2, one >= math.inf, other < one):
+        assert not fails
+    assert not open_ended > 2
+    undecided: list[Callable[[], object]] = [
         lambda: one < 2,
         lambda: one <= 1,
         lambda: one > 1.5,
         lambda: one >= 2,
         lambda: one >= other,
+        lambda: open_ended >= 0,
+        lambda: open_ended < 2,
+        lambda: open_ended > 0,
+        lambda: open_ended >= 1,
     ]
-    for undecided in open_ones:
-        assert "is undecided" in refusal(undecided, Undecided)
-
-
-def test_a_comparison_with_a_missing_end_is_undecided() -> None:
-    one = bound(None, 2)
-    assert one <= 2
-    assert one < math.inf
-    assert not one > 2
-    open_ones: list[Callable[[], object]] = [
-        lambda: one >= 0,
-        lambda: one < 2,
-        lambda: one > 0,
-        lambda: one >= 1,
-    ]
-    for undecided in open_ones:
-        refusal(undecided, Undecided)
+    for asked in undecided:
+        assert "is undecided" in refusal(asked, Undecided)
 
 
 @pytest.mark.parametrize("one", [bound(1, 1), Enclosure.exactly(1)], ids=repr)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-import pytest
-
 from accounting.derive_guarantee import sampled
 from accounting.descriptions.real_noise import Gaussian, Laplace
 from accounting.descriptions.sampling_schemes import (
@@ -19,7 +17,6 @@ from accounting.descriptions.sampling_schemes import (
 from accounting.pairs.enclose_curve import narrowed
 from accounting.pld.real_cells import RealPair
 from accounting.privacy_curves.real_noise_curve import RealCurve
-from dpcore import InvalidParameter
 from dpcore.mechanism import Relation, Scope, Sensitivity
 from dpcore.numbers.enclosure import ball
 
@@ -58,14 +55,6 @@ def truncated(curve: Any, rate: Any, examples: Any, most: Any, relation: Any = N
 
 def allocated(curve: Any, rounds: Any, picks: Any = 1) -> Any:
     return sampled(curve, Allocation(rounds=rounds, picks=picks))
-
-
-def refuses(make: Any, good: dict[str, Any], bad: dict[str, Any]) -> None:
-    """Check that each value in ``bad``, by argument, is refused in place of the valid one."""
-    for argument, values in bad.items():
-        for value in values:
-            with pytest.raises(InvalidParameter):
-                make(**{**good, argument: value})
 
 
 def of_pair(pair: RealPair, epsilon: str) -> float:
