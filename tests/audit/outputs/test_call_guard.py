@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import subprocess
@@ -43,30 +44,22 @@ def namespace(source: str, name: str = "somebody_else_s") -> dict[str, Any]:
     return found
 
 
-def test_an_error_while_reading_an_output_is_attributed_to_the_target() -> None:
+def test_an_error_while_reading_an_output_is_attributed_to_the_target_and_ours_is_not() -> None:
     theirs = namespace("def show(): raise KeyError('x')\ndef leave(): raise SystemExit(2)")
     for name, reason in (("show", "raised KeyError"), ("leave", r"called sys.exit\(2\)")):
         with pytest.raises(TargetFailed, match=reason), reading("t.py:f"):
             theirs[name]()
+    with pytest.raises(ValueError, match="empty range"), reading("t.py:f"):
+        random.randrange(0)
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
+def test_an_error_is_described_by_its_type_and_both_ends_of_its_message() -> None:
+    for error, words in (
         (ValueError("one\ntwo"), "raised ValueError: one two"),
         (ValueError("one\ntwo\n three"), "raised ValueError: one ... three"),
         (SyntaxError("bad", ("f.py", 3, 1, "x = ;")), "raised SyntaxError: bad"),
-    ],
-)
-def test_an_error_is_described_by_its_type_and_both_ends_of_its_message(
-    error: Exception, words: str
-) -> None:
-    assert failure("target", error).reason == words
-
-
-def test_an_error_of_the_auditor_is_not_attributed_to_the_target() -> None:
-    with pytest.raises(ValueError, match="empty range"), reading("t.py:f"):
-        random.randrange(0)
+    ):
+        assert failure("target", error).reason == words
 
 
 def test_an_endless_read_is_stopped_and_many_short_reads_are_not() -> None:
@@ -103,14 +96,10 @@ def test_a_report_is_complete_even_if_outputs_fail_late() -> None:
 
 
 def test_stdout_is_restored_after_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
-    def fail() -> None:
-        with stdout_to_stderr():
-            print("inside")
-            os.system("echo child")  # noqa: S605 - what a target may do
-            raise ValueError("on purpose")
-
-    with pytest.raises(ValueError, match="on purpose"):
-        fail()
+    with contextlib.suppress(ZeroDivisionError), stdout_to_stderr():
+        print("inside")
+        os.system("echo child")  # noqa: S605 - what a target may do
+        raise ZeroDivisionError
     print("after")
     out, err = capfd.readouterr()
     assert out == "after\n"
