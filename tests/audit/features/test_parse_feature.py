@@ -270,6 +270,10 @@ def generator(output):
     return (x for x in [output])
 def leave(output):
     raise SystemExit(3)
+buffer = [0]
+def kept(output):
+    buffer[0] = output
+    return buffer
 """
 
 
@@ -292,6 +296,7 @@ def test_a_user_defined_map_is_a_feature(own: Callable[[str], Feature]) -> None:
     outputs = [[1], [2]]
     require_fixed(own("spoil"), outputs)
     assert outputs == [[1], [2]]
+    assert list(own("kept").apply([1, 2])) == [[1], [2]]  # a map may return one buffer
 
 
 def test_an_error_in_a_user_defined_map_names_the_map(own: Callable[[str], Feature]) -> None:

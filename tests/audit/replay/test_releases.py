@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 
 import audit
-from audit.outputs.identity import identity
-from audit.outputs.output_parser import kind
 from audit.replay.replay_both import replay
 from audit.replay.replay_report import Finding, ReplayReport
 from dpcore.errors import InvalidParameter
@@ -23,7 +21,6 @@ from tests.support.replay_targets import releases
 ROWS = [["mon", 3.0], ["tue", 9.0], ["mon", 4.0]]
 NEXT_DAY = ([*ROWS, ["mon", 7.0]], [*ROWS, ["wed", 7.0]])
 LAST = ([*ROWS, ["mon", 7.0]], [*ROWS, ["mon", 1.0]])
-GONE = ([["mon", 3], ["tue", 9]], [["mon", 3], ["tue", None]])
 NAMES = (["ada", "ben"], ["ben", "eve"])
 
 
@@ -31,56 +28,45 @@ def _errors(report: ReplayReport) -> dict[str, Finding]:
     return {found.kind: found for found in report.findings if found.severity == "error"}
 
 
-TABLES: list[tuple[Callable[..., Any], Callable[..., Any], Any, str, str]] = [
-    (releases.only_days_that_occur, releases.by_day, NEXT_DAY, "structure", "(3 float)"),
-    (releases.index_of_the_data, releases.index_forgotten, LAST, "structure", "of the index"),
-    (releases.column_a_day, releases.column_every_day, NEXT_DAY, "structure", "'wed'"),
-    (releases.type_of_the_data, releases.type_fixed, GONE, "structure", "float64"),
-]
-OTHERS: list[tuple[Callable[..., Any], Callable[..., Any], Any, str, str]] = [
+FAULTS: list[tuple[Callable[..., Any], Callable[..., Any], Any, str, str]] = [
     (releases.array_type, releases.array_type_fixed, ([1, 2], [1, 2.5]), "structure", "of int"),
     (releases.mean_with_nan, releases.mean_without_nan, ([1.0, 2.0], [1.0, float("nan")]),
      "unnoised-part", "output[0] is some number for dataset A and nan for dataset B"),
     (releases.record, releases.noisy_record, ([1], [1, 1]), "unnoised-part", "output.people is 1 "),
-    (releases.names_of_the_data, releases.names_known, NAMES, "structure", "'eve': int"),
-    (releases.set_of_the_data, releases.set_of_the_public, NAMES,
-     "unnoised-part", "who{'ada'} is 1"),
     (releases.told, releases.told_in_words, NAMES, "unnoised-part", "visitors, the first is ben"),
     (releases.fails_on_data, releases.clips, ([1, 2], [1, 900]), "raises", "other dataset does"),
     (releases.fails_with_the_data, releases.fails_in_fixed_words, NAMES,
      "raises", "the text of the error depends on the data"),
+    (releases.only_days_that_occur, releases.by_day, NEXT_DAY, "structure", "(3 float)"),
+    (releases.index_of_the_data, releases.index_forgotten, LAST, "structure", "of the index"),
 ]  # fmt: skip
 
 
-@by_day(4)
-@pytest.mark.parametrize(("fault", "twin", "pair", "name", "said"), [*OTHERS, *TABLES])
+@by_day(3)
+@pytest.mark.parametrize(("fault", "twin", "pair", "name", "said"), FAULTS)
 def test_differences_beside_values_are_found(
     fault: Callable[..., Any], twin: Callable[..., Any], pair: Any, name: str, said: str
 ) -> None:
-    pytest.importorskip("pandas")
-    found = _errors(replay(fault, pair, changes=40, tapes=12))
+    found = _errors(replay(fault, pair, changes=20, tapes=12))
     assert name in found, found
     assert said in found[name].statement
     assert not found[name].refutes
-    assert _errors(replay(twin, pair, changes=40, tapes=12)) == {}
+    assert _errors(replay(twin, pair, changes=20, tapes=12)) == {}
 
 
 def test_the_sensitivity_of_tables_records_and_texts_is_checked() -> None:
-    pytest.importorskip("pandas")
     days: Any = (ROWS, [*ROWS, ["wed", 7.0]])
     few: Any = {"changes": 5, "tapes": 8}
     found = _errors(replay(releases.exact_beside_noise, days, **few))["unnoised-part"]
     assert found.statement.startswith("output.days[0] is 3 for dataset A and 4 for")
-    for function, pair in (
-        (releases.by_day, days),
-        (releases.told_unclipped, ([3, 4], [3, 5])),
-        (releases.names_known, (["ada"], ["ada", "ben"])),
+    # Numbers in a text are rounded to a unit of their last digit, and 1/4 is within that unit.
+    for function, pair, below in (
+        (releases.by_day, days, "refuted"),
+        (releases.told_unclipped, ([3, 4], [3, 5]), "nothing_found"),
+        (releases.names_known, (["ada"], ["ada", "ben"]), "refuted"),
     ):
         assert replay(function, pair, sensitivity=1, **few).verdict == "nothing_found"
-        below = replay(function, pair, sensitivity="1/4", **few)
-        # Numbers in a text are rounded to a unit of their last digit, and 1/4 is within that unit.
-        told = function is releases.told_unclipped
-        assert (below.verdict == "refuted") is not told
+        assert replay(function, pair, sensitivity="1/4", **few).verdict == below
     far = replay(releases.told_unclipped, ([3, 4], [3, 40]), sensitivity=1, **few)
     assert far.verdict == "refuted"
 
@@ -106,7 +92,6 @@ def test_bytes_dates_and_complex_numbers_are_labels_in_a_replay() -> None:
 
 
 def test_strict_refutes_an_index_that_depends_on_the_data() -> None:
-    pytest.importorskip("pandas")
     few: Any = {"strict": True, "changes": 5, "tapes": 8}
     report = replay(releases.index_of_the_data, LAST, **few)
     assert report.verdict == "refuted"
@@ -144,16 +129,3 @@ def test_a_replay_without_draws_and_differences_measures_nothing() -> None:
         assert (report.verdict, report.exit_code) == (verdict, code)
         options: Any = {"pair": (0, 1), "layers": "replay", "allow_constant": allowed}
         assert audit.audit(lambda _: 3, "epsilon=1", **options).exit_code == code
-
-
-def test_tables_that_differ_in_unprinted_rows_are_different() -> None:
-    pandas = pytest.importorskip("pandas")
-    rows = np.zeros((200, 3))
-    other = rows.copy()
-    other[100, 1] = 1e-9  # the repr omits this row
-    one, two = pandas.DataFrame(rows), pandas.DataFrame(other)
-    assert repr(one) == repr(two)
-    assert identity(one) != identity(two)
-    assert identity(one) == identity(pandas.DataFrame(rows.copy()))
-    assert kind(one) == "DataFrame of shape (200, 3)"
-    assert identity(one[0]) != identity(one[0].rename("0"))

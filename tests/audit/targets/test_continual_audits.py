@@ -45,10 +45,10 @@ def redrawn(T: int, *, anew: bool) -> Catalogued:
 
 def test_missing_and_redrawn_noise_are_refuted_and_noise_drawn_once_is_not() -> None:
     bare = BareLevelTree(horizon=8, noise=DiscreteLaplace(scale=4))
-    assert report_of(target_of(bare, Fraction(1), spelling="bare"), 200).verdict == "refuted"
+    assert report_of(target_of(bare, Fraction(1), spelling="bare"), 100).verdict == "refuted"
     alpha = buy_alpha("audit of a tree in arrays", "1e-9")
-    assert report_of(redrawn(255, anew=True), 4000).verdict == "refuted"
-    assert report_of(redrawn(255, anew=False), 4000, alpha).verdict == "not_refuted"
+    assert report_of(redrawn(255, anew=True), 2000).verdict == "refuted"
+    assert report_of(redrawn(255, anew=False), 3000, alpha).verdict == "not_refuted"
 
 
 @pytest.mark.parametrize("dataset", [[1, 0], 3, "1111", [1, 0, 2, 0]])

@@ -116,9 +116,9 @@ def test_the_claim_is_proven_and_a_smaller_one_refuted(text: str, least: Fractio
 
 SAMPLED = (
     *((f"continual:{words}", 200) for words in RUNNING_SUMS),
-    *((f"release:{words},rows_per_user=2,epsilon=1", 2000) for words in THRESHOLDS),
-    *((f"local:{words},epsilon=1", 4000) for words in LOCAL),
-    *((f"select:{words},epsilon=1", 2000) for words in SELECTIONS),
+    *((f"release:{words},rows_per_user=2,epsilon=1", 1000) for words in THRESHOLDS),
+    *((f"local:{words},epsilon=1", 2000) for words in LOCAL),
+    *((f"select:{words},epsilon=1", 1000) for words in SELECTIONS),
 )
 
 
@@ -137,23 +137,17 @@ def test_runs_do_not_refute_the_claim(text: str, runs: int) -> None:
         ("continual:trie,horizon=4,epsilon=1", "^mechanism = "),
         ("continual:tree,epsilon=1", "^target = .*horizon is missing"),
         ("continual:tree,horizon=4", "^target = .*epsilon is missing"),
-        ("continual:tree,horizon=4,epsilon=1,epsilon=2", "epsilon is given twice"),
         ("continual:tree,horizon=4,epsilon=1,depth=2", "^target = .*depth=2"),
         ("continual:tree,horizon=0,epsilon=1", "^horizon = "),
-        ("continual:tree,horizon=4,epsilon=x", "^epsilon = "),
         ("continual:tree,horizon=4,epsilon=1,high=0", "^high = "),
         ("protocol:pure,users=8", "epsilon is missing"),
         ("protocol:pure,epsilon=1", "users is missing"),
         ("protocol:simple,users=8,epsilon=1", "instance = simple"),
         ("protocol:pure,users=8,epsilon=1,colour=red", "a protocol has the parameters"),
-        ("protocol:pure,users=8,epsilon=1,users=9", "users is given twice"),
         ("protocol:pure,users=2.5,epsilon=1", "users = 2.5: must be a whole number"),
         ("protocol:pure,users=8,epsilon=1,functionality=none", "functionality = none"),
         ("protocol:local,users=8,epsilon=1,functionality=masked", "functionality = masked"),
-        (
-            "protocol:pure,users=4,epsilon=1,honest_fraction=1/2,functionality=masked",
-            "dropouts",
-        ),
+        ("protocol:pure,users=4,epsilon=1,honest_fraction=1/2,functionality=masked", "dropouts"),
         ("protocol:renyi,users=8,epsilon=1", "delta = "),
         ("release:median,epsilon=1", "must name one of"),
         ("release:count,epsilon=1,low=2", "low"),
@@ -161,7 +155,6 @@ def test_runs_do_not_refute_the_claim(text: str, runs: int) -> None:
         ("release:count", "give either epsilon or rho"),
         ("local:coin,values=2,epsilon=1", "must be one of randomised-response"),
         ("local:randomised-response,epsilon=1", "values"),
-        ("local:randomised-response,values=2,epsilon=0", "epsilon must be > 0"),
         ("local:randomised-response,values=2,epsilon=1,encoding=symmetric", "parameters epsilon"),
         ("select:median,epsilon=1", "must name one of permute-and-flip"),
         ("select:exponential,epsilon=1,noise=laplace", "noise applies only to noisy-max"),
@@ -312,6 +305,7 @@ def test_each_wrong_sensitivity_is_refuted(
         assert audit(target).verdict == verdict
 
 
+@by_day(2)
 @pytest.mark.parametrize(
     "query",
     [
@@ -324,7 +318,7 @@ def test_each_wrong_sensitivity_is_refuted(
 def test_a_release_by_selection_with_too_small_a_sensitivity_is_refuted(query: Query) -> None:
     scope = TableScope(user="user", rows_per_user=8, relation=Relation.REPLACE)
     target = target_of(query, scope, Target(epsilon=1), spelling="release:query")
-    assert audit(target, runs=1000, seed=1).verdict == "refuted"
+    assert audit(target, runs=300, seed=1).verdict == "refuted"
 
 
 def test_bad_datasets_are_named() -> None:

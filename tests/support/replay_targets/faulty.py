@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import secrets
 import threading
@@ -37,20 +36,8 @@ def leaks_by_numpy(amount: float, rng: np.random.Generator) -> float:
     return amount if rng.random() > 1 - 1e-5 else _amount(amount)
 
 
-def leaks_by_global_numpy(amount: float) -> float:
-    return amount if 0 < np.random.random() < 1e-5 else _amount(amount)
-
-
 def leaks_by_secrets(amount: float) -> float:
     return amount if secrets.randbelow(100_000) == 0 else _amount(amount)
-
-
-def leaks_by_urandom(amount: float) -> float:
-    return amount if int.from_bytes(os.urandom(8), "big") < 1e-5 * 2**64 else _amount(amount)
-
-
-def leaks_by_rng(amount: float) -> float:
-    return amount if SYSTEM.bits(64) < 1e-5 * 2**64 else _amount(amount)
 
 
 def leaks_after_two(amount: float, rng: np.random.Generator) -> float:
@@ -89,11 +76,6 @@ def float_sum(values: list[float], rng: np.random.Generator) -> float:
 # -- shape, size, parts -----------------------------------------------------------------------
 
 
-def size(records: list[int]) -> list[int]:
-    """Return the exact size of the dataset beside a noisy sum."""
-    return [len(records), sum(records) + NOISE.sample()]
-
-
 def row_a_record(records: list[int]) -> list[int]:
     return [record + NOISE.sample() for record in records]
 
@@ -123,18 +105,10 @@ def fixed_numpy(value: int) -> float:
     return value + np.random.default_rng(20).laplace()
 
 
-def fixed_random(value: int) -> float:
-    return value + random.Random(20).gauss(0, 1)
-
-
 def fixed_global(value: int) -> float:
     np.random.seed(20)
     random.seed(20)
     return value + np.random.laplace() + random.gauss(0, 1)
-
-
-def fixed_state(value: int) -> float:
-    return value + float(np.random.RandomState(20).laplace())
 
 
 def fixed_bits(value: int) -> float:

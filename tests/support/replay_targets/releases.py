@@ -6,18 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from audit import declare
 from dpcore import DiscreteLaplace
 
 NOISE = DiscreteLaplace(scale=1)
 DAYS = ("mon", "tue", "wed")
-
-
-def _pandas() -> Any:
-    import pandas as pd
-
-    return pd
 
 
 def _counts(rows: list[list[Any]]) -> dict[str, int]:
@@ -30,19 +25,19 @@ def _counts(rows: list[list[Any]]) -> dict[str, int]:
 def by_day(rows: list[list[Any]], rng: np.random.Generator) -> Any:
     """The correct twin of the next ones: all days, also days without visits."""
     noisy = {day: count + rng.laplace() for day, count in _counts(rows).items()}
-    frame = _pandas().DataFrame({"day": list(noisy), "visits": list(noisy.values())})
+    frame = pd.DataFrame({"day": list(noisy), "visits": list(noisy.values())})
     return frame.set_index("day")
 
 
 def only_days_that_occur(rows: list[list[Any]], rng: np.random.Generator) -> Any:
     """A row for each day in the data, as groupby creates."""
-    frame = _pandas().DataFrame(rows, columns=["day", "amount"]).groupby("day")["amount"].count()
+    frame = pd.DataFrame(rows, columns=["day", "amount"]).groupby("day")["amount"].count()
     return frame.astype(float) + rng.laplace(size=len(frame))
 
 
 def index_of_the_data(rows: list[list[Any]], rng: np.random.Generator) -> Any:
     """The same number of rows, with the index labels of the data, as after sort_values."""
-    frame = _pandas().DataFrame(rows, columns=["day", "amount"]).sort_values("amount")
+    frame = pd.DataFrame(rows, columns=["day", "amount"]).sort_values("amount")
     frame["amount"] = rng.laplace(size=len(frame))
     return frame[["amount"]]
 
@@ -51,31 +46,11 @@ def index_forgotten(rows: list[list[Any]], rng: np.random.Generator) -> Any:
     return index_of_the_data(rows, rng).reset_index(drop=True)
 
 
-def column_a_day(rows: list[list[Any]], rng: np.random.Generator) -> Any:
-    """Domain inference: columns are the days that occur, as get_dummies creates them."""
-    days = sorted({row[0] for row in rows})
-    return _pandas().DataFrame({day: [rng.laplace()] for day in days})
-
-
-def column_every_day(rows: list[list[Any]], rng: np.random.Generator) -> Any:
-    return _pandas().DataFrame({day: [rng.laplace() + len(rows)] for day in DAYS})
-
-
-def type_of_the_data(rows: list[list[Any]], rng: np.random.Generator) -> Any:
-    """Integers, but floats if one record lacks the amount."""
-    amounts = _pandas().Series([row[1] for row in rows])
-    return (amounts * 0).fillna(0).astype(amounts.dtype) + int(rng.integers(9))
-
-
-def type_fixed(rows: list[list[Any]], rng: np.random.Generator) -> Any:
-    return type_of_the_data(rows, rng).astype(float)
-
-
 def exact_beside_noise(rows: list[list[Any]], rng: np.random.Generator) -> Any:
     """One column is noisy, the other is exact."""
     counts = _counts(rows)
     noisy = [count + rng.laplace() for count in counts.values()]
-    return _pandas().DataFrame({"visits": noisy, "days": [len(rows)] * len(noisy)})
+    return pd.DataFrame({"visits": noisy, "days": [len(rows)] * len(noisy)})
 
 
 # -- arrays -----------------------------------------------------------------------------------
@@ -116,20 +91,8 @@ def noisy_record(amounts: list[int], rng: np.random.Generator) -> Answer:
     return Answer(total=sum(amounts) + rng.laplace(), people=len(amounts) + NOISE.sample())
 
 
-def names_of_the_data(names: list[str]) -> dict[str, Any]:
-    return {"visits": {name: 1 + NOISE.sample() for name in names}}
-
-
 def names_known(names: list[str]) -> dict[str, Any]:
     return {"visits": {name: (name in names) + NOISE.sample() for name in ("ada", "ben", "eve")}}
-
-
-def set_of_the_data(names: list[str]) -> dict[str, Any]:
-    return {"visits": len(names) + NOISE.sample(), "who": set(names)}
-
-
-def set_of_the_public(names: list[str]) -> dict[str, Any]:
-    return {"visits": len(names) + NOISE.sample(), "who": {"ada", "ben", "eve"}}
 
 
 def told(names: list[str]) -> str:
