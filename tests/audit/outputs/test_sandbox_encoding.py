@@ -6,8 +6,6 @@ import datetime as dt
 import os
 import pickle
 import threading
-from collections import namedtuple
-from enum import Enum, IntEnum
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +15,7 @@ import pytest
 from audit.outputs.identity import StandIn, identity, unread_attributes
 from audit.outputs.sandbox_encoding import Objects, pack, unpack
 from tests.audit.outputs.test_serialise import VALUES, shown
+from tests.support.audit.distinct_constants import Bare, Colour, Level, Own, Point
 
 PLAIN = [
     *VALUES,
@@ -43,41 +42,14 @@ def test_plain_values_and_arrays_arrive_as_they_are() -> None:
                 found.setflags(write=True)
 
 
-Point = namedtuple("Point", "x y")  # noqa: PYI024  # as targets make them
-
-
-class Colour(IntEnum):
-    RED = 1
-
-
 class Tagged(float):
     tag: str
 
 
-class Equal:
-    def __init__(self, value: int) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Equal) and self.value == other.value
-
-    def __hash__(self) -> int:
-        return self.value
-
-
-class Kind(Enum):
-    ONE = 1
-
-
-class Holder:
-    def __init__(self, cells: Any) -> None:
-        self.cells = cells
-
-
 def test_subclasses_of_plain_values_arrive_as_values_with_their_class_name() -> None:
-    point, colour = through([Point(1, 2), Colour.RED])
+    point, colour = through([Point(1, 2), Level.ONE])
     assert (type(point).__name__, point, repr(point)) == ("Point", (1, 2), "Point(x=1, y=2)")
-    assert (type(colour).__name__, colour, isinstance(colour, int)) == ("Colour", 1, True)
+    assert (type(colour).__name__, colour, isinstance(colour, int)) == ("Level", 1, True)
     assert (vars(point), type(point) is Point) == ({}, False)
     tagged = [Tagged(1.0), Tagged(1.0)]
     for number, tag in zip(tagged, "ab", strict=True):
@@ -86,23 +58,23 @@ def test_subclasses_of_plain_values_arrive_as_values_with_their_class_name() -> 
 
 
 def test_other_objects_arrive_as_stand_ins_with_their_equality_and_data() -> None:
-    one, same, other = through([Equal(1), Equal(1), Equal(2)])
+    one, same, other = through([Own(1), Own(1), Own(2)])
     assert one is same
     assert isinstance(one, StandIn)
-    assert type(one).__name__ == "Equal"
+    assert type(one).__name__ == "Own"
     assert (one.own, other.own) == ({"value": 1}, {"value": 2})
     assert identity(one) != identity(other)
-    today = through([dt.date(2020, 1, 1), os.getpid, Kind.ONE])
+    today = through([dt.date(2020, 1, 1), os.getpid, Colour.RED])
     assert repr(today[0]) == "datetime.date(2020, 1, 1)"
     assert isinstance(today[1], StandIn)  # also for a function that exists in this process
     assert today[2].own == {}  # its value is in its repr
-    (holder,) = through([Holder({"a": threading.Lock()})])
-    assert unread_attributes(holder) == ["Holder.cells.a (lock)"]
+    (holder,) = through([Bare({"a": threading.Lock()})])
+    assert unread_attributes(holder) == ["Bare.value.a (lock)"]
 
 
 def test_stand_ins_return_as_the_original_objects() -> None:
     objects, known = Objects(), dict[int, Any]()
-    mine = [Equal(5), (Point(1, Equal(5)),)]
+    mine = [Own(5), (Point(1, Own(5)),)]
     away = unpack(pack(mine, objects), known)
     home = unpack(pack(away, Objects()), {}, objects)
     assert home[0] is mine[0]
@@ -114,7 +86,7 @@ def test_stand_ins_return_as_the_original_objects() -> None:
 def test_several_processes_identify_objects_by_their_repr_and_attributes() -> None:
     known = dict[int, Any]()
     first, second = (
-        unpack(pack([Colour.RED, Equal(1)], Objects(shared=True)), known) for _ in range(2)
+        unpack(pack([Level.ONE, Own(1)], Objects(shared=True)), known) for _ in range(2)
     )
     assert first[0] is second[0]
     assert first[1] is second[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -40,46 +41,24 @@ from tests.audit.targets.test_mechanisms_by_text import LOCAL
 from tests.day_and_nightly import by_day
 
 
-class Bold:
-    """Broken: the probability of a true answer is that of two values."""
-
-    epsilon: Fraction
-
-    @property
-    def own(self) -> Fraction:
-        return RandomisedResponse(epsilon=self.epsilon, values=2).own
+def broken(kind: Any, part: str, wrong: Callable[[Any], Any], **given: Any) -> Any:
+    """The mechanism with a property that has a wrong value."""
+    return type(kind.__name__, (kind,), {part: property(wrong)})(epsilon=1, **given)
 
 
-class BoldResponse(Bold, RandomisedResponse):
-    pass
-
-
-class BoldHashing(Bold, LocalHashing):
-    """The hash has three values."""
-
-
-class BoldBits(Bold, UnaryEncoding):
-    """Spends epsilon on each of the two bits in which values differ."""
-
-    @property
-    def other(self) -> Fraction:
-        return 1 - self.own
-
-
-class BoldHadamard(HadamardResponse):
-    """Broken: twice epsilon, as if the sign were +-1 instead of 0 or 1."""
-
-    @property
-    def own(self) -> Fraction:
-        return HadamardResponse(epsilon=2 * Fraction(self.epsilon), values=2).own
+def own(factor: int) -> Callable[[Any], Fraction]:
+    """The probability of a true answer, as if there were two values."""
+    return lambda it: RandomisedResponse(epsilon=factor * it.epsilon, values=2).own
 
 
 BROKEN: tuple[LocalReport, ...] = (
-    BoldResponse(epsilon=1, values=4),
-    BoldBits(epsilon=1, values=4),
+    broken(RandomisedResponse, "own", own(1), values=4),
+    # Spends epsilon on each of the two bits in which values differ.
+    broken(UnaryEncoding, "other", lambda it: 1 - own(1)(it), values=4),
     SubsetAsTwoAnswers(epsilon=1, values=9),
-    BoldHashing(epsilon=1, values=20),
-    BoldHadamard(epsilon=1, values=20),
+    broken(LocalHashing, "own", own(1), values=20),  # the hash has three values
+    # Twice epsilon, as if the sign were +-1 instead of 0 or 1.
+    broken(HadamardResponse, "own", own(2), values=20),
 )
 
 
@@ -134,30 +113,11 @@ def test_a_ratio_of_exactly_e_to_epsilon_is_proven() -> None:
             assert below.verdict == "refuted"
 
 
-class LoudMax(NoisyMax):
-    """Broken: scores may move in opposite directions, but the noise is for one direction."""
-
-    @property
-    def scale(self) -> Fraction:
-        return self.sensitivity / self.epsilon
+def for_one_answer(it: Any) -> tuple[Fraction, Fraction]:
+    return AboveThreshold(epsilon=it.epsilon, **sparse).scales
 
 
-class LoudThreshold(AboveThreshold):
-    """Broken: noise for one answer above the threshold, used for two."""
-
-    @property
-    def scales(self) -> tuple[Fraction, Fraction]:
-        return AboveThreshold(epsilon=self.epsilon, sensitivity=1, threshold=0).scales
-
-
-class LoudSelection(Selection):
-    """Broken: e^(-epsilon gap), which gives epsilon for monotone scores and 2 epsilon otherwise."""
-
-    @property
-    def unit(self) -> Fraction:
-        return self.epsilon / self.sensitivity
-
-
+sparse: Any = {"sensitivity": 1, "threshold": 0}
 FAR = ([0, 8, 8], [8, 0, 0])  # scores move by 8, but the declared sensitivity is 1
 WRONG: tuple[tuple[Any, Any], ...] = (
     *((local_target(report, spelling="local:broken"), None) for report in BROKEN),
@@ -167,11 +127,14 @@ WRONG: tuple[tuple[Any, Any], ...] = (
             (NoisyMax(epsilon=1, sensitivity=1, noise=MaxNoise.LAPLACE), FAR),
             (NoisyMax(epsilon=1, sensitivity=1), FAR),
             (Selection(epsilon=1, sensitivity=1, rule=Rule.PERMUTE_AND_FLIP), FAR),
-            (AboveThreshold(epsilon=1, sensitivity=1, threshold=0), FAR),
-            (LoudMax(epsilon=1, sensitivity=1), None),
-            (LoudSelection(epsilon=1, sensitivity=1, rule=Rule.EXPONENTIAL), None),
+            (AboveThreshold(epsilon=1, **sparse), FAR),
+            # Scores may move in opposite directions, but the noise is for one direction.
+            (broken(NoisyMax, "scale", lambda it: 1 / it.epsilon, sensitivity=1), None),
+            # e^(-epsilon gap), which gives epsilon for monotone scores and 2 epsilon otherwise.
+            (broken(Selection, "unit", lambda it: it.epsilon, sensitivity=1), None),
             (
-                LoudThreshold(epsilon=1, sensitivity=1, threshold=0, count=2),
+                # Noise for one answer above the threshold, used for two.
+                broken(AboveThreshold, "scales", for_one_answer, **sparse, count=2),
                 ([0] * 3 + [1, 1], [1] * 3 + [0, 0]),
             ),
         )
