@@ -75,9 +75,9 @@ SELECTIONS = (
     "noisy-max,noise=laplace",
     "noisy-max,sensitivity=3",
     "noisy-max,noise=laplace,gap=yes",
-    "above-threshold",
-    "above-threshold,gap=yes",
     "above-threshold,count=2,sensitivity=2",
+    "above-threshold,gap=yes",
+    "above-threshold",
 )
 
 # The least epsilon of the pair, as a fraction of the claim: 1 if less noise would not suffice.
