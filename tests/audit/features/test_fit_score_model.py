@@ -69,15 +69,12 @@ def response(runs: int, width: int, rng: np.random.Generator) -> tuple[Any, Any]
     return outputs, worlds
 
 
-def refuted(scores: Any, worlds: Any, seed: int) -> bool:
-    return gather(scores, worlds, seed=seed, isotonic=True).p_value(1) <= 0.05
-
-
 def alarms(repeats: int, learned: Any) -> int:
     found = 0
     for repeat in range(repeats):
         outputs, worlds = response(400, 30, np.random.default_rng([5, repeat]))
-        found += refuted(learned(outputs, worlds), worlds, repeat)
+        scores = learned(outputs, worlds)
+        found += gather(scores, worlds, seed=repeat, isotonic=True).p_value(1) <= 0.05
     return found
 
 
@@ -97,7 +94,7 @@ def test_a_learner_at_the_boundary_does_not_refute_but_a_peeking_mutant_does() -
     alpha, repeats = buy_alpha("learned scores at the boundary", "1e-9"), effort(3, 1000)
     wrong = alarms(repeats, honest)
     assert stats.binom.sf(wrong - 1, repeats, 0.05) > alpha
-    assert stats.binom.sf(alarms(12, peeking) - 1, 12, 0.05) < 1e-9
+    assert stats.binom.sf(alarms(8, peeking) - 1, 8, 0.05) < 1e-9
 
 
 def test_the_scores_of_a_block_do_not_depend_on_the_datasets_of_its_runs() -> None:
@@ -112,19 +109,16 @@ def test_the_scores_of_a_block_do_not_depend_on_the_datasets_of_its_runs() -> No
     assert set(models) <= set(ends[:-1])
     other[: ends[-2]] ^= True
     assert (learned_scores(outputs, other, ends)[0]["learned"] != found["learned"]).any()
-
-
-def test_a_score_reads_each_output_separately() -> None:
-    outputs, worlds = response(900, 4, np.random.default_rng(3))
+    # A score reads each output separately; it depends on the models, which only learn() changes.
     teacher = OnlineLearner()
     teacher.scores(outputs, worlds)
     teacher.learn()
     fresh = np.random.default_rng(4).normal(size=(50, 4)).tolist()
     fresh += [[1.0], None, "x", [math.nan] * 9]
     together = teacher.scores(fresh, np.zeros(len(fresh), dtype=np.bool_))
-    for i in (0, 7, 49, 50, 51, 52, 53):  # scores depend on the models, which only learn() changes
-        found = teacher.scores(fresh[i : i + 1], np.zeros(1, dtype=np.bool_))
-        for name, score in found.items():
+    for i in (0, 7, 49, 50, 51, 52, 53):
+        alone = teacher.scores(fresh[i : i + 1], np.zeros(1, dtype=np.bool_))
+        for name, score in alone.items():
             assert score[0] == pytest.approx(together[name][i], abs=1e-12)
 
 
