@@ -8,7 +8,6 @@ import re
 import tracemalloc
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,14 +28,13 @@ from audit.features.learner_columns import learn_reader
 from audit.features.parse_feature import read_feature
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.rows import Schema
-from audit.resume import resume
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import draw, report_of, sample
 from audit.statistical_tests.prequential_fixed_runs_test import block_ends, gather
 from audit.targets.target import Target, Vectorised
 from dpcore.numbers.arrays import one_thread
 from tests.alpha_budget import buy_alpha
-from tests.day_and_nightly import by_day, effort
+from tests.day_and_nightly import effort
 
 MOST_MEMORY = 3.5
 ScoreJson = dict[str, Any]
@@ -94,7 +92,7 @@ def test_a_learner_at_the_boundary_does_not_refute_but_a_peeking_mutant_does() -
     alpha, repeats = buy_alpha("learned scores at the boundary", "1e-9"), effort(3, 1000)
     wrong = alarms(repeats, honest)
     assert stats.binom.sf(wrong - 1, repeats, 0.05) > alpha
-    assert stats.binom.sf(alarms(8, peeking) - 1, 8, 0.05) < 1e-9
+    assert stats.binom.sf(alarms(12, peeking) - 1, 12, 0.05) < 1e-9
 
 
 def test_the_scores_of_a_block_do_not_depend_on_the_datasets_of_its_runs() -> None:
@@ -208,19 +206,6 @@ def test_one_coordinate_of_many_is_found_and_named() -> None:
     assert report.to_json()["resolution"] is None
     assert "are rarely repeated" in report.to_json()["unresolved"]
     assert "not known: outputs are rarely repeated" in " ".join(str(report).split())
-
-
-@by_day(1)
-@pytest.mark.parametrize("sequential", [False, True])
-def test_the_report_does_not_depend_on_how_runs_are_drawn(tmp_path: Path, sequential: bool) -> None:
-    plan = Plan(claim=Claim(epsilon=9), pair=(0, 1), runs=700, seed=7, sequential=sequential)
-    target = of(broken)
-    whole = sample(target, plan).to_json()
-    with resume(tmp_path / "a.state", target, plan) as state:
-        assert sample(target, plan, state=state).to_json() == whole
-    with resume(tmp_path / "a.state", target, plan) as state:
-        assert len(state.blocks) == len(list(plan.blocks()))
-        assert sample(target, plan, state=state).to_json() == whole
 
 
 def test_no_score_is_learned_from_constants_or_from_few_runs(

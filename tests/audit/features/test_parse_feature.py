@@ -36,7 +36,6 @@ from audit.features.parse_feature import (
 from audit.outputs.output_parser import Outputs
 from audit.outputs.reading import read
 from audit.run_audit import audit
-from dpcore import DiscreteLaplace, SeededRng
 from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated, rewired
@@ -503,40 +502,6 @@ def test_each_pair_has_features_chosen_from_its_own_outputs(order: int, sequenti
     looked = {pair: {c.feature for c in report.coverage if c.pair == pair} for pair in (0, 1)}
     assert looked[pairs.index((0, 1))] == {None}
     assert looked[pairs.index((2, 3))] == set(_FLOAT_VECTORS) == set(report.features)
-
-
-def _exact(unit: float) -> Law:
-    # Whole multiples of a unit on both datasets, with the noise of this package.
-    def law(answer: float, n: int, rng: np.random.Generator) -> Floats:
-        own = SeededRng(int(rng.integers(1 << 62)))
-        steps = round(1 / unit)
-        return (round(answer * steps) + DiscreteLaplace(scale=steps).sample(n, rng=own)) / steps
-
-    return law
-
-
-def _rounded(answer: float, n: int, rng: np.random.Generator) -> Floats:
-    return np.rint(_textbook(1.0)(answer, n, rng) * 2.0**30) / 2.0**30
-
-
-@by_day(1)
-@pytest.mark.parametrize(
-    "law",
-    [
-        pytest.param(_exact(2.0**-20), id="exact, binary steps"),
-        pytest.param(_exact(1e-6), id="exact, decimal steps"),
-        pytest.param(_rounded, id="rounded to a grid on both datasets"),
-    ],
-)
-@pytest.mark.parametrize("pair", [(-0.5, 0.5), (10.0, 11.0)])
-def test_floats_on_the_same_grid_for_both_datasets_leak_nothing(
-    law: Law, pair: tuple[float, float]
-) -> None:
-    found = audit(law, "epsilon=1", pair=pair, seed=2, runs=40_000)
-    assert found.features[:2] == ("identity", "precision")
-    assert found.verdict == "not_refuted"
-    # The test can fail: a claim below the true epsilon is refuted.
-    assert audit(law, "epsilon=0.7", pair=pair, seed=2, runs=40_000).verdict == "refuted"
 
 
 Numbers: TypeAlias = NDArray[np.floating[Any]]

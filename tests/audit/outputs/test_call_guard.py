@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import subprocess
 import sys
 from typing import Any
 
@@ -20,7 +19,6 @@ from audit.runs.drawn_runs import DrawnRuns
 from audit.sample_layer import report_of
 from audit.targets.target import Scalar
 from dpcore.errors import DEFECT
-from tests.support.audit.command import ROOT, at
 
 
 def test_streams_closed_by_a_target_are_reopened(capfd: pytest.CaptureFixture[str]) -> None:
@@ -137,25 +135,3 @@ def test_no_exit_of_a_target_looks_like_a_verdict(
             patch.setattr(dpcore.cli.app, "read_law", broken)
             code = dpcore.cli.app.run(["sample", "discrete-laplace:scale=1", *words])
         assert code == DEFECT
-
-
-LEAVE = f"""
-import sys
-sys.path.insert(0, {str(ROOT)!r})
-from importlib.metadata import EntryPoint
-import dpcore.cli.app
-dpcore.cli.app._PATIENCE = 0.1
-point = EntryPoint('audit', 'audit.cli.commands:commands', 'dpcore.commands')
-dpcore.cli.app._registered = lambda: {{'audit': point}}
-dpcore.cli.app.main()
-"""
-
-
-@pytest.mark.usefixtures("here")
-def test_a_thread_left_running_by_a_target_does_not_keep_the_process_alive() -> None:
-    words = ["audit", *map(str, at("leaves_a_thread", n=200)), "--json"]
-    done = subprocess.run(
-        [sys.executable, "-c", LEAVE, *words], capture_output=True, check=False, timeout=30
-    )
-    assert done.returncode == 0
-    assert done.stdout.endswith(b"}\n")

@@ -256,7 +256,7 @@ LABELS = {
 }
 
 
-@by_day(6)
+@by_day(3)
 @pytest.mark.parametrize("name", LABELS)
 def test_what_a_float_does_not_represent_is_refuted_next_to_noise(name: str) -> None:
     values = LABELS[name]

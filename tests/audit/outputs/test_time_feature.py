@@ -70,17 +70,6 @@ def test_a_time_that_depends_on_the_data_is_refuted_and_an_even_one_is_not(clock
     assert "not tested" not in dict(told.statement().rows)
 
 
-def test_other_features_read_the_output_as_before(clock: Clock) -> None:
-    def leaking(value: int, rng: np.random.Generator) -> float:
-        clock.now += int(rng.integers(1000))
-        return value - 0.5
-
-    options: Any = {"pair": (0, 1), "runs": 1000, "seed": 7, "features": ["time", "sign"]}
-    report = audit.audit(leaking, "epsilon=1", **options)
-    assert report.refuted
-    assert "sign(output)" in str(report.witness)
-
-
 def test_time_is_refused_for_many_outputs_per_call_in_a_search_and_in_a_chain() -> None:
     options: Any = {"runs": 400, "features": ["time"]}
     for target in ("half-scale", "discrete-laplace:scale=1", "exec:true"):

@@ -9,22 +9,28 @@ from fractions import Fraction
 from itertools import product
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import chisquare
 
 from accounting.composition.partition_selection_guarantee import least_threshold
 from accounting.queries import Count, Histogram, Mean, Quantile, Sum, TableScope, Target, TopK
 from accounting.queries.query import Moves, Query, noisy
 from audit import audit
+from audit.targets import continual
 from audit.targets.local_and_selection import law_of
 from audit.targets.release import target_of
+from audit.targets.target import Catalogued
 from audit.targets.target_syntax import read_target
-from dpcore import SeededRng
+from dpcore import DiscreteLaplace, SeededRng
+from dpcore.continual_sums import TreeSum
 from dpcore.errors import InvalidParameter
 from dpcore.mechanism import Relation, Sensitivity
 from dpcore.selection import NoisyThreshold, Selection
 from tests.alpha_budget import buy_alpha
 from tests.day_and_nightly import by_day
+from tests.support.dpcore.running_sums import BareLevelTree
 
 PROTOCOLS = (
     "pure,users=8,epsilon=1",
@@ -300,3 +306,45 @@ def test_bad_datasets_are_named() -> None:
         audit("release:count,epsilon=1", pair=(3, 4))
     assert audit("release:count,epsilon=1", pair=([], [["ada"] * 2])).verdict == "proven"
     assert str(audit("release:count,epsilon=1").claim) == "epsilon=1"
+
+
+# -- running sums ------------------------------------------------------------------------------
+
+
+def redrawn(T: int, *, anew: bool) -> Catalogued:
+    """A tree over T items, in arrays; if ``anew``, a node gets new noise each time it is used."""
+    noise = DiscreteLaplace(scale=Fraction(T.bit_length(), 4))
+    claimed = continual.target_of(
+        TreeSum(horizon=T, noise=noise), Fraction(4), spelling="tree in arrays"
+    )
+
+    def run(dataset: list[int], n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        drawn = SeededRng(int(rng.integers(1 << 62)))
+        sums = np.tile(np.cumsum(dataset), (n, 1))
+        for level in range(T.bit_length()):
+            times = np.array([t for t in range(1, T + 1) if t >> level & 1])
+            nodes = times if anew else times >> level
+            places = np.unique(nodes, return_inverse=True)[1]
+            sums[:, times - 1] += noise.sample((n, places.max() + 1), rng=drawn)[:, places]
+        return sums
+
+    return replace(claimed, function=run, subject=replace(claimed.subject, run=run))
+
+
+def test_missing_and_redrawn_noise_are_refuted_and_noise_drawn_once_is_not() -> None:
+    bare = BareLevelTree(horizon=8, noise=DiscreteLaplace(scale=4))
+    alpha = Fraction(buy_alpha("audit of a tree in arrays", "1e-9"))
+    for target, runs, level, verdict in (
+        (continual.target_of(bare, Fraction(1), spelling="bare"), 100, "1e-3", "refuted"),
+        (redrawn(255, anew=True), 2000, "1e-3", "refuted"),
+        (redrawn(255, anew=False), 3000, alpha, "not_refuted"),
+    ):
+        found = audit(target, runs=runs, confidence=1 - Fraction(level), seed=3)
+        assert found.verdict == verdict
+
+
+def test_a_dataset_is_a_stream_of_items() -> None:
+    target: Any = read_target("continual:tree,horizon=4,epsilon=1")
+    for dataset in ([1, 0], 3, "1111", [1, 0, 2, 0]):
+        with pytest.raises(InvalidParameter, match=r"dataset|item"):
+            target.function(dataset, 1, np.random.default_rng(1))
