@@ -161,12 +161,12 @@ def test_a_feature_has_the_same_time_limits(audit: Shell) -> None:
 
 
 def test_nan_is_an_output(audit: Shell) -> None:
-    answer = audit(*at("nan_sometimes"), "--json")
+    answer = audit(*at("nan_sometimes", n=1000), "--json")
     assert answer.code == 0
     (warning,) = answer.json["warnings"]  # no two outputs are equal, but these are numbers
     assert "outputs are nan (" in warning
     assert warning in answer.err
-    assert audit(*at("nan_in_b"), "--json").code == 1
+    assert audit(*at("nan_in_b", n=500), "--json").code == 1
 
 
 @by_day(1)
