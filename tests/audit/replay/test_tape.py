@@ -192,8 +192,8 @@ def test_another_thread_keeps_its_own_randomness() -> None:
 
     def elsewhere() -> None:
         rng = np.random.default_rng()
-        found.append((SYSTEM.bits(64), random.random(), os.urandom(8), rng.random()))
-        found.append((np.random.random(), random.Random(3).random()))
+        found.append((SYSTEM.bits(64), random.getrandbits(64), os.urandom(8), rng.random()))
+        found.append((np.random.random() + random.random(), random.Random(3).random()))
 
     def call() -> None:
         thread = threading.Thread(target=elsewhere)

@@ -314,6 +314,8 @@ def test_outputs_of_one_shape_stay_an_array_and_others_keep_their_types() -> Non
     assert [kind(row) for row in ragged] == [f"int64 array of shape ({n},)" for n in (1, 2, 1)]
     mixed = join(np.array([1]), np.array(["a", "b"]), coins, rng)
     assert [kind(output) for output in mixed] == ["str", "int64", "str"]
+    numbers = np.arange(4.0).view("i8")  # of another type than the array that has the bytes
+    assert concatenate([numbers[:2], numbers[2:]]).tolist() == numbers.tolist()
 
 
 def test_the_form_of_outputs_is_learned_from_both_datasets() -> None:
