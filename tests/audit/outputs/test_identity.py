@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import PurePath
+from tarfile import TarInfo
 from typing import Any, ClassVar
+from xml.etree.ElementTree import Element
 
 import numpy as np
 import pandas as pd
@@ -38,18 +40,17 @@ from tests.day_and_nightly import by_day, spread
 from tests.support.audit.distinct_constants import (
     APART,
     LINES,
+    TAGGED,
     Bare,
     Hidden,
+    Labelled,
     Own,
     Point,
     Silent,
-    element,
     failed,
-    labelled,
+    having,
     local,
     queued,
-    sized,
-    tagged,
     under_mask,
 )
 
@@ -167,13 +168,13 @@ EQUAL = [
     (local(1), local(1)),
     (type(local(1)), type(local(1))),
     (local(1, int), local(1, int)),
-    (labelled(1), labelled(1)),
-    (tagged(1), tagged(1)),
+    (having(Labelled("a"), label=1), having(Labelled("a"), label=1)),
+    (having(TAGGED.copy(), tag=1), having(TAGGED.copy(), tag=1)),
     (Own(1), Own(1)),
     (Hidden(1), Hidden(1)),
     (Silent(threading.Lock()), Silent(threading.Lock())),  # named in the report
-    (element("1"), element("1")),
-    (sized(1), sized(1)),
+    (having(Element("a"), text="1"), having(Element("a"), text="1")),
+    (having(TarInfo("a"), size=1), having(TarInfo("a"), size=1)),
     (queued(1), queued(1)),
     (type("A", (), {"x": 1})(), type("A", (), {"x": 1})()),
     ((ctypes.c_int * 2)(1, 2), (ctypes.c_int * 2)(1, 2)),
