@@ -198,6 +198,9 @@ def test_features_of_float_bits_agree_with_the_hexadecimal_form(x: float) -> Non
         ("sum", [[1, [2, True]], "ab", b"ab", []], [4, "no sum: str", 195, 0]),
         ("sorted", [[2, 1], "ba", [math.nan, 1]], [(1, 2), ("a", "b"), (1, math.nan)]),
         ("distinct", [[1, 1.0, True, 2], "aab", [math.nan, math.nan]], [2, 2, 1]),
+        # The text of the last column is not a label: its number is the column user.text[0].
+        ("column:user", [{"user": "ada"}, {"user": 7}, {"user": "user 17"}],
+         ["ada", 7, "no column:user: dict"]),
         ("coordinate:0+last-bits:1", [(3, 0), (4, 0), 5], [1, 0, "no last-bits:1: str"]),
     ],
 )  # fmt: skip
@@ -401,13 +404,6 @@ def test_a_rare_leak_beside_one_noisy_number_is_refuted(law: Callable[..., Any])
         options["features"] = ["column:user"]
         found = audit(leaks, "epsilon=1", **options)
         assert (found.verdict, found.coverage[0].unread) == ("refuted", 0)
-
-
-def test_a_column_of_labels_is_read_by_its_path() -> None:
-    read = read_feature("column:user").apply
-    assert read([{"user": "ada"}, {"user": 7}]) == ["ada", 7]
-    # The text of this column is not a label: its number is the column user.text[0].
-    assert read([{"user": "user 17"}]) == ["no column:user: dict"]
 
 
 def _laplace(scale: float, n: int, rng: np.random.Generator) -> Floats:
