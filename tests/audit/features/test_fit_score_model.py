@@ -8,7 +8,6 @@ import re
 import tracemalloc
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,14 +28,13 @@ from audit.features.learner_columns import learn_reader
 from audit.features.parse_feature import read_feature
 from audit.outputs.output_parser import draw_worlds
 from audit.outputs.rows import Schema
-from audit.resume import resume
 from audit.runs.draw_plan import Plan
 from audit.sample_layer import draw, report_of, sample
 from audit.statistical_tests.prequential_fixed_runs_test import block_ends, gather
 from audit.targets.target import Target, Vectorised
 from dpcore.numbers.arrays import one_thread
 from tests.alpha_budget import buy_alpha
-from tests.day_and_nightly import by_day, effort
+from tests.day_and_nightly import effort
 
 MOST_MEMORY = 3.5
 ScoreJson = dict[str, Any]
@@ -69,15 +67,12 @@ def response(runs: int, width: int, rng: np.random.Generator) -> tuple[Any, Any]
     return outputs, worlds
 
 
-def refuted(scores: Any, worlds: Any, seed: int) -> bool:
-    return gather(scores, worlds, seed=seed, isotonic=True).p_value(1) <= 0.05
-
-
 def alarms(repeats: int, learned: Any) -> int:
     found = 0
     for repeat in range(repeats):
         outputs, worlds = response(400, 30, np.random.default_rng([5, repeat]))
-        found += refuted(learned(outputs, worlds), worlds, repeat)
+        scores = learned(outputs, worlds)
+        found += gather(scores, worlds, seed=repeat, isotonic=True).p_value(1) <= 0.05
     return found
 
 
@@ -112,19 +107,16 @@ def test_the_scores_of_a_block_do_not_depend_on_the_datasets_of_its_runs() -> No
     assert set(models) <= set(ends[:-1])
     other[: ends[-2]] ^= True
     assert (learned_scores(outputs, other, ends)[0]["learned"] != found["learned"]).any()
-
-
-def test_a_score_reads_each_output_separately() -> None:
-    outputs, worlds = response(900, 4, np.random.default_rng(3))
+    # A score reads each output separately; it depends on the models, which only learn() changes.
     teacher = OnlineLearner()
     teacher.scores(outputs, worlds)
     teacher.learn()
     fresh = np.random.default_rng(4).normal(size=(50, 4)).tolist()
     fresh += [[1.0], None, "x", [math.nan] * 9]
     together = teacher.scores(fresh, np.zeros(len(fresh), dtype=np.bool_))
-    for i in (0, 7, 49, 50, 51, 52, 53):  # scores depend on the models, which only learn() changes
-        found = teacher.scores(fresh[i : i + 1], np.zeros(1, dtype=np.bool_))
-        for name, score in found.items():
+    for i in (0, 7, 49, 50, 51, 52, 53):
+        alone = teacher.scores(fresh[i : i + 1], np.zeros(1, dtype=np.bool_))
+        for name, score in alone.items():
             assert score[0] == pytest.approx(together[name][i], abs=1e-12)
 
 
@@ -214,19 +206,6 @@ def test_one_coordinate_of_many_is_found_and_named() -> None:
     assert report.to_json()["resolution"] is None
     assert "are rarely repeated" in report.to_json()["unresolved"]
     assert "not known: outputs are rarely repeated" in " ".join(str(report).split())
-
-
-@by_day(1)
-@pytest.mark.parametrize("sequential", [False, True])
-def test_the_report_does_not_depend_on_how_runs_are_drawn(tmp_path: Path, sequential: bool) -> None:
-    plan = Plan(claim=Claim(epsilon=9), pair=(0, 1), runs=700, seed=7, sequential=sequential)
-    target = of(broken)
-    whole = sample(target, plan).to_json()
-    with resume(tmp_path / "a.state", target, plan) as state:
-        assert sample(target, plan, state=state).to_json() == whole
-    with resume(tmp_path / "a.state", target, plan) as state:
-        assert len(state.blocks) == len(list(plan.blocks()))
-        assert sample(target, plan, state=state).to_json() == whole
 
 
 def test_no_score_is_learned_from_constants_or_from_few_runs(

@@ -7,8 +7,6 @@ from __future__ import annotations
 import math
 import pickle
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
@@ -38,10 +36,10 @@ from audit.features.parse_feature import (
 from audit.outputs.output_parser import Outputs
 from audit.outputs.reading import read
 from audit.run_audit import audit
-from dpcore import DiscreteLaplace, SeededRng
 from dpcore.errors import InvalidParameter
 from tests.day_and_nightly import by_day
 from tests.support.dpcore.mutants import mutated, rewired
+from tests.support.run_command import python
 
 ALL = [f"{name}:4" if b.limits or b.text else name for name, b in FEATURES.items()]
 NUMBERS = ["sign", "exponent", "lowest-bit", "precision", "modulo:0.3"]
@@ -128,7 +126,7 @@ def reads_each_by_itself(apply: Callable[[Outputs], Outputs], outputs: Outputs) 
 @by_day(2)
 @pytest.mark.parametrize("name", ALL)
 @given(outputs=st.one_of(LISTS, ARRAYS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_each_output_is_read_separately(name: str, outputs: Outputs) -> None:
     assert reads_each_by_itself(read_feature(name).apply, outputs)
 
@@ -140,7 +138,7 @@ def test_a_map_that_depends_on_other_outputs_is_detected() -> None:
     assert not reads_each_by_itself(ranks, [3, 1, 2])
 
 
-@by_day(5)
+@by_day(3)
 @pytest.mark.parametrize("name", NUMBERS + ROWS)
 @given(array=ARRAYS)
 @settings(max_examples=30, deadline=None)
@@ -200,6 +198,9 @@ def test_features_of_float_bits_agree_with_the_hexadecimal_form(x: float) -> Non
         ("sum", [[1, [2, True]], "ab", b"ab", []], [4, "no sum: str", 195, 0]),
         ("sorted", [[2, 1], "ba", [math.nan, 1]], [(1, 2), ("a", "b"), (1, math.nan)]),
         ("distinct", [[1, 1.0, True, 2], "aab", [math.nan, math.nan]], [2, 2, 1]),
+        # The text of the last column is not a label: its number is the column user.text[0].
+        ("column:user", [{"user": "ada"}, {"user": 7}, {"user": "user 17"}],
+         ["ada", 7, "no column:user: dict"]),
         ("coordinate:0+last-bits:1", [(3, 0), (4, 0), 5], [1, 0, "no last-bits:1: str"]),
     ],
 )  # fmt: skip
@@ -215,10 +216,8 @@ def test_the_hash_feature_is_equal_in_every_process_and_uniform() -> None:
         "outputs = ['a', {'x', 'y', 'z'}, (1, 2.5), None, 2**80, -0.0, {'k': object()}]\n"
         "found = [int(i) for i in read_feature('hash:1048576').apply(outputs)]"
     )
-    words = [sys.executable, "-c", f"{code}\nprint(found)"]
-    again = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     exec(code, here := dict[str, Any]())  # noqa: S102 - the lines above
-    assert again.strip() == str(here["found"])
+    assert python("-c", f"{code}\nprint(found)").stdout.strip() == str(here["found"])
     # Equal values of different types are one output.
     same: list[Any] = [7, 7.0, np.int8(7), np.float32(7), np.array([7])]
     assert len(set(read_feature("hash:1048576").apply(same))) == 1
@@ -270,6 +269,10 @@ def generator(output):
     return (x for x in [output])
 def leave(output):
     raise SystemExit(3)
+buffer = [0]
+def kept(output):
+    buffer[0] = output
+    return buffer
 """
 
 
@@ -292,6 +295,7 @@ def test_a_user_defined_map_is_a_feature(own: Callable[[str], Feature]) -> None:
     outputs = [[1], [2]]
     require_fixed(own("spoil"), outputs)
     assert outputs == [[1], [2]]
+    assert list(own("kept").apply([1, 2])) == [[1], [2]]  # a map may return one buffer
 
 
 def test_an_error_in_a_user_defined_map_names_the_map(own: Callable[[str], Feature]) -> None:
@@ -306,16 +310,13 @@ def test_an_error_in_a_user_defined_map_names_the_map(own: Callable[[str], Featu
         require_fixed(short, [1, 2])
 
 
-@pytest.mark.parametrize("name", ["late", "before"])
-def test_a_map_that_changes_its_answers_is_refused(
-    own: Callable[[str], Feature], name: str
-) -> None:
-    with pytest.raises(InvalidParameter, match="must be a deterministic"):
-        require_fixed(own(name), [5, 6, 7])
+def test_a_map_that_changes_its_answers_is_refused(own: Callable[[str], Feature]) -> None:
+    for name in ("late", "before"):
+        with pytest.raises(InvalidParameter, match="must be a deterministic"):
+            require_fixed(own(name), [5, 6, 7])
 
 
 Floats: TypeAlias = NDArray[np.float64]
-Law: TypeAlias = Callable[[float, int, np.random.Generator], Floats]
 
 _NOISE = np.random.default_rng(1).laplace(size=(32, 5))
 _FLOATS = ["identity", "precision"]
@@ -328,7 +329,6 @@ _OTHERS = ["coordinates", "learned"]
     ("outputs", "features"),
     [
         pytest.param([], [], id="nothing"),
-        pytest.param([1.5] * 32, [], id="one value"),
         pytest.param(list(range(32)), [], id="integers"),
         pytest.param([f"row {'x' * k}" for k in range(32)], [], id="labels"),
         pytest.param(
@@ -343,7 +343,6 @@ _OTHERS = ["coordinates", "learned"]
         pytest.param([float(k) for k in range(32)], [], id="floats that are integers"),
         pytest.param([0.5, 1.5] * 16, [], id="repeated floats"),
         pytest.param(_NOISE[:, 0].tolist(), _FLOATS, id="floats"),
-        pytest.param(_NOISE[:, 0], _FLOATS, id="an array of floats"),
         pytest.param([max(min(x, 2), -2) for x in _NOISE[:, 0].tolist()], _FLOATS, id="cut off"),
         pytest.param([*_NOISE[:30, 0].tolist(), 10**400, None], _FLOATS, id="floats and others"),
         pytest.param(_NOISE, _FLOAT_VECTORS, id="float vectors"),
@@ -353,7 +352,6 @@ _OTHERS = ["coordinates", "learned"]
             [(float(x), k % 2) for k, x in enumerate(_NOISE[:, 0])], _FLOAT_VECTORS, id="records"
         ),
         pytest.param([(k, k % 3) for k in range(32)], _VECTORS, id="integer vectors"),
-        pytest.param([(k % 2, k % 3) for k in range(32)], _VECTORS, id="repeated vectors"),
     ],
 )
 def test_default_features_depend_on_the_outputs(outputs: Any, features: list[str]) -> None:
@@ -375,128 +373,82 @@ def _geometrics(rng: np.random.Generator) -> int:
     return int(rng.geometric(0.05)) - int(rng.geometric(0.05))
 
 
-def _name(answer: int, named: bool, rng: np.random.Generator) -> Any:
-    return {"count": answer + _geometrics(rng), "user": "ada" if named else "none"}
-
-
-def _key(answer: int, named: bool, rng: np.random.Generator) -> Any:
-    return {"mean": rng.normal(), **({"warning": "ada"} if named else {})}
-
-
-def _suffix(answer: int, named: bool, rng: np.random.Generator) -> Any:
-    return f"mean {rng.normal()}" + (" (ada)" if named else "")
-
-
-def _flag(answer: int, named: bool, rng: np.random.Generator) -> Any:
-    return np.array([rng.normal(), float(named)])
-
-
-def leaking(law: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The law with a leak in 2% of the runs: on dataset B only, and on both datasets."""
-    return (
-        lambda b, rng: law(b, bool(b) and rng.random() < 0.02, rng),
-        lambda b, rng: law(b, rng.random() < 0.02, rng),
-    )
+_name = lambda answer, named, rng: {  # noqa: E731 - as the others
+    "count": answer + _geometrics(rng),
+    "user": "ada" if named else "none",
+}
+LEAKS: list[Callable[..., Any]] = [
+    _name,
+    lambda _, named, rng: {"mean": rng.normal(), **({"warning": "ada"} if named else {})},
+    lambda _, named, rng: f"mean {rng.normal()}" + (" (ada)" if named else ""),
+    lambda _, named, rng: np.array([rng.normal(), float(named)]),
+]
 
 
 @by_day(1)
-@pytest.mark.parametrize("law", [_name, _key, _suffix, _flag])
+@pytest.mark.parametrize("law", LEAKS, ids=range(4))
 def test_a_rare_leak_beside_one_noisy_number_is_refuted(law: Callable[..., Any]) -> None:
     """The leak is rarely in the first outputs, from which the features are chosen."""
-    broken, correct = leaking(law)
+
+    def leaks(b: int, rng: np.random.Generator) -> Any:
+        return law(b, bool(b) and rng.random() < 0.02, rng)
+
+    def leaks_not(b: int, rng: np.random.Generator) -> Any:
+        return law(b, rng.random() < 0.02, rng)
+
     options: Any = {"pair": (0, 1), "seed": 1, "runs": 8000, "floats": "ignore"}
-    assert audit(broken, "epsilon=1", **options).verdict == "refuted"
-    assert audit(correct, "epsilon=1", **options).verdict == "not_refuted"
+    found = audit(leaks, "epsilon=1", **options)
+    assert found.verdict == "refuted"
+    assert audit(leaks_not, "epsilon=1", **options).verdict == "not_refuted"
+    if law is _name:
+        options["features"] = ["column:user"]
+        found = audit(leaks, "epsilon=1", **options)
+        assert (found.verdict, found.coverage[0].unread) == ("refuted", 0)
 
 
-def test_a_column_of_labels_is_read_by_its_path() -> None:
-    broken, correct = leaking(_name)
-    options: Any = {"pair": (0, 1), "seed": 1, "runs": 8000, "features": ["column:user"]}
-    found = audit(broken, "epsilon=1", **options)
-    assert (found.verdict, found.coverage[0].unread) == ("refuted", 0)
-    assert audit(correct, "epsilon=1", **options).verdict == "not_refuted"
-    read = read_feature("column:user").apply
-    assert read([{"user": "ada"}, {"user": 7}]) == ["ada", 7]
-    # The text of this column is not a label: its number is the column user.text[0].
-    assert read([{"user": "user 17"}]) == ["no column:user: dict"]
-
-
-def _textbook(scale: float, after: Callable[[Floats], Floats] = lambda y: y) -> Law:
-    def law(answer: float, n: int, rng: np.random.Generator) -> Floats:
-        u = rng.random(n) - 0.5
-        return after(answer - scale * np.sign(u) * np.log1p(-2.0 * np.abs(u)))
-
-    return law
-
-
-@by_day(1)
-@pytest.mark.parametrize(
-    ("law", "pair", "claim"),
-    [
-        pytest.param(_textbook(2.0), (-1.0, 1.0), "1.1", id="added to -1 and 1"),
-        pytest.param(_textbook(10.0), (10.0, 11.0), "0.11", id="added to 10 and 11"),
-        pytest.param(_textbook(1.0, lambda y: 0.3 * y), (0.0, 1.0), "1.1", id="scaled"),
-        pytest.param(_textbook(10.0, lambda y: y / 100), (0.0, 1.0), "0.11", id="divided by 100"),
-    ],
-)
-def test_precision_detects_leaks_that_the_lowest_bits_alone_do_not(
-    law: Law, pair: tuple[float, float], claim: str
-) -> None:
-    options: Any = {"pair": pair, "seed": 1, "runs": 40_000}
-    found = audit(law, f"epsilon={claim}", **options)
-    refuted = {row.feature for row in found.outcomes if row.refuted}
-    assert (found.verdict, refuted) == ("refuted", {"precision"})
-    # The former default features detect no difference here.
-    before = audit(law, f"epsilon={claim}", **options, features=["identity", "lowest-bit"])
-    assert before.verdict == "not_refuted"
-
-
-def _mean(noise: Callable[[int, np.random.Generator], Floats]) -> Callable[..., Floats]:
-    def law(dataset: list[int], n: int, rng: np.random.Generator) -> Floats:
-        return sum(dataset) / len(dataset) + noise(n, rng)
-
-    return law
-
-
-def _geometric(n: int, rng: np.random.Generator) -> Floats:
-    return (rng.geometric(0.02, n) - rng.geometric(0.02, n)).astype(np.float64)
+def _laplace(scale: float, n: int, rng: np.random.Generator) -> Floats:
+    u = rng.random(n) - 0.5
+    return -scale * np.sign(u) * np.log1p(-2.0 * np.abs(u))
 
 
 def test_a_mean_leaks_through_floats_but_its_sum_does_not() -> None:
     """150/50 and 151/50: between -2 and -1 only one of them gives 51 binary places. Refuting every
     epsilon is therefore right, although ideal Laplace noise of scale 1 would give epsilon = 1/50.
     """
-    pair = [3] * 50, [3] * 49 + [4]
-    options: Any = {"pair": pair, "seed": 1, "runs": 12_000}
-    for noise in np.random.default_rng(1).uniform(-4.9, -4.1, 100).tolist():
-        assert (Fraction(3.0 + noise) * 2**50).denominator == 1
-        assert (Fraction(3.02 + noise) * 2**50).denominator == 2
-    floats = _mean(lambda n, rng: rng.laplace(0, 1, n))
-    found = audit(floats, "epsilon=1", **options)
+
+    def geometric(n: int, rng: np.random.Generator) -> Floats:
+        return (rng.geometric(0.02, n) - rng.geometric(0.02, n)).astype(np.float64)
+
+    def mean(dataset: list[int], n: int, rng: np.random.Generator) -> Floats:
+        return sum(dataset) / len(dataset) + rng.laplace(0, 1, n)
+
+    options: Any = {"pair": ([3] * 50, [3] * 49 + [4]), "seed": 1, "runs": 12_000}
+    found = audit(mean, "epsilon=1", **options)
     assert {row.feature for row in found.outcomes if row.refuted} == {"precision"}
-    assert audit(floats, "epsilon=1", features=["identity"], **options).verdict == "not_refuted"
-
-    def of_sum(noise: Callable[[int, np.random.Generator], Floats], divisor: int = 1) -> Any:
-        return lambda dataset, n, rng: (sum(dataset) + noise(n, rng)) / divisor
-
-    for kept in (of_sum(lambda n, rng: rng.laplace(0, 50, n)), of_sum(_geometric),
-                 of_sum(_geometric, 50)):  # fmt: skip
+    assert audit(mean, "epsilon=1", features=["identity"], **options).verdict == "not_refuted"
+    sums: list[Callable[..., Floats]] = [
+        lambda dataset, n, rng: sum(dataset) + rng.laplace(0, 50, n),
+        lambda dataset, n, rng: sum(dataset) + geometric(n, rng),
+        lambda dataset, n, rng: (sum(dataset) + geometric(n, rng)) / 50,
+    ]
+    for kept in sums:
         assert audit(kept, "epsilon=1", **options).verdict == "not_refuted"
     assert audit(kept, "epsilon=1", **options, sequential=True).verdict == "not_refuted"
 
 
-def _cents(answer: float, n: int, rng: np.random.Generator) -> Floats:
-    # The noise is rounded before it is added; the sum is not rounded.
-    return answer + np.round(_textbook(1000.0)(0.0, n, rng), 2)
-
-
-def _multiples(answer: float, n: int, rng: np.random.Generator) -> Floats:
-    return answer + np.pi * np.rint(_textbook(1e5)(0.0, n, rng))
-
-
 @by_day(1)
-@pytest.mark.parametrize("law", [_cents, _multiples])
-def test_noise_in_steps_reveals_the_value_to_which_it_is_added(law: Law) -> None:
+@pytest.mark.parametrize(
+    "steps",
+    [  # the noise is rounded before it is added; the sum is not rounded
+        lambda n, rng: np.round(_laplace(1000.0, n, rng), 2),
+        lambda n, rng: np.pi * np.rint(_laplace(1e5, n, rng)),
+    ],
+    ids=["cents", "multiples of pi"],
+)
+def test_noise_in_steps_reveals_the_value_to_which_it_is_added(steps: Any) -> None:
+    def law(answer: float, n: int, rng: np.random.Generator) -> Floats:
+        return answer + steps(n, rng)
+
     def rounded(answer: float, n: int, rng: np.random.Generator) -> Floats:
         return np.round(law(answer, n, rng))
 
@@ -516,47 +468,12 @@ def test_each_pair_has_features_chosen_from_its_own_outputs(order: int, sequenti
         return noise if abs(d) > 1 else np.rint(20 * noise[:, 0]).astype(int)
 
     pairs = [(0, 1), (2, 3)][::order]
-    options: Any = {"seed": 1, "runs": 8000, "sequential": sequential}
+    options: Any = {"seed": 1, "runs": 4000, "sequential": sequential}
     report = audit(vectors, "epsilon=0.5", pairs=pairs, **options)
     assert (report.verdict, report.pair) == ("refuted", (2, 3))
     looked = {pair: {c.feature for c in report.coverage if c.pair == pair} for pair in (0, 1)}
     assert looked[pairs.index((0, 1))] == {None}
-    assert looked[pairs.index((2, 3))] == set(_FLOAT_VECTORS)
-    assert set(report.features) == set(_FLOAT_VECTORS)
-
-
-def _exact(unit: float) -> Law:
-    # Whole multiples of a unit on both datasets, with the noise of this package.
-    def law(answer: float, n: int, rng: np.random.Generator) -> Floats:
-        own = SeededRng(int(rng.integers(1 << 62)))
-        steps = round(1 / unit)
-        return (round(answer * steps) + DiscreteLaplace(scale=steps).sample(n, rng=own)) / steps
-
-    return law
-
-
-def _rounded(answer: float, n: int, rng: np.random.Generator) -> Floats:
-    return np.rint(_textbook(1.0)(answer, n, rng) * 2.0**30) / 2.0**30
-
-
-@by_day(1)
-@pytest.mark.parametrize(
-    "law",
-    [
-        pytest.param(_exact(2.0**-20), id="exact, binary steps"),
-        pytest.param(_exact(1e-6), id="exact, decimal steps"),
-        pytest.param(_rounded, id="rounded to a grid on both datasets"),
-    ],
-)
-@pytest.mark.parametrize("pair", [(-0.5, 0.5), (10.0, 11.0)])
-def test_floats_on_the_same_grid_for_both_datasets_leak_nothing(
-    law: Law, pair: tuple[float, float]
-) -> None:
-    found = audit(law, "epsilon=1", pair=pair, seed=2, runs=40_000)
-    assert found.features[:2] == ("identity", "precision")
-    assert found.verdict == "not_refuted"
-    # The test can fail: a claim below the true epsilon is refuted.
-    assert audit(law, "epsilon=0.7", pair=pair, seed=2, runs=40_000).verdict == "refuted"
+    assert looked[pairs.index((2, 3))] == set(_FLOAT_VECTORS) == set(report.features)
 
 
 Numbers: TypeAlias = NDArray[np.floating[Any]]
@@ -606,19 +523,17 @@ def test_the_steps_of_noise_are_found(noise: Noise, step: float, pair: tuple[flo
         assert abs(each / (times * step) - 1) < 1e-6
 
 
-@pytest.mark.parametrize(
-    "noise",
-    [
-        pytest.param(lambda rng: rng.laplace(size=RUNS), id="Laplace"),
-        pytest.param(lambda rng: 1e6 + rng.normal(size=RUNS), id="Gaussian, far away"),
-        pytest.param(lambda rng: rng.random(RUNS), id="uniform"),
-        pytest.param(lambda rng: np.zeros(RUNS), id="all equal"),
-        pytest.param(lambda rng: rng.random(2), id="two numbers"),
-        pytest.param(lambda rng: np.array([math.nan, 1.0, 2.0]), id="nan"),
-    ],
-)
-def test_no_step_is_found_if_there_is_none(noise: Noise) -> None:
-    assert {step_of(noise(np.random.default_rng(seed))) for seed in SEEDS} == {None}
+def test_no_step_is_found_if_there_is_none() -> None:
+    noises: list[Noise] = [
+        lambda rng: rng.laplace(size=RUNS),
+        lambda rng: 1e6 + rng.normal(size=RUNS),
+        lambda rng: rng.random(RUNS),
+        lambda rng: np.zeros(RUNS),
+        lambda rng: rng.random(2),
+        lambda rng: np.array([math.nan, 1.0, 2.0]),
+    ]
+    for noise in noises:
+        assert {step_of(noise(np.random.default_rng(seed))) for seed in SEEDS} == {None}
 
 
 def test_steps_shared_by_all_outputs_are_omitted() -> None:

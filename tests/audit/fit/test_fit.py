@@ -86,8 +86,7 @@ def test_cells_enclose_the_law(noise: Noise, draws: int) -> None:
     cells = FitCells.of(noise, draws)
     assert np.all(np.diff(cells.edges) > 0)
     assert cells.lower.sum() <= 1 <= cells.upper.sum()
-    assert np.all(cells.lower <= cells.nominal)
-    assert np.all(cells.nominal <= cells.upper)
+    assert np.all((cells.lower <= cells.nominal) & (cells.nominal <= cells.upper))
     assert cells.gap < 1e-10
     ends = [None, *cells.edges.tolist(), None]
     for i, (start, stop) in enumerate(itertools.pairwise(ends)):
@@ -109,18 +108,17 @@ def test_each_tail_is_a_cell_and_every_value_has_exactly_one_cell() -> None:
     assert cells.count(np.array([low, high])).counts[[0, -1]].tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("noise", LAWS[1:4], ids=repr)
-def test_residues_are_enclosed(noise: Noise) -> None:
-    # With few draws, every law has wide cells.
-    cells = FitCells.of(noise, 30)
-    assert cells.moduli == (2, 3, 5)
-    reach = int(noise.quantile(1 - 2.0**-50))
-    values = np.arange(-reach, reach + 1)
-    mass = noise.pmf(values)
-    for modulus in cells.moduli:
-        low, high = cells.residue(modulus)
-        for residue in range(modulus):
-            assert low <= float(mass[values % modulus == residue].sum()) <= high
+def test_residues_are_enclosed() -> None:
+    for noise in LAWS[1:4]:
+        cells = FitCells.of(noise, 30)  # with few draws, every law has wide cells
+        assert cells.moduli == (2, 3, 5)
+        reach = int(noise.quantile(1 - 2.0**-50))
+        values = np.arange(-reach, reach + 1)
+        mass = noise.pmf(values)
+        for modulus in cells.moduli:
+            low, high = cells.residue(modulus)
+            for residue in range(modulus):
+                assert low <= float(mass[values % modulus == residue].sum()) <= high
 
 
 # -- validity -----------------------------------------------------------------------------------
@@ -132,27 +130,28 @@ def exact_level(p_of: Callable[[CellCounts], float], level: float, draws: int = 
 
 
 @by_day(1)
-@pytest.mark.parametrize("level", [0.01, 0.05, 0.2, 0.5])
+@pytest.mark.parametrize("level", [0.05, 0.01, 0.2, 0.5])
 def test_the_p_values_are_valid_over_every_outcome(level: float) -> None:
     assert exact_level(partial(statistics._by_cell, THREE), level) <= level
     assert exact_level(lambda seen: statistics._tilted(THREE, seen.counts), level) <= level
+    # A mutant counts the draws twice.
+    twice = mutated(statistics._chernoff, "- theta * gained", "- 2 * theta * gained")
+    mutant = mutated(statistics._tilted, "counts @ score", "counts @ score", _chernoff=twice)
+    assert exact_level(lambda seen: mutant(THREE, seen.counts), level) > level
 
 
-def test_a_mutant_that_selects_the_best_cell_is_detected() -> None:
-    # The mutant reports its smallest p-value without a correction for the number of cells.
+def test_mutants_that_select_the_best_cell_or_the_smaller_tail_are_detected() -> None:
+    # The first mutant reports its smallest p-value without a correction for the number of cells.
     peeking = mutated(statistics.most_extreme, " * len(counts)", "")
     noise = DiscreteLaplace(scale=3)
     cells = FitCells.of(noise, 1000)
     seen = [cells.count(noise.sample(1000, rng=SeededRng(i))) for i in range(60)]
-    alarms = {
-        test: sum(test(1000, s.counts, cells.lower, cells.upper)[1] <= 0.05 for s in seen)
-        for test in (peeking, statistics.most_extreme)
-    }
-    assert too_many(alarms[peeking], 60) < 1e-12
-    assert too_many(alarms[statistics.most_extreme], 60) > buy_alpha("fit: the best cell", "1e-10")
-
-
-def test_a_mutant_that_selects_the_smaller_tail_is_detected() -> None:
+    kept, alarms = (
+        sum(test(1000, s.counts, cells.lower, cells.upper)[1] <= 0.05 for s in seen)
+        for test in (statistics.most_extreme, peeking)
+    )
+    assert too_many(alarms, 60) < 1e-12
+    assert too_many(kept, 60) > buy_alpha("fit: the best cell", "1e-10")
     selecting = mutated(statistics.most_extreme, "2 * np.minimum", "np.minimum")
     masses = stats.binom.pmf(range(101), 100, 0.3)
     level, wrong = (
@@ -162,44 +161,30 @@ def test_a_mutant_that_selects_the_smaller_tail_is_detected() -> None:
     assert level <= 0.05 < wrong
 
 
-def test_a_mutant_that_counts_the_draws_twice_is_detected() -> None:
-    twice = mutated(statistics._chernoff, "- theta * gained", "- 2 * theta * gained")
-    mutant = mutated(statistics._tilted, "counts @ score", "counts @ score", _chernoff=twice)
-    assert exact_level(lambda seen: mutant(THREE, seen.counts), 0.05) > 0.2
-
-
 @pytest.mark.parametrize("draws", [1, 4, 9])
 def test_the_wealth_has_mean_at_most_one(draws: int) -> None:
     mean = sum(w * math.exp(log_wealth(THREE, seen)) for seen, w in outcomes(draws))
     assert 0.8 < mean <= 1
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [("1 - lower", "1 - np.roll(lower, 1)"), ("(upper, 1", "(upper / 2, 1")]
-)
-def test_a_wealth_with_wrong_events_is_detected(old: str, new: str) -> None:
-    def mean(of: Callable[..., Any]) -> float:
-        wealths = ((w, np.exp(of(THREE, seen, 1.0))) for seen, w in outcomes(9))
-        return float(np.max(sum(w * wealth for w, wealth in wealths)))
+def test_a_wealth_with_wrong_events_or_cells_is_detected() -> None:
+    def mean(wealth_of: Callable[[CellCounts], Any]) -> float:
+        return float(np.max(sum(w * np.exp(wealth_of(seen)) for seen, w in outcomes(9))))
 
-    assert 0.5 < mean(statistics._coins) <= 1
-    assert mean(mutated(statistics._coins, old, new)) > 1.1
-
-
-def test_a_wealth_with_wrong_cells_is_detected() -> None:
-    def mean(cells: FitCells) -> float:
-        return sum(w * math.exp(log_wealth(cells, seen)) for seen, w in outcomes(9))
-
+    assert 0.5 < mean(lambda seen: statistics._coins(THREE, seen, 1.0)) <= 1
+    for old, new in (("1 - lower", "1 - np.roll(lower, 1)"), ("(upper, 1", "(upper / 2, 1")):
+        mutant = mutated(statistics._coins, old, new)
+        assert mean(lambda seen, mutant=mutant: mutant(THREE, seen, 1.0)) > 1.1
     # Two mutants: probabilities shifted by one cell, and alternatives not normalised by their mean.
     shifted = replace(THREE, upper=np.maximum(np.roll(THREE.upper, 1), 1e-3))
-    assert mean(shifted) > 1.1
+    assert mean(lambda seen: log_wealth(shifted, seen)) > 1.1
     unfair = mutated(statistics._tilted_wealths, "- seen.draws * norms", "")
 
     def all_tilts(seen: CellCounts) -> float:
         tilts = unfair(THREE, seen)
-        return math.exp(float(logsumexp(tilts)) - math.log(len(tilts)))
+        return float(logsumexp(tilts)) - math.log(len(tilts))
 
-    assert sum(w * all_tilts(seen) for seen, w in outcomes(9)) > 1.1
+    assert mean(all_tilts) > 1.1
 
 
 def false_alarms(noise: Noise, cells: FitCells, repeats: int, draws: int) -> int:
@@ -229,6 +214,7 @@ def test_cells_that_are_off_by_one_raise_false_alarms() -> None:
     assert too_many(false_alarms(noise, replace(cells, **rolled), 16, 1000), 16) < 1e-20
 
 
+@by_day(6)
 @pytest.mark.parametrize("noise", LAWS, ids=repr)
 @pytest.mark.parametrize("sequential", [False, True])
 def test_correct_samplers_are_not_refuted(noise: Noise, sequential: bool) -> None:
@@ -271,7 +257,6 @@ WIDE = DiscreteLaplace(scale=1000)
 FOUR = DiscreteGaussian(sigma_squared=4)
 BROKEN: dict[str, tuple[Any, Noise, str]] = {
     "sigma for sigma squared": (DiscreteGaussian(sigma_squared=2), FOUR, "x"),
-    "only even values": (of(TEN, lambda x: 2 * (x // 2)), TEN, "x"),
     "only even values, wide": (of(WIDE, lambda x: 2 * (x // 2)), WIDE, "x mod 2 = 1: 0 of"),
     "multiples of 5, wide": (of(WIDE, lambda x: 5 * (x // 5)), WIDE, "x mod 5 = 0"),
     "clamped": (of(TEN, lambda x: np.clip(x, -40, 40)), TEN, "40"),
@@ -309,36 +294,31 @@ def test_a_sampler_without_tails_is_refuted(sequential: bool) -> None:
 def test_broken_samplers_are_refuted(name: str, sequential: bool) -> None:
     sampler, claimed, words = BROKEN[name]
     report = fit(sampler, claimed, runs=20_000, alpha="1e-6", seed=3, sequential=sequential)
-    assert report.verdict == "refuted"
-    assert report.exit_code == 1
+    assert (report.verdict, report.exit_code) == ("refuted", 1)
     assert report.witness is not None
     if not sequential:
         assert words in str(report.witness)
-    low, high = report.witness.expected
-    assert not low <= report.witness.count <= high or sequential
+        low, high = report.witness.expected
+        assert not low <= report.witness.count <= high
 
 
 @pytest.mark.parametrize("sequential", [False, True])
-@pytest.mark.parametrize(
-    ("value", "noise", "event"),
-    [
+def test_one_impossible_value_refutes(sequential: bool) -> None:
+    for value, noise, event in (
         (-1, Poisson(mean=3), "x <= -1"),
         (101, Binomial(trials=100, probability="1/2"), "x >= 101"),
         (-(10**30), Polya(shape=1, scale=5), f"x <= {np.iinfo(np.int64).min}"),
-    ],
-)
-def test_one_impossible_value_refutes(
-    value: int, noise: Noise, event: str, sequential: bool
-) -> None:
-    def draw(n: int, rng: np.random.Generator) -> list[int]:
-        return [value, *noise.sample(n - 1, rng=SeededRng(1)).tolist()]
-
-    report = fit(draw, noise, runs=500, alpha="1e-300", sequential=sequential)
-    assert report.verdict == "refuted"
-    assert (report.p_value, report.e_value) == ((None, math.inf) if sequential else (0.0, None))
-    assert report.witness is not None
-    assert (report.witness.event, report.witness.probability) == (event, (0.0, 0.0))
-    assert report.to_json()["e_value"] == ("inf" if sequential else None)
+    ):
+        draw = lambda n, rng, value=value, noise=noise: [  # noqa: E731 - of this case
+            value,
+            *noise.sample(n - 1, rng=SeededRng(1)).tolist(),
+        ]
+        report = fit(draw, noise, runs=500, alpha="1e-300", sequential=sequential)
+        assert report.verdict == "refuted"
+        assert (report.p_value, report.e_value) == ((None, math.inf) if sequential else (0.0, None))
+        assert report.witness is not None
+        assert (report.witness.event, report.witness.probability) == (event, (0.0, 0.0))
+        assert report.to_json()["e_value"] == ("inf" if sequential else None)
 
 
 def annotated(n: int, rng: Rng) -> Any:
@@ -352,9 +332,9 @@ def one_by_one(rng: Rng | None = None) -> int:
 
 @pytest.mark.parametrize("sampler", [annotated, one_by_one])
 def test_a_sampler_annotated_with_rng_gets_a_seeded_rng(sampler: Any) -> None:
-    first, again = (fit(sampler, DiscreteLaplace(scale=1), runs=200, seed=7) for _ in range(2))
-    assert first.verdict == "not_refuted"
-    assert first.to_json() == again.to_json()
+    law = DiscreteLaplace(scale=1)
+    first, again, other = (fit(sampler, law, runs=200, seed=seed).to_text() for seed in (7, 7, 8))
+    assert first == again != other
 
 
 # -- sequential ---------------------------------------------------------------------------------
@@ -384,12 +364,6 @@ def test_frequent_looks_do_not_raise_the_false_alarm_rate() -> None:
 # -- samplers -----------------------------------------------------------------------------------
 
 TAPE = SeededRng(11)
-
-
-def test_a_seed_repeats_the_report() -> None:
-    first, again = (fit(TEN, TEN, runs=3000, seed=5) for _ in range(2))
-    assert first.to_text() == again.to_text()
-    assert first.to_text() != fit(TEN, TEN, runs=3000, seed=6).to_text()
 
 
 def test_every_form_of_a_sampler_is_accepted() -> None:

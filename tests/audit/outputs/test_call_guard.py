@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
-import subprocess
 import sys
 from typing import Any
 
@@ -19,7 +19,6 @@ from audit.runs.drawn_runs import DrawnRuns
 from audit.sample_layer import report_of
 from audit.targets.target import Scalar
 from dpcore.errors import DEFECT
-from tests.support.audit.command import ROOT, at
 
 
 def test_streams_closed_by_a_target_are_reopened(capfd: pytest.CaptureFixture[str]) -> None:
@@ -43,30 +42,22 @@ def namespace(source: str, name: str = "somebody_else_s") -> dict[str, Any]:
     return found
 
 
-def test_an_error_while_reading_an_output_is_attributed_to_the_target() -> None:
+def test_an_error_while_reading_an_output_is_attributed_to_the_target_and_ours_is_not() -> None:
     theirs = namespace("def show(): raise KeyError('x')\ndef leave(): raise SystemExit(2)")
     for name, reason in (("show", "raised KeyError"), ("leave", r"called sys.exit\(2\)")):
         with pytest.raises(TargetFailed, match=reason), reading("t.py:f"):
             theirs[name]()
+    with pytest.raises(ValueError, match="empty range"), reading("t.py:f"):
+        random.randrange(0)
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
+def test_an_error_is_described_by_its_type_and_both_ends_of_its_message() -> None:
+    for error, words in (
         (ValueError("one\ntwo"), "raised ValueError: one two"),
         (ValueError("one\ntwo\n three"), "raised ValueError: one ... three"),
         (SyntaxError("bad", ("f.py", 3, 1, "x = ;")), "raised SyntaxError: bad"),
-    ],
-)
-def test_an_error_is_described_by_its_type_and_both_ends_of_its_message(
-    error: Exception, words: str
-) -> None:
-    assert failure("target", error).reason == words
-
-
-def test_an_error_of_the_auditor_is_not_attributed_to_the_target() -> None:
-    with pytest.raises(ValueError, match="empty range"), reading("t.py:f"):
-        random.randrange(0)
+    ):
+        assert failure("target", error).reason == words
 
 
 def test_an_endless_read_is_stopped_and_many_short_reads_are_not() -> None:
@@ -103,14 +94,10 @@ def test_a_report_is_complete_even_if_outputs_fail_late() -> None:
 
 
 def test_stdout_is_restored_after_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
-    def fail() -> None:
-        with stdout_to_stderr():
-            print("inside")
-            os.system("echo child")  # noqa: S605 - what a target may do
-            raise ValueError("on purpose")
-
-    with pytest.raises(ValueError, match="on purpose"):
-        fail()
+    with contextlib.suppress(ZeroDivisionError), stdout_to_stderr():
+        print("inside")
+        os.system("echo child")  # noqa: S605 - what a target may do
+        raise ZeroDivisionError
     print("after")
     out, err = capfd.readouterr()
     assert out == "after\n"
@@ -148,25 +135,3 @@ def test_no_exit_of_a_target_looks_like_a_verdict(
             patch.setattr(dpcore.cli.app, "read_law", broken)
             code = dpcore.cli.app.run(["sample", "discrete-laplace:scale=1", *words])
         assert code == DEFECT
-
-
-LEAVE = f"""
-import sys
-sys.path.insert(0, {str(ROOT)!r})
-from importlib.metadata import EntryPoint
-import dpcore.cli.app
-dpcore.cli.app._PATIENCE = 0.1
-point = EntryPoint('audit', 'audit.cli.commands:commands', 'dpcore.commands')
-dpcore.cli.app._registered = lambda: {{'audit': point}}
-dpcore.cli.app.main()
-"""
-
-
-@pytest.mark.usefixtures("here")
-def test_a_thread_left_running_by_a_target_does_not_keep_the_process_alive() -> None:
-    words = ["audit", *map(str, at("leaves_a_thread", n=200)), "--json"]
-    done = subprocess.run(
-        [sys.executable, "-c", LEAVE, *words], capture_output=True, check=False, timeout=30
-    )
-    assert done.returncode == 0
-    assert done.stdout.endswith(b"}\n")

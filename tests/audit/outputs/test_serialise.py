@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 import struct
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,16 @@ VALUES: list[Any] = [
     np.float32(0.1), np.bool_(True), np.str_("x"), np.complex128(1j), np.zeros((2, 0)),
     np.arange(6).reshape(2, 3), np.array([2**70, None, (1, 2)], dtype=object), np.array(3.0),
     np.array([["a", "bc"]]), np.array([1, 2], dtype=">i4"), np.array(["x"], dtype=">U2"),
-    np.str_(""), np.bytes_(b""), np.str_("\ud800"), np.array(["", ""]), np.array([b"", b""]),
-    [np.str_(""), np.array([""])], (np.str_(""), [np.bytes_(b"")]), {np.str_(""): np.bytes_(b"")},
+    np.str_("\ud800"), np.array(["", ""]), np.array([b"", b""]),
     Fraction(3), Fraction(-1, 7), Fraction(10**4000, 3), Decimal("-1E+999999"), Decimal("sNaN"),
     np.zeros((8192, 3, 0)), np.asfortranarray(np.arange(6).reshape(2, 3)),
     np.longdouble(0.1), np.bool_(False),
+]  # fmt: skip
+
+
+EMPTY: list[Any] = [  # which numpy cannot read from bytes
+    np.str_(""), np.bytes_(b""), [np.str_(""), np.array([""])], (np.str_(""), [np.bytes_(b"")]),
+    {np.str_(""): np.bytes_(b"")},
 ]  # fmt: skip
 
 
@@ -44,32 +49,26 @@ def shown(value: object) -> str:
 
 
 def test_a_value_survives_storage_unchanged() -> None:
-    for value in VALUES:
+    for value in [*VALUES, *EMPTY]:
         back = decode(json.loads(json.dumps(encode(value), allow_nan=False)))
         assert (type(back), shown(back)) == (type(value), shown(value))
-
-
-def test_every_nan_keeps_its_bits_in_storage() -> None:
     for bits in (0x7FF8000000000000, 0xFFF8000000000001, 0x7FF0000000000001):
         (nan,) = struct.unpack("<d", struct.pack("<Q", bits))
         assert struct.pack("<d", decode(encode(nan))) == struct.pack("<d", nan)
 
 
-@pytest.mark.parametrize(
-    "outputs",
-    [
+def test_outputs_survive_storage_unchanged() -> None:
+    batches: list[Any] = [
         np.arange(5), np.zeros((3, 2), dtype=np.float32), np.array(["x", "yy"]),
-        np.array([True, False]), np.array([2**80, 1], dtype=object), VALUES,
+        np.array([True, False]), np.array([2**80, 1], dtype=object), VALUES, EMPTY,
         np.array(["", ""]), np.array([b"", b""]),
         np.array([np.str_(""), np.bytes_(b"")], dtype=object),
         np.asfortranarray(np.arange(6).reshape(2, 3)), np.zeros((2, 0)),
-    ],
-    ids=lambda outputs: repr(outputs)[:60],
-)  # fmt: skip
-def test_outputs_survive_storage_unchanged(outputs: Any) -> None:
-    back = unpack(pack(outputs))
-    assert type(back) is type(outputs)
-    assert [shown(item) for item in back] == [shown(item) for item in outputs]
+    ]  # fmt: skip
+    for outputs in batches:
+        back = unpack(pack(outputs))
+        assert type(back) is type(outputs)
+        assert [shown(item) for item in back] == [shown(item) for item in outputs]
 
 
 class Whole(int):
@@ -116,13 +115,13 @@ HELD: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("held", HELD, ids=map(str, range(len(HELD))))
-def test_records_that_were_never_stored_are_refused(held: Any) -> None:
-    for value in (held, [held], {"tuple": [held]}):
+def test_records_that_were_never_stored_are_refused() -> None:
+    for held in HELD:
+        for value in (held, [held], {"tuple": [held]}):
+            with pytest.raises(ValueError):  # noqa: PT011  # the reason is the parser's
+                decode(value)
         with pytest.raises(ValueError):  # noqa: PT011  # the reason is the parser's
-            decode(value)
-    with pytest.raises(ValueError):  # noqa: PT011  # the reason is the parser's
-        unpack(json.dumps([held]).encode())
+            unpack(json.dumps([held]).encode())
 
 
 def npy(header: str, body: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
@@ -153,6 +152,7 @@ BYTES: list[bytes] = [
     npy("{'descr': '<i8', 'shape': (1,"),
     npy("{'descr': __import__('os'), }"),
     npy("(" * 3000),
+    npy(described("'|O'", "(1,)"), pickle.dumps([{"a": 1}])),  # never loaded
     npy(described("'<i8'", "(1L,)"), bytes(8)),
     npy(described("'<i8'", "(1,)"), bytes(8), b"\x02\x00"),
     b"\x93NUMPY",
@@ -166,7 +166,7 @@ BYTES: list[bytes] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("data", BYTES, ids=map(str, range(len(BYTES))))
+@pytest.mark.parametrize("data", BYTES, ids=range(len(BYTES)))
 def test_random_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # the reason is the parser's
         unpack(data)
@@ -179,10 +179,3 @@ def test_a_value_with_the_deepest_allowed_nesting_survives_storage() -> None:
     assert unpack(pack([deep])) == [deep]
     with pytest.raises(Unstorable):
         pack([[deep]])
-
-
-def test_a_pickle_is_never_loaded(tmp_path: Path) -> None:
-    array = np.array([{"a": 1}], dtype=object)
-    np.save(tmp_path / "a.npy", array, allow_pickle=True)
-    with pytest.raises(ValueError, match=r"outputs of shape .* and type .O"):
-        unpack((tmp_path / "a.npy").read_bytes())

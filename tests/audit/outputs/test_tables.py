@@ -172,7 +172,7 @@ def audited(make: Callable[..., Any]) -> AuditReport:
     return audit(make, "epsilon=1", pair=(0, 1), runs=150, seed=4)
 
 
-@by_day(3)
+@by_day(2)
 @pytest.mark.parametrize("name", TOLD)
 def test_a_table_that_reveals_the_dataset_is_refuted(name: str) -> None:
     make, *values = TABLES[name]
@@ -195,7 +195,6 @@ WORDS: Final = {
 def test_a_witness_names_the_part_of_a_table_that_differs(name: str) -> None:
     found = leak(name).witness
     assert isinstance(found, Witness)
-    assert found.event == WORDS[name]
     assert str(found).startswith(f"{WORDS[name]}: 0 of ")
 
 
@@ -210,7 +209,7 @@ def test_a_witness_names_the_part_that_differs_beside_noise() -> None:
     assert found.event == "the type of column n = 'float64'"
 
 
-def test_values_do_not_name_the_part_that_differs() -> None:
+def test_only_a_part_that_differs_is_named() -> None:
     odd = [":(", "', 'the name': 'x', ", "}", "it's", '"']
     inside, outside = (
         [
@@ -228,12 +227,8 @@ def test_values_do_not_name_the_part_that_differs() -> None:
     assert table_words(inside, outside, "A") == "the names of the index = ('x',)"
     assert table_words(inside, inside, "A") is None
     assert table_words(["{'the type of a': 1}"], ["{'the type of a': 2}"], "A") is None
-
-
-def test_columns_of_one_name_are_told_apart() -> None:
-    both = [pd.DataFrame([[1, 1]], columns=["n", "n"]) for _ in range(2)]
-    first, second = (table.astype({"n": "int64"}) for table in both)
-    second = pd.concat([second.iloc[:, :1], second.iloc[:, 1:].astype("int8")], axis=1)
+    first = pd.DataFrame([[1, 1]], columns=["n", "n"])
+    second = pd.concat([first.iloc[:, :1], first.iloc[:, 1:].astype("int8")], axis=1)
     words = table_words([str(identity(first))], [str(identity(second))], "A")
     assert words == "the type of column 1 = 'int64'"
 

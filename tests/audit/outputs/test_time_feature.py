@@ -11,7 +11,6 @@ from scipy import stats
 
 import audit
 import audit.targets.target
-from audit.claims import Claim
 from audit.features.parse_feature import read_feature
 from audit.outputs.output_parser import draw_worlds
 from audit.sample_layer import draw
@@ -71,42 +70,12 @@ def test_a_time_that_depends_on_the_data_is_refuted_and_an_even_one_is_not(clock
     assert "not tested" not in dict(told.statement().rows)
 
 
-def test_other_features_read_the_output_as_before(clock: Clock) -> None:
-    def leaking(value: int, rng: np.random.Generator) -> float:
-        clock.now += int(rng.integers(1000))
-        return value - 0.5
-
-    options: Any = {"pair": (0, 1), "runs": 1000, "seed": 7, "features": ["time", "sign"]}
-    report = audit.audit(leaking, "epsilon=1", **options)
-    assert report.refuted
-    assert "sign(output)" in str(report.witness)
-
-
-def test_calls_on_both_datasets_alternate_at_random(clock: Clock) -> None:
-    seen: list[int] = []
-
-    def noted(value: int, rng: np.random.Generator) -> int:
-        seen.append(value)
-        clock.now += 1
-        return int(rng.integers(2))
-
-    plan = plans.plan(runs=600, features=(read_feature("time"),))
-    drawn = draw(as_target("noted", noted), plan)
-    assert seen == [int(world) for world in drawn.worlds(0)]
-    changes = sum(a != b for a, b in pairwise(seen))
-    assert 200 < changes < 400
-
-
-@pytest.mark.parametrize("target", ["half-scale", "discrete-laplace:scale=1", "exec:true"])
-def test_targets_with_many_outputs_per_call_are_refused(target: str) -> None:
-    with pytest.raises(InvalidParameter, match="program, noise or a vectorised function"):
-        audit.audit(
-            target, "epsilon=1", pair=(0, 1), runs=400, seed=7, features=["time"], layers="sample"
-        )
-
-
-def test_time_is_refused_in_a_search_and_in_a_chain_of_features() -> None:
-    options: Any = {"search": "integer:low=0,high=3", "features": ["time"], "runs": 400}
+def test_time_is_refused_for_many_outputs_per_call_in_a_search_and_in_a_chain() -> None:
+    options: Any = {"runs": 400, "features": ["time"]}
+    for target in ("half-scale", "discrete-laplace:scale=1", "exec:true"):
+        with pytest.raises(InvalidParameter, match="program, noise or a vectorised function"):
+            audit.audit(target, "epsilon=1", pair=(0, 1), layers="sample", **options)
+    options["search"] = "integer:low=0,high=3"
     with pytest.raises(InvalidParameter, match="cannot be combined with a search"):
         audit.audit(lambda value, rng: value + rng.laplace(), "epsilon=1", **options)
     with pytest.raises(InvalidParameter, match="--feature time --feature identity"):
@@ -126,22 +95,27 @@ def test_the_example_is_refuted_by_the_command(audit: Shell) -> None:
     assert by_output.code == 0
 
 
-@pytest.mark.parametrize("timed", [True, False])
-def test_timed_calls_draw_from_one_generator(timed: bool) -> None:
+def test_timed_calls_draw_from_one_generator_in_random_order() -> None:
     # With two generators, one had better cache locality: a call whose time is independent of the
     # data was refuted in one audit of six.
-    handed: dict[int, np.random.Generator] = {}
+    handed: list[tuple[int, np.random.Generator]] = []
 
     def noted(value: int, rng: np.random.Generator) -> float:
-        handed[value] = rng
+        handed.append((value, rng))
         return float(rng.random())
 
-    features = (read_feature("time"),) if timed else ()
-    plan = plans.plan(claim=Claim(epsilon=0), runs=32, features=features)
-    drawn = draw(as_target("noted", noted), plan)
-    assert (handed[0] is handed[1]) == timed
-    outputs = [each[0] if timed else each for each in drawn.outputs()]
-    assert len(set(outputs)) == 32  # no draw occurs twice
+    for timed in (True, False):
+        handed.clear()
+        features = (read_feature("time"),) if timed else ()
+        drawn = draw(as_target("noted", noted), plans.plan(runs=600, features=features))
+        last = dict(handed)
+        assert (last[0] is last[1]) == timed
+        outputs = [each[0] if timed else each for each in drawn.outputs()]
+        assert len(set(outputs)) == 600  # no draw occurs twice
+        if timed:
+            seen = [value for value, _ in handed]
+            assert seen == [int(world) for world in drawn.worlds(0)]
+            assert 200 < sum(a != b for a, b in pairwise(seen)) < 400
 
 
 def made_last_and_handed_over(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:

@@ -95,12 +95,13 @@ def test_a_target_that_cannot_be_sent_is_refused() -> None:
     assert bad.value.argument == "jobs"
 
 
-def test_unpicklable_outputs_stay_in_their_worker(here: Path) -> None:
-    # One target would run code when unpickled; the other cannot be pickled.
-    for name in ("runs_when_unpickled", "locks"):
-        report = sample(read_target(f"targets.py:{name}"), plan(jobs=2, runs=300))
+def test_unpicklable_outputs_and_forked_children_stay_in_their_worker(here: Path) -> None:
+    # The first target would run code when unpickled; the second cannot be pickled; the third
+    # returns in a forked child too.
+    for name in ("runs_when_unpickled", "locks", "forks"):
+        report = sample(read_target(f"targets.py:{name}"), plan(jobs=2, runs=60))
         assert report.error is None
-        assert report.runs == 300
+        assert report.runs == 60
     assert not (here / "unpickled").exists()
 
 
@@ -120,8 +121,8 @@ def test_a_block_is_drawn_identically_twice() -> None:
     # Spawning changes a seed sequence; repeated draws of a block must not depend on this.
     planned = plan(runs=64)
     block = block_of(planned, next(planned.blocks()))
-    states = [block.seed(0).spawn(1)[0].generate_state(1)[0] for _ in range(2)]
-    assert states[0] == states[1]
+    one, again = (block.seed(0).spawn(1)[0].generate_state(1)[0] for _ in range(2))
+    assert one == again
 
 
 # -- how far workers draw ahead ---------------------------------------------------------------
@@ -159,22 +160,19 @@ def test_a_worker_that_dies_is_a_failure_of_the_target_and_earlier_runs_count() 
 
 
 @pytest.mark.nightly
-def test_time_limits_hold_in_workers() -> None:
+def test_time_limits_hold_in_workers_and_for_features() -> None:
     begun = time.monotonic()
     for name, more in (("hangs", ""), ("hangs_for_good", ", and its worker had to be killed")):
         report = sample(read_target(f"targets.py:{name}"), plan(jobs=2, timeout=0.3))
         assert report.error is not None
         assert report.error.reason.startswith(f"no answer within 0.3 s{more}")
-    assert time.monotonic() - begun < 20
-
-
-def test_a_feature_has_the_time_limit_while_workers_draw() -> None:
-    target = read_target("discrete-laplace:scale=1")
     hung = read_feature("targets.py:map_hangs")
-    report = sample(target, plan(jobs=2, runs=100, timeout=0.3, features=(hung,)))
+    noise = read_target("discrete-laplace:scale=1")
+    report = sample(noise, plan(jobs=2, runs=100, timeout=0.3, features=(hung,)))
     assert report.error is not None
     assert report.error.target == "feature targets.py:map_hangs"
     assert report.error.reason.startswith("no answer within 0.3 s")
+    assert time.monotonic() - begun < 30
 
 
 def test_a_deadline_ends_the_drawing_of_workers() -> None:
@@ -203,14 +201,17 @@ print(json.dumps([report.runs, report.stopped, report.error and report.error.rea
 """
 
 
-def test_a_forked_child_that_returns_in_a_worker_ends_there() -> None:
-    assert sample(read_target("targets.py:forks"), plan(jobs=2, runs=60)).runs == 60
-
-
-def test_ctrl_c_ends_workers_and_keeps_the_drawn_runs() -> None:
+@pytest.mark.parametrize("killed", [False, True], ids=["Ctrl-C", "killed"])
+def test_workers_end_with_their_audit_and_ctrl_c_keeps_the_drawn_runs(killed: bool) -> None:
     running, workers, before = at_work("tired_and_loud")
-    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to the whole process group
+    if killed:
+        running.kill()
+    else:
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does: to the whole process group
     out, err = running.communicate(timeout=20)
+    await_end(workers)
+    if killed:
+        return
     runs, stopped, error = json.loads(out)
     assert (stopped, error) == ("interrupted", None)
     assert 0 < runs < 5000
@@ -218,14 +219,6 @@ def test_ctrl_c_ends_workers_and_keeps_the_drawn_runs() -> None:
     # Output of workers goes to the streams of the auditor.
     for printed in ("hello from the target", "and again", "from a child", "from the descriptor"):
         assert printed in before + err
-    await_end(workers)
-
-
-def test_workers_end_with_an_audit_that_is_killed() -> None:
-    running, workers, _ = at_work("tired")
-    running.kill()
-    running.communicate(timeout=20)
-    await_end(workers)
 
 
 def at_work(name: str) -> tuple[subprocess.Popen[str], list[int], str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -68,23 +69,15 @@ def _one_user(one: list[Any], other: list[Any], relation: str) -> bool:
     return any(all(e is None or e[0] != who for e in stream) for stream in (one, other))
 
 
-def _within(low: int, high: int) -> Callable[[Any], bool]:
-    def inside(dataset: Any) -> bool:
-        match dataset:
-            case None:
-                return True
-            case list():
-                return all(map(inside, dataset))
-            case _:
-                return type(dataset) is int and low <= dataset <= high
-
-    return inside
+def _within(dataset: Any, low: int, high: int) -> bool:
+    if isinstance(dataset, list):
+        return all(_within(each, low, high) for each in dataset)
+    return dataset is None or (type(dataset) is int and low <= dataset <= high)
 
 
 SPACES: dict[str, tuple[Neighbours, tuple[int, int]]] = {
     "integer:low=-3,high=10": (lambda x, y, _: abs(x - y) == 1, (-3, 10)),
     "integer:low=0,high=10,apart=4": (lambda x, y, _: 1 <= abs(x - y) <= 4, (0, 10)),
-    "integer:low=0,high=1": (lambda x, y, _: abs(x - y) == 1, (0, 1)),
     "vector:dimension=5,low=0,high=2": (lambda x, y, _: max(_changes(x, y)) == 1, (0, 2)),
     "vector:dimension=1,low=0,high=1": (lambda x, y, _: max(_changes(x, y)) == 1, (0, 1)),
     "vector:dimension=3,low=-5,high=5,sensitivity=3": (
@@ -116,10 +109,10 @@ def _check(space: Space, pair: DatasetPair, relation: str) -> None:
     assert pair[0] != pair[1]
     assert neighbours(*pair, relation), pair
     assert space.neighbours(*pair)
-    assert all(map(_within(*bounds), pair))
+    assert _within(list(pair), *bounds)
 
 
-@by_day(11)
+@by_day(8)
 @pytest.mark.parametrize("relation", BOTH)
 @pytest.mark.parametrize("text", SPACES)
 @settings(max_examples=20)  # of many pairs each
@@ -135,16 +128,16 @@ def test_candidates_are_neighbours(text: str, relation: str, seed: int) -> None:
         pair = space.mutate(pair, rng) if step % 4 else space.draw(rng)
 
 
-@pytest.mark.parametrize("relation", BOTH)
-@pytest.mark.parametrize("text", SPACES)
-def test_patterns_are_different_neighbours_in_a_fixed_order(text: str, relation: str) -> None:
-    space = read_space(text, relation)
-    found = list(space.patterns())
-    assert found
-    assert found == list(space.patterns())
-    assert len({key(pair) for pair in found}) == len(found)
-    for pair in found:
-        _check(space, pair, relation)
+def test_patterns_are_different_neighbours_in_a_fixed_order() -> None:
+    for text, relation in product(SPACES, BOTH):
+        space = read_space(text, relation)
+        found = list(space.patterns())
+        assert found == list(space.patterns())
+        assert len({key(pair) for pair in found}) == len(found) > 0
+        for pair in found:
+            _check(space, pair, relation)
+    one_bin = read_space("histogram:bins=1,most=1", "add-remove")
+    assert list(one_bin.patterns()) == [([0], [1])]
 
 
 def test_the_patterns_of_the_literature_are_included() -> None:
@@ -182,7 +175,7 @@ def answers(relation: str) -> dict[str, st.SearchStrategy[Any]]:
 
 @by_day(1)
 @pytest.mark.parametrize("relation", BOTH)
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_generated_neighbours_are_pairs_of_the_spaces(relation: str, data: st.DataObject) -> None:
     for text, pairs in answers(relation).items():
@@ -208,7 +201,6 @@ def test_generated_neighbours_are_pairs_of_the_spaces(relation: str, data: st.Da
         ("stream:steps=2", "replace", ([[0, 0], None], [[1, 0], None])),
         ("stream:steps=2", "add-remove", ([[0, 0], None], [[0, 1], None])),
         ("stream:steps=2", "add-remove", ([[0, 0], [0, 0]], [None, None])),
-        ("stream:steps=2,unit=user", "add-remove", ([[0, 0], [0, 0]], [None, [0, 0]])),
         ("stream:steps=2,unit=user", "add-remove", ([[0, 0], None], [None, [0, 0]])),
     ],
 )
@@ -241,7 +233,3 @@ def test_invalid_spaces_are_refused(text: str, reason: str) -> None:
         read_space(text, Relation.REPLACE)
     assert caught.value.argument == "--search"
     assert reason in caught.value.reason
-
-
-def test_one_bin_has_neighbours_only_under_add_remove() -> None:
-    assert list(read_space("histogram:bins=1,most=1", "add-remove").patterns()) == [([0], [1])]

@@ -2,6 +2,7 @@ r"""Tests of pairs against the neighbour relation: impossible pairs raise, unusu
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,6 @@ def frame(*ages: int) -> pd.DataFrame:
         (([{"age": 3}, {"age": 4}], [{"age": 30}, {"age": 40}]), "replace", "in 2 of 2 items"),
         (({"age": [3, 4], "of": [0, 1]}, {"age": [7, 9], "of": [0, 1]}), "replace", "2 of 2 items"),
         (({"rows": [3, 9], "top": 1}, {"rows": [7, 5], "top": 1}), "replace", "rows: the datasets"),
-        (({"ada": 3, "ben": 9}, {"ada": 7, "ben": 5}), "replace", "differ in 2 of 2 items"),
         ((frame(1, 9), frame(5, 3)), "replace", "differ in 2 of 2 items"),
         (([1, 2, 3], [1, 2, 6]), "add-remove", "differ in 1 of 3 items"),
         ((["ada"], ["ben"]), "add-remove", "the other plus one record"),
@@ -69,14 +69,12 @@ def test_an_unusual_pair_gives_a_warning_with_both_readings(
         (([1, 2, 3], [1, 2, 99]), "replace"),
         (([1, 2], [2, 9]), "replace"),  # one record replaced, in another order
         (([1, 2, 3], [1, 3]), "add-remove"),
-        (([], ["ada"]), "add-remove"),
         ((None, [1]), "add-remove"),
         (([[0, 5], None], [None, None]), "add-remove"),  # a stream without one event
         (({"ada": 1}, {"ada": 1, "ben": 1}), "add-remove"),
         (({"ada": 40}, {"ada": 40, "ben": 77}), "add-remove"),
         (({"ada": [1, 2, 3]}, {"ada": [1, 2]}), "replace"),  # the events of one person
         ((np.array([1, 2]), np.array([1, 9])), "replace"),
-        ((frame(1, 2), frame(1, 9)), "replace"),
     ],
 )
 def test_usual_pairs_give_no_warning(pair: Any, relation: str) -> None:
@@ -85,19 +83,17 @@ def test_usual_pairs_give_no_warning(pair: Any, relation: str) -> None:
         assert doubts(both, relation) == []
 
 
-@pytest.mark.parametrize(
-    "pair",
-    [
+def test_arrays_and_tables_are_checked_like_lists() -> None:
+    pairs: list[Any] = [
         (np.arange(3), np.arange(2)),
         ((1, 2, 3), (1, 2)),
         (frame(1, 2), frame(1)),
         ({"age": [3, 4], "of": [0, 1]}, {"age": [3], "of": [0]}),
-    ],
-)
-def test_arrays_and_tables_are_checked_like_lists(pair: Any) -> None:
-    with pytest.raises(InvalidParameter, match=r"lists of . and . items"):
-        require_neighbours("pair", pair, "replace")
-    require_neighbours("pair", pair, "add-remove")
+    ]
+    for pair in pairs:
+        with pytest.raises(InvalidParameter, match=r"lists of . and . items"):
+            require_neighbours("pair", pair, "replace")
+        require_neighbours("pair", pair, "add-remove")
 
 
 def test_one_additional_record_at_any_position_is_the_only_allowed_difference() -> None:
@@ -108,18 +104,13 @@ def test_one_additional_record_at_any_position_is_the_only_allowed_difference() 
     require_neighbours("pair", (many, many[:7] + many[8:]), "add-remove")
 
 
-@pytest.mark.parametrize("relation", ["replace", "add-remove"])
-@pytest.mark.parametrize("text", SPACES)
-def test_pairs_of_the_search_spaces_are_accepted(text: str, relation: str) -> None:
+def test_pairs_of_the_search_spaces_and_of_the_catalogue_are_accepted() -> None:
     # The predicates of the search spaces are an independent definition of the relation.
-    space, rng = read_space(text, relation), np.random.default_rng(7)
-    pairs = [*space.patterns(), *(space.draw(rng) for _ in range(100))]
-    for pair in pairs:
-        require_neighbours("--search", pair, relation)
-        assert doubts(pair, relation) == []
-
-
-def test_all_pairs_of_the_catalogue_are_neighbours() -> None:
+    for text, relation in product(SPACES, ("replace", "add-remove")):
+        space, rng = read_space(text, relation), np.random.default_rng(7)
+        for pair in [*space.patterns(), *(space.draw(rng) for _ in range(30))]:
+            require_neighbours("--search", pair, relation)
+            assert doubts(pair, relation) == []
     for entry in ENTRIES:
         for one in (entry, entry.twin):
             require_neighbours("--pair", one.pair, one.relation)
@@ -140,13 +131,13 @@ def test_every_entry_point_checks_the_relation() -> None:
         assert_private(_noisy, claim, pairs=[far], relation=Relation.ADD_REMOVE)
     near = assert_private(_noisy, "epsilon=1", pairs=[far], relation="add-remove", seed=7)
     assert near[0].claim.relation is Relation.ADD_REMOVE
-    both = ([1, 2, 3], [4, 5, 6])
-    reports = [
-        audit.audit(_noisy, "epsilon=1", pair=both, runs=2000, seed=7),
-        *assert_private(_noisy, "epsilon=1", pairs=[both], seed=7),
-    ]
-    for report in reports:
-        assert report.warnings[0].startswith("the datasets differ in 3 of 3 items")
+    # An unusual pair gives a warning, which names it if there are several.
+    both: Any = ([1, 2, 3], [4, 5, 6])
+    options: Any = {"runs": 500, "seed": 7}
+    for pairs, start in (([both], ""), ([([1], [2]), both], "pair 2: ")):
+        report = audit.audit(_noisy, "epsilon=1", pairs=pairs, **options)
+        (said,) = [warning for warning in report.warnings if "differ in" in warning]
+        assert said.startswith(f"{start}the datasets differ in 3 of 3 items")
 
 
 def test_two_equal_datasets_of_any_length_are_refused() -> None:
@@ -159,14 +150,7 @@ def test_two_equal_datasets_of_any_length_are_refused() -> None:
             audit.audit(_noisy, "epsilon=1", pair=same)
     long = np.zeros(5000, dtype=int)
     long[2500] = 1  # its repr omits this entry
-    assert_private(_noisy, "epsilon=1", pair=(np.zeros(5000, dtype=int), long), seed=7)
-
-
-def test_a_warning_names_its_pair_among_several() -> None:
-    pairs = [([1], [2]), ([1, 2, 3], [4, 5, 6])]
-    report = audit.audit(_noisy, "epsilon=1", pairs=pairs, runs=2000, seed=7)
-    (said,) = [warning for warning in report.warnings if "differ in" in warning]
-    assert said.startswith("pair 2: ")
+    audit.audit(_noisy, "epsilon=1", pair=(np.zeros(5000, dtype=int), long), runs=100, seed=7)
 
 
 TOML = """
@@ -198,11 +182,9 @@ def test_pairs_are_read_from_toml_and_from_json(tmp_path: Path) -> None:
     [
         ("pairs.txt", "", "must be a file that ends in .toml or .json"),
         ("pairs.toml", "", "contains no pair"),
-        ("pairs.json", "[]", "contains no pair"),
         ("pairs.toml", "[[pair]]\na = 1\nb = \n", "is not TOML: Invalid value (at line 3"),
         ("pairs.json", "[[1, 2],]", "is not JSON: "),
         ("pairs.json", "[" * 100_000, "is not JSON: "),
-        ("pairs.toml", "[[pairs]]\na = 1\nb = 2\n", "must contain [[pair]] tables"),
         ("pairs.toml", "pair = 3\n", "must contain [[pair]] tables"),
         ("pairs.toml", "pair = [3]\n", "pair 1: the file must"),
         ("pairs.toml", "[[pair]]\na = 1\nb = 2\n[[pair]]\na = 1\n", "pair 2: the file must"),
@@ -211,7 +193,6 @@ def test_pairs_are_read_from_toml_and_from_json(tmp_path: Path) -> None:
         ("pairs.toml", "[[pair]]\na = 1e999\nb = 2\n", "pair 1: a = inf is not a JSON value"),
         ("pairs.toml", "[[pair]]\na = [2020-01-01]\nb = 2\n", "pair 1: a[0] = 2020-01-01 is no"),
         ("pairs.json", "[[1, 2], [NaN, 1]]", "pair 2: a = nan is not a JSON"),
-        ("pairs.json", "[[1, -1e999]]", "pair 1: b = -inf is not a JSON value"),
         ("pairs.json", "[[1, 2, 3]]", "pair 1: the file must contain a list of pairs [a, b]"),
         ("pairs.json", '{"a": 1, "b": 2}', "the file must contain a list of pairs [a, b]"),
     ],

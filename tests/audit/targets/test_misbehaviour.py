@@ -51,6 +51,7 @@ REVEALS = "dataset . failed in 4 of 4 more runs, dataset . in none: the error it
         ("raises_in_b", ()),
         ("raises_in_b", ("--jobs", 2)),
         ("raises_in_b", ("--pairs", "pairs.json")),
+        ("raises_in_b", ("--search", "integer:low=0,high=1", "-n", 4000)),
         ("dies_in_b", ()),
         ("a program", ()),
     ],
@@ -63,25 +64,21 @@ def test_an_error_on_one_dataset_reveals_it(
     if name == "a program":
         (here / "fails.sh").write_text(FAILS, encoding="utf-8")
         words[0] = "exec:sh fails.sh"
-    if more[:1] == ("--pairs",):
+    if more[:1] in {("--pairs",), ("--search",)}:
         del words[words.index("--pair") : words.index("--pair") + 3]
     answer = audit(*words, *more, "--json")
+    assert re.search(REVEALS, answer.err.splitlines()[-1])
+    if "--search" in more:
+        assert answer.code == 3
+        return
     error = failed(answer)
     assert error["reveals_dataset"] is True
-    assert re.search(REVEALS, answer.err.splitlines()[-1])
     if name == "raises_in_b" and not more:
         assert re.match(r"raised ValueError: .* at targets\.py:\d+", error["reason"])
         assert (error["dataset"], error["run"]) == ("B", 2)
 
 
-def test_a_search_says_that_an_error_reveals_the_dataset(audit: Shell) -> None:
-    words = ["targets.py:raises_in_b", "--claim", "epsilon=1", "--search", "integer:low=0,high=1"]
-    answer = audit(*words, "-n", 4000)
-    assert answer.code == 3
-    assert re.search(REVEALS, answer.err)
-
-
-@pytest.mark.parametrize("name", ["out_of_memory", "raises_at_random", "hangs"])
+@pytest.mark.parametrize("name", ["raises_at_random", "hangs"])
 def test_an_error_on_both_datasets_reveals_neither(audit: Shell, name: str) -> None:
     answer = audit(*at(name), "--timeout", 0.3, "--json")
     assert failed(answer)["reveals_dataset"] is False
@@ -105,7 +102,6 @@ def test_runs_before_an_exception_are_kept(audit: Shell, here: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("leaves", "called sys.exit(7)"),
         ("nothing", "returned nothing: every output is None"),
         ("nothing_at_once", "returned nothing: f(dataset, n, rng) must return n = "),
         ("one_short", r"returned \d+ outputs: f\(dataset, n, rng\) must return n = "),
@@ -123,7 +119,6 @@ def test_runs_before_an_exception_are_kept(audit: Shell, here: Path) -> None:
         ("out_of_memory", "raised MemoryError at targets.py:"),
         ("too_deep", "raised RecursionError: maximum recursion depth exceeded"),
         ("colours", r"raised ValueError: \x1b[31mred at targets.py:"),
-        ("raises_generator_exit", "raised GeneratorExit at targets.py:"),
         ("raises_base_exception", "raised BaseException: of no kind at targets.py:"),
         ("raises_rare", "raised audited_targets.Rare at targets.py:"),
     ],
@@ -133,19 +128,12 @@ def test_a_target_without_outputs_has_failed(audit: Shell, name: str, reason: st
     assert re.match(reason if r"\d" in reason else re.escape(reason), error["reason"])
 
 
-@pytest.mark.parametrize("name", ["hangs", "hangs_and_catches", "shows_for_ever"])
+@pytest.mark.parametrize("name", ["hangs_and_catches", "shows_for_ever"])
 def test_a_hanging_target_is_stopped(audit: Shell, name: str) -> None:
     begun = time.monotonic()
     error = failed(audit(*at(name), "--timeout", 0.3, "--json"))
     assert error["reason"] == "no answer within 0.3 s; set a longer limit with --timeout"
     assert time.monotonic() - begun < 5
-
-
-def test_a_keyboard_interrupt_raised_by_the_target_is_its_failure(audit: Shell) -> None:
-    answer = audit(*at("presses_ctrl_c", n=5000), "--json")
-    assert failed(answer)["reason"].startswith("raised KeyboardInterrupt at targets.py:")
-    assert answer.json["runs"] > 0
-    assert answer.json["error"]["run"] == answer.json["runs"] + 1
 
 
 @pytest.mark.nightly
@@ -165,30 +153,23 @@ def test_a_raised_keyboard_interrupt_is_a_failure_even_if_sigint_is_ignored(
 
 
 def test_a_feature_has_the_same_time_limits(audit: Shell) -> None:
-    begun = time.monotonic()
     hung = audit(*at("coin"), "--feature", "targets.py:map_hangs", "--timeout", 0.3, "--json")
     assert failed(hung)["reason"].startswith("no answer within 0.3 s")
     assert "error: feature targets.py:map_hangs: no answer" in hung.err
-    assert time.monotonic() - begun < 5
     pressed = audit(*at("coin"), "--feature", "targets.py:map_presses_ctrl_c", "--json")
     assert failed(pressed)["reason"].startswith("raised KeyboardInterrupt at targets.py:")
 
 
-def test_masked_values_are_read_with_their_mask(audit: Shell) -> None:
-    answer = audit(*at("masked_in_b"), "--json")
-    assert answer.code == 1
-    assert "mask=array(True)" in answer.json["witness"]["event"]
-
-
 def test_nan_is_an_output(audit: Shell) -> None:
-    answer = audit(*at("nan_sometimes"), "--json")
+    answer = audit(*at("nan_sometimes", n=1000), "--json")
     assert answer.code == 0
     (warning,) = answer.json["warnings"]  # no two outputs are equal, but these are numbers
     assert "outputs are nan (" in warning
     assert warning in answer.err
-    assert audit(*at("nan_in_b"), "--json").code == 1
+    assert audit(*at("nan_in_b", n=500), "--json").code == 1
 
 
+@by_day(1)
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [
@@ -215,22 +196,22 @@ def test_noise_that_repeats_for_a_while_is_reported(kept: int) -> None:
         rng = np.random.default_rng([7, next(calls) // kept])
         return value + int(rng.geometric(0.5) - rng.geometric(0.5))
 
-    warnings = audited(noisy, "epsilon=1", pair=(0, 1), runs=8_000, seed=1).warnings
+    warnings = audited(noisy, "epsilon=1", pair=(0, 1), runs=4_000, seed=1).warnings
     told = [each for each in warnings if each.startswith("the runs are not independent")]
     assert bool(told) == (kept > 1)
 
 
-@pytest.mark.parametrize(("equal", "told"), [(30, False), (31, True)])
-def test_both_datasets_share_the_level_of_that_warning(equal: int, told: bool) -> None:
-    # If 30 of 2,000 pairs are equal, all are neighbours with probability 0.75e-9.
-    outputs = np.arange(4_000)
-    outputs[1 : 4 * equal : 4] = outputs[: 4 * equal : 4]
-    worlds = np.zeros(4_000, dtype=bool)
-    found = oddities(outputs, worlds, OutputParser.learn(outputs, worlds, lines=False))
-    assert any(each.startswith("the runs are not independent") for each in found) == told
+def test_both_datasets_share_the_level_of_that_warning() -> None:
+    for equal, told in ((30, False), (31, True)):
+        # If 30 of 2,000 pairs are equal, all are neighbours with probability 0.75e-9.
+        outputs = np.arange(4_000)
+        outputs[1 : 4 * equal : 4] = outputs[: 4 * equal : 4]
+        worlds = np.zeros(4_000, dtype=bool)
+        found = oddities(outputs, worlds, OutputParser.learn(outputs, worlds, lines=False))
+        assert any(each.startswith("the runs are not independent") for each in found) == told
 
 
-def test_constant_outputs_measure_nothing(audit: Shell) -> None:
+def test_constant_outputs_and_objects_without_equality_give_a_warning(audit: Shell) -> None:
     answer = audit(*at("constant"), "--json")
     assert answer.code == 4
     assert answer.json["verdict"] == "nothing_measured"
@@ -240,6 +221,9 @@ def test_constant_outputs_measure_nothing(audit: Shell) -> None:
     meant = audit(*at("constant"), "--allow-constant", "--json")
     assert (meant.code, meant.json["verdict"]) == (0, "not_refuted")
     assert meant.json["warnings"] == [first]
+    answer = audit(*at("objects", n=200), "--json")
+    assert answer.code == 4
+    assert "no two outputs of type Plain are equal: return plain values" in answer.json["warnings"]
 
 
 @by_day(1)
@@ -260,51 +244,29 @@ def test_long_outputs_are_compared_completely_and_printed_shortened(
     assert (here / "page.html").stat().st_size < 200_000
 
 
-def test_objects_without_equality_give_a_warning(audit: Shell) -> None:
-    answer = audit(*at("objects"), "--json")
-    assert answer.code == 4
-    assert "no two outputs of type Plain are equal: return plain values" in answer.json["warnings"]
-
-
-def test_a_forked_child_that_returns_does_not_continue_the_audit(audit: Shell) -> None:
-    answer = audit(*at("forks", n=8), "--json")
-    assert answer.json["runs"] == 8  # one JSON document, not two
-
-
 def test_a_target_that_ignores_its_generator_is_reported(audit: Shell) -> None:
     answer = audit(*at("own_entropy"), "--json")
     assert answer.json["warnings"][0].startswith("the target ignores the randomness it is given")
     assert not answer.json["repeatable"]
-    assert audit(*at("laplace"), "--json").json["repeatable"]
     unseeded = audit(*at("no_rng"))
     assert "(repeats the draws of the audit, but not those of the target)" in unseeded.out
 
 
 def test_text_printed_by_a_target_is_never_mixed_with_results(audit: Shell) -> None:
-    for flags, start in ((["--json"], "{"), ([], "NOT REFUTED")):
-        answer = audit(*at("loud", n=500), *flags)
-        assert answer.code == 0
-        assert answer.out.startswith(start)
-        for printed in ("imported", "hello from the target", "and again", "from a child",
-                        "from the descriptor"):  # fmt: skip
-            assert printed in answer.err
-            assert printed not in answer.out
-
-
-def test_a_target_may_close_its_streams(audit: Shell) -> None:
-    answer = audit(*at("closes", n=500), "--json")
-    assert (answer.code, answer.json["error"]) == (0, None)
-
-
-def wait_for(path: Path) -> None:
-    end = time.monotonic() + 30
-    while not path.exists() and time.monotonic() < end:
-        time.sleep(0.01)
+    answer = audit(*at("loud", n=500))
+    assert answer.code == 0
+    assert answer.out.startswith("NOT REFUTED")
+    for printed in ("imported", "hello from the target", "and again", "from a child",
+                    "from the descriptor"):  # fmt: skip
+        assert printed in answer.err
+        assert printed not in answer.out
 
 
 def test_ctrl_c_keeps_the_drawn_runs(here: Path) -> None:
     running = process(*at("tired", n=100_000), "--json", "-o", "kept.json", cwd=here)
-    wait_for(here / "called")
+    end = time.monotonic() + 30
+    while not (here / "called").exists() and time.monotonic() < end:
+        time.sleep(0.01)
     time.sleep(1.0)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=20)
@@ -315,15 +277,6 @@ def test_ctrl_c_keeps_the_drawn_runs(here: Path) -> None:
     assert 0 < found["runs"] < 5000
     assert "ended before its planned runs" in err
     assert json.loads((here / "kept.json").read_text()) == found
-
-
-def test_ctrl_c_before_the_first_run_gives_exit_code_130(here: Path) -> None:
-    running = process(*at("hangs"), "--json", cwd=here)
-    wait_for(here / "called")
-    running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=20)
-    assert (running.returncode, out) == (130, "")
-    assert err.endswith("interrupted: no report\n")
 
 
 def test_a_deadline_ends_the_drawing(audit: Shell) -> None:

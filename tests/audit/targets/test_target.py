@@ -6,7 +6,6 @@ import resource
 import shlex
 import subprocess
 import sys
-import textwrap
 from fractions import Fraction
 from functools import partial
 from importlib.metadata import entry_points
@@ -18,21 +17,19 @@ import pytest
 
 import audit
 import dpcore
-from audit.claims import TRAINING, Claim
+from audit.claims import TRAINING
 from audit.errors import TargetFailed
 from audit.outputs.output_parser import OutputParser, concatenate, draw_worlds, join, kind
 from audit.replay.replay_both import replay
-from audit.runs.draw_plan import Plan
 from audit.sample_layer import sample
 from audit.statistical_tests.anytime_valid_test import watch
-from audit.statistical_tests.prequential_fixed_runs_test import gather
 from audit.targets.program import Program
 from audit.targets.target import Block, Catalogued, NoiseAdded, Scalar, Target, Vectorised
 from audit.targets.target_syntax import GROUP, as_target, provided, read_target
 from dpcore import DiscreteLaplace, Rng
 from dpcore.errors import InvalidParameter
-from tests.day_and_nightly import by_day
 from tests.support.audit.command import ALPHA, Shell
+from tests.support.audit.plans import plan
 
 RUNS = 200
 
@@ -100,15 +97,10 @@ def test_the_form_of_a_target_follows_from_its_signature(
     assert target.seeded is seeded
     # For every form, outputs are in run order: the integer part is the dataset.
     assert [int(output) == 1 for output in drawn(target)] == worlds()
-
-
-@pytest.mark.parametrize("name", ["seeded", "many"])
-def test_a_seeded_target_is_reproducible_and_its_datasets_differ(forms: Path, name: str) -> None:
-    target = read_target(f"{forms}:{name}")
-    assert drawn(target) == drawn(target)
-    assert drawn(target) != drawn(target, seed=8)
-    same_data = drawn(target, (0, 0))
-    assert len(set(same_data)) == RUNS
+    if seeded:  # the target is reproducible, and both datasets have their own draws
+        assert drawn(target) == drawn(target)
+        assert drawn(target) != drawn(target, seed=8)
+        assert len(set(drawn(target, (0, 0)))) == RUNS
 
 
 def test_a_target_can_import_files_beside_it_without_shadowing_libraries(tmp_path: Path) -> None:
@@ -166,18 +158,17 @@ def program(tmp_path: Path) -> Any:
     return write
 
 
-def test_a_program_answers_in_run_order_and_follows_its_seed(program: Any) -> None:
+def test_a_program_answers_in_run_order_and_follows_its_seed_and_arguments(program: Any) -> None:
     target = program("for _ in range(n): print(dataset + random.random())")
     outputs = [float(line) for line in drawn(target)]
     assert [output >= 1 for output in outputs] == worlds()
     assert drawn(target) == drawn(target) != drawn(target, seed=8)
     assert len(set(outputs)) == RUNS
-
-
-def test_a_program_gets_its_arguments_and_the_dataset_as_json(program: Any) -> None:
     target = program("for _ in range(n): print(json.dumps([dataset, sys.argv[1:]]))", "'a b'", "c")
     outputs = drawn(target, ({"x": [1]}, None))
     assert set(outputs) == {'[{"x": [1]}, ["a b", "c"]]', '[null, ["a b", "c"]]'}
+    outputs = drawn(program("sys.stdout.buffer.write(bytes([200 + dataset, 10]) * n)"))
+    assert set(outputs) == {"\\xc8", "\\xc9"}  # bytes that are not text
 
 
 @pytest.mark.parametrize(
@@ -232,12 +223,10 @@ def test_a_hanging_program_is_terminated_with_its_children(program: Any, tmp_pat
         f"open({str(tmp_path / 'child')!r}, 'w').write(str(child.pid))\n"
         "time.sleep(60)"
     )
-    plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100, timeout=1.0)
-    report = sample(target, plan)
+    report = sample(target, plan(runs=100, timeout=1.0))
     assert report.error is not None
     assert report.error.reason.startswith("no answer within 1 s")
-    child = int((tmp_path / "child").read_text())
-    assert is_gone(child)
+    assert is_gone(int((tmp_path / "child").read_text()))
 
 
 def is_gone(child: int) -> bool:
@@ -263,7 +252,7 @@ def test_child_processes_left_by_a_program_are_terminated(program: Any, tmp_path
     drawn(program(LEAVES.format(pipes=quiet, log=log, code=0)))
     for code, how in ((0, "ended"), (3, "exited with 3 and wrote nothing to standard error")):
         target = program(LEAVES.format(pipes="", log=log, code=code))
-        report = sample(target, Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=100, timeout=0.7))
+        report = sample(target, plan(runs=100, timeout=0.7))
         assert report.error is not None
         reason = (
             f"{how}, but a process that it started kept its output open for 0.7 s; set a longer"
@@ -291,17 +280,12 @@ def test_a_program_may_ignore_its_request(tmp_path: Path) -> None:
 
 
 def test_lines_are_parsed_as_json_only_if_all_training_lines_are_json(program: Any) -> None:
-    plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=120)
-    report = sample(program("for _ in range(n): print(dataset)"), plan)
-    assert report.witness is not None
-    assert report.to_json()["witness"]["event"] in {"output <= 0", "output >= 1"}
-    report = sample(program("for _ in range(n): print(['zero', dataset][dataset])"), plan)
-    assert report.to_json()["witness"]["event"] in {"output in {'zero'}", "output in {'1'}"}
-
-
-def test_bytes_that_are_not_text_are_outputs(program: Any) -> None:
-    outputs = drawn(program("sys.stdout.buffer.write(bytes([200 + dataset, 10]) * n)"))
-    assert set(outputs) == {"\\xc8", "\\xc9"}
+    for printed, events in (
+        ("dataset", {"output <= 0", "output >= 1"}),
+        ("['zero', dataset][dataset]", {"output in {'zero'}", "output in {'1'}"}),
+    ):
+        report = sample(program(f"for _ in range(n): print({printed})"), plan(runs=120))
+        assert report.to_json()["witness"]["event"] in events
 
 
 def test_runs_of_an_unfinished_block_are_kept() -> None:
@@ -311,8 +295,7 @@ def test_runs_of_an_unfinished_block_are_kept() -> None:
         next(calls)
         return dataset + int(rng.integers(9))
 
-    plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=1000)
-    report = sample(Scalar(spelling="stops", function=stops), plan)
+    report = sample(Scalar(spelling="stops", function=stops), plan(runs=1000))
     assert report.error is not None
     assert report.error.reason.startswith("raised StopIteration")
     assert (report.runs, report.error.run) == (100, 101)
@@ -331,6 +314,8 @@ def test_outputs_of_one_shape_stay_an_array_and_others_keep_their_types() -> Non
     assert [kind(row) for row in ragged] == [f"int64 array of shape ({n},)" for n in (1, 2, 1)]
     mixed = join(np.array([1]), np.array(["a", "b"]), coins, rng)
     assert [kind(output) for output in mixed] == ["str", "int64", "str"]
+    numbers = np.arange(4.0).view("i8")  # of another type than the array that has the bytes
+    assert concatenate([numbers[:2], numbers[2:]]).tolist() == numbers.tolist()
 
 
 def test_the_form_of_outputs_is_learned_from_both_datasets() -> None:
@@ -341,38 +326,25 @@ def test_the_form_of_outputs_is_learned_from_both_datasets() -> None:
     assert not OutputParser.learn(apart, np.zeros(8, dtype=bool), lines=False).by_kind
 
 
-@pytest.mark.parametrize("runs", [TRAINING, 100, 1000, 5000])
-def test_runs_from_which_the_form_is_learned_are_never_tested(runs: int) -> None:
-    # Runs counted by the tests: a form must not be learned from runs that they weigh.
-    coins = draw_worlds(runs, np.random.default_rng(7))
-    tested = sum(trial.runs for trial in gather(coins, coins, seed=7).trials)
-    assert tested <= runs - TRAINING
-    process = watch(1).update(coins, coins)
-    assert not process.path[:TRAINING].any()
-    plan = Plan(claim=Claim(epsilon=1), pair=(0, 1), runs=runs)
-    assert next(plan.blocks()).runs == TRAINING
+def test_runs_from_which_the_form_is_learned_are_never_tested() -> None:
+    coins = draw_worlds(1000, np.random.default_rng(7))
+    assert not watch(1).update(coins, coins).path[:TRAINING].any()
+    for runs in (TRAINING, 100, 5000):
+        assert next(plan(runs=runs).blocks()).runs == TRAINING
 
 
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [
-        ("naive.js", "exec:node ./naive.js 3 'a b'"),
-        ("naive.PY", "exec:python3 ./naive.PY 3 'a b'"),
-        ("naive", "exec:INTERPRETER ./naive 3 'a b'"),
-    ],
-)
 def test_a_program_without_a_first_line_names_the_missing_interpreter(
-    audit: Shell, tmp_path: Path, name: str, advice: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / name
-    file.write_text("console.log(1)\n")
-    file.chmod(0o755)
-    answer = audit(f"exec:./{name} 3 'a b'", "--claim", "epsilon=1", "--pair", 0, 1, "-n", 40)
-    assert answer.code == TargetFailed.exit_code
-    said = " ".join(answer.err.split())
-    before, _, words = said.partition("could not be started: it has no #! line; try ")
-    assert before
-    assert shlex.split(words)[0] == advice
+    monkeypatch.chdir(tmp_path)
+    for name, interpreter in (("a.js", "node"), ("a.PY", "python3"), ("a", "INTERPRETER")):
+        file = tmp_path / name
+        file.write_text("console.log(1)\n")
+        file.chmod(0o755)
+        with pytest.raises(TargetFailed, match="it has no #! line; try ") as caught:
+            drawn(read_target(f"exec:./{name} 3 'a b'"))
+        words = caught.value.reason.partition("; try ")[2]
+        assert shlex.split(words)[0] == f"exec:{interpreter} ./{name} 3 'a b'"
 
 
 installed = pytest.mark.skipif(
@@ -396,10 +368,12 @@ def test_a_bandit_is_a_target_with_its_claim_and_pair(audit: Shell) -> None:
 @installed
 def test_an_unknown_target_name_is_read_as_a_module() -> None:
     assert provided("json:dumps", "json", "dumps", seeded=True) is None
-    with pytest.raises(InvalidParameter, match="no module named nobody_here"):
-        read_target("nobody_here:at_home")
-    with pytest.raises(InvalidParameter, match="no-such-algorithm"):
-        read_target("bandit:no-such-algorithm,epsilon=1")
+    for text, reason in (
+        ("nobody_here:at_home", "no module named nobody_here"),
+        ("bandit:no-such-algorithm,epsilon=1", "no-such-algorithm"),
+    ):
+        with pytest.raises(InvalidParameter, match=reason):
+            read_target(text)
 
 
 NOISE = DiscreteLaplace(scale=1)
@@ -436,16 +410,6 @@ def seed_ignored(value: int, rng: Rng) -> int:
     return value + NOISE.sample()
 
 
-def of_numpy(value: int, rng: np.random.Generator) -> Any:
-    assert isinstance(rng, np.random.Generator)
-    return value + rng.laplace()
-
-
-def unwritten(value: int, rng) -> Any:  # type: ignore[no-untyped-def]  # that is what is tested
-    assert isinstance(rng, np.random.Generator)
-    return value + rng.laplace()
-
-
 @pytest.mark.parametrize(
     "function",
     [one, qualified, many, seed_ignored, optional, partial(with_more, more=1), Counter()],
@@ -454,41 +418,19 @@ def test_a_target_annotated_with_rng_gets_a_seeded_rng(function: Any) -> None:
     target = as_target("f", function)
     assert isinstance(target, Scalar | Vectorised)
     assert target.ours
-    first, again = (
-        audit.audit(function, "epsilon=1", pair=(0, 1), runs=400, seed=7) for _ in range(2)
-    )
+    options: Any = {"pair": (0, 1), "runs": 64, "seed": 7}
+    first, again = (audit.audit(function, "epsilon=1", **options) for _ in range(2))
     assert first.error is None
     kept = function is not seed_ignored
     assert first.repeatable is (first.to_json() == again.to_json()) is kept
+    unwritten = as_target("f", lambda value, rng: isinstance(rng, np.random.Generator))
+    assert isinstance(unwritten, Scalar)
+    assert not unwritten.ours
+    assert all(drawn(unwritten))
 
 
-@pytest.mark.parametrize("function", [of_numpy, unwritten, lambda value, rng: rng.laplace()])
-def test_a_target_without_the_annotation_gets_a_numpy_generator(function: Any) -> None:
-    target = as_target("f", function)
-    assert isinstance(target, Scalar)
-    assert not target.ours
-    assert audit.audit(function, "epsilon=1", pair=(0, 1), runs=400, seed=7).error is None
-
-
-@by_day(1)
-@pytest.mark.parametrize("function", [one, many])
-def test_replay_passes_the_annotated_generator(function: Any) -> None:
-    report = replay(function, (0, 1), sensitivity=1, strict=True, changes=40)
-    assert report.verdict == "nothing_found"
-    assert not [found for found in report.findings if found.severity != "note"]
-    assert replay(function, (0, 3), sensitivity=1, changes=5).verdict == "refuted"
-
-
-def test_the_command_passes_the_annotated_generator(audit: Shell, tmp_path: Path) -> None:
-    (tmp_path / "ours.py").write_text(
-        textwrap.dedent("""
-        from dpcore import DiscreteLaplace, Rng
-
-        def noisy(value, n, rng: Rng):
-            return value + DiscreteLaplace(scale="1/3").sample(n, rng=rng)
-        """)
-    )
-    words = ("ours.py:noisy", "--claim", "epsilon=1", "--pair", 0, 1, "-n", 2000, "--seed", 7)
-    answers = [audit(*words, "--json") for _ in range(2)]
-    assert answers[0].code == 1
-    assert answers[0].json == answers[1].json
+def test_replay_passes_the_annotated_generator() -> None:
+    for function in (one, many):
+        report = replay(function, (0, 1), sensitivity=1, strict=True, changes=5)
+        assert not [found for found in report.findings if found.severity != "note"]
+        assert replay(function, (0, 3), sensitivity=1, changes=5).verdict == "refuted"

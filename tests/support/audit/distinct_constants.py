@@ -139,10 +139,11 @@ class Noted:
         self.note: Any = None
 
 
-def noted(note: Any) -> Noted:
-    found = Noted()
-    found.note = note
-    return found
+def having(value: Any, **attributes: Any) -> Any:
+    """The value with these attributes set."""
+    for name, attribute in attributes.items():
+        setattr(value, name, attribute)
+    return value
 
 
 def failed(
@@ -168,41 +169,16 @@ def local(value: Any, base: Any = object) -> Any:
 
 class Labelled(str):
     __slots__ = ("label",)
-    label: Any
-
-
-def labelled(label: Any) -> Labelled:
-    found = Labelled("a")
-    found.label = label
-    return found
 
 
 class Tagged(np.ndarray):
-    tag: Any
-
-
-def tagged(tag: Any) -> Any:
-    found = np.zeros(3).view(Tagged)
-    found.tag = tag
-    return found
+    """A subclass of arrays with an attribute."""
 
 
 def under_mask(value: Any, note: Any = None, **options: Any) -> Any:
     found: Any = np.ma.array([(1, value)], mask=[(False, True)], **options)
     if note is not None:
         found.note = note
-    return found
-
-
-def element(text: str) -> Any:
-    found = Element("a")
-    found.text = text
-    return found
-
-
-def sized(size: int) -> TarInfo:
-    found = TarInfo("a")
-    found.size = size
     return found
 
 
@@ -218,6 +194,7 @@ def mailed(text: str) -> EmailMessage:
     return found
 
 
+TAGGED: Any = np.zeros(3).view(Tagged)
 RECORDS: Any = np.ones(2, [("x", int)]).view(np.recarray)
 RECORD = [("a", int), ("b", float)]
 UTC, LATE = dt.UTC, dt.timezone(dt.timedelta(hours=1))
@@ -250,7 +227,8 @@ APART: list[tuple[Any, Any]] = [
     (Silent(ordered()), Silent(ordered("a"))),
     (Decimal("inf"), math.inf), (Fraction(1), 1),
     (Fraction(1, 3), Fraction(10**30, 3 * 10**30 + 1)), (np.int64(1), 1),
-    (np.int64(1), np.int32(1)), (np.uint8(1), np.int8(1)),
+    (np.int64(1), np.int32(1)), (np.uint8(1), np.int8(1)), (np.int64(10**17), np.int64(10**17 + 1)),
+    (np.int64(1), np.float64(1)), (np.bool_(True), np.int64(1)), (np.str_("a"), np.bytes_(b"a")),
     (np.uint64(2**64 - 1), np.uint64(2**64 - 2)), (np.float64(1), 1.0),
     (np.float32(0.5), np.float64(0.5)), (np.longdouble(1), np.longdouble(1) + TINY),
     (np.longdouble(1), 1.0), (np.float64(0.0), np.float64(-0.0)), (np.float64(math.nan), math.nan),
@@ -280,7 +258,8 @@ APART: list[tuple[Any, Any]] = [
     (Silent(1, held=[{"a": (Bare(1),)}]), Silent(1, held=[{"a": (Bare(2),)}])),
     (Silent(PurePath("a")), Silent(PurePath("b"))),
     (Silent(Silent(1, up=Bare(1))), Silent(Silent(1, up=Bare(2)))),
-    (ValueError("a"), ValueError("b")), (noted(1), noted(2)), (range(3), range(4)),
+    (ValueError("a"), ValueError("b")), (having(Noted(), note=1), having(Noted(), note=2)),
+    (range(3), range(4)),
     (np.array([1, 2], ">i8"), np.array([1, 2])), (np.array([1], ">i8"), np.array([1])),
     (np.array([0.5, math.nan], ">f4"), np.array([0.5, math.nan], "f4")),
     (np.array(["a"], "U10"), np.array(["a"], "U11")),
@@ -294,13 +273,15 @@ APART: list[tuple[Any, Any]] = [
     (np.ma.array([1]), np.ma.array([1], mask=[False])),
     (np.ma.array([1], mask=[True]), np.ma.array([1], mask=[False])),
     (np.ma.array([1], fill_value=2), np.ma.array([1], fill_value=3)),
-    (np.ma.masked, np.ma.array(0.0, mask=True)), (tagged(1), tagged(2)),
+    (np.ma.masked, np.ma.array(0.0, mask=True)),
+    (having(TAGGED.copy(), tag=1), having(TAGGED.copy(), tag=2)),
     (failed(note="a"), failed(note="b")), (failed(cause=KeyError(1)), failed(cause=KeyError(2))),
     (failed(context=failed(note="a")), failed(context=failed(note="b"))),
     (failed(2, "no", "a"), failed(2, "no", "b")), (failed(), failed(hides=True)),
     (ExceptionGroup("no", [failed(note="a")]), ExceptionGroup("no", [failed(note="b")])),
     (local(1), local(2)), (type(local(1)), type(local(2))), (local(1, int), local(2, int)),
-    (labelled(1), labelled(2)), (Point(1, 2), Stated(1, 2)), ([Point(1, 2)], [Stated(1, 2)]),
+    (having(Labelled("a"), label=1), having(Labelled("a"), label=2)), (Point(1, 2), Stated(1, 2)),
+    ([Point(1, 2)], [Stated(1, 2)]),
     (Silent([Point(1, 2)]), Silent([Stated(1, 2)])),
     (np.ones((1, 2)).view(np.matrix), np.ones((1, 2))), (np.ones(2).view(Square), np.ones(2)),
     (Covered([1, 2], mask=[False, True]), np.ma.array([1, 2], mask=[False, True])),
@@ -316,7 +297,9 @@ APART: list[tuple[Any, Any]] = [
     (Silent(wide(1).astype(object)), Silent(wide(2).astype(object))),
     (ValueError(wide(1)), ValueError(wide(2))), (deque([Silent(1)]), deque([Silent(2)])),
     (re.match("a", "a 1"), re.match("a", "a 2")), (memoryview(b"1"), memoryview(b"2")),
-    (defaultdict(int), defaultdict(float)), (element("1"), element("2")), (sized(1), sized(2)),
+    (defaultdict(int), defaultdict(float)),
+    (having(Element("a"), text="1"), having(Element("a"), text="2")),
+    (having(TarInfo("a"), size=1), having(TarInfo("a"), size=2)),
     (os.stat_result(range(10), {"st_atime_ns": 1}), os.stat_result(range(10), {"st_atime_ns": 2})),
     (time.struct_time(range(9), {"tm_zone": "a"}), time.struct_time(range(9), {"tm_zone": "b"})),
     (type("A", (), {"x": 1}), type("A", (), {"x": 2})), (mailed("1"), mailed("2")),

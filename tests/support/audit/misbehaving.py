@@ -129,19 +129,6 @@ def hangs_for_good(dataset: Any) -> Any:
             time.sleep(9)
 
 
-def leaves_a_thread(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    threading.Thread(target=time.sleep, args=(600,)).start()
-    return laplace(dataset, n, rng)
-
-
-def closes(dataset: Any, n: int, rng: np.random.Generator) -> Any:
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.close()
-    sys.stdout = None
-    return laplace(dataset, n, rng)
-
-
 def masked_in_b(dataset: Any, n: int, rng: np.random.Generator) -> Any:
     return np.ma.masked_array(rng.integers(3, size=n), mask=rng.random(n) < 0.9 * dataset)
 
@@ -329,7 +316,6 @@ def raising(error: BaseException) -> Any:
     return raises
 
 
-raises_generator_exit = raising(GeneratorExit())
 raises_base_exception = raising(BaseException("of no kind"))
 raises_rare = raising(Rare())
 out_of_memory = raising(MemoryError())

@@ -1,1 +1,0 @@
-"""Small mechanisms to be replayed: each with one fault, or with none."""
