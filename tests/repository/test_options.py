@@ -97,9 +97,11 @@ def absent(text: str) -> list[str]:
     return found + [path for path in PATH.findall(text) if not any(ROOT.glob(path.rstrip("/")))]
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_option_that_a_text_mentions_exists(text: Path) -> None:
-    assert wrong(text.read_text(encoding="utf-8")) == []
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_option_extra_target_and_path_that_a_text_mentions_exists(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert wrong(text) == []
+    assert absent(text) == []
 
 
 def test_every_option_that_a_help_text_mentions_exists() -> None:
@@ -114,14 +116,11 @@ def test_every_option_that_a_help_text_mentions_exists() -> None:
         assert wrong(text) == [], path
 
 
-def test_help_shows_the_value_of_each_option_and_none_for_flags() -> None:
+def test_help_shows_the_value_of_each_option_and_cuts_no_word_on_80_columns() -> None:
     for path, command in COMMANDS.items():
         for one in command.params:
             if one.param_type_name == "option" and "completion" not in one.name:
                 assert bool(one.metavar) is not one.is_flag, (path, one.name)
-
-
-def test_help_cuts_no_word_on_80_columns() -> None:
     for path in COMMANDS.keys() - UNLISTED:
         shown = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "80"}).output
         assert "Usage" in shown
@@ -187,11 +186,6 @@ def test_the_readme_lists_every_command() -> None:
     }
     # A listed group includes its commands.
     assert {path for path in leaves if not {path, path[:-1]} & listed} <= UNLISTED
-
-
-def test_every_extra_target_and_path_that_a_text_mentions_exists() -> None:
-    for text in TEXTS:
-        assert absent(text.read_text(encoding="utf-8")) == [], text
 
 
 def test_a_missing_extra_target_or_path_is_detected() -> None:
