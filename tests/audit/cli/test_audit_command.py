@@ -26,12 +26,6 @@ from tests.support.audit.command import ALPHA, ROOT, START, Shell, arguments, at
 # -- verdicts and exit codes ------------------------------------------------------------------
 
 
-def test_a_true_claim_is_not_refuted(audit: Shell) -> None:
-    answer = audit(*at("coin", epsilon=1.2, n=20_000))
-    assert answer.code == 0
-    assert answer.out.startswith("NOT REFUTED AT THIS RESOLUTION  targets.py:coin on epsilon=1.2\n")
-
-
 def test_a_false_claim_is_refuted_with_a_witness(audit: Shell, here: Path) -> None:
     answer = audit(*at("coin", epsilon=0.8, n=20_000), "-o", "found.json")
     assert answer.code == 1
@@ -42,20 +36,25 @@ def test_a_false_claim_is_refuted_with_a_witness(audit: Shell, here: Path) -> No
     assert 0.7 < witness[inside] / witness[runs] < 0.8
 
 
-def test_the_json_document_has_every_key(audit: Shell) -> None:
-    answer = audit(*at("laplace"), "--json")
+def test_a_true_claim_is_not_refuted_and_the_json_document_has_every_key(audit: Shell) -> None:
+    answer = audit(*at("laplace"), "--json", "-o", "found.json")
     found = answer.json
     assert [*found] == json_schema(AuditReport)["required"]
     assert found["claim"] == {"epsilon": "1", "delta": "0", "relation": "replace"}
-    assert found["pair"] == [0, 1]
-    assert found["verdict"] == "not_refuted"
+    assert (answer.code, found["pair"], found["verdict"]) == (0, [0, 1], "not_refuted")
     assert found["runs"] == 2000 == sum(found["runs_by_world"].values())
     assert ALPHA < found["p_value"] <= 1
-    assert found["e_value"] is None
-    assert found["error"] is None
+    assert found["e_value"] is found["error"] is None
     assert found["warnings"] == []
     assert found["stopped"] == "as many as planned"
     assert answer.err == "imported\n"
+    # The same audit as text, and both in files: a seed determines the whole report.
+    Path("again.json").write_text("old")
+    told = audit(*at("laplace"), "-o", "again.json").out
+    assert told.startswith("NOT REFUTED AT THIS RESOLUTION  targets.py:laplace on epsilon=1\n")
+    assert Path("found.json").read_text() == Path("again.json").read_text() == answer.out
+    assert [*Path.cwd().glob(".*")] == []
+    assert audit(*at("laplace", seed=8), "--json").json["p_value"] != found["p_value"]
 
 
 def test_a_sequential_audit_stops_when_the_evidence_suffices(audit: Shell) -> None:
@@ -117,39 +116,22 @@ def test_resolution_not_reached_exits_with_4_unless_refuted(audit: Shell) -> Non
     assert audit(*at("unnoised"), "--resolution", "1e-4").code == 1
 
 
-def test_a_seed_reproduces_the_whole_report(audit: Shell) -> None:
-    first, second = (audit(*at("laplace"), "--json") for _ in range(2))
-    assert first == second
-    assert audit(*at("laplace", seed=8), "--json").json["p_value"] != first.json["p_value"]
+def test_a_seed_that_was_drawn_is_stated_and_repeats_the_audit(audit: Shell) -> None:
     drawn = audit("half-scale", "-n", 500, "--json")
     again = audit("half-scale", "-n", 500, "--seed", drawn.json["seed"], "--json")
     assert again.out == drawn.out
     assert drawn.json["repeatable"]
 
 
-@pytest.mark.parametrize("target", ["discrete-laplace:scale=1", "exec:awk 'BEGIN { srand() }'"])
-def test_a_target_with_its_own_randomness_is_not_called_reproducible(
-    audit: Shell, target: str
-) -> None:
-    if target.startswith("exec"):
-        target = f"exec:{sys.executable} own.py"
-        Path("own.py").write_text(
-            "import json, random, sys\n"
-            "for _ in range(json.load(sys.stdin)['n']): print(random.randrange(10**6))\n"
-        )
-    answer = audit(target, "--claim", "epsilon=1", "--pair", 0, 1, "-n", 200, "--layers", "sample",
-                   "--json")  # fmt: skip
-    assert not answer.json["repeatable"]
-
-
-def test_the_complete_report_is_also_written_to_a_file(audit: Shell, here: Path) -> None:
-    (here / "old.json").write_text("old")
-    answer = audit(*at("laplace"), "--json", "-o", "old.json")
-    assert (here / "old.json").read_text() == answer.out
-    table = audit(*at("laplace"), "-o", "new.json")
-    assert table.out.startswith("NOT REFUTED")
-    assert (here / "new.json").read_text() == answer.out
-    assert sorted(path.name for path in here.glob(".*")) == []
+def test_a_target_with_its_own_randomness_is_not_called_reproducible(audit: Shell) -> None:
+    Path("own.py").write_text(
+        "import json, random, sys\n"
+        "for _ in range(json.load(sys.stdin)['n']): print(random.randrange(10**6))\n"
+    )
+    for target in ("discrete-laplace:scale=1", f"exec:{sys.executable} own.py"):
+        answer = audit(target, "--claim", "epsilon=1", "--pair", 0, 1, "-n", 200,
+                       "--layers", "sample", "--json")  # fmt: skip
+        assert not answer.json["repeatable"]
 
 
 def test_no_partial_report_is_written(
@@ -167,21 +149,6 @@ def test_no_partial_report_is_written(
     assert answer.out.startswith("NOT REFUTED")  # a finished audit is still printed
     assert (here / "kept.json").read_text() == "old"
     assert [path.name for path in here.iterdir() if "kept" in path.name] == ["kept.json"]
-
-
-def test_a_link_is_followed_and_a_pipe_is_written_to(audit: Shell, here: Path) -> None:
-    (here / "there").mkdir()
-    (here / "link.json").symlink_to(here / "there" / "report.json")
-    answer = audit(*at("laplace", n=100), "--json", "-o", "link.json")
-    assert (here / "link.json").is_symlink()
-    assert (here / "there" / "report.json").read_text() == answer.out
-
-    os.mkfifo(here / "pipe")
-    reader = os.open(here / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    answer = audit(*at("laplace", n=100), "--json", "-o", "pipe")
-    assert os.read(reader, 1 << 16).decode() == answer.out
-    os.close(reader)
-    assert (here / "pipe").is_fifo()  # a rename would replace the pipe by a file
 
 
 def test_the_file_is_written_even_if_standard_output_fails(here: Path) -> None:
@@ -232,57 +199,26 @@ def test_a_misspelt_subcommand_is_suggested() -> None:
         (["no.such.module:f"], "no module named no"),
         (["half-scal"], "did you mean half-scale?"),
         (["laplace:scale=1"], "did you mean discrete-laplace:scale=1?"),
-        (["targets.py:"], "must have the form module:callable"),
         (["exec:"], "does not name a program"),
         (["exec:./absent"], "the program ./absent was not found"),
         (["exec:./targets.py"], "the program ./targets.py is not executable: run chmod +x"),
         (["exec:'"], "cannot be split into words"),
-        (["discrete-laplace:scale=0"], "scale = 0: must be > 0"),
         (["discrete-laplace:scale=1", "--pair", "0", "0.5"], "dataset B = 0.5: must be an integer"),
-        (
-            ["continual:tree,horizon=8,epsilon=1", "--pair", "[0]", "[1]"],
-            "dataset A = [0]: must be a",
-        ),
-        (
-            ["continual:tree,horizon=2,epsilon=1", "--pair", "[0, 0]", "[9, 0]"],
-            "item = 9: must lie",
-        ),
-        (
-            ["half-scale", "--claim", "sigma=0.1"],
-            "accepted forms are epsilon=E and epsilon=E,",
-        ),
-        (["half-scale", "--claim", "discrete-gaussian:sigma=4@1"], "sigma"),
-        (["half-scale", "--claim", "epsilon=-1"], "epsilon = -1: must be >= 0"),
-        (["half-scale", "--claim", "epsilon=1,epsilon=2"], "epsilon is given twice"),
+        (["half-scale", "--claim", "sigma=0.1"], "accepted forms are epsilon=E and epsilon=E,"),
         (["half-scale", "--pair", "0", "x"], "--pair: dataset B = x: must be JSON"),
-        (["half-scale", "-n", "0"], "-n = 0: must be a whole number from 1 to 1e12"),
         (["half-scale", "--pair", "1"], "'--pair' requires 2 arguments"),
-        (["protocol:simple,users=8,epsilon=1"], "error: TARGET: instance = simple: must be one"),
         (["catalog"], "did you mean catalogue? a target is module:callable"),
         (["half-scale", "extra"], "Got unexpected extra argument(s) (extra)"),
-        (["half-scale", "--relation", "swap"], "--relation = swap: must be replace or add-remove"),
         (
             ["half-scale", "--layers", "exact"],
             "includes exact, which needs a target with a known law",
         ),
-        (
-            ["half-scale", "--layers", "sample,sample"],
-            "--layers = sample,sample: must be one or more of",
-        ),
-        (["half-scale", "--timeout", "0"], "--timeout = 0: must be > 0 and <= "),
         (["half-scale", "--pair", "0", "1", "--pairs", "x.toml"], "--pairs = "),
         (["half-scale", "--pair", "0", "1", "--search", "integer:low=0,high=1"], "--search"),
         (["half-scale", "--pairs", "none.toml"], "none.toml"),
-        (["half-scale", "--search", "nowhere"], "nowhere"),
-        (["half-scale", "--feature", "shape"], "--feature = shape"),
-        (["half-scale", "--feature", "sign", "--feature", "sign"], "--feature = sign"),
-        (["half-scale", "--baseline", "guess"], "--baseline = guess"),
-        (["half-scale", "-j", "1.5"], "--jobs = 1.5"),
-        (["half-scale", "--claim", "rho=0"], "rho"),
         (["half-scale", "--html", "."], ": is a directory"),
         (["half-scale", "--scheduler", "here"], "--scheduler = here: cannot be reached: missing"),
         (["half-scale", "--scheduler", "tcp://127.0.0.1:1"], "--scheduler = tcp://127.0.0.1:1"),
-        (["half-scale", "-o", "absent/report.json"], "there is no folder absent"),
         (["targets.py:laplace", "--pair", "0", "1"], "--claim: must be given"),
         (["targets.py:laplace", "--claim", "epsilon=1"], "--pair: must be given"),
     ],
@@ -322,14 +258,6 @@ def test_debug_shows_the_traceback(audit: Shell) -> None:
     assert "Traceback" in answer.err
 
 
-def test_help_names_the_command_as_it_is_written(audit: Shell) -> None:
-    answer = audit("--help")
-    assert answer.code == 0
-    assert re.search(r"Usage: dpcore audit +\[OPTIONS\]", answer.out)
-    for option in ("--claim", "--pair", "--sequential", "--max-n", "--json", "--seed"):
-        assert option in answer.out
-
-
 def test_a_target_named_like_a_subcommand_is_written_with_its_path(
     audit: Shell, here: Path
 ) -> None:
@@ -338,12 +266,10 @@ def test_a_target_named_like_a_subcommand_is_written_with_its_path(
     assert answer.code == 0
 
 
-@by_day(1)
-@pytest.mark.parametrize("flags", [["--json"], []])
-def test_the_progress_bar_is_for_terminals_and_on_stderr(here: Path, flags: list[str]) -> None:
+def test_the_progress_bar_is_for_terminals_and_on_stderr(here: Path) -> None:
     keyboard, screen = pty.openpty()
     running = subprocess.Popen(
-        [sys.executable, "-c", START, *arguments(*at("tired", n=60), *flags)],
+        [sys.executable, "-c", START, *arguments(*at("tired", n=60), "--json")],
         cwd=here,
         env={**os.environ, "TERM": "xterm"},
         stdout=subprocess.PIPE,
@@ -358,10 +284,8 @@ def test_the_progress_bar_is_for_terminals_and_on_stderr(here: Path, flags: list
     os.close(keyboard)
     out, _ = running.communicate(timeout=20)
     assert running.returncode == 4  # too few runs to measure anything
-    assert b"runs" in shown
-    assert b"%" in shown
-    assert "\x1b" not in out
-    assert json.loads(out)["runs"] == 60 if flags else out.startswith("NOTHING MEASURED")
+    assert re.search(rb"runs.*%", shown, re.DOTALL)
+    assert json.loads(out)["runs"] == 60
 
 
 COUNTED = """
