@@ -360,20 +360,3 @@ def test_nothing_measured_is_never_a_pass(here: Path, audit: Shell) -> None:
     assert code("mostly", '"ada"', '"bob"', "--resolution", "0.02") == 4
     # A refutation from the measured half still counts.
     assert code("shown", '"ada"', '"bob"') == 1
-
-
-MEAN = """
-def mean(dataset, n, rng): return sum(dataset) / len(dataset) + rng.laplace(0, 1, n)
-"""
-
-
-def test_a_bound_below_a_refuted_claim_is_explained(here: Path, audit: Shell) -> None:
-    (here / "t.py").write_text(MEAN)
-    pair = json.dumps([3] * 50), json.dumps([3] * 49 + [4])
-    options = ("t.py:mean", "--pair", *pair, "--seed", 0, "--sequential", "--max-n", 20_000)
-    why = "bound not above the refuted epsilon = 1: the bound is the first epsilon, from 0 up"
-    above = "the test of the claim itself shows that epsilon exceeds 1, with 99.9% confidence"
-    found = audit(*options, "--claim", "epsilon=1")
-    told = " ".join(found.out.split())
-    assert (found.code, "epsilon at least 0.5" in told) == (1, True)
-    assert (why in told, above in told) == (True, True)
