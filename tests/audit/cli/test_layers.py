@@ -158,6 +158,7 @@ def test_files_that_share_no_output_are_noted(shell: Shell) -> None:
     [
         ((ONE, "p.json"), "Q = p.json: must be noise or a file of probabilities, like P ="),
         ((ONE, "discrete-laplace:scale=2@1"), "scale=2@1: must be a shift of the same noise"),
+        ((ONE, ONE + ",1"), "must have a shift with as many coordinates"),
         ((ONE, TWO, "--epsilon", "-1"), "--epsilon = -1: must be >= 0"),
         ((ONE, TWO, "--delta", "1"), "--delta = 1: must lie in [0, 1)"),
         ((ONE, TWO, "--order", "1"), "--order = 1: must be > 1, or inf"),
